@@ -1,0 +1,90 @@
+"""One instruction in memory: the value that assembler, compiler and executors exchange."""
+
+from dataclasses import dataclass
+
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.types import (
+    BoolOp,
+    Compare,
+    DataType,
+    MulMode,
+    Rounding,
+    Space,
+    SpecialRegister,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A mutable register of the function's own file; its width is ``Function.register_bits``."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A one-bit register of the function's predicate file."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant, as the low bits of a 64-bit pattern (floats by their bits, negatives masked).
+
+    In the binary it stands in the function's read-only literal pool, which analyses can see.
+    """
+
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The address of a module variable plus ``addend`` bytes, known when the module is loaded."""
+
+    name: str
+    addend: int = 0
+
+
+Operand = Register | Predicate | Literal | Symbol
+Destination = Register | Predicate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """``@p`` or ``@!p``: lanes where it is false skip the instruction."""
+
+    predicate: Predicate
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """A decoded 128-bit word. Fields that an opcode does not use keep their defaults.
+
+    ``target`` is the index of a word in the same function. ``displacement`` is in bytes, signed,
+    32 bits. ``vector`` is 1, 2 or 4; vector operands are listed one by one (in the binary they are
+    consecutive registers). A destination wider than the result is zero- or sign-extended by the
+    result's type (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
+    """
+
+    op: Op
+    type: DataType = DataType.B32
+    dsts: tuple[Destination, ...] = ()
+    srcs: tuple[Operand, ...] = ()
+    guard: Guard | None = None
+    source_type: DataType | None = None
+    mode: MulMode = MulMode.NONE
+    rounding: Rounding = Rounding.NONE
+    ftz: bool = False
+    saturate: bool = False
+    compare: Compare | None = None
+    combine: BoolOp = BoolOp.NONE
+    sreg: SpecialRegister | None = None
+    space: Space = Space.GENERIC
+    vector: int = 1
+    displacement: int = 0
+    volatile: bool = False
+    read_only: bool = False
+    target: int | None = None
+    uniform: bool = False

@@ -1,0 +1,93 @@
+"""Opcodes: a family byte and an index within it, with what the executors must know of each.
+
+A family is one file in each parallel folder (``exec/interp``, ``exec/jit``); its number is the high
+byte of the opcode and leaves room for 256 members. Numbers are part of the binary encoding.
+
+Operand conventions (dsts <- srcs); ``type`` is the instruction's ``DataType``:
+
+=====  =======================================================================================
+NOP
+BRA    target; under a guard it diverges and reconverges at the immediate post-dominator
+RET    ends the thread (a guarded RET ends those lanes)
+TRAP   ends the context with CUDA_ERROR_LAUNCH_FAILED (719)
+MOV    d <- a (type says how many bits; PRED moves predicates)
+S2R    d <- special register ``sreg`` (always 32 bits)
+SELP   d <- p ? a : b (srcs a, b, p)
+ADD..  integer: wraps modulo 2^bits; SHL/SHR clamp counts >= bits as PTX says; SHR of a signed type
+       is arithmetic; DIV/REM by zero yield all ones / the dividend
+MUL    mode LO/HI: bits wide; WIDE: d has twice the bits of ``type``
+MAD    a * b + c with the same modes; for WIDE c and d have twice the bits
+F...   IEEE 754 with ``rounding`` (RN unless said), ``ftz``, ``saturate``; FMA rounds once
+SETP   p[, q] <- compare(a, b) combine c; q is combine(!compare, c); q may be None
+CVT    d (``type``) <- a (``source_type``) with ``rounding``, ``ftz``, ``saturate``
+LD     d1..dN <- space[a + displacement], N = ``vector``; PARAM takes no register: srcs is empty
+ST     space[a + displacement] <- b1..bN; srcs = (a, b1..bN)
+=====  =======================================================================================
+"""
+
+from enum import IntEnum
+
+
+class Family(IntEnum):
+    """High byte of an opcode."""
+
+    CONTROL = 0x00
+    MOVE = 0x01
+    INTEGER = 0x02
+    FLOAT = 0x03
+    COMPARE = 0x04
+    CONVERT = 0x05
+    MEMORY = 0x06
+
+
+class Op(IntEnum):
+    """``family << 8 | index``."""
+
+    NOP = 0x0000
+    BRA = 0x0001
+    RET = 0x0002
+    TRAP = 0x0003
+
+    MOV = 0x0100
+    S2R = 0x0101
+    SELP = 0x0102
+
+    ADD = 0x0200
+    SUB = 0x0201
+    MUL = 0x0202
+    MAD = 0x0203
+    NEG = 0x0204
+    ABS = 0x0205
+    MIN = 0x0206
+    MAX = 0x0207
+    DIV = 0x0208
+    REM = 0x0209
+    SHL = 0x020A
+    SHR = 0x020B
+    AND = 0x020C
+    OR = 0x020D
+    XOR = 0x020E
+    NOT = 0x020F
+
+    FADD = 0x0300
+    FSUB = 0x0301
+    FMUL = 0x0302
+    FMA = 0x0303
+    FNEG = 0x0304
+    FABS = 0x0305
+    FMIN = 0x0306
+    FMAX = 0x0307
+    FDIV = 0x0308
+    FRCP = 0x0309
+    FSQRT = 0x030A
+
+    SETP = 0x0400
+
+    CVT = 0x0500
+
+    LD = 0x0600
+    ST = 0x0601
+
+    @property
+    def family(self) -> Family:
+        return Family(self >> 8)
