@@ -9,7 +9,16 @@ import pytest
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SOURCES = sorted(EXAMPLES.glob("*.cu"))
 CLANG = "clang-14"
-FLAGS = "-S -O3 -x cuda --cuda-device-only -nocudainc -nocudalib --cuda-gpu-arch=sm_80".split()
+FLAGS = [
+    "-S",
+    "-O3",
+    "-x",
+    "cuda",
+    "--cuda-device-only",
+    "-nocudainc",
+    "-nocudalib",
+    "--cuda-gpu-arch=sm_80",
+]
 
 
 def test_every_source_has_its_ptx_and_no_ptx_is_without_source() -> None:
