@@ -1,0 +1,145 @@
+"""Every error that ``mig`` raises, drawn as one tree.
+
+    MigError
+    ├── UnknownBoardError      no such board key
+    ├── UnknownProfileError    no such profile on that board
+    ├── SpecError              text or document that does not parse; names position and remedy
+    ├── IllegalLayoutError     instances that the hardware would refuse; names each rule broken
+    └── PlanError              a wish that cannot be met now; says why and what would have to move
+        └── InUseError         the wish would destroy a slice that is in use
+
+Messages are lower case, name the object and, where there is one, the remedy. This is the lowest
+layer: details are carried as text in the notation of ``mig.spec`` ("3g.40gb@4"), so that they can
+go into a Kubernetes condition or a gRPC status unchanged.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class MigError(Exception):
+    """Base of all errors of this package."""
+
+
+class UnknownBoardError(MigError):
+    """No board has this key."""
+
+    def __init__(self, key: str, known: Iterable[str]) -> None:
+        self.key = key
+        self.known = tuple(known)
+        super().__init__(f"unknown board {key!r}; known boards: {', '.join(self.known)}")
+
+
+class UnknownProfileError(MigError):
+    """The board has no profile of this name or alias."""
+
+    def __init__(self, board_key: str, name: str, legal: Iterable[str]) -> None:
+        self.board_key = board_key
+        self.name = name
+        self.legal = tuple(legal)
+        super().__init__(
+            f"board {board_key} has no profile {name!r}; legal profiles: {', '.join(self.legal)}"
+        )
+
+
+class SpecError(MigError):
+    """A request, an instance or a layout document that cannot be read.
+
+    ``position`` says where ("instances[2]", "item 1"), ``problem`` what is wrong and ``remedy``
+    what to write instead.
+    """
+
+    def __init__(self, position: str, problem: str, remedy: str) -> None:
+        self.position = position
+        self.problem = problem
+        self.remedy = remedy
+        super().__init__(f"{position}: {problem}; {remedy}")
+
+
+class IllegalLayoutError(MigError):
+    """Instances that cannot exist together, or a placement that the profile does not have."""
+
+    def __init__(self, board_key: str, problems: Iterable[str]) -> None:
+        self.board_key = board_key
+        self.problems = tuple(problems)
+        super().__init__(f"illegal layout on {board_key}: {'; '.join(self.problems)}")
+
+
+class ObstacleKind(StrEnum):
+    """What stands in the way of a plan."""
+
+    COMPUTE = "compute-slices"
+    MEMORY = "memory-units"
+    MAX_COUNT = "max-count"
+    ENGINES = "engines"
+    PLACEMENT = "placement"
+    COMBINATION = "combination"
+    IN_USE = "in-use"
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One reason why a plan fails, as a kind for programs and a sentence for people."""
+
+    kind: ObstacleKind
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An instance in use and the placement it would have to move to ("1g.10gb@2", "1g.10gb@6")."""
+
+    source: str
+    target: str
+
+
+class PlanError(MigError):
+    """The wanted slices cannot be placed without touching slices in use, or not at all.
+
+    ``obstacles`` say why. ``moves`` is the smallest set of slices in use which, moved on the same
+    board, makes room; empty where no move helps. ``evictions`` is then the smallest set that would
+    have to leave the board; empty too if the wish does not even fit an empty board.
+    """
+
+    def __init__(
+        self,
+        summary: str,
+        obstacles: Iterable[Obstacle],
+        moves: Iterable[Move] = (),
+        evictions: Iterable[str] = (),
+    ) -> None:
+        self.summary = summary
+        self.obstacles = tuple(obstacles)
+        self.moves = tuple(moves)
+        self.evictions = tuple(evictions)
+        super().__init__("\n".join([summary, *(f"  - {line}" for line in self._details())]))
+
+    def _details(self) -> list[str]:
+        lines = [obstacle.message for obstacle in self.obstacles]
+        if self.moves:
+            moves = ", ".join(f"{move.source} -> {move.target}" for move in self.moves)
+            lines.append(f"it would fit after moving {len(self.moves)} in use: {moves}")
+        elif self.evictions:
+            lines.append(
+                "no move on this board helps; it would fit without "
+                f"{len(self.evictions)} in use: {', '.join(self.evictions)}"
+            )
+        return lines
+
+
+class InUseError(PlanError):
+    """A desired layout leaves out an instance that is in use; ``instances`` names them."""
+
+    def __init__(self, summary: str, instances: Iterable[str]) -> None:
+        self.instances = tuple(instances)
+        super().__init__(
+            summary,
+            [
+                Obstacle(
+                    ObstacleKind.IN_USE,
+                    f"{name} is in use: release it first, or keep it in the layout",
+                )
+                for name in self.instances
+            ],
+        )

@@ -1,0 +1,77 @@
+"""Compute instance profiles: how a GPU instance's compute slices are divided further.
+
+Placements are in compute slices inside the GPU instance; memory and engines stay shared. The
+shapes below are those of ``nvidia-smi mig -lcip``.
+"""
+
+from dataclasses import dataclass
+
+from mig.geometry.nvml import ComputeInstanceProfile as Ci
+from mig.geometry.provenance import Provenance
+
+# GPU instance slices -> compute instance slices -> starts inside the GPU instance.
+_STARTS: dict[int, dict[int, tuple[int, ...]]] = {
+    1: {1: (0,)},
+    2: {1: (0, 1), 2: (0,)},
+    3: {1: (0, 1, 2), 2: (0,), 3: (0,)},
+    4: {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)},
+    7: {1: (0, 1, 2, 3, 4, 5, 6), 2: (0, 2, 4), 3: (0, 4), 4: (0,), 7: (0,)},
+}
+_ENUMS = {1: Ci.SLICE_1, 2: Ci.SLICE_2, 3: Ci.SLICE_3, 4: Ci.SLICE_4, 7: Ci.SLICE_7}
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeProfile:
+    """A compute instance profile inside one GPU instance profile."""
+
+    name: str
+    """"1c.3g.40gb"; the GPU instance's own name for the full width."""
+    nvml_ci_enum: Ci
+    compute_slices: int
+    starts: tuple[int, ...]
+    """In compute slices of the GPU instance."""
+    sm_count: int | None
+    """Exclusive SMs; None where no source gives it."""
+    provenance: Provenance
+    """Source of ``sm_count``."""
+
+    @property
+    def driver_id(self) -> int:
+        """The number that ``-lcip`` prints and ``-cci`` takes: NVML's enumeration value."""
+        return int(self.nvml_ci_enum)
+
+    @property
+    def max_count(self) -> int:
+        """How many fit into one GPU instance."""
+        return len(self.starts)
+
+
+def compute_profiles(
+    gi_name: str,
+    gi_slices: int,
+    gi_sm_count: int,
+    gi_provenance: Provenance,
+    sm_per_slice: int | None,
+    sm_provenance: Provenance,
+) -> tuple[ComputeProfile, ...]:
+    """Return the compute instance profiles of a GPU instance, narrowest first.
+
+    A compute instance of full width owns all SMs of its GPU instance; a narrower one owns
+    ``sm_per_slice`` per slice, which leaves SMs over where the GPU instance has more than its
+    slices would give (60 on Hopper's 3g).
+    """
+    profiles = []
+    for slices, starts in _STARTS[gi_slices].items():
+        full = slices == gi_slices
+        narrow_sms = None if sm_per_slice is None else slices * sm_per_slice
+        profiles.append(
+            ComputeProfile(
+                name=gi_name if full else f"{slices}c.{gi_name}",
+                nvml_ci_enum=_ENUMS[slices],
+                compute_slices=slices,
+                starts=starts,
+                sm_count=gi_sm_count if full else narrow_sms,
+                provenance=gi_provenance if full else sm_provenance,
+            )
+        )
+    return tuple(profiles)

@@ -1,0 +1,16 @@
+"""Where a figure comes from, so that a reader knows how far to trust it."""
+
+from enum import StrEnum
+
+
+class Provenance(StrEnum):
+    """Source of a row of a board's table, best first."""
+
+    HARDWARE = "hardware"
+    """Printed by a real board's driver: ``nvidia-smi -q``, ``mig -lgip``, ``-lgipp``, ``-lcip``."""
+    VENDOR_DOCUMENT = "vendor document"
+    """From the vendor's MIG user guide or data sheet; not seen printed."""
+    RECORDED = "recorded"
+    """From a third party's test recording of driver output; not seen as a raw log."""
+    DERIVED = "derived"
+    """Arithmetic on figures of the kinds above. Verify before relying on it."""
