@@ -1,1 +1,1 @@
-"""The simulated GPU: instruction set, compiler, executors, driver and the libraries programs load."""
+"""The simulated GPU: instruction set, compiler, executors, driver and client libraries."""

@@ -1,0 +1,236 @@
+"""Shared-memory layout of a context: rings, the worker's page, and what kernels are called with.
+
+These structures are the one schema: Python uses them directly, and ``vgpu_sim.hal.header`` writes
+the C header of the client library and of the worker from them. Rules of the protocol (ordering,
+doorbell, sleeping, faults) are in docs/launch-protocol.md. All fields are little-endian and
+naturally aligned; the version changes with any change of layout or meaning.
+"""
+
+import ctypes
+from ctypes import c_char, c_int32, c_uint8, c_uint16, c_uint32, c_uint64
+from enum import IntEnum
+from typing import Final
+
+ABI_VERSION: Final = 1
+CLIENT_AREA_MAGIC: Final = 0x54534341  # "TSCA"
+WORKER_PAGE_MAGIC: Final = 0x54535750  # "TSWP"
+
+MAX_STREAMS: Final = 128  # stream 0 is the legacy NULL stream
+SLOTS_PER_STREAM: Final = 256
+SLOT_BYTES: Final = 256
+MAX_WAITS: Final = 4
+MAX_TIMESTAMPS: Final = 4096
+INLINE_PARAMETER_BYTES: Final = 136
+MAX_PARAMETER_BYTES: Final = 4096
+MESSAGE_BYTES: Final = 256
+
+
+class Opcode(IntEnum):
+    """What a slot asks the worker to do."""
+
+    NOP = 1  # only its waits
+    LAUNCH = 2
+    COPY = 3
+    SET = 4
+    TIMESTAMP = 5
+
+
+class FaultKind(IntEnum):
+    """Why a context died; the CUDA error beside it is what the client reports."""
+
+    NONE = 0
+    ADDRESS = 1
+    TRAP = 2
+    PROTOCOL = 3  # a slot that no client library of ours writes
+    COMPILE = 4
+    INTERNAL = 5
+    FENCED = 6  # the holder lost the slice
+    OUT_OF_MEMORY = 7
+
+
+class Wait(ctypes.Structure):
+    """The slot starts only when ``stream``'s timeline has reached ``value``."""
+
+    _fields_ = (("stream", c_uint32), ("reserved", c_uint32), ("value", c_uint64))
+
+
+class LaunchBody(ctypes.Structure):
+    """OP_LAUNCH. Parameters beyond the inline ones follow in continuation slots."""
+
+    _fields_ = (
+        ("kernel", c_uint64),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("shared_bytes", c_uint32),
+        ("parameter_bytes", c_uint32),
+        ("parameters", c_uint8 * INLINE_PARAMETER_BYTES),
+    )
+
+
+class CopyBody(ctypes.Structure):
+    """OP_COPY: both addresses are device-visible (device or pinned memory)."""
+
+    _fields_ = (("destination", c_uint64), ("source", c_uint64), ("bytes", c_uint64))
+
+
+class SetBody(ctypes.Structure):
+    """OP_SET: ``count`` elements of ``width_bytes`` (1, 2 or 4) take ``pattern``."""
+
+    _fields_ = (
+        ("destination", c_uint64),
+        ("count", c_uint64),
+        ("pattern", c_uint32),
+        ("width_bytes", c_uint32),
+    )
+
+
+class TimestampBody(ctypes.Structure):
+    """OP_TIMESTAMP: CLOCK_MONOTONIC in ns goes to ``timestamps[index]`` of the worker's page."""
+
+    _fields_ = (("index", c_uint32), ("reserved", c_uint32))
+
+
+class Body(ctypes.Union):
+    """What follows a slot's header, by opcode."""
+
+    _fields_ = (
+        ("launch", LaunchBody),
+        ("copy", CopyBody),
+        ("set", SetBody),
+        ("timestamp", TimestampBody),
+    )
+
+
+class Slot(ctypes.Structure):
+    """One request in a stream's ring.
+
+    ``value`` is the stream's timeline value when the request is done: one more than that of the
+    slot before it (continuation slots carry none and are 256 bytes of parameters each).
+    """
+
+    _fields_ = (
+        ("opcode", c_uint16),
+        ("wait_count", c_uint16),
+        ("continuation_slots", c_uint16),
+        ("reserved", c_uint16),
+        ("value", c_uint64),
+        ("waits", Wait * MAX_WAITS),
+        ("body", Body),
+    )
+
+
+class Ring(ctypes.Structure):
+    """A stream's slots, indexed modulo SLOTS_PER_STREAM by ``ClientArea.head``."""
+
+    _fields_ = (("slots", Slot * SLOTS_PER_STREAM),)
+
+
+class ClientArea(ctypes.Structure):
+    """Written by the client only; the worker maps it read-only.
+
+    ``bell`` is a futex that the client bumps when ``WorkerPage.sleeping`` is set. ``waiting``
+    counts client threads that sleep on ``WorkerPage.progress``. ``stream_limit`` is one more than the
+    highest stream index in use. ``head[s]`` counts slots ever put into ring ``s``.
+    """
+
+    _fields_ = (
+        ("magic", c_uint32),
+        ("version", c_uint32),
+        ("bell", c_uint32),
+        ("waiting", c_uint32),
+        ("cpu", c_int32),
+        ("stream_limit", c_uint32),
+        ("reserved", c_uint8 * 40),
+        ("head", c_uint64 * MAX_STREAMS),
+        ("rings", Ring * MAX_STREAMS),
+    )
+
+
+class FaultRecord(ctypes.Structure):
+    """Where a context died. ``address`` and ``pc`` are 0 where they have no meaning."""
+
+    _fields_ = (
+        ("kind", c_uint32),
+        ("ptx_line", c_uint32),
+        ("kernel", c_uint64),
+        ("pc", c_uint64),
+        ("address", c_uint64),
+        ("block", c_uint64),
+        ("time_ns", c_uint64),
+        ("kernel_name", c_char * 128),
+        ("message", c_char * MESSAGE_BYTES),
+    )
+
+
+class WorkerPage(ctypes.Structure):
+    """Written by the worker only; the client maps it read-only.
+
+    ``error`` is a CUresult, 0 while the context lives; once set it never changes and no timeline
+    moves again. ``progress`` is a futex bumped after every completion. ``timeline[s]`` is the value
+    of the last finished request of stream ``s``; ``tail[s]`` counts slots the worker has copied out
+    of ring ``s``, so that the client may reuse them.
+    """
+
+    _fields_ = (
+        ("magic", c_uint32),
+        ("version", c_uint32),
+        ("error", c_uint32),
+        ("progress", c_uint32),
+        ("sleeping", c_uint32),
+        ("cpu", c_int32),
+        ("reserved", c_uint8 * 40),
+        ("fault", FaultRecord),
+        ("timeline", c_uint64 * MAX_STREAMS),
+        ("tail", c_uint64 * MAX_STREAMS),
+        ("timestamps", c_uint64 * MAX_TIMESTAMPS),
+    )
+
+
+class LaunchContext(ctypes.Structure):
+    """First argument of a native kernel: everything that is not a kernel parameter."""
+
+    _fields_ = (
+        ("aperture_base", c_uint64),
+        ("aperture_limit", c_uint64),
+        ("segment_base", c_uint64),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("kernel", c_uint64),
+        ("reserved", c_uint64),
+    )
+
+
+class ThreadState(ctypes.Structure):
+    """Last argument of a native kernel: one per native thread.
+
+    The kernel stores the block it works on once per block (a fault reports it). A trap stores a
+    CUresult in ``status`` and returns. The bases are for later waves: per-CTA shared and local
+    memory, and the frames of blocks suspended at a barrier.
+    """
+
+    _fields_ = (
+        ("current_block", c_uint64),
+        ("status", c_uint32),
+        ("reserved", c_uint32),
+        ("shared_base", c_uint64),
+        ("local_base", c_uint64),
+        ("frame_base", c_uint64),
+    )
+
+
+STRUCTURES: Final = (
+    Wait,
+    LaunchBody,
+    CopyBody,
+    SetBody,
+    TimestampBody,
+    Body,
+    Slot,
+    Ring,
+    ClientArea,
+    FaultRecord,
+    WorkerPage,
+    LaunchContext,
+    ThreadState,
+)
+ENUMS: Final = (Opcode, FaultKind)

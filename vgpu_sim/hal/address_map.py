@@ -1,0 +1,41 @@
+"""The device address map: one aperture per client process, the same in client and worker.
+
+Decision: docs/adr/0002-address-map.md. The aperture's base is negotiated when a context is created;
+everything else here is an offset from it. The first and last 128 GiB of the aperture are never
+allocated and the guards around it are inaccessible, so that an address formed from a clamped root
+plus a bounded offset (at most 2^37 bytes either way) never reaches live memory by accident.
+"""
+
+from typing import Final
+
+GIB: Final = 1 << 30
+
+APERTURE_BITS: Final = 43
+APERTURE_BYTES: Final = 1 << APERTURE_BITS
+GUARD_BEFORE_BYTES: Final = 128 * GIB
+GUARD_AFTER_BYTES: Final = 256 * GIB
+CLAMP_BOUND_BYTES: Final = 1 << 37
+
+# Where a client tries to put its aperture, in this order; a worker that cannot map there refuses
+# the context and the client tries the next one.
+APERTURE_BASES: Final = (0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000, 0x4000_0000_0000)
+
+GPU_WINDOW_BITS: Final = 40
+GPU_WINDOW_BYTES: Final = 1 << GPU_WINDOW_BITS
+MAX_GPUS: Final = APERTURE_BYTES // GPU_WINDOW_BYTES
+
+# Within one GPU's window. What is not named is never mapped.
+MODULE_OFFSET: Final = 128 * GIB  # module variables; the worker assigns them
+MODULE_BYTES_PER_CONTEXT: Final = 1 * GIB
+MAX_CONTEXTS: Final = 64  # contexts of one client process on one GPU
+DEVICE_OFFSET: Final = 192 * GIB  # cuMemAlloc; the client assigns addresses
+DEVICE_BYTES: Final = 448 * GIB
+HOST_OFFSET: Final = 640 * GIB  # pinned and managed host memory; the client assigns addresses
+HOST_BYTES: Final = 128 * GIB
+SHARED_OFFSET: Final = 768 * GIB  # generic addresses of shared memory, CTA rank in the upper bits
+SHARED_BYTES: Final = 64 * GIB
+LOCAL_OFFSET: Final = 832 * GIB  # generic addresses of local memory
+LOCAL_BYTES: Final = 64 * GIB
+
+CHUNK_ALIGN_BYTES: Final = 2 << 20  # chunks begin on huge-page boundaries
+PAGE_BYTES: Final = 4096
