@@ -129,8 +129,8 @@ class ClientArea(ctypes.Structure):
     """Written by the client only; the worker maps it read-only.
 
     ``bell`` is a futex that the client bumps when ``WorkerPage.sleeping`` is set. ``waiting``
-    counts client threads that sleep on ``WorkerPage.progress``. ``stream_limit`` is one more than the
-    highest stream index in use. ``head[s]`` counts slots ever put into ring ``s``.
+    counts client threads that sleep on ``WorkerPage.progress``. ``stream_limit`` is one more than
+    the highest stream index in use. ``head[s]`` counts slots ever put into ring ``s``.
     """
 
     _fields_ = (

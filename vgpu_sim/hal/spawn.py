@@ -3,27 +3,24 @@
 gpud executes a *zygote* (``python -m vgpu_sim.zygote FD``: single-threaded, imports done, no live
 LLVM engine) and talks to it over a SOCK_SEQPACKET socketpair, one JSON object a message:
 
-=====================  ====================================================  =======================
-gpud -> zygote         ``{"type": "spawn", "request": n, "worker": {...}}``   fds: client socket, channel
-zygote -> gpud         ``{"type": "spawned", "request": n, "pid": p}`` or
-                       ``{"type": "failed", "request": n, "error": text}``
-zygote -> gpud         ``{"type": "exited", "pid": p, "status": s}``          s as from waitpid
-=====================  ====================================================  =======================
+- gpud -> zygote: ``{"type": "spawn", "request": n, "worker": {...}}`` with two descriptors, the
+  client's socket and the worker's channel;
+- zygote -> gpud: ``{"type": "spawned", "request": n, "pid": p}`` or
+  ``{"type": "failed", "request": n, "error": text}``;
+- zygote -> gpud: ``{"type": "exited", "pid": p, "status": s}``, status as from waitpid.
 
 The child joins the cgroups it is given, drops its privileges, then answers the client's HELLO on
 the client socket. Its *channel* to gpud (SOCK_SEQPACKET, JSON) carries:
 
-=====================  ====================================================================
-worker -> gpud         ``{"type": "reserve", "request": n, "bytes": b}``
-gpud -> worker         ``{"type": "reserved", "request": n, "granted": bool, "free": f, "total": t}``
-worker -> gpud         ``{"type": "release", "bytes": b}``
-worker -> gpud         ``{"type": "memory", "request": n}``
-gpud -> worker         ``{"type": "memory", "request": n, "free": f, "total": t}``
-worker -> gpud         ``{"type": "event", "event": NAME, ...}``  fault, unsupported_ptx, out_of_memory
-worker -> gpud         ``{"type": "stats", "launches": n, "first_launch_ns": t0, "last_launch_ns": t1,
-                       "busy_ns": b}`` every second in which something ran, and at the end
-gpud -> worker         ``{"type": "fence", "reason": text}``  the worker ends its context (FENCED)
-=====================  ====================================================================
+- worker -> gpud: ``{"type": "reserve", "request": n, "bytes": b}``, answered by
+  ``{"type": "reserved", "request": n, "granted": bool, "free": f, "total": t}``;
+- worker -> gpud: ``{"type": "release", "bytes": b}``;
+- worker -> gpud: ``{"type": "memory", "request": n}``, answered by
+  ``{"type": "memory", "request": n, "free": f, "total": t}``;
+- worker -> gpud: ``{"type": "event", "event": NAME, ...}``: fault, unsupported_ptx, out_of_memory;
+- worker -> gpud: ``{"type": "stats", "launches": n, "first_launch_ns": t0, "last_launch_ns": t1,
+  "busy_ns": b}`` in every second in which something ran, and at the end;
+- gpud -> worker: ``{"type": "fence", "reason": text}``: the worker ends its context (FENCED).
 
 Either side treats a closed channel as the other's death: a worker without gpud finishes what it
 has (the program is not disturbed) but gets no new memory.
