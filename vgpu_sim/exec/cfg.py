@@ -1,0 +1,280 @@
+"""Control-flow graph of a function: blocks, dominators, reconvergence points and loops.
+
+Both executors read it: the interpreter takes the immediate post-dominator of a divergent branch as
+the point where its lanes meet again (PTX ISA, "Divergence of Threads in Control Constructs"), the
+JIT orders blocks by loop level. Nothing here depends on operands other than branch targets.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vgpu_sim.isa import Function, Instruction, Op
+
+_NO_BLOCK = -1
+
+
+class ControlFlowError(ValueError):
+    """A branch that leaves its function, or a function without code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Words ``start`` to ``end`` (exclusive) that run one after the other, in program order.
+
+    ``successors`` are block indices; the virtual exit has the index ``Cfg.exit``. After a branch
+    under a guard the first successor is the target, the second the next word; a guarded RET has
+    the exit first. Both are the same block only once.
+    """
+
+    index: int
+    start: int
+    end: int
+    successors: tuple[int, ...]
+    predecessors: tuple[int, ...]
+
+    @property
+    def words(self) -> range:
+        return range(self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Cfg:
+    """The graph. Per-block tuples are indexed by block; unreachable blocks hold -1 in them.
+
+    ``idom`` of the entry is the entry. ``ipdom`` may be ``exit``; a block that cannot reach the
+    exit (an endless loop) is given an edge to it first, so every reachable block has one.
+    ``loops`` maps a header to the blocks of its natural loop, header included;
+    ``innermost_loop`` gives the header of the smallest loop around a block, or -1.
+    ``irreducible_edges`` are the retreating edges that enter a cycle elsewhere than at a header
+    that dominates it; with one of them ``loops`` is incomplete.
+    """
+
+    blocks: tuple[Block, ...]
+    reverse_post_order: tuple[int, ...]
+    idom: tuple[int, ...]
+    ipdom: tuple[int, ...]
+    loops: dict[int, frozenset[int]]
+    innermost_loop: tuple[int, ...]
+    irreducible_edges: tuple[tuple[int, int], ...]
+    block_of_word: tuple[int, ...]
+
+    @property
+    def exit(self) -> int:
+        """Index of the virtual exit, one past the last block."""
+        return len(self.blocks)
+
+    def dominates(self, above: int, below: int) -> bool:
+        """Whether every path from the entry to ``below`` passes ``above`` (itself included)."""
+        entry = self.reverse_post_order[0]
+        while below != above:
+            if below == entry or self.idom[below] == _NO_BLOCK:
+                return False
+            below = self.idom[below]
+        return True
+
+    def post_dominates(self, after: int, before: int) -> bool:
+        """Whether every path from ``before`` to the exit passes ``after`` (itself included)."""
+        while before != after:
+            if before == self.exit or self.ipdom[before] == _NO_BLOCK:
+                return False
+            before = self.ipdom[before]
+        return True
+
+
+def build(function: Function) -> Cfg:
+    """Build the graph of ``function``.
+
+    Raises:
+        ControlFlowError: when the function has no code or a branch leaves it.
+    """
+    code = function.code
+    if not code:
+        raise ControlFlowError(f"{function.name}: no code")
+    starts = _leaders(function)
+    block_of_word: list[int] = []
+    bounds = [*starts, len(code)]
+    for index, start in enumerate(starts):
+        block_of_word += [index] * (bounds[index + 1] - start)
+    successors = [
+        _successors(code, bounds[index + 1] - 1, block_of_word, len(starts))
+        for index in range(len(starts))
+    ]
+    exit_index = len(starts)
+    order = _post_order(0, [*successors, ()])[::-1]
+    order = [block for block in order if block != exit_index]
+    reachable = set(order)
+    predecessors: list[list[int]] = [[] for _ in starts]
+    for block in order:
+        for target in successors[block]:
+            if target != exit_index:
+                predecessors[target].append(block)
+    idom = _dominators(order, predecessors, len(starts))
+    ipdom = _post_dominators(order, successors, exit_index)
+    blocks = tuple(
+        Block(
+            index,
+            start,
+            bounds[index + 1],
+            successors[index] if index in reachable else (),
+            tuple(predecessors[index]),
+        )
+        for index, start in enumerate(starts)
+    )
+    loops, irreducible = _natural_loops(order, successors, predecessors, idom, exit_index)
+    return Cfg(
+        blocks=blocks,
+        reverse_post_order=tuple(order),
+        idom=tuple(idom),
+        ipdom=tuple(ipdom),
+        loops=loops,
+        innermost_loop=tuple(_innermost(loops, len(starts))),
+        irreducible_edges=tuple(irreducible),
+        block_of_word=tuple(block_of_word),
+    )
+
+
+def _ends_block(instruction: Instruction) -> bool:
+    if instruction.op is Op.TRAP:
+        return instruction.guard is None
+    return instruction.op in (Op.BRA, Op.RET)
+
+
+def _leaders(function: Function) -> list[int]:
+    code = function.code
+    leaders = {0}
+    for word, instruction in enumerate(code):
+        if instruction.op is Op.BRA:
+            target = instruction.target
+            if target is None or not 0 <= target < len(code):
+                raise ControlFlowError(
+                    f"{function.name}: word {word}: branch to word {target} of {len(code)}"
+                )
+            leaders.add(target)
+        if _ends_block(instruction) and word + 1 < len(code):
+            leaders.add(word + 1)
+    return sorted(leaders)
+
+
+def _successors(
+    code: tuple[Instruction, ...], last: int, block_of_word: list[int], exit_index: int
+) -> tuple[int, ...]:
+    instruction = code[last]
+    following = block_of_word[last + 1] if last + 1 < len(code) else exit_index
+    if not _ends_block(instruction):
+        return (following,)
+    taken = exit_index
+    if instruction.op is Op.BRA:
+        assert instruction.target is not None
+        taken = block_of_word[instruction.target]
+    if instruction.guard is None or taken == following:
+        return (taken,)
+    return (taken, following)
+
+
+def _post_order(start: int, edges: list[tuple[int, ...]]) -> list[int]:
+    """Depth-first post-order from ``start``; iterative, kernels may have thousands of blocks."""
+    order: list[int] = []
+    seen = {start}
+    stack = [(start, iter(edges[start]))]
+    while stack:
+        node, remaining = stack[-1]
+        for target in remaining:
+            if target not in seen:
+                seen.add(target)
+                stack.append((target, iter(edges[target])))
+                break
+        else:
+            order.append(node)
+            stack.pop()
+    return order
+
+
+def _dominators(order: list[int], predecessors: list[list[int]], count: int) -> list[int]:
+    """Immediate dominators by Cooper, Harvey and Kennedy's iteration over ``order``."""
+    position = {block: place for place, block in enumerate(order)}
+    idom = [_NO_BLOCK] * count
+    idom[order[0]] = order[0]
+
+    def meet(a: int, b: int) -> int:
+        while a != b:
+            while position[a] > position[b]:
+                a = idom[a]
+            while position[b] > position[a]:
+                b = idom[b]
+        return a
+
+    changed = True
+    while changed:
+        changed = False
+        for block in order[1:]:
+            known = [p for p in predecessors[block] if p in position and idom[p] != _NO_BLOCK]
+            new = known[0]
+            for other in known[1:]:
+                new = meet(new, other)
+            if idom[block] != new:
+                idom[block] = new
+                changed = True
+    return idom
+
+
+def _post_dominators(
+    order: list[int], successors: list[tuple[int, ...]], exit_index: int
+) -> list[int]:
+    """Immediate post-dominators: dominators of the reversed graph from the virtual exit."""
+    backward: list[list[int]] = [[] for _ in range(exit_index + 1)]
+    for block in order:
+        for target in successors[block]:
+            backward[target].append(block)
+    forward = [list(targets) for targets in successors]
+    for block in reversed(order):
+        reached = set(_post_order(exit_index, [tuple(edges) for edges in backward]))
+        if len(reached) == len(order) + 1:
+            break
+        if block not in reached:  # the last block in order of an endless loop
+            backward[exit_index].append(block)
+            forward[block].append(exit_index)
+    reverse_order = _post_order(exit_index, [tuple(edges) for edges in backward])[::-1]
+    forward.append([])
+    return _dominators(reverse_order, forward, exit_index + 1)[:exit_index]
+
+
+def _natural_loops(
+    order: list[int],
+    successors: list[tuple[int, ...]],
+    predecessors: list[list[int]],
+    idom: list[int],
+    exit_index: int,
+) -> tuple[dict[int, frozenset[int]], list[tuple[int, int]]]:
+    position = {block: place for place, block in enumerate(order)}
+
+    def dominates(above: int, below: int) -> bool:
+        while position[below] > position[above]:
+            below = idom[below]
+        return above == below
+
+    latches: dict[int, list[int]] = {}
+    irreducible: list[tuple[int, int]] = []
+    for block in order:
+        for target in successors[block]:
+            if target != exit_index and position[target] <= position[block]:
+                if dominates(target, block):
+                    latches.setdefault(target, []).append(block)
+                else:
+                    irreducible.append((block, target))
+    loops = {}
+    for header, sources in latches.items():
+        body = {header}
+        pending = list(sources)
+        while pending:
+            block = pending.pop()
+            if block not in body:
+                body.add(block)
+                pending += predecessors[block]
+        loops[header] = frozenset(body)
+    return loops, irreducible
+
+
+def _innermost(loops: dict[int, frozenset[int]], count: int) -> Iterable[int]:
+    for block in range(count):
+        around = [header for header, body in loops.items() if block in body]
+        yield min(around, key=lambda header: len(loops[header])) if around else _NO_BLOCK
