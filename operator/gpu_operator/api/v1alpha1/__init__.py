@@ -1,0 +1,12 @@
+"""``gpu.tessera.dev/v1alpha1``: models, and the CRDs that are generated from them."""
+
+from typing import Final
+
+GROUP: Final = "gpu.tessera.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+NODE_LABEL: Final = f"{GROUP}/node"  # on a GPU: the node it belongs to
+POOL_LABEL: Final = f"{GROUP}/pool"  # on a node and on a GPU: the pool that holds it
+INDEX_LABEL: Final = f"{GROUP}/index"  # on a GPU: its index on the node
+FINALIZER: Final = f"{GROUP}/finalizer"

@@ -1,0 +1,93 @@
+"""What all resources share: strict models, conditions, and the one list of reasons."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+
+class Model(BaseModel):
+    """camelCase on the wire, snake_case in Python; unknown fields are errors."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
+    )
+
+
+class StatusModel(Model):
+    """A status may have been written by a newer version: what we do not know is ignored."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True
+    )
+
+
+class ConditionType(StrEnum):
+    """Conditions that every resource of ours carries."""
+
+    ACCEPTED = "Accepted"
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    DEGRADED = "Degraded"
+
+
+class Reason(StrEnum):
+    """Every reason a condition or an event of ours may give."""
+
+    ACCEPTED = "Accepted"
+    INVALID_SPEC = "InvalidSpec"
+    UNKNOWN_BOARD = "UnknownBoard"
+    NODE_CONFLICT = "NodeConflict"
+    NO_NODES = "NoNodes"
+    IGNORED = "Ignored"
+    RECONCILED = "Reconciled"
+    WAITING_FOR_AGENT = "WaitingForAgent"
+    AGENT_UNREACHABLE = "AgentUnreachable"
+    AGENT_ERROR = "AgentError"
+    APPLYING = "Applying"
+    SLICE_IN_USE = "SliceInUse"
+    NOT_PLACEABLE = "NotPlaceable"
+    LAYOUT_CONFLICT = "LayoutConflict"
+    NO_GPUS = "NoGPUs"
+    DEADLINE_EXCEEDED = "DeadlineExceeded"
+    VERIFICATION_FAILED = "VerificationFailed"
+    NOT_ENFORCED = "IsolationNotEnforced"
+    HEALTHY = "Healthy"
+    UNHEALTHY = "Unhealthy"
+    DELETING = "Deleting"
+    FENCED = "Fenced"
+    FAULTED = "Faulted"
+    OUT_OF_BUDGET = "OutOfBudget"
+    UNSUPPORTED_PTX = "UnsupportedPTX"
+
+
+class Condition(StatusModel):
+    """A ``metav1.Condition``."""
+
+    type: str = Field(description="Accepted, Ready, Progressing or Degraded.")
+    status: str = Field(description="True, False or Unknown.")
+    reason: str = Field(description="One word for programs.")
+    message: str = Field(default="", description="One sentence for people.")
+    last_transition_time: str = Field(description="When status last changed (RFC 3339).")
+    observed_generation: int = Field(default=0, description="Generation this speaks of.")
+
+
+Conditions = Annotated[
+    tuple[Condition, ...],
+    Field(
+        default=(),
+        description="Accepted, Ready, Progressing and Degraded.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    ),
+]
+
+
+class Status(StatusModel):
+    """Begins every status."""
+
+    observed_generation: int = Field(default=0, description="Last generation acted upon.")
+    conditions: Conditions = ()

@@ -1,0 +1,52 @@
+"""GPUPool: the hardware you wish your nodes had."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from gpu_operator.api.v1alpha1.base import Model, Status
+
+
+class Isolation(StrEnum):
+    """How a slice's share of the CPU is kept."""
+
+    DEFAULT = "Default"  # weight by SMs, work-conserving
+    STRICT = "Strict"  # and a quota
+
+
+class GPUPoolSpec(Model):
+    """Which nodes get which simulated GPUs."""
+
+    node_selector: dict[str, str] = Field(
+        min_length=1,
+        description="Labels a node must carry to be in the pool. A node belongs to one pool: "
+        "of two that select it, the older holds it.",
+    )
+    board: str = Field(
+        min_length=1,
+        max_length=64,
+        description="Board to simulate, one of `tessera mig boards`: a30, a100-40gb, a100-80gb, "
+        "h100-80gb, h100-nvl, h200, b200, rtx-pro-6000.",
+    )
+    count: int = Field(default=1, ge=1, le=8, description="GPUs per node.")
+    node_budget: str | None = Field(
+        default=None,
+        pattern=r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti)?$",
+        description="Node memory that all slices of a node may use together (a quantity such as "
+        "8Gi). Device memory is backed by it as it is allocated. Default: the chart's value.",
+    )
+    isolation: Isolation = Field(
+        default=Isolation.DEFAULT,
+        description="Default: CPU weight by SMs, work-conserving. Strict: a CPU quota as well.",
+    )
+
+
+class GPUPoolStatus(Status):
+    """What became of it."""
+
+    nodes: int = Field(default=0, description="Nodes the pool holds.")
+    ready_nodes: int = Field(default=0, description="Nodes whose agent has applied the pool.")
+    gpus: int = Field(default=0, description="GPUs of those nodes.")
+    conflicts: tuple[str, ...] = Field(
+        default=(), description="Selected nodes that an older pool holds."
+    )
