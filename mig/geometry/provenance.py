@@ -14,3 +14,5 @@ class Provenance(StrEnum):
     """From a third party's test recording of driver output; not seen as a raw log."""
     DERIVED = "derived"
     """Arithmetic on figures of the kinds above. Verify before relying on it."""
+    UNVERIFIED = "unverified"
+    """No source at hand: the value is common knowledge, or None."""

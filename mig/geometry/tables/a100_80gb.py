@@ -5,7 +5,7 @@ from mig.geometry.provenance import Provenance
 from mig.geometry.rows import BoardTable, ProfileRow
 
 HW = Provenance.HARDWARE
-DOC = Provenance.VENDOR_DOCUMENT
+UNVERIFIED = Provenance.UNVERIFIED
 
 # fmt: off
 ROWS = (
@@ -29,7 +29,7 @@ TABLE = BoardTable(
     compute_capability=(8, 0),
     pci_device_id=0x20B2,
     memory_mib=81920,
-    memory_provenance=DOC,
+    memory_provenance=UNVERIFIED,
     sm_count=108,
     placement_units=8,
     compute_slices=7,

@@ -5,7 +5,7 @@ from mig.geometry.provenance import Provenance
 from mig.geometry.rows import BoardTable, ProfileRow
 
 HW = Provenance.HARDWARE
-DOC = Provenance.VENDOR_DOCUMENT
+UNVERIFIED = Provenance.UNVERIFIED
 DERIVED = Provenance.DERIVED
 
 # fmt: off
@@ -27,7 +27,7 @@ TABLE = BoardTable(
     compute_capability=(8, 0),
     pci_device_id=0x20B7,
     memory_mib=24576,
-    memory_provenance=DOC,
+    memory_provenance=UNVERIFIED,
     sm_count=56,
     placement_units=4,
     compute_slices=4,

@@ -5,7 +5,7 @@ from mig.geometry.provenance import Provenance
 from mig.geometry.rows import BoardTable, ProfileRow
 
 HW = Provenance.HARDWARE
-DOC = Provenance.VENDOR_DOCUMENT
+UNVERIFIED = Provenance.UNVERIFIED
 DERIVED = Provenance.DERIVED
 
 # fmt: off
@@ -28,7 +28,7 @@ TABLE = BoardTable(
     compute_capability=(9, 0),
     pci_device_id=0x2321,
     memory_mib=95830,
-    memory_provenance=DOC,
+    memory_provenance=UNVERIFIED,
     sm_count=132,
     placement_units=8,
     compute_slices=7,

@@ -5,7 +5,7 @@ from mig.geometry.provenance import Provenance
 from mig.geometry.rows import BoardTable, ProfileRow
 
 HW = Provenance.HARDWARE
-DOC = Provenance.VENDOR_DOCUMENT
+UNVERIFIED = Provenance.UNVERIFIED
 RECORDED = Provenance.RECORDED
 DERIVED = Provenance.DERIVED
 
@@ -29,7 +29,7 @@ TABLE = BoardTable(
     compute_capability=(9, 0),
     pci_device_id=0x2335,
     memory_mib=143771,
-    memory_provenance=DOC,
+    memory_provenance=UNVERIFIED,
     sm_count=132,
     placement_units=8,
     compute_slices=7,

@@ -8,7 +8,7 @@ from mig.geometry.provenance import Provenance
 from mig.geometry.rows import BoardTable, ProfileRow
 
 HW = Provenance.HARDWARE
-DOC = Provenance.VENDOR_DOCUMENT
+UNVERIFIED = Provenance.UNVERIFIED
 
 # fmt: off
 ROWS = (
@@ -36,11 +36,11 @@ TABLE = BoardTable(
     compute_capability=(12, 0),
     pci_device_id=0x2BB5,
     memory_mib=97887,
-    memory_provenance=DOC,
+    memory_provenance=UNVERIFIED,
     sm_count=188,
     placement_units=12,
     compute_slices=4,
     ci_sm_per_slice=None,
-    ci_provenance=DOC,
+    ci_provenance=UNVERIFIED,
     rows=ROWS,
 )

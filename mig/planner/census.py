@@ -1,0 +1,120 @@
+"""Exact enumeration of the legal states of a board.
+
+A state is a set of placed instances that the hardware accepts. Every subset of a legal state is
+legal, so growing states one instance at a time, in a fixed order of placements, reaches each state
+exactly once. An eight-unit board has 723 states of plain profiles: small enough to list.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mig.geometry import Board, Instance, Profile
+from mig.planner.occupancy import Budget, Occupancy, budget_of
+
+State = tuple[Instance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """How many states there are, how many cannot be added to, and how many multisets those form."""
+
+    states: int
+    maximal: int
+    multisets: int
+
+
+def plain_profiles(board: Board) -> tuple[Profile, ...]:
+    """Return the profiles without media or graphics attribute."""
+    return tuple(profile for profile in board.profiles if profile.is_plain)
+
+
+def classic_profiles(board: Board) -> tuple[Profile, ...]:
+    """Return the plain profiles without the one-slice profile of double memory."""
+    return tuple(profile for profile in board.profiles if profile.is_classic)
+
+
+def states(board: Board, profiles: Sequence[Profile] | None = None) -> tuple[State, ...]:
+    """Return every legal state of the profiles (plain ones by default), the empty one first.
+
+    Instances of a state are in the order of their starts.
+    """
+    return tuple(state for state, _ in occupied_states(board, _chosen(board, profiles)))
+
+
+def maximal_states(board: Board, profiles: Sequence[Profile] | None = None) -> tuple[State, ...]:
+    """Return the states to which no instance of the profiles can be added."""
+    return _maximal(board, _chosen(board, profiles))
+
+
+def multisets(
+    board: Board, profiles: Sequence[Profile] | None = None
+) -> tuple[tuple[tuple[Profile, int], ...], ...]:
+    """Return the different multisets of profiles of the maximal states, as (profile, count)."""
+    order = {profile: index for index, profile in enumerate(board.profiles)}
+    seen = {
+        tuple(
+            sorted(
+                Counter(instance.profile for instance in state).items(),
+                key=lambda entry: order[entry[0]],
+            )
+        ): None
+        for state in maximal_states(board, profiles)
+    }
+    return tuple(seen)
+
+
+def census(board: Board, profiles: Sequence[Profile] | None = None) -> Census:
+    """Count states, maximal states and their multisets."""
+    return Census(
+        states=len(states(board, profiles)),
+        maximal=len(maximal_states(board, profiles)),
+        multisets=len(multisets(board, profiles)),
+    )
+
+
+@lru_cache(maxsize=64)
+def occupied_states(
+    board: Board, profiles: tuple[Profile, ...]
+) -> tuple[tuple[State, Occupancy], ...]:
+    """Return every legal state together with what it uses."""
+    budget = budget_of(board)
+    return tuple(_grow(budget, _atoms(board, profiles), (), Occupancy(), 0))
+
+
+def _chosen(board: Board, profiles: Sequence[Profile] | None) -> tuple[Profile, ...]:
+    return plain_profiles(board) if profiles is None else tuple(profiles)
+
+
+@lru_cache(maxsize=64)
+def _atoms(board: Board, profiles: tuple[Profile, ...]) -> tuple[tuple[Instance, Occupancy], ...]:
+    budget = budget_of(board)
+    instances = [Instance(profile, start) for profile in profiles for start in profile.starts]
+    instances.sort(key=lambda instance: instance.start)  # stable: then by the table's order
+    return tuple((atom, budget.of(atom.profile, atom.start)) for atom in instances)
+
+
+def _grow(
+    budget: Budget,
+    atoms: tuple[tuple[Instance, Occupancy], ...],
+    state: State,
+    occupancy: Occupancy,
+    first: int,
+) -> Iterator[tuple[State, Occupancy]]:
+    yield state, occupancy
+    for index in range(first, len(atoms)):
+        atom, cost = atoms[index]
+        if budget.compatible(occupancy, cost):
+            yield from _grow(budget, atoms, (*state, atom), occupancy | cost, index + 1)
+
+
+@lru_cache(maxsize=64)
+def _maximal(board: Board, profiles: tuple[Profile, ...]) -> tuple[State, ...]:
+    budget = budget_of(board)
+    costs = [cost for _, cost in _atoms(board, profiles)]
+    return tuple(
+        state
+        for state, occupancy in occupied_states(board, profiles)
+        if not any(budget.compatible(occupancy, cost) for cost in costs)
+    )

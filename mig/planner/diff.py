@@ -1,0 +1,107 @@
+"""From what exists to what is desired: what to keep, destroy and create."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from mig.errors import InUseError, MigError
+from mig.geometry import Board, Instance, Profile
+from mig.planner.explain import why_not
+from mig.planner.headroom import headroom_of
+from mig.planner.occupancy import budget_of
+from mig.planner.rules import check
+from mig.planner.search import placements
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Steps that turn a board's instances into a desired layout: destroy first, then create.
+
+    All three are ordered by start. ``keep`` and ``create`` together are the result.
+    """
+
+    keep: tuple[Instance, ...]
+    destroy: tuple[Instance, ...]
+    create: tuple[Instance, ...]
+
+    @property
+    def layout(self) -> tuple[Instance, ...]:
+        """The instances after the steps, by start."""
+        return _by_start((*self.keep, *self.create))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.destroy or self.create)
+
+
+def diff(
+    board: Board,
+    have: Sequence[Instance],
+    desired: Sequence[Instance | Profile],
+    in_use: Collection[Instance] = (),
+) -> Diff:
+    """Return the steps from ``have`` to ``desired``.
+
+    Desired entries are placed instances, which end exactly there, or profiles, which end where as
+    many existing instances as possible are kept, and among those ways where the most room is left.
+    Instances in use are never destroyed nor moved.
+
+    Raises IllegalLayoutError if ``have`` or the placed entries are illegal; InUseError if the
+    desired layout leaves out an instance in use; PlanError if the entries do not fit together;
+    MigError if ``in_use`` names an instance that does not exist.
+    """
+    check(board, have)
+    in_use = tuple(dict.fromkeys(in_use))
+    fixed = [entry for entry in desired if isinstance(entry, Instance)]
+    check(board, fixed)
+    named = [entry for entry in desired if isinstance(entry, Profile)]
+    unnamed_use = [instance for instance in in_use if instance not in fixed]
+    _check_in_use(board, have, fixed, named, in_use)
+
+    base = [*fixed, *unnamed_use]
+    check(board, base)
+    open_wishes = list(
+        (Counter(named) - Counter(instance.profile for instance in unnamed_use)).elements()
+    )
+    existing = set(have)
+    best = max(
+        placements(board, budget_of(board).total(base), open_wishes),
+        key=lambda found: (len(existing.intersection(found[0])), headroom_of(board, found[1])),
+        default=None,
+    )
+    if best is None:
+        raise why_not(board, base, open_wishes, movable=unnamed_use)
+    final = {*base, *best[0]}
+    return Diff(
+        keep=_by_start(existing & final),
+        destroy=_by_start(existing - final),
+        create=_by_start(final - existing),
+    )
+
+
+def _check_in_use(
+    board: Board,
+    have: Sequence[Instance],
+    fixed: Sequence[Instance],
+    named: Sequence[Profile],
+    in_use: Collection[Instance],
+) -> None:
+    absent = [instance for instance in in_use if instance not in have]
+    if absent:
+        raise MigError(f"{absent[0]} is said to be in use but does not exist on {board.key}")
+    slots = Counter(named)
+    lost = []
+    for instance in _by_start(instance for instance in in_use if instance not in fixed):
+        slots[instance.profile] -= 1
+        displaced = any(instance.placement.overlaps(other.placement) for other in fixed)
+        if displaced or slots[instance.profile] < 0:
+            lost.append(str(instance))
+    if lost:
+        raise InUseError(
+            f"the desired layout of {board.key} would destroy slices that are in use", lost
+        )
+
+
+def _by_start(instances: Iterable[Instance]) -> tuple[Instance, ...]:
+    return tuple(sorted(instances, key=lambda instance: instance.start))

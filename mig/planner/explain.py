@@ -1,0 +1,177 @@
+"""Why a wish cannot be met, and the smallest change that would let it be met.
+
+The search here is exhaustive too: a board holds at most twelve instances, so every subset of them
+can be tried. Nothing is reported that was not found to be so.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from mig.errors import Move, Obstacle, ObstacleKind, PlanError
+from mig.geometry import Board, Engines, Instance, Placement, Profile
+from mig.planner.headroom import headroom_of
+from mig.planner.occupancy import Occupancy, budget_of
+from mig.planner.rules import ENGINE_NAMES, total_engines
+from mig.planner.search import free_starts, placements
+from mig.spec import format_instances, format_requests
+
+
+def why_not(
+    board: Board,
+    have: Sequence[Instance],
+    want: Sequence[Profile],
+    movable: Sequence[Instance] | None = None,
+) -> PlanError:
+    """Return the error that explains why ``want`` does not fit beside ``have``.
+
+    ``movable`` are the instances that may be proposed to move (all by default).
+    """
+    wish = format_requests(sorted(want, key=board.profiles.index))
+    movable = have if movable is None else movable
+    if next(placements(board, Occupancy(), want), None) is None:
+        summary = f"{wish} does not fit {board.key}, even when empty"
+        return PlanError(summary, obstacles(board, (), want))
+    summary = f"{wish} does not fit {board.key} beside {format_instances(have)}"
+    moves = _moves(board, have, want, movable)
+    evictions = () if moves else tuple(map(str, _evictions(board, have, want, movable)))
+    return PlanError(summary, obstacles(board, have, want), moves, evictions)
+
+
+def obstacles(
+    board: Board, have: Sequence[Instance], want: Sequence[Profile]
+) -> tuple[Obstacle, ...]:
+    """Return everything that stands in the way: budgets first, then placements."""
+    found = [
+        *_compute(board, have, want),
+        *_memory(board, have, want),
+        *_max_counts(have, want),
+        *_engines(board, have, want),
+        *_blocked(board, have, want),
+    ]
+    if not found:
+        found.append(_combination(board, have, want))
+    return tuple(found)
+
+
+def _compute(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
+    free = board.compute_slices - sum(instance.profile.compute_slices for instance in have)
+    wanted = sum(profile.compute_slices for profile in want)
+    if wanted > free:
+        message = f"{wanted} compute slices wanted, {free} of {board.compute_slices} free"
+        yield Obstacle(ObstacleKind.COMPUTE, message)
+
+
+def _memory(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
+    free = board.placement_units - sum(instance.profile.size for instance in have)
+    wanted = sum(profile.size for profile in want)
+    if wanted > free:
+        message = f"{wanted} memory units wanted, {free} of {board.placement_units} free"
+        yield Obstacle(ObstacleKind.MEMORY, message)
+
+
+def _max_counts(have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
+    existing = Counter(instance.profile for instance in have)
+    for profile, count in Counter(want).items():
+        if existing[profile] + count > profile.max_count:
+            yield Obstacle(
+                ObstacleKind.MAX_COUNT,
+                f"{profile.name}: {count} wanted and {existing[profile]} in use, "
+                f"a board has at most {profile.max_count}",
+            )
+
+
+def _engines(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
+    free = board.engines - total_engines(have)
+    wanted = sum((profile.engines for profile in want), Engines())
+    figures = zip(ENGINE_NAMES, wanted.counts(), free.counts(), board.engines.counts(), strict=True)
+    for name, need, left, limit in figures:
+        if need > left:
+            yield Obstacle(ObstacleKind.ENGINES, f"{need} {name} wanted, {left} of {limit} free")
+
+
+def _blocked(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
+    occupied = budget_of(board).total(have)
+    for profile, count in Counter(want).items():
+        if next(placements(board, occupied, [profile] * count), None) is not None:
+            continue
+        blocked = [
+            f"{_units(placement)} by {', '.join(map(str, blocking))}"
+            for placement in profile.placements
+            if (blocking := [i for i in have if i.placement.overlaps(placement)])
+        ]
+        if blocked:
+            free = _starts(board, occupied, profile)
+            yield Obstacle(
+                ObstacleKind.PLACEMENT,
+                f"{profile.name} is blocked at {'; '.join(blocked)} (free starts: {free})",
+            )
+
+
+def _units(placement: Placement) -> str:
+    if placement.size == 1:
+        return f"unit {placement.start}"
+    return f"units {placement.start}-{placement.end - 1}"
+
+
+def _combination(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Obstacle:
+    occupied = budget_of(board).total(have)
+    places = "; ".join(
+        f"{count} of {profile.name}, free starts: {_starts(board, occupied, profile)}"
+        for profile, count in Counter(want).items()
+    )
+    return Obstacle(
+        ObstacleKind.COMBINATION, f"each fits alone, but no placement holds all: {places}"
+    )
+
+
+def _starts(board: Board, occupied: Occupancy, profile: Profile) -> str:
+    return ", ".join(map(str, free_starts(board, occupied, profile))) or "none"
+
+
+def _subsets(instances: Sequence[Instance]) -> Iterator[list[tuple[Instance, ...]]]:
+    """Yield all subsets of one size together, by rising size."""
+    for count in range(1, len(instances) + 1):
+        yield list(combinations(instances, count))
+
+
+def _moves(
+    board: Board, have: Sequence[Instance], want: Sequence[Profile], movable: Sequence[Instance]
+) -> tuple[Move, ...]:
+    """Return the fewest moves, of them the least memory moved, of them the most room left."""
+    budget = budget_of(board)
+    for subsets in _subsets(movable):
+        found = []
+        for moved in subsets:
+            fixed = budget.total(instance for instance in have if instance not in moved)
+            wish = [*want, *(instance.profile for instance in moved)]
+            memory = sum(instance.profile.size for instance in moved)
+            found += [
+                ((-memory, headroom_of(board, total)), moved, instances)
+                for instances, total in placements(board, fixed, wish)
+            ]
+        if found:
+            _, moved, instances = max(found, key=lambda entry: entry[0])
+            return _pair(moved, instances)
+    return ()
+
+
+def _pair(moved: Sequence[Instance], instances: Sequence[Instance]) -> tuple[Move, ...]:
+    """Give each moved instance a new placement of its profile; any will do, so the lowest."""
+    targets: dict[Profile, list[Instance]] = defaultdict(list)
+    for instance in instances:
+        targets[instance.profile].append(instance)
+    return tuple(Move(str(instance), str(targets[instance.profile].pop(0))) for instance in moved)
+
+
+def _evictions(
+    board: Board, have: Sequence[Instance], want: Sequence[Profile], movable: Sequence[Instance]
+) -> tuple[Instance, ...]:
+    """Return the fewest instances, of them the least memory, without which the wish fits."""
+    budget = budget_of(board)
+    for subsets in _subsets(movable):
+        for gone in sorted(subsets, key=lambda gone: sum(i.profile.size for i in gone)):
+            fixed = budget.total(instance for instance in have if instance not in gone)
+            if next(placements(board, fixed, want), None) is not None:
+                return gone
+    return ()

@@ -1,0 +1,58 @@
+"""Placing new slices beside slices in use, which never move."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mig.geometry import Board, Instance, Profile
+from mig.planner.explain import why_not
+from mig.planner.headroom import Headroom, headroom_of
+from mig.planner.occupancy import budget_of
+from mig.planner.rules import check
+from mig.planner.search import placements
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the wanted slices go: ``placed`` is in the order of the wish."""
+
+    board: Board
+    have: tuple[Instance, ...]
+    placed: tuple[Instance, ...]
+    headroom: Headroom
+    """What is left beside ``have`` and ``placed``."""
+
+    @property
+    def layout(self) -> tuple[Instance, ...]:
+        """All instances after the plan, by start."""
+        return tuple(sorted((*self.have, *self.placed), key=lambda instance: instance.start))
+
+
+def plan(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Plan:
+    """Place a multiset of profiles beside the instances in use, without moving those.
+
+    Of all feasible placements the one is taken that leaves the most: first the largest profile
+    that still fits, then the number of states that can still be reached, then the lowest starts.
+    Exact: every placement is looked at.
+
+    Raises PlanError, which says why not and what would have to move, and IllegalLayoutError if
+    ``have`` itself is illegal or of another board.
+    """
+    check(board, have)
+    occupied = budget_of(board).total(have)
+    best = max(
+        placements(board, occupied, want),
+        key=lambda found: headroom_of(board, found[1]),
+        default=None,
+    )
+    if best is None:
+        raise why_not(board, have, want)
+    instances, total = best
+    return Plan(board, tuple(have), _in_order(instances, want), headroom_of(board, total))
+
+
+def _in_order(instances: Sequence[Instance], want: Sequence[Profile]) -> tuple[Instance, ...]:
+    by_profile: dict[Profile, list[Instance]] = defaultdict(list)
+    for instance in reversed(instances):
+        by_profile[instance.profile].append(instance)
+    return tuple(by_profile[profile].pop() for profile in want)

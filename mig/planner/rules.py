@@ -1,0 +1,94 @@
+"""Which instances can exist together, with a sentence for every rule broken.
+
+Five rules: an instance belongs to the board, placements do not overlap, no profile exceeds its
+maximum count, and neither compute slices nor engines are given out twice. That "+me" exists once
+and that "+me.all" excludes all other media instances follows from the engines' budget.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+
+from mig.errors import IllegalLayoutError, Obstacle, ObstacleKind
+from mig.geometry import Board, Engines, Instance
+
+ENGINE_NAMES = ("copy engines", "decoders", "encoders", "JPEG engines", "optical flow engines")
+
+
+def check(board: Board, instances: Sequence[Instance]) -> None:
+    """Raise IllegalLayoutError, which names every rule broken, unless the instances are legal."""
+    broken = violations(board, instances)
+    if broken:
+        raise IllegalLayoutError(board.key, (obstacle.message for obstacle in broken))
+
+
+def violations(board: Board, instances: Sequence[Instance]) -> tuple[Obstacle, ...]:
+    """Return every rule that the instances break together; empty if they are legal."""
+    foreign = [instance for instance in instances if instance.profile not in board.profiles]
+    if foreign:
+        return tuple(
+            Obstacle(
+                ObstacleKind.PLACEMENT,
+                f"{instance} is of board {instance.profile.board_key}, not {board.key}",
+            )
+            for instance in foreign
+        )
+    return (
+        *_overlaps(instances),
+        *_max_counts(instances),
+        *_compute(board, instances),
+        *_engines(board, instances),
+    )
+
+
+def total_engines(instances: Iterable[Instance]) -> Engines:
+    """Return the engines that instances own together."""
+    return sum((instance.profile.engines for instance in instances), Engines())
+
+
+def _overlaps(instances: Sequence[Instance]) -> list[Obstacle]:
+    return [
+        Obstacle(ObstacleKind.PLACEMENT, f"{one} overlaps {other}")
+        for one, other in combinations(instances, 2)
+        if one.placement.overlaps(other.placement)
+    ]
+
+
+def _max_counts(instances: Sequence[Instance]) -> list[Obstacle]:
+    counts = Counter(instance.profile for instance in instances)
+    return [
+        Obstacle(
+            ObstacleKind.MAX_COUNT,
+            f"{count} of {profile.name}, a board has at most {profile.max_count}",
+        )
+        for profile, count in counts.items()
+        if count > profile.max_count
+    ]
+
+
+def _compute(board: Board, instances: Sequence[Instance]) -> list[Obstacle]:
+    used = sum(instance.profile.compute_slices for instance in instances)
+    if used <= board.compute_slices:
+        return []
+    message = f"{used} compute slices, the board has {board.compute_slices}"
+    return [Obstacle(ObstacleKind.COMPUTE, message)]
+
+
+def _engines(board: Board, instances: Sequence[Instance]) -> list[Obstacle]:
+    owned = [instance.profile.engines.counts() for instance in instances]
+    obstacles = []
+    for column, limit in enumerate(board.engines.counts()):
+        used = sum(counts[column] for counts in owned)
+        if used > limit:
+            owners = ", ".join(
+                f"{instance} {counts[column]}"
+                for instance, counts in zip(instances, owned, strict=True)
+                if counts[column]
+            )
+            obstacles.append(
+                Obstacle(
+                    ObstacleKind.ENGINES,
+                    f"{used} {ENGINE_NAMES[column]} ({owners}), the board has {limit}",
+                )
+            )
+    return obstacles

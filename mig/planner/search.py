@@ -1,0 +1,51 @@
+"""Exhaustive placement of a multiset of profiles beside an occupancy.
+
+Equal profiles are placed at rising starts only, so each legal set of placements is produced once:
+the search is never longer than the board's list of states.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from mig.geometry import Board, Instance, Profile
+from mig.planner.occupancy import Budget, Occupancy, budget_of
+
+
+def placements(
+    board: Board, occupied: Occupancy, wanted: Sequence[Profile]
+) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
+    """Yield every way to place all the wanted profiles, with the occupancy that results.
+
+    Instances come grouped by profile, largest first. Deterministic.
+    """
+    order = {profile: index for index, profile in enumerate(board.profiles)}
+    ranked = sorted(wanted, key=lambda p: (-p.size, -p.compute_slices, order[p]))
+    groups = [(profile, sum(1 for _ in run)) for profile, run in groupby(ranked)]
+    yield from _place(budget_of(board), groups, 0, occupied)
+
+
+def free_starts(board: Board, occupied: Occupancy, profile: Profile) -> tuple[int, ...]:
+    """Return where one instance of the profile could be added."""
+    budget = budget_of(board)
+    return tuple(
+        start for start in profile.starts if budget.compatible(occupied, budget.of(profile, start))
+    )
+
+
+def _place(
+    budget: Budget, groups: Sequence[tuple[Profile, int]], lowest: int, occupied: Occupancy
+) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
+    if not groups:
+        yield (), occupied
+        return
+    (profile, count), *later = groups
+    remaining = [(profile, count - 1), *later] if count > 1 else later
+    for start in profile.starts:
+        if start < lowest:
+            continue
+        cost = budget.of(profile, start)
+        if not budget.compatible(occupied, cost):
+            continue
+        next_lowest = start + 1 if count > 1 else 0
+        for rest, total in _place(budget, remaining, next_lowest, occupied | cost):
+            yield (Instance(profile, start), *rest), total
