@@ -1,1 +1,3 @@
-"""MIG geometry and planning: boards, profiles, placements and plans as pure data. Standard library only."""
+"""MIG geometry and planning: boards, profiles, placements and plans as pure data. Standard
+library only.
+"""

@@ -12,7 +12,7 @@ from mig.errors import Move, Obstacle, ObstacleKind, PlanError
 from mig.geometry import Board, Engines, Instance, Placement, Profile
 from mig.planner.headroom import headroom_of
 from mig.planner.occupancy import Occupancy, budget_of
-from mig.planner.rules import ENGINE_NAMES, total_engines
+from mig.planner.rules import ENGINE_NAMES, counted, total_engines
 from mig.planner.search import free_starts, placements
 from mig.spec import format_instances, format_requests
 
@@ -47,7 +47,7 @@ def obstacles(
         *_memory(board, have, want),
         *_max_counts(have, want),
         *_engines(board, have, want),
-        *_blocked(board, have, want),
+        *_blocked(have, want),
     ]
     if not found:
         found.append(_combination(board, have, want))
@@ -58,7 +58,9 @@ def _compute(board: Board, have: Sequence[Instance], want: Sequence[Profile]) ->
     free = board.compute_slices - sum(instance.profile.compute_slices for instance in have)
     wanted = sum(profile.compute_slices for profile in want)
     if wanted > free:
-        message = f"{wanted} compute slices wanted, {free} of {board.compute_slices} free"
+        message = (
+            f"{counted(wanted, 'compute slice')} wanted, {free} of {board.compute_slices} free"
+        )
         yield Obstacle(ObstacleKind.COMPUTE, message)
 
 
@@ -66,7 +68,7 @@ def _memory(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> 
     free = board.placement_units - sum(instance.profile.size for instance in have)
     wanted = sum(profile.size for profile in want)
     if wanted > free:
-        message = f"{wanted} memory units wanted, {free} of {board.placement_units} free"
+        message = f"{counted(wanted, 'memory unit')} wanted, {free} of {board.placement_units} free"
         yield Obstacle(ObstacleKind.MEMORY, message)
 
 
@@ -87,21 +89,24 @@ def _engines(board: Board, have: Sequence[Instance], want: Sequence[Profile]) ->
     figures = zip(ENGINE_NAMES, wanted.counts(), free.counts(), board.engines.counts(), strict=True)
     for name, need, left, limit in figures:
         if need > left:
-            yield Obstacle(ObstacleKind.ENGINES, f"{need} {name} wanted, {left} of {limit} free")
+            yield Obstacle(
+                ObstacleKind.ENGINES, f"{counted(need, name)} wanted, {left} of {limit} free"
+            )
 
 
-def _blocked(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
-    occupied = budget_of(board).total(have)
+def _blocked(have: Sequence[Instance], want: Sequence[Profile]) -> Iterator[Obstacle]:
+    """Yield the profiles of which too few placements are clear of instances in use."""
     for profile, count in Counter(want).items():
-        if next(placements(board, occupied, [profile] * count), None) is not None:
-            continue
-        blocked = [
-            f"{_units(placement)} by {', '.join(map(str, blocking))}"
-            for placement in profile.placements
-            if (blocking := [i for i in have if i.placement.overlaps(placement)])
-        ]
-        if blocked:
-            free = _starts(board, occupied, profile)
+        clear = []
+        blocked = []
+        for placement in profile.placements:
+            blockers = [i for i in have if i.placement.overlaps(placement)]
+            if blockers:
+                blocked.append(f"{_units(placement)} by {', '.join(map(str, blockers))}")
+            else:
+                clear.append(str(placement.start))
+        if blocked and len(clear) < count:
+            free = ", ".join(clear) or "none"
             yield Obstacle(
                 ObstacleKind.PLACEMENT,
                 f"{profile.name} is blocked at {'; '.join(blocked)} (free starts: {free})",

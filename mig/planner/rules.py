@@ -12,7 +12,7 @@ from itertools import combinations
 from mig.errors import IllegalLayoutError, Obstacle, ObstacleKind
 from mig.geometry import Board, Engines, Instance
 
-ENGINE_NAMES = ("copy engines", "decoders", "encoders", "JPEG engines", "optical flow engines")
+ENGINE_NAMES = ("copy engine", "decoder", "encoder", "JPEG engine", "optical flow engine")
 
 
 def check(board: Board, instances: Sequence[Instance]) -> None:
@@ -39,6 +39,11 @@ def violations(board: Board, instances: Sequence[Instance]) -> tuple[Obstacle, .
         *_compute(board, instances),
         *_engines(board, instances),
     )
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 decoder", "2 decoders"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def total_engines(instances: Iterable[Instance]) -> Engines:
@@ -70,7 +75,7 @@ def _compute(board: Board, instances: Sequence[Instance]) -> list[Obstacle]:
     used = sum(instance.profile.compute_slices for instance in instances)
     if used <= board.compute_slices:
         return []
-    message = f"{used} compute slices, the board has {board.compute_slices}"
+    message = f"{counted(used, 'compute slice')}, the board has {board.compute_slices}"
     return [Obstacle(ObstacleKind.COMPUTE, message)]
 
 
@@ -88,7 +93,7 @@ def _engines(board: Board, instances: Sequence[Instance]) -> list[Obstacle]:
             obstacles.append(
                 Obstacle(
                     ObstacleKind.ENGINES,
-                    f"{used} {ENGINE_NAMES[column]} ({owners}), the board has {limit}",
+                    f"{counted(used, ENGINE_NAMES[column])} ({owners}), the board has {limit}",
                 )
             )
     return obstacles
