@@ -146,7 +146,8 @@ def run(device: Device, options: argparse.Namespace) -> int:
         return 1
     a, b, c = (array[0] for array in halves[0].arrays)
     print(f"first    {a} {'+' if options.expect == 'add' else '-'} {b} = {c}")
-    print(f"{options.n} results verified")
+    print(f"{options.n} results verified", flush=True)
+    time.sleep(options.hold)
     return 0
 
 
@@ -155,6 +156,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, default=1 << 24, help="elements (default %(default)s)")
     parser.add_argument("--seconds", type=float, default=0, help="keep launching for this long")
+    parser.add_argument(
+        "--hold", type=float, default=0, help="seconds to keep the device at the end"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the random inputs")
     parser.add_argument("--expect", choices=EXPECTED, default="add", help="what the PTX computes")
     parser.add_argument("--ptx", type=Path, default=Path(__file__).with_name("vecadd.ptx"))
