@@ -187,7 +187,11 @@ class WorkerPage(ctypes.Structure):
 
 
 class LaunchContext(ctypes.Structure):
-    """First argument of a native kernel: everything that is not a kernel parameter."""
+    """First argument of a native kernel: everything that is not a kernel parameter.
+
+    ``aperture_limit`` is a size, not an address: roots are clamped to ``base + min(root - base,
+    limit)``. ``segment_base`` is the absolute address of the module's variables.
+    """
 
     _fields_ = (
         ("aperture_base", c_uint64),
@@ -204,14 +208,14 @@ class ThreadState(ctypes.Structure):
     """Last argument of a native kernel: one per native thread.
 
     The kernel stores the block it works on once per block (a fault reports it). A trap stores a
-    CUresult in ``status`` and returns. The bases are for later waves: per-CTA shared and local
+    CUresult in ``status`` and its PTX line (0: unknown) in ``trap_line`` and returns. The bases are for later waves: per-CTA shared and local
     memory, and the frames of blocks suspended at a barrier.
     """
 
     _fields_ = (
         ("current_block", c_uint64),
         ("status", c_uint32),
-        ("reserved", c_uint32),
+        ("trap_line", c_uint32),
         ("shared_base", c_uint64),
         ("local_base", c_uint64),
         ("frame_base", c_uint64),

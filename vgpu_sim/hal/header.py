@@ -24,6 +24,14 @@ _SCALARS: dict[Any, str] = {
     ctypes.c_uint64: "uint64_t",
 }
 
+# What the worker's pool calls: blocks ``first`` to ``end - 1`` of the launch, in linear order (x
+# fastest). The parameter block is aligned to 64 bytes.
+_KERNEL_ENTRY = (
+    "typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,",
+    "                                     const uint8_t *parameters, uint64_t first_block,",
+    "                                     uint64_t end_block, tessera_thread_state *thread);",
+)
+
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
@@ -84,7 +92,7 @@ def render() -> str:
         lines += ["", *_enum(enum)]
     for structure in (*abi.STRUCTURES, *messages.STRUCTURES):
         lines += ["", *_structure(structure)]
-    lines += ["", "#endif", ""]
+    lines += ["", *_KERNEL_ENTRY, "", "#endif", ""]
     return "\n".join(lines)
 
 

@@ -273,7 +273,7 @@ _Static_assert(offsetof(tessera_launch_context, reserved) == 56, "tessera_launch
 typedef struct tessera_thread_state {
   uint64_t current_block;
   uint32_t status;
-  uint32_t reserved;
+  uint32_t trap_line;
   uint64_t shared_base;
   uint64_t local_base;
   uint64_t frame_base;
@@ -281,7 +281,7 @@ typedef struct tessera_thread_state {
 _Static_assert(sizeof(tessera_thread_state) == 40, "tessera_thread_state");
 _Static_assert(offsetof(tessera_thread_state, current_block) == 0, "tessera_thread_state.current_block");
 _Static_assert(offsetof(tessera_thread_state, status) == 8, "tessera_thread_state.status");
-_Static_assert(offsetof(tessera_thread_state, reserved) == 12, "tessera_thread_state.reserved");
+_Static_assert(offsetof(tessera_thread_state, trap_line) == 12, "tessera_thread_state.trap_line");
 _Static_assert(offsetof(tessera_thread_state, shared_base) == 16, "tessera_thread_state.shared_base");
 _Static_assert(offsetof(tessera_thread_state, local_base) == 24, "tessera_thread_state.local_base");
 _Static_assert(offsetof(tessera_thread_state, frame_base) == 32, "tessera_thread_state.frame_base");
@@ -485,5 +485,9 @@ typedef struct tessera_memory_info {
 _Static_assert(sizeof(tessera_memory_info) == 16, "tessera_memory_info");
 _Static_assert(offsetof(tessera_memory_info, free_bytes) == 0, "tessera_memory_info.free_bytes");
 _Static_assert(offsetof(tessera_memory_info, total_bytes) == 8, "tessera_memory_info.total_bytes");
+
+typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
+                                     const uint8_t *parameters, uint64_t first_block,
+                                     uint64_t end_block, tessera_thread_state *thread);
 
 #endif
