@@ -208,8 +208,9 @@ class ThreadState(ctypes.Structure):
     """Last argument of a native kernel: one per native thread.
 
     The kernel stores the block it works on once per block (a fault reports it). A trap stores a
-    CUresult in ``status`` and its PTX line (0: unknown) in ``trap_line`` and returns. The bases are for later waves: per-CTA shared and local
-    memory, and the frames of blocks suspended at a barrier.
+    CUresult in ``status`` and its PTX line (0: unknown) in ``trap_line`` and returns. The bases are
+    for later waves: per-CTA shared and local memory, and the frames of blocks suspended at a
+    barrier.
     """
 
     _fields_ = (
