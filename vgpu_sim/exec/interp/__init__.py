@@ -1,0 +1,20 @@
+"""The interpreter: the specification of every instruction, over explicit state. No cycles.
+
+One file per opcode family (``control`` ... ``memory``) maps opcodes to semantics.
+"""
+
+from vgpu_sim.exec.interp.address_space import BufferMemory, Memory
+from vgpu_sim.exec.interp.engine import SEMANTICS, run, step
+from vgpu_sim.exec.interp.state import Launch, StackEntry, StepRecord, Warp
+
+__all__ = [
+    "SEMANTICS",
+    "BufferMemory",
+    "Launch",
+    "Memory",
+    "StackEntry",
+    "StepRecord",
+    "Warp",
+    "run",
+    "step",
+]

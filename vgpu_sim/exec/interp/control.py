@@ -1,0 +1,46 @@
+"""Control flow: branches split the reconvergence stack, RET takes lanes off it."""
+
+from vgpu_sim.exec.errors import Trap
+from vgpu_sim.exec.interp.state import Mask, StackEntry, Warp
+from vgpu_sim.isa import Instruction, Op
+
+
+def _nop(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+    pass
+
+
+def _bra(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+    top = warp.stack[-1]
+    target = instruction.target
+    if target is None:
+        raise TypeError("a branch without a target")
+    word = top.pc - 1  # the engine has advanced it already
+    stay = top.mask & ~mask
+    if not mask.any():
+        return
+    if not stay.any():
+        top.pc = target
+        return
+    meet = warp.launch.reconvergence[word]
+    if meet == top.reconvergence:
+        # The entry below already waits there with all lanes: without this a loop whose lanes leave
+        # one by one would grow the stack by an entry for each.
+        warp.stack.pop()
+    else:
+        # With no common point (-1) nothing arrives here: the lanes end in the entries above.
+        top.pc = meet
+    warp.stack.append(StackEntry(word + 1, stay, meet))
+    warp.stack.append(StackEntry(target, mask, meet))
+
+
+def _ret(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+    for entry in warp.stack:
+        entry.mask = entry.mask & ~mask
+
+
+def _trap(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+    if mask.any():
+        raise Trap(warp.pc - 1, warp.block_of(int(mask.argmax())))
+
+
+SEMANTICS = {Op.NOP: _nop, Op.BRA: _bra, Op.RET: _ret, Op.TRAP: _trap}

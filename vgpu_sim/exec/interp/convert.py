@@ -1,0 +1,131 @@
+"""CVT between all numeric types.
+
+Integer to integer truncates, or clamps under ``saturate``; float to integer always clamps and
+turns NaN into 0; the rest rounds once. ``ftz`` flushes a binary32 source, and a binary32 result.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.exec.interp import softfloat
+from vgpu_sim.exec.interp.formats import (
+    FORMATS,
+    Doubles,
+    canonical,
+    flush,
+    narrow,
+    saturate,
+    widen,
+)
+from vgpu_sim.exec.interp.operands import read_bits, signed_view, write_bits
+from vgpu_sim.exec.interp.state import Bits, Mask, Warp, unsigned_dtype
+from vgpu_sim.isa import DataType, Instruction, Op, Rounding
+
+_INTEGRAL = {
+    Rounding.RNI: np.rint,
+    Rounding.RZI: np.trunc,
+    Rounding.RMI: np.floor,
+    Rounding.RPI: np.ceil,
+}
+_TWO_63 = float(1 << 63)
+
+
+def _limits(type_: DataType) -> tuple[int, int]:
+    if type_.is_signed:
+        return -(1 << (type_.bits - 1)), (1 << (type_.bits - 1)) - 1
+    return 0, (1 << type_.bits) - 1
+
+
+def _extend(bits: Bits, type_: DataType) -> Bits:
+    """Widen to 64 bits by the sign of a signed type."""
+    if type_.is_signed:
+        return signed_view(bits).astype(np.int64).view(np.uint64)
+    return bits.astype(np.uint64)
+
+
+def _integer_to_integer(bits: Bits, source: DataType, to: DataType, clamp: bool) -> Bits:
+    wide = _extend(bits, source)
+    if clamp:
+        lowest, highest = _limits(to)
+        source_lowest, source_highest = _limits(source)
+        lowest, highest = max(lowest, source_lowest), min(highest, source_highest)
+        if source.is_signed:
+            wide = np.clip(wide.view(np.int64), lowest, highest).view(np.uint64)
+        else:
+            wide = np.minimum(wide, np.uint64(highest))
+    return wide.astype(unsigned_dtype(to.bits))
+
+
+def _float_to_integer(values: Doubles, to: DataType) -> Bits:
+    """Convert integral values (or infinities and NaNs)."""
+    lowest, highest = _limits(to)
+    too_low, too_high = values < float(lowest), values >= float(highest + 1)
+    inside = np.where(too_low | too_high | np.isnan(values), 0.0, values)
+    above = inside >= _TWO_63  # only unsigned 64-bit results; int64 cannot hold them
+    low_part = np.where(above, inside - _TWO_63, inside).astype(np.int64).view(np.uint64)
+    wide = np.where(above, low_part + np.uint64(1 << 63), low_part)
+    wide = np.where(too_low, np.uint64(lowest & 0xFFFF_FFFF_FFFF_FFFF), wide)
+    wide = np.where(too_high, np.uint64(highest), wide)
+    result: Bits = wide.astype(unsigned_dtype(to.bits))
+    return result
+
+
+def _integer_to_float(bits: Bits, source: DataType, to: DataType, rounding: Rounding) -> Bits:
+    wide = _extend(bits, source)
+    negative = wide.view(np.int64) < 0 if source.is_signed else np.zeros(wide.shape, np.bool_)
+    magnitude = np.where(negative, ~wide + np.uint64(1), wide)
+    if to is DataType.F64:
+        if rounding in (Rounding.RZ, Rounding.RM, Rounding.RP):
+            return _integer_to_double(magnitude, negative, rounding)
+        nearest = (wide.view(np.int64) if source.is_signed else wide).astype(np.float64)
+        return nearest.view(np.uint64)
+    # Below 2^53 float64 is exact; above, the low 11 bits become one sticky bit (round to odd).
+    low = magnitude & np.uint64(0x7FF)
+    sticky = np.where(low != 0, np.uint64(0x800), np.uint64(0))
+    odd = np.where(magnitude < np.uint64(1 << 53), magnitude, magnitude - low | sticky)
+    values = odd.astype(np.float64)
+    return narrow(np.where(negative, -values, values), to, rounding)
+
+
+def _integer_to_double(magnitude: NDArray[np.uint64], negative: Mask, rounding: Rounding) -> Bits:
+    format_ = FORMATS[DataType.F64]
+    pairs = zip(magnitude.tolist(), negative.tolist(), strict=True)
+    patterns = [softfloat.encode(sign, value, 0, format_, rounding) for value, sign in pairs]
+    # A zero has no sign: encode() gives -0 only to negative numbers, and zero is not one.
+    return np.array(patterns, dtype=np.uint64)
+
+
+def _double_to_narrower(bits: Bits, source: DataType, to: DataType, rounding: Rounding) -> Bits:
+    values = widen(bits, source)
+    if rounding in _INTEGRAL:
+        values = _INTEGRAL[rounding](values)
+        rounding = Rounding.RN  # same format: the integral value is one of its numbers
+    if to is DataType.F64:
+        return canonical(values.view(np.uint64), FORMATS[to])
+    return narrow(values, to, rounding)
+
+
+def _cvt(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+    to, source, rounding = instruction.type, instruction.source_type, instruction.rounding
+    if source is None:
+        raise TypeError("CVT without a source type")
+    bits = read_bits(warp, instruction.srcs[0], source.bits)
+    if instruction.ftz and source is DataType.F32:
+        bits = flush(bits, FORMATS[source])
+    if source.is_float and to.is_float:
+        value = _double_to_narrower(bits, source, to, rounding)
+    elif source.is_float:
+        value = _float_to_integer(_INTEGRAL[rounding](widen(bits, source)), to)
+    elif to.is_float:
+        value = _integer_to_float(bits, source, to, rounding)
+    else:
+        value = _integer_to_integer(bits, source, to, instruction.saturate)
+    if to.is_float:
+        if instruction.ftz and to is DataType.F32:
+            value = flush(value, FORMATS[to])
+        if instruction.saturate:
+            value = saturate(value, FORMATS[to])
+    write_bits(warp, instruction.dsts[0], value, to, mask)
+
+
+SEMANTICS = {Op.CVT: _cvt}

@@ -1,0 +1,171 @@
+"""IEEE 754 formats on bit patterns, vectorised: classify, widen to float64, round to narrower.
+
+Patterns are arrays of unsigned integers as wide as the format. bfloat16, which numpy lacks, is
+therefore no special case.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.exec.interp.state import Bits, Mask, unsigned_dtype
+from vgpu_sim.isa import DataType, Rounding
+
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A binary interchange format: ``precision`` counts the hidden bit."""
+
+    bits: int
+    precision: int
+    canonical_nan: int
+
+    @property
+    def maximum_exponent(self) -> int:
+        return int((1 << (self.bits - self.precision - 1)) - 1)
+
+    @property
+    def minimum_exponent(self) -> int:
+        """Exponent of the smallest normal number."""
+        return 1 - self.maximum_exponent
+
+    @property
+    def infinity(self) -> int:
+        return ((1 << (self.bits - self.precision)) - 1) << (self.precision - 1)
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.bits - 1)
+
+    @property
+    def one(self) -> int:
+        return self.maximum_exponent << (self.precision - 1)
+
+
+FORMATS: Final = {
+    DataType.F16: Format(16, 11, 0x7FFF),
+    DataType.BF16: Format(16, 8, 0x7FFF),
+    DataType.F32: Format(32, 24, 0x7FFF_FFFF),
+    DataType.F64: Format(64, 53, 0x7FF8_0000_0000_0000),
+}
+
+
+def is_nan(bits: Bits, format_: Format) -> Mask:
+    """Return which patterns are NaNs."""
+    result: Mask = bits & bits.dtype.type(format_.sign - 1) > bits.dtype.type(format_.infinity)
+    return result
+
+
+def flush(bits: Bits, format_: Format) -> Bits:
+    """Replace subnormal numbers by a zero of the same sign."""
+    subnormal = bits & bits.dtype.type(format_.infinity) == 0
+    result: Bits = np.where(subnormal, bits & bits.dtype.type(format_.sign), bits)
+    return result
+
+
+def saturate(bits: Bits, format_: Format) -> Bits:
+    """Clamp to [0, 1]; NaN, and all that is not greater than zero, become +0."""
+    zero, one = bits.dtype.type(0), bits.dtype.type(format_.one)
+    dropped = is_nan(bits, format_) | (bits >= bits.dtype.type(format_.sign))
+    result: Bits = np.where(dropped, zero, np.minimum(bits, one))
+    return result
+
+
+def canonical(bits: Bits, format_: Format) -> Bits:
+    """Replace every NaN by the canonical one."""
+    result: Bits = np.where(is_nan(bits, format_), bits.dtype.type(format_.canonical_nan), bits)
+    return result
+
+
+def widen(bits: Bits, type_: DataType) -> Doubles:
+    """Return the values as float64, which holds all of them exactly."""
+    if type_ is DataType.BF16:
+        return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
+    native = {DataType.F16: np.float16, DataType.F32: np.float32, DataType.F64: np.float64}
+    return bits.view(native[type_]).astype(np.float64)
+
+
+def narrow(values: Doubles, type_: DataType, rounding: Rounding = Rounding.RN) -> Bits:
+    """Round float64 values to F16, BF16 or F32; NaNs become canonical, overflow is IEEE 754's.
+
+    Correct also for values that were rounded to odd (see ``round_to_odd``): the 29 bits and more
+    that float64 has to spare keep the sticky bit apart from the rounding position.
+    """
+    format_ = FORMATS[type_]
+    pattern = values.view(np.uint64)
+    negative = pattern >> np.uint64(63) != 0
+    magnitude = pattern & np.uint64((1 << 63) - 1)
+    field = (magnitude >> np.uint64(52)).astype(np.int64)
+    fraction = (magnitude & np.uint64((1 << 52) - 1)).astype(np.int64)
+    significand = np.where(field > 0, fraction | np.int64(1 << 52), fraction)
+    exponent = np.maximum(field, 1) - 1023
+    lowest = np.maximum(exponent, format_.minimum_exponent)
+    # Beyond 54 nothing of the significand is left but the fact that it was not zero.
+    shift = np.minimum(lowest - exponent + (53 - format_.precision), 62)
+    kept = significand >> shift
+    rest = significand - (kept << shift)
+    up = _rounds_up(kept, rest, np.int64(1) << (shift - 1), negative, rounding)
+    biased = (lowest - format_.minimum_exponent) << (format_.precision - 1)
+    result = biased + kept + up  # the hidden bit, and a carry, step the exponent field
+    infinity = format_.infinity
+    finite_limit = np.where(_overflows_to_infinity(negative, rounding), infinity, infinity - 1)
+    result = np.where(result >= infinity, finite_limit, result)
+    result = np.where(np.isinf(values), infinity, result)
+    result = np.where(negative, result | format_.sign, result)
+    result = np.where(np.isnan(values), format_.canonical_nan, result)
+    return result.astype(unsigned_dtype(format_.bits))
+
+
+def round_to_odd(rounded: Doubles, error: Doubles) -> Doubles:
+    """Turn nearest-rounded values and their exact errors into values rounded to odd.
+
+    Rounding such a value again, to a format at least two bits narrower, is rounding once
+    (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+    """
+    pattern = rounded.view(np.int64)
+    inexact = np.isfinite(rounded) & np.isfinite(error) & (error != 0)
+    even = pattern & np.int64(1) == 0
+    outward = np.signbit(error) == np.signbit(rounded)
+    moved = pattern + np.where(outward, np.int64(1), np.int64(-1))
+    return np.where(inexact & even, moved, pattern).view(np.float64)
+
+
+def sum_to_odd(a: Doubles, b: Doubles) -> Doubles:
+    """Return a + b rounded to odd (error by D. Knuth's TwoSum; no overflow may occur)."""
+    total: Doubles = a + b
+    virtual = total - a
+    error: Doubles = (a - (total - virtual)) + (b - virtual)
+    return round_to_odd(total, error)
+
+
+def _rounds_up(
+    kept: NDArray[np.int64],
+    rest: NDArray[np.int64],
+    half: NDArray[np.int64],
+    negative: Mask,
+    rounding: Rounding,
+) -> Mask:
+    result: Mask
+    if rounding is Rounding.RZ:
+        result = np.zeros(kept.shape, dtype=np.bool_)
+    elif rounding is Rounding.RM:
+        result = negative & (rest > 0)
+    elif rounding is Rounding.RP:
+        result = ~negative & (rest > 0)
+    else:
+        result = (rest > half) | ((rest == half) & (kept & 1 == 1))
+    return result
+
+
+def _overflows_to_infinity(negative: Mask, rounding: Rounding) -> Mask:
+    if rounding is Rounding.RZ:
+        return np.zeros(negative.shape, dtype=np.bool_)
+    if rounding is Rounding.RM:
+        return negative
+    if rounding is Rounding.RP:
+        return ~negative
+    return np.ones(negative.shape, dtype=np.bool_)

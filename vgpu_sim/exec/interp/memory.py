@@ -1,0 +1,67 @@
+"""Accesses: only lanes in the mask touch memory, so only they can fault."""
+
+import numpy as np
+
+from vgpu_sim.exec.errors import AddressFault, BadAddress
+from vgpu_sim.exec.interp.address_space import Words
+from vgpu_sim.exec.interp.operands import read_bits, write_bits
+from vgpu_sim.exec.interp.state import Mask, Warp, unsigned_dtype
+from vgpu_sim.isa import Instruction, Op, Space
+
+_WORD_MASK = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def _addresses(warp: Warp, instruction: Instruction, mask: Mask) -> Words:
+    """Base + displacement modulo 2^64, of the set lanes only."""
+    base = np.broadcast_to(read_bits(warp, instruction.srcs[0], 64), mask.shape)[mask]
+    result: Words = base + np.uint64(instruction.displacement & _WORD_MASK)
+    return result
+
+
+def _fault(
+    warp: Warp, instruction: Instruction, mask: Mask, accessed: Words, bad: int
+) -> AddressFault:
+    lane = np.flatnonzero(mask)[int((accessed == np.uint64(bad)).argmax())]
+    return AddressFault(bad, warp.pc - 1, warp.block_of(int(lane)), instruction.space)
+
+
+def _ld(warp: Warp, instruction: Instruction, mask: Mask) -> Words | None:
+    type_ = instruction.type
+    dtype = unsigned_dtype(type_.bits)
+    if instruction.space is Space.PARAM:
+        for index, destination in enumerate(instruction.dsts):
+            begin = instruction.displacement + index * type_.bytes
+            data = warp.launch.parameters[begin : begin + type_.bytes]
+            value = np.frombuffer(data, dtype=dtype.newbyteorder("<")).astype(dtype)
+            write_bits(warp, destination, value, type_, mask)
+        return None
+    first = _addresses(warp, instruction, mask)
+    loaded = []
+    for index in range(instruction.vector):
+        addresses = first + np.uint64(index * type_.bytes)
+        try:
+            loaded.append(warp.launch.memory.load(addresses, type_.bytes))
+        except BadAddress as error:
+            raise _fault(warp, instruction, mask, addresses, error.address) from error
+    # All elements are read before any is written: a destination may be the address register.
+    for destination, values in zip(instruction.dsts, loaded, strict=True):
+        spread = np.zeros(mask.shape, dtype=dtype)
+        spread[mask] = values.astype(dtype)
+        write_bits(warp, destination, spread, type_, mask)
+    return first
+
+
+def _st(warp: Warp, instruction: Instruction, mask: Mask) -> Words:
+    type_ = instruction.type
+    first = _addresses(warp, instruction, mask)
+    for index, source in enumerate(instruction.srcs[1:]):
+        addresses = first + np.uint64(index * type_.bytes)
+        bits = np.broadcast_to(read_bits(warp, source, type_.bits), mask.shape)[mask]
+        try:
+            warp.launch.memory.store(addresses, bits.astype(np.uint64), type_.bytes)
+        except BadAddress as error:
+            raise _fault(warp, instruction, mask, addresses, error.address) from error
+    return first
+
+
+SEMANTICS = {Op.LD: _ld, Op.ST: _st}

@@ -1,0 +1,71 @@
+"""How semantics read operands and write results.
+
+Values travel as arrays of unsigned integers as wide as the operand's type, one element per lane, or
+one element in all for a constant: numpy broadcasts it.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.exec.interp.state import Bits, Mask, Warp, unsigned_dtype
+from vgpu_sim.isa import DataType, Destination, Literal, Operand, Predicate, Register
+
+_SIGNED: dict[int, np.dtype[np.signedinteger]] = {
+    8: np.dtype(np.int8),
+    16: np.dtype(np.int16),
+    32: np.dtype(np.int32),
+    64: np.dtype(np.int64),
+}
+
+
+def signed_view(bits: Bits) -> NDArray[np.signedinteger]:
+    """Return the same patterns as two's complement numbers."""
+    result: NDArray[np.signedinteger] = bits.view(_SIGNED[bits.dtype.itemsize * 8])
+    return result
+
+
+def read_bits(warp: Warp, operand: Operand, bits: int) -> Bits:
+    """Return the low ``bits`` (8, 16, 32, 64) of a register, literal or address."""
+    if isinstance(operand, Register):
+        register = warp.registers[operand.index]
+        dtype = unsigned_dtype(bits)
+        return register if register.dtype == dtype else register.astype(dtype)
+    if isinstance(operand, Predicate):
+        raise TypeError("a predicate is not a number")
+    return warp.launch.constant(operand, bits)
+
+
+def read_predicate(warp: Warp, operand: Operand) -> Mask:
+    """Return a predicate register, or a literal 0 or 1, as booleans."""
+    if isinstance(operand, Predicate):
+        return warp.predicates[operand.index]
+    if isinstance(operand, Literal):
+        return np.array([operand.bits & 1 == 1])
+    raise TypeError(f"{operand} is not a predicate")
+
+
+def write_bits(
+    warp: Warp, destination: Destination, value: Bits, type_: DataType, mask: Mask
+) -> None:
+    """Write a result of ``type_``, extended by its sign or by zeros to the register's width."""
+    if destination is None:
+        return
+    if not isinstance(destination, Register):
+        raise TypeError(f"{destination} cannot hold {type_.name}")
+    register = warp.registers[destination.index]
+    if value.dtype != register.dtype:
+        if type_.is_signed:
+            wide = signed_view(value).astype(_SIGNED[register.dtype.itemsize * 8])
+            value = wide.view(register.dtype)
+        else:
+            value = value.astype(register.dtype)
+    np.copyto(register, value, where=mask)
+
+
+def write_predicate(warp: Warp, destination: Destination, value: Mask, mask: Mask) -> None:
+    """Write a predicate register; None is a sink."""
+    if destination is None:
+        return
+    if not isinstance(destination, Predicate):
+        raise TypeError(f"{destination} cannot hold a predicate")
+    np.copyto(warp.predicates[destination.index], value, where=mask)
