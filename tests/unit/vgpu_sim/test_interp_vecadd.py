@@ -59,8 +59,12 @@ _CODE = (
 )
 _FUNCTION = isa.Function(
     name="vecadd",
-    parameters=tuple(isa.Parameter(n, i * 8, 8, 8) for i, n in enumerate("abc"))
-    + (isa.Parameter("n", 24, 4, 4),),
+    parameters=(
+        isa.Parameter("a", 0, 8, 8),
+        isa.Parameter("b", 8, 8, 8),
+        isa.Parameter("c", 16, 8, 8),
+        isa.Parameter("n", 24, 4, 4),
+    ),
     parameter_bytes=28,
     register_bits=(32,) * 5 + (64,) * 4 + (32,) * 2,
     predicate_count=1,
