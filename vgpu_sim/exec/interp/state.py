@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import Block, Unsupported
 from vgpu_sim.exec.interp.address_space import Memory, Words
-from vgpu_sim.exec.interp.reconvergence import reconvergence_points
-from vgpu_sim.isa import Function, Literal, Module, Operand, Space, Symbol
+from vgpu_sim.isa import Function, Literal, Module, Op, Operand, Space, Symbol
 
 WARP_LANES = 32
 
@@ -87,7 +87,7 @@ class Launch:
             if instruction.space in (Space.SHARED, Space.LOCAL):
                 what = f"{instruction.space.name.lower()} memory"
                 raise Unsupported(what, self.function.name, word)
-        object.__setattr__(self, "reconvergence", reconvergence_points(self.function))
+        object.__setattr__(self, "reconvergence", _reconvergence(self.function))
         object.__setattr__(self, "_offsets", {v.name: v.offset for v in self.module.variables})
 
     @property
@@ -187,6 +187,18 @@ def _split(index: NDArray[np.int64], shape: Block) -> tuple[NDArray[np.uint32], 
     y = index // shape[0] % shape[1]
     z = index // (shape[0] * shape[1])
     return tuple(axis.astype(np.uint32) for axis in (x, y, z))
+
+
+def _reconvergence(function: Function) -> dict[int, int]:
+    """Map each branch's word to the first word of its immediate post-dominator; -1 is the end."""
+    graph = cfg.build(function)
+    starts = [block.start for block in graph.blocks]
+    result = {}
+    for word, instruction in enumerate(function.code):
+        if instruction.op is Op.BRA:
+            meet = graph.ipdom[graph.block_of_word[word]]
+            result[word] = starts[meet] if 0 <= meet < graph.exit else -1
+    return result
 
 
 def _check_shape(launch: Launch) -> None:
