@@ -4,6 +4,7 @@ Runs as a DaemonSet with the Python of the base image alone. Source of the addre
 Node's ``spec.podCIDR`` and ``InternalIP``.
 """
 
+# ruff: noqa: T201 - a pod logs to its output
 import json
 import os
 import ssl

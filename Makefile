@@ -1,0 +1,54 @@
+# Tessera: the few verbs of daily work. `make` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell $(p) -c \
+  'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
+BIN := .venv/bin
+
+help: ## list these verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+demo: venv ## kind cluster, images, chart and samples; then a verified CUDA program in a pod
+	@deploy/kind/up
+	@deploy/install
+	@deploy/kind/shell $(BIN)/python deploy/demo.py
+
+test: venv ## everything: unit, golden, ABI and conformance tests, then the same product on kind
+	$(BIN)/python -m pytest
+	@deploy/kind/up
+	@deploy/install
+	deploy/kind/shell $(BIN)/python -m pytest --with-e2e tests/e2e
+
+lint: venv ## ruff, mypy --strict and the layer contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: venv ## speed against native code and BLAS, on this machine
+	$(BIN)/python -m benchmarks
+
+shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's cluster
+	@deploy/kind/shell
+
+clean: ## delete the cluster, our images and .venv (CACHE=1: also everything that was built for them)
+	@CACHE_TOO=$(CACHE) deploy/kind/down
+	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -prune -exec rm -rf {} +
+
+venv: .venv/.installed
+
+# The C parts are compiled by the build hook, so their sources are what the installation depends on.
+.venv/.installed: pyproject.toml constraints.txt hatch_build.py \
+    $(shell find vgpu_sim/native -type f -not -path '*/lib/*' -not -path '*/__pycache__/*')
+	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed (PYTHON=...)' >&2; exit 1; }
+	@echo "Installing into .venv ($(PYTHON))"
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip hatchling editables
+	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
+	@touch $@
+
+.PHONY: help demo test lint bench shell clean venv

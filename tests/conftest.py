@@ -1,0 +1,26 @@
+"""Which tests run: those of ``tests/e2e`` need a cluster and run only with ``--with-e2e``."""
+
+from pathlib import Path
+
+import pytest
+
+E2E = Path(__file__).parent / "e2e"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--with-e2e``."""
+    parser.addoption(
+        "--with-e2e",
+        action="store_true",
+        help="run tests/e2e on the cluster that KUBECONFIG names (`make test` does)",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark and sort the end-to-end tests to the end; without the option say that they are skipped."""
+    e2e = [item for item in items if E2E in item.path.parents]
+    for item in e2e:
+        item.add_marker(pytest.mark.e2e)
+        if not config.getoption("--with-e2e"):
+            item.add_marker(pytest.mark.skip(reason="NOT RUN: needs the cluster of `make test`"))
+    items[:] = [item for item in items if item not in set(e2e)] + e2e
