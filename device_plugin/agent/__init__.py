@@ -1,0 +1,1 @@
+"""Makes the node what its GPU objects say, and says in their status what it is."""

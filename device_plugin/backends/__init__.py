@@ -1,0 +1,1 @@
+"""The agent's only door to the devices: gpud's administration socket."""

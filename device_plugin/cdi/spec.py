@@ -1,0 +1,72 @@
+"""What a container gets with a slice: the slice's directory and the client library.
+
+The library is mounted where loaders look without being told (docs/adr/0006-library-delivery.md);
+nothing is set in the environment. The slice's *directory* is mounted, read-only, so that a new
+gpud's socket appears in running containers.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from device_plugin.inventory.model import MigSlice
+
+CDI_VERSION = "0.6.0"
+CONTAINER_SLICES_DIR = "/run/tessera/slices"
+LIBRARY = "libcuda.so.1"
+_LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64")
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A read-only bind mount."""
+
+    host_path: str
+    container_path: str
+
+
+def slice_mount(mig_slice: MigSlice) -> Mount:
+    """Return the mount that is the capability to use a slice."""
+    return Mount(mig_slice.socket_dir, f"{CONTAINER_SLICES_DIR}/{mig_slice.uuid}")
+
+
+def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
+    """Return the mounts of the client library."""
+    return tuple(Mount(f"{libraries_dir}/{LIBRARY}", f"{d}/{LIBRARY}") for d in _LIBRARY_DIRS)
+
+
+def kind(resource_prefix: str) -> str:
+    """Return the CDI kind (vendor/class) of slices."""
+    return f"{resource_prefix}/slice"
+
+
+def device_name(resource_prefix: str, mig_slice: MigSlice) -> str:
+    """Return the qualified CDI device name of a slice."""
+    return f"{kind(resource_prefix)}={mig_slice.uuid}"
+
+
+def render(resource_prefix: str, libraries_dir: str, slices: Iterable[MigSlice]) -> dict[str, Any]:
+    """Return the CDI document for these slices; library mounts apply once a container."""
+    return {
+        "cdiVersion": CDI_VERSION,
+        "kind": kind(resource_prefix),
+        "containerEdits": {"mounts": [_edit(m, "exec") for m in library_mounts(libraries_dir)]},
+        "devices": [
+            {
+                "name": mig_slice.uuid,
+                "containerEdits": {"mounts": [_edit(slice_mount(mig_slice), "noexec")]},
+            }
+            for mig_slice in slices
+        ],
+    }
+
+
+def _edit(mount: Mount, execution: str) -> dict[str, Any]:
+    options = ["ro", "nosuid", "nodev", "bind"]
+    if execution == "noexec":
+        options.append("noexec")
+    return {
+        "hostPath": mount.host_path,
+        "containerPath": mount.container_path,
+        "options": options,
+    }

@@ -1,0 +1,32 @@
+"""Writes the node's CDI file: one file, replaced atomically, rewritten at every start.
+
+The directory is a tmpfs on most nodes, so a node restart loses it; two files that name the same
+device would make it unresolvable, so there is only ever one.
+"""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+FILE_NAME = "tessera.json"
+
+
+def write(directory: Path, document: dict[str, Any]) -> bool:
+    """Replace the CDI file if it differs; return whether it did.
+
+    Raises:
+        OSError: when the directory cannot be written.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / FILE_NAME
+    text = json.dumps(document, indent=2, sort_keys=True)
+    try:
+        if path.read_text(encoding="utf-8") == text:
+            return False
+    except OSError:
+        pass
+    temporary = directory / f"{FILE_NAME}.tmp"
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+    return True

@@ -1,0 +1,65 @@
+"""Settings of the node agent; the only reader of the environment in this package."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where things are on this node. Paths inside the pod equal those on the host."""
+
+    node_name: str
+    pod_name: str = "agent"
+    run_dir: Path = Path("/run/tessera")
+    kubelet_dir: Path = Path("/var/lib/kubelet")
+    cdi_dir: Path = Path("/var/run/cdi")
+    pod_logs_dir: Path = Path("/var/log/pods")
+    libraries_dir: Path = Path("/var/lib/tessera/lib")
+    resource_prefix: str = "gpu.tessera.dev"
+    use_cdi: bool = True
+    budget: str = ""
+    health_port: int = 8081
+
+    @property
+    def gpud_socket(self) -> Path:
+        return self.run_dir / "gpud.sock"
+
+    @property
+    def slices_dir(self) -> Path:
+        return self.run_dir / "slices"
+
+    @property
+    def registry_dir(self) -> Path:
+        """Where the kubelet looks for plugins by itself."""
+        return self.kubelet_dir / "plugins_registry"
+
+    @property
+    def pod_resources_socket(self) -> Path:
+        return self.kubelet_dir / "pod-resources" / "kubelet.sock"
+
+
+def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
+    """Read the settings that the DaemonSet sets.
+
+    Raises:
+        ValueError: when NODE_NAME is missing.
+    """
+    env = os.environ if environment is None else environment
+    node_name = env.get("NODE_NAME", "")
+    if not node_name:
+        raise ValueError("NODE_NAME is not set: the DaemonSet takes it from spec.nodeName")
+    return Settings(
+        node_name=node_name,
+        pod_name=env.get("POD_NAME", "agent"),
+        run_dir=Path(env.get("TESSERA_RUN_DIR", "/run/tessera")),
+        kubelet_dir=Path(env.get("KUBELET_DIR", "/var/lib/kubelet")),
+        cdi_dir=Path(env.get("CDI_DIR", "/var/run/cdi")),
+        pod_logs_dir=Path(env.get("POD_LOGS_DIR", "/var/log/pods")),
+        libraries_dir=Path(env.get("TESSERA_LIBRARIES_DIR", "/var/lib/tessera/lib")),
+        resource_prefix=env.get("TESSERA_RESOURCE_PREFIX", "gpu.tessera.dev"),
+        use_cdi=env.get("TESSERA_DEVICE_LIST_STRATEGY", "cdi") == "cdi",
+        budget=env.get("TESSERA_NODE_BUDGET", ""),
+        health_port=int(env.get("TESSERA_HEALTH_PORT", "8081")),
+    )

@@ -1,0 +1,100 @@
+"""Serves a resource in the kubelet's plugin registry: the kubelet finds it and calls us.
+
+One socket carries both the registration service and the device plugin service. Its name contains
+the agent pod's, so that an old and a new agent can overlap during an update, and so that a stopping
+server never deletes its successor's socket.
+"""
+
+import logging
+import os
+import re
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+
+from device_plugin.dp.service import DevicePlugin
+from device_plugin.proto import (
+    deviceplugin_pb2_grpc,
+    registration_pb2 as pb,
+    registration_pb2_grpc as pb_grpc,
+)
+
+_THREADS = 8  # open ListAndWatch streams park one thread each
+_MAX_PATH = 107
+_log = logging.getLogger(__name__)
+
+
+class Registration:
+    """Tells the kubelet which resource is served here."""
+
+    def __init__(self, resource: str, endpoint: Path) -> None:
+        self._resource = resource
+        self._endpoint = endpoint
+
+    def GetInfo(  # noqa: N802 (kubelet API)
+        self, request: pb.InfoRequest, context: grpc.ServicerContext
+    ) -> pb.PluginInfo:
+        return pb.PluginInfo(
+            type="DevicePlugin",
+            name=self._resource,
+            endpoint=str(self._endpoint),
+            supported_versions=["v1beta1"],
+        )
+
+    def NotifyRegistrationStatus(  # noqa: N802
+        self, request: pb.RegistrationStatus, context: grpc.ServicerContext
+    ) -> pb.RegistrationStatusResponse:
+        if request.plugin_registered:
+            _log.info("%s: registered with the kubelet", self._resource)
+        else:
+            _log.error("%s: the kubelet refused: %s", self._resource, request.error)
+        return pb.RegistrationStatusResponse()
+
+
+class ResourceServer:
+    """A running server for one resource."""
+
+    def __init__(self, plugin: DevicePlugin, registry_dir: Path, pod_name: str) -> None:
+        self.plugin = plugin
+        self._path = socket_path(registry_dir, plugin.resource, pod_name)
+        self._server = grpc.server(futures.ThreadPoolExecutor(_THREADS))
+
+    def start(self) -> None:
+        """Serve; the kubelet dials within about a second.
+
+        Raises:
+            RuntimeError, OSError: when the socket cannot be bound.
+        """
+        registration = Registration(self.plugin.resource, self._path)
+        pb_grpc.add_RegistrationServicer_to_server(registration, self._server)
+        deviceplugin_pb2_grpc.add_DevicePluginServicer_to_server(self.plugin, self._server)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.unlink(missing_ok=True)
+        self._server.add_insecure_port(f"unix:{self._path}")
+        self._server.start()
+        os.chmod(self._path, 0o600)
+
+    def stop(self) -> None:
+        """Leave the registry."""
+        self.plugin.stop()
+        self._server.stop(grace=0.5).wait(5)
+        self._path.unlink(missing_ok=True)
+
+
+def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
+    """Return a socket path within the kernel's limit: the pod's name is what gets shortened."""
+    domain, _, name = resource.partition("/")
+    vendor = domain.split(".")[-2] if domain.count(".") else domain
+    suffix = re.sub(r"[^a-zA-Z0-9-]", "-", pod_name)[-12:]
+    path = registry_dir / f"{vendor}-{name}-{suffix}.sock"
+    if len(str(path)) > _MAX_PATH:
+        raise OSError(f"socket path too long: {path}")
+    return path
+
+
+def remove_stale(registry_dir: Path, resource_prefix: str, pod_name: str) -> None:
+    """Delete sockets that an earlier agent of this name left behind (nobody serves them)."""
+    pattern = socket_path(registry_dir, f"{resource_prefix}/mig-*", pod_name).name
+    for path in registry_dir.glob(pattern):
+        path.unlink(missing_ok=True)

@@ -1,0 +1,72 @@
+"""The set of resources of this node: served as slices come, retired as they go.
+
+A resource is retired in two steps: an empty list first, so that the kubelet forgets the devices at
+once, and the server only after it had time to send that.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from device_plugin.dp.registration import ResourceServer, remove_stale
+from device_plugin.dp.service import DevicePlugin, Offer
+
+_RETIRE_AFTER_S = 30.0  # longer than the kubelet's 10 s status tick
+_log = logging.getLogger(__name__)
+
+
+class Resources:
+    """Owned by the reconcile thread."""
+
+    def __init__(
+        self,
+        registry_dir: Path,
+        pod_name: str,
+        prefix: str,
+        use_cdi: bool,
+        refresh: Callable[[], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._registry_dir = registry_dir
+        self._pod_name = pod_name
+        self._prefix = prefix
+        self._use_cdi = use_cdi
+        self._refresh = refresh
+        self._clock = clock
+        self._servers: dict[str, ResourceServer] = {}
+        self._emptied: dict[str, float] = {}
+        remove_stale(registry_dir, prefix, pod_name)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the resources that are served, empty ones included."""
+        return tuple(sorted(self._servers))
+
+    def update(self, offers: Mapping[str, Offer]) -> None:
+        """Serve exactly these; what is no longer there is emptied now and retired later."""
+        for name, offer in offers.items():
+            self._emptied.pop(name, None)
+            if name not in self._servers:
+                self._serve(name, offer)
+            self._servers[name].plugin.offer(offer)
+        for name in set(self._servers) - set(offers):
+            self._servers[name].plugin.offer(Offer((), (), ""))
+            emptied = self._emptied.setdefault(name, self._clock())
+            if self._clock() - emptied >= _RETIRE_AFTER_S:
+                self._servers.pop(name).stop()
+                del self._emptied[name]
+                _log.info("%s: retired", name)
+
+    def stop(self) -> None:
+        """Stop all servers; running pods keep their slices."""
+        for server in self._servers.values():
+            server.stop()
+        self._servers.clear()
+
+    def _serve(self, name: str, offer: Offer) -> None:
+        plugin = DevicePlugin(name, self._prefix, self._use_cdi, self._refresh)
+        plugin.offer(offer)
+        server = ResourceServer(plugin, self._registry_dir, self._pod_name)
+        server.start()
+        self._servers[name] = server
+        _log.info("%s: serving", name)

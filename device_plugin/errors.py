@@ -1,0 +1,28 @@
+"""Every error of the node agent.
+
+AgentError
+├── GpudError            gpud refused a request; ``code`` says how (docs/gpud-admin.md)
+├── GpudUnreachable      nobody answers on gpud's socket; worth retrying
+└── PodResourcesError    the kubelet did not answer; worth retrying
+"""
+
+
+class AgentError(Exception):
+    """Base of all errors of this package."""
+
+
+class GpudError(AgentError):
+    """gpud answered with an error."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"gpud: {code}: {message}")
+        self.code = code
+        self.message = message
+
+
+class GpudUnreachable(AgentError):
+    """No connection to gpud, or it was lost."""
+
+
+class PodResourcesError(AgentError):
+    """The kubelet's pod resources socket did not give an answer."""

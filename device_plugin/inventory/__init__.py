@@ -1,0 +1,1 @@
+"""Pure values: what gpud has, and how slices map to extended resources."""

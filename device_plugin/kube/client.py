@@ -1,0 +1,112 @@
+"""A narrow client: GPU objects of one node, their status, events. Nothing else is permitted."""
+
+import datetime
+import hashlib
+import logging
+from collections.abc import Iterator
+from typing import Any, cast
+
+from lightkube import Client
+from lightkube.core.exceptions import ApiError
+from lightkube.generic_resource import create_global_resource
+from lightkube.models.core_v1 import EventSource, ObjectReference
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Event
+
+from device_plugin.inventory.model import HolderPod
+from gpu_operator.api.v1alpha1 import GROUP, NODE_LABEL, VERSION
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
+
+FIELD_MANAGER = "tessera-node-agent"
+_WATCH_TIMEOUT_S = 240
+_GPU: Any = create_global_resource(GROUP, VERSION, "GPU", "gpus")
+_log = logging.getLogger(__name__)
+
+
+class GpuObject:
+    """One GPU resource: its name, generation and validated spec."""
+
+    def __init__(self, raw: Any) -> None:
+        self.name: str = raw.metadata.name
+        self.generation: int = raw.metadata.generation or 0
+        self.deleting = raw.metadata.deletionTimestamp is not None
+        self.spec = GPUSpec.model_validate(raw["spec"])
+        self.status = GPUStatus.model_validate(raw.get("status") or {})
+
+
+class Kube:
+    """Talks to the API server with the pod's service account."""
+
+    def __init__(self, node_name: str, client: Client | None = None) -> None:
+        self._node = node_name
+        self._client = client or Client(field_manager=FIELD_MANAGER)
+
+    def gpus(self) -> list[GpuObject]:
+        """Return the GPU objects of this node, by index.
+
+        Raises:
+            lightkube.ApiError, OSError-like transport errors: the API server did not answer.
+        """
+        found = [GpuObject(raw) for raw in self._client.list(_GPU, labels={NODE_LABEL: self._node})]
+        return sorted(found, key=lambda gpu: gpu.spec.index)
+
+    def changes(self) -> Iterator[None]:
+        """Yield once for every change of this node's GPU objects; ends when the watch does."""
+        for _ in self._client.watch(
+            _GPU, labels={NODE_LABEL: self._node}, server_timeout=_WATCH_TIMEOUT_S
+        ):
+            yield None
+
+    def apply_status(self, name: str, status: GPUStatus) -> None:
+        """Write a GPU's status by server-side apply; a GPU deleted meanwhile is not an error."""
+        document = status.model_dump(mode="json", by_alias=True, exclude_none=True)
+        resource = _GPU.Status(
+            apiVersion=f"{GROUP}/{VERSION}",
+            kind="GPU",
+            metadata=ObjectMeta(name=name),
+            status=document,
+        )
+        try:
+            self._client.apply(resource, name, field_manager=FIELD_MANAGER, force=True)
+        except ApiError as err:
+            if err.status.code != 404:
+                raise
+            _log.info("gpu %s is gone", name)
+
+    def pod_event(self, pod: HolderPod, reason: str, message: str, warning: bool = True) -> None:
+        """Put an event on a user's own pod; repeated ones are counted, not multiplied."""
+        key = hashlib.blake2s(f"{pod.uid}/{reason}/{message}".encode(), digest_size=8).hexdigest()
+        name = f"{pod.name[:180]}.{key}"
+        now = datetime.datetime.now(datetime.UTC)
+        event = Event(
+            metadata=ObjectMeta(name=name, namespace=pod.namespace),
+            involvedObject=ObjectReference(
+                apiVersion="v1", kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid
+            ),
+            reason=reason,
+            message=message[:1024],
+            type="Warning" if warning else "Normal",
+            source=EventSource(component="tessera", host=self._node),
+            firstTimestamp=now,
+            lastTimestamp=now,
+            count=1,
+        )
+        try:
+            self._client.create(event)
+        except ApiError as err:
+            if err.status.code != 409:
+                raise
+            self._count_again(name, pod.namespace, now)
+
+    def _count_again(self, name: str, namespace: str, now: datetime.datetime) -> None:
+        known = self._client.get(Event, name, namespace=namespace)
+        self._client.patch(
+            Event,
+            name,
+            cast(Any, {"count": (known.count or 1) + 1, "lastTimestamp": _rfc3339(now)}),
+            namespace=namespace,
+        )
+
+
+def _rfc3339(moment: datetime.datetime) -> str:
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
