@@ -1,0 +1,75 @@
+"""Fixtures of the end-to-end tests: the real cluster, a namespace for each test, sample pods."""
+
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cluster import EXAMPLES, Cluster
+
+SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
+RESTRICTED_SECURITY = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+@pytest.fixture(scope="session")
+def whole_cluster() -> Cluster:
+    """The cluster, with the demo's own pods out of the way."""
+    cluster = Cluster()
+    cluster.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=60s")
+    cluster.delete("-f", str(EXAMPLES / "deployment-tenants.yaml"))
+    cluster.delete("pod", "vectoradd")
+    return cluster
+
+
+@pytest.fixture
+def namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
+    """A namespace that is deleted after the test, and the pods in it with it."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    whole_cluster.kubectl("create", "namespace", name)
+    yield Cluster(name)
+    whole_cluster.delete("namespace", name)
+
+
+@pytest.fixture
+def sample_pod() -> Callable[..., dict[str, Any]]:
+    """Make the manifest of a pod that runs vectoradd.py with the given arguments on one slice."""
+
+    def make(
+        name: str,
+        *arguments: str,
+        node: str | None = None,
+        files: str | None = None,
+        restricted: bool = False,
+        profile: str = "1g.10gb",
+    ) -> dict[str, Any]:
+        container: dict[str, Any] = {
+            "name": "vectoradd",
+            "image": SAMPLE_IMAGE,
+            "imagePullPolicy": "IfNotPresent",
+            "command": ["python", "vectoradd.py", *arguments],
+            "resources": {"limits": {f"gpu.tessera.dev/mig-{profile}": 1}},
+        }
+        spec: dict[str, Any] = {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [container],
+        }
+        if node:
+            spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+        if files:
+            spec["volumes"] = [{"name": "files", "configMap": {"name": files}}]
+            container["volumeMounts"] = [{"name": "files", "mountPath": "/files"}]
+        if restricted:
+            container["securityContext"] = RESTRICTED_SECURITY
+            spec["securityContext"] = {
+                "runAsNonRoot": True,
+                "runAsUser": 1000,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            }
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+    return make

@@ -1,0 +1,56 @@
+"""Slices are counted, held and given back as the cluster's own scheduler and kubelet say."""
+
+from collections.abc import Callable
+from typing import Any
+
+from cluster import Cluster, until
+
+Manifest = Callable[..., dict[str, Any]]
+RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+
+
+def gpu_node(cluster: Cluster) -> str:
+    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    return str(min(node["metadata"]["name"] for node in nodes))
+
+
+def test_every_gpu_node_offers_seven_small_slices(whole_cluster: Cluster) -> None:
+    nodes = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    assert [node["status"]["allocatable"].get(RESOURCE) for node in nodes] == ["7", "7"]
+
+
+def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
+    namespace: Cluster, sample_pod: Manifest
+) -> None:
+    node = gpu_node(namespace)
+    names = [f"tenant-{i}" for i in range(7)]
+    for seed, name in enumerate(names):
+        arguments = ("--n", "1048576", "--seed", str(seed), "--seconds", "3", "--hold", "600")
+        namespace.apply(sample_pod(name, *arguments, node=node))
+    for name in names:
+        namespace.wait_pod(name, "Running")
+    for name in names:
+        until(lambda name=name: "1048576 results verified" in namespace.logs(name), 120)
+
+    def held() -> bool:
+        holders = [h["name"] for s in namespace.slices() for h in s.get("holders", [])]
+        return sorted(h for h in holders if h in names) == names
+
+    until(held, 30)
+    results = {
+        line for name in names for line in namespace.logs(name).splitlines() if "first" in line
+    }
+    assert len(results) == 7, "seven seeds must give seven different results"
+
+    namespace.apply(sample_pod("eighth", "--n", "1024", node=node))
+
+    def refused() -> str | None:
+        for condition in namespace.get("pod", "eighth")["status"].get("conditions", []):
+            if condition.get("reason") == "Unschedulable":
+                return str(condition["message"])
+        return None
+
+    assert f"Insufficient {RESOURCE}" in until(refused, 30)
+    assert namespace.wait_pod("eighth", "Pending")
+    namespace.delete("pod", names[3])
+    assert namespace.wait_pod("eighth")["status"]["phase"] == "Succeeded"

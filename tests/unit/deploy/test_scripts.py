@@ -1,0 +1,61 @@
+"""The bring-up's scripts: they parse, name no registry, and keep their hands off the user's files."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy"
+FILES = [p for p in DEPLOY.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+SCRIPTS = [p for p in [*FILES, ROOT / ".ci/run"] if p.read_text().startswith("#!/usr/bin/env bash")]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda p: p.name)
+def test_bash_can_parse_it_and_it_is_executable(script: Path) -> None:
+    subprocess.run(["bash", "-n", script], check=True)
+    assert os.access(script, os.X_OK)
+
+
+@pytest.mark.parametrize("path", [*FILES, ROOT / "constraints.txt", ROOT / "Makefile"], ids=str)
+def test_no_registry_or_mirror_is_named(path: Path) -> None:
+    assert not re.search(
+        r"https?://(?!\{host\})|registry\.|docker\.io/[a-z]*/|quay\.io|ghcr\.", path.read_text()
+    )
+
+
+def settings(home: Path, *, expression: str) -> str:
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    command = f'. {DEPLOY}/kind/settings.sh; echo "{expression}"'
+    done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_kubeconfig_is_our_own(tmp_path: Path) -> None:
+    kubeconfig = settings(tmp_path, expression="$KUBECONFIG")
+    assert kubeconfig == str(tmp_path / ".cache/tessera-cluster/tessera.kubeconfig")
+    assert not (tmp_path / ".kube").exists()
+
+
+def test_programs_of_nodes_are_never_on_path(tmp_path: Path) -> None:
+    path = settings(tmp_path, expression="$PATH").split(":")
+    assert settings(tmp_path, expression="$NODE_BIN") not in path
+
+
+def test_a_failing_step_stops_at_its_first_error_and_shows_the_log(tmp_path: Path) -> None:
+    script = f"""
+      . {DEPLOY}/kind/settings.sh
+      work() {{ echo before; false; echo after; }}
+      step "doing work" work.log work
+      echo "not reached"
+    """
+    environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "before" in done.stderr
+    assert "after" not in done.stderr
+    assert "work.log" in done.stderr
+    assert "not reached" not in done.stdout
