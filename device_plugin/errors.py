@@ -26,3 +26,7 @@ class GpudUnreachable(AgentError):
 
 class PodResourcesError(AgentError):
     """The kubelet's pod resources socket did not give an answer."""
+
+
+class ClusterError(AgentError):
+    """The API server refused a request or could not be reached."""

@@ -41,7 +41,7 @@ def plan_steps(
     withdraw = tuple(s for instance, s in have.items() if instance not in wanted)
     destroy = tuple(s for s in withdraw if s.uuid in releasable)
     remaining = [s.instance for s in gpu.slices if s not in destroy]
-    create = []
+    create: list[geometry.Instance] = []
     for instance in sorted(set(wanted) - set(have), key=lambda i: i.start):
         if not planner.violations(gpu.board, [*remaining, *create, instance]):
             create.append(instance)

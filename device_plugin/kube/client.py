@@ -1,11 +1,13 @@
 """A narrow client: GPU objects of one node, their status, events. Nothing else is permitted."""
 
+import contextlib
 import datetime
 import hashlib
 import logging
 from collections.abc import Iterator
 from typing import Any, cast
 
+import httpx2  # lightkube's transport; its errors are not lightkube's own
 from lightkube import Client
 from lightkube.core.exceptions import ApiError
 from lightkube.generic_resource import create_global_resource
@@ -13,6 +15,7 @@ from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Event
 
+from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod
 from gpu_operator.api.v1alpha1 import GROUP, NODE_LABEL, VERSION
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
@@ -21,6 +24,14 @@ FIELD_MANAGER = "tessera-node-agent"
 _WATCH_TIMEOUT_S = 240
 _GPU: Any = create_global_resource(GROUP, VERSION, "GPU", "gpus")
 _log = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def _cluster_errors() -> Iterator[None]:
+    try:
+        yield
+    except (ApiError, httpx2.HTTPError) as err:
+        raise ClusterError(f"API server: {err}") from err
 
 
 class GpuObject:
@@ -45,17 +56,20 @@ class Kube:
         """Return the GPU objects of this node, by index.
 
         Raises:
-            lightkube.ApiError, OSError-like transport errors: the API server did not answer.
+            ClusterError: the API server did not answer. So do all methods of this class.
         """
-        found = [GpuObject(raw) for raw in self._client.list(_GPU, labels={NODE_LABEL: self._node})]
+        with _cluster_errors():
+            listed = self._client.list(_GPU, labels={NODE_LABEL: self._node})
+            found = [GpuObject(raw) for raw in listed]
         return sorted(found, key=lambda gpu: gpu.spec.index)
 
     def changes(self) -> Iterator[None]:
         """Yield once for every change of this node's GPU objects; ends when the watch does."""
-        for _ in self._client.watch(
-            _GPU, labels={NODE_LABEL: self._node}, server_timeout=_WATCH_TIMEOUT_S
-        ):
-            yield None
+        with _cluster_errors():
+            for _ in self._client.watch(
+                _GPU, labels={NODE_LABEL: self._node}, server_timeout=_WATCH_TIMEOUT_S
+            ):
+                yield None
 
     def apply_status(self, name: str, status: GPUStatus) -> None:
         """Write a GPU's status by server-side apply; a GPU deleted meanwhile is not an error."""
@@ -66,12 +80,13 @@ class Kube:
             metadata=ObjectMeta(name=name),
             status=document,
         )
-        try:
-            self._client.apply(resource, name, field_manager=FIELD_MANAGER, force=True)
-        except ApiError as err:
-            if err.status.code != 404:
-                raise
-            _log.info("gpu %s is gone", name)
+        with _cluster_errors():
+            try:
+                self._client.apply(resource, name, field_manager=FIELD_MANAGER, force=True)
+            except ApiError as err:
+                if err.status.code != 404:
+                    raise
+                _log.info("gpu %s is gone", name)
 
     def pod_event(self, pod: HolderPod, reason: str, message: str, warning: bool = True) -> None:
         """Put an event on a user's own pod; repeated ones are counted, not multiplied."""
@@ -91,12 +106,13 @@ class Kube:
             lastTimestamp=now,
             count=1,
         )
-        try:
-            self._client.create(event)
-        except ApiError as err:
-            if err.status.code != 409:
-                raise
-            self._count_again(name, pod.namespace, now)
+        with _cluster_errors():
+            try:
+                self._client.create(event)
+            except ApiError as err:
+                if err.status.code != 409:
+                    raise
+                self._count_again(name, pod.namespace, now)
 
     def _count_again(self, name: str, namespace: str, now: datetime.datetime) -> None:
         known = self._client.get(Event, name, namespace=namespace)
