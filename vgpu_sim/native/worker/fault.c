@@ -1,0 +1,180 @@
+/* How a context ends: one record in the page, the client woken, the socket shut, the process gone.
+ *
+ * The thread that faults does all of it, because nothing else can be trusted to run; it asks the
+ * owner thread (Python) for the PTX line and waits a little for the answer. The socket is shut down
+ * before the exit because tearing down the address space takes milliseconds. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <ucontext.h>
+
+#include "internal.h"
+#include "platform.h"
+
+enum { HANDLER_STACK_BYTES = 1 << 16 };
+
+static const uint64_t RESOLVE_TIMEOUT_NS = 20 * UINT64_C(1000000);
+static const uint64_t REPORT_TIMEOUT_NS = 2 * UINT64_C(1000000000);
+
+__thread thread_activity tw_current __attribute__((tls_model("initial-exec")));
+
+static uint32_t claimed;  /* atomic */
+static uint32_t resolved; /* futex */
+static uint32_t reported; /* futex */
+
+bool tw_dead(void) { return __atomic_load_n(&claimed, __ATOMIC_ACQUIRE) != 0; }
+
+static void wait_for_flag(const uint32_t *flag, uint64_t timeout_ns) {
+  uint64_t deadline = tw_now_ns() + timeout_ns, now;
+  while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE) && (now = tw_now_ns()) < deadline)
+    tw_futex_wait(flag, 0, deadline - now);
+}
+
+static void raise_flag(uint32_t *flag) {
+  __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+  tw_futex_wake_all(flag);
+}
+
+static void copy_text(char *destination, const char *source, uint64_t size) {
+  uint64_t length = strnlen(source, size - 1);
+  memcpy(destination, source, length);
+  destination[length] = 0;
+}
+
+/* True for the one thread whose fault counts. */
+static bool claim(const fault *f) {
+  uint32_t expected = 0;
+  if (!__atomic_compare_exchange_n(&claimed, &expected, 1, false, __ATOMIC_SEQ_CST,
+                                   __ATOMIC_SEQ_CST))
+    return false;
+  tessera_fault_record *record = &tw.page->fault;
+  record->kind = f->kind;
+  record->ptx_line = f->ptx_line;
+  record->kernel = f->kernel;
+  record->pc = f->pc;
+  record->address = f->address;
+  record->block = f->block;
+  record->time_ns = tw_now_ns();
+  if (f->kernel != 0) tw_kernel_name(f->kernel, record->kernel_name, sizeof record->kernel_name);
+  copy_text(record->message, f->message, sizeof record->message);
+  return true;
+}
+
+static void tell_client(uint32_t error) {
+  tw_freeze_timelines();
+  __atomic_store_n(&tw.page->error, error, __ATOMIC_SEQ_CST);
+  __atomic_add_fetch(&tw.page->progress, 1, __ATOMIC_SEQ_CST);
+  tw_futex_wake_all(&tw.page->progress);
+  if (tw.config.client_socket >= 0) shutdown(tw.config.client_socket, SHUT_RDWR);
+}
+
+static void notify_owner(void) {
+  uint64_t one = 1;
+  ssize_t written = write(tw.config.fault_event, &one, sizeof one);
+  (void)written; /* nothing is left to be done if it fails: the waits below time out */
+}
+
+/* `owner_can_run`: this thread does not hold what the owner needs (Python's lock). */
+static void die(const fault *f, bool owner_can_run) __attribute__((noreturn));
+static void die(const fault *f, bool owner_can_run) {
+  if (!claim(f))
+    for (;;) pause();
+  bool ask = owner_can_run && tw.config.fault_event >= 0;
+  if (ask) {
+    notify_owner();
+    if (f->pc != 0) wait_for_flag(&resolved, RESOLVE_TIMEOUT_NS);
+  }
+  tell_client(f->error);
+  if (ask) wait_for_flag(&reported, REPORT_TIMEOUT_NS);
+  _exit(TESSERA_WORKER_EXIT_STATUS);
+}
+
+void tw_die(const fault *f) { die(f, true); }
+
+int tessera_worker_fail(uint32_t kind, uint32_t error, const char *message) {
+  if (!claim(&(fault){.kind = kind, .error = error, .message = message})) return 0;
+  tell_client(error);
+  return 1;
+}
+
+const tessera_fault_record *tessera_worker_fault(void) { return &tw.page->fault; }
+
+void tessera_worker_resolve_fault(uint32_t ptx_line, const char *message) {
+  tessera_fault_record *record = &tw.page->fault;
+  record->ptx_line = ptx_line;
+  copy_text(record->message, message, sizeof record->message);
+  raise_flag(&resolved);
+}
+
+void tessera_worker_fault_reported(void) { raise_flag(&reported); }
+
+static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t pc) {
+  fault f = {.kind = TESSERA_FAULT_KIND_INTERNAL,
+             .error = CUDA_ERROR_LAUNCH_FAILED,
+             .pc = pc,
+             .address = (uint64_t)(uintptr_t)info->si_addr,
+             .message = "the worker itself failed"};
+  bool memory = signal_number == SIGSEGV || signal_number == SIGBUS;
+  switch (tw_current.kind) {
+    case ACTIVITY_KERNEL:
+      f.kernel = tw_current.kernel;
+      f.block = tw_current.state.current_block;
+      f.message = "the kernel's code raised a processor exception";
+      if (memory) {
+        f.kind = TESSERA_FAULT_KIND_ADDRESS;
+        f.error = CUDA_ERROR_ILLEGAL_ADDRESS;
+        f.message = "illegal address";
+      } else if (signal_number == SIGILL) {
+        f.kind = TESSERA_FAULT_KIND_TRAP;
+        f.message = "the kernel executed a trap";
+      }
+      break;
+    case ACTIVITY_COPY:
+      if (!memory) break;
+      f.kind = TESSERA_FAULT_KIND_ADDRESS;
+      f.error = CUDA_ERROR_ILLEGAL_ADDRESS;
+      f.pc = 0;
+      f.message = "memory vanished during a copy";
+      break;
+    case ACTIVITY_CALLBACK:
+      f.kernel = tw_current.kernel;
+      break;
+    case ACTIVITY_NONE:
+      break;
+  }
+  return f;
+}
+
+static void on_signal(int signal_number, siginfo_t *info, void *context) {
+  uint64_t pc = 0;
+#if defined(__x86_64__)
+  pc = (uint64_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+#else
+#error "the fault handler knows x86-64 only"
+#endif
+  fault f = describe_signal(signal_number, info, pc);
+  die(&f, tw_current.kind == ACTIVITY_KERNEL || tw_current.kind == ACTIVITY_COPY);
+}
+
+int tw_fault_prepare_thread(void) {
+  void *memory = mmap(NULL, HANDLER_STACK_BYTES, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return -errno;
+  stack_t stack = {.ss_sp = memory, .ss_size = HANDLER_STACK_BYTES};
+  return sigaltstack(&stack, NULL) == 0 ? 0 : -errno;
+}
+
+int tw_fault_install(void) {
+  static const int SIGNALS[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigfillset(&action.sa_mask);
+  for (unsigned i = 0; i < sizeof SIGNALS / sizeof SIGNALS[0]; i++)
+    if (sigaction(SIGNALS[i], &action, NULL) != 0) return -errno;
+  return tw_fault_prepare_thread();
+}

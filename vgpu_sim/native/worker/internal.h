@@ -1,0 +1,99 @@
+/* State and functions shared by the runtime's files. */
+#ifndef TESSERA_WORKER_INTERNAL_H
+#define TESSERA_WORKER_INTERNAL_H
+
+#include <stdbool.h>
+
+#include "tessera_worker.h"
+
+enum { CUDA_ERROR_ILLEGAL_ADDRESS = 700, CUDA_ERROR_LAUNCH_FAILED = 719 };
+
+typedef enum { ACTIVITY_NONE, ACTIVITY_KERNEL, ACTIVITY_CALLBACK, ACTIVITY_COPY } activity;
+
+/* What this thread does, for the fault handler. */
+typedef struct thread_activity {
+  volatile activity kind;
+  volatile uint64_t kernel;
+  tessera_thread_state state;
+} thread_activity;
+
+/* A slot after it was copied: nothing in it changes any more. */
+typedef struct request {
+  tessera_slot slot;
+  _Alignas(64) uint8_t parameters[TESSERA_MAX_PARAMETER_BYTES];
+} request;
+
+/* One stream as the scheduler sees it. */
+typedef struct stream {
+  uint64_t tail;       /* slots copied out of the ring */
+  uint64_t last_value; /* value of the last request copied */
+  uint64_t awaited;    /* head that must be reached before the request is whole; 0: it is */
+  bool pending;        /* `next` holds a request that has not run */
+  request next;
+} stream;
+
+/* Process-wide state. Written before the threads start, but for what says otherwise. */
+typedef struct worker {
+  tessera_worker_config config;
+  const tessera_client_area *client;
+  tessera_worker_page *page;
+  uint64_t aperture_base;
+  uint32_t stopping; /* atomic */
+} worker;
+
+extern worker tw;
+extern __thread thread_activity tw_current __attribute__((tls_model("initial-exec")));
+
+/* ring.c: true when `s->next` is a whole, valid request. Does not return on a protocol error. */
+bool tw_ring_fetch(uint32_t index, stream *s);
+bool tw_ring_has_news(uint32_t index, const stream *s);
+
+/* scheduler.c */
+void *tw_scheduler_main(void *unused);
+void tw_account_launch(uint64_t begin_ns, uint64_t end_ns);
+void tw_publish(uint32_t stream_index, uint64_t value);
+/* Keeps timelines still from now on; from any thread but inside tw_publish. */
+void tw_freeze_timelines(void);
+void tw_wake_client(void);
+
+/* execute.c: runs a request to its end. */
+void tw_execute(request *r);
+
+/* kernels.c. Between acquire and release the kernel stays: they nest on no thread but the
+ * scheduler, and not at all. */
+const tessera_worker_kernel *tw_kernel_acquire(uint64_t handle);
+void tw_kernel_release(void);
+tessera_kernel_entry tw_variant_find(uint64_t handle, const uint32_t block[3]);
+void tw_variant_add(uint64_t handle, const uint32_t block[3], tessera_kernel_entry entry);
+/* Name of a kernel that is being run, for the fault record. */
+void tw_kernel_name(uint64_t handle, char *name, uint64_t size);
+
+/* chunks.c: the lock keeps chunks mapped while a copy runs. */
+void tw_chunks_lock(void);
+void tw_chunks_unlock(void);
+bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes);
+
+/* pool.c */
+int tw_pool_start(uint32_t helpers);
+void tw_pool_stop(void);
+void tw_pool_run(tessera_kernel_entry entry, const tessera_launch_context *launch,
+                 const uint8_t *parameters, uint64_t blocks);
+
+/* fault.c */
+typedef struct fault {
+  uint32_t kind;
+  uint32_t error;
+  uint32_t ptx_line;
+  uint64_t kernel;
+  uint64_t pc;
+  uint64_t address;
+  uint64_t block;
+  const char *message;
+} fault;
+int tw_fault_install(void);
+/* An alternate stack for the calling thread; the handler must work after a stack overflow. */
+int tw_fault_prepare_thread(void);
+void tw_die(const fault *f) __attribute__((noreturn));
+bool tw_dead(void);
+
+#endif

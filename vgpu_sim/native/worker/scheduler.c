@@ -1,0 +1,118 @@
+/* One thread that takes requests out of all rings, in order per stream, as their waits allow. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <string.h>
+
+#include "internal.h"
+#include "platform.h"
+
+static const uint64_t SPIN_NS = 12000;
+
+static stream streams[TESSERA_MAX_STREAMS];
+static uint32_t publishing; /* atomic: a timeline is being written */
+static uint32_t frozen;     /* atomic: no timeline may be written any more */
+static tessera_worker_stats stats;
+
+static uint32_t streams_in_use(void) {
+  uint32_t limit = __atomic_load_n(&tw.client->stream_limit, __ATOMIC_RELAXED);
+  if (limit == 0) return 1; /* the NULL stream is always there */
+  return limit < TESSERA_MAX_STREAMS ? limit : TESSERA_MAX_STREAMS;
+}
+
+static bool stop_asked(void) { return __atomic_load_n(&tw.stopping, __ATOMIC_ACQUIRE) != 0; }
+
+void tw_wake_client(void) {
+  __atomic_add_fetch(&tw.page->progress, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&tw.client->waiting, __ATOMIC_SEQ_CST) != 0)
+    tw_futex_wake_all(&tw.page->progress);
+}
+
+void tw_freeze_timelines(void) {
+  __atomic_store_n(&frozen, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&publishing, __ATOMIC_SEQ_CST) != 0) tw_relax();
+}
+
+void tw_publish(uint32_t stream_index, uint64_t value) {
+  __atomic_store_n(&publishing, 1, __ATOMIC_SEQ_CST);
+  bool alive = __atomic_load_n(&frozen, __ATOMIC_SEQ_CST) == 0;
+  if (alive) __atomic_store_n(&tw.page->timeline[stream_index], value, __ATOMIC_RELEASE);
+  __atomic_store_n(&publishing, 0, __ATOMIC_RELEASE);
+  if (alive) tw_wake_client();
+}
+
+void tw_account_launch(uint64_t begin_ns, uint64_t end_ns) {
+  if (stats.first_launch_ns == 0)
+    __atomic_store_n(&stats.first_launch_ns, begin_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&stats.last_launch_ns, end_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&stats.busy_ns, stats.busy_ns + (end_ns - begin_ns), __ATOMIC_RELAXED);
+  __atomic_store_n(&stats.launches, stats.launches + 1, __ATOMIC_RELEASE);
+}
+
+void tessera_worker_get_stats(tessera_worker_stats *out) {
+  out->launches = __atomic_load_n(&stats.launches, __ATOMIC_ACQUIRE);
+  out->first_launch_ns = __atomic_load_n(&stats.first_launch_ns, __ATOMIC_RELAXED);
+  out->last_launch_ns = __atomic_load_n(&stats.last_launch_ns, __ATOMIC_RELAXED);
+  out->busy_ns = __atomic_load_n(&stats.busy_ns, __ATOMIC_RELAXED);
+}
+
+static bool waits_reached(const tessera_slot *slot) {
+  for (uint32_t i = 0; i < slot->wait_count; i++)
+    if (__atomic_load_n(&tw.page->timeline[slot->waits[i].stream], __ATOMIC_RELAXED) <
+        slot->waits[i].value)
+      return false;
+  return true;
+}
+
+/* Runs the next request of a stream if it can run; a frozen context runs nothing. */
+static bool advance(uint32_t index) {
+  stream *s = &streams[index];
+  if (!tw_ring_fetch(index, s) || !waits_reached(&s->next.slot)) return false;
+  if (__atomic_load_n(&frozen, __ATOMIC_RELAXED)) return false;
+  tw_execute(&s->next);
+  s->pending = false;
+  tw_publish(index, s->last_value);
+  return true;
+}
+
+static bool any_news(void) {
+  uint32_t limit = streams_in_use();
+  for (uint32_t i = 0; i < limit; i++)
+    if (tw_ring_has_news(i, &streams[i])) return true;
+  return false;
+}
+
+/* Spinning on the partner's CPU delays just the thread whose request one waits for. */
+static uint64_t spin_budget_ns(void) {
+  int32_t here = sched_getcpu();
+  __atomic_store_n(&tw.page->cpu, here, __ATOMIC_RELAXED);
+  return here == __atomic_load_n(&tw.client->cpu, __ATOMIC_RELAXED) ? 0 : SPIN_NS;
+}
+
+static void wait_for_news(void) {
+  enum { LOOKS_PER_CLOCK = 32 };
+  uint64_t deadline = tw_now_ns() + spin_budget_ns();
+  do {
+    for (int i = 0; i < LOOKS_PER_CLOCK; i++) {
+      if (any_news() || stop_asked()) return;
+      tw_relax();
+    }
+  } while (tw_now_ns() < deadline);
+  uint32_t bell = __atomic_load_n(&tw.client->bell, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&tw.page->sleeping, 1, __ATOMIC_SEQ_CST);
+  if (!any_news() && !stop_asked()) tw_futex_wait(&tw.client->bell, bell, 0);
+  __atomic_store_n(&tw.page->sleeping, 0, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&tw.page->cpu, sched_getcpu(), __ATOMIC_RELAXED);
+}
+
+void *tw_scheduler_main(void *unused) {
+  (void)unused;
+  tw_fault_prepare_thread();
+  memset(streams, 0, sizeof streams);
+  while (!stop_asked()) {
+    uint32_t limit = streams_in_use();
+    bool advanced = false;
+    for (uint32_t i = 0; i < limit; i++) advanced |= advance(i);
+    if (!advanced) wait_for_news();
+  }
+  return NULL;
+}

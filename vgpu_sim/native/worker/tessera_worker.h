@@ -1,0 +1,102 @@
+/* The worker's native runtime as Python (vgpu_sim.hw.runtime) and the C tests see it.
+ *
+ * One process is one context, so there is one runtime per process and no handle. Functions that
+ * return int answer 0 or a negative errno. Ordering rules: docs/launch-protocol.md. */
+#ifndef TESSERA_WORKER_H
+#define TESSERA_WORKER_H
+
+#include "tessera_abi.h"
+
+#define TESSERA_EXPORT __attribute__((visibility("default")))
+
+#define TESSERA_WORKER_EXIT_STATUS 70 /* of a process whose context faulted */
+
+/* What the scheduler asks its owner: for native kernels "which code runs this block shape" (asked
+ * once per kernel and shape), for interpreted ones "run it". The callee answers by clearing
+ * fault_kind, which is INTERNAL when it is called. */
+typedef struct tessera_worker_call {
+  uint64_t kernel;
+  uint32_t grid[3];
+  uint32_t block[3];
+  const uint8_t *parameters;
+  uint64_t parameter_bytes;
+  uint64_t entry; /* result, native: address of a tessera_kernel_entry */
+  uint32_t fault_kind;
+  uint32_t error; /* CUresult */
+  uint32_t ptx_line;
+  uint32_t reserved;
+  uint64_t address;
+  uint64_t faulting_block;
+  char message[TESSERA_MESSAGE_BYTES];
+} tessera_worker_call;
+
+typedef void (*tessera_worker_callback)(tessera_worker_call *call);
+
+typedef struct tessera_worker_config {
+  uint64_t aperture_base;
+  uint32_t gpu_index;
+  uint32_t threads; /* that run blocks, the scheduler's included */
+  uint32_t max_threads_per_block;
+  int32_t client_socket; /* shut down when the context dies; -1: none */
+  int32_t fault_event;   /* eventfd written when a fault needs its owner; -1: none */
+  uint32_t reserved;
+  tessera_worker_callback callback;
+} tessera_worker_config;
+
+typedef struct tessera_worker_kernel {
+  uint64_t segment_base;
+  uint32_t parameter_bytes;
+  uint32_t max_threads;       /* .maxntid; 0: the device's limit */
+  uint32_t required_block[3]; /* .reqntid; 0: none */
+  uint32_t interpreted;
+  char name[128];
+} tessera_worker_kernel;
+
+typedef struct tessera_worker_stats {
+  uint64_t launches;
+  uint64_t first_launch_ns; /* CLOCK_MONOTONIC */
+  uint64_t last_launch_ns;
+  uint64_t busy_ns;
+} tessera_worker_stats;
+
+/* Reserves aperture and guards, inaccessible. -EEXIST: something lies there. */
+TESSERA_EXPORT int tessera_worker_reserve(uint64_t aperture_base);
+
+/* Creates client area and page, sealed; the caller sends both descriptors and closes them. */
+TESSERA_EXPORT int tessera_worker_create_shared(int *client_area_fd, int *worker_page_fd);
+
+/* Installs fault handlers and starts scheduler and pool. The caller becomes the owner thread. */
+TESSERA_EXPORT int tessera_worker_start(const tessera_worker_config *config);
+
+/* Ends scheduler and pool and joins them; for tests, a worker just exits. */
+TESSERA_EXPORT void tessera_worker_stop(void);
+
+/* Maps `fd` at aperture base + offset and makes it valid for copies. -EEXIST: overlap. */
+TESSERA_EXPORT int tessera_worker_map_chunk(uint64_t offset, uint64_t bytes, int fd);
+
+/* Gives the pages back to the system and makes the range inaccessible. -ENOENT: no such chunk. */
+TESSERA_EXPORT int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes);
+
+/* Whether every byte of [address, address + bytes) lies in chunks: 1 or 0. */
+TESSERA_EXPORT int tessera_worker_covers(uint64_t address, uint64_t bytes);
+
+/* Counts mappings and unmappings, so that readers may cache what they learnt. */
+TESSERA_EXPORT uint64_t tessera_worker_chunk_generation(void);
+
+/* Returns a handle that is never used again after its removal; 0: too many kernels. */
+TESSERA_EXPORT uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *kernel);
+
+/* Waits for a running launch of it. -ENOENT: not a live kernel. */
+TESSERA_EXPORT int tessera_worker_remove_kernel(uint64_t handle);
+
+/* Ends the context from outside a kernel; returns 1, or 0 when it was dead already. */
+TESSERA_EXPORT int tessera_worker_fail(uint32_t kind, uint32_t error, const char *message);
+
+/* Owner thread, after fault_event: the record, what it found out, and that it has reported it. */
+TESSERA_EXPORT const tessera_fault_record *tessera_worker_fault(void);
+TESSERA_EXPORT void tessera_worker_resolve_fault(uint32_t ptx_line, const char *message);
+TESSERA_EXPORT void tessera_worker_fault_reported(void);
+
+TESSERA_EXPORT void tessera_worker_get_stats(tessera_worker_stats *stats);
+
+#endif
