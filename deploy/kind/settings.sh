@@ -41,6 +41,11 @@ images_from() {
   cat "$CACHE/images-from"
 }
 
+debian_mirror() { # the address of the machine's own Debian mirror
+  apt-get indextargets --no-release-info --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' |
+    awk '!/security/ && !seen++'
+}
+
 engine_answers() { docker info >/dev/null 2>&1; }
 
 tool_path() { # name: the machine's own where images are published, ours where all is built
