@@ -1,0 +1,207 @@
+"""The CustomResourceDefinitions: ``python -m gpu_operator.api.v1alpha1.crd DIRECTORY`` writes them.
+
+Schemas come from the models; names, columns and CEL rules are here. All resources are
+cluster-scoped, as nodes are.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel
+
+from gpu_operator.api.v1alpha1 import GROUP, VERSION
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
+from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
+from gpu_operator.api.v1alpha1.schema import structural
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A printer column; ``wide`` ones show with ``-o wide`` only."""
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """All of a resource that its models do not say."""
+
+    kind: str
+    plural: str
+    short: tuple[str, ...]
+    spec: type[BaseModel]
+    status: type[BaseModel]
+    columns: tuple[Column, ...]
+    description: str
+    rules: tuple[tuple[str, str], ...] = ()  # CEL over the spec, message
+
+
+_READY = ".status.conditions[?(@.type=='Ready')].status"
+_REASON = ".status.conditions[?(@.type=='Ready')].reason"
+_AGE = Column("Age", ".metadata.creationTimestamp", "date")
+
+KINDS = (
+    Kind(
+        "GPUPool",
+        "gpupools",
+        ("gpool",),
+        GPUPoolSpec,
+        GPUPoolStatus,
+        (
+            Column("Board", ".spec.board"),
+            Column("Per Node", ".spec.count", "integer"),
+            Column("Nodes", ".status.nodes", "integer"),
+            Column("GPUs", ".status.gpus", "integer"),
+            Column("Ready", _READY),
+            _AGE,
+            Column("Reason", _REASON, wide=True),
+        ),
+        "GPUPool gives simulated GPUs to the nodes that its selector matches.",
+        (("self.board == oldSelf.board", "board cannot be changed: make a new pool"),),
+    ),
+    Kind(
+        "GPU",
+        "gpus",
+        (),
+        GPUSpec,
+        GPUStatus,
+        (
+            Column("Node", ".spec.nodeName"),
+            Column("Board", ".spec.board"),
+            Column("Slices", ".status.slicesTotal", "integer"),
+            Column("Used", ".status.slicesUsed", "integer"),
+            Column("Health", ".status.health"),
+            _AGE,
+            Column("UUID", ".spec.uuid", wide=True),
+            Column("Budget", ".status.budget.totalBytes", "integer", wide=True),
+            Column("Holders", ".status.holders", wide=True),
+        ),
+        "GPU is one simulated device: the operator writes its spec, its node's agent the status.",
+        (
+            (
+                "self.nodeName == oldSelf.nodeName && self.index == oldSelf.index"
+                " && self.uuid == oldSelf.uuid",
+                "nodeName, index and uuid cannot be changed",
+            ),
+        ),
+    ),
+    Kind(
+        "MIGLayout",
+        "miglayouts",
+        ("mig",),
+        MIGLayoutSpec,
+        MIGLayoutStatus,
+        (
+            Column("Desired", ".status.desired", "integer"),
+            Column("Applied", ".status.applied", "integer"),
+            Column("Waiting", ".status.waiting", "integer"),
+            Column("Ready", _READY),
+            _AGE,
+            Column("Reason", _REASON, wide=True),
+        ),
+        "MIGLayout says which MIG slices the selected GPUs shall have, and how to get there.",
+        (
+            (
+                "self.instances.all(i, !has(i.start) || !has(i.count) || i.count == 1)",
+                "start fixes one instance: it needs count 1",
+            ),
+        ),
+    ),
+    Kind(
+        "GPUPolicy",
+        "gpupolicies",
+        ("gpol",),
+        GPUPolicySpec,
+        GPUPolicyStatus,
+        (
+            Column("Strategy", ".spec.strategy"),
+            Column("Prefix", ".spec.resourcePrefix"),
+            Column("Ready", _READY),
+            _AGE,
+        ),
+        "GPUPolicy says how slices are offered; only the one called default counts.",
+    ),
+)
+
+
+def render(kind: Kind) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of one kind."""
+    spec = structural(kind.spec)
+    if kind.rules:
+        spec["x-kubernetes-validations"] = [{"rule": r, "message": m} for r, m in kind.rules]
+    singular = kind.kind.lower()
+    names: dict[str, Any] = {
+        "kind": kind.kind,
+        "listKind": f"{kind.kind}List",
+        "plural": kind.plural,
+        "singular": singular,
+        "categories": ["tessera"],
+    }
+    if kind.short:
+        names["shortNames"] = list(kind.short)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Cluster",
+            "names": names,
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "additionalPrinterColumns": [_column(c) for c in kind.columns],
+                    "schema": {"openAPIV3Schema": _root(kind, spec)},
+                }
+            ],
+        },
+    }
+
+
+def _root(kind: Kind, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "description": kind.description,
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": structural(kind.status),
+        },
+    }
+
+
+def _column(column: Column) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "name": column.name,
+        "type": column.type,
+        "jsonPath": column.path,
+    }
+    if column.wide:
+        document["priority"] = 1
+    return document
+
+
+def write(directory: Path) -> None:
+    """Write one file a kind, replacing what is there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for kind in KINDS:
+        text = yaml.safe_dump(render(kind), sort_keys=False, width=100)
+        (directory / f"{kind.plural}.yaml").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
