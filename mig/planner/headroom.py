@@ -1,5 +1,6 @@
 """How much a layout leaves for later: the measure that every choice of the planner maximises."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -7,20 +8,24 @@ from functools import lru_cache
 from mig.geometry import Board, Instance, Profile
 from mig.planner.census import occupied_states, plain_profiles
 from mig.planner.occupancy import Occupancy, budget_of
+from mig.planner.search import free_starts
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Headroom:
     """Room that is left, ordered: the largest profile that still fits, then the ways to go on.
 
-    ``states`` counts the states of plain profiles that could be added as a whole, "nothing"
-    included, so a full board has 1. Variants with attributes are not counted: they use the same
-    placements and would only multiply the figure.
+    ``states`` counts plain profiles only: variants with attributes use the same placements, and
+    would give small placements a weight that nobody asked for. The other figures count all
+    profiles: beside "+me.all" only "-me" fits.
     """
 
     largest_units: int
     largest_compute_slices: int
     states: int
+    """Plain states that could be added as a whole, "nothing" included: a full board has 1."""
+    free_placements: tuple[int, ...]
+    """Where one more could go, per profile, largest profile first: breaks remaining ties."""
     largest: Profile | None = field(default=None, compare=False)
 
 
@@ -33,12 +38,17 @@ def headroom(board: Board, instances: Iterable[Instance]) -> Headroom:
 def headroom_of(board: Board, occupancy: Occupancy) -> Headroom:
     """Return the room beside an occupancy."""
     budget = budget_of(board)
-    plain = plain_profiles(board)
-    room = [
-        state for state, cost in occupied_states(board, plain) if budget.compatible(occupancy, cost)
-    ]
-    fitting = [state[0].profile for state in room if len(state) == 1]
-    largest = max(fitting, key=lambda profile: (profile.size, profile.compute_slices), default=None)
+    states = sum(number for cost, number in _costs(board) if budget.compatible(occupancy, cost))
+    ranked = sorted(board.profiles, key=lambda profile: (-profile.size, -profile.compute_slices))
+    free = tuple(len(free_starts(board, occupancy, profile)) for profile in ranked)
+    largest = next((profile for profile, count in zip(ranked, free, strict=True) if count), None)
     if largest is None:
-        return Headroom(0, 0, len(room))
-    return Headroom(largest.size, largest.compute_slices, len(room), largest)
+        return Headroom(0, 0, states, free)
+    return Headroom(largest.size, largest.compute_slices, states, free, largest)
+
+
+@lru_cache(maxsize=64)
+def _costs(board: Board) -> tuple[tuple[Occupancy, int], ...]:
+    """Return what the plain states use; states that use the same are counted, not repeated."""
+    counts = Counter(cost for _, cost in occupied_states(board, plain_profiles(board)))
+    return tuple(counts.items())

@@ -32,8 +32,8 @@ def plan(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Pla
     """Place a multiset of profiles beside the instances in use, without moving those.
 
     Of all feasible placements the one is taken that leaves the most: first the largest profile
-    that still fits, then the number of states that can still be reached, then the lowest starts.
-    Exact: every placement is looked at.
+    that still fits, then the number of states that can still be reached, then the free placements
+    of large profiles, then the lowest starts. Exact: every placement is looked at.
 
     Raises PlanError, which says why not and what would have to move, and IllegalLayoutError if
     ``have`` itself is illegal or of another board.

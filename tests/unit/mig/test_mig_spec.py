@@ -1,0 +1,214 @@
+"""The notation and the layout document: round trips, and errors that say where and what to do."""
+
+import contextlib
+import re
+
+import pytest
+from hypothesis import given, strategies as st
+
+from mig import geometry, spec
+from mig.errors import SpecError
+from mig.geometry import BOARDS, Instance, Profile
+
+H100 = geometry.board("h100-80gb")
+
+boards = st.sampled_from(list(BOARDS.values()))
+profile_lists = boards.flatmap(
+    lambda board: st.tuples(st.just(board), st.lists(st.sampled_from(board.profiles), max_size=12))
+)
+instance_lists = boards.flatmap(
+    lambda board: st.tuples(
+        st.just(board),
+        st.lists(
+            st.sampled_from([Instance(p, s) for p in board.profiles for s in p.starts]), max_size=8
+        ),
+    )
+)
+
+
+@given(profile_lists)
+def test_requests_round_trip(case):
+    board, profiles = case
+    assert spec.parse_requests(board, spec.format_requests(profiles)) == tuple(profiles)
+
+
+@given(instance_lists)
+def test_instances_round_trip(case):
+    board, instances = case
+    assert spec.parse_instances(board, spec.format_instances(instances)) == tuple(instances)
+    for instance in instances:
+        assert spec.parse_instance(board, spec.format_instance(instance)) == instance
+
+
+@given(instance_lists, st.data())
+def test_layouts_round_trip(case, data):
+    board, instances = case
+    mixed = tuple(i if data.draw(st.booleans()) else i.profile for i in instances)
+    layout = spec.Layout(board, mixed)
+    assert spec.parse_layout(layout.to_document()) == layout
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_read_or_refused(text):
+    for parse in (spec.parse_requests, spec.parse_instances):
+        with contextlib.suppress(SpecError):  # any other exception fails the test
+            parse(H100, text)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["version", "board", "instances", "other"]) | st.text(max_size=5), inner
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(json_values)
+def test_any_document_is_read_or_refused(document):
+    with pytest.raises(SpecError):
+        spec.parse_layout(document)
+
+
+def test_requests_keep_their_order():
+    names = [p.name for p in spec.parse_requests(H100, "2x2g.20gb,1g.10gb,2g.20gb")]
+    assert names == ["2g.20gb", "2g.20gb", "1g.10gb", "2g.20gb"]
+
+
+def test_aliases_and_kubernetes_spelling_are_read():
+    a100 = geometry.board("a100-80gb")
+    assert spec.parse_requests(a100, "7g.79gb") == (a100.profile("7g.80gb"),)
+    assert spec.parse_instance(H100, "1g.10gb.me@3") == Instance(H100.profile("1g.10gb+me"), 3)
+
+
+def test_no_text_is_no_slices():
+    assert spec.parse_requests(H100, "") == ()
+    assert spec.parse_instances(H100, "") == ()
+
+
+LEGAL = "legal profiles: 1g.10gb, 1g.10gb+me, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"
+FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance 3g.40gb@4"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1g.5gb", f"item 1: board h100-80gb has no profile '1g.5gb'; {LEGAL}"),
+        ("1g.10gb,,1g.10gb", f"item 2: cannot read ''; {FORM}"),
+        ("1g.10gb,", f"item 2: cannot read ''; {FORM}"),
+        ("1g.10gb, 2g.20gb", f"item 2: cannot read ' 2g.20gb'; {FORM}"),
+        ("0x1g.10gb", "item 1: count 0; write a count from 1 to 64"),
+        ("65x1g.10gb", "item 1: count 65; write a count from 1 to 64"),
+        ("-1x1g.10gb", f"item 1: board h100-80gb has no profile '-1x1g.10gb'; {LEGAL}"),
+        (
+            "3g.40gb@4",
+            "item 1: '3g.40gb@4' names a placement; ask for 3g.40gb and let the planner place it",
+        ),
+        ("64x1g.10gb,1g.10gb", "item 2: more than 64 slices wanted; ask for fewer"),
+        ("1g.10gb," * 600, "text: 4800 characters; at most 4096 are read"),
+        ("1" * 50, f"item 1: board h100-80gb has no profile '{'1' * 40}'...; {LEGAL}"),
+    ],
+)
+def test_requests_that_cannot_be_read(text, message):
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        spec.parse_requests(H100, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("3g.40gb", "item 1: '3g.40gb' has no start; write 3g.40gb@START"),
+        (
+            "1g.10gb@0,3g.40gb@2",
+            "item 2: 3g.40gb cannot start at 2; legal starts on h100-80gb: 0, 4",
+        ),
+        (
+            "2x3g.40gb@4",
+            "item 1: '2x3g.40gb@4' has a count and a start; list placed instances one by one",
+        ),
+        ("3g.40gb@", f"item 1: cannot read '3g.40gb@'; {FORM}"),
+        ("3g.40gb@-4", f"item 1: cannot read '3g.40gb@-4'; {FORM}"),
+        ("3g.40gb@٤", f"item 1: cannot read '3g.40gb@٤'; {FORM}"),
+        ("3g.40gb@4@4", f"item 1: cannot read '3g.40gb@4@4'; {FORM}"),
+    ],
+)
+def test_instances_that_cannot_be_read(text, message):
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        spec.parse_instances(H100, text)
+
+
+def document(**changes):
+    base = {"version": "v1", "board": "h100-80gb", "instances": ["3g.40gb@4", "2x1g.10gb"]}
+    return {**base, **changes}
+
+
+def without(field):
+    return {name: value for name, value in document().items() if name != field}
+
+
+def test_a_layout_document():
+    layout = spec.parse_layout(document())
+    assert layout.board is H100
+    assert layout.entries == (
+        Instance(H100.profile("3g.40gb"), 4),
+        H100.profile("1g.10gb"),
+        H100.profile("1g.10gb"),
+    )
+
+
+def test_an_empty_layout_is_a_wish():
+    assert spec.parse_layout(document(instances=[])).entries == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ([], "document: is of type list; write a mapping"),
+        (None, "document: is empty; write a mapping"),
+        (without("version"), "version: is missing; write version: v1"),
+        (document(version="v2"), "version: 'v2' is not known; this release reads v1"),
+        (
+            document(version=10**5000),
+            "version: a value of type int is not known; this release reads v1",
+        ),
+        (
+            document(instance=[]),
+            "document: unknown field 'instance'; fields: version, board, instances",
+        ),
+        (
+            document(board="h900"),
+            f"board: unknown board 'h900'; known boards: {', '.join(BOARDS)}",
+        ),
+        (document(board=7), f"board: is of type int; known boards: {', '.join(BOARDS)}"),
+        (without("board"), f"board: is missing; known boards: {', '.join(BOARDS)}"),
+        (without("instances"), "instances: is missing; write a list; [] for no slices"),
+        (document(instances=None), "instances: is empty; write a list of text"),
+        (
+            document(instances="1g.10gb"),
+            "instances: is of type str; write a list of text",
+        ),
+        (
+            document(instances=["1g.10gb", {"profile": "1g.10gb"}]),
+            'instances[1]: is of type dict; write text such as "3g.40gb@4"',
+        ),
+        (
+            document(instances=["1g.10gb", "3g.40gb@1"]),
+            "instances[1]: 3g.40gb cannot start at 1; legal starts on h100-80gb: 0, 4",
+        ),
+        (
+            document(instances=["40x1g.10gb", "40x1g.10gb"]),
+            "instances[1]: more than 64 slices; ask for fewer",
+        ),
+    ],
+)
+def test_documents_that_cannot_be_read(source, message):
+    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
+        spec.parse_layout(source)
+
+
+def test_an_entry_is_an_instance_or_profiles():
+    assert isinstance(spec.parse_entry(H100, "1g.10gb@0")[0], Instance)
+    assert all(isinstance(entry, Profile) for entry in spec.parse_entry(H100, "3x1g.10gb"))
