@@ -15,6 +15,7 @@ from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import Block, Unsupported
 from vgpu_sim.exec.interp.address_space import Memory, Words
 from vgpu_sim.isa import Function, Literal, Module, Op, Operand, Space, Symbol
+from vgpu_sim.isa.verify import check_function
 
 WARP_LANES = 32
 
@@ -64,7 +65,8 @@ class Launch:
 
     Raises (from its constructor):
         ValueError: for dimensions below one, a wrong size of the parameter block, or a block that
-            contradicts the kernel's required or maximum block.
+            contradicts the kernel's required or maximum block; InvalidFunction, which is one, for
+            code that the instruction set does not define.
         Unsupported: for code that the interpreter cannot run.
     """
 
@@ -82,6 +84,7 @@ class Launch:
     _offsets: dict[str, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_function(self.function, frozenset(v.name for v in self.module.variables))
         _check_shape(self)
         for word, instruction in enumerate(self.function.code):
             if instruction.space in (Space.SHARED, Space.LOCAL):

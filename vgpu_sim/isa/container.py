@@ -1,0 +1,255 @@
+"""A module as a file: what ``encode`` writes, ``decode`` reads back identically.
+
+Everything that ``decode`` returns has passed ``verify``. The frame is ``sections``; all numbers are
+little-endian, a name is (u32 offset, u32 size) in the string section::
+
+    MODULE       u32 capability major, minor, PTX version major, minor, functions, variables
+    VARIABLES    name, u32 space, align, u64 size, offset, initial bytes      (each)
+    INITIAL_DATA the variables' initial bytes, in order
+    SOURCE       the PTX it came from
+    FUNCTION     name, u32 parameter bytes, predicates, shared bytes, local bytes,
+                 u32 flags (1: required block, 2: maximum block), u32 required[3], maximum[3]
+    REGISTERS    u8 bits of each register
+    PARAMETERS   name, u32 offset, size, align, pointer space or 0xffffffff   (each)
+    CODE         16-byte words (see ``encoding``)
+    LITERALS     u64 each
+    RELOCATIONS  u32 literal, u32 variable: literal += the variable's address (each)
+    LINES        u32 PTX line of each word
+    PHYSICAL     u32 peak registers, spill bytes, then i32 slot of each register, or nothing
+"""
+
+import struct
+from typing import Final
+
+from vgpu_sim.isa import encoding
+from vgpu_sim.isa.errors import ContainerError, InvalidFunction
+from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.module import Function, Module, Parameter, PhysicalAllocation, Variable
+from vgpu_sim.isa.sections import (
+    FUNCTION_SECTIONS,
+    MODULE_OWNER,
+    MODULE_SECTIONS,
+    Section,
+    Sections,
+    is_container,
+    pack,
+    unpack,
+)
+from vgpu_sim.isa.types import Space
+from vgpu_sim.isa.verify import check_module
+from vgpu_sim.isa.wire import Reader, Strings, decode_text, encode_text
+
+__all__ = ["decode", "encode", "is_container"]
+
+_MODULE = struct.Struct("<6I")
+_VARIABLE = struct.Struct("<4I3Q")
+_FUNCTION = struct.Struct("<13I")
+_PARAMETER = struct.Struct("<6I")
+_RELOCATION = struct.Struct("<2I")
+_PHYSICAL = struct.Struct("<2I")
+_U64, _U32, _I32, _U8 = (struct.Struct("<" + code) for code in "QIiB")
+_NO_SPACE: Final = 0xFFFF_FFFF
+_Block = tuple[int, int, int]
+
+
+def encode(module: Module) -> bytes:
+    """Write a module; equal modules give equal bytes.
+
+    Raises:
+        InvalidFunction: when ``verify`` refuses it or a literal pool overflows.
+        ContainerError: when a text in it has no UTF-8 form.
+    """
+    check_module(module)
+    strings = Strings()
+    sections: Sections = {}
+    indices = {variable.name: index for index, variable in enumerate(module.variables)}
+    sections[Section.MODULE, MODULE_OWNER] = _MODULE.pack(
+        *module.required_capability,
+        *module.ptx_version,
+        len(module.functions),
+        len(module.variables),
+    )
+    sections[Section.VARIABLES, MODULE_OWNER] = b"".join(
+        _VARIABLE.pack(*strings.add(v.name), v.space, v.align, v.size, v.offset, len(v.initial))
+        for v in module.variables
+    )
+    sections[Section.INITIAL_DATA, MODULE_OWNER] = b"".join(v.initial for v in module.variables)
+    sections[Section.SOURCE, MODULE_OWNER] = encode_text(module.source)
+    for owner, function in enumerate(module.functions):
+        for kind, content in _encode_function(function, indices, strings).items():
+            sections[kind, owner] = content
+    sections[Section.STRINGS, MODULE_OWNER] = strings.to_bytes()
+    return pack(sections)
+
+
+def decode(data: bytes) -> Module:
+    """Read a module from bytes of any origin.
+
+    Raises:
+        ContainerError: for bytes that ``encode`` cannot have written.
+    """
+    sections = unpack(data)
+    try:
+        module = _decode_module(sections)
+        check_module(module)
+    except InvalidFunction as error:
+        raise ContainerError(str(error)) from error
+    return module
+
+
+def _encode_function(
+    function: Function, variables: dict[str, int], strings: Strings
+) -> dict[Section, bytes]:
+    required, maximum = function.required_block, function.maximum_block
+    header = _FUNCTION.pack(
+        *strings.add(function.name),
+        function.parameter_bytes,
+        function.predicate_count,
+        function.shared_bytes,
+        function.local_bytes,
+        (required is not None) | (maximum is not None) << 1,
+        *(required or (0, 0, 0)),
+        *(maximum or (0, 0, 0)),
+    )
+    parameters = b"".join(
+        _PARAMETER.pack(
+            *strings.add(p.name),
+            p.offset,
+            p.size,
+            p.align,
+            _NO_SPACE if p.pointer_space is None else p.pointer_space,
+        )
+        for p in function.parameters
+    )
+    code = encoding.encode(function)
+    relocations = (_RELOCATION.pack(i, variables[name]) for i, name in code.relocations.items())
+    physical = function.physical
+    return {
+        Section.FUNCTION: header,
+        Section.REGISTERS: bytes(function.register_bits),
+        Section.PARAMETERS: parameters,
+        Section.CODE: code.words,
+        Section.LITERALS: b"".join(map(_U64.pack, code.pool)),
+        Section.RELOCATIONS: b"".join(relocations),
+        Section.LINES: b"".join(map(_U32.pack, function.lines)),
+        Section.PHYSICAL: _PHYSICAL.pack(physical.peak_registers, physical.spill_bytes)
+        + b"".join(map(_I32.pack, physical.slots)),
+    }
+
+
+def _decode_module(sections: Sections) -> Module:
+    reader = _reader(sections, Section.MODULE)
+    major, minor, ptx_major, ptx_minor, functions, variables = reader.unpack(_MODULE)
+    reader.finish()
+    if len(sections) != len(MODULE_SECTIONS) + functions * len(FUNCTION_SECTIONS):
+        raise ContainerError(f"{len(sections)} sections for {functions} functions")
+    strings = Strings(_section(sections, Section.STRINGS))
+    decoded = _decode_variables(sections, strings)
+    if len(decoded) != variables:
+        raise ContainerError(f"{len(decoded)} variables where {variables} are announced")
+    names = [variable.name for variable in decoded]
+    return Module(
+        functions=tuple(
+            _decode_function(sections, owner, names, strings) for owner in range(functions)
+        ),
+        variables=decoded,
+        required_capability=(major, minor),
+        ptx_version=(ptx_major, ptx_minor),
+        source=decode_text(_section(sections, Section.SOURCE)),
+    )
+
+
+def _decode_variables(sections: Sections, strings: Strings) -> tuple[Variable, ...]:
+    data = _reader(sections, Section.INITIAL_DATA)
+    result = []
+    for record in _reader(sections, Section.VARIABLES).rest(_VARIABLE):
+        name, name_size, space, align, size, offset, initial = record
+        result.append(
+            Variable(
+                strings.get(name, name_size), _space(space), align, size, offset, data.take(initial)
+            )
+        )
+    data.finish()
+    return tuple(result)
+
+
+def _decode_function(
+    sections: Sections, owner: int, variables: list[str], strings: Strings
+) -> Function:
+    reader = _reader(sections, Section.FUNCTION, owner)
+    name, name_size, parameter_bytes, predicates, shared, local, flags, *blocks = reader.unpack(
+        _FUNCTION
+    )
+    reader.finish()
+    if flags > 3:
+        raise ContainerError(f"function {owner}: flags {flags:#x} are not defined")
+    title = strings.get(name, name_size)
+    return Function(
+        name=title,
+        parameters=_decode_parameters(sections, owner, strings),
+        parameter_bytes=parameter_bytes,
+        register_bits=tuple(_section(sections, Section.REGISTERS, owner)),
+        predicate_count=predicates,
+        code=_decode_code(sections, owner, variables),
+        lines=tuple(line for (line,) in _reader(sections, Section.LINES, owner).rest(_U32)),
+        required_block=_block(blocks[:3], flags & 1 == 1),
+        maximum_block=_block(blocks[3:], flags & 2 == 2),
+        shared_bytes=shared,
+        local_bytes=local,
+        physical=_decode_physical(sections, owner),
+    )
+
+
+def _decode_parameters(sections: Sections, owner: int, strings: Strings) -> tuple[Parameter, ...]:
+    result = []
+    for record in _reader(sections, Section.PARAMETERS, owner).rest(_PARAMETER):
+        name, name_size, offset, size, align, space = record
+        pointer = None if space == _NO_SPACE else _space(space)
+        result.append(Parameter(strings.get(name, name_size), offset, size, align, pointer))
+    return tuple(result)
+
+
+def _decode_code(sections: Sections, owner: int, variables: list[str]) -> tuple[Instruction, ...]:
+    pool = tuple(value for (value,) in _reader(sections, Section.LITERALS, owner).rest(_U64))
+    relocations: dict[int, str] = {}
+    for literal, variable in _reader(sections, Section.RELOCATIONS, owner).rest(_RELOCATION):
+        if literal >= len(pool) or variable >= len(variables) or literal in relocations:
+            raise ContainerError(f"function {owner}: relocation of literal {literal} is invalid")
+        relocations[literal] = variables[variable]
+    try:
+        return encoding.decode(_section(sections, Section.CODE, owner), pool, relocations)
+    except ContainerError as error:
+        raise ContainerError(f"function {owner}, {error}") from error
+
+
+def _decode_physical(sections: Sections, owner: int) -> PhysicalAllocation:
+    reader = _reader(sections, Section.PHYSICAL, owner)
+    peak, spill = reader.unpack(_PHYSICAL)
+    slots = tuple(slot for (slot,) in reader.rest(_I32))
+    return PhysicalAllocation(slots, peak, spill)
+
+
+def _block(extents: list[int], present: bool) -> _Block | None:
+    x, y, z = extents
+    if not present and any(extents):
+        raise ContainerError("a block that is not present has an extent")
+    return (x, y, z) if present else None
+
+
+def _space(value: int) -> Space:
+    try:
+        return Space(value)
+    except ValueError:
+        raise ContainerError(f"space {value} is not defined") from None
+
+
+def _section(sections: Sections, kind: Section, owner: int = MODULE_OWNER) -> bytes:
+    try:
+        return sections[kind, owner]
+    except KeyError:
+        whose = "the module" if owner == MODULE_OWNER else f"function {owner}"
+        raise ContainerError(f"section {kind.name} of {whose} is missing") from None
+
+
+def _reader(sections: Sections, kind: Section, owner: int = MODULE_OWNER) -> Reader:
+    return Reader(_section(sections, kind, owner), kind.name)

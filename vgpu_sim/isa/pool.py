@@ -1,0 +1,95 @@
+"""The literal pool: operand fields to operands and back (layout: see ``encoding``)."""
+
+import struct
+from collections.abc import Mapping
+from typing import Final
+
+from vgpu_sim.isa.errors import InvalidFunction
+from vgpu_sim.isa.instruction import Destination, Literal, Operand, Predicate, Register, Symbol
+
+POOL_BIT: Final = 0x8000
+SINK: Final = 0xFFFF
+MAXIMUM_POOL: Final = 0x7FFF  # 0xffff, which would be the next operand, is the sink
+_VECTOR = struct.Struct("<HHHH")
+
+
+class PoolWriter:
+    """Gives each distinct entry one index, in order of first use."""
+
+    def __init__(self, function: str) -> None:
+        self.entries: list[int] = []
+        self.relocations: dict[int, str] = {}
+        self._function = function
+        self._known: dict[Operand | tuple[int, ...], int] = {}
+
+    def operand(self, operand: Operand | None) -> int:
+        """Return the 16-bit field that names the operand."""
+        if operand is None:
+            return SINK
+        if isinstance(operand, Register | Predicate):
+            return operand.index
+        if isinstance(operand, Literal):
+            return self._add(operand, operand.bits, None)
+        return self._add(operand, operand.addend & (1 << 64) - 1, operand.name)
+
+    def vector(self, operands: tuple[Operand | None, ...]) -> int:
+        """Return the field that names 1, 2 or 4 operands."""
+        if len(operands) == 1:
+            return self.operand(operands[0])
+        values = [self.operand(operand) for operand in operands]
+        values += [0] * (4 - len(values))
+        return self._add(tuple(values), int.from_bytes(_VECTOR.pack(*values), "little"), None)
+
+    def _add(self, key: Operand | tuple[int, ...], value: int, symbol: str | None) -> int:
+        if key not in self._known:
+            if len(self.entries) == MAXIMUM_POOL:
+                reason = f"more than {MAXIMUM_POOL} distinct literals and vectors"
+                raise InvalidFunction(self._function, None, reason)
+            self._known[key] = len(self.entries)
+            if symbol is not None:
+                self.relocations[len(self.entries)] = symbol
+            self.entries.append(value)
+        return POOL_BIT | self._known[key]
+
+
+class PoolReader:
+    """Resolves operand fields. Its ValueErrors get their place from the caller."""
+
+    def __init__(self, pool: tuple[int, ...], relocations: Mapping[int, str]) -> None:
+        self._pool = pool
+        self._relocations = relocations
+
+    def source(self, field: int, predicate: bool) -> Operand:
+        """Return what a source field names."""
+        if field < POOL_BIT:
+            return Predicate(field) if predicate else Register(field)
+        index = field & ~POOL_BIT
+        value = self._entry(index)
+        if index not in self._relocations:
+            return Literal(value)
+        return Symbol(self._relocations[index], value - (1 << 64 if value >> 63 else 0))
+
+    def destination(self, field: int, predicate: bool) -> Destination:
+        """Return what a destination field names; None for a sink."""
+        if field == SINK:
+            return None
+        if field >= POOL_BIT:
+            raise ValueError("a literal is no destination")
+        return Predicate(field) if predicate else Register(field)
+
+    def vector(self, field: int, count: int) -> tuple[int, ...]:
+        """Return the fields of a vector's elements."""
+        if count == 1:
+            return (field,)
+        index = field & ~POOL_BIT
+        if field < POOL_BIT or index in self._relocations:
+            raise ValueError("a vector needs a pool entry without relocation")
+        values = _VECTOR.unpack(self._entry(index).to_bytes(8, "little"))
+        if any(values[count:]):
+            raise ValueError("unused elements of a vector are not zero")
+        return values[:count]
+
+    def _entry(self, index: int) -> int:
+        if index >= len(self._pool):
+            raise ValueError(f"pool entry {index} of {len(self._pool)}")
+        return self._pool[index]

@@ -1,0 +1,130 @@
+"""Whether a function is one that the instruction set defines. Encoder, decoder, assembler and the
+interpreter all ask here, so a function that one of them accepts is accepted by all.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from vgpu_sim.isa.errors import InvalidFunction
+from vgpu_sim.isa.module import Function, Module, Parameter, Variable
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.rules import instruction_errors
+from vgpu_sim.isa.types import Space
+
+MAXIMUM_REGISTERS: Final = 0x8000
+MAXIMUM_PREDICATES: Final = 0x7FFF  # index 0x7fff means "always" in a guard
+MAXIMUM_WORDS: Final = 1 << 22
+MAXIMUM_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
+MAXIMUM_SEGMENT_BYTES: Final = 1 << 40
+_U32 = 1 << 32
+
+
+def check_module(module: Module) -> None:
+    """Check all of a module.
+
+    Raises:
+        InvalidFunction: with ``function`` the name of what is wrong.
+    """
+    _unique("function", [function.name for function in module.functions])
+    _unique("variable", [variable.name for variable in module.variables])
+    for variable in module.variables:
+        _check_variable(variable)
+    versions = (*module.required_capability, *module.ptx_version)
+    if not all(0 <= number < 1 << 16 for number in versions):
+        raise InvalidFunction("module", None, f"version numbers {versions} are out of range")
+    names = frozenset(variable.name for variable in module.variables)
+    for function in module.functions:
+        check_function(function, names)
+
+
+def check_function(function: Function, variables: Collection[str]) -> None:
+    """Check a function that may refer to the named module variables.
+
+    Raises:
+        InvalidFunction: for the first thing that is wrong.
+    """
+    reason = next(_frame_errors(function), None)
+    if reason is not None:
+        raise InvalidFunction(function.name, None, reason)
+    for word, instruction in enumerate(function.code):
+        reason = next(instruction_errors(instruction, function, variables), None)
+        if reason is not None:
+            raise InvalidFunction(function.name, word, reason)
+    last = function.code[-1]
+    if last.op not in (Op.BRA, Op.RET, Op.TRAP) or last.guard is not None:
+        reason = "the last word must be an unguarded BRA, RET or TRAP"
+        raise InvalidFunction(function.name, len(function.code) - 1, reason)
+
+
+def _frame_errors(function: Function) -> Iterator[str]:
+    if not function.name:
+        yield "a function needs a name"
+    if not 0 < len(function.code) <= MAXIMUM_WORDS:
+        yield f"{len(function.code)} words of code, not 1 to {MAXIMUM_WORDS}"
+    if len(function.lines) != len(function.code):
+        yield f"{len(function.lines)} lines for {len(function.code)} words"
+    if not all(0 <= line < _U32 for line in function.lines):
+        yield "a line number does not fit 32 bits"
+    if not 0 <= function.parameter_bytes <= MAXIMUM_PARAMETER_BYTES:
+        yield f"{function.parameter_bytes} bytes of parameters"
+    for parameter in function.parameters:
+        yield from _parameter_errors(parameter, function.parameter_bytes)
+    for block in (function.required_block, function.maximum_block):
+        if block is not None and not all(0 < extent < _U32 for extent in block):
+            yield f"{block} is not a block"
+    if not (0 <= function.shared_bytes < _U32 and 0 <= function.local_bytes < _U32):
+        yield "shared and local bytes must fit 32 bits"
+    yield from _register_file_errors(function)
+
+
+def _register_file_errors(function: Function) -> Iterator[str]:
+    registers = len(function.register_bits)
+    if registers > MAXIMUM_REGISTERS:
+        yield f"{registers} registers are more than {MAXIMUM_REGISTERS}"
+    if not set(function.register_bits) <= {16, 32, 64}:
+        yield "a register has 16, 32 or 64 bits"
+    if not 0 <= function.predicate_count <= MAXIMUM_PREDICATES:
+        yield f"{function.predicate_count} predicates, not 0 to {MAXIMUM_PREDICATES}"
+    physical = function.physical
+    if len(physical.slots) not in (0, registers):
+        yield f"{len(physical.slots)} slots for {registers} registers"
+    if not all(-1 <= slot < 1 << 31 for slot in physical.slots):
+        yield "a slot is out of range"
+    if not (0 <= physical.peak_registers < _U32 and 0 <= physical.spill_bytes < _U32):
+        yield "peak registers and spill bytes must fit 32 bits"
+
+
+def _parameter_errors(parameter: Parameter, parameter_bytes: int) -> Iterator[str]:
+    name = parameter.name
+    if parameter.offset < 0 or parameter.size < 1:
+        yield f"parameter {name} has offset {parameter.offset}, size {parameter.size}"
+    if parameter.offset + parameter.size > parameter_bytes:
+        yield f"parameter {name} ends outside of {parameter_bytes} bytes"
+    if not _is_alignment(parameter.align):
+        yield f"parameter {name} has alignment {parameter.align}"
+
+
+def _check_variable(variable: Variable) -> None:
+    reason = None
+    if variable.space not in (Space.GLOBAL, Space.CONST):
+        reason = f"a variable in {variable.space.name.lower()} space has no place in the segment"
+    elif not _is_alignment(variable.align):
+        reason = f"alignment {variable.align}"
+    elif min(variable.size, variable.offset) < 0:
+        reason = f"size {variable.size}, offset {variable.offset}"
+    elif variable.offset + variable.size > MAXIMUM_SEGMENT_BYTES:
+        reason = f"ends after {MAXIMUM_SEGMENT_BYTES} bytes"
+    elif len(variable.initial) > variable.size:
+        reason = f"{len(variable.initial)} initial bytes for {variable.size}"
+    if reason is not None:
+        raise InvalidFunction(variable.name or "variable", None, reason)
+
+
+def _is_alignment(align: int) -> bool:
+    return 0 < align < _U32 and align & (align - 1) == 0
+
+
+def _unique(what: str, names: list[str]) -> None:
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidFunction(twice, None, f"the module has more than one {what} of that name")
