@@ -1,0 +1,199 @@
+"""The device plugin's gRPC surface, driven the way a kubelet drives it."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from device_plugin.dp import registration
+from device_plugin.dp.resources import Resources
+from device_plugin.dp.service import Offer, prefer
+from device_plugin.inventory.model import Gpu, MigSlice
+from device_plugin.proto import (
+    deviceplugin_pb2 as dp,
+    deviceplugin_pb2_grpc as dp_grpc,
+    registration_pb2 as reg,
+    registration_pb2_grpc as reg_grpc,
+)
+from mig import geometry
+
+BOARD = geometry.board("h100-80gb")
+RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+
+
+def make_gpu(index: int, starts: range, health: str = "Healthy") -> Gpu:
+    profile = BOARD.profile("1g.10gb")
+    slices = tuple(
+        MigSlice(
+            f"MIG-{index}-{start}",
+            f"GPU-{index}",
+            geometry.Instance(profile, start),
+            profile.memory_bytes,
+            0,
+            profile.sm_count,
+            f"/run/tessera/slices/MIG-{index}-{start}",
+            0,
+            (),
+        )
+        for start in starts
+    )
+    return Gpu(f"GPU-{index}", index, BOARD, health, slices)
+
+
+def offer_of(*gpus: Gpu) -> Offer:
+    return Offer(tuple(s for gpu in gpus for s in gpu.slices), gpus, "/var/lib/tessera/lib/x")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def resources(tmp_path: Path, clock: Clock) -> Iterator[Resources]:
+    made = Resources(tmp_path, "agent-abc12", "gpu.tessera.dev", True, lambda: None, clock)
+    yield made
+    made.stop()
+
+
+def channel_of(tmp_path: Path) -> grpc.Channel:
+    (path,) = tmp_path.glob("*.sock")
+    return grpc.insecure_channel(f"unix:{path}")
+
+
+def test_registration_names_the_resource_and_an_endpoint_that_serves_it(
+    tmp_path: Path, resources: Resources
+) -> None:
+    resources.update({RESOURCE: offer_of(make_gpu(0, range(3)))})
+    with channel_of(tmp_path) as channel:
+        info = reg_grpc.RegistrationStub(channel).GetInfo(reg.InfoRequest(), timeout=5)
+    assert (info.type, info.name, list(info.supported_versions)) == (
+        "DevicePlugin",
+        RESOURCE,
+        ["v1beta1"],
+    )
+    with grpc.insecure_channel(f"unix:{info.endpoint}") as channel:
+        options = dp_grpc.DevicePluginStub(channel).GetDevicePluginOptions(dp.Empty(), timeout=5)
+    assert options.get_preferred_allocation_available
+    assert Path(info.endpoint).stat().st_mode & 0o777 == 0o600
+
+
+def test_list_and_watch_sends_every_change_and_an_empty_list_before_it_retires(
+    tmp_path: Path, resources: Resources, clock: Clock
+) -> None:
+    resources.update({RESOURCE: offer_of(make_gpu(0, range(3)))})
+    with channel_of(tmp_path) as channel:
+        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=20)
+        assert [d.ID for d in next(stream).devices] == ["MIG-0-0", "MIG-0-1", "MIG-0-2"]
+        resources.update({RESOURCE: offer_of(make_gpu(0, range(3), health="Unhealthy"))})
+        assert {d.health for d in next(stream).devices} == {"Unhealthy"}
+        resources.update({})
+        assert list(next(stream).devices) == []
+        assert resources.names() == (RESOURCE,)
+        clock.now += 31
+        resources.update({})
+        assert resources.names() == ()
+        assert list(tmp_path.glob("*.sock")) == []
+
+
+def test_a_resource_that_returns_before_it_is_retired_is_served_on(
+    tmp_path: Path, resources: Resources, clock: Clock
+) -> None:
+    resources.update({RESOURCE: offer_of(make_gpu(0, range(1)))})
+    resources.update({})
+    clock.now += 31
+    resources.update({RESOURCE: offer_of(make_gpu(0, range(2)))})
+    with channel_of(tmp_path) as channel:
+        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=20)
+        assert len(next(stream).devices) == 2
+
+
+def test_allocate_names_cdi_devices_and_refuses_what_is_gone(
+    tmp_path: Path, resources: Resources
+) -> None:
+    resources.update({RESOURCE: offer_of(make_gpu(0, range(2)))})
+    with channel_of(tmp_path) as channel:
+        stub = dp_grpc.DevicePluginStub(channel)
+        wanted = [dp.ContainerAllocateRequest(devices_ids=["MIG-0-1"])]
+        response = stub.Allocate(dp.AllocateRequest(container_requests=wanted), timeout=5)
+        (container,) = response.container_responses
+        assert [d.name for d in container.cdi_devices] == ["gpu.tessera.dev/slice=MIG-0-1"]
+        assert not container.envs
+        gone = [dp.ContainerAllocateRequest(devices_ids=["MIG-9-9"])]
+        with pytest.raises(grpc.RpcError) as error:
+            stub.Allocate(dp.AllocateRequest(container_requests=gone), timeout=5)
+        assert error.value.code() is grpc.StatusCode.NOT_FOUND
+        assert "MIG-9-9" in error.value.details()
+
+
+def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
+    tmp_path: Path,
+) -> None:
+    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", False, lambda: None)
+    try:
+        resources.update({RESOURCE: offer_of(make_gpu(0, range(1)))})
+        with channel_of(tmp_path) as channel:
+            wanted = [dp.ContainerAllocateRequest(devices_ids=["MIG-0-0"])]
+            response = dp_grpc.DevicePluginStub(channel).Allocate(
+                dp.AllocateRequest(container_requests=wanted), timeout=5
+            )
+    finally:
+        resources.stop()
+    (container,) = response.container_responses
+    mounts = {m.container_path: m.host_path for m in container.mounts}
+    assert mounts["/run/tessera/slices/MIG-0-0"] == "/run/tessera/slices/MIG-0-0"
+    assert mounts["/usr/lib/x86_64-linux-gnu/libcuda.so.1"].endswith("/x/libcuda.so.1")
+    assert all(m.read_only for m in container.mounts)
+    assert not container.envs
+
+
+def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:
+    woken = threading.Event()
+    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", True, woken.set)
+    try:
+        resources.update({RESOURCE: offer_of(make_gpu(0, range(1)))})
+        with channel_of(tmp_path) as channel:
+            wanted = [dp.ContainerAllocateRequest(devices_ids=["MIG-0-0"])]
+            dp_grpc.DevicePluginStub(channel).Allocate(
+                dp.AllocateRequest(container_requests=wanted), timeout=5
+            )
+    finally:
+        resources.stop()
+    assert woken.is_set()
+
+
+def test_preference_fills_the_gpu_that_is_in_use_and_keeps_big_placements() -> None:
+    offer = offer_of(make_gpu(0, range(7)), make_gpu(1, range(7)))
+    available = [s.uuid for s in offer.slices if s.uuid != "MIG-1-0"]
+    (chosen,) = prefer(offer, available, [], 1)
+    assert chosen.startswith("MIG-1-")  # GPU 1 has a slice in use already
+    # Beside 1g@0 the choice that keeps 3g@4 and a 2g placement possible is 1g@1.
+    assert chosen == "MIG-1-1"
+
+
+def test_preference_keeps_what_must_be_included_and_its_number() -> None:
+    offer = offer_of(make_gpu(0, range(7)))
+    available = [s.uuid for s in offer.slices]
+    chosen = prefer(offer, available, ["MIG-0-5"], 3)
+    assert "MIG-0-5" in chosen
+    assert len(set(chosen)) == 3
+    assert set(chosen) <= set(available)
+
+
+def test_socket_names_differ_between_agents_and_fit_the_kernels_limit() -> None:
+    directory = Path("/var/lib/kubelet/plugins_registry")
+    one = registration.socket_path(directory, RESOURCE, "tessera-node-demo-abcde")
+    two = registration.socket_path(directory, RESOURCE, "tessera-node-demo-fghij")
+    assert one != two
+    with pytest.raises(OSError, match="too long"):
+        registration.socket_path(Path("/" + "x" * 90), RESOURCE, "pod")
