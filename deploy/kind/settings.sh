@@ -48,8 +48,4 @@ debian_mirror() { # the address of the machine's own Debian mirror
 
 engine_answers() { docker info >/dev/null 2>&1; }
 
-tool_path() { # name: the machine's own where images are published, ours where all is built
-  if [ -x "$TOOLS/$1" ]; then echo "$TOOLS/$1"; else command -v "$1"; fi
-}
-
 PATH=$TOOLS:$PATH
