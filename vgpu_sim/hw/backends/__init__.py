@@ -1,0 +1,1 @@
+"""Implementations of ``hal.ports``: one module per backend."""

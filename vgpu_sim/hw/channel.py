@@ -1,0 +1,118 @@
+"""The worker's channel to gpud: memory budget up, events and statistics up, fences down."""
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from vgpu_sim.hal import spawn
+
+_ANSWER_TIMEOUT_S: Final = 10.0
+_MAX_MESSAGE_BYTES: Final = 65536
+
+
+class GpudGoneError(Exception):
+    """gpud has closed the channel, or does not answer in time."""
+
+
+class Channel:
+    """One JSON message a packet. Not thread-safe: only the worker's main thread uses it.
+
+    ``interrupt`` is a descriptor that ends a wait for an answer when it becomes readable (the
+    context has faulted); ``on_fence`` gets the reason of a fence whenever one arrives.
+    """
+
+    def __init__(
+        self, connection: socket.socket, interrupt: int, on_fence: Callable[[str], None]
+    ) -> None:
+        self._connection = connection
+        self._interrupt = interrupt
+        self._on_fence = on_fence
+        self._requests = 0
+        self.alive = True
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def reserve(self, size: int) -> bool:
+        """Ask for ``size`` bytes of the slice's budget; False when it is refused.
+
+        Raises:
+            GpudGoneError: when nobody answers.
+        """
+        answer = self._ask({"type": "reserve", "bytes": size}, "reserved")
+        return answer.get("granted") is True
+
+    def release(self, size: int) -> None:
+        """Give budget back."""
+        self._send({"type": "release", "bytes": size})
+
+    def memory(self) -> tuple[int, int]:
+        """Return (free, total) bytes of the slice.
+
+        Raises:
+            GpudGoneError: when nobody answers.
+        """
+        answer = self._ask({"type": "memory"}, "memory")
+        free, total = answer.get("free"), answer.get("total")
+        if not isinstance(free, int) or not isinstance(total, int):
+            raise GpudGoneError("gpud's answer has no sizes")
+        return free, total
+
+    def event(self, name: str, **details: Any) -> None:
+        """Report something that the user should hear of."""
+        self._send({"type": "event", "event": name, **details})
+
+    def stats(self, **counters: int) -> None:
+        """Report the launch counters."""
+        self._send({"type": "stats", **counters})
+
+    def read(self) -> None:
+        """Handle what has arrived while nobody waits for an answer."""
+        self._receive()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if not self.alive:
+            return
+        try:
+            self._connection.send(spawn.encode(message), socket.MSG_DONTWAIT)
+        except OSError:
+            # A full socket means that gpud has not read for hundreds of messages: it hangs, and
+            # the worker goes on without it.
+            self.alive = False
+
+    def _ask(self, message: dict[str, Any], answer_type: str) -> dict[str, Any]:
+        self._requests += 1
+        self._send({**message, "request": self._requests})
+        poller = select.poll()
+        poller.register(self._connection, select.POLLIN)
+        poller.register(self._interrupt, select.POLLIN)
+        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+        while self.alive and (left := deadline - time.monotonic()) > 0:
+            ready = [fd for fd, _ in poller.poll(left * 1000)]
+            if self._interrupt in ready:
+                break
+            if ready:
+                answer = self._receive()
+                if answer.get("type") == answer_type and answer.get("request") == self._requests:
+                    return answer
+        raise GpudGoneError("gpud does not answer")
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            data = self._connection.recv(_MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return {}
+        except OSError:
+            data = b""
+        if not data:
+            self.alive = False
+            return {}
+        try:
+            message = spawn.decode(data)
+        except ValueError:
+            return {}
+        if message["type"] == "fence":
+            self._on_fence(str(message.get("reason", "")))
+        return message

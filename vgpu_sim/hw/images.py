@@ -1,0 +1,102 @@
+"""What cuModuleLoadData is given, and what becomes of it: a container, or an error with a log."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.compiler.errors import PtxError, TargetError, UnsupportedPtxError
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hw.container_cache import ContainerCache
+from vgpu_sim.isa import Module, container
+from vgpu_sim.isa.errors import IsaError
+
+_ELF_MAGIC: Final = b"\x7fELF"
+_FATBIN_MAGICS: Final = (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46")
+_MAX_LOG_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A module that can be loaded: decoded, and as the bytes that backends take."""
+
+    module: Module
+    container: bytes
+
+
+class ImageError(Exception):
+    """A module that cannot be loaded; the log is what cuModuleLoadDataEx hands to its caller."""
+
+    def __init__(self, status: CudaError, log: str) -> None:
+        super().__init__(log)
+        self.status = status
+        self.log = log
+
+
+class Images:
+    """Turns images into containers for one compute capability."""
+
+    def __init__(self, capability: tuple[int, int], cache: ContainerCache) -> None:
+        self._capability = capability
+        self._cache = cache
+
+    def read(self, data: bytes) -> Image:
+        """Read PTX text or a container.
+
+        Raises:
+            ImageError: 218 for a text that is not PTX, 801 for PTX that is not supported yet, 209
+                for machine code of other devices or a newer target, 200 for a damaged container.
+        """
+        if container.is_container(data):
+            return self._from_container(data)
+        if data.startswith(_ELF_MAGIC):
+            raise ImageError(
+                CudaError.NO_BINARY_FOR_GPU,
+                "the image is a cubin (machine code of other hardware); load its PTX instead\n",
+            )
+        if data.startswith(_FATBIN_MAGICS):
+            raise ImageError(
+                CudaError.NO_BINARY_FOR_GPU,
+                "the image is a fat binary, which is not supported; load its PTX instead\n",
+            )
+        return self._from_ptx(data.split(b"\0", 1)[0])
+
+    def _from_container(self, data: bytes) -> Image:
+        try:
+            module = container.decode(data)
+        except IsaError as err:
+            raise ImageError(CudaError.INVALID_IMAGE, f"damaged container: {err}\n") from err
+        if module.required_capability > self._capability:
+            wanted, own = _dotted(module.required_capability), _dotted(self._capability)
+            raise ImageError(
+                CudaError.NO_BINARY_FOR_GPU,
+                f"the container needs compute capability {wanted}, this device has {own}\n",
+            )
+        return Image(module, data)
+
+    def _from_ptx(self, text: bytes) -> Image:
+        stored = self._cache.load(text)
+        if stored is not None:
+            try:
+                return Image(container.decode(stored), stored)
+            except IsaError:
+                pass  # written by a version that this one does not read
+        module = self._compile(text)
+        data = container.encode(module)
+        self._cache.store(text, data)
+        return Image(module, data)
+
+    def _compile(self, text: bytes) -> Module:
+        try:
+            return compile_ptx(text.decode(), capability=self._capability)
+        except UnicodeDecodeError as err:
+            raise ImageError(CudaError.INVALID_PTX, f"the image is not PTX: {err}\n") from err
+        except UnsupportedPtxError as err:
+            raise ImageError(CudaError.NOT_SUPPORTED, err.log(_MAX_LOG_BYTES)) from err
+        except TargetError as err:
+            raise ImageError(CudaError.NO_BINARY_FOR_GPU, err.log(_MAX_LOG_BYTES)) from err
+        except PtxError as err:
+            raise ImageError(CudaError.INVALID_PTX, err.log(_MAX_LOG_BYTES)) from err
+
+
+def _dotted(capability: tuple[int, int]) -> str:
+    return f"{capability[0]}.{capability[1]}"

@@ -1,0 +1,110 @@
+"""Loaded modules: image → container → backend, kernels made known to the native runtime."""
+
+from dataclasses import dataclass
+
+from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
+from vgpu_sim.hw import module_table
+from vgpu_sim.hw.images import Images
+from vgpu_sim.hw.runtime import Kernel, KernelHandle, NativeRuntime
+from vgpu_sim.hw.segments import Segment, Segments
+from vgpu_sim.isa import Function
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSite:
+    """What a kernel handle stands for."""
+
+    program: ProgramHandle
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    handle: ProgramHandle
+    segment: Segment
+    kernels: tuple[KernelHandle, ...]
+
+
+class Programs:
+    """The modules of this context. Handles are never used twice.
+
+    ``site`` is read by the scheduler's thread while the main thread loads: the dictionary's own
+    operations are atomic, and a kernel is made known here before any client can name it.
+    """
+
+    def __init__(
+        self,
+        runtime: NativeRuntime,
+        backend: Backend,
+        images: Images,
+        segments: Segments,
+        *,
+        aperture_base: int,
+        capability: tuple[int, int],
+        max_threads_per_block: int,
+    ) -> None:
+        self._runtime = runtime
+        self._backend = backend
+        self._images = images
+        self._segments = segments
+        self._aperture_base = aperture_base
+        self._capability = capability
+        self._max_threads_per_block = max_threads_per_block
+        self._native = isinstance(backend, NativeBackend)
+        self._live: dict[int, _Program] = {}
+        self._sites: dict[int, KernelSite] = {}
+        self._modules_loaded = 0
+
+    def load(self, data: bytes) -> tuple[int, bytes]:
+        """Load an image; return the module's handle and its table.
+
+        Raises:
+            ImageError: when the image cannot be loaded; its log says why.
+            OutOfBudgetError: when there is no room for its variables.
+        """
+        image = self._images.read(data)
+        segment = self._segments.create(image.module)
+        base = self._aperture_base + segment.offset
+        handle = self._backend.load(image.container, base)
+        kernels = {
+            function.name: self._add_kernel(handle, function, base)
+            for function in image.module.functions
+        }
+        self._modules_loaded += 1
+        self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
+        table = module_table.of_module(
+            image.module, dict(kernels), base, self._capability, self._max_threads_per_block
+        )
+        return self._modules_loaded, table
+
+    def unload(self, module: int) -> None:
+        """Forget a module; waits while a launch of it runs.
+
+        Raises:
+            KeyError: when there is no such module.
+        """
+        program = self._live.pop(module)
+        for kernel in program.kernels:
+            self._runtime.remove_kernel(kernel)
+            del self._sites[kernel]
+        self._backend.unload(program.handle)
+        self._segments.destroy(program.segment)
+
+    def site(self, kernel: int) -> KernelSite:
+        """Return what a live kernel handle stands for."""
+        return self._sites[kernel]
+
+    def _add_kernel(self, program: ProgramHandle, function: Function, base: int) -> KernelHandle:
+        x, y, z = function.maximum_block or (0, 0, 0)
+        handle = self._runtime.add_kernel(
+            Kernel(
+                name=function.name,
+                segment_base=base,
+                parameter_bytes=function.parameter_bytes,
+                max_threads=x * y * z,
+                required_block=function.required_block,
+                interpreted=not self._native,
+            )
+        )
+        self._sites[handle] = KernelSite(program, function.name)
+        return handle

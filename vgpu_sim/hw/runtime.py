@@ -1,0 +1,224 @@
+"""Binding of the worker's native runtime (``vgpu_sim/native/worker/tessera_worker.h``)."""
+
+import ctypes
+import os
+from collections.abc import Callable
+from ctypes import c_char, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NewType
+
+from vgpu_sim.hal import abi, ports
+
+LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_worker.so"
+
+KernelHandle = NewType("KernelHandle", int)
+
+
+class Call(ctypes.Structure):
+    """``tessera_worker_call``: what the scheduler asks, and where the answer goes."""
+
+    _fields_ = (
+        ("kernel", c_uint64),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("parameters", c_void_p),
+        ("parameter_bytes", c_uint64),
+        ("entry", c_uint64),
+        ("fault_kind", c_uint32),
+        ("error", c_uint32),
+        ("ptx_line", c_uint32),
+        ("reserved", c_uint32),
+        ("address", c_uint64),
+        ("faulting_block", c_uint64),
+        ("message", c_char * abi.MESSAGE_BYTES),
+    )
+
+
+Callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Call))
+
+
+class _Config(ctypes.Structure):
+    _fields_ = (
+        ("aperture_base", c_uint64),
+        ("gpu_index", c_uint32),
+        ("threads", c_uint32),
+        ("max_threads_per_block", c_uint32),
+        ("client_socket", c_int32),
+        ("fault_event", c_int32),
+        ("reserved", c_uint32),
+        ("callback", Callback),
+    )
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = (
+        ("segment_base", c_uint64),
+        ("parameter_bytes", c_uint32),
+        ("max_threads", c_uint32),
+        ("required_block", c_uint32 * 3),
+        ("interpreted", c_uint32),
+        ("name", c_char * 128),
+    )
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = (
+        ("launches", c_uint64),
+        ("first_launch_ns", c_uint64),
+        ("last_launch_ns", c_uint64),
+        ("busy_ns", c_uint64),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What the runtime checks launches against. ``max_threads`` 0: the device's limit."""
+
+    name: str
+    segment_base: int
+    parameter_bytes: int
+    max_threads: int
+    required_block: tuple[int, int, int] | None
+    interpreted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Launches that have ended; times in ns of CLOCK_MONOTONIC."""
+
+    launches: int
+    first_launch_ns: int
+    last_launch_ns: int
+    busy_ns: int
+
+
+_PROTOTYPES: dict[str, tuple[object, list[object]]] = {
+    "tessera_worker_reserve": (c_int, [c_uint64]),
+    "tessera_worker_create_shared": (c_int, [ctypes.POINTER(c_int), ctypes.POINTER(c_int)]),
+    "tessera_worker_start": (c_int, [ctypes.POINTER(_Config)]),
+    "tessera_worker_stop": (None, []),
+    "tessera_worker_map_chunk": (c_int, [c_uint64, c_uint64, c_int]),
+    "tessera_worker_unmap_chunk": (c_int, [c_uint64, c_uint64]),
+    "tessera_worker_add_kernel": (c_uint64, [ctypes.POINTER(_Kernel)]),
+    "tessera_worker_remove_kernel": (c_int, [c_uint64]),
+    "tessera_worker_fail": (c_int, [c_uint32, c_uint32, c_char_p]),
+    "tessera_worker_fault": (ctypes.POINTER(abi.FaultRecord), []),
+    "tessera_worker_resolve_fault": (None, [c_uint32, c_char_p]),
+    "tessera_worker_fault_reported": (None, []),
+    "tessera_worker_get_stats": (None, [ctypes.POINTER(_Stats)]),
+}
+
+
+class NativeRuntime:
+    """The one runtime of this process. Methods raise OSError with the runtime's errno."""
+
+    def __init__(self, library: Path = LIBRARY_PATH) -> None:
+        try:
+            self._library = ctypes.CDLL(str(library))
+        except OSError as err:
+            raise OSError(
+                f"the worker's native runtime cannot be loaded: {err};"
+                " `python -m vgpu_sim.native.build` builds it"
+            ) from err
+        for name, (result, arguments) in _PROTOTYPES.items():
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = result, arguments
+        self._callback: object = None  # ctypes keeps no reference of its own
+
+    def reserve(self, aperture_base: int) -> None:
+        """Take the aperture's address range and its guards; nothing in it is accessible yet."""
+        _check(self._library.tessera_worker_reserve(aperture_base))
+
+    def create_shared(self) -> tuple[int, int]:
+        """Return descriptors of the client area and of the worker's page, owned by the caller."""
+        area, page = c_int(-1), c_int(-1)
+        _check(self._library.tessera_worker_create_shared(ctypes.byref(area), ctypes.byref(page)))
+        return area.value, page.value
+
+    def start(
+        self,
+        *,
+        aperture_base: int,
+        gpu_index: int,
+        threads: int,
+        max_threads_per_block: int,
+        client_socket: int,
+        fault_event: int,
+        answer: Callable[[Call], None],
+    ) -> None:
+        """Start scheduler and pool.
+
+        ``answer`` is called on the scheduler's thread; when it raises, the context dies.
+        """
+
+        def callback(call: "ctypes._Pointer[Call]") -> None:
+            answer(call.contents)
+
+        self._callback = Callback(callback)
+        config = _Config(
+            aperture_base=aperture_base,
+            gpu_index=gpu_index,
+            threads=threads,
+            max_threads_per_block=max_threads_per_block,
+            client_socket=client_socket,
+            fault_event=fault_event,
+            callback=self._callback,
+        )
+        _check(self._library.tessera_worker_start(ctypes.byref(config)))
+
+    def map_chunk(self, offset: int, size: int, descriptor: int) -> None:
+        """Map a memfd at an offset from the aperture's base."""
+        _check(self._library.tessera_worker_map_chunk(offset, size, descriptor))
+
+    def unmap_chunk(self, offset: int, size: int) -> None:
+        """Give a chunk's pages back and make its range inaccessible."""
+        _check(self._library.tessera_worker_unmap_chunk(offset, size))
+
+    def add_kernel(self, kernel: Kernel) -> KernelHandle:
+        """Make a kernel known to launches."""
+        handle = self._library.tessera_worker_add_kernel(
+            _Kernel(
+                segment_base=kernel.segment_base,
+                parameter_bytes=kernel.parameter_bytes,
+                max_threads=kernel.max_threads,
+                required_block=kernel.required_block or (0, 0, 0),
+                interpreted=kernel.interpreted,
+                name=kernel.name.encode()[:127],
+            )
+        )
+        if handle == 0:
+            raise MemoryError("too many kernels in one context")
+        return KernelHandle(handle)
+
+    def remove_kernel(self, handle: KernelHandle) -> None:
+        """Forget a kernel; waits while a launch of it runs."""
+        _check(self._library.tessera_worker_remove_kernel(handle))
+
+    def fail(self, kind: abi.FaultKind, error: int, message: str) -> bool:
+        """End the context from outside; False when it was dead already."""
+        return bool(self._library.tessera_worker_fail(kind, error, message.encode()[:255]))
+
+    def fault(self) -> abi.FaultRecord:
+        """Return the page's record, live."""
+        record: abi.FaultRecord = self._library.tessera_worker_fault().contents
+        return record
+
+    def resolve_fault(self, site: ports.FaultSite) -> None:
+        """Say where a native fault came from; the faulting thread waits for this, 20 ms at most."""
+        self._library.tessera_worker_resolve_fault(site.ptx_line, site.message.encode()[:255])
+
+    def fault_reported(self) -> None:
+        """Let the faulting thread end the process."""
+        self._library.tessera_worker_fault_reported()
+
+    def stats(self) -> Stats:
+        """Return the counters of all launches so far."""
+        stats = _Stats()
+        self._library.tessera_worker_get_stats(ctypes.byref(stats))
+        return Stats(stats.launches, stats.first_launch_ns, stats.last_launch_ns, stats.busy_ns)
+
+
+def _check(status: int) -> None:
+    if status < 0:
+        raise OSError(-status, os.strerror(-status))
