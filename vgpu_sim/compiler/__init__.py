@@ -1,0 +1,24 @@
+"""PTX to the instruction set: parse, check the target, lower, allocate registers.
+
+``compile_ptx`` is the whole of it; ``pipeline.STAGES`` are its steps.
+"""
+
+from vgpu_sim.compiler.errors import (
+    Diagnostic,
+    InvalidPtxError,
+    PtxError,
+    PtxSyntaxError,
+    TargetError,
+    UnsupportedPtxError,
+)
+from vgpu_sim.compiler.pipeline import compile_ptx
+
+__all__ = [
+    "Diagnostic",
+    "InvalidPtxError",
+    "PtxError",
+    "PtxSyntaxError",
+    "TargetError",
+    "UnsupportedPtxError",
+    "compile_ptx",
+]

@@ -1,0 +1,100 @@
+"""What can go wrong with a PTX text, as one small tree.
+
+::
+
+    PtxError                 catch this to catch all
+    ├── InvalidPtxError      it is not PTX: no driver would load it
+    │   └── PtxSyntaxError   ... already by its grammar
+    ├── UnsupportedPtxError  valid as far as we know, not supported yet
+    └── TargetError          valid, made for another device
+
+All carry every finding, not only the first, because a JIT error log is read once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_ELLIPSIS = "...\n"
+_MAX_TEXT_CHARACTERS = 160
+_MAX_MESSAGE_BYTES = 4096  # of str(error); ``log`` has all
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding. ``line`` and ``column`` count from 1; 0 means the file as a whole.
+
+    ``text`` is the source of the instruction or declaration it is about, on one line.
+    """
+
+    line: int
+    column: int
+    message: str
+    text: str = ""
+
+
+class PtxError(Exception):
+    """A PTX text that cannot be loaded, with all that was found against it."""
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], name: str = "<ptx>") -> None:
+        self.diagnostics = tuple(diagnostics)
+        self.name = name
+        super().__init__(self.log(_MAX_MESSAGE_BYTES))
+
+    def log(self, max_bytes: int | None = None) -> str:
+        """Render ``name:line:col: message`` per finding, as JIT error logs and compilers do.
+
+        ``max_bytes`` bounds the UTF-8 length; a log that is cut ends in ``...`` (where it fits).
+        """
+        lines = [self._render(d) for d in self.diagnostics]
+        if max_bytes is None:
+            return "".join(lines)
+        return _cut(lines, max_bytes)
+
+    def _render(self, finding: Diagnostic) -> str:
+        rendered = f"{self.name}:{finding.line}:{finding.column}: {finding.message}\n"
+        if not finding.text:
+            return rendered
+        text = finding.text
+        if len(text) > _MAX_TEXT_CHARACTERS:
+            text = text[: _MAX_TEXT_CHARACTERS - 3] + "..."
+        return f"{rendered}    {text}\n"
+
+
+class InvalidPtxError(PtxError):
+    """The text breaks a rule of PTX: an undefined register, operands that do not fit, ..."""
+
+
+class PtxSyntaxError(InvalidPtxError):
+    """The text does not follow PTX's grammar; parsing stops at the first such place."""
+
+    def __init__(self, line: int, column: int, message: str, name: str = "<ptx>") -> None:
+        self.line = line
+        self.column = column
+        self.message = message
+        super().__init__([Diagnostic(line, column, message)], name)
+
+    def __reduce__(self) -> tuple[type, tuple[int, int, str, str]]:
+        return type(self), (self.line, self.column, self.message, self.name)
+
+
+class UnsupportedPtxError(PtxError):
+    """PTX that this compiler does not know yet; each reason with its place."""
+
+
+class TargetError(PtxError):
+    """The ``.target`` asks for another or a newer device than the one it is loaded on."""
+
+
+def _cut(lines: list[str], max_bytes: int) -> str:
+    kept: list[str] = []
+    left = max_bytes
+    for index, line in enumerate(lines):
+        size = len(line.encode())
+        reserve = 0 if index == len(lines) - 1 else len(_ELLIPSIS)
+        if size + reserve > left:
+            if left >= len(_ELLIPSIS):
+                kept.append(_ELLIPSIS)
+            break
+        kept.append(line)
+        left -= size
+    return "".join(kept)

@@ -1,0 +1,136 @@
+"""Building one function's code: words, their lines, registers and labels."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.scopes import LabelTarget, RegisterClass, Scope
+from vgpu_sim.isa import Guard, Instruction, Op, Predicate, Register
+
+MAX_REGISTERS = 32767
+MAX_WORDS = 1 << 20
+
+Fields = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Fixup:
+    """A branch whose label was not placed yet when it was emitted."""
+
+    word: int
+    label: LabelTarget
+
+
+class Builder:
+    """Appends words. ``guard`` and ``line`` apply to what is emitted until they are changed."""
+
+    def __init__(self) -> None:
+        self.code: list[Instruction] = []
+        self.lines: list[int] = []
+        self.register_bits: list[int] = []
+        self.predicate_count = 0
+        self.guard: Guard | None = None
+        self.line = 0
+        self._fixups: list[_Fixup] = []
+        self._banks: dict[tuple[int, ...], list[tuple[Register, ...]]] = {}
+        self._taken: dict[tuple[int, ...], int] = {}
+        self._scratch_predicate: Predicate | None = None
+
+    def begin(self, line: int) -> None:
+        """Start a statement: scratch registers of the one before may be used again."""
+        self.line = line
+        self.guard = None
+        self._taken.clear()
+
+    def emit(self, op: Op, **fields: Any) -> None:
+        """Append a word under the current guard.
+
+        Raises:
+            Unsupported: when the function has too many words.
+        """
+        if len(self.code) >= MAX_WORDS:
+            raise Unsupported(f"a function of more than {MAX_WORDS} instructions")
+        self.code.append(Instruction(op=op, guard=self.guard, **fields))
+        self.lines.append(self.line)
+
+    def emit_branch(self, label: LabelTarget, uniform: bool) -> None:
+        """Append a branch to a label, placed or not."""
+        self._fixups.append(_Fixup(len(self.code), label))
+        self.emit(Op.BRA, uniform=uniform)
+
+    def place(self, label: LabelTarget) -> None:
+        """Let ``label`` mean the next word."""
+        label.word = len(self.code)
+
+    def new_register(self, bits: int) -> Register:
+        """Return a register that nothing else uses.
+
+        Raises:
+            Unsupported: when all indices are taken.
+        """
+        if len(self.register_bits) >= MAX_REGISTERS:
+            raise Unsupported(f"a function that uses more than {MAX_REGISTERS} registers")
+        self.register_bits.append(bits)
+        return Register(len(self.register_bits) - 1)
+
+    def new_predicate(self) -> Predicate:
+        """Return a predicate that nothing else uses.
+
+        Raises:
+            Unsupported: when all indices are taken.
+        """
+        if self.predicate_count >= MAX_REGISTERS:
+            raise Unsupported(f"a function that uses more than {MAX_REGISTERS} predicates")
+        self.predicate_count += 1
+        return Predicate(self.predicate_count - 1)
+
+    def assigned(self, scope: Scope, name: str, what: RegisterClass) -> Register | Predicate:
+        """Return the register of a declared name, numbering it when it is first used."""
+        found = scope.assigned.get(name)
+        if found is None:
+            found = self.new_predicate() if what.bits == 1 else self.new_register(what.bits)
+            scope.assigned[name] = found
+        return found
+
+    def scratch(self, bits: int) -> Register:
+        """Return a register for the current statement alone."""
+        return self.scratch_bank((bits,))[0]
+
+    def scratch_bank(self, widths: tuple[int, ...]) -> tuple[Register, ...]:
+        """Return consecutive registers for the current statement alone."""
+        banks = self._banks.setdefault(widths, [])
+        index = self._taken.get(widths, 0)
+        self._taken[widths] = index + 1
+        if index == len(banks):
+            banks.append(tuple(self.new_register(bits) for bits in widths))
+        return banks[index]
+
+    def scratch_predicate(self) -> Predicate:
+        """Return the predicate that serves one statement at a time."""
+        if self._scratch_predicate is None:
+            self._scratch_predicate = self.new_predicate()
+        return self._scratch_predicate
+
+    def finish(self) -> None:
+        """End the function and resolve branches.
+
+        Running past the last statement ends the thread, as ``ret`` does. That word is added only
+        where something can reach it: a label at the end, or code that falls off it.
+
+        Raises:
+            Invalid: when a label was never placed.
+        """
+        self.guard = None
+        end = len(self.code)
+        reached = any(fixup.label.word == end for fixup in self._fixups)
+        last = self.code[-1] if self.code else None
+        falls = last is None or last.guard is not None or last.op not in _ENDS
+        if reached or falls:
+            self.emit(Op.RET)
+        for fixup in self._fixups:
+            if fixup.label.word is None:
+                raise Invalid(f"label {fixup.label.name!r} is not defined")
+            self.code[fixup.word] = replace(self.code[fixup.word], target=fixup.label.word)
+
+
+_ENDS = frozenset({Op.BRA, Op.RET, Op.TRAP})

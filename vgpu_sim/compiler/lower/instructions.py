@@ -1,0 +1,60 @@
+"""One instruction: find the row of the table that recognises it, and lower it."""
+
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.opcodes import LATEST_VERSION, OPCODES
+from vgpu_sim.compiler.lower.table import FORMS_BY_OPCODE
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import Guard, Predicate
+
+
+def lower_instruction(context: Context, instruction: tree.Instruction) -> None:
+    """Emit the words of ``instruction``.
+
+    Raises:
+        Unsupported: when no row takes it, or an operand is of a kind that is not supported.
+        Invalid: when it breaks a rule of PTX.
+    """
+    context.builder.begin(instruction.line)
+    form, match = _recognise(context, instruction)
+    context.builder.guard = _guard(context, instruction.guard)
+    context.operands = instruction.operands
+    form.lower(context, form, match)
+
+
+def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, Match]:
+    forms = FORMS_BY_OPCODE.get(instruction.opcode, ())
+    if not forms:
+        _refuse_opcode(context, instruction.opcode)
+    farthest, counts = 0, set()
+    for form in forms:
+        found = form.match(instruction.modifiers)
+        if isinstance(found, Match):
+            if form.operand_count == len(instruction.operands):
+                return form, found
+            counts.add(form.operand_count)
+        else:
+            farthest = max(farthest, found.index)
+    if counts:
+        wanted = " or ".join(map(str, sorted(counts)))
+        raise Invalid(f"{instruction.opcode} takes {wanted} operands here")
+    if farthest < len(instruction.modifiers):
+        raise Unsupported(f"{instruction.modifiers[farthest]} of {instruction.opcode}")
+    spelling = instruction.opcode + "".join(instruction.modifiers)
+    raise Unsupported(f"{spelling} without a further modifier")
+
+
+def _refuse_opcode(context: Context, opcode: str) -> None:
+    if opcode not in OPCODES and context.version <= LATEST_VERSION:
+        raise Invalid(f"{opcode!r} is not an instruction of PTX")
+    raise Unsupported(f"instruction {opcode!r}")
+
+
+def _guard(context: Context, guard: tree.Guard | None) -> Guard | None:
+    if guard is None:
+        return None
+    register = context.register(guard.predicate)
+    if not isinstance(register, Predicate):
+        raise Invalid(f"{guard.predicate.text!r} is not a predicate", guard.predicate)
+    return Guard(register, guard.negated)

@@ -1,0 +1,219 @@
+"""Operands of instructions: registers, constants, special registers, predicates.
+
+Registers must be as wide as the instruction's type, except where PTX allows them to be wider
+(PTX ISA, "Operand Size Exceeding Instruction-Type Size": ld, st, cvt): ``wider=True``.
+"""
+
+import struct
+
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS, is_special
+from vgpu_sim.compiler.lower.types import UNTYPED
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Register, SpecialRegister
+
+
+def destination(
+    context: Context, operand: tree.Operand, type_: DataType, *, wider: bool = False
+) -> Register:
+    """Return the register that a result of ``type_`` goes to.
+
+    Raises:
+        Invalid: when it is no register or does not fit.
+    """
+    if isinstance(operand, tree.Name):
+        register = _named_register(context, operand)
+        if isinstance(register, Register):
+            _check_width(context, operand, register, type_, wider)
+            return register
+        raise Invalid(f"{operand.text!r} is a predicate and cannot hold a number", operand)
+    if isinstance(operand, tree.Sink):
+        return context.builder.scratch(max(type_.bits, 16))
+    raise Invalid("the destination is not a register")
+
+
+def source(
+    context: Context, operand: tree.Operand, type_: DataType, *, wider: bool = False
+) -> Operand:
+    """Return the value of an operand that is read as ``type_``.
+
+    Raises:
+        Invalid: when it does not fit.
+        Unsupported: for special registers that the ISA has not.
+    """
+    match operand:
+        case tree.Integer():
+            return integer_literal(operand, type_)
+        case tree.Float():
+            return float_literal(operand, type_)
+        case tree.Name() if is_special(operand.text):
+            return _special(context, operand, type_)
+        case tree.Name():
+            register = _named_register(context, operand)
+            if isinstance(register, Predicate):
+                raise Invalid(f"{operand.text!r} is a predicate, not a number", operand)
+            _check_width(context, operand, register, type_, wider)
+            return register
+        case tree.Not(inner):
+            raise Invalid("'!' applies to predicates only", _at(inner))
+        case _:
+            raise Unsupported(f"{_DESCRIPTIONS.get(type(operand), 'this')} as an operand")
+
+
+_DESCRIPTIONS: dict[type, str] = {
+    tree.Offset: "an address",
+    tree.Element: "an array element",
+    tree.Vector: "a vector",
+    tree.Negated: "a negated register",
+    tree.Pair: "a pair",
+    tree.Sink: "'_'",
+}
+
+
+def _at(operand: tree.Operand) -> tree.Name | None:
+    return operand if isinstance(operand, tree.Name) else None
+
+
+def _named_register(context: Context, name: tree.Name) -> Register | Predicate:
+    register = context.register(name)
+    if register is None:
+        if is_special(name.text):
+            raise Invalid(f"{name.text!r} is read-only", name)
+        known = name.text in context.symbols.variables or name.text in context.parameters
+        what = "is not a register" if known else "is not declared"
+        raise Invalid(f"{name.text!r} {what}", name)
+    return register
+
+
+def _check_width(
+    context: Context, name: tree.Name, register: Register, type_: DataType, wider: bool
+) -> None:
+    bits, wanted = context.bits(register), type_.bits
+    if bits == wanted or (wider and bits > wanted):
+        return
+    raise Invalid(
+        f"{name.text!r} has {bits} bits, .{type_.name.lower()} takes"
+        f" {'at least ' if wider else ''}{wanted}",
+        name,
+    )
+
+
+def integer_literal(constant: tree.Integer, type_: DataType) -> Literal:
+    """Return an integer constant, cut to ``type_``.
+
+    Raises:
+        Unsupported: for a floating-point type, whose constants PTX writes otherwise.
+    """
+    if type_ is DataType.PRED:
+        return Literal(int(constant.value != 0))
+    if type_.is_float:
+        raise Unsupported(f"an integer constant as .{type_.name.lower()}")
+    return Literal(constant.value & ((1 << type_.bits) - 1))
+
+
+def float_literal(constant: tree.Float, type_: DataType) -> Literal:
+    """Return a floating-point constant's bits in ``type_``.
+
+    ``0f`` constants keep their 32 bits; all others are doubles, rounded to ``.f32`` where that is
+    wanted (PTX ISA, "Floating-Point Constants"). Untyped registers take bits of their width.
+
+    Raises:
+        Unsupported: where the constant's width is not the type's.
+    """
+    exact = constant.width or 64
+    if type_.bits == exact and (type_.is_float or type_.is_untyped):
+        return Literal(constant.bits)
+    if type_ is DataType.F32:
+        return Literal(_double_to_single(constant.bits))
+    raise Unsupported(f"a floating-point constant of {exact} bits as .{type_.name.lower()}")
+
+
+def _double_to_single(bits: int) -> int:
+    value = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    try:
+        packed = struct.pack("<f", value)
+    except OverflowError:  # beyond the largest finite single: rounds to infinity
+        packed = struct.pack("<f", float("-inf") if value < 0 else float("inf"))
+    return int.from_bytes(packed, "little")
+
+
+def special_register(name: tree.Name) -> SpecialRegister | None:
+    """Return the special register of that name, or None when it is an ordinary name.
+
+    Raises:
+        Unsupported: for one that the ISA has not.
+    """
+    if not is_special(name.text):
+        return None
+    spelling = f"{name.text}.{name.component}" if name.component else name.text
+    sreg = SPECIAL_REGISTERS.get(spelling)
+    if sreg is None:
+        raise Unsupported(f"special register {spelling!r}", name)
+    return sreg
+
+
+def _special(context: Context, name: tree.Name, type_: DataType) -> Register:
+    sreg = special_register(name)
+    if type_.bits > 32 or type_.is_float:
+        raise Invalid(f"{name.text!r} has 32 bits, not .{type_.name.lower()}", name)
+    register = context.builder.scratch(32)
+    context.builder.emit(Op.S2R, type=DataType.B32, dsts=(register,), sreg=sreg)
+    if type_.bits == 32:
+        return register
+    low = context.builder.scratch(16)  # 16-bit special registers are those of PTX 1.x
+    context.builder.emit(
+        Op.CVT, type=DataType.U16, source_type=DataType.U32, dsts=(low,), srcs=(register,)
+    )
+    return low
+
+
+def predicate_destination(context: Context, operand: tree.Operand) -> Predicate | None:
+    """Return the predicate that a result goes to; None for ``_``.
+
+    Raises:
+        Invalid: when it is something else.
+    """
+    if isinstance(operand, tree.Sink):
+        return None
+    return _predicate(context, operand)
+
+
+def predicate_source(context: Context, operand: tree.Operand) -> Predicate | Literal:
+    """Return a predicate that is read; ``!p`` is computed into a scratch predicate.
+
+    Raises:
+        Invalid: when it is something else.
+    """
+    match operand:
+        case tree.Integer():
+            return integer_literal(operand, DataType.PRED)
+        case tree.Not(inner):
+            plain = _predicate(context, inner)
+            inverse = context.builder.scratch_predicate()
+            context.builder.emit(Op.NOT, type=DataType.PRED, dsts=(inverse,), srcs=(plain,))
+            return inverse
+        case _:
+            return _predicate(context, operand)
+
+
+def _predicate(context: Context, operand: tree.Operand) -> Predicate:
+    if isinstance(operand, tree.Name) and not is_special(operand.text):
+        register = _named_register(context, operand)
+        if isinstance(register, Predicate):
+            return register
+        raise Invalid(f"{operand.text!r} is not a predicate", operand)
+    raise Invalid("expected a predicate")
+
+
+def copy(context: Context, to: Register, value: Operand) -> None:
+    """Move all bits of a value into a register of its width."""
+    type_ = UNTYPED[context.bits(to)]
+    context.builder.emit(Op.MOV, type=type_, dsts=(to,), srcs=(value,))
+
+
+def predicate_pair(operand: tree.Operand) -> tuple[tree.Operand, ...]:
+    """Split ``p|q`` into its destinations; a single ``p`` stays one."""
+    if isinstance(operand, tree.Pair):
+        return operand.first, operand.second
+    return (operand,)

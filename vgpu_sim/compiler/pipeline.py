@@ -1,0 +1,111 @@
+"""The compiler as an ordered list of named stages, each from one value to the next.
+
+A stage takes and returns a ``Compilation``; ``observe`` sees every one in between, for dumps.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vgpu_sim.compiler import allocation, target
+from vgpu_sim.compiler.errors import PtxSyntaxError
+from vgpu_sim.compiler.lower.modules import lower_module
+from vgpu_sim.compiler.ptx import decode, parse, tree
+from vgpu_sim.isa import Module
+
+
+@dataclass(frozen=True, slots=True)
+class Compilation:
+    """What is known of a file between two stages."""
+
+    source: str
+    capability: tuple[int, int]
+    name: str = "<ptx>"
+    syntax: tree.Module | None = None
+    module: Module | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A named step."""
+
+    name: str
+    run: Callable[[Compilation], Compilation]
+
+
+Observer = Callable[[str, Compilation], None]
+
+
+def _parse(compilation: Compilation) -> Compilation:
+    try:
+        return replace(compilation, syntax=parse(compilation.source))
+    except PtxSyntaxError as error:
+        raise PtxSyntaxError(error.line, error.column, error.message, compilation.name) from error
+
+
+def _check_target(compilation: Compilation) -> Compilation:
+    target.check(_syntax(compilation), compilation.capability, compilation.name)
+    return compilation
+
+
+def _lower(compilation: Compilation) -> Compilation:
+    syntax = _syntax(compilation)
+    required = target.required_capability(syntax, compilation.name)
+    module = lower_module(syntax, required, compilation.source, compilation.name)
+    return replace(compilation, module=module)
+
+
+def _allocate(compilation: Compilation) -> Compilation:
+    module = _module(compilation)
+    functions = tuple(
+        replace(function, physical=allocation.allocate(function)) for function in module.functions
+    )
+    return replace(compilation, module=replace(module, functions=functions))
+
+
+STAGES: tuple[Stage, ...] = (
+    Stage("parse", _parse),
+    Stage("target", _check_target),
+    Stage("lower", _lower),
+    Stage("allocate", _allocate),
+)
+"""PTX text to a module, in order."""
+
+
+def run(
+    compilation: Compilation, stages: Sequence[Stage] = STAGES, observe: Observer | None = None
+) -> Compilation:
+    """Run ``stages``.
+
+    Raises:
+        PtxError: from the stage that finds something.
+    """
+    for stage in stages:
+        compilation = stage.run(compilation)
+        if observe is not None:
+            observe(stage.name, compilation)
+    return compilation
+
+
+def _syntax(compilation: Compilation) -> tree.Module:
+    if compilation.syntax is None:
+        raise ValueError("the stage needs a syntax tree: run 'parse' first")
+    return compilation.syntax
+
+
+def _module(compilation: Compilation) -> Module:
+    if compilation.module is None:
+        raise ValueError("the stage needs a module: run 'lower' first")
+    return compilation.module
+
+
+def compile_ptx(source: str | bytes, *, capability: tuple[int, int], name: str = "<ptx>") -> Module:
+    """Compile PTX to a module for a device of compute ``capability``.
+
+    ``name`` stands for the file in diagnostics.
+
+    Raises:
+        PtxSyntaxError, InvalidPtxError: the text is not PTX.
+        UnsupportedPtxError: it holds something that is not supported yet; nothing is dropped.
+        TargetError: its ``.target`` is above ``capability``.
+    """
+    return _module(run(Compilation(decode(source), capability, name)))

@@ -1,0 +1,75 @@
+"""Debugging directives (PTX ISA, "Debugging Directives"): .file, .loc and .section.
+
+They say where code came from and never what it does, so sections are checked and dropped.
+"""
+
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.compiler.ptx.cursor import Cursor
+from vgpu_sim.compiler.ptx.declarations import parse_plain_integer
+from vgpu_sim.compiler.ptx.lexer import Kind
+
+_DATA_TYPES = frozenset({".b8", ".b16", ".b32", ".b64"})
+_DATA_PUNCTUATION = frozenset({",", ":", "+", "-"})
+
+
+def _parse_number(cursor: Cursor, what: str) -> int:
+    return parse_plain_integer(cursor, cursor.expect_kind(Kind.INTEGER, what))
+
+
+def parse_file(cursor: Cursor) -> tree.File:
+    """Parse ``.file index "name"`` with an optional time stamp and size."""
+    start = cursor.expect(".file")
+    index = _parse_number(cursor, "a file index")
+    name = cursor.expect_kind(Kind.STRING, "a file name").text[1:-1]
+    if cursor.accept(","):
+        _parse_number(cursor, "a time stamp")
+        cursor.expect(",")
+        _parse_number(cursor, "a file size")
+    return tree.File(start.line, start.column, index, name)
+
+
+def parse_location(cursor: Cursor) -> tree.Location:
+    """Parse ``.loc file line column`` with its optional inlining attributes."""
+    start = cursor.expect(".loc")
+    file = _parse_number(cursor, "a file index")
+    line = _parse_number(cursor, "a line")
+    column = _parse_number(cursor, "a column")
+    while cursor.at(","):
+        cursor.advance()
+        _parse_inlining(cursor)
+    return tree.Location(start.line, start.column, file, line, column)
+
+
+def _parse_inlining(cursor: Cursor) -> None:
+    word = cursor.expect_kind(Kind.NAME, "'function_name' or 'inlined_at'")
+    if word.text == "function_name":
+        cursor.expect_kind(Kind.NAME, "a label")
+        if cursor.accept("+"):
+            _parse_number(cursor, "an offset")
+    elif word.text == "inlined_at":
+        for what in ("a file index", "a line", "a column"):
+            _parse_number(cursor, what)
+    else:
+        raise cursor.error("expected 'function_name' or 'inlined_at'", word)
+
+
+def parse_section(cursor: Cursor) -> tree.Section:
+    """Parse ``.section name { labels and .b8/.b16/.b32/.b64 data }``."""
+    start = cursor.expect(".section")
+    if cursor.current.kind not in (Kind.DOTTED, Kind.NAME):
+        raise cursor.error("expected a section name")
+    name = cursor.advance().text
+    cursor.expect("{")
+    while not cursor.at("}"):
+        token = cursor.current
+        is_data = token.kind in (Kind.NAME, Kind.INTEGER, Kind.FLOAT, Kind.FLOAT_BITS)
+        if not (
+            is_data
+            or (token.kind is Kind.DOTTED and (token.text in _DATA_TYPES or token.text[1:2] != ""))
+            or (token.kind is Kind.PUNCTUATION and token.text in _DATA_PUNCTUATION)
+        ):
+            raise cursor.error("expected debug data or '}'")
+        cursor.advance()
+    cursor.expect("}")
+    cursor.accept(";")
+    return tree.Section(start.line, start.column, name)

@@ -1,0 +1,119 @@
+"""PTX text to tokens (PTX ISA, "Syntax": source format, comments, identifiers, constants)."""
+
+import re
+from enum import IntEnum
+from typing import NamedTuple
+
+from vgpu_sim.compiler.errors import PtxSyntaxError
+from vgpu_sim.compiler.ptx import limits
+
+
+class Kind(IntEnum):
+    """What a token is."""
+
+    NAME = 0  # identifiers and opcodes; register names keep their %
+    DOTTED = 1  # .u32, .L1::no_allocate, .entry, .x
+    INTEGER = 2
+    FLOAT = 3  # 1.5, 2e-3
+    FLOAT_BITS = 4  # 0f3F800000, 0d3FF0000000000000
+    STRING = 5
+    PUNCTUATION = 6
+    END = 7
+
+
+class Token(NamedTuple):
+    """A token and where it starts: line and column from 1, offset in characters from 0."""
+
+    kind: Kind
+    text: str
+    line: int
+    column: int
+    offset: int
+
+
+# ``0f...`` comes before decimal integers, dotted words before punctuation. ``@@`` lines are the
+# DWARF directives of PTX 1.x and mean nothing to code. A trailing letter or digit on a number is
+# caught by the lookahead, so ``12abc`` is an error and never two tokens.
+_TOKEN = re.compile(
+    r"""
+    (?P<blank>[ \t\r\f\v]+|//[^\n]*|@@[^\n]*)
+  | (?P<newline>\n)
+  | (?P<comment>/\*.*?\*/)
+  | (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
+  | (?P<dotted>\.[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+)*)
+  | (?P<bits>0[fF][0-9A-Fa-f]{8}(?![A-Za-z0-9_$])|0[dD][0-9A-Fa-f]{16}(?![A-Za-z0-9_$]))
+  | (?P<float>[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)(?![A-Za-z0-9_$.]))
+  | (?P<integer>(?:0[xX][0-9A-Fa-f]+|0[bB][01]+|[0-9]+)U?(?![A-Za-z0-9_$.]))
+  | (?P<string>"(?:[^"\\\n]|\\[^\n])*")
+  | (?P<punctuation><<|>>|<=|>=|==|!=|&&|\|\||[{}()\[\]<>,;:+\-*/%!~@|&^=?])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KINDS = {
+    "name": Kind.NAME,
+    "dotted": Kind.DOTTED,
+    "bits": Kind.FLOAT_BITS,
+    "float": Kind.FLOAT,
+    "integer": Kind.INTEGER,
+    "string": Kind.STRING,
+    "punctuation": Kind.PUNCTUATION,
+}
+_LENGTH_LIMITS = {
+    Kind.NAME: limits.MAX_IDENTIFIER_CHARACTERS,
+    Kind.DOTTED: limits.MAX_IDENTIFIER_CHARACTERS,
+    Kind.INTEGER: limits.MAX_NUMBER_CHARACTERS,
+    Kind.FLOAT: limits.MAX_NUMBER_CHARACTERS,
+}
+_NO_LIMIT = 1 << 62
+
+
+def tokenize(source: str) -> list[Token]:
+    """Split ``source`` into tokens; the last one is always ``Kind.END``.
+
+    Raises:
+        PtxSyntaxError: at the first character that starts no token, at an unclosed comment or
+            string, and where a size limit is passed.
+    """
+    if len(source) > limits.MAX_SOURCE_CHARACTERS:
+        raise PtxSyntaxError(0, 0, f"longer than {limits.MAX_SOURCE_CHARACTERS} characters")
+    tokens: list[Token] = []
+    line, line_start, position = 1, 0, 0
+    match_at = _TOKEN.match
+    while (match := match_at(source, position)) is not None:
+        group = match.lastgroup
+        start, position = position, match.end()
+        if group == "blank":
+            continue
+        if group == "newline":
+            line += 1
+            line_start = position
+        elif group == "comment":
+            newlines = source.count("\n", start, position)
+            if newlines:
+                line += newlines
+                line_start = source.rindex("\n", start, position) + 1
+        else:
+            kind = _KINDS[group or ""]
+            if position - start > _LENGTH_LIMITS.get(kind, _NO_LIMIT):
+                raise PtxSyntaxError(line, start - line_start + 1, "token is too long")
+            tokens.append(Token(kind, match.group(), line, start - line_start + 1, start))
+    column = position - line_start + 1
+    if position < len(source):
+        raise PtxSyntaxError(line, column, _explain(source, position))
+    tokens.append(Token(Kind.END, "", line, column, position))
+    return tokens
+
+
+def _explain(source: str, position: int) -> str:
+    """Say why no token starts at ``position``."""
+    if source.startswith("/*", position):
+        return "comment is not closed"
+    character = source[position]
+    if character == '"':
+        return "string is not closed on its line"
+    if character == "#":
+        return "preprocessor lines are not part of PTX"
+    if character.isascii() and character.isdigit():
+        word = re.match(r"[A-Za-z0-9_$.]{1,40}", source[position : position + 40])
+        return f"malformed number {word.group() if word else character!r}"
+    return f"unexpected character {character!r}"

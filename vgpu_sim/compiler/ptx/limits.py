@@ -1,0 +1,11 @@
+"""Bounds on what the parser takes in: PTX comes from tenants and may be made to hurt.
+
+Each is far above what compilers emit and low enough that parsing stays linear and shallow.
+"""
+
+MAX_SOURCE_CHARACTERS = 64 << 20
+MAX_NUMBER_CHARACTERS = 80
+MAX_IDENTIFIER_CHARACTERS = 16384  # C++ mangled names reach a few thousand
+MAX_BLOCK_DEPTH = 64  # nested { } scopes
+MAX_EXPRESSION_DEPTH = 32  # nested parentheses and operators
+MAX_INITIALIZER_DEPTH = 16  # nested { } in initial values

@@ -1,0 +1,175 @@
+"""A PTX file to its syntax tree (PTX ISA, "PTX Module Directives", "Linking Directives")."""
+
+from dataclasses import dataclass, field
+
+from vgpu_sim.compiler.errors import PtxSyntaxError
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.compiler.ptx.cursor import Cursor
+from vgpu_sim.compiler.ptx.debugging import parse_file, parse_location, parse_section
+from vgpu_sim.compiler.ptx.declarations import (
+    LINKAGES,
+    SPACES,
+    parse_attributes,
+    parse_parameters,
+    parse_plain_integer,
+    parse_variables,
+)
+from vgpu_sim.compiler.ptx.functions import parse_directives
+from vgpu_sim.compiler.ptx.lexer import Kind, tokenize
+from vgpu_sim.compiler.ptx.statements import parse_body, parse_pragma
+
+_ADDRESS_SIZES = (32, 64)
+
+
+@dataclass(slots=True)
+class _Contents:
+    """What has been read of a file so far."""
+
+    targets: list[tree.Target] = field(default_factory=list)
+    address_size: int | None = None
+    functions: list[tree.Function] = field(default_factory=list)
+    variables: list[tree.Variable] = field(default_factory=list)
+    aliases: list[tree.Alias] = field(default_factory=list)
+    files: list[tree.File] = field(default_factory=list)
+    sections: list[tree.Section] = field(default_factory=list)
+    pragmas: list[tree.Pragma] = field(default_factory=list)
+
+
+def decode(source: str | bytes) -> str:
+    """Return ``source`` as text; trailing NULs (from C strings) go, bad UTF-8 is replaced.
+
+    Replaced characters are harmless inside comments and strings and refused elsewhere.
+    """
+    text = source.decode("utf-8", errors="replace") if isinstance(source, bytes) else source
+    return text.rstrip("\0")
+
+
+def parse(source: str | bytes) -> tree.Module:
+    """Parse a PTX file.
+
+    Raises:
+        PtxSyntaxError: at the first place that is not PTX. Nothing else is raised, whatever the
+            input.
+    """
+    cursor = Cursor(tokenize(decode(source)))
+    version = _parse_version(cursor)
+    contents = _Contents()
+    while cursor.current.kind is not Kind.END:
+        _parse_item(cursor, contents)
+    if not contents.targets:
+        raise cursor.error("expected a '.target' directive")
+    return tree.Module(
+        version=version,
+        targets=tuple(contents.targets),
+        address_size=contents.address_size,
+        functions=tuple(contents.functions),
+        variables=tuple(contents.variables),
+        aliases=tuple(contents.aliases),
+        files=tuple(contents.files),
+        sections=tuple(contents.sections),
+        pragmas=tuple(contents.pragmas),
+    )
+
+
+def _parse_version(cursor: Cursor) -> tuple[int, int]:
+    if not cursor.at(".version"):
+        raise cursor.error("a PTX file begins with '.version'")
+    cursor.advance()
+    token = cursor.expect_kind(Kind.FLOAT, "a version such as 9.0")
+    major, _, minor = token.text.partition(".")
+    if not (major.isdigit() and minor.isdigit()):
+        raise cursor.error("expected a version such as 9.0", token)
+    return int(major), int(minor)
+
+
+def _parse_item(cursor: Cursor, contents: _Contents) -> None:
+    word = cursor.current.text if cursor.current.kind is Kind.DOTTED else ""
+    match word:
+        case ".target":
+            contents.targets.append(_parse_target(cursor))
+        case ".address_size":
+            contents.address_size = _parse_address_size(cursor)
+        case ".file":
+            contents.files.append(parse_file(cursor))
+        case ".section":
+            contents.sections.append(parse_section(cursor))
+        case ".pragma":
+            contents.pragmas.append(parse_pragma(cursor))
+        case ".alias":
+            contents.aliases.append(_parse_alias(cursor))
+        case ".loc":
+            parse_location(cursor)
+        case _ if cursor.accept(";"):
+            pass
+        case _:
+            _parse_definition(cursor, contents)
+
+
+def _parse_definition(cursor: Cursor, contents: _Contents) -> None:
+    start = cursor.current
+    linkage = tree.Linkage.NONE
+    if start.text in LINKAGES and start.kind is Kind.DOTTED:
+        linkage = LINKAGES[cursor.advance().text]
+    if not contents.targets:
+        raise cursor.error("expected a '.target' directive before", start)
+    if cursor.at(".entry") or cursor.at(".func"):
+        contents.functions.append(_parse_function(cursor, linkage))
+    elif cursor.current.kind is Kind.DOTTED and cursor.current.text in SPACES:
+        contents.variables.extend(parse_variables(cursor, linkage))
+    else:
+        raise cursor.error("expected a declaration or a directive")
+
+
+def _parse_target(cursor: Cursor) -> tree.Target:
+    start = cursor.expect(".target")
+    options = [cursor.expect_kind(Kind.NAME, "a target such as sm_90").text]
+    while cursor.accept(","):
+        options.append(cursor.expect_kind(Kind.NAME, "a target option").text)
+    return tree.Target(start.line, start.column, tuple(options))
+
+
+def _parse_address_size(cursor: Cursor) -> int:
+    cursor.expect(".address_size")
+    token = cursor.expect_kind(Kind.INTEGER, "32 or 64")
+    size = parse_plain_integer(cursor, token)
+    if size not in _ADDRESS_SIZES:
+        raise cursor.error("expected 32 or 64", token)
+    return size
+
+
+def _parse_alias(cursor: Cursor) -> tree.Alias:
+    start = cursor.expect(".alias")
+    name = cursor.expect_kind(Kind.NAME, "a function name").text
+    cursor.expect(",")
+    aliasee = cursor.expect_kind(Kind.NAME, "a function name").text
+    cursor.expect(";")
+    return tree.Alias(start.line, start.column, name, aliasee)
+
+
+def _parse_function(cursor: Cursor, linkage: tree.Linkage) -> tree.Function:
+    is_entry = cursor.advance().text == ".entry"
+    attributes = parse_attributes(cursor) if cursor.at(".attribute") else ()
+    returns = parse_parameters(cursor) if cursor.at("(") and not is_entry else ()
+    name = cursor.expect_kind(Kind.NAME, "a function name")
+    parameters = parse_parameters(cursor) if cursor.at("(") else ()
+    directives = parse_directives(cursor)
+    body = None
+    if not cursor.accept(";"):
+        if not cursor.at("{"):
+            raise cursor.error("expected a function body or ';'")
+        body = parse_body(cursor)
+    return tree.Function(
+        line=name.line,
+        column=name.column,
+        is_entry=is_entry,
+        name=name.text,
+        linkage=linkage,
+        returns=returns,
+        parameters=parameters,
+        attributes=attributes,
+        directives=directives,
+        body=body,
+    )
+
+
+__all__ = ["PtxSyntaxError", "decode", "parse"]

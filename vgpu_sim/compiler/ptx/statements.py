@@ -1,0 +1,145 @@
+"""Function bodies: labels, instructions, scopes and the directives that may stand among them."""
+
+from collections.abc import Callable
+
+from vgpu_sim.compiler.ptx import limits, tree
+from vgpu_sim.compiler.ptx.cursor import Cursor
+from vgpu_sim.compiler.ptx.debugging import parse_location
+from vgpu_sim.compiler.ptx.declarations import (
+    LINKAGES,
+    SPACES,
+    parse_parameters,
+    parse_registers,
+    parse_variables,
+)
+from vgpu_sim.compiler.ptx.functions import parse_directives
+from vgpu_sim.compiler.ptx.lexer import Kind
+from vgpu_sim.compiler.ptx.operands import parse_arguments, parse_operand
+
+
+def parse_body(cursor: Cursor, depth: int = 0) -> tree.Block:
+    """Parse ``{ statements }``.
+
+    Raises:
+        PtxSyntaxError: where a statement is malformed or scopes nest too deep.
+    """
+    start = cursor.expect("{")
+    if depth >= limits.MAX_BLOCK_DEPTH:
+        raise cursor.error("scopes nest too deep", start)
+    statements: list[tree.Statement] = []
+    while not cursor.at("}"):
+        if cursor.at("{"):
+            statements.append(parse_body(cursor, depth + 1))
+        elif not cursor.accept(";"):  # empty statements come from inline assembly
+            _parse_statement(cursor, statements)
+    cursor.expect("}")
+    return tree.Block(start.line, start.column, tuple(statements))
+
+
+def _parse_statement(cursor: Cursor, statements: list[tree.Statement]) -> None:
+    token = cursor.current
+    if token.kind is Kind.NAME:
+        following = cursor.peek()
+        if following.text == ":" and following.kind is Kind.PUNCTUATION:
+            cursor.advance()
+            cursor.advance()
+            statements.append(tree.Label(token.line, token.column, token.text))
+        else:
+            statements.append(_parse_instruction(cursor))
+    elif token.text == "@" and token.kind is Kind.PUNCTUATION:
+        statements.append(_parse_instruction(cursor))
+    elif token.kind is Kind.DOTTED:
+        statements.extend(_parse_directive(cursor))
+    else:
+        raise cursor.error("expected a statement")
+
+
+def _parse_instruction(cursor: Cursor) -> tree.Instruction:
+    start = cursor.current
+    guard = _parse_guard(cursor) if start.text == "@" else None
+    opcode = cursor.expect_kind(Kind.NAME, "an instruction")
+    modifiers: list[str] = []
+    while cursor.current.kind is Kind.DOTTED:
+        modifiers.append(cursor.advance().text)
+    operands: list[tree.Operand] = []
+    is_call = opcode.text == "call"
+    if not cursor.at(";"):
+        operands.append(_parse_operand(cursor, is_call))
+        while cursor.accept(","):
+            operands.append(_parse_operand(cursor, is_call))
+    end = cursor.expect(";")
+    return tree.Instruction(
+        line=start.line,
+        column=start.column,
+        opcode=opcode.text,
+        modifiers=tuple(modifiers),
+        operands=tuple(operands),
+        guard=guard,
+        start=start.offset,
+        end=end.offset,
+    )
+
+
+def _parse_operand(cursor: Cursor, is_call: bool) -> tree.Operand:
+    if is_call and cursor.at("("):
+        return parse_arguments(cursor)
+    return parse_operand(cursor)
+
+
+def _parse_guard(cursor: Cursor) -> tree.Guard:
+    cursor.expect("@")
+    negated = cursor.accept("!")
+    token = cursor.expect_kind(Kind.NAME, "a predicate")
+    return tree.Guard(tree.Name(token.text, token.line, token.column), negated)
+
+
+def _parse_directive(cursor: Cursor) -> tuple[tree.Statement, ...]:
+    word = cursor.current.text
+    parse = _DIRECTIVES.get(word)
+    if parse is not None:
+        return (parse(cursor),)
+    linkage = tree.Linkage.NONE
+    if word in LINKAGES:
+        linkage = LINKAGES[cursor.advance().text]
+    if cursor.current.text in SPACES:
+        return parse_variables(cursor, linkage)
+    raise cursor.error("unknown directive in a function")
+
+
+def parse_pragma(cursor: Cursor) -> tree.Pragma:
+    """Parse ``.pragma "..." , ... ;``."""
+    start = cursor.expect(".pragma")
+    strings = [cursor.expect_kind(Kind.STRING, "a string").text[1:-1]]
+    while cursor.accept(","):
+        strings.append(cursor.expect_kind(Kind.STRING, "a string").text[1:-1])
+    cursor.expect(";")
+    return tree.Pragma(start.line, start.column, tuple(strings))
+
+
+def _parse_targets(cursor: Cursor) -> tree.BranchTargets:
+    start = cursor.advance()
+    names = [cursor.expect_kind(Kind.NAME, "a label or function").text]
+    while cursor.accept(","):
+        names.append(cursor.expect_kind(Kind.NAME, "a label or function").text)
+    cursor.expect(";")
+    return tree.BranchTargets(start.line, start.column, start.text, tuple(names))
+
+
+def _parse_prototype(cursor: Cursor) -> tree.CallPrototype:
+    start = cursor.expect(".callprototype")
+    returns = parse_parameters(cursor) if cursor.at("(") else ()
+    cursor.expect_kind(Kind.NAME, "'_'")
+    parameters = parse_parameters(cursor) if cursor.at("(") else ()
+    directives = parse_directives(cursor)
+    cursor.expect(";")
+    return tree.CallPrototype(start.line, start.column, returns, parameters, directives)
+
+
+_DIRECTIVES: dict[str, Callable[[Cursor], tree.Statement]] = {
+    ".reg": parse_registers,
+    ".pragma": parse_pragma,
+    ".loc": parse_location,
+    ".branchtargets": _parse_targets,
+    ".calltargets": _parse_targets,
+    ".callprototype": _parse_prototype,
+}

@@ -1,0 +1,66 @@
+"""``.target`` against the device (PTX ISA, ".target").
+
+- ``sm_80`` runs on compute capability 8.0 and everything newer.
+- ``sm_90a`` (architecture-specific) runs on 9.0 alone.
+- ``sm_100f`` (family-specific) runs on devices of the same major capability that are not older.
+"""
+
+import re
+
+from vgpu_sim.compiler.errors import Diagnostic, PtxSyntaxError, TargetError, UnsupportedPtxError
+from vgpu_sim.compiler.ptx import tree
+
+_SM = re.compile(r"sm_([0-9]{1,3})([0-9])([af]?)")
+
+# Platform options: textures are refused where they are used, and debug changes no result.
+_HARMLESS = frozenset({"texmode_unified", "texmode_independent", "debug"})
+
+
+def required_capability(module: tree.Module, name: str = "<ptx>") -> tuple[int, int]:
+    """Return the compute capability that a module's targets ask for.
+
+    Raises:
+        PtxSyntaxError: for a target that is no target.
+        UnsupportedPtxError: for ``map_f64_to_f32``, which changes what instructions mean.
+    """
+    return max(_requirements(module, name))[:2]
+
+
+def check(module: tree.Module, capability: tuple[int, int], name: str = "<ptx>") -> None:
+    """Hold a module to a device's compute capability.
+
+    Raises:
+        TargetError: when it was made for another or a newer device.
+        PtxSyntaxError, UnsupportedPtxError: as ``required_capability``.
+    """
+    for target, (major, minor, suffix) in zip(
+        module.targets, _requirements(module, name), strict=True
+    ):
+        wanted = (major, minor)
+        fits = {
+            "": wanted <= capability,
+            "a": wanted == capability,
+            "f": major == capability[0] and wanted <= capability,
+        }[suffix]
+        if not fits:
+            device = f"{capability[0]}.{capability[1]}"
+            message = f".target {target.options[0]} does not run on compute capability {device}"
+            raise TargetError([Diagnostic(target.line, target.column, message)], name)
+
+
+def _requirements(module: tree.Module, name: str) -> list[tuple[int, int, str]]:
+    return [_requirement(target, name) for target in module.targets]
+
+
+def _requirement(target: tree.Target, name: str) -> tuple[int, int, str]:
+    first, *options = target.options
+    found = _SM.fullmatch(first)
+    if found is None:
+        raise PtxSyntaxError(target.line, target.column, f"unknown target {first!r}", name)
+    for option in options:
+        if option == "map_f64_to_f32":
+            message = "target option map_f64_to_f32 is not supported yet"
+            raise UnsupportedPtxError([Diagnostic(target.line, target.column, message)], name)
+        if option not in _HARMLESS:
+            raise PtxSyntaxError(target.line, target.column, f"unknown option {option!r}", name)
+    return int(found[1]), int(found[2]), found[3]
