@@ -25,8 +25,7 @@ def check_module(module: Module) -> None:
     Raises:
         InvalidFunction: with ``function`` the name of what is wrong.
     """
-    _unique("function", [function.name for function in module.functions])
-    _unique("variable", [variable.name for variable in module.variables])
+    _check_names([item.name for item in (*module.functions, *module.variables)])
     for variable in module.variables:
         _check_variable(variable)
     versions = (*module.required_capability, *module.ptx_version)
@@ -57,8 +56,6 @@ def check_function(function: Function, variables: Collection[str]) -> None:
 
 
 def _frame_errors(function: Function) -> Iterator[str]:
-    if not function.name:
-        yield "a function needs a name"
     if not 0 < len(function.code) <= MAXIMUM_WORDS:
         yield f"{len(function.code)} words of code, not 1 to {MAXIMUM_WORDS}"
     if len(function.lines) != len(function.code):
@@ -117,14 +114,18 @@ def _check_variable(variable: Variable) -> None:
     elif len(variable.initial) > variable.size:
         reason = f"{len(variable.initial)} initial bytes for {variable.size}"
     if reason is not None:
-        raise InvalidFunction(variable.name or "variable", None, reason)
+        raise InvalidFunction(variable.name, None, reason)
 
 
 def _is_alignment(align: int) -> bool:
     return 0 < align < _U32 and align & (align - 1) == 0
 
 
-def _unique(what: str, names: list[str]) -> None:
-    if len(set(names)) != len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidFunction(twice, None, f"the module has more than one {what} of that name")
+def _check_names(names: list[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if not name:
+            raise InvalidFunction("module", None, "a function or variable has no name")
+        if name in seen:
+            raise InvalidFunction(name, None, "the module has that name twice")
+        seen.add(name)

@@ -1,0 +1,151 @@
+"""The assembler. One directive, label or instruction stands on a line::
+
+    .isa 1
+    .capability 8 0                     // least compute capability
+    .ptx 7 0                            // PTX version of the source
+    .variable table space CONST align 4 size 8 offset 0 init "0100000002000000"
+
+    .function scale
+        .parameter data offset 0 size 8 align 8 pointer GLOBAL
+        .parameter_bytes 8
+        .registers r0-r0 64             // bits of each register: 16, 32 or 64
+        .registers r1-r2 32
+        .predicates 1
+    {
+          LD.PARAM.U64         r0, [0]
+          LD.GLOBAL.V2.F32     {r1, r2}, [r0+16]    // ptx:12
+          SETP.LT.F32          p0, r1, 0x3f800000
+    @!p0  BRA                  done
+          MOV.U64              r0, &(table+4)
+    done:
+          RET
+    }
+    .source "one line of PTX\\n"
+
+Also ``.shared``, ``.local``, ``.required_block x y z``, ``.maximum_block x y z`` and
+``.physical peak N spill N slots N...``. Names that are not plain are quoted as in JSON. Mnemonics
+are described in ``mnemonic``. Literals are integers, taken modulo 2^64; floats by their bits. A
+comment ``// ptx:N`` gives the word its PTX line; other comments are skipped.
+"""
+
+from vgpu_sim.isa.asm_function import FunctionParser, parse_space
+from vgpu_sim.isa.errors import AssemblyError, InvalidFunction
+from vgpu_sim.isa.module import Function, Module, Variable
+from vgpu_sim.isa.tokens import Line
+from vgpu_sim.isa.verify import check_module
+
+
+def assemble(text: str) -> Module:
+    """Assemble a module.
+
+    Raises:
+        AssemblyError: with line and column of the first thing that is wrong.
+    """
+    parser = _ModuleParser()
+    for number, line in enumerate(text.split("\n"), start=1):
+        parser.read(Line(line.removesuffix("\r"), number))
+    return parser.finish()
+
+
+class _ModuleParser:
+    def __init__(self) -> None:
+        self._versioned = False
+        self._capability = (5, 0)
+        self._ptx = (0, 0)
+        self._source: list[str] = []
+        self._variables: list[Variable] = []
+        self._functions: list[Function] = []
+        self._places: dict[str, int] = {}
+        self._function: FunctionParser | None = None
+        self._parsers: dict[str, FunctionParser] = {}
+        self._last_line = 1
+
+    def read(self, line: Line) -> None:
+        self._last_line = line.number
+        if line.empty:
+            return
+        if not self._versioned:
+            self._read_version(line)
+        elif self._function is not None:
+            if self._function.read(line):
+                self._functions.append(self._function.finish())
+                self._parsers[self._function.name] = self._function
+                self._function = None
+        else:
+            self._directive(line)
+            line.finish()
+
+    def finish(self) -> Module:
+        if not self._versioned:
+            raise AssemblyError(self._last_line, 1, "the text does not begin with .isa")
+        if self._function is not None:
+            raise AssemblyError(self._last_line, 1, "the last function is not closed")
+        module = Module(
+            tuple(self._functions),
+            tuple(self._variables),
+            self._capability,
+            self._ptx,
+            "".join(self._source),
+        )
+        try:
+            check_module(module)
+        except InvalidFunction as error:
+            raise self._located(error) from error
+        return module
+
+    def _located(self, error: InvalidFunction) -> AssemblyError:
+        parser = self._parsers.get(error.function)
+        if parser is not None:
+            line, column = parser.place(error.word)
+            return AssemblyError(line, column, error.reason)
+        line = self._places.get(error.function, 1)
+        return AssemblyError(line, 1, f"{error.function}: {error.reason}")
+
+    def _read_version(self, line: Line) -> None:
+        if line.current.text != ".isa":
+            raise line.fail("the text does not begin with .isa")
+        line.next("directive", ".isa")
+        token = line.current
+        if line.integer() != 1:
+            raise line.fail("only version 1 is known", token)
+        line.finish()
+        self._versioned = True
+
+    def _directive(self, line: Line) -> None:
+        token = line.next("directive", "a directive")
+        match token.text:
+            case ".capability":
+                self._capability = (line.integer(), line.integer())
+            case ".ptx":
+                self._ptx = (line.integer(), line.integer())
+            case ".source":
+                self._source.append(line.string())
+            case ".variable":
+                variable = _variable(line)
+                self._places[variable.name] = line.number
+                self._variables.append(variable)
+            case ".function":
+                column = token.column
+                self._function = FunctionParser(line.name(), line.number, column)
+            case _:
+                raise line.fail(f"unknown directive {token.text}", token)
+
+
+def _variable(line: Line) -> Variable:
+    name = line.name()
+    line.expect("space")
+    space = parse_space(line)
+    line.expect("align")
+    align = line.integer()
+    line.expect("size")
+    size = line.integer()
+    line.expect("offset")
+    offset = line.integer()
+    initial = b""
+    if line.accept("init"):
+        token = line.current
+        try:
+            initial = bytes.fromhex(line.string())
+        except ValueError:
+            raise line.fail("initial bytes must be hexadecimal", token) from None
+    return Variable(name, space, align, size, offset, initial)

@@ -1,0 +1,168 @@
+"""Modules as text that ``asm`` reads back identically. The syntax is described in ``asm``."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from vgpu_sim.isa import mnemonic
+from vgpu_sim.isa.instruction import (
+    Destination,
+    Instruction,
+    Literal,
+    Operand,
+    Predicate,
+    Register,
+    Symbol,
+)
+from vgpu_sim.isa.module import Function, Module, Parameter, PhysicalAllocation, Variable
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.types import Space
+
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*", re.ASCII)
+_DECIMAL_BELOW = 1 << 16
+_COMMENT_COLUMN = 64
+
+
+def disassemble(module: Module) -> str:
+    """Return the module's text, ending with a line end.
+
+    The module is taken to be valid (see ``verify``).
+    """
+    return "".join(line + "\n" for line in _module(module))
+
+
+def render_instruction(instruction: Instruction) -> str:
+    """Return one instruction, guard included, branch targets as ``L<word>``."""
+    guard = ""
+    if instruction.guard is not None:
+        sign = "!" if instruction.guard.negated else ""
+        guard = f"@{sign}p{instruction.guard.predicate.index}"
+    operands = ", ".join(_operands(instruction))
+    return f"{guard:<5} {mnemonic.render(instruction):<20} {operands}".rstrip()
+
+
+def _module(module: Module) -> Iterator[str]:
+    yield ".isa 1"
+    yield ".capability {} {}".format(*module.required_capability)
+    yield ".ptx {} {}".format(*module.ptx_version)
+    for variable in module.variables:
+        yield _variable(variable)
+    for function in module.functions:
+        yield ""
+        yield from _function(function)
+    if module.source:
+        yield ""
+        for line in module.source.splitlines(keepends=True):
+            yield f".source {json.dumps(line)}"
+
+
+def _variable(variable: Variable) -> str:
+    text = (
+        f".variable {_name(variable.name)} space {variable.space.name} align {variable.align}"
+        f" size {variable.size} offset {variable.offset}"
+    )
+    return f'{text} init "{variable.initial.hex()}"' if variable.initial else text
+
+
+def _function(function: Function) -> Iterator[str]:
+    yield f".function {_name(function.name)}"
+    for parameter in function.parameters:
+        yield f"    {_parameter(parameter)}"
+    if function.parameter_bytes:
+        yield f"    .parameter_bytes {function.parameter_bytes}"
+    first = 0
+    for bits, group in itertools.groupby(function.register_bits):
+        last = first + len(list(group)) - 1
+        yield f"    .registers r{first}-r{last} {bits}"
+        first = last + 1
+    for directive, count in (
+        ("predicates", function.predicate_count),
+        ("shared", function.shared_bytes),
+        ("local", function.local_bytes),
+    ):
+        if count:
+            yield f"    .{directive} {count}"
+    for directive, block in (
+        ("required_block", function.required_block),
+        ("maximum_block", function.maximum_block),
+    ):
+        if block is not None:
+            yield "    .{} {} {} {}".format(directive, *block)
+    if function.physical != PhysicalAllocation():
+        physical = function.physical
+        slots = "".join(f" {slot}" for slot in physical.slots)
+        peak, spill = physical.peak_registers, physical.spill_bytes
+        yield f"    .physical peak {peak} spill {spill} slots{slots}"
+    yield "{"
+    targets = {i.target for i in function.code if i.target is not None}
+    for word, (instruction, line) in enumerate(zip(function.code, function.lines, strict=True)):
+        if word in targets:
+            yield f"L{word}:"
+        text = render_instruction(instruction)
+        yield f"{text:<{_COMMENT_COLUMN}} // ptx:{line}" if line else text
+    yield "}"
+
+
+def _parameter(parameter: Parameter) -> str:
+    text = (
+        f".parameter {_name(parameter.name)} offset {parameter.offset} size {parameter.size}"
+        f" align {parameter.align}"
+    )
+    if parameter.pointer_space is None:
+        return text
+    return f"{text} pointer {parameter.pointer_space.name}"
+
+
+def _operands(instruction: Instruction) -> Iterator[str]:
+    if instruction.op is Op.BRA:
+        yield f"L{instruction.target}"
+    elif instruction.op is Op.LD:
+        yield _vector(instruction.dsts)
+        yield _address(instruction)
+    elif instruction.op is Op.ST:
+        yield _address(instruction)
+        yield _vector(instruction.srcs[1:])
+    else:
+        destinations = [_operand(d) for d in instruction.dsts]
+        if instruction.op is Op.SETP and instruction.dsts[1] is None:
+            destinations.pop()
+        if destinations:
+            yield "|".join(destinations)
+        if instruction.sreg is not None:
+            yield instruction.sreg.name
+        for source in instruction.srcs:
+            yield _operand(source)
+
+
+def _vector(operands: tuple[Operand | Destination, ...]) -> str:
+    texts = [_operand(operand) for operand in operands]
+    return texts[0] if len(texts) == 1 else "{" + ", ".join(texts) + "}"
+
+
+def _address(instruction: Instruction) -> str:
+    displacement = instruction.displacement
+    if instruction.space is Space.PARAM:
+        return f"[{displacement}]"
+    return f"[{_operand(instruction.srcs[0])}{f'{displacement:+}' if displacement else ''}]"
+
+
+def _operand(operand: Operand | None) -> str:
+    match operand:
+        case None:
+            return "_"
+        case Register(index):
+            return f"r{index}"
+        case Predicate(index):
+            return f"p{index}"
+        case Literal(bits):
+            return str(bits) if bits < _DECIMAL_BELOW else f"{bits:#x}"
+        case Symbol(name, 0):
+            return f"&{_name(name)}"
+        case Symbol(name, addend):
+            return f"&({_name(name)}{addend:+})"
+
+
+def _name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else json.dumps(name)

@@ -1,0 +1,116 @@
+"""Tokens of one line of assembly text."""
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.isa.errors import AssemblyError
+
+_TOKEN: Final = re.compile(
+    r"""(?P<space>[ \t]+)
+      | (?P<comment>//.*)
+      | (?P<string>"(?:[^"\\]|\\.)*")
+      | (?P<number>0[xX][0-9a-fA-F]+|[0-9]+)
+      | (?P<directive>\.[a-z_]+)
+      | (?P<word>[A-Za-z_$][A-Za-z0-9_$]*(?:\.[A-Za-z0-9_$]+)*)
+      | (?P<mark>[][{}(),:@!&+|-])""",
+    re.VERBOSE | re.ASCII,
+)
+_PTX_LINE: Final = re.compile(r"//\s*ptx:([0-9]+)\s*", re.ASCII)
+_MAXIMUM_DIGITS = 32  # above, a number is too large for anything; Python limits conversions anyway
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """``kind`` is a group of the pattern above, or "end"; ``column`` counts from one."""
+
+    kind: str
+    text: str
+    column: int
+
+
+class Line:
+    """A line's tokens with a position; all methods raise ``AssemblyError`` at the current token."""
+
+    def __init__(self, text: str, number: int) -> None:
+        self.number = number
+        self.ptx_line = 0
+        self._tokens: list[Token] = []
+        self._position = 0
+        column = 0
+        while column < len(text):
+            match = _TOKEN.match(text, column)
+            if match is None:
+                raise AssemblyError(number, column + 1, f"unexpected {text[column]!r}")
+            kind = str(match.lastgroup)
+            if kind == "comment":
+                mark = _PTX_LINE.fullmatch(match.group())
+                self.ptx_line = int(mark.group(1)) if mark is not None else 0
+            elif kind != "space":
+                self._tokens.append(Token(kind, match.group(), column + 1))
+            column = match.end()
+        self._end = Token("end", "end of line", len(text) + 1)
+
+    @property
+    def empty(self) -> bool:
+        """Whether all was read."""
+        return self._position == len(self._tokens)
+
+    @property
+    def current(self) -> Token:
+        """The next token; an "end" token after the last."""
+        return self._end if self.empty else self._tokens[self._position]
+
+    def fail(self, reason: str, token: Token | None = None) -> AssemblyError:
+        """Return an error at a token, the current one by default."""
+        return AssemblyError(self.number, (token or self.current).column, reason)
+
+    def next(self, kind: str, what: str) -> Token:
+        """Read a token of that kind; ``what`` names it in the error."""
+        token = self.current
+        if token.kind != kind:
+            raise self.fail(f"expected {what}, found {token.text!r}")
+        self._position += 1
+        return token
+
+    def accept(self, mark: str) -> bool:
+        """Read the mark or word if it is next."""
+        found = self.current.kind in ("mark", "word") and self.current.text == mark
+        self._position += found
+        return found
+
+    def expect(self, mark: str) -> None:
+        """Read the mark or word."""
+        if not self.accept(mark):
+            raise self.fail(f"expected {mark!r}, found {self.current.text!r}")
+
+    def integer(self) -> int:
+        """Read a number with an optional sign."""
+        negative = self.accept("-")
+        if not negative:
+            self.accept("+")
+        token = self.next("number", "a number")
+        if len(token.text) > _MAXIMUM_DIGITS:
+            raise self.fail("the number is too large", token)
+        value = int(token.text, 16 if token.text[:2] in ("0x", "0X") else 10)
+        return -value if negative else value
+
+    def string(self) -> str:
+        """Read a quoted string (JSON)."""
+        token = self.next("string", "a quoted string")
+        try:
+            return str(json.loads(token.text))
+        except ValueError as error:
+            raise self.fail(f"malformed string: {error}", token) from None
+
+    def name(self) -> str:
+        """Read a name, plain or quoted."""
+        if self.current.kind == "string":
+            return self.string()
+        return self.next("word", "a name").text
+
+    def finish(self) -> None:
+        """Require the end of the line."""
+        if not self.empty:
+            raise self.fail(f"unexpected {self.current.text!r}")
