@@ -1,0 +1,101 @@
+"""The custom resources: layouts reach the GPUs, and impossible wishes are refused by name."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cluster import EXAMPLES, Cluster, until
+
+
+def condition(cluster: Cluster, kind: str, name: str, wanted: str) -> dict[str, Any] | None:
+    conditions = cluster.get(kind, name).get("status", {}).get("conditions", [])
+    return next((c for c in conditions if c["type"] == wanted), None)
+
+
+def refused(cluster: Cluster, kind: str, name: str, reason: str) -> str:
+    """Wait for ``Accepted=False`` with that reason; returns the message."""
+
+    def check() -> str | None:
+        found = condition(cluster, kind, name, "Accepted")
+        matches = found and (found["status"], found["reason"]) == ("False", reason)
+        return str(found["message"]) if found and matches else None
+
+    return str(until(check, 30))
+
+
+def manifest(kind: str, name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "gpu.tessera.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+@pytest.fixture
+def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster; pools and layouts called ``scratch`` are deleted after the test."""
+    yield whole_cluster
+    whole_cluster.delete("miglayout,gpupool", "scratch")
+
+
+def offered(cluster: Cluster) -> list[dict[str, str]]:
+    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    return [
+        {
+            resource.removeprefix("gpu.tessera.dev/mig-"): count
+            for resource, count in node["status"]["allocatable"].items()
+            if resource.startswith("gpu.tessera.dev/mig-")
+        }
+        for node in nodes
+    ]
+
+
+def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
+    whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-mixed.yaml"))
+    whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/mixed", "--timeout=60s")
+    both = {"1g.10gb": "7", "2g.20gb": "2", "3g.40gb": "1"}
+    until(lambda: offered(whole_cluster) == [both, both], 30)
+    whole_cluster.delete("miglayout", "mixed")
+    # What nobody offers any more leaves the node's status; it does not stay as 0.
+    until(lambda: offered(whole_cluster) == [{"1g.10gb": "7"}] * 2, 60)
+
+
+def test_an_unknown_board_is_refused(scratch: Cluster) -> None:
+    scratch.apply(manifest("GPUPool", "scratch", nodeSelector={"no": "node"}, board="h1000"))
+    assert "h1000" in refused(scratch, "gpupool", "scratch", "UnknownBoard")
+
+
+def test_of_two_pools_on_a_node_the_younger_steps_back(scratch: Cluster) -> None:
+    selector = {"node-role.tessera.dev/gpu": ""}
+    scratch.apply(manifest("GPUPool", "scratch", nodeSelector=selector, board="a30"))
+    assert "demo" in refused(scratch, "gpupool", "scratch", "NodeConflict")
+    ready = condition(scratch, "gpupool", "demo", "Ready")
+    assert ready
+    assert ready["status"] == "True"
+
+
+def test_a_layout_that_no_board_can_hold_is_refused(scratch: Cluster) -> None:
+    """Two 4g.40gb do not fit one H100."""
+    scratch.apply(
+        manifest(
+            "MIGLayout",
+            "scratch",
+            selector={"pool": "demo", "indices": [1]},
+            instances=[{"profile": "4g.40gb", "count": 2}],
+        )
+    )
+    assert "4g.40gb" in refused(scratch, "miglayout", "scratch", "NotPlaceable")
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [({"board": "h100-80gb"}, "nodeSelector"), ({"board": "a30", "count": 9}, "count")],
+)
+def test_a_malformed_pool_does_not_pass_the_schema(
+    scratch: Cluster, spec: dict[str, Any], field: str
+) -> None:
+    if field != "nodeSelector":
+        spec = {"nodeSelector": {"no": "node"}, **spec}
+    with pytest.raises(AssertionError, match=field):
+        scratch.apply(manifest("GPUPool", "scratch", **spec))

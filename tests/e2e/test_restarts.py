@@ -1,0 +1,85 @@
+"""Parts of the node and of Tessera die; running pods do not notice, or end with a CUDA error."""
+
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cluster import EXAMPLES, Cluster, until
+
+Manifest = Callable[..., dict[str, Any]]
+RUNNING_S = 20
+
+
+def in_node(node: str, *command: str) -> str:
+    """Run a command inside a kind node, which is a container of the host's Docker engine."""
+    done = subprocess.run(["docker", "exec", node, *command], capture_output=True, text=True)
+    assert done.returncode == 0, f"{command} in {node}: {done.stderr}"
+    return done.stdout
+
+
+def start(cluster: Cluster, sample_pod: Manifest, name: str) -> str:
+    """Start a pod that computes for a while; returns its node once kernels are running."""
+    cluster.apply(sample_pod(name, "--n", "1048576", "--seconds", str(RUNNING_S)))
+    pod = cluster.wait_pod(name, "Running")
+    until(lambda: "memory" in cluster.logs(name), 60)
+    return str(pod["spec"]["nodeName"])
+
+
+def kill(node: str, program: str) -> None:
+    in_node(node, "pkill", "-KILL", "-f", f"bin/{program}( |$)")
+
+
+@pytest.mark.parametrize("victim", ["kubelet", "device plugin", "operator"])
+def test_running_pods_survive(namespace: Cluster, sample_pod: Manifest, victim: str) -> None:
+    node = start(namespace, sample_pod, "survivor")
+    if victim == "kubelet":
+        in_node(node, "pkill", "-KILL", "-x", "kubelet")
+    elif victim == "device plugin":
+        kill(node, "tessera-device-plugin")
+    else:
+        pods = Cluster("tessera-system").get("pods", "-l", "app.kubernetes.io/component=operator")
+        for pod in pods["items"]:
+            kill(pod["spec"]["nodeName"], "tessera-operator")
+    ended = namespace.wait_pod("survivor", timeout_s=RUNNING_S + 60)
+    assert ended["status"]["phase"] == "Succeeded", namespace.logs("survivor")
+    assert ended["status"]["containerStatuses"][0]["restartCount"] == 0
+    namespace.apply(sample_pod("next", "--n", "1024"))
+    assert namespace.wait_pod("next")["status"]["phase"] == "Succeeded"
+
+
+def test_after_gpud_is_killed_the_next_pod_works(namespace: Cluster, sample_pod: Manifest) -> None:
+    node = start(namespace, sample_pod, "running")
+    kill(node, "tessera-gpud")
+    ended = namespace.wait_pod("running", timeout_s=RUNNING_S + 60)
+    logs = namespace.logs("running")
+    clean_error = "CUDA_ERROR" in logs and "verified" not in logs
+    assert ended["status"]["phase"] == "Succeeded" or clean_error, logs
+    namespace.apply(sample_pod("next", "--n", "1024", node=node))
+    assert namespace.wait_pod("next")["status"]["phase"] == "Succeeded", namespace.logs("next")
+
+
+def test_a_kernel_that_faults_ends_alone(namespace: Cluster, sample_pod: Manifest) -> None:
+    """A store through a null pointer: error 700 for its own pod, an event, no harm next door."""
+    ptx = (EXAMPLES / "vecadd.ptx").read_text()
+    bad = ptx.replace("add.s64 \t%rd1, %rd6, %rd10;", "mov.u64 \t%rd1, 64;")
+    assert bad != ptx
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "ptx"},
+        "data": {"vecadd.ptx": bad},
+    }
+    node = start(namespace, sample_pod, "neighbour")
+    arguments = ("--n", "1024", "--ptx", "/files/vecadd.ptx")
+    namespace.apply(config, sample_pod("faulty", *arguments, files="ptx", node=node))
+    assert namespace.wait_pod("faulty")["status"]["phase"] == "Failed"
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in namespace.logs("faulty")
+
+    def faulted() -> list[str]:
+        events = namespace.get("events", "--field-selector", "involvedObject.name=faulty")["items"]
+        return [e["message"] for e in events if e["reason"] == "Faulted"]
+
+    assert any("vecadd" in message for message in until(faulted, 30))
+    ended = namespace.wait_pod("neighbour", timeout_s=RUNNING_S + 60)
+    assert ended["status"]["phase"] == "Succeeded", namespace.logs("neighbour")
