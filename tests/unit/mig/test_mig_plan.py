@@ -1,5 +1,6 @@
 """Plans: every legal state can be planned, choices are optimal, refusals are exact."""
 
+import dataclasses
 import random
 import time
 from collections import Counter
@@ -9,7 +10,9 @@ import pytest
 
 from mig import geometry, planner, spec
 from mig.errors import IllegalLayoutError, MigError, ObstacleKind, PlanError
-from mig.geometry import BOARDS
+from mig.geometry import BOARDS, Instance
+from mig.planner.occupancy import Occupancy
+from mig.planner.search import placements
 
 H100 = geometry.board("h100-80gb")
 
@@ -100,23 +103,35 @@ def test_plans_and_refusals_agree_with_the_state_list(key):
     assert refused > 10
 
 
+def units(profiles):
+    return sum(profile.size for profile in profiles)
+
+
 def assert_minimal(every, have, want, err):
-    """Compare the proposed moves and evictions with the fewest that the state list allows."""
+    """Compare the proposed moves and evictions with the fewest, then the smallest, that the state
+    list allows.
+    """
+    by_name = {str(instance): instance.profile for instance in have}
     wish = profile_counts(have) + Counter(want)
-    together = [s for s in every if profile_counts(s) == wish]
-    if together:
+    moved = [have - s for s in every if profile_counts(s) == wish]
+    if moved:
         assert err.evictions == ()
-        assert len(err.moves) == min(len(have - s) for s in together)
+        proposed = [by_name[move.source] for move in err.moves]
+        assert (len(proposed), units(proposed)) == min(
+            (len(group), units(i.profile for i in group)) for group in moved
+        )
         return
     assert err.moves == ()
     # A state that holds the wish and, for the rest, slices that stay where they are.
+    before = len(have) + len(want), units(i.profile for i in have) + units(want)
     evictions = [
-        len(have) + len(want) - len(s)
+        (before[0] - len(s), before[1] - units(i.profile for i in s))
         for s in every
         if Counter(want) <= profile_counts(s)
         and profile_counts(s) - Counter(want) <= profile_counts(have & s)
     ]
-    assert len(err.evictions) == min(evictions, default=0)
+    proposed = [by_name[name] for name in err.evictions]
+    assert (len(proposed), units(proposed)) == min(evictions, default=(0, 0))
 
 
 def test_beside_a_slice_in_use():
@@ -144,6 +159,33 @@ def test_big_placements_are_kept_free(want, placed):
 def test_placements_are_in_the_order_of_the_wish():
     made = planner.plan(H100, (), requests("1g.10gb,3g.40gb,1g.20gb"))
     assert [i.profile.name for i in made.placed] == ["1g.10gb", "3g.40gb", "1g.20gb"]
+
+
+@pytest.mark.parametrize("key", BOARDS)
+def test_the_search_yields_each_set_of_placements_once(key):
+    board = BOARDS[key]
+    one, other = board.profiles[0], board.profiles[2]
+    for want in ([one] * 3, [one, other, one]):
+        found = [frozenset(placed) for placed, _ in placements(board, Occupancy(), want)]
+        assert found
+        assert len(set(found)) == len(found)
+        wish = Counter(want)
+        assert set(found) == {s for s in all_states(key) if profile_counts(s) == wish}
+
+
+def test_a_maximum_count_binds_where_nothing_else_does():
+    """No real board needs this rule beside the others; a board whose 1g exists once does."""
+    once = dataclasses.replace(H100.profile("1g.10gb"), max_count=1)
+    board = dataclasses.replace(
+        H100, key="once", profiles=(dataclasses.replace(once, board_key="once"),)
+    )
+    profile = board.profiles[0]
+    assert planner.census(board).states == 8
+    with pytest.raises(PlanError) as caught:
+        planner.plan(board, [Instance(profile, 0)], [profile])
+    assert [obstacle.kind for obstacle in caught.value.obstacles] == [ObstacleKind.MAX_COUNT]
+    broken = planner.violations(board, [Instance(profile, 0), Instance(profile, 1)])
+    assert [obstacle.message for obstacle in broken] == ["2 of 1g.10gb, a board has at most 1"]
 
 
 def test_nothing_wanted_is_a_plan():
