@@ -43,7 +43,7 @@ def plain(context: Context, form: Form, match: Match) -> None:
 def _logic_of_predicates(context: Context, form: Form) -> None:
     first, *rest = context.operands
     srcs = tuple(values.predicate_source(context, operand) for operand in rest)
-    to = values.predicate_destination(context, first)
+    to = values.predicate_destination(context, first) or context.builder.unused_predicate()
     context.builder.emit(form.op, type=DataType.PRED, dsts=(to,), srcs=srcs)
 
 
@@ -114,11 +114,10 @@ def setp(context: Context, form: Form, match: Match) -> None:
     first, a, b, *third = context.operands
     srcs = [values.source(context, a, type_), values.source(context, b, type_)]
     srcs += [values.predicate_source(context, operand) for operand in third]
-    targets = values.predicate_pair(first)
     context.builder.emit(
         Op.SETP,
         type=type_,
-        dsts=tuple(values.predicate_destination(context, target) for target in targets),
+        dsts=values.predicate_pair(context, first),
         srcs=tuple(srcs),
         compare=compare,
         combine=BoolOp[match["bool"].upper()] if "bool" in match else BoolOp.NONE,

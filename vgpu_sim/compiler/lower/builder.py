@@ -32,9 +32,10 @@ class Builder:
         self.guard: Guard | None = None
         self.line = 0
         self._fixups: list[_Fixup] = []
-        self._banks: dict[tuple[int, ...], list[tuple[Register, ...]]] = {}
-        self._taken: dict[tuple[int, ...], int] = {}
-        self._scratch_predicate: Predicate | None = None
+        self._pools: dict[int, list[Register]] = {}
+        self._taken: dict[int, int] = {}
+        self._inverse: Predicate | None = None
+        self._unused: Predicate | None = None
 
     def begin(self, line: int) -> None:
         """Start a statement: scratch registers of the one before may be used again."""
@@ -94,22 +95,24 @@ class Builder:
 
     def scratch(self, bits: int) -> Register:
         """Return a register for the current statement alone."""
-        return self.scratch_bank((bits,))[0]
+        pool = self._pools.setdefault(bits, [])
+        index = self._taken.get(bits, 0)
+        self._taken[bits] = index + 1
+        if index == len(pool):
+            pool.append(self.new_register(bits))
+        return pool[index]
 
-    def scratch_bank(self, widths: tuple[int, ...]) -> tuple[Register, ...]:
-        """Return consecutive registers for the current statement alone."""
-        banks = self._banks.setdefault(widths, [])
-        index = self._taken.get(widths, 0)
-        self._taken[widths] = index + 1
-        if index == len(banks):
-            banks.append(tuple(self.new_register(bits) for bits in widths))
-        return banks[index]
+    def inverse_predicate(self) -> Predicate:
+        """Return the predicate that holds ``!p`` during one statement."""
+        if self._inverse is None:
+            self._inverse = self.new_predicate()
+        return self._inverse
 
-    def scratch_predicate(self) -> Predicate:
-        """Return the predicate that serves one statement at a time."""
-        if self._scratch_predicate is None:
-            self._scratch_predicate = self.new_predicate()
-        return self._scratch_predicate
+    def unused_predicate(self) -> Predicate:
+        """Return the predicate for results that nobody wants; it is never read."""
+        if self._unused is None:
+            self._unused = self.new_predicate()
+        return self._unused
 
     def finish(self) -> None:
         """End the function and resolve branches.

@@ -5,9 +5,10 @@ from vgpu_sim.compiler.lower.arithmetic import type_of
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import Form, Match
-from vgpu_sim.compiler.lower.types import UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space, Symbol
+
+MAX_VECTOR_BYTES = 16
 
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
@@ -140,17 +141,23 @@ def _load(
     displacement: int,
 ) -> None:
     elements = _elements(data, match)
-    wanted: list[Register | None] = [
+    _check_vector(elements, type_)
+    alone = len(elements) == 1
+    dsts = tuple(
         None
-        if isinstance(element, tree.Sink) and len(elements) > 1
+        if isinstance(element, tree.Sink) and not alone
         else values.destination(context, element, type_, wider=True)
         for element in elements
-    ]
-    loaded = _consecutive(context, wanted, max(16, type_.bits))
+    )
+    written = [register for register in dsts if register is not None]
+    if len(set(written)) != len(written):
+        raise Invalid("two elements of the vector are the same register")
+    if not written:
+        dsts = (values.destination(context, elements[0], type_), *dsts[1:])
     context.builder.emit(
         Op.LD,
         type=type_,
-        dsts=loaded,
+        dsts=dsts,
         srcs=srcs,
         space=space,
         vector=len(elements),
@@ -158,24 +165,11 @@ def _load(
         volatile="volatile" in match,
         read_only="nc" in match,
     )
-    for register, to in zip(loaded, wanted, strict=True):
-        if to is not None and to != register:
-            values.copy(context, to, register)
 
 
-def _consecutive(
-    context: Context, registers: list[Register | None], bits: int
-) -> tuple[Register, ...]:
-    """Return ``registers`` if they follow each other, else scratch ones of the same widths that do.
-
-    Vector operands are consecutive registers in the binary; compilers number theirs so, mostly.
-    """
-    named = [register for register in registers if register is not None]
-    first = named[0].index if named else 0
-    if [register.index for register in named] == list(range(first, first + len(registers))):
-        return tuple(named)
-    widths = [bits if register is None else context.bits(register) for register in registers]
-    return context.builder.scratch_bank(tuple(widths))
+def _check_vector(elements: tuple[tree.Operand, ...], type_: DataType) -> None:
+    if len(elements) * type_.bytes > MAX_VECTOR_BYTES:
+        raise Unsupported(f"an access of more than {MAX_VECTOR_BYTES} bytes")
 
 
 def store(context: Context, form: Form, match: Match) -> None:
@@ -183,10 +177,9 @@ def store(context: Context, form: Form, match: Match) -> None:
     type_, space = type_of(form, match), _space(match)
     where, data, *_ = context.operands
     elements = _elements(data, match)
+    _check_vector(elements, type_)
     base, displacement = address(context, where, space)
     srcs = tuple(values.source(context, element, type_, wider=True) for element in elements)
-    if len(srcs) > 1:
-        srcs = _gathered(context, srcs, type_)
     context.builder.emit(
         Op.ST,
         type=type_,
@@ -196,17 +189,3 @@ def store(context: Context, form: Form, match: Match) -> None:
         displacement=displacement,
         volatile="volatile" in match,
     )
-
-
-def _gathered(
-    context: Context, sources: tuple[Operand, ...], type_: DataType
-) -> tuple[Register, ...]:
-    """Return the sources in consecutive registers, copied where they are not."""
-    registers = [source if isinstance(source, Register) else None for source in sources]
-    bits = max(16, type_.bits)
-    gathered = _consecutive(context, registers, bits)
-    for register, source in zip(gathered, sources, strict=True):
-        if register != source:
-            width = UNTYPED[context.bits(register)]
-            context.builder.emit(Op.MOV, type=width, dsts=(register,), srcs=(source,))
-    return gathered

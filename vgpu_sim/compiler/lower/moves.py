@@ -18,6 +18,7 @@ def mov(context: Context, form: Form, match: Match) -> None:
     if type_ is DataType.PRED:
         srcs: tuple[Operand, ...] = (values.predicate_source(context, value),)
         predicate = values.predicate_destination(context, first)
+        predicate = predicate or context.builder.unused_predicate()
         context.builder.emit(Op.MOV, type=type_, dsts=(predicate,), srcs=srcs)
         return
     if isinstance(value, tree.Vector):

@@ -149,7 +149,7 @@ _ACCESS = (
         Op.LD,
         memory.load,
     ),
-    Form("ld.volatile{.space}{.prefetch}{.vec}.type", "d, [a]", Op.LD, memory.load, _MEMORY),
+    Form("ld.volatile{.target}{.prefetch}{.vec}.type", "d, [a]", Op.LD, memory.load, _MEMORY),
     *_hinted(
         f"st{{.weak}}{{.target}}{{.scache}}{_HINTS}{{.vec}}.type",
         "[a], b",

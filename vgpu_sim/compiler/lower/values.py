@@ -9,7 +9,6 @@ import struct
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS, is_special
-from vgpu_sim.compiler.lower.types import UNTYPED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Register, SpecialRegister
 
@@ -190,7 +189,7 @@ def predicate_source(context: Context, operand: tree.Operand) -> Predicate | Lit
             return integer_literal(operand, DataType.PRED)
         case tree.Not(inner):
             plain = _predicate(context, inner)
-            inverse = context.builder.scratch_predicate()
+            inverse = context.builder.inverse_predicate()
             context.builder.emit(Op.NOT, type=DataType.PRED, dsts=(inverse,), srcs=(plain,))
             return inverse
         case _:
@@ -206,14 +205,17 @@ def _predicate(context: Context, operand: tree.Operand) -> Predicate:
     raise Invalid("expected a predicate")
 
 
-def copy(context: Context, to: Register, value: Operand) -> None:
-    """Move all bits of a value into a register of its width."""
-    type_ = UNTYPED[context.bits(to)]
-    context.builder.emit(Op.MOV, type=type_, dsts=(to,), srcs=(value,))
+def predicate_pair(context: Context, operand: tree.Operand) -> tuple[Predicate, Predicate | None]:
+    """Return the destinations of ``p|q``, ``p`` or ``_|q``; an unwanted first one is scratch.
 
-
-def predicate_pair(operand: tree.Operand) -> tuple[tree.Operand, ...]:
-    """Split ``p|q`` into its destinations; a single ``p`` stays one."""
+    Raises:
+        Invalid: when they are the same predicate, or none.
+    """
+    first, second = operand, None
     if isinstance(operand, tree.Pair):
-        return operand.first, operand.second
-    return (operand,)
+        first, second = operand.first, operand.second
+    q = None if second is None else predicate_destination(context, second)
+    p = predicate_destination(context, first)
+    if p is not None and p == q:
+        raise Invalid("both destinations are the same predicate")
+    return p or context.builder.unused_predicate(), q

@@ -72,10 +72,10 @@ def _add(segment: Segment, declared: tree.Variable) -> None:
 
 
 def _check_kind(declared: tree.Variable) -> None:
-    if declared.linkage in (tree.Linkage.EXTERN, tree.Linkage.COMMON):
-        raise Unsupported(f"{declared.linkage.value} variable {declared.name!r}", declared)
     if declared.space not in _SPACES:
         raise Unsupported(f"{declared.space.value} variable {declared.name!r}", declared)
+    if declared.linkage in (tree.Linkage.EXTERN, tree.Linkage.COMMON):
+        raise Unsupported(f"{declared.linkage.value} variable {declared.name!r}", declared)
     if declared.attributes:
         raise Unsupported(f"attribute {declared.attributes[0].name}", declared)
     if declared.count is not None:

@@ -1,0 +1,155 @@
+"""From where to where each register holds a value that may still be read.
+
+The measure is that of a real register allocator over the words in order: one interval per register,
+without holes. Lanes have registers of their own, so divergence plays no part. Sets of registers are
+Python integers, one bit each: a whole set is one operation.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from vgpu_sim.isa import Function, Instruction, Op, Register
+
+MAX_SET_BITS = 1 << 28
+"""Blocks times registers; above it intervals are not worth their memory (see ``intervals``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Register ``index`` is live from ``start`` to ``end``, both included.
+
+    Places are counted in half words, 2w where word w reads and 2w + 1 where it writes: a result may
+    take the slot of an operand that is not needed any more.
+    """
+
+    index: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Block:
+    """A basic block: its words, what it reads before writing, what it always writes."""
+
+    start: int
+    end: int
+    successors: tuple[int, ...] = ()
+    reads: int = 0
+    kills: int = 0
+    live_in: int = 0
+
+
+def intervals(function: Function) -> list[Interval]:
+    """Return the intervals of all registers that are ever read or written, in order of start.
+
+    A function whose sets would be too large gets whole-function intervals, which is safe.
+    """
+    blocks = _blocks(function)
+    if len(blocks) * len(function.register_bits) > MAX_SET_BITS:
+        last = 2 * len(function.code) - 1
+        return [Interval(index, 0, last) for index in range(len(function.register_bits))]
+    _solve(function, blocks)
+    return _extents(function, blocks)
+
+
+def _blocks(function: Function) -> list[_Block]:
+    code = function.code
+    leaders = {0}
+    for word, instruction in enumerate(code):
+        if instruction.target is not None:
+            leaders.add(instruction.target)
+        if instruction.op in _ENDS:
+            leaders.add(word + 1)
+    starts = sorted(word for word in leaders if word < len(code))
+    number = {word: index for index, word in enumerate(starts)}
+    blocks = [_Block(start, end) for start, end in pairwise([*starts, len(code)])]
+    for block in blocks:
+        last = code[block.end - 1]
+        falls = last.op not in _ENDS or last.guard is not None
+        following = {block.end} if falls and block.end < len(code) else set()
+        if last.target is not None:
+            following.add(last.target)
+        block.successors = tuple(number[word] for word in sorted(following))
+    return blocks
+
+
+_ENDS = frozenset({Op.BRA, Op.RET, Op.TRAP})
+
+
+def _solve(function: Function, blocks: list[_Block]) -> None:
+    for block in blocks:
+        for word in range(block.start, block.end):
+            instruction = function.code[word]
+            block.reads |= _bits(_read(instruction)) & ~block.kills
+            if instruction.guard is None:  # a guarded write leaves other lanes as they were
+                block.kills |= _bits(_written(instruction))
+    predecessors: list[list[int]] = [[] for _ in blocks]
+    for index, block in enumerate(blocks):
+        for successor in block.successors:
+            predecessors[successor].append(index)
+    waiting = list(range(len(blocks)))
+    queued = set(waiting)
+    while waiting:  # the last block first: most information flows backwards
+        index = waiting.pop()
+        queued.discard(index)
+        block = blocks[index]
+        live_in = block.reads | (_live_out(blocks, block) & ~block.kills)
+        if live_in != block.live_in:
+            block.live_in = live_in
+            fresh = [p for p in predecessors[index] if p not in queued]
+            waiting += fresh
+            queued.update(fresh)
+
+
+def _live_out(blocks: list[_Block], block: _Block) -> int:
+    live = 0
+    for successor in block.successors:
+        live |= blocks[successor].live_in
+    return live
+
+
+def _extents(function: Function, blocks: list[_Block]) -> list[Interval]:
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+
+    def touch(index: int, place: int) -> None:
+        first.setdefault(index, place)
+        last[index] = place
+
+    for block in blocks:
+        for index in _indices(block.live_in):
+            touch(index, 2 * block.start)
+        for word in range(block.start, block.end):
+            for index in _read(function.code[word]):
+                touch(index, 2 * word)
+            for index in _written(function.code[word]):
+                touch(index, 2 * word + 1)
+        for index in _indices(_live_out(blocks, block)):
+            touch(index, 2 * block.end - 1)
+    found = [Interval(index, start, last[index]) for index, start in first.items()]
+    return sorted(found, key=lambda interval: (interval.start, interval.index))
+
+
+def _read(instruction: Instruction) -> list[int]:
+    return [source.index for source in instruction.srcs if isinstance(source, Register)]
+
+
+def _written(instruction: Instruction) -> list[int]:
+    return [to.index for to in instruction.dsts if isinstance(to, Register)]
+
+
+def _bits(indices: list[int]) -> int:
+    total = 0
+    for index in indices:
+        total |= 1 << index
+    return total
+
+
+def _indices(bits: int) -> list[int]:
+    """Return the positions of set bits, fast for sparse sets too."""
+    found = []
+    while bits:
+        low = bits & -bits
+        found.append(low.bit_length() - 1)
+        bits ^= low
+    return found
