@@ -50,17 +50,9 @@ class Placement:
         """The unit after the last."""
         return self.start + self.size
 
-    @property
-    def mask(self) -> int:
-        """The units as bits."""
-        return ((1 << self.size) - 1) << self.start
-
     def overlaps(self, other: "Placement") -> bool:
         """Tell whether both claim a unit."""
         return self.start < other.end and other.start < self.end
-
-    def __str__(self) -> str:
-        return f"{{{self.start}}}:{self.size}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,13 @@ def test_only_slices_in_use_are_proposed_to_move():
     ]
 
 
+def test_placed_entries_that_leave_no_room_for_a_named_one_propose_nothing():
+    with pytest.raises(PlanError) as caught:
+        planner.diff(H100, (), entries("1g.10gb@2,1g.10gb@5,3g.40gb"))
+    assert caught.value.obstacles[0].message.startswith("3g.40gb is blocked at units 0-3 by 1g")
+    assert caught.value.moves == caught.value.evictions == ()
+
+
 def test_a_layout_that_is_illegal_in_itself():
     with pytest.raises(IllegalLayoutError, match=r"2g.20gb@4 overlaps 3g.40gb@4"):
         planner.diff(H100, (), entries("2g.20gb@4,3g.40gb@4"))

@@ -188,6 +188,16 @@ def test_unknown_profile_names_the_legal_ones():
         geometry.board("a30").profile("3g.12gb")
 
 
+def test_values_print_as_users_write_them():
+    board = geometry.board("h100-80gb")
+    profile = board.profile("3g.40gb")
+    assert (str(board), str(profile), str(Instance(profile, 4))) == (
+        "h100-80gb",
+        "3g.40gb",
+        "3g.40gb@4",
+    )
+
+
 def test_boards_cannot_be_changed():
     with pytest.raises(TypeError):
         BOARDS["a30"] = BOARDS["h200"]

@@ -214,8 +214,9 @@ def test_a_blocked_profile_names_who_blocks_it_and_the_move():
 
 
 def test_the_cheaper_of_two_moves_is_proposed():
-    err = refuse("2g.20gb@0,1g.10gb@5", "3g.40gb")
-    assert [(move.source, move.target) for move in err.moves] == [("1g.10gb@5", "1g.10gb@2")]
+    """Moving 2g.20gb@0 to 4 would do as well, but moves twice the memory."""
+    err = refuse("2g.20gb@0,1g.10gb@6", "3g.40gb")
+    assert [(move.source, move.target) for move in err.moves] == [("1g.10gb@6", "1g.10gb@2")]
 
 
 def test_budgets_are_named_with_wanted_and_free():
