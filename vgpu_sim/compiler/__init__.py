@@ -11,7 +11,7 @@ from vgpu_sim.compiler.errors import (
     TargetError,
     UnsupportedPtxError,
 )
-from vgpu_sim.compiler.pipeline import compile_ptx
+from vgpu_sim.compiler.pipeline import capability_of, compile_ptx
 
 __all__ = [
     "Diagnostic",
@@ -20,5 +20,6 @@ __all__ = [
     "PtxSyntaxError",
     "TargetError",
     "UnsupportedPtxError",
+    "capability_of",
     "compile_ptx",
 ]

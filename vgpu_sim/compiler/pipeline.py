@@ -98,6 +98,17 @@ def _module(compilation: Compilation) -> Module:
     return compilation.module
 
 
+def capability_of(source: str | bytes, name: str = "<ptx>") -> tuple[int, int]:
+    """Return the compute capability that a file's ``.target`` names: the least that runs it.
+
+    Raises:
+        PtxSyntaxError: the text is not PTX.
+        UnsupportedPtxError: for target options that are not supported yet.
+    """
+    compilation = run(Compilation(decode(source), (0, 0), name), STAGES[:1])
+    return target.required_capability(_syntax(compilation), name)
+
+
 def compile_ptx(source: str | bytes, *, capability: tuple[int, int], name: str = "<ptx>") -> Module:
     """Compile PTX to a module for a device of compute ``capability``.
 

@@ -5,10 +5,11 @@ from typing import Any
 
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.scopes import LabelTarget, RegisterClass, Scope
-from vgpu_sim.isa import Guard, Instruction, Op, Predicate, Register
+from vgpu_sim.isa import Guard, Instruction, Literal, Op, Predicate, Register, Symbol
 
 MAX_REGISTERS = 32767
 MAX_WORDS = 1 << 20
+MAX_POOL_ENTRIES = 32767
 
 Fields = dict[str, Any]
 
@@ -122,6 +123,7 @@ class Builder:
 
         Raises:
             Invalid: when a label was never placed.
+            Unsupported: when there are too many distinct constants and vectors.
         """
         self.guard = None
         end = len(self.code)
@@ -134,6 +136,17 @@ class Builder:
             if fixup.label.word is None:
                 raise Invalid(f"label {fixup.label.name!r} is not defined")
             self.code[fixup.word] = replace(self.code[fixup.word], target=fixup.label.word)
+        self._check_pool()
+
+    def _check_pool(self) -> None:
+        """Hold literals and vectors to what a binary's pool can name with 15 bits."""
+        entries: set[object] = set()
+        for instruction in self.code:
+            entries.update(s for s in instruction.srcs if isinstance(s, Literal | Symbol))
+            if instruction.vector > 1:
+                entries.add(instruction.dsts or instruction.srcs[1:])
+        if len(entries) > MAX_POOL_ENTRIES:
+            raise Unsupported(f"a function of more than {MAX_POOL_ENTRIES} constants and vectors")
 
 
 _ENDS = frozenset({Op.BRA, Op.RET, Op.TRAP})

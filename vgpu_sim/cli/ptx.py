@@ -1,0 +1,151 @@
+"""``tessera ptx``: does this PTX load, and what does it become."""
+
+import enum
+import re
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import click
+
+from vgpu_sim import compiler
+from vgpu_sim.isa import Module, container
+from vgpu_sim.isa.disasm import disassemble
+from vgpu_sim.isa.errors import IsaError
+
+_CC = re.compile(r"([0-9]{1,3})\.([0-9])")
+
+
+class _Verdict(enum.IntEnum):
+    """Exit codes; what a driver would refuse for good is worse than what we lack."""
+
+    LOADS = 0
+    NOT_PTX = 1
+    NOT_SUPPORTED = 2
+
+
+_FROM_BEST_TO_WORST = (_Verdict.LOADS, _Verdict.NOT_SUPPORTED, _Verdict.NOT_PTX)
+
+
+class _ComputeCapability(click.ParamType[tuple[int, int]]):
+    """``9.0`` as a pair."""
+
+    name = "major.minor"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        found = _CC.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a compute capability such as 9.0", param, ctx)
+        return int(found[1]), int(found[2])
+
+
+_cc_option = click.option(
+    "--cc",
+    type=_ComputeCapability(),
+    help="Compute capability to load for, such as 9.0; the file's own .target unless given.",
+)
+
+
+@click.group(name="ptx")
+def command() -> None:
+    """Check and compile PTX."""
+
+
+@command.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@_cc_option
+@click.pass_context
+def check(context: click.Context, files: Sequence[str], cc: tuple[int, int] | None) -> None:
+    """Say whether each FILE (- for standard input) loads, and if not, why not.
+
+    Exit status: 0 all load; 2 valid PTX as far as we know that is not supported yet, each reason
+    with its line; 1 not PTX, or not readable. Of several files the worst counts.
+    """
+    verdicts = {_check(file, cc) for file in files}
+    context.exit(max(verdicts, key=_FROM_BEST_TO_WORST.index))
+
+
+def _check(file: str, cc: tuple[int, int] | None) -> _Verdict:
+    try:
+        module = _compile(file, cc)
+    except OSError as error:
+        click.echo(f"{file}: {error.strerror or error}", err=True)
+        return _Verdict.NOT_PTX
+    except compiler.PtxError as error:
+        click.echo(error.log(), nl=False)
+        verdict = _verdict(error)
+        click.echo(f"{file}: {_summary(error)}")
+        return verdict
+    click.echo(f"{file}: loads ({_count(len(module.functions), 'kernel')})")
+    return _Verdict.LOADS
+
+
+def _verdict(error: compiler.PtxError) -> _Verdict:
+    if isinstance(error, compiler.InvalidPtxError):
+        return _Verdict.NOT_PTX
+    return _Verdict.NOT_SUPPORTED
+
+
+def _summary(error: compiler.PtxError) -> str:
+    if isinstance(error, compiler.InvalidPtxError):
+        return "not PTX"
+    if isinstance(error, compiler.TargetError):
+        return "made for another device"
+    reasons = _count(len(error.diagnostics), "reason")
+    return f"valid as far as we know, not supported yet ({reasons})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _compile(file: str, cc: tuple[int, int] | None) -> Module:
+    with click.open_file(file, "rb") as stream:
+        source = stream.read()
+    capability = compiler.capability_of(source, name=file) if cc is None else cc
+    return compiler.compile_ptx(source, capability=capability, name=file)
+
+
+@command.command(name="compile")
+@click.argument("file")
+@click.option(
+    "--emit",
+    type=click.Choice(["isa", "container"]),
+    default="isa",
+    show_default=True,
+    help="What to write: instructions as text, or the binary that a device loads.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.File("wb", lazy=True),
+    default="-",
+    help="File to write; standard output unless given.",
+)
+@_cc_option
+@click.pass_context
+def compile_command(
+    context: click.Context, file: str, emit: str, output: BinaryIO, cc: tuple[int, int] | None
+) -> None:
+    """Compile FILE (- for standard input).
+
+    Exit status as of `check`; nothing is written unless it is 0.
+    """
+    try:
+        module = _compile(file, cc)
+        data = _emit(module, emit)
+    except OSError as error:
+        raise click.ClickException(f"{file}: {error.strerror or error}") from error
+    except compiler.PtxError as error:
+        click.echo(error.log(), nl=False, err=True)
+        context.exit(_verdict(error))
+    except IsaError as error:
+        raise click.ClickException(f"{file}: {error}") from error
+    output.write(data)
+
+
+def _emit(module: Module, emit: str) -> bytes:
+    if emit == "container":
+        return container.encode(module)
+    return disassemble(module).encode()
