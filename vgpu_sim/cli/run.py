@@ -1,0 +1,225 @@
+"""``tessera run``: a program on a simulated MIG slice, without a cluster and without root."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from mig.errors import MigError
+from mig.geometry import Board, Instance, Profile, board
+from mig.planner.rules import violations
+from vgpu_sim import config
+from vgpu_sim.driver.admin_client import AdminClient, AdminRefused
+from vgpu_sim.driver.model import new_gpu_uuid
+from vgpu_sim.driver.silicon import ARCHITECTURES
+from vgpu_sim.driver.standalone import StandaloneNode, StandaloneOptions, StartFailed
+from vgpu_sim.hal.address_map import MAX_GPUS
+
+# As env(1) and timeout(1): the tool itself failed, or the program cannot be executed or found.
+EXIT_FAILED = 125
+EXIT_NOT_EXECUTABLE = 126
+EXIT_NOT_FOUND = 127
+
+_FORWARDED = frozenset(
+    {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
+)
+_SI_KERNEL = 0x80  # siginfo: from the terminal, whose whole foreground group has got it already
+
+
+def _parse_board(_context: click.Context, _parameter: click.Parameter, value: str) -> Board:
+    try:
+        return board(value)
+    except MigError as err:
+        raise click.BadParameter(str(err)) from err
+
+
+def _parse_capability(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    known = {f"{major}.{minor}": (major, minor) for major, minor in ARCHITECTURES}
+    if value is not None and value not in known:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(known)}")
+    return known[value] if value is not None else None
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--board",
+    "chosen",
+    required=True,
+    callback=_parse_board,
+    metavar="BOARD",
+    help="Such as h100-80gb; an unknown one lists all.",
+)
+@click.option(
+    "--slice",
+    "profile_name",
+    required=True,
+    metavar="PROFILE",
+    help="MIG profile such as 1g.10gb; an unknown one lists the board's.",
+)
+@click.option(
+    "--count",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Slices of that profile; more GPUs of the board are added as needed.",
+)
+@click.option(
+    "--backend",
+    type=click.Choice(["jit", "interp"]),
+    default="jit",
+    show_default=True,
+    help="What executes kernels: compiled code, or the instruction set's interpreter.",
+)
+@click.option(
+    "--cc",
+    "capability",
+    callback=_parse_capability,
+    metavar="M.m",
+    help="Report a lower compute capability than the board's.",
+)
+@click.option(
+    "--budget",
+    "budget_bytes",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Host memory for all slices together; default: half of the host's.",
+)
+@click.option("--threads", type=click.IntRange(1, 1024), help="Native threads of each context.")
+@click.argument(
+    "command_line",
+    nargs=-1,
+    required=True,
+    type=click.UNPROCESSED,
+    metavar="[--] COMMAND [ARGUMENTS]...",
+)
+def command(
+    chosen: Board,
+    profile_name: str,
+    count: int,
+    backend: str,
+    capability: tuple[int, int] | None,
+    budget_bytes: int | None,
+    threads: int | None,
+    command_line: tuple[str, ...],
+) -> None:
+    """Run COMMAND with a simulated MIG slice as its only CUDA device.
+
+    The exit status is the command's, 128+n when signal n ended it, 2 for wrong arguments, 125
+    when the slice could not be made, 126 or 127 when the command cannot be executed or found.
+    """
+    profile = _profile(chosen, profile_name)
+    _check_capability(chosen, capability)
+    placed = layout(chosen, profile, count)
+    if not (config.LIBRARIES_DIR / "libcuda.so.1").exists():
+        click.echo(
+            f"tessera run: no libcuda.so.1 in {config.LIBRARIES_DIR}: build it with"
+            " `python -m vgpu_sim.native.build`",
+            err=True,
+        )
+        sys.exit(EXIT_FAILED)
+    options = StandaloneOptions(
+        backend=backend,
+        capability=None if capability is None else f"{capability[0]}.{capability[1]}",
+        cache_dir=config.user_cache_dir(),
+        budget_bytes=budget_bytes,
+        threads=threads,
+    )
+    try:
+        with StandaloneNode(config.private_dir_parents(), options) as node:
+            with node.admin() as admin:
+                configure(admin, chosen, profile, placed)
+            environment = config.program_environment(
+                node.slices_dir, node.token_hex, config.LIBRARIES_DIR
+            )
+            status = run_program(command_line, environment)
+    except (StartFailed, AdminRefused, OSError) as err:
+        click.echo(f"tessera run: {err}", err=True)
+        status = EXIT_FAILED
+    sys.exit(status)
+
+
+def layout(chosen: Board, profile: Profile, count: int) -> list[list[Instance]]:
+    """Place slices of one profile on as few GPUs as possible, lowest starts first.
+
+    Raises:
+        click.UsageError: they need more GPUs than the aperture has room for.
+    """
+    per_gpu: list[Instance] = []
+    for start in profile.starts:
+        candidate = Instance(profile, start)
+        if not violations(chosen, [*per_gpu, candidate]):
+            per_gpu.append(candidate)
+    if count > len(per_gpu) * MAX_GPUS:
+        raise click.UsageError(
+            f"--count {count}: {MAX_GPUS} GPUs hold at most {len(per_gpu) * MAX_GPUS} slices of"
+            f" {profile.name}"
+        )
+    wanted = [per_gpu] * (count // len(per_gpu))
+    rest = per_gpu[: count % len(per_gpu)]
+    return [*wanted, rest] if rest else wanted
+
+
+def configure(
+    admin: AdminClient, chosen: Board, profile: Profile, placed: Sequence[Sequence[Instance]]
+) -> None:
+    """Give a fresh gpud its GPUs and slices. Raises AdminRefused, OSError."""
+    gpus = [
+        {"uuid": new_gpu_uuid(), "index": index, "board": chosen.key}
+        for index in range(len(placed))
+    ]
+    admin.call("configure", gpus=gpus, budget_bytes=0)
+    for gpu, instances in zip(gpus, placed, strict=True):
+        for instance in instances:
+            admin.call(
+                "create_instance",
+                gpu_uuid=gpu["uuid"],
+                profile=profile.name,
+                start=instance.start,
+            )
+
+
+def run_program(command_line: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a program to its end, passing signals on; return the status to exit with.
+
+    The signals stay blocked in this process afterwards, so that nothing interrupts the clean-up.
+    """
+    watched = _FORWARDED | {signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    try:
+        program = subprocess.Popen(
+            command_line,
+            env=environment,
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
+        )
+    except FileNotFoundError:
+        click.echo(f"tessera run: {command_line[0]}: command not found", err=True)
+        return EXIT_NOT_FOUND
+    except (PermissionError, OSError) as err:
+        click.echo(f"tessera run: {command_line[0]}: {err.strerror}", err=True)
+        return EXIT_NOT_EXECUTABLE
+    while program.poll() is None:
+        received = signal.sigwaitinfo(watched)
+        if received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
+            program.send_signal(received.si_signo)
+    status = program.returncode
+    return 128 - status if status < 0 else status
+
+
+def _profile(chosen: Board, name: str) -> Profile:
+    try:
+        return chosen.profile(name)
+    except MigError as err:
+        raise click.BadParameter(str(err), param_hint="--slice") from err
+
+
+def _check_capability(chosen: Board, capability: tuple[int, int] | None) -> None:
+    own = chosen.compute_capability
+    if capability is not None and capability > own:
+        raise click.BadParameter(
+            f"{chosen.key} has compute capability {own[0]}.{own[1]}; --cc can only lower it",
+            param_hint="--cc",
+        )

@@ -1,0 +1,57 @@
+"""The only reader of environment variables in this package.
+
+``TESSERA_SLICES_DIR`` and ``TESSERA_TOKEN`` are what a program inside ``tessera run`` is given and
+its client library reads; ``TESSERA_RUN_DIR`` is where a node's gpud is found.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+SLICES_DIR_VARIABLE = "TESSERA_SLICES_DIR"
+TOKEN_VARIABLE = "TESSERA_TOKEN"
+RUN_DIR_VARIABLE = "TESSERA_RUN_DIR"
+LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
+
+LIBRARIES_DIR = Path(__file__).parent / "native" / "lib"  # where the build hook puts libcuda.so.1
+
+DEFAULT_RUN_DIR = Path("/run/tessera")
+DEFAULT_STATE_DIR = Path("/var/lib/tessera")
+
+
+def run_dir() -> Path:
+    """Return where the node's gpud keeps its sockets."""
+    return Path(os.environ.get(RUN_DIR_VARIABLE) or DEFAULT_RUN_DIR)
+
+
+def slices_dir() -> Path:
+    """Return where slice sockets are, in a run, a pod or on a node."""
+    return Path(os.environ.get(SLICES_DIR_VARIABLE) or DEFAULT_RUN_DIR / "slices")
+
+
+def token() -> str:
+    """Return the run's token in hexadecimal; empty outside of a run."""
+    return os.environ.get(TOKEN_VARIABLE, "")
+
+
+def private_dir_parents() -> tuple[Path, ...]:
+    """Return where a run's private directory may go, best first."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return (*((Path(runtime),) if runtime else ()), Path(tempfile.gettempdir()), Path("/tmp"))
+
+
+def user_cache_dir() -> Path:
+    """Return the user's cache directory (XDG base directory specification)."""
+    configured = os.environ.get("XDG_CACHE_HOME")
+    return (Path(configured) if configured else Path.home() / ".cache") / "tessera"
+
+
+def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mapping[str, str]:
+    """Return this process's environment with what finds a slice and its client library."""
+    environment = dict(os.environ)
+    paths = [str(libraries), *filter(None, [environment.get(LIBRARY_PATH_VARIABLE)])]
+    environment[LIBRARY_PATH_VARIABLE] = os.pathsep.join(paths)
+    environment[SLICES_DIR_VARIABLE] = str(slices)
+    environment[TOKEN_VARIABLE] = token_hex
+    return environment

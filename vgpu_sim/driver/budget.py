@@ -1,0 +1,114 @@
+"""Device memory as promised: per slice what its profile holds, per node what the host can give.
+
+A simulated GPU's memory is the host's. So a reservation must fit both the slice and the node's
+budget before anything is allocated; it is refused otherwise, and never over-committed.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NewType
+
+from vgpu_sim.driver.model import InstanceUuid, MigInstance
+
+Account = NewType("Account", int)
+
+# Host memory is also the programs' own, the page cache's and everybody else's on the node.
+DEFAULT_SHARE_OF_HOST = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The answer to a reservation. ``free_bytes`` is what could be reserved now."""
+
+    granted: bool
+    free_bytes: int
+    total_bytes: int
+
+
+class Budget:
+    """Reservations by account (one per context) within slices and the node."""
+
+    def __init__(self, total_bytes: int) -> None:
+        self.total_bytes = total_bytes
+        self._accounts: dict[Account, tuple[MigInstance, int]] = {}
+        self._slices: Counter[InstanceUuid] = Counter()
+        self._next = 1
+
+    @property
+    def used_bytes(self) -> int:
+        """Reserved on the whole node."""
+        return self._slices.total()
+
+    def slice_used_bytes(self, uuid: InstanceUuid) -> int:
+        """Reserved by all contexts of an instance."""
+        return self._slices[uuid]
+
+    def account_bytes(self, account: Account) -> int:
+        """Reserved by one context; 0 when it is closed."""
+        return self._accounts[account][1] if account in self._accounts else 0
+
+    def open(self, instance: MigInstance, already_bytes: int = 0) -> Account:
+        """Open an account; ``already_bytes`` is in use whether it fits or not (a found worker)."""
+        account = Account(self._next)
+        self._next += 1
+        self._accounts[account] = (instance, already_bytes)
+        self._slices[instance.uuid] += already_bytes
+        return account
+
+    def close(self, account: Account) -> None:
+        """Give everything of an account back; closing twice does nothing."""
+        instance, held = self._accounts.pop(account, (None, 0))
+        if instance is None:
+            return
+        self._slices[instance.uuid] -= held
+        if not self._slices[instance.uuid]:
+            del self._slices[instance.uuid]
+
+    def free_bytes(self, instance: MigInstance) -> int:
+        """Return what this instance could reserve now: the lesser of slice and node."""
+        in_slice = instance.profile.memory_bytes - self._slices[instance.uuid]
+        return max(0, min(in_slice, self.total_bytes - self.used_bytes))
+
+    def report(self, account: Account) -> Grant:
+        """Return what is free for an account, reserving nothing. Raises KeyError when closed."""
+        instance, _ = self._accounts[account]
+        return Grant(True, self.free_bytes(instance), instance.profile.memory_bytes)
+
+    def reserve(self, account: Account, amount_bytes: int) -> Grant:
+        """Reserve if it fits slice and node.
+
+        Raises:
+            KeyError: the account is closed.
+            ValueError: the amount is not positive.
+        """
+        if amount_bytes <= 0:
+            raise ValueError(f"reserve of {amount_bytes} bytes")
+        instance, held = self._accounts[account]
+        free = self.free_bytes(instance)
+        if amount_bytes > free:
+            return Grant(False, free, instance.profile.memory_bytes)
+        self._accounts[account] = (instance, held + amount_bytes)
+        self._slices[instance.uuid] += amount_bytes
+        return Grant(True, free - amount_bytes, instance.profile.memory_bytes)
+
+    def release(self, account: Account, amount_bytes: int) -> None:
+        """Give a part back.
+
+        Raises:
+            KeyError: the account is closed.
+            ValueError: not positive, or more than the account holds.
+        """
+        instance, held = self._accounts[account]
+        if not 0 < amount_bytes <= held:
+            raise ValueError(f"release of {amount_bytes} bytes, {held} are held")
+        self._accounts[account] = (instance, held - amount_bytes)
+        self._slices[instance.uuid] -= amount_bytes
+
+
+def default_budget_bytes(meminfo: Path = Path("/proc/meminfo")) -> int:
+    """Return half of the host's memory. Raises OSError or ValueError where it cannot be read."""
+    for line in meminfo.read_text(encoding="ascii").splitlines():
+        if line.startswith("MemTotal:"):
+            return int(int(line.split()[1]) * 1024 * DEFAULT_SHARE_OF_HOST)
+    raise ValueError(f"{meminfo} has no MemTotal")

@@ -1,0 +1,21 @@
+"""Bounds how often a tenant can make gpud work: beyond the rate gpud simply reads later."""
+
+import asyncio
+
+
+class Pace:
+    """At most ``per_second`` turns in a second, in one task."""
+
+    def __init__(self, per_second: int) -> None:
+        self._per_second = per_second
+        self._window_start = 0.0
+        self._turns = 0
+
+    async def turn(self) -> None:
+        """Return at once while below the rate, else when the second is over."""
+        now = asyncio.get_running_loop().time()
+        if now - self._window_start >= 1.0:
+            self._window_start, self._turns = now, 0
+        self._turns += 1
+        if self._turns > self._per_second:
+            await asyncio.sleep(max(0.0, self._window_start + 1.0 - now))

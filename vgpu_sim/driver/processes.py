@@ -1,0 +1,63 @@
+"""Processes by descriptor: a pid alone may mean another process a moment later."""
+
+import os
+import select
+import signal
+from pathlib import Path
+
+PROC = Path("/proc")
+
+
+def open_process(pid: int) -> int | None:
+    """Return a pidfd, or None if there is no such process."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def kill(pidfd: int) -> bool:
+    """Send SIGKILL; False if the process is gone or may not be killed."""
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except OSError:
+        return False
+    return True
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; with the pid it is unique."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    after_name = stat.rpartition(")")[2].split()  # the name may hold anything
+    return int(after_name[19]) if len(after_name) > 19 and after_name[0] != "Z" else None
+
+
+def shared_resident_bytes(pid: int) -> int:
+    """Return the resident shared memory of a process: for a worker, its chunks."""
+    try:
+        status = (PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("RssShmem:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def has_capabilities(*numbers: int) -> bool:
+    """Tell whether this process has these capabilities (linux/capability.h) in effect."""
+    status = (PROC / "self" / "status").read_text(encoding="utf-8", errors="replace")
+    for line in status.splitlines():
+        if line.startswith("CapEff:"):
+            effective = int(line.split()[1], 16)
+            return all(effective >> number & 1 for number in numbers)
+    return False
+
+
+def has_ended(pidfd: int) -> bool:
+    """Tell whether a process has ended (reaped or not)."""
+    readable, _, _ = select.select([pidfd], [], [], 0)
+    return bool(readable)

@@ -1,0 +1,75 @@
+"""SOCK_SEQPACKET sockets under asyncio, with ancillary data (which asyncio itself cannot carry)."""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpu_sim.driver.model import Peer
+from vgpu_sim.driver.peers import CREDENTIALS_BYTES, sender_of
+
+SCM_MAX_FD = 253  # Linux: descriptors in one message
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A message received. Empty ``data`` is the end: a peer cannot send an empty one usefully.
+
+    ``truncated``: it was longer than allowed, or brought descriptors that nobody asked for (which
+    the kernel has then dropped).
+    """
+
+    data: bytes
+    sender: Peer | None
+    truncated: bool
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Return two connected sockets, not inherited over exec."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+async def readable(descriptor: int) -> None:
+    """Wait until a descriptor is readable, or its process has ended for a pidfd."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(descriptor, _resolve, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def receive(sock: socket.socket, limit_bytes: int) -> Packet:
+    """Receive one message without descriptors from a non-blocking socket. Raises OSError."""
+    space = socket.CMSG_SPACE(CREDENTIALS_BYTES)
+    while True:
+        try:
+            data, ancillary, flags, _ = sock.recvmsg(limit_bytes, space, socket.MSG_CMSG_CLOEXEC)
+        except BlockingIOError:
+            await readable(sock.fileno())
+            continue
+        truncated = bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC))
+        return Packet(data, sender_of(ancillary), truncated)
+
+
+async def send(sock: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
+    """Send one message, waiting for room. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            socket.send_fds(sock, [data], list(descriptors), socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_writer(sock.fileno(), _resolve, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_writer(sock.fileno())
+            continue
+        return
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,233 @@
+"""The slice socket of one MIG instance: reads HELLOs, answers queries, passes contexts on.
+
+Everything here is reachable by tenants. A connection has HELLO_TIMEOUT_SECONDS to say its one
+message; where too many stay silent, the oldest silent one goes; whoever keeps gpud busy waits.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from vgpu_sim.driver import hello as hellos, seqpacket
+from vgpu_sim.driver.admission import Admission
+from vgpu_sim.driver.cuda_status import CudaStatus
+from vgpu_sim.driver.errors import HelloRefused, RequestError
+from vgpu_sim.driver.hello import Hello, MalformedHello
+from vgpu_sim.driver.model import InstanceUuid, MigInstance, Owner, Peer
+from vgpu_sim.driver.pacing import Pace
+from vgpu_sim.driver.peers import peer_of
+from vgpu_sim.hal.messages import DeviceInfo
+
+logger = logging.getLogger("tessera.gpud")
+
+SOCKET_NAME = "s.sock"
+MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
+HELLO_TIMEOUT_SECONDS = 5.0
+REPLY_TIMEOUT_SECONDS = 5.0
+MAX_PENDING = 64
+HELLOS_PER_SECOND = 500
+_BACKLOG = 64
+
+
+class ContextStarter(Protocol):
+    """Starts the worker of an authorised context."""
+
+    async def launch(
+        self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
+    ) -> None:
+        """Take the client over, or raise HelloRefused."""
+
+
+class SliceServer:
+    """Serves ``<directory>/s.sock`` for one instance until closed.
+
+    ``instance_of`` is asked anew for every client, because an instance can be withdrawn meanwhile.
+    """
+
+    def __init__(
+        self,
+        uuid: InstanceUuid,
+        directory: Path,
+        instance_of: Callable[[str], MigInstance],
+        describe: Callable[[MigInstance], DeviceInfo],
+        admission: Admission,
+        starter: ContextStarter,
+    ) -> None:
+        self.directory = directory
+        self._uuid = uuid
+        self._instance_of = instance_of
+        self._describe = describe
+        self._admission = admission
+        self._starter = starter
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.Task[None], None] = {}
+
+    def open(self, socket_mode: int, directory_mode: int) -> None:
+        """Bind and begin to serve. Raises OSError; ValueError when the path is too long."""
+        path = self.directory / SOCKET_NAME
+        if len(os.fsencode(path)) > MAX_PATH_BYTES:
+            raise ValueError(f"socket path is longer than {MAX_PATH_BYTES} bytes: {path}")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(directory_mode)
+        self._listener = bind(path, socket_mode)
+        self._accepting = asyncio.create_task(self._accept(self._listener))
+
+    async def close(self, remove_directory: bool) -> None:
+        """Stop serving: clients that wait are hung up, live contexts are not touched."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+        for task in tuple(self._serving):
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(tuple(self._serving))
+        if self._listener is not None:
+            self._listener.close()
+            with suppress(OSError):
+                (self.directory / SOCKET_NAME).unlink()
+        if remove_directory:
+            with suppress(OSError):
+                self.directory.rmdir()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        pace = Pace(HELLOS_PER_SECOND)
+        while True:
+            await pace.turn()
+            await seqpacket.readable(listener.fileno())
+            try:
+                client, _ = listener.accept()
+            except OSError as err:  # the client has gone again, or gpud is out of descriptors
+                logger.warning("accept_failed instance=%s error=%s", self._uuid, err)
+                continue
+            client.setblocking(False)
+            while len(self._serving) >= MAX_PENDING and self._silent:
+                await self._drop_oldest_silent()
+            if len(self._serving) >= MAX_PENDING:
+                client.close()
+                continue
+            task = asyncio.create_task(self._serve(client))
+            self._serving.add(task)
+            self._silent[task] = None
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        self._silent.pop(task, None)
+
+    async def _drop_oldest_silent(self) -> None:
+        oldest = next(iter(self._silent))
+        oldest.cancel()
+        await asyncio.wait((oldest,))
+        self._forget(oldest)
+
+    async def _serve(self, client: socket.socket) -> None:
+        with client:
+            try:
+                peer = peer_of(client)
+                async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
+                    packet = await seqpacket.receive(client, hellos.HELLO_BYTES + 1)
+                if not packet.data:
+                    return
+                hello = _parse(packet)
+                task = asyncio.current_task()
+                if task is not None:
+                    self._silent.pop(task, None)
+                await self._answer(client, hello, peer, packet.sender)
+            except (MalformedHello, TimeoutError, OSError) as err:
+                logger.warning(
+                    "client_dropped instance=%s reason=%r", self._uuid, str(err) or "timeout"
+                )
+
+    async def _answer(
+        self, client: socket.socket, hello: Hello, peer: Peer, sender: Peer | None
+    ) -> None:
+        try:
+            hello.check()
+            instance = self._current_instance()
+            if hello.wants_context:
+                await self._start_context(client, instance, hello, peer, sender)
+                return
+            reply = hellos.encode(hello.reply_type, hello.request, self._describe(instance))
+        except HelloRefused as err:
+            logger.warning(
+                "client_refused instance=%s pid=%d status=%d reason=%r",
+                self._uuid,
+                peer.pid,
+                err.status,
+                str(err),
+            )
+            reply = hellos.encode(hello.reply_type, hello.request, status=err.status)
+        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
+            await seqpacket.send(client, reply)
+
+    def _current_instance(self) -> MigInstance:
+        try:
+            return self._instance_of(self._uuid)
+        except RequestError as err:
+            raise HelloRefused(CudaStatus.DEVICE_UNAVAILABLE, str(err)) from err
+
+    async def _start_context(
+        self,
+        client: socket.socket,
+        instance: MigInstance,
+        hello: Hello,
+        peer: Peer,
+        sender: Peer | None,
+    ) -> None:
+        authorising = asyncio.create_task(
+            self._admission.authorize(instance, peer, sender, hello.token)
+        )
+        # Until it has its answer a client has nothing to say: whatever can be read is its end.
+        hung_up = asyncio.create_task(seqpacket.readable(client.fileno()))
+        try:
+            await asyncio.wait((authorising, hung_up), return_when=asyncio.FIRST_COMPLETED)
+            if not authorising.done():
+                return
+            owner = authorising.result()
+        finally:
+            for task in (authorising, hung_up):
+                task.cancel()
+        if not self._current_instance().admit:
+            raise HelloRefused(CudaStatus.DEVICE_UNAVAILABLE, "the instance is being withdrawn")
+        # The worker's messages bring descriptors; it did not ask for the senders' names.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        await self._starter.launch(instance, hello, client, peer, owner)
+
+
+def _parse(packet: seqpacket.Packet) -> Hello:
+    if packet.truncated:
+        raise MalformedHello("too long, or brought descriptors")
+    return hellos.parse(packet.data)
+
+
+def bind(path: Path, mode: int) -> socket.socket:
+    """Bind a listening SEQPACKET socket that also tells who sent each message.
+
+    What lies at the path is replaced, an empty directory too: a container runtime creates one when
+    a mount's source is missing.
+    """
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        before = os.umask(0o177)  # nobody connects before the mode is what it shall be
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        path.chmod(mode)
+        listener.listen(_BACKLOG)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
