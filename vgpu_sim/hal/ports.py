@@ -6,7 +6,7 @@ C runtime calls by itself, an interpreted one is called for every launch.
 """
 
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 ProgramHandle = NewType("ProgramHandle", int)
 
@@ -51,6 +51,7 @@ class Backend(Protocol):
         """Forget a program; launches of it must have ended."""
 
 
+@runtime_checkable
 class NativeBackend(Backend, Protocol):
     """Compiles to native code that the worker's C runtime calls by itself."""
 
@@ -67,6 +68,7 @@ class NativeBackend(Backend, Protocol):
         """Map a program counter inside code of this backend to where it came from."""
 
 
+@runtime_checkable
 class InterpretedBackend(Backend, Protocol):
     """Runs a launch to its end inside the call."""
 

@@ -87,9 +87,7 @@ class Images:
 
     def _compile(self, text: bytes) -> Module:
         try:
-            return compile_ptx(text.decode(), capability=self._capability)
-        except UnicodeDecodeError as err:
-            raise ImageError(CudaError.INVALID_PTX, f"the image is not PTX: {err}\n") from err
+            return compile_ptx(text, capability=self._capability)
         except UnsupportedPtxError as err:
             raise ImageError(CudaError.NOT_SUPPORTED, err.log(_MAX_LOG_BYTES)) from err
         except TargetError as err:

@@ -65,7 +65,11 @@ class Programs:
         image = self._images.read(data)
         segment = self._segments.create(image.module)
         base = self._aperture_base + segment.offset
-        handle = self._backend.load(image.container, base)
+        try:
+            handle = self._backend.load(image.container, base)
+        except BaseException:
+            self._segments.destroy(segment)
+            raise
         kernels = {
             function.name: self._add_kernel(handle, function, base)
             for function in image.module.functions

@@ -83,6 +83,14 @@ class Kernel:
     interpreted: bool
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Region:
+    """Mapped memory of the aperture, by absolute address."""
+
+    address: int
+    size: int
+
+
 @dataclass(frozen=True, slots=True)
 class Stats:
     """Launches that have ended; times in ns of CLOCK_MONOTONIC."""
@@ -125,10 +133,13 @@ class NativeRuntime:
             function = getattr(self._library, name)
             function.restype, function.argtypes = result, arguments
         self._callback: object = None  # ctypes keeps no reference of its own
+        self._aperture_base = 0
+        self._regions: tuple[Region, ...] = ()
 
     def reserve(self, aperture_base: int) -> None:
         """Take the aperture's address range and its guards; nothing in it is accessible yet."""
         _check(self._library.tessera_worker_reserve(aperture_base))
+        self._aperture_base = aperture_base
 
     def create_shared(self) -> tuple[int, int]:
         """Return descriptors of the client area and of the worker's page, owned by the caller."""
@@ -170,10 +181,18 @@ class NativeRuntime:
     def map_chunk(self, offset: int, size: int, descriptor: int) -> None:
         """Map a memfd at an offset from the aperture's base."""
         _check(self._library.tessera_worker_map_chunk(offset, size, descriptor))
+        region = Region(self._aperture_base + offset, size)
+        self._regions = tuple(sorted((*self._regions, region)))
 
     def unmap_chunk(self, offset: int, size: int) -> None:
         """Give a chunk's pages back and make its range inaccessible."""
+        gone = Region(self._aperture_base + offset, size)
+        self._regions = tuple(region for region in self._regions if region != gone)
         _check(self._library.tessera_worker_unmap_chunk(offset, size))
+
+    def regions(self) -> tuple[Region, ...]:
+        """Return what is mapped now, in order of address; a snapshot, safe on any thread."""
+        return self._regions
 
     def add_kernel(self, kernel: Kernel) -> KernelHandle:
         """Make a kernel known to launches."""

@@ -1,0 +1,61 @@
+"""The interpreter as a backend: runs each launch inside the call, on the scheduler's thread."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from vgpu_sim.exec import interp
+from vgpu_sim.exec.errors import AddressFault, KernelError, Unsupported
+from vgpu_sim.hal.abi import FaultKind
+from vgpu_sim.hal.ports import FaultSite, Launch, LaunchFault, ProgramHandle
+from vgpu_sim.hw.backends.aperture_memory import ApertureMemory
+from vgpu_sim.hw.runtime import Region
+from vgpu_sim.isa import Function, Module, container
+
+
+class InterpBackend:
+    """Implements ``hal.ports.InterpretedBackend``; ``regions`` says what memory there is."""
+
+    def __init__(self, regions: Callable[[], Sequence[Region]]) -> None:
+        self._regions = regions
+        self._programs: dict[ProgramHandle, tuple[Module, int]] = {}
+        self._numbers = itertools.count(1)
+
+    def load(self, container_bytes: bytes, segment_base: int) -> ProgramHandle:
+        """See ``hal.ports.Backend.load``."""
+        handle = ProgramHandle(next(self._numbers))
+        self._programs[handle] = (container.decode(container_bytes), segment_base)
+        return handle
+
+    def unload(self, program: ProgramHandle) -> None:
+        """See ``hal.ports.Backend.unload``."""
+        del self._programs[program]
+
+    def run(self, program: ProgramHandle, launch: Launch) -> None:
+        """See ``hal.ports.InterpretedBackend.run``."""
+        module, segment_base = self._programs[program]
+        function = module.function(launch.function)
+        try:
+            interp.run(
+                module,
+                function,
+                launch.grid,
+                launch.block,
+                launch.parameters,
+                ApertureMemory(self._regions()),
+                segment_base,
+            )
+        except KernelError as err:
+            raise _kernel_fault(err, function, launch) from err
+        except Unsupported as err:
+            line = function.lines[err.word] if err.word < len(function.lines) else 0
+            site = FaultSite(function.name, line, str(err))
+            raise LaunchFault(FaultKind.COMPILE, site) from err
+
+
+def _kernel_fault(err: KernelError, function: Function, launch: Launch) -> LaunchFault:
+    x, y, z = err.block
+    block = x + launch.grid[0] * (y + launch.grid[1] * z)
+    site = FaultSite(function.name, function.lines[err.word], str(err))
+    if isinstance(err, AddressFault):
+        return LaunchFault(FaultKind.ADDRESS, site, err.address, block)
+    return LaunchFault(FaultKind.TRAP, site, 0, block)

@@ -1,0 +1,110 @@
+"""A context worker's life: join, reserve, import, lock down, serve.
+
+The order matters. Cgroups are joined before anything is allocated, everything is imported and
+opened before the sandbox closes (the image may vanish later), threads start inside it, and only
+then is the client answered.
+"""
+
+import ctypes
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from vgpu_sim.hal import abi, messages, spawn
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
+from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.hw import sandbox, wire
+from vgpu_sim.hw.chunks import Chunks
+from vgpu_sim.hw.container_cache import ContainerCache
+from vgpu_sim.hw.control import Control
+from vgpu_sim.hw.images import Images
+from vgpu_sim.hw.launches import Launches
+from vgpu_sim.hw.programs import Programs
+from vgpu_sim.hw.runtime import NativeRuntime
+from vgpu_sim.hw.segments import Segments
+
+BackendFactory = Callable[[WorkerConfig, NativeRuntime], NativeBackend | InterpretedBackend]
+
+REFUSED_EXIT_STATUS = 71
+
+
+def run(
+    config: WorkerConfig,
+    client: socket.socket,
+    gpud: socket.socket,
+    make_backend: BackendFactory,
+) -> NoReturn:
+    """Serve one context on the client's connected socket; ends the process.
+
+    A context that cannot be set up is refused with a status: 205 when the aperture's place is
+    taken, which makes the client try another, 304 for anything else.
+    """
+    try:
+        runtime = NativeRuntime()
+        _set_up(config, client, gpud, runtime, make_backend)
+    except FileExistsError:
+        _refuse(client, config.request, CudaError.MAP_FAILED)
+    except (OSError, ImportError, MemoryError, ValueError) as err:
+        message = {"type": "event", "event": "failed", "message": f"{type(err).__name__}: {err}"}
+        gpud.send(spawn.encode(message))
+        _refuse(client, config.request, CudaError.OPERATING_SYSTEM)
+
+
+def _set_up(
+    config: WorkerConfig,
+    client: socket.socket,
+    gpud: socket.socket,
+    runtime: NativeRuntime,
+    make_backend: BackendFactory,
+) -> NoReturn:
+    for path in config.cgroup_procs:
+        Path(path).write_text(f"{os.getpid()}\n")
+    runtime.reserve(config.aperture_base)
+    backend = make_backend(config, runtime)
+    fault_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    area, page = runtime.create_shared()
+    control = Control(config, client, gpud, fault_event, runtime)
+    level = sandbox.enter(config)
+    cache_dir = Path(config.cache_dir) if config.cache_dir and level.cache else None
+    chunks = Chunks(runtime, control.channel, config.gpu_index)
+    programs = Programs(
+        runtime,
+        backend,
+        Images(config.capability, ContainerCache(cache_dir, config.capability)),
+        Segments(runtime, control.channel, config.gpu_index, config.context_index),
+        aperture_base=config.aperture_base,
+        capability=config.capability,
+        max_threads_per_block=config.max_threads_per_block,
+    )
+    runtime.start(
+        aperture_base=config.aperture_base,
+        gpu_index=config.gpu_index,
+        threads=config.threads,
+        max_threads_per_block=config.max_threads_per_block,
+        client_socket=client.fileno(),
+        fault_event=fault_event,
+        answer=Launches(backend, programs).answer,
+    )
+    control.channel.event("started", sandbox=level.to_json())
+    _welcome(client, config.request, area, page)
+    control.serve(backend, programs, chunks)
+
+
+def _welcome(client: socket.socket, request: int, area: int, page: int) -> None:
+    ready = messages.ContextReady(
+        context=os.getpid(),
+        client_area_bytes=ctypes.sizeof(abi.ClientArea),
+        worker_page_bytes=ctypes.sizeof(abi.WorkerPage),
+    )
+    wire.reply(client, MessageType.CONTEXT_READY, request, CudaError.SUCCESS, ready, (area, page))
+    os.close(area)
+    os.close(page)
+
+
+def _refuse(client: socket.socket, request: int, status: CudaError) -> NoReturn:
+    wire.reply(client, MessageType.CONTEXT_READY, request, status)
+    os._exit(REFUSED_EXIT_STATUS)
