@@ -7,7 +7,7 @@ import click
 from vgpu_sim.isa import container
 from vgpu_sim.isa.asm import assemble
 from vgpu_sim.isa.disasm import disassemble
-from vgpu_sim.isa.errors import AssemblyError, ContainerError
+from vgpu_sim.isa.errors import AssemblyError, ContainerError, IsaError
 
 
 @click.group(name="isa")
@@ -31,7 +31,7 @@ def asm(file: TextIO, output: BinaryIO) -> None:
     except AssemblyError as error:
         place = f"{file.name}:{error.line}:{error.column}"
         raise click.ClickException(f"{place}: {error.reason}") from error
-    except (ContainerError, UnicodeDecodeError) as error:
+    except (IsaError, UnicodeDecodeError) as error:
         raise click.ClickException(f"{file.name}: {error}") from error
     output.write(data)
 

@@ -158,14 +158,15 @@ def _plain_operands(line: Line, fields: dict[str, Any]) -> None:
         elif op is Op.SETP:
             destinations.append(None)
         fields["dsts"] = tuple(destinations)
-        if not line.empty:
-            line.expect(",")
+        if line.empty:
+            return
+        line.expect(",")
     if op is Op.S2R:
         token = line.next("word", "a special register")
         if token.text not in SpecialRegister.__members__:
             raise line.fail(f"unknown special register {token.text!r}", token)
         fields["sreg"] = SpecialRegister[token.text]
-    elif not line.empty:
+    else:
         sources = [_operand(line)]
         while line.accept(","):
             sources.append(_operand(line))

@@ -157,6 +157,8 @@ def _operand(operand: Operand | None) -> str:
         case Predicate(index):
             return f"p{index}"
         case Literal(bits):
+            if bits >= (1 << 64) - _DECIMAL_BELOW:
+                return str(bits - (1 << 64))
             return str(bits) if bits < _DECIMAL_BELOW else f"{bits:#x}"
         case Symbol(name, 0):
             return f"&{_name(name)}"

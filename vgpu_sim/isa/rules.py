@@ -155,7 +155,7 @@ def _operand_errors(
     roles = destination_roles(instruction, spec)
     yield from _destination_set_errors(instruction.dsts)
     if len(instruction.dsts) != len(roles):
-        yield f"{spec.op.name} has {len(roles)} destinations here, not {len(instruction.dsts)}"
+        yield f"{spec.op.name}: number of destinations is {len(instruction.dsts)}, not {len(roles)}"
     for place, (role, destination) in enumerate(zip(roles, instruction.dsts, strict=False)):
         if destination is not None:
             yield from _place_errors(destination, operand_bits(role, instruction), function)
@@ -165,7 +165,7 @@ def _operand_errors(
             yield f"{spec.op.name} needs its destination {place + 1}"
     sources = source_roles(instruction, spec)
     if len(instruction.srcs) != len(sources):
-        yield f"{spec.op.name} has {len(sources)} sources here, not {len(instruction.srcs)}"
+        yield f"{spec.op.name}: number of sources is {len(instruction.srcs)}, not {len(sources)}"
     for role, source in zip(sources, instruction.srcs, strict=False):
         bits = operand_bits(role, instruction)
         if isinstance(source, Register | Predicate):

@@ -25,7 +25,7 @@ def check_module(module: Module) -> None:
     Raises:
         InvalidFunction: with ``function`` the name of what is wrong.
     """
-    _check_names([item.name for item in (*module.functions, *module.variables)])
+    _check_names([*(f.name for f in module.functions), *(v.name for v in module.variables)])
     for variable in module.variables:
         _check_variable(variable)
     versions = (*module.required_capability, *module.ptx_version)

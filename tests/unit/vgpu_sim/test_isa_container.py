@@ -1,0 +1,269 @@
+"""Containers: identity of the round trip, and what hostile bytes may do (raise ContainerError)."""
+
+import random
+import struct
+
+import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
+from isa_programs import functions, instructions, modules
+
+from vgpu_sim.isa import (
+    DataType,
+    Function,
+    Instruction,
+    Literal,
+    Module,
+    Op,
+    Predicate,
+    Register,
+    Rounding,
+    Space,
+    Variable,
+    container,
+    encoding,
+    sections,
+)
+from vgpu_sim.isa.errors import ContainerError, InvalidFunction, IsaError
+
+_RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def _function(*code: Instruction, **fields: object) -> Function:
+    frame = {
+        "name": "f",
+        "parameters": (),
+        "parameter_bytes": 16,
+        "register_bits": (32, 64),
+        "predicate_count": 2,
+        "code": (*code, Instruction(Op.RET)),
+        "lines": (0,) * (len(code) + 1),
+    }
+    return Function(**(frame | fields))
+
+
+@_RELAXED
+@given(modules())
+def test_decoding_gives_back_what_was_encoded(module: Module) -> None:
+    data = container.encode(module)
+    assert container.decode(data) == module
+    assert container.encode(container.decode(data)) == data
+
+
+@pytest.mark.parametrize("op", Op)
+def test_every_opcode_survives_the_round_trip(op: Op) -> None:
+    @settings(max_examples=40, deadline=None)
+    @given(instructions(op, 2))
+    def check(instruction: Instruction) -> None:
+        variables = tuple(Variable(n, Space.GLOBAL, 8, 8, 0) for n in ("table", "odd name.1", "p0"))
+        module = Module((_frame_of(instruction),), variables)
+        assert container.decode(container.encode(module)) == module
+
+    check()
+
+
+def _frame_of(instruction: Instruction) -> Function:
+    from isa_programs import PARAMETER_BYTES, PREDICATES, REGISTER_BITS
+
+    return _function(
+        instruction,
+        parameter_bytes=PARAMETER_BYTES,
+        register_bits=REGISTER_BITS,
+        predicate_count=PREDICATES,
+    )
+
+
+@_RELAXED
+@given(modules(), st.integers(0, 2**32), st.booleans())
+def test_flipped_bytes_never_raise_anything_else(module: Module, seed: int, resealed: bool) -> None:
+    """Resealed files get past the digest, so the parsers behind it meet the damage."""
+    generator = random.Random(seed)
+    original = container.encode(module)
+    for _ in range(20):
+        damaged = bytearray(original)
+        for _ in range(generator.randint(1, 3)):
+            damaged[generator.randrange(len(damaged))] ^= 1 << generator.randrange(8)
+        data = sections.seal(bytes(damaged)) if resealed else bytes(damaged)
+        try:
+            decoded = container.decode(data)
+        except ContainerError:
+            continue
+        # What is still accepted is valid: it encodes, and reads back as itself.
+        assert container.decode(container.encode(decoded)) == decoded
+
+
+@_RELAXED
+@given(modules(), st.integers(0, 2**32))
+def test_cut_files_are_refused(module: Module, seed: int) -> None:
+    data = container.encode(module)
+    cut = data[: random.Random(seed).randrange(len(data))]
+    for attempt in (cut, sections.seal(cut.ljust(40, b"\0")), data + b"\0"):
+        with pytest.raises(ContainerError):
+            container.decode(attempt)
+
+
+@given(st.binary(max_size=200))
+def test_random_code_is_decoded_or_refused(words: bytes) -> None:
+    try:
+        encoding.decode(words, (1, 2), {0: "table"})
+    except ContainerError:
+        return
+
+
+@pytest.mark.parametrize(
+    ("position", "byte", "reason"),
+    [
+        (0, 0x7F, "opcode 0x27f is not defined"),
+        (1, 0x7F, "opcode 0x7f00 is not defined"),
+        (2, 0x63, "type 0x63 is not defined"),
+        (3, 0x01, "an unused field is not zero"),
+        (4, 0x05, "ADD does not take mode LO"),
+        (4, 0x40, "ADD.S32 does not take FTZ"),
+        (5, 0x01, "ADD does not take space GLOBAL"),
+        (5, 0x80, "ADD is not a branch"),
+        (6, 0x02, "guard p2 does not exist"),
+        (8, 0x09, "r9 does not exist"),
+        (9, 0x80, "a literal is no destination"),
+        (12, 0x07, "pool entry 7 of 1"),
+        (14, 0x01, "an unused field is not zero"),
+    ],
+)
+def test_an_undefined_field_is_named_with_its_word(position: int, byte: int, reason: str) -> None:
+    add = Instruction(Op.ADD, DataType.S32, (Register(0),), (Register(0), Literal(5)))
+    function = _function(Instruction(Op.NOP), add)
+    data = container.encode(Module((function,)))
+    words = encoding.encode(function).words
+    begin = data.index(words) + 16 + position
+    guard = b"\x02\x00" if position == 6 else bytes([byte])
+    damaged = sections.seal(data[:begin] + guard + data[begin + len(guard) :])
+    with pytest.raises(ContainerError, match=r"word 1: ") as caught:
+        container.decode(damaged)
+    assert reason in str(caught.value)
+
+
+def test_vector_operands_may_be_any_registers() -> None:
+    load = Instruction(
+        Op.LD,
+        DataType.B32,
+        (Register(1), None, Register(0), Register(2)),
+        (Register(1),),
+        space=Space.GLOBAL,
+        vector=4,
+    )
+    store = Instruction(
+        Op.ST,
+        DataType.B32,
+        (),
+        (Register(1), Register(2), Literal(7)),
+        space=Space.GLOBAL,
+        vector=2,
+    )
+    module = Module((_function(load, store, register_bits=(32, 64, 32)),))
+    assert container.decode(container.encode(module)) == module
+
+
+def test_literals_are_pooled_once() -> None:
+    move = Instruction(Op.MOV, DataType.B64, (Register(1),), (Literal(2**63),))
+    assert encoding.encode(_function(move, move)).pool == (2**63,)
+
+
+def test_a_pool_overflow_is_an_error() -> None:
+    code = [
+        Instruction(Op.MOV, DataType.B64, (Register(1),), (Literal(value),))
+        for value in range(0x8000)
+    ]
+    with pytest.raises(InvalidFunction, match="more than 32767 distinct literals"):
+        container.encode(Module((_function(*code),)))
+
+
+def test_another_version_is_refused() -> None:
+    data = bytearray(container.encode(Module(())))
+    data[8] = 2
+    with pytest.raises(ContainerError, match=r"version 2\.0 is not supported"):
+        container.decode(sections.seal(bytes(data)))
+
+
+def test_announced_functions_must_be_there() -> None:
+    """A count alone must not make the decoder allocate or loop."""
+    data = container.encode(Module((), source="x"))
+    record = struct.pack("<6I", 5, 0, 0, 0, 0, 0)
+    huge = struct.pack("<6I", 5, 0, 0, 0, 0xFFFF_FFFF, 0)
+    with pytest.raises(ContainerError, match="5 sections for 4294967295 functions"):
+        container.decode(sections.seal(data.replace(record, huge)))
+
+
+_MOV = Instruction(Op.MOV, DataType.B32, (Register(0),), (Literal(1),))
+
+
+@pytest.mark.parametrize(
+    ("instruction", "reason"),
+    [
+        (Instruction(Op.ADD, DataType.F32, (Register(0),), (Literal(1),) * 2), "type F32"),
+        (
+            Instruction(Op.ADD, DataType.S32, (Register(0),), (Literal(1),)),
+            "number of sources is 1, not 2",
+        ),
+        (Instruction(Op.ADD, DataType.S64, (Register(0),), (Literal(1),) * 2), "64 are needed"),
+        (Instruction(Op.ADD, DataType.S32, (Predicate(0),), (Literal(1),) * 2), "p0 stands"),
+        (Instruction(Op.ADD, DataType.S32, (None,), (Literal(1),) * 2), "absent"),
+        (Instruction(Op.BRA, target=9), "target 9 is outside"),
+        (Instruction(Op.CVT, DataType.S32, (Register(0),), (Literal(1),)), "needs a source type"),
+        (
+            Instruction(
+                Op.CVT, DataType.S32, (Register(0),), (Literal(1),), source_type=DataType.F32
+            ),
+            "does not take rounding NONE",
+        ),
+        (
+            Instruction(
+                Op.FADD,
+                DataType.F16,
+                (Register(0),),
+                (Literal(1),) * 2,
+                rounding=Rounding.RZ,
+            ),
+            "FADD.F16 does not take rounding RZ",
+        ),
+        (Instruction(Op.MOV, DataType.PRED, (Predicate(0),), (Literal(2),)), "0 or 1"),
+        (
+            Instruction(Op.LD, DataType.B32, (Register(0),), space=Space.PARAM, displacement=13),
+            "parameter bytes 13 to 17 do not exist",
+        ),
+        (
+            Instruction(Op.LD, DataType.B64, (Register(1),) * 4, (Register(1),), vector=4),
+            "4 times B64 is more than 16 bytes",
+        ),
+        (
+            Instruction(Op.ST, DataType.B32, (), (Register(1), Register(0)), space=Space.CONST),
+            "ST does not take space CONST",
+        ),
+        (
+            Instruction(Op.LD, DataType.B32, (Register(0),), (Register(0),), space=Space.GLOBAL),
+            "r0 has 32 bits where 64 are needed",
+        ),
+    ],
+)
+def test_an_invalid_instruction_is_refused_with_its_place(
+    instruction: Instruction, reason: str
+) -> None:
+    with pytest.raises(InvalidFunction) as caught:
+        container.encode(Module((_function(_MOV, instruction),)))
+    assert caught.value.word == 1
+    assert reason in caught.value.reason
+    assert str(caught.value).startswith("f, word 1: ")
+
+
+def test_a_function_must_end() -> None:
+    function = _function(code=(_MOV,), lines=(0,))
+    with pytest.raises(InvalidFunction, match="last word must be an unguarded"):
+        container.encode(Module((function,)))
+
+
+@_RELAXED
+@given(functions("f"))
+def test_random_functions_are_valid_only_with_their_variables(function: Function) -> None:
+    uses = any("Symbol" in repr(i.srcs) for i in function.code)
+    if uses:
+        with pytest.raises(IsaError, match="is not a variable of the module"):
+            container.encode(Module((function,)))
+    else:
+        container.encode(Module((function,)))
