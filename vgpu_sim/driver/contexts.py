@@ -37,6 +37,7 @@ class Context:
     pidfd: int
     channel: socket.socket | None
     statistics: Statistics = field(default_factory=Statistics)
+    sandbox: dict[str, object] = field(default_factory=dict)
     end_reason: str = ""
     fenced: bool = False
     wait_status: int | None = None
@@ -155,8 +156,13 @@ class ContextTable:
         loop.call_later(CHANNEL_CLOSED_GRACE_SECONDS, self.kill, context)
 
     def _worker_event(self, context: Context, name: str, fields: dict[str, object]) -> None:
-        if name == "fault" and not context.end_reason:
-            context.end_reason = f"fault: {fields['message']}"
+        if name == "worker_started":
+            sandbox = fields["sandbox"]
+            context.sandbox = sandbox if isinstance(sandbox, dict) else {}
+            logger.info("worker_started pid=%d sandbox=%s", context.pid, sandbox)
+            return
+        if name in {"fault", "worker_failed"} and not context.end_reason:
+            context.end_reason = f"{name}: {fields['message']}"
         self._events.emit(
             name,
             instance=context.instance.uuid,

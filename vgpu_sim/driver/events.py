@@ -15,7 +15,9 @@ MAX_TEXT_CHARACTERS = 512
 Subscriber = Callable[[dict[str, Any]], None]
 
 # What a user of the node should see without asking for more.
-_WARNINGS = frozenset({"fault", "unsupported_ptx", "out_of_memory", "fenced", "refused"})
+_WARNINGS = frozenset(
+    {"fault", "unsupported_ptx", "out_of_memory", "fenced", "refused", "worker_failed"}
+)
 
 
 def clean_text(value: object, limit: int = MAX_TEXT_CHARACTERS) -> str:

@@ -17,9 +17,11 @@ def open_process(pid: int) -> int | None:
 
 
 def kill(pidfd: int) -> bool:
-    """Send SIGKILL; False if the process is gone or may not be killed."""
+    """Send SIGKILL; False if it may not be killed. One that has ended is fine."""
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
     except OSError:
         return False
     return True

@@ -80,6 +80,7 @@ class Snapshot:
             "first_launch_ns": context.statistics.first_launch_ns,
             "last_launch_ns": context.statistics.last_launch_ns,
             "busy_ns": context.statistics.busy_ns,
+            "sandbox": context.sandbox,
         }
 
 

@@ -140,7 +140,7 @@ class WorkerChannel:
         return True
 
 
-def _checked_event(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
+def _checked_event(message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
     match message.get("event"):
         case "fault":
             return "fault", {
@@ -157,8 +157,22 @@ def _checked_event(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
                 "requested_bytes": _optional_count(message, "requested_bytes"),
                 "free_bytes": _optional_count(message, "free_bytes"),
             }
-        case other:
-            raise ChannelViolation(f"unknown event {clean_text(other, 32)!r}")
+        case "started":
+            return "worker_started", {"sandbox": _sandbox(message.get("sandbox"))}
+        case "failed":
+            return "worker_failed", {"message": clean_text(message.get("message"))}
+        case _:
+            return None  # of a newer worker: what gpud does not know it does not pass on
+
+
+def _sandbox(value: object) -> dict[str, object]:
+    """Return the walls around a worker as it names them: bounded, flat, for people to read."""
+    if not isinstance(value, dict):
+        return {}
+    return {
+        clean_text(name, 32): one if isinstance(one, bool) else clean_text(str(one), 64)
+        for name, one in list(value.items())[:16]
+    }
 
 
 def _count(message: dict[str, Any], name: str) -> int:
