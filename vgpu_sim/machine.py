@@ -8,6 +8,12 @@ from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.hw import worker
 from vgpu_sim.hw.runtime import NativeRuntime
+from vgpu_sim.hw.warm_up import warm_up_module
+
+
+def prepare() -> None:
+    """In a zygote: do once what every worker would do again; starts no thread."""
+    warm_up_module()
 
 
 def run_worker(config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> NoReturn:

@@ -131,6 +131,7 @@ def _keep_only(client_fd: int, gpud_fd: int) -> tuple[socket.socket, socket.sock
 def main() -> None:
     """Entry point: the argument is the number of an inherited socket."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # gpud decides when workers end
+    machine.prepare()
     gc.freeze()  # children do not copy pages merely to count references
     Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()
 

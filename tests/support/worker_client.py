@@ -353,7 +353,7 @@ class Client:
         deadline = time.monotonic() + timeout_s
         while self.page.timeline[stream] < value:
             if self.page.error:
-                raise RuntimeError(f"the context died: {self.page.error}")
+                raise RuntimeError(f"the context died: {self.page.error}, {self.page.fault.message}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"stream {stream} is at {self.page.timeline[stream]}")
             time.sleep(0.0005)

@@ -49,8 +49,8 @@ def run(
     except FileExistsError:
         _refuse(client, config.request, CudaError.MAP_FAILED)
     except (OSError, ImportError, MemoryError, ValueError) as err:
-        message = {"type": "event", "event": "failed", "message": f"{type(err).__name__}: {err}"}
-        gpud.send(spawn.encode(message))
+        reason = f"a worker cannot start: {type(err).__name__}: {err}"
+        gpud.send(spawn.encode({"type": "event", "event": "fault", "message": reason}))
         _refuse(client, config.request, CudaError.OPERATING_SYSTEM)
 
 
@@ -89,7 +89,9 @@ def _set_up(
         fault_event=fault_event,
         answer=Launches(backend, programs).answer,
     )
-    control.channel.event("started", sandbox=level.to_json())
+    control.channel.stats(
+        launches=0, first_launch_ns=0, last_launch_ns=0, busy_ns=0, sandbox=level.to_json()
+    )
     _welcome(client, config.request, area, page)
     control.serve(backend, programs, chunks)
 

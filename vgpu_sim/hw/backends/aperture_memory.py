@@ -67,10 +67,10 @@ class ApertureMemory:
         bad = (indices < 0) | (addresses > room)
         if bad.any():
             raise BadAddress(int(addresses[bad.argmax()]))
-        found = np.unique(indices)
-        if len(found) == 1:
-            return [(int(found[0]), slice(None))]
-        return [(int(index), indices == index) for index in found]
+        first = int(indices[0])
+        if (indices == first).all():
+            return [(first, slice(None))]
+        return [(index, indices == index) for index in sorted(set(indices.tolist()))]
 
 
 def _gather(view: NDArray[np.uint8], offsets: _Words, width_bytes: int) -> _Words:

@@ -1,6 +1,8 @@
 """The interpreter as a backend: runs each launch inside the call, on the scheduler's thread."""
 
+import ctypes
 import itertools
+import struct
 from collections.abc import Callable, Sequence
 
 from vgpu_sim.exec import interp
@@ -9,6 +11,7 @@ from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.ports import FaultSite, Launch, LaunchFault, ProgramHandle
 from vgpu_sim.hw.backends.aperture_memory import ApertureMemory
 from vgpu_sim.hw.runtime import Region
+from vgpu_sim.hw.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
 from vgpu_sim.isa import Function, Module, container
 
 
@@ -19,6 +22,7 @@ class InterpBackend:
         self._regions = regions
         self._programs: dict[ProgramHandle, tuple[Module, int]] = {}
         self._numbers = itertools.count(1)
+        _warm_up()
 
     def load(self, container_bytes: bytes, segment_base: int) -> ProgramHandle:
         """See ``hal.ports.Backend.load``."""
@@ -50,6 +54,16 @@ class InterpBackend:
             line = function.lines[err.word] if err.word < len(function.lines) else 0
             site = FaultSite(function.name, line, str(err))
             raise LaunchFault(FaultKind.COMPILE, site) from err
+
+
+def _warm_up() -> None:
+    """Run a kernel in memory of our own: numpy imports parts of itself on first use."""
+    module = warm_up_module()
+    memory = ctypes.create_string_buffer(BUFFER_BYTES)
+    address = ctypes.addressof(memory)
+    parameters = struct.pack("<Qf", address, 1.0)
+    aperture = ApertureMemory([Region(address, BUFFER_BYTES)])
+    interp.run(module, module.function(KERNEL), (1, 1, 1), (32, 1, 1), parameters, aperture)
 
 
 def _kernel_fault(err: KernelError, function: Function, launch: Launch) -> LaunchFault:
