@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import resource
+import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -15,7 +16,7 @@ import click
 from vgpu_sim import config
 from vgpu_sim.driver import processes, standalone
 from vgpu_sim.driver.cgroups.base import SliceCgroups
-from vgpu_sim.driver.cgroups.detect import DEFAULT_ROOT, detect
+from vgpu_sim.driver.cgroups.detect import DEFAULT_ROOT, PARENT, detect
 from vgpu_sim.driver.cgroups.none import NoCgroups
 from vgpu_sim.driver.daemon import Daemon, NodeOptions
 from vgpu_sim.driver.errors import JournalError
@@ -81,6 +82,9 @@ def _path(help_text: str, default: Path | None = None) -> dict[str, Any]:
 )
 @click.option("--cgroup-root", **_path("Where control groups are mounted.", DEFAULT_ROOT))
 @click.option(
+    "--cgroup-parent", default=PARENT, show_default=True, help="The slices' common control group."
+)
+@click.option(
     "--parent-fd",
     type=int,
     default=None,
@@ -105,6 +109,7 @@ def main(
     capability: str | None,
     isolation: str,
     cgroup_root: Path,
+    cgroup_parent: str,
     parent_fd: int | None,
     log_level: str,
 ) -> None:
@@ -136,7 +141,7 @@ def main(
     cgroups: SliceCgroups = (
         NoCgroups("standalone run: limits are kept by bookkeeping alone")
         if token is not None
-        else detect(cpu_count, cgroup_root)
+        else detect(cpu_count, cgroup_root, cgroup_parent)
     )
     sys.exit(asyncio.run(_serve(options, cgroups, parent_fd)))
 
@@ -160,8 +165,10 @@ async def _serve(options: NodeOptions, cgroups: SliceCgroups, parent_fd: int | N
         parent.ready()
     await stop.wait()
     await daemon.stop()
-    if parent is not None and options.token is not None and parent.owner_died:
-        standalone.clean_up_after(options.run_dir, options.token)
+    if parent is not None and options.token is not None:
+        if parent.owner_died:
+            standalone.end_what_is_left(options.token)
+        shutil.rmtree(options.run_dir, ignore_errors=True)
     return 0
 
 

@@ -1,7 +1,6 @@
 """Processes by descriptor: a pid alone may mean another process a moment later."""
 
 import os
-import select
 import signal
 from pathlib import Path
 
@@ -57,9 +56,3 @@ def has_capabilities(*numbers: int) -> bool:
             effective = int(line.split()[1], 16)
             return all(effective >> number & 1 for number in numbers)
     return False
-
-
-def has_ended(pidfd: int) -> bool:
-    """Tell whether a process has ended (reaped or not)."""
-    readable, _, _ = select.select([pidfd], [], [], 0)
-    return bool(readable)

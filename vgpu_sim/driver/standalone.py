@@ -1,9 +1,9 @@
 """One user's private gpud: started for a command, gone with it, whatever happens to either.
 
-Both sides hold one end of a socket pair. gpud writes a byte when it serves; when the other end is
-closed, by ``close`` or by the death of its owner, gpud ends its workers and itself. If the owner
-died, gpud also ends what the command left running (processes that carry the run's token in their
-environment) and removes the run directory.
+Both sides hold one end of a socket pair. gpud writes a byte when it serves, its owner one when it
+is done; at that, or when the owner's end closes without it because the owner died, gpud ends its
+workers and itself and removes the run directory. If the owner died gpud also ends what the command
+left running: processes of this user that carry the run's token in their environment.
 """
 
 import asyncio
@@ -36,6 +36,7 @@ _TOKEN_FILE = "token"
 _DEAD_OWNER_SCANS = 40
 _SCAN_PAUSE_SECONDS = 0.05
 _READY = b"1"
+_DONE = b"0"
 
 
 class StartFailed(DriverError):
@@ -111,6 +112,8 @@ class StandaloneNode:
     def close(self) -> None:
         """End it and remove its directory."""
         if self._link is not None:
+            with suppress(OSError):
+                self._link.send(_DONE)
             self._link.close()
         if self._process is not None:
             try:
@@ -156,7 +159,8 @@ class ParentWatch:
         self._socket = socket.socket(fileno=descriptor)
         self._socket.setblocking(False)
         self._on_end = on_end
-        self._owner = processes.open_process(os.getppid())
+        self.owner_died = False
+        """Whether the link ended without the owner's word that it is done."""
         asyncio.get_running_loop().add_reader(self._socket.fileno(), self._ended)
 
     def ready(self) -> None:
@@ -164,13 +168,12 @@ class ParentWatch:
         with suppress(OSError):
             self._socket.send(_READY)
 
-    @property
-    def owner_died(self) -> bool:
-        """Whether the owner is gone, rather than waiting for gpud to end."""
-        return self._owner is None or processes.has_ended(self._owner)
-
     def _ended(self) -> None:
         asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        try:
+            self.owner_died = self._socket.recv(1) != _DONE
+        except OSError:
+            self.owner_died = True
         self._on_end()
 
 
@@ -192,15 +195,14 @@ def make_run_dir(parents: Iterable[Path]) -> Path:
     raise OSError(f"no usable directory among {', '.join(map(str, parents))}")
 
 
-def clean_up_after(run_dir: Path, token: bytes) -> None:
-    """End what a dead owner's command left running and remove the run directory."""
+def end_what_is_left(token: bytes) -> None:
+    """End what a dead owner's command left running."""
     quiet_scans = 0
     for _ in range(_DEAD_OWNER_SCANS):
         quiet_scans = 0 if _kill_holders_of(token.hex()) else quiet_scans + 1
         if quiet_scans == 2:  # once more, for a child that had not called exec yet
-            break
+            return
         time.sleep(_SCAN_PAUSE_SECONDS)
-    shutil.rmtree(run_dir, ignore_errors=True)
 
 
 def _kill_holders_of(token_hex: str) -> int:

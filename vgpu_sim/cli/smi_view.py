@@ -1,0 +1,198 @@
+"""What ``tessera smi`` shows, gathered from gpud or, inside a pod, from the slice sockets.
+
+Only gpud knows processes, holders and the budget: where it cannot be asked these are None, which
+is printed as such and never as zero.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from mig.geometry import board
+from vgpu_sim.driver import slice_client
+from vgpu_sim.driver.admin_client import AdminClient
+from vgpu_sim.hal.messages import DeviceInfo
+
+CUDA_VERSION = "13.0"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessView:
+    """A CUDA context: ``pid`` is the program's where gpud can see it."""
+
+    pid: int
+    worker_pid: int
+    uid: int
+    holder: str
+    memory_bytes: int
+    launches: int
+    sandbox: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceView:
+    """A MIG device."""
+
+    index: int
+    uuid: str
+    profile: str
+    start: int
+    size: int
+    multiprocessors: int
+    memory_bytes: int
+    memory_used_bytes: int
+    context_count: int
+    admit: bool | None
+    holders: list[str] | None
+    processes: list[ProcessView] | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuView:
+    """A GPU as far as it can be seen from here."""
+
+    index: int
+    uuid: str
+    board: str
+    product: str
+    capability: str
+    memory_bytes: int
+    multiprocessors: int
+    health: str | None
+    devices: list[DeviceView]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """Everything; ``source`` says who was asked ("gpud" or "slices")."""
+
+    source: str
+    version: str | None
+    cuda_version: str
+    isolation_enforced: bool | None
+    isolation_reason: str
+    budget_total_bytes: int | None
+    budget_used_bytes: int | None
+    gpus: list[GpuView]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def from_gpud(run_dir: Path) -> NodeView:
+    """Ask the administration socket. Raises OSError when it cannot be reached or used."""
+    with AdminClient(run_dir, timeout_seconds=5.0) as admin:
+        inventory = admin.call("inventory")
+    return NodeView(
+        source="gpud",
+        version=inventory["version"],
+        cuda_version=CUDA_VERSION,
+        isolation_enforced=inventory["isolation"]["enforced"],
+        isolation_reason=inventory["isolation"]["reason"],
+        budget_total_bytes=inventory["budget"]["total_bytes"],
+        budget_used_bytes=inventory["budget"]["used_bytes"],
+        gpus=[_gpu(gpu) for gpu in inventory["gpus"]],
+    )
+
+
+def from_slices(slices_dir: Path) -> NodeView:
+    """Ask every slice socket below a directory. Raises slice_client.NotAnswered."""
+    infos = slice_client.query_all(slices_dir)
+    by_gpu: dict[bytes, list[DeviceInfo]] = {}
+    for info in infos:
+        by_gpu.setdefault(bytes(info.gpu_uuid), []).append(info)
+    enforced = all(info.isolation for info in infos) if infos else None
+    return NodeView(
+        source="slices",
+        version=None,
+        cuda_version=CUDA_VERSION,
+        isolation_enforced=enforced,
+        isolation_reason="" if enforced else "gpud keeps limits by bookkeeping alone",
+        budget_total_bytes=None,
+        budget_used_bytes=None,
+        gpus=[
+            _gpu_of(sorted(group, key=lambda info: int(info.instance_start)))
+            for group in sorted(by_gpu.values(), key=lambda group: int(group[0].gpu_index))
+        ],
+    )
+
+
+def _gpu(gpu: dict[str, Any]) -> GpuView:
+    return GpuView(
+        index=gpu["index"],
+        uuid=gpu["uuid"],
+        board=gpu["board"],
+        product=gpu["product"],
+        capability=".".join(map(str, gpu["capability"])),
+        memory_bytes=gpu["memory_bytes"],
+        multiprocessors=gpu["multiprocessors"],
+        health=gpu["health"],
+        devices=[_device(index, one) for index, one in enumerate(gpu["instances"])],
+    )
+
+
+def _device(index: int, instance: dict[str, Any]) -> DeviceView:
+    names = {one["pod_uid"]: f"{one['namespace']}/{one['name']}" for one in instance["holders"]}
+    return DeviceView(
+        index=index,
+        uuid=instance["uuid"],
+        profile=instance["profile"],
+        start=instance["start"],
+        size=instance["size"],
+        multiprocessors=instance["multiprocessors"],
+        memory_bytes=instance["memory_bytes"],
+        memory_used_bytes=instance["memory_used_bytes"],
+        context_count=len(instance["contexts"]),
+        admit=instance["admit"],
+        holders=list(names.values()),
+        processes=[_process(context, names) for context in instance["contexts"]],
+    )
+
+
+def _process(context: dict[str, Any], names: dict[str, str]) -> ProcessView:
+    return ProcessView(
+        pid=context["client_pid"],
+        worker_pid=context["pid"],
+        uid=context["client_uid"],
+        holder=names.get(context["pod_uid"], context["pod_uid"]),
+        memory_bytes=context["memory_bytes"],
+        launches=context["launches"],
+        sandbox=context["sandbox"],
+    )
+
+
+def _gpu_of(infos: Iterable[DeviceInfo]) -> GpuView:
+    devices = list(infos)
+    first = devices[0]
+    key = first.board.decode("ascii", "replace")
+    whole = board(key)
+    return GpuView(
+        index=first.gpu_index,
+        uuid=f"GPU-{UUID(bytes=bytes(first.gpu_uuid))}",
+        board=key,
+        product=whole.product_name,
+        capability=f"{first.capability_major}.{first.capability_minor}",
+        memory_bytes=whole.memory_bytes,
+        multiprocessors=whole.sm_count,
+        health=None,
+        devices=[
+            DeviceView(
+                index=index,
+                uuid=f"MIG-{UUID(bytes=bytes(info.uuid))}",
+                profile=info.profile.decode("ascii", "replace"),
+                start=info.instance_start,
+                size=info.instance_size,
+                multiprocessors=info.multiprocessors,
+                memory_bytes=info.memory_bytes,
+                memory_used_bytes=info.memory_used_bytes,
+                context_count=info.context_count,
+                admit=None,
+                holders=None,
+                processes=None,
+            )
+            for index, info in enumerate(devices)
+        ],
+    )
