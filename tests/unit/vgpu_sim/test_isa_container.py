@@ -182,6 +182,18 @@ def test_another_version_is_refused() -> None:
         container.decode(sections.seal(bytes(data)))
 
 
+def test_bytes_between_sections_must_be_zero() -> None:
+    """Equal modules have equal bytes, which content addresses rely on."""
+    variable = Variable("v", Space.GLOBAL, 4, 4, 0)
+    data = container.encode(Module((), (variable,), source="x"))
+    assert data[-16:] == b"v" + bytes(15)
+    for place in (len(data) - 1, data.index(b"x" + bytes(15)) + 1):
+        damaged = bytearray(data)
+        damaged[place] = 1
+        with pytest.raises(ContainerError):
+            container.decode(sections.seal(bytes(damaged)))
+
+
 def test_announced_functions_must_be_there() -> None:
     """A count alone must not make the decoder allocate or loop."""
     data = container.encode(Module((), source="x"))

@@ -27,7 +27,8 @@ def _bra(warp: Warp, instruction: Instruction, mask: Mask) -> None:
         # one by one would grow the stack by an entry for each.
         warp.stack.pop()
     else:
-        # With no common point (-1) nothing arrives here: the lanes end in the entries above.
+        # Never -1: a branch whose paths meet only at the end lies on a path of an entry that has
+        # no other meeting point either, and that is the case above.
         top.pc = meet
     warp.stack.append(StackEntry(word + 1, stay, meet))
     warp.stack.append(StackEntry(target, mask, meet))
