@@ -40,7 +40,8 @@ def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, M
         wanted = " or ".join(map(str, sorted(counts)))
         raise Invalid(f"{instruction.opcode} takes {wanted} operands here")
     if farthest < len(instruction.modifiers):
-        raise Unsupported(f"{instruction.modifiers[farthest]} of {instruction.opcode}")
+        known = instruction.opcode + "".join(instruction.modifiers[:farthest])
+        raise Unsupported(f"{instruction.modifiers[farthest]} of {known}")
     spelling = instruction.opcode + "".join(instruction.modifiers)
     raise Unsupported(f"{spelling} without a further modifier")
 

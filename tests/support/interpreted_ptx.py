@@ -1,0 +1,78 @@
+"""Compiling PTX and running it on the interpreter, with numpy arrays as device memory."""
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim import compiler
+from vgpu_sim.exec import interp
+from vgpu_sim.isa import Module, verify
+
+CAPABILITY = (9, 0)
+BASE = 0x7F00_0000_0000
+ALIGNMENT_BYTES = 512
+
+Argument = NDArray[np.generic] | np.generic
+
+
+def compile_verified(source: str | bytes, capability: tuple[int, int] = CAPABILITY) -> Module:
+    """Compile, and hold the result to the instruction set's own rules."""
+    module = compiler.compile_ptx(source, capability=capability)
+    verify.check_module(module)
+    return module
+
+
+def kernel(body: str, parameters: str = "", *, registers: str = "", header: str = "") -> str:
+    """Return a PTX file with one kernel ``k``."""
+    return (
+        ".version 8.5\n.target sm_80\n.address_size 64\n"
+        f"{header}\n.visible .entry k({parameters})\n{{\n{registers}\n{body}\nret;\n}}\n"
+    )
+
+
+def run(
+    source: str | Module,
+    arguments: Sequence[Argument],
+    *,
+    grid: tuple[int, int, int] = (1, 1, 1),
+    block: tuple[int, int, int] = (32, 1, 1),
+    name: str | None = None,
+) -> list[NDArray[np.generic]]:
+    """Run a kernel; arrays are passed as pointers and returned as the kernel left them."""
+    module = source if isinstance(source, Module) else compile_verified(source)
+    function = module.functions[0] if name is None else module.function(name)
+    memory = bytearray()
+    for variable in module.variables:
+        memory += b"\0" * (variable.offset - len(memory))
+        memory += variable.initial.ljust(variable.size, b"\0")
+    addresses: list[int | None] = []
+    for argument in arguments:
+        if not isinstance(argument, np.ndarray):
+            addresses.append(None)
+            continue
+        memory += b"\0" * (-len(memory) % ALIGNMENT_BYTES)
+        addresses.append(BASE + len(memory))
+        memory += argument.tobytes()
+    block_bytes = bytearray(function.parameter_bytes)
+    for parameter, argument, address in zip(function.parameters, arguments, addresses, strict=True):
+        data = argument.tobytes() if address is None else struct.pack("<Q", address)
+        assert len(data) == parameter.size, (parameter, argument)
+        block_bytes[parameter.offset : parameter.offset + parameter.size] = data
+    interp.run(
+        module,
+        function,
+        grid,
+        block,
+        bytes(block_bytes),
+        interp.BufferMemory(BASE, memory),
+        segment_base=BASE,
+    )
+    results = []
+    for argument, address in zip(arguments, addresses, strict=True):
+        if isinstance(argument, np.ndarray) and address is not None:
+            start = address - BASE
+            after = np.frombuffer(bytes(memory[start : start + argument.nbytes]), argument.dtype)
+            results.append(after.reshape(argument.shape))
+    return results

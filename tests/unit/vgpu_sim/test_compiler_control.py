@@ -1,0 +1,359 @@
+"""Branches, guards, scopes, special registers and vectors as bits, run on the interpreter."""
+
+import numpy as np
+import pytest
+from interpreted_ptx import compile_verified, kernel, run
+
+from vgpu_sim import isa
+from vgpu_sim.compiler import InvalidPtxError, UnsupportedPtxError
+from vgpu_sim.exec.errors import Trap
+from vgpu_sim.isa import Op
+
+REGISTERS = ".reg .b32 %r<9>; .reg .b64 %o, %off, %w; .reg .b16 %h<4>; .reg .pred %p<4>;"
+PROLOGUE = """
+    ld.param.u64 %o, [out];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %off, %r0, 4;
+    add.s64 %o, %o, %off;
+"""
+
+
+def _per_lane(body: str, lanes: int = 32, dtype: type = np.uint32) -> list[int]:
+    """Run ``body``, in which every lane stores 32 bits at %o."""
+    source = kernel(PROLOGUE + body, ".param .u64 out", registers=REGISTERS)
+    (out,) = run(source, [np.zeros(lanes, dtype)], block=(lanes, 1, 1))
+    return [int(value) for value in out]
+
+
+def test_loop_with_a_lane_dependent_count() -> None:
+    got = _per_lane("""
+        mov.u32 %r1, 0; mov.u32 %r2, 0;
+        LOOP: setp.ge.u32 %p0, %r2, %r0;
+        @%p0 bra DONE;
+        add.u32 %r1, %r1, %r2; add.u32 %r2, %r2, 1;
+        bra.uni LOOP;
+        DONE: st.global.u32 [%o], %r1;
+    """)
+    assert got == [sum(range(lane)) for lane in range(32)]
+
+
+def test_guards_true_and_negated_on_anything() -> None:
+    got = _per_lane("""
+        and.b32 %r1, %r0, 1; setp.eq.u32 %p0, %r1, 0;
+        mov.u32 %r2, 7;
+        @%p0 add.u32 %r2, %r2, 100;
+        @!%p0 mov.u32 %r2, %ntid.x;
+        @%p0 setp.gt.u32 %p0, %r0, 15;
+        @!%p0 add.u32 %r2, %r2, 1000;
+        @%p0 mov.b32 {%h0, %h1}, %r2;
+        @%p0 mov.b32 %r2, {%h1, %h0};
+        st.global.u32 [%o], %r2;
+    """)
+    for lane, value in enumerate(got):
+        if lane % 2:
+            assert value == 32 + 1000
+        else:
+            assert value == (107 << 16 if lane > 15 else 1107)
+
+
+@pytest.mark.parametrize("end", ["ret", "ret.uni", "exit"])
+def test_ends_take_lanes_away(end: str) -> None:
+    got = _per_lane(f"""
+        st.global.u32 [%o], 1; setp.lt.u32 %p0, %r0, 10; @%p0 {end}; st.global.u32 [%o], 2;
+    """)
+    assert got == [1] * 10 + [2] * 22
+
+
+def test_code_may_run_off_the_end_and_branch_to_it() -> None:
+    source = kernel("setp.eq.u32 %p0, 1, 1; @%p0 bra END; trap; END:", registers=REGISTERS)
+    module = compile_verified(source.replace("ret;", ""))
+    code = module.functions[0].code
+    assert [i.op for i in code] == [Op.SETP, Op.BRA, Op.TRAP, Op.RET]
+    assert code[1].target == 3
+    run(module, [])
+
+
+def test_trap() -> None:
+    with pytest.raises(Trap) as caught:
+        _per_lane("setp.eq.u32 %p0, %r0, 3; @%p0 trap;")
+    assert caught.value.word == 5
+
+
+def test_uniform_bit_and_lines_are_kept() -> None:
+    function = compile_verified(kernel("bra.uni A;\nA:\nbra B; B:")).functions[0]
+    assert [i.uniform for i in function.code] == [True, False, False]
+    assert function.lines == (8, 10, 11)
+
+
+def test_scopes_redeclare_registers_and_labels() -> None:
+    """Inner names hide outer ones of the same or another width; branches may leave a scope."""
+    got = _per_lane("""
+        mov.u32 %r1, 5;
+        {
+            .reg .b32 %r1; .reg .b64 %r2; .reg .pred %p0;
+            mov.u32 %r1, 100;
+            bra L;
+            trap;
+          L:
+            {
+                .reg .b16 %r1;
+                mov.b16 %r1, -1;
+                cvt.u64.u16 %r2, %r1;
+                bra L2;
+            }
+            trap;
+          L2:
+            cvt.u32.u64 %r0, %r2;
+            setp.ne.u32 %p0, %r1, 100;
+            @%p0 trap;
+        }
+        bra L;
+        trap;
+        L: add.u32 %r1, %r1, %r0;
+        st.global.u32 [%o], %r1;
+    """)
+    assert got == [0xFFFF + 5] * 32
+
+
+def test_numbered_registers_are_found_by_any_split_of_their_name() -> None:
+    body = "mov.u32 %r11, 1; mov.u32 %r111, 2; mov.u32 %q0, 3;"
+    source = kernel(body, registers=".reg .b32 %r1<2>, %r11<2>, %q<1>;")
+    assert len(compile_verified(source).functions[0].register_bits) == 3
+    for name in ("%r12", "%r1", "%r112", "%q1", "%q00", "%q", "%r01"):
+        with pytest.raises(InvalidPtxError, match="is not declared"):
+            compile_verified(
+                kernel(f"mov.u32 {name}, 1;", registers=".reg .b32 %r1<2>, %r11<2>, %q<1>;")
+            )
+
+
+def test_only_used_registers_get_an_index() -> None:
+    source = kernel(
+        "mov.f64 %d7, 0d0;".replace("0d0", "0d0000000000000000"),
+        registers=".reg .f64 %d<100000000>;",
+    )
+    assert compile_verified(source).functions[0].register_bits == (64,)
+
+
+def test_special_registers() -> None:
+    names = [f"%{n}.{axis}" for n in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"]
+    names += ["%laneid", "WARP_SZ"]
+    stores = "".join(
+        f"mov.u32 %r1, {name}; st.global.u32 [%o+{4 * i}], %r1;" for i, name in enumerate(names)
+    )
+    guard = """
+        mov.u32 %r1, %tid.x; setp.ne.u32 %p0, %r1, 3; @%p0 ret;
+        mov.u32 %r1, %tid.y; setp.ne.u32 %p0, %r1, 1; @%p0 ret;
+        mov.u32 %r1, %tid.z; setp.ne.u32 %p0, %r1, 2; @%p0 ret;
+        mov.u32 %r1, %ctaid.x; setp.ne.u32 %p0, %r1, 1; @%p0 ret;
+        mov.u32 %r1, %ctaid.y; setp.ne.u32 %p0, %r1, 0; @%p0 ret;
+        mov.u32 %r1, %ctaid.z; setp.ne.u32 %p0, %r1, 4; @%p0 ret;
+        ld.param.u64 %o, [out];
+    """
+    source = kernel(guard + stores, ".param .u64 out", registers=REGISTERS)
+    (out,) = run(source, [np.zeros(14, np.uint32)], grid=(2, 3, 5), block=(5, 4, 3))
+    lane = (3 + 5 * (1 + 4 * 2)) % 32
+    assert out.tolist() == [3, 1, 2, 5, 4, 3, 1, 0, 4, 2, 3, 5, lane, 32]
+
+
+def test_special_registers_as_operands_and_in_16_bits() -> None:
+    got = _per_lane("""
+        cvt.u64.u32 %w, %tid.x; cvt.u32.u64 %r1, %w;
+        mad.lo.u32 %r1, %tid.x, 100, %r1;
+        mov.u16 %h0, %tid.x; cvt.u32.u16 %r2, %h0; add.u32 %r1, %r1, %r2;
+        st.global.u32 [%o], %r1;
+    """)
+    assert got == [102 * lane for lane in range(32)]
+
+
+def test_vectors_as_bits() -> None:
+    got = _per_lane("""
+        mov.b64 %w, {%r0, 0x12345678};
+        mov.b64 {%r1, %r2}, %w;
+        mov.b64 {_, %h1, %h2, %h3}, %w;
+        mov.b32 %r3, {%h3, %h2};
+        mov.b64 %w, {%h0, %h1, %h2, %h3};
+        xor.b32 %r2, %r2, %r1;
+        xor.b32 %r2, %r2, %r3;
+        st.global.u32 [%o], %r2;
+    """)
+    assert got == [0x12345678 ^ lane ^ 0x56781234 for lane in range(32)]
+
+
+def test_constants_take_the_form_of_their_type() -> None:
+    got = _per_lane(
+        """
+        mov.f32 %r1, 0f40490FDB; mov.b32 %r2, 1.0; st.global.u32 [%o], %r1;
+    """.replace("mov.b32 %r2, 1.0;", "add.f32 %r1, %r1, 1.5;")
+    )
+    assert got == [int(np.float32(np.float32(np.pi) + np.float32(1.5)).view(np.uint32))] * 32
+    source = kernel(
+        """mov.f64 %w, 1.5; mov.b64 %w, 0d3FF0000000000000; mov.f32 %r0, 0d3FF0000000000001;
+        mov.b32 %r0, 0f3F800000; mov.u16 %h0, -2; mov.f32 %r0, -1e300; mov.s32 %r0, -0x80000000;""",
+        registers=REGISTERS,
+    )
+    literals = [i.srcs[0] for i in compile_verified(source).functions[0].code[:-1]]
+    assert literals == [
+        isa.Literal(bits)
+        for bits in (
+            0x3FF8_0000_0000_0000,
+            0x3FF0_0000_0000_0000,
+            0x3F80_0000,
+            0x3F80_0000,
+            0xFFFE,
+            0xFF80_0000,
+            0x8000_0000,
+        )
+    ]
+
+
+def test_setp_without_first_destination() -> None:
+    got = _per_lane("""
+        setp.lt.u32 _|%p1, %r0, 9; selp.u32 %r1, 1, 0, %p1; st.global.u32 [%o], %r1;
+    """)
+    assert got == [0] * 9 + [1] * 23
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "message"),
+    [
+        ("add.u32 %r0, %r1;", InvalidPtxError, "add takes 3 operands"),
+        ("add.u32 %r0, %o, 1;", InvalidPtxError, "'%o' has 64 bits, .u32 takes 32"),
+        ("add.u32 %p0, %r1, 1;", InvalidPtxError, "'%p0' is a predicate"),
+        ("add.u32 %r0, %p0, 1;", InvalidPtxError, "'%p0' is a predicate"),
+        ("add.u32 %nope, %r1, 1;", InvalidPtxError, "'%nope' is not declared"),
+        ("add.u32 5, %r1, 1;", InvalidPtxError, "destination is not a register"),
+        ("add.u32 %tid.x, %r1, 1;", InvalidPtxError, "'%tid' is read-only"),
+        ("st.global.u8 [%o], %p0;", InvalidPtxError, "predicate"),
+        ("cvt.u64.u32 %w, %h0;", InvalidPtxError, "'%h0' has 16 bits, .u32 takes at least 32"),
+        ("shl.b64 %w, %w, %w;", InvalidPtxError, "'%w' has 64 bits, .u32 takes 32"),
+        ("@%r0 ret;", InvalidPtxError, "'%r0' is not a predicate"),
+        ("@%nope ret;", InvalidPtxError, "'%nope' is not a predicate"),
+        ("bra NOWHERE;", InvalidPtxError, "label 'NOWHERE' is not defined"),
+        ("bra 5;", InvalidPtxError, "expected a label"),
+        ("A: A: ret;", InvalidPtxError, "label 'A' is declared twice"),
+        (".reg .b32 %r0, %r0;", InvalidPtxError, "'%r0' is declared twice"),
+        ("setp.lt.b32 %p0, %r0, 1;", InvalidPtxError, "comparison .lt does not take .b32"),
+        ("setp.lo.s32 %p0, %r0, 1;", InvalidPtxError, "comparison .lo does not take .s32"),
+        ("setp.equ.u32 %p0, %r0, 1;", InvalidPtxError, "comparison .equ does not take .u32"),
+        ("setp.eq.ftz.u32 %p0, %r0, 1;", InvalidPtxError, ".ftz applies to .f32"),
+        ("setp.eq.u32 %p0|%p0, %r0, 1;", InvalidPtxError, "same predicate"),
+        ("cvt.rn.u64.u32 %w, %r0;", InvalidPtxError, "rounding modifier"),
+        ("cvt.f32.s32 %r0, %r0;", InvalidPtxError, "rounding modifier"),
+        ("cvt.u32.f32 %r0, %r0;", InvalidPtxError, "rounding modifier"),
+        ("cvt.f32.f64 %r0, %w;", InvalidPtxError, "rounding modifier"),
+        ("cvt.rn.f64.f32 %w, %r0;", InvalidPtxError, "rounding modifier"),
+        ("cvt.ftz.u32.u64 %r0, %w;", InvalidPtxError, ".ftz applies to .f32"),
+        ("ld.global.v2.u32 %r0, [%o];", InvalidPtxError, "expected a vector of 2"),
+        ("ld.global.v2.u32 {%r0}, [%o];", InvalidPtxError, "expected 2 elements"),
+        ("ld.global.v2.u32 {%r0, %r0}, [%o];", InvalidPtxError, "same register"),
+        ("ld.global.u32 %r0, %o;", InvalidPtxError, "expected an address"),
+        ("ld.global.u32 %r0, [%o+0x80000000];", InvalidPtxError, "does not fit 32 bits"),
+        ("ld.global.u32 %r0, [nope];", InvalidPtxError, "'nope' is not an address"),
+        ("mov.u32 %r0, nope;", InvalidPtxError, "'nope' is not declared"),
+        ("mov.u32 %r0, %o.x;", InvalidPtxError, "no component 'x'"),
+        ("frobnicate.u32 %r0, %r1;", InvalidPtxError, "'frobnicate' is not an instruction"),
+        ("add.f16 %h0, %h1, %h2;", UnsupportedPtxError, ".f16 of add is not supported yet"),
+        ("add.sat.s32 %r0, %r1, %r2;", UnsupportedPtxError, ".s32 of add.sat is not supported"),
+        ("add %r0, %r1, %r2;", UnsupportedPtxError, "add without a further modifier"),
+        ("min.NaN.f32 %r0, %r1, %r2;", UnsupportedPtxError, ".NaN of min"),
+        ("ld.global.v4.u64 {%o, %w, %off, _}, [%o];", UnsupportedPtxError, "more than 16 bytes"),
+        ("ld.acquire.gpu.global.u32 %r0, [%o];", UnsupportedPtxError, ".acquire of ld"),
+        ("ld.shared.u32 %r0, [%o];", UnsupportedPtxError, ".shared of ld"),
+        ("bar.sync 0;", UnsupportedPtxError, "instruction 'bar'"),
+        ("call f, (%r0);", UnsupportedPtxError, "instruction 'call'"),
+        ("mov.u32 %r0, %clock;", UnsupportedPtxError, "special register '%clock'"),
+        ("mov.u64 %w, k;", UnsupportedPtxError, "the address of function 'k'"),
+        ("mov.u64 %w, out;", UnsupportedPtxError, "the address of parameter 'out'"),
+        ("X: mov.u64 %w, X;", UnsupportedPtxError, "the address of label 'X'"),
+        ("ld.param.u32 %r0, [%o];", UnsupportedPtxError, "ld.param through a register"),
+        ("mov.f32 %r0, 1;", UnsupportedPtxError, "an integer constant as .f32"),
+        ("mov.f64 %w, 0f3F800000;", UnsupportedPtxError, "constant of 32 bits as .f64"),
+        (".shared .u32 s[4]; mov.u32 %r0, s;", UnsupportedPtxError, ".shared variable 's'"),
+        (".reg .b128 %x;", UnsupportedPtxError, "a register of type .b128"),
+        (".reg .v4 .f32 %v;", UnsupportedPtxError, "a register of type .v4.f32"),
+    ],
+)
+def test_what_cannot_be_lowered(body: str, error: type[Exception], message: str) -> None:
+    source = kernel(f"\n{body}", ".param .u64 out", registers=REGISTERS)
+    with pytest.raises(error) as caught:
+        compile_verified(source)
+    diagnostics = caught.value.diagnostics  # type: ignore[attr-defined]
+    assert message in diagnostics[0].message
+    assert diagnostics[0].line == 9
+    assert diagnostics[0].text in " ".join(body.split()) + ";"
+
+
+def test_every_reason_is_reported_and_invalid_ones_alone_when_there_are_some() -> None:
+    both = "bar.sync 0; add.f16 %h0, %h0, %h0; sin.approx.f32 %r0, %r1; add.u32 %r0, %nope, 1;"
+    with pytest.raises(InvalidPtxError) as invalid:
+        compile_verified(kernel(both, registers=REGISTERS))
+    assert len(invalid.value.diagnostics) == 1
+    with pytest.raises(UnsupportedPtxError) as unsupported:
+        compile_verified(kernel(both.replace("%nope", "1"), registers=REGISTERS))
+    assert [d.text.split(".")[0] for d in unsupported.value.diagnostics] == ["bar", "add", "sin"]
+
+
+def test_newer_files_may_use_opcodes_that_are_not_known() -> None:
+    source = kernel("frobnicate.u32 %r0, %r1;", registers=REGISTERS).replace("8.5", "99.7")
+    with pytest.raises(UnsupportedPtxError, match="'frobnicate' is not supported yet"):
+        compile_verified(source)
+
+
+@pytest.mark.parametrize(
+    ("directives", "required", "maximum"),
+    [
+        ("", None, None),
+        (".reqntid 8, 4", (8, 4, 1), None),
+        (".maxntid 1024, 1, 1", None, (1024, 1, 1)),
+        (".reqntid 32 .maxntid 32, 1, 1 .maxnreg 32 .minnctapersm 2", (32, 1, 1), (32, 1, 1)),
+        ('.pragma "x"; .maxnctapersm 1', None, None),
+    ],
+)
+def test_directives_of_kernels(directives: str, required: object, maximum: object) -> None:
+    source = kernel("").replace("()", f"()\n{directives}")
+    function = compile_verified(source).functions[0]
+    assert (function.required_block, function.maximum_block) == (required, maximum)
+
+
+@pytest.mark.parametrize(
+    ("directives", "error"),
+    [
+        (".explicitcluster", UnsupportedPtxError),
+        (".reqnctapercluster 2", UnsupportedPtxError),
+        (".blocksareclusters", UnsupportedPtxError),
+        (".maxclusterrank 8", UnsupportedPtxError),
+        (".noreturn", UnsupportedPtxError),
+        (".reqntid 0", InvalidPtxError),
+        (".maxntid 1024, 2", InvalidPtxError),
+    ],
+)
+def test_directives_that_cannot_be_kept(directives: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        compile_verified(kernel("").replace("()", f"()\n{directives}"))
+
+
+def test_functions_and_aliases_are_refused_where_they_are_defined() -> None:
+    header = ".func (.param .b32 r) f (.param .b32 a)\n{ ret; }\n.extern .func g;\n.alias h, f;"
+    with pytest.raises(UnsupportedPtxError) as caught:
+        compile_verified(kernel("", header=header))
+    assert [d.message for d in caught.value.diagnostics] == [
+        ".func 'f' is not supported yet",
+        "directive .alias is not supported yet",
+    ]
+    with pytest.raises(InvalidPtxError, match="'k' is defined twice"):
+        compile_verified(kernel("") + ".entry k() { ret; }")
+
+
+def test_32_bit_addressing_is_refused_said_or_unsaid() -> None:
+    for line in (".address_size 32", ""):
+        with pytest.raises(UnsupportedPtxError, match="32"):
+            compile_verified(kernel("").replace(".address_size 64", line))
+
+
+def test_limits_of_the_binary_are_refused_not_overrun() -> None:
+    many = "".join(f"mov.u32 %r{index}, 1;" for index in range(32768))
+    with pytest.raises(UnsupportedPtxError, match="more than 32767 registers"):
+        compile_verified(kernel(many, registers=".reg .b32 %r<40000>;"))
+    many = "".join(f"mov.u32 %r0, {index};" for index in range(32768))
+    with pytest.raises(UnsupportedPtxError, match="more than 32767 constants"):
+        compile_verified(kernel(many, registers=".reg .b32 %r<1>;"))

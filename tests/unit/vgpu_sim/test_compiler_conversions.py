@@ -1,0 +1,178 @@
+"""Comparisons, conversions and moves of the binding, against exact arithmetic."""
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import number_reference as reference
+import pytest
+from binding_rows import COUNT, RANDOM, Words, forms, patterns, rounded, run, same, spellings
+from number_reference import as_float, as_integer, bits_of, float_pattern
+
+from vgpu_sim.compiler.lower.forms import Form
+
+
+def _takes(comparison: str, type_: str) -> bool:
+    """PTX ISA, "setp": which comparisons a type has."""
+    if comparison in ("eq", "ne"):
+        return True
+    if comparison in ("lo", "ls", "hi", "hs"):
+        return type_[0] == "u"
+    if comparison in ("lt", "le", "gt", "ge"):
+        return type_[0] != "b"
+    return type_[0] == "f"
+
+
+ORDER: dict[str, Callable[[float, float], bool]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "lo": lambda a, b: a < b,
+    "ls": lambda a, b: a <= b,
+    "hi": lambda a, b: a > b,
+    "hs": lambda a, b: a >= b,
+}
+
+
+def _compare(comparison: str, a: float, b: float) -> bool:
+    unordered = math.isnan(a) or math.isnan(b)
+    if comparison in ("num", "nan"):
+        return unordered == (comparison == "nan")
+    if comparison.endswith("u"):
+        return unordered or ORDER[comparison[:-1]](a, b)
+    return not unordered and ORDER[comparison](a, b)
+
+
+COMBINE: dict[str, Callable[[bool, bool], bool]] = {
+    "and": lambda a, b: a and b,
+    "or": lambda a, b: a or b,
+    "xor": lambda a, b: a != b,
+}
+
+
+@pytest.mark.parametrize("form", forms(lambda form: form.opcode == "setp"))
+def test_setp(form: Form) -> None:
+    for spelling, words in spellings(form):
+        type_, comparison = words["type"], words["cmp"]
+        if not _takes(comparison, type_) or ("ftz" in words and type_ != "f32"):
+            continue
+        a, b = patterns(type_), patterns(type_)
+        b = [x if lane % 3 == 0 else y for lane, (x, y) in enumerate(zip(a, b, strict=True))]
+        third = [RANDOM.getrandbits(1) for _ in range(COUNT)]
+        negated = "bool" in words and RANDOM.random() < 0.5
+        combining = f", {'!' if negated else ''}%r" if "bool" in words else ""
+        text = (
+            f"setp.ne.u32 %r, %c, 0; {spelling} %p|%q, %a, %b{combining};"
+            "selp.u32 %d, 1, 0, %p; selp.u32 %one, 2, 0, %q; or.b32 %d, %d, %one;"
+        )
+        got = run(text, "u32", [(type_, a), (type_, b), ("u32", third)])
+        for lane in range(COUNT):
+            first, second = a[lane], b[lane]
+            if "ftz" in words:
+                first, second = reference.flush(first), reference.flush(second)
+            read = as_float if type_[0] == "f" else as_integer
+            outcome = _compare(comparison, read(first, type_), read(second, type_))
+            p, q = outcome, not outcome
+            if "bool" in words:
+                with_ = (third[lane] == 1) != negated
+                p, q = COMBINE[words["bool"]](p, with_), COMBINE[words["bool"]](q, with_)
+            assert got[lane] == p + 2 * q, (spelling, negated, first, second)
+
+
+def _convert(pattern: int, source: str, to: str, words: Words) -> float:
+    """Return the converted number; as a pattern already where ``to`` is an integer type."""
+    clamp_low, clamp_high = 0, (1 << bits_of(to)) - 1
+    if to[0] == "s":
+        clamp_low, clamp_high = -(1 << (bits_of(to) - 1)), (1 << (bits_of(to) - 1)) - 1
+    mode = words.get("irnd") or words.get("rnd") or "rn"
+    if source[0] != "f":
+        number = as_integer(pattern, source)
+        if to[0] == "f":
+            return rounded(Fraction(number), to, mode) if number else 0.0
+        return min(max(number, clamp_low), clamp_high) if "sat" in words else number
+    if "ftz" in words and source == "f32":
+        pattern = reference.flush(pattern)
+    value = as_float(pattern, source)
+    if to[0] != "f":
+        if math.isnan(value):
+            return 0
+        if math.isinf(value):
+            return clamp_high if value > 0 else clamp_low
+        return min(max(reference.round_integral(Fraction(value), mode), clamp_low), clamp_high)
+    if math.isnan(value) or math.isinf(value) or value == 0:
+        return value
+    if "irnd" in words:
+        return math.copysign(reference.round_integral(Fraction(value), mode), value)
+    return rounded(Fraction(value), to, mode)
+
+
+def _is_cvt(words: Words) -> bool:
+    """PTX ISA, "cvt": which conversions take which rounding."""
+    to, source = words["dtype"], words["atype"]
+    if "ftz" in words and "f32" not in (to, source):
+        return False
+    if to[0] != "f":
+        return ("irnd" in words) == (source[0] == "f") and "rnd" not in words
+    if source[0] != "f" or bits_of(to) < bits_of(source):
+        return "rnd" in words
+    return "rnd" not in words and ("irnd" not in words or to == source)
+
+
+@pytest.mark.parametrize("form", forms(lambda form: form.opcode == "cvt"))
+def test_cvt(form: Form) -> None:
+    ran = 0
+    for spelling, words in spellings(form):
+        if words.keys() & {"ftz", "sat"} and "rnd" not in words:
+            pair = (words["dtype"], words["atype"])
+            needs = pair[0][0] == "f" and (pair[1][0] != "f" or bits_of(pair[0]) < bits_of(pair[1]))
+            if needs and "irnd" not in words:
+                spelling = spelling.replace("cvt.", "cvt.rn.", 1)
+                words = {"rnd": "rn", **words}
+        if not _is_cvt(words):
+            continue
+        ran += 1
+        to, source = words["dtype"], words["atype"]
+        values = patterns(source)
+        # A wider result register shows the extension: 64 bits wherever PTX allows it.
+        wide = to if to[0] == "f" else f"{to[0]}64"
+        got = run(f"{spelling} %d, %a;", wide, [(source, values)])
+        for lane in range(COUNT):
+            wanted = _convert(values[lane], source, to, words)
+            where = (spelling, hex(values[lane]), hex(got[lane]), wanted)
+            if to[0] != "f":
+                cut = as_integer(int(wanted), to)
+                assert got[lane] == cut & ((1 << 64) - 1), where
+                continue
+            if "sat" in words:
+                wanted = reference.saturate(wanted)
+            if "ftz" in words and to == "f32" and not math.isnan(wanted):
+                wanted = as_float(reference.flush(float_pattern(wanted, to)), to)
+            assert same(got[lane], wanted, to), where
+    assert ran > 0
+
+
+@pytest.mark.parametrize("form", forms(lambda form: form.opcode in ("mov", "selp")))
+def test_patterns_travel_unchanged(form: Form) -> None:
+    for spelling, words in spellings(form):
+        type_ = words["type"]
+        if type_ == "pred":
+            continue
+        a, b = patterns(type_), patterns(type_)
+        chooser = [RANDOM.getrandbits(1) for _ in range(COUNT)]
+        setup = "setp.ne.u32 %p, %c, 0;"
+        rest = "%a" if form.opcode == "mov" else "%a, %b, %p"
+        operands = [(type_, a), (type_, b), ("u32", chooser)]
+        got = run(f"{setup} {spelling} %d, {rest};", type_, operands)
+        for lane in range(COUNT):
+            wanted = a[lane] if form.opcode == "mov" or chooser[lane] else b[lane]
+            assert got[lane] == wanted, spelling
+
+
+@pytest.mark.parametrize("form", forms(lambda form: form.opcode == "cvta"))
+def test_cvta_keeps_the_address(form: Form) -> None:
+    for spelling, _ in spellings(form):
+        values = patterns("u64")
+        assert run(f"{spelling} %d, %a;", "u64", [("u64", values)]) == values
