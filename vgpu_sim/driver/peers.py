@@ -18,13 +18,16 @@ _UCRED = struct.Struct("3i")
 CREDENTIALS_BYTES = _UCRED.size
 MAX_CGROUP_BYTES = 64 << 10
 
-_HEX = "[0-9a-f]"
-_DASHED = rf"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
-_PLAIN = rf"{_HEX}{{32}}"
+
+def _uid_pattern(separator: str) -> str:
+    return separator.join(f"[0-9a-f]{{{digits}}}" for digits in (8, 4, 4, 4, 12))
+
+
+_DASHED, _UNDERSCORED, _PLAIN = _uid_pattern("-"), _uid_pattern("_"), "[0-9a-f]{32}"
 _CGROUPFS = re.compile(rf"pod(?P<uid>{_DASHED}|{_PLAIN})", re.ASCII)
 _SYSTEMD = re.compile(
     r"(?:[a-z0-9]+-)*kubepods(?:-besteffort|-burstable)?"
-    rf"-pod(?P<uid>{_DASHED.replace('-', '_', 4)}|{_PLAIN})\.slice",
+    rf"-pod(?P<uid>{_UNDERSCORED}|{_PLAIN})\.slice",
     re.ASCII,
 )
 

@@ -1,0 +1,70 @@
+"""Device attributes: complete, true to the slice, and silent about what is not there."""
+
+import pytest
+from cuda.bindings import driver as cuda
+
+from mig.geometry import BOARDS
+from vgpu_sim.driver.attributes import ABSENT, Attribute, attributes_of
+from vgpu_sim.driver.device_info import device_info, device_name
+from vgpu_sim.driver.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
+from vgpu_sim.driver.silicon import ARCHITECTURES, BOARDS as FIGURES
+from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN
+
+OFFICIAL = {
+    int(one): one.name.removeprefix("CU_DEVICE_ATTRIBUTE_") for one in cuda.CUdevice_attribute
+}
+
+# What the CUDA 13 runtime reads when it fills cudaDeviceProp.
+READ_BY_CUDART = {
+    *range(1, 15), 16, 18, 19, *range(21, 36), *range(37, 44), *range(45, 69), *range(70, 92), 95, 97,
+    99, 100, 101, 106, 108, 109, *range(111, 122), 125, 129, 130, 131, 133, 134, 139, 140, 143,
+}  # fmt: skip
+
+
+def instances():
+    for board in BOARDS.values():
+        gpu = Gpu(new_gpu_uuid(), 2, board.key)
+        for profile in board.profiles:
+            yield MigInstance(new_instance_uuid(), gpu, profile, profile.starts[-1], 0)
+
+
+def test_numbers_have_their_official_names():
+    assert {int(one): one.name for one in Attribute}.items() <= OFFICIAL.items()
+    assert set(OFFICIAL) >= ABSENT
+    assert not ABSENT & {int(one) for one in Attribute}
+
+
+@pytest.mark.parametrize("instance", list(instances()), ids=device_name)
+def test_every_slice_of_every_board_answers(instance):
+    board, profile = instance.gpu.board, instance.profile
+    values = attributes_of(instance, board.compute_capability)
+    assert set(values) >= READ_BY_CUDART
+    assert values[16] == profile.sm_count
+    assert (values[75], values[76]) == board.compute_capability
+    assert values[40] == profile.engines.copy
+    assert values[38] <= FIGURES[board.key].l2_bytes
+    if profile.size == board.placement_units:
+        assert values[38] == FIGURES[board.key].l2_bytes
+    assert all(-(2**31) < value < 2**31 for value in values.values())
+
+
+def test_every_board_and_its_capability_has_figures():
+    assert set(FIGURES) == set(BOARDS)
+    assert {board.compute_capability for board in BOARDS.values()} <= set(ARCHITECTURES)
+
+
+def test_the_message_is_filled():
+    instance = next(one for one in instances() if one.gpu.board_key == "h100-80gb")
+    info = device_info(instance, (8, 0), 77, 3, enforced=True)
+    assert info.name == b"NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    assert f"MIG-{bytes(info.uuid).hex()}" == instance.uuid.replace("-", "").replace("MIG", "MIG-")
+    assert (info.profile, info.board) == (b"1g.10gb", b"h100-80gb")
+    assert (info.capability_major, info.capability_minor) == (8, 0)
+    assert info.memory_bytes == instance.profile.memory_bytes
+    assert (info.memory_used_bytes, info.context_count, info.isolation) == (77, 3, 1)
+    assert (info.gpu_index, info.instance_start, info.instance_size) == (2, 6, 1)
+    assert info.driver_version == 13000
+    assert info.attributes[0] == ATTRIBUTE_UNKNOWN
+    assert info.attributes[200] == ATTRIBUTE_UNKNOWN
+    assert info.attributes[1] == 1024
+    assert info.attributes[115] == 0
