@@ -1,0 +1,238 @@
+"""Writes the instruction set's reference: ``python -m vgpu_sim.isa.reference > docs/isa.md``.
+
+Tables come from the definitions; prose stands here or in the docstrings of the modules that it is
+about, so it is read where the code is changed.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from inspect import cleandoc
+
+from vgpu_sim.isa import asm, container, encoding, mnemonic, sections
+from vgpu_sim.isa.opcodes import Family
+from vgpu_sim.isa.pool import MAXIMUM_POOL
+from vgpu_sim.isa.spec import (
+    FLOATS,
+    INTEGERS,
+    INTEGRAL_ROUNDINGS,
+    MAXIMUM_VECTOR_BYTES,
+    RESULT_ROUNDINGS,
+    OpSpec,
+    Role,
+    Types,
+)
+from vgpu_sim.isa.table import TABLE
+from vgpu_sim.isa.types import (
+    BoolOp,
+    Compare,
+    DataType,
+    MulMode,
+    Rounding,
+    Space,
+    SpecialRegister,
+)
+from vgpu_sim.isa.verify import (
+    MAXIMUM_PARAMETER_BYTES,
+    MAXIMUM_PREDICATES,
+    MAXIMUM_REGISTERS,
+    MAXIMUM_WORDS,
+)
+
+_INTRODUCTION = f"""
+# The instruction set
+
+<!-- Written by `python -m vgpu_sim.isa.reference > docs/isa.md`; do not edit. -->
+
+The simulated GPUs execute this instruction set and nothing else: PTX is compiled to it, and
+disassembler, interpreter and JIT read the same binary. The interpreter
+(`vgpu_sim/exec/interp`) is the executable form of this document.
+
+## Machine model
+- A function has a file of mutable registers of 16, 32 or 64 bits each (up to {MAXIMUM_REGISTERS}),
+  a file of one-bit predicates (up to {MAXIMUM_PREDICATES}), and a read-only literal pool. Registers
+  have no type; an instruction says what it takes them for. All start as zero.
+- A warp has 32 lanes: threads of one block, 32 consecutive ones, x running fastest. A lane that is
+  not active, or that the instruction's guard (`@p` or `@!p`) keeps out, changes nothing, touches no
+  memory and cannot fault.
+- Lanes that part at a branch meet again at its **immediate post-dominator**: the first word
+  that every path from the branch to the function's end passes. RET and TRAP lead to the end.
+- An operand is at least as wide as its role says; of a wider register the low bits are taken. A
+  destination that is wider than the result is filled with the sign of a signed type, else with
+  zeros (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
+- Memory is little-endian. Alignment is not required. A module's variables lie in one segment;
+  an address in `GENERIC`, `GLOBAL` and `CONST` space has 64 bits and means the same in all three.
+- An access to memory that is not there ends the context with CUDA_ERROR_ILLEGAL_ADDRESS (700).
+
+## Arithmetic
+- Integers wrap modulo 2^bits; signed ones are two's complement; untyped bits count as unsigned.
+- Floats are IEEE 754: binary16 (`F16`), bfloat16 (`BF16`), binary32 (`F32`), binary64 (`F64`), with
+  subnormal numbers. Every operation rounds once; `NONE` rounds as `RN`.
+- A NaN result is canonical: `0x7fff` (F16, BF16), `0x7fffffff` (F32), `0x7ff8000000000000` (F64).
+  MOV, SELP, LD, ST, FNEG and FABS pass patterns on and canonicalise nothing.
+- `FTZ` replaces subnormal operands, and a result that is subnormal after rounding, by a zero of the
+  same sign.
+- `SAT` clamps a float result to [0, 1]; a NaN, and all that is not greater than zero, becomes +0.
+- Nothing is contracted or reassociated: a fused multiply-add stands where it is written.
+"""
+
+_LIMITS = f"""
+| limit | |
+|---|---|
+| words of a function | {MAXIMUM_WORDS} |
+| registers, predicates | {MAXIMUM_REGISTERS}, {MAXIMUM_PREDICATES} |
+| distinct literals and vectors of a function | {MAXIMUM_POOL} |
+| bytes of parameters | {MAXIMUM_PARAMETER_BYTES} |
+| bytes of a vector access | {MAXIMUM_VECTOR_BYTES} |
+| bytes of a container | {sections.MAXIMUM_FILE_BYTES} |
+"""
+
+_ROLES = {
+    Role.VALUE: "as wide as the type",
+    Role.RESULT: "as wide as the type, twice that in mode WIDE",
+    Role.SOURCE: "as wide as the source type",
+    Role.COUNT: "32 bits",
+    Role.PREDICATE: "a predicate, or as a source the literal 0 or 1",
+    Role.ADDRESS: "64 bits; 32 in `SHARED` and `LOCAL` space; absent in `PARAM` space",
+    Role.DATA: "1, 2 or 4 values as wide as the type",
+}
+
+
+def render() -> str:
+    """Return the whole document."""
+    return "\n".join(_document()).rstrip() + "\n"
+
+
+def _document() -> Iterator[str]:
+    yield _INTRODUCTION.strip()
+    yield "\n## Opcodes"
+    yield "\n*integers* are B, U and S (untyped, unsigned, signed) of 16, 32 and 64 bits; *floats*"
+    yield "are F16, BF16, F32 and F64."
+    yield from _index()
+    for family in Family:
+        yield f"\n### {family.name.capitalize()} (family {family:#04x})"
+        for spec in TABLE.values():
+            if spec.op.family is family:
+                yield from _opcode(spec)
+    yield "\n## Operand roles\n"
+    yield from _table(("role", "width"), ((r.value, _ROLES[r]) for r in Role))
+    yield "\n## Encoding\n"
+    yield _prose(encoding)
+    yield "\n`modifiers`, from bit 0: mode 2 bits, rounding 4, FTZ, SAT, space 3, log2 of the"
+    yield "vector 2, VOLATILE, READONLY, UNI. `guard`: predicate index in 15 bits (0x7fff: always),"
+    yield "bit 15 negates. Values of the fields:\n"
+    for kind in (DataType, SpecialRegister, Compare, BoolOp, MulMode, Rounding, Space):
+        yield from _values(kind)
+    yield _LIMITS.rstrip()
+    yield "\n## Container\n"
+    yield _prose(sections)
+    yield ""
+    yield _prose(container)
+    yield "\n## Text\n"
+    yield _prose(asm)
+    yield ""
+    yield _prose(mnemonic)
+
+
+def _index() -> Iterator[str]:
+    yield ""
+    rows = (
+        (f"`{spec.op.name}`", f"{spec.op:#06x}", spec.summary, _types(spec.types))
+        for spec in TABLE.values()
+    )
+    yield from _table(("opcode", "number", "", "types"), rows)
+
+
+def _opcode(spec: OpSpec) -> Iterator[str]:
+    yield f"\n#### {spec.op.name} — {spec.summary}\n"
+    yield spec.semantics
+    facts = []
+    if spec.dsts or spec.srcs:
+        letters = "pq" if spec.dsts[:1] == (Role.PREDICATE,) else "d"
+        names = [
+            f"{letter}: {role.value}" for letter, role in zip(letters, spec.dsts, strict=False)
+        ]
+        names += [f"{letter}: {role.value}" for letter, role in zip("abc", spec.srcs, strict=False)]
+        facts.append(("operands", ", ".join(names)))
+    if spec.types:
+        facts.append(("types", _types(spec.types)))
+    if spec.source_types:
+        facts.append(("source types", _types(spec.source_types)))
+    if spec.modes:
+        facts.append(("modes", ", ".join(mode.name for mode in spec.modes)))
+    if spec.source_types:
+        facts += _conversion_roundings()
+    facts += [
+        (f"rounding {rounding.name}", _types(types)) for rounding, types in spec.roundings.items()
+    ]
+    for word, types in (("FTZ", spec.ftz), ("SAT", spec.saturate)):
+        if types:
+            facts.append(
+                (
+                    word,
+                    "where F32 takes part"
+                    if word == "FTZ" and spec.source_types
+                    else _types(types),
+                )
+            )
+    if spec.spaces:
+        facts.append(("spaces", ", ".join(space.name for space in spec.spaces)))
+    if spec.ptx:
+        facts.append(("PTX", f"`{spec.ptx}`"))
+    if facts:
+        yield ""
+    for name, value in facts:
+        yield f"- {name}: {value}"
+
+
+def _conversion_roundings() -> list[tuple[str, str]]:
+    integral = ", ".join(rounding.name for rounding in INTEGRAL_ROUNDINGS)
+    result = ", ".join(rounding.name for rounding in RESULT_ROUNDINGS)
+    return [
+        ("rounding, float to integer", f"{integral} (one is needed)"),
+        ("rounding, to a float from an integer or another float at least as wide", result),
+        ("rounding, between equal float formats", integral),
+    ]
+
+
+def _types(types: Types) -> str:
+    names = []
+    rest = list(types)
+    for name, group in (("integers", INTEGERS), ("floats", FLOATS)):
+        if set(group) <= set(rest):
+            names.append(name)
+            rest = [type_ for type_ in rest if type_ not in group]
+    return ", ".join([*names, *(type_.name for type_ in rest)])
+
+
+def _values(kind: type[IntEnum]) -> Iterator[str]:
+    members = ", ".join(f"{member.value} {member.name}" for member in kind)
+    yield f"- **{kind.__name__}**: {members}"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
+
+
+def _prose(module: object) -> str:
+    """Return a module's docstring as Markdown: its literal blocks are fenced."""
+    result: list[str] = []
+    fenced = False
+    for line in cleandoc(module.__doc__ or "").replace("``", "`").split("\n"):
+        indented = line.startswith("    ")
+        if indented and not fenced:
+            result.append("```")
+            fenced = True
+        elif fenced and line and not indented:
+            result.insert(len(result) - (result[-1] == ""), "```")
+            fenced = False
+        if line != "::":
+            result.append(line[4:] if indented else line.replace("::", ":"))
+    return "\n".join([*result, "```"] if fenced else result)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())
