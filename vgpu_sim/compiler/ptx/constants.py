@@ -43,6 +43,8 @@ def _integer(digits: str) -> int:
     if head == "0b":
         return int(digits, 2)
     if digits[0] == "0":
+        if set(digits) & {"8", "9"}:
+            raise ValueError(f"malformed octal number {digits}")
         return int(digits, 8)
     return int(digits)
 

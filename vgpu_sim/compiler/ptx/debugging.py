@@ -8,7 +8,7 @@ from vgpu_sim.compiler.ptx.cursor import Cursor
 from vgpu_sim.compiler.ptx.declarations import parse_plain_integer
 from vgpu_sim.compiler.ptx.lexer import Kind
 
-_DATA_TYPES = frozenset({".b8", ".b16", ".b32", ".b64"})
+_DATA = frozenset({Kind.NAME, Kind.DOTTED, Kind.INTEGER, Kind.FLOAT, Kind.FLOAT_BITS})
 _DATA_PUNCTUATION = frozenset({",", ":", "+", "-"})
 
 
@@ -62,12 +62,7 @@ def parse_section(cursor: Cursor) -> tree.Section:
     cursor.expect("{")
     while not cursor.at("}"):
         token = cursor.current
-        is_data = token.kind in (Kind.NAME, Kind.INTEGER, Kind.FLOAT, Kind.FLOAT_BITS)
-        if not (
-            is_data
-            or (token.kind is Kind.DOTTED and (token.text in _DATA_TYPES or token.text[1:2] != ""))
-            or (token.kind is Kind.PUNCTUATION and token.text in _DATA_PUNCTUATION)
-        ):
+        if token.kind not in _DATA and token.text not in _DATA_PUNCTUATION:
             raise cursor.error("expected debug data or '}'")
         cursor.advance()
     cursor.expect("}")

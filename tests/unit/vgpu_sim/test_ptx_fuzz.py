@@ -1,0 +1,190 @@
+"""Hostile input: whatever the bytes, the parser answers with a tree or a PtxSyntaxError, soon."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from vgpu_sim import compiler
+from vgpu_sim.compiler import PtxError, PtxSyntaxError
+from vgpu_sim.compiler.ptx import limits, parse, tree
+from vgpu_sim.isa import verify
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+HEAD = ".version 9.0\n.target sm_80\n.address_size 64\n"
+
+# Rich in syntax, so that mutations reach every part of the parser and of the lowering.
+SEED = (
+    HEAD
+    + """
+.file 1 "a.cu"
+.const .align 8 .f64 table[2][2] = {{1.5, -2}, {0d4008000000000000}};
+.global .u64 where[2] = {generic(table)+4, 0xFF(table)};
+.extern .func (.param .b32 r) f (.param .align 8 .b8 a[8]);
+.visible .entry k(.param .u64 .ptr .global .align 4 out, .param .f32 x) .maxntid 256, 1, 1
+{
+  .reg .pred %p<3>; .reg .b32 %r<9>; .reg .b64 %rd<4>; .reg .b16 %h; .reg .f32 %f<2>;
+  .shared .align 4 .b8 s[16];
+  ld.param.u64 %rd1, [out+0];
+  ld.param.f32 %f1, [x];
+  mov.u32 %r1, %tid.x;
+  mad.lo.s32 %r2, %r1, (1 << 3) | 4, -7;
+  { .reg .b32 %r1; L: setp.lt.and.s32 %p1|%p2, %r2, 0x10, !%p1; @!%p1 bra.uni L; }
+  @%p2 cvt.rn.f32.s32 %f0, %r2;
+  selp.f32 %f0, %f0, 0f3F800000, %p1;
+  mov.b64 {%r3, %r4}, %rd1;
+  st.global.v2.u32 [%rd1+-4], {%r3, 5};
+  call (%r5), f, (%r4), P;
+  tex.2d.v4.f32.f32 {%f0, _, %f1, _}, [where, {%f0, %f1}];
+  P: .callprototype (.param .b32 _) _ (.param .b64 _);
+  .loc 1 2 3
+  ret;
+}
+"""
+)
+FRAGMENTS = [
+    *("{", "}", "(", ")", "[", "]", "<", ">", ",", ";", ":", "+", "-", "!", "~", "@", "|", "?"),
+    *("/*", "*/", "//", "\n", '"', "\\", "\0", "\r", "é", "#", "%", "$", "_", ".", "..", "::"),
+    *("0x", "0f", "0d3", "0b", "1e9", "08", "9999999999999999999999", "1.", "-0x80000000"),
+    *(".reg", ".entry", ".func", ".global", ".align", ".v4", ".u32", ".pred", ".section", ".loc"),
+    *("%r1", "%tid.x", "ret", "call", "mov", "WARP_SZ", "generic(", "(.u64)", "@p", "%r<9>"),
+]
+
+
+def _parses_or_refuses(source: str | bytes) -> None:
+    refusal = None
+    try:
+        assert isinstance(parse(source), tree.Module)
+    except PtxSyntaxError as error:
+        refusal = error
+    if refusal is not None:
+        assert min(refusal.line, refusal.column) >= 0
+        assert refusal.message
+
+
+def _compiles_or_refuses(source: str | bytes) -> None:
+    try:
+        module = compiler.compile_ptx(source, capability=(9, 0))
+    except PtxError as error:
+        log = error.log()
+    else:
+        verify.check_module(module)
+        return
+    assert log.startswith("<ptx>:")
+
+
+def test_the_seed_itself_is_ptx() -> None:
+    assert len(parse(SEED).functions) == 2
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes(data: bytes) -> None:
+    _parses_or_refuses(data)
+    _parses_or_refuses(HEAD.encode() + data)
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_mutations_of_ptx(data: st.DataObject) -> None:
+    """Cut, repeat, and put fragments of syntax anywhere; also compile what comes out."""
+    sources = [SEED, (EXAMPLES / "saxpy.ptx").read_text()]
+    text = data.draw(st.sampled_from(sources))
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        end = min(len(text), start + data.draw(st.integers(0, 12)))
+        piece = data.draw(
+            st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=3), st.just(text[start:end] * 2))
+        )
+        text = text[:start] + piece + text[end:]
+    _parses_or_refuses(text)
+    _compiles_or_refuses(text)
+
+
+@given(st.lists(st.sampled_from(SEED.split() + FRAGMENTS), max_size=60))
+@settings(max_examples=200, deadline=None)
+def test_words_in_any_order(words: list[str]) -> None:
+    _compiles_or_refuses(HEAD + ".entry k() { .reg .b32 %r<9>; " + " ".join(words) + " }")
+
+
+N = 20_000
+LINEAR_N = 1_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".entry k() { " + "{" * N,
+        ".entry k() { mov.u32 a, " + "(" * N,
+        ".entry k() { mov.u32 a, " + "-" * N + "1; }",
+        ".entry k() { mov.u32 a, " + "(.u64)" * N + "1; }",
+        ".entry k() { mov.u32 a, " + "1?" * N,
+        ".entry k() { mov.u32 a, " + "1?1:" * N + "1; }",
+        ".entry k() { mov.u32 a, " + "[" * N,
+        ".entry k() { mov.u32 a, " + "{" * N,
+        ".entry k() { call " + "(" * N,
+        ".entry k() { mov.u32 a, " + "a[" * N,
+        ".entry k() { mov.u32 a, " + "generic(" * N,
+        ".global .u32 a = " + "{" * N,
+        ".global .u32 a = " + "b = " * N,
+        ".global .u8 a = " + "0xFF(" * N,
+    ],
+    ids=lambda text: text[-30:],
+)
+def test_deep_nesting_is_refused_at_once(text: str) -> None:
+    with pytest.raises(PtxSyntaxError):
+        parse(HEAD + text)
+
+
+@pytest.mark.parametrize(
+    ("before", "repeated", "after"),
+    [
+        (".entry k() { mov.u32 a, ", "1+", "1; }"),
+        (".entry k() { mov.u32 a, {", "b, ", "c}; }"),
+        (".entry k() { ", "mov.u32 a, b; ", "}"),
+        (".entry k() { ", "{ } ", "}"),
+        (".entry k() { ", "L: ", "}"),
+        (".entry k() { ", ".reg .b32 r<5>; ", "}"),
+        (".global .u32 a[] = {", "1, ", "2};"),
+        ("/*", "*", "*/"),
+        ("", "/**/", ""),
+        ("//", "/*", ""),
+        ('.file 1 "', "\\\\", '"'),
+        ("", "\n", ""),
+        (".section .s {", ".b8 1 ", "}"),
+    ],
+)
+def test_time_is_linear_in_size(before: str, repeated: str, after: str) -> None:
+    """Eight times the input takes about eight times as long; a quadratic parser would take 64."""
+
+    def seconds(count: int) -> float:
+        source = HEAD + before + repeated * count + after
+        best = float("inf")
+        for _ in range(3):
+            start = time.process_time()
+            parse(source)
+            best = min(best, time.process_time() - start)
+        return best
+
+    assert seconds(8 * LINEAR_N) < 24 * seconds(LINEAR_N) + 0.02
+
+
+def test_size_caps() -> None:
+    with pytest.raises(PtxSyntaxError, match="token is too long"):
+        parse(HEAD + ".global .u32 " + "a" * (limits.MAX_IDENTIFIER_CHARACTERS + 1) + ";")
+    with pytest.raises(PtxSyntaxError, match="token is too long"):
+        parse(HEAD + ".global .u32 a = " + "1" * 100_000 + ";")
+    with pytest.raises(PtxSyntaxError, match="longer than"):
+        parse(" " * (limits.MAX_SOURCE_CHARACTERS + 1))
+
+
+def test_huge_declarations_cost_nothing() -> None:
+    text = """
+    .entry k() { .reg .b32 %r<4294967295>; .reg .b32 %q<999999999999>; mov.u32 %r4294967294, 1;
+    mov.u32 %q0, 2; ret; }
+    """
+    start = time.process_time()
+    with pytest.raises(PtxError, match="not declared"):
+        compiler.compile_ptx(HEAD + text.replace("%q0", "%q999999999999"), capability=(9, 0))
+    assert time.process_time() - start < 1
