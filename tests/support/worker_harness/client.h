@@ -1,0 +1,41 @@
+/* A client of the worker's runtime in the same process (or its parent): fills rings as the client
+ * library does, or with whatever a test wants. */
+#ifndef HARNESS_CLIENT_H
+#define HARNESS_CLIENT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tessera_worker.h"
+
+#define CHECK(condition)                                                         \
+  do {                                                                           \
+    if (!(condition)) {                                                          \
+      fprintf(stderr, "%s:%d: %s is false\n", __FILE__, __LINE__, #condition);   \
+      exit(1);                                                                   \
+    }                                                                            \
+  } while (0)
+
+typedef struct client {
+  tessera_client_area *area;
+  const tessera_worker_page *page;
+  uint64_t values[TESSERA_MAX_STREAMS];
+} client;
+
+/* Maps what tessera_worker_create_shared made. */
+void client_open(client *c);
+/* An empty request of a stream with the next value. */
+tessera_slot client_slot(client *c, uint32_t stream, uint16_t opcode);
+void client_wait_on(tessera_slot *slot, uint32_t stream, uint64_t value);
+/* Puts 256 bytes into the ring, waiting while it is full. */
+void client_put(client *c, uint32_t stream, const void *slot);
+uint64_t client_launch(client *c, uint32_t stream, tessera_slot slot, uint64_t kernel,
+                       uint32_t blocks, const void *parameters, uint32_t parameter_bytes);
+/* Sleeps as the client library does until the timeline is there; returns the page's error. */
+uint32_t client_wait(client *c, uint32_t stream, uint64_t value);
+
+uint64_t kernel_add(const char *name, uint32_t parameter_bytes);
+void worker_start(uint32_t threads, tessera_kernel_entry (*choose)(uint64_t kernel));
+
+#endif
