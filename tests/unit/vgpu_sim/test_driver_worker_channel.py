@@ -1,0 +1,157 @@
+"""A worker's channel under a worker that lies, floods and dies."""
+
+import asyncio
+import json
+
+import pytest
+
+from mig.geometry import board
+from vgpu_sim.driver import seqpacket
+from vgpu_sim.driver.budget import Budget
+from vgpu_sim.driver.events import clean_text
+from vgpu_sim.driver.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
+from vgpu_sim.driver.worker_channel import ChannelViolation, WorkerChannel
+
+INSTANCE = MigInstance(
+    new_instance_uuid(), Gpu(new_gpu_uuid(), 0, "a30"), board("a30").profile("1g.6gb"), 0, 0
+)
+TOTAL = INSTANCE.profile.memory_bytes
+
+
+async def talk(*messages):
+    """Send messages as a worker would; return (replies, events, budget, channel)."""
+    mine, its = seqpacket.pair()
+    mine.setblocking(False)
+    budget = Budget(1 << 50)
+    channel = WorkerChannel(mine, budget, budget.open(INSTANCE))
+    with mine, its:
+        for message in messages:
+            its.send(message if isinstance(message, bytes) else json.dumps(message).encode())
+        its.shutdown(1)  # SHUT_WR: the channel sees the end after the messages
+        events = [event async for event in channel.events()]
+        its.setblocking(False)
+        replies = []
+        while True:
+            try:
+                data = its.recv(4096)
+            except BlockingIOError:
+                break
+            if not data:
+                break
+            replies.append(json.loads(data))
+    return replies, events, budget, channel
+
+
+def run(*messages):
+    return asyncio.run(talk(*messages))
+
+
+def test_reservations_are_answered_and_counted():
+    replies, events, budget, _ = run(
+        {"type": "reserve", "request": 1, "bytes": TOTAL - 10},
+        {"type": "reserve", "request": 2, "bytes": 11},
+        {"type": "release", "bytes": 5},
+        {"type": "memory", "request": 3},
+    )
+    assert replies == [
+        {"type": "reserved", "request": 1, "granted": True, "free": 10, "total": TOTAL},
+        {"type": "reserved", "request": 2, "granted": False, "free": 10, "total": TOTAL},
+        {"type": "memory", "request": 3, "free": 15, "total": TOTAL},
+    ]
+    assert events == [("out_of_memory", {"requested_bytes": 11, "free_bytes": 10})]
+    assert budget.used_bytes == TOTAL - 15
+
+
+def test_statistics_are_taken():
+    _, _, _, channel = run(
+        {"type": "stats", "launches": 4, "first_launch_ns": 5, "last_launch_ns": 6, "busy_ns": 7}
+    )
+    statistics = channel.statistics
+    assert (statistics.launches, statistics.first_launch_ns) == (4, 5)
+    assert (statistics.last_launch_ns, statistics.busy_ns) == (6, 7)
+
+
+def test_a_fault_is_passed_on_clean():
+    _, events, _, _ = run(
+        {
+            "type": "event",
+            "event": "fault",
+            "kernel": "k" * 500,
+            "ptx_line": 42,
+            "address": (1 << 64) - 1,
+            "block": 3,
+            "message": "line one\nline two\x1b[31m" + "x" * 10_000,
+        }
+    )
+    ((name, fields),) = events
+    assert name == "fault"
+    assert fields["kernel"] == "k" * 128
+    assert (fields["ptx_line"], fields["address"], fields["block"]) == (42, (1 << 64) - 1, 3)
+    assert fields["message"].startswith("line one line two [31mxxx")
+    assert len(fields["message"]) == 512
+
+
+def test_a_flood_of_one_event_is_passed_on_once():
+    _, events, _, _ = run(*[{"type": "event", "event": "unsupported_ptx", "message": "tex"}] * 20)
+    assert events == [("unsupported_ptx", {"message": "tex"})]
+
+
+def test_an_event_of_a_newer_worker_is_not_passed_on():
+    assert run({"type": "event", "event": "teleported"})[1] == []
+
+
+BAD = {
+    "not JSON": b"\xff\xff",
+    "not an object": b"[]",
+    "no type": b"{}",
+    "deep": b"[" * 15_000,
+    "unknown type": {"type": "launch_missiles"},
+    "reserve nothing": {"type": "reserve", "request": 1, "bytes": 0},
+    "reserve less than nothing": {"type": "reserve", "request": 1, "bytes": -5},
+    "reserve true": {"type": "reserve", "request": 1, "bytes": True},
+    "reserve text": {"type": "reserve", "request": 1, "bytes": "5"},
+    "reserve beyond 63 bits": {"type": "reserve", "request": 1, "bytes": 1 << 63},
+    "no request": {"type": "reserve", "bytes": 5},
+    "release of what is not held": {"type": "release", "bytes": 1},
+    "statistics without numbers": {"type": "stats"},
+    "fault at a fraction": {"type": "event", "event": "fault", "address": 0.5},
+    "too long": b'{"type":"' + b"x" * (17 << 10) + b'"}',
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_no_worker_of_ours_says_is_a_violation(name):
+    with pytest.raises(ChannelViolation):
+        run(BAD[name])
+
+
+def test_a_worker_that_does_not_read_its_replies_is_a_violation():
+    async def flood():
+        mine, its = seqpacket.pair()
+        mine.setblocking(False)
+        budget = Budget(1 << 50)
+        channel = WorkerChannel(mine, budget, budget.open(INSTANCE))
+        message = json.dumps({"type": "memory", "request": 1}).encode()
+
+        async def write() -> None:
+            while True:
+                await seqpacket.send(its, message)
+
+        its.setblocking(False)
+        with mine, its:
+            writing = asyncio.create_task(write())
+            try:
+                async with asyncio.timeout(20):
+                    async for _ in channel.events():
+                        pass
+            finally:
+                writing.cancel()
+                await asyncio.wait((writing,))
+
+    with pytest.raises(ChannelViolation, match="does not read"):
+        asyncio.run(flood())
+
+
+def test_texts_lose_what_terminals_and_logs_would_act_on():
+    assert clean_text("a\r\n\0\u202eb") == "a    b"
+    assert clean_text(7) == ""
