@@ -36,7 +36,7 @@ from vgpu_sim.isa.sections import (
     unpack,
 )
 from vgpu_sim.isa.types import Space
-from vgpu_sim.isa.verify import check_module
+from vgpu_sim.isa.verify import MAXIMUM_MODULE_WORDS, check_module
 from vgpu_sim.isa.wire import Reader, Strings, decode_text, encode_text
 
 __all__ = ["decode", "encode", "is_container"]
@@ -143,6 +143,9 @@ def _decode_module(sections: Sections) -> Module:
     reader.finish()
     if len(sections) != len(MODULE_SECTIONS) + functions * len(FUNCTION_SECTIONS):
         raise ContainerError(f"{len(sections)} sections for {functions} functions")
+    code_bytes = sum(len(sections.get((Section.CODE, owner), b"")) for owner in range(functions))
+    if code_bytes > MAXIMUM_MODULE_WORDS * encoding.WORD_BYTES:
+        raise ContainerError(f"{code_bytes} bytes of code are too many")
     strings = Strings(_section(sections, Section.STRINGS))
     decoded = _decode_variables(sections, strings)
     if len(decoded) != variables:

@@ -45,6 +45,7 @@ from vgpu_sim.isa.types import (
     Space,
     SpecialRegister,
 )
+from vgpu_sim.isa.verify import MAXIMUM_WORDS
 
 _E = TypeVar("_E", bound=IntEnum)
 
@@ -88,6 +89,8 @@ def decode(
     """
     if len(words) % WORD_BYTES:
         raise ContainerError(f"{len(words)} bytes of code are not whole words")
+    if len(words) > MAXIMUM_WORDS * WORD_BYTES:
+        raise ContainerError(f"{len(words)} bytes of code are too many for a function")
     reader = PoolReader(pool, relocations)
     result = []
     for word in range(len(words) // WORD_BYTES):

@@ -33,6 +33,7 @@ from vgpu_sim.isa.types import (
     SpecialRegister,
 )
 from vgpu_sim.isa.verify import (
+    MAXIMUM_MODULE_WORDS,
     MAXIMUM_PARAMETER_BYTES,
     MAXIMUM_PREDICATES,
     MAXIMUM_REGISTERS,
@@ -79,7 +80,7 @@ disassembler, interpreter and JIT read the same binary. The interpreter
 _LIMITS = f"""
 | limit | |
 |---|---|
-| words of a function | {MAXIMUM_WORDS} |
+| words of a function, of a module | {MAXIMUM_WORDS}, {MAXIMUM_MODULE_WORDS} |
 | registers, predicates | {MAXIMUM_REGISTERS}, {MAXIMUM_PREDICATES} |
 | distinct literals and vectors of a function | {MAXIMUM_POOL} |
 | bytes of parameters | {MAXIMUM_PARAMETER_BYTES} |

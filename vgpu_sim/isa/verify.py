@@ -13,7 +13,8 @@ from vgpu_sim.isa.types import Space
 
 MAXIMUM_REGISTERS: Final = 0x8000
 MAXIMUM_PREDICATES: Final = 0x7FFF  # index 0x7fff means "always" in a guard
-MAXIMUM_WORDS: Final = 1 << 22
+MAXIMUM_WORDS: Final = 1 << 20  # of a function; a decoded word takes about half a kilobyte
+MAXIMUM_MODULE_WORDS: Final = 1 << 22
 MAXIMUM_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MAXIMUM_SEGMENT_BYTES: Final = 1 << 40
 _U32 = 1 << 32
@@ -31,6 +32,9 @@ def check_module(module: Module) -> None:
     versions = (*module.required_capability, *module.ptx_version)
     if not all(0 <= number < 1 << 16 for number in versions):
         raise InvalidFunction("module", None, f"version numbers {versions} are out of range")
+    words = sum(len(function.code) for function in module.functions)
+    if words > MAXIMUM_MODULE_WORDS:
+        raise InvalidFunction("module", None, f"{words} words, not up to {MAXIMUM_MODULE_WORDS}")
     names = frozenset(variable.name for variable in module.variables)
     for function in module.functions:
         check_function(function, names)

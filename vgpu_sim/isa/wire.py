@@ -55,6 +55,8 @@ class Strings:
     def __init__(self, data: bytes = b"") -> None:
         self._data = bytearray(data)
         self._known: dict[str, tuple[int, int]] = {}
+        self._read: dict[tuple[int, int], str] = {}
+        self._unread_bytes = len(data)
 
     def add(self, text: str) -> tuple[int, int]:
         """Return where the text stands, adding it if need be.
@@ -72,11 +74,18 @@ class Strings:
         """Return the text there.
 
         Raises:
-            ContainerError: for a place outside of the section, or bytes that are not UTF-8.
+            ContainerError: for a place outside of the section, bytes that are not UTF-8, or texts
+                that overlap: a small file could make huge names of those.
         """
-        if offset + size > len(self._data):
-            raise ContainerError(f"string at {offset} of {size} bytes is outside of its section")
-        return decode_text(bytes(self._data[offset : offset + size]))
+        place = offset, size
+        if place not in self._read:
+            if offset + size > len(self._data):
+                raise ContainerError(f"string at {offset} of {size} bytes is out of its section")
+            if size > self._unread_bytes:
+                raise ContainerError(f"string at {offset} of {size} bytes overlaps others")
+            self._unread_bytes -= size
+            self._read[place] = decode_text(bytes(self._data[offset : offset + size]))
+        return self._read[place]
 
     def to_bytes(self) -> bytes:
         """Return the section."""

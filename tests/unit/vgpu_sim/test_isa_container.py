@@ -14,6 +14,7 @@ from vgpu_sim.isa import (
     Literal,
     Module,
     Op,
+    Parameter,
     Predicate,
     Register,
     Rounding,
@@ -24,6 +25,7 @@ from vgpu_sim.isa import (
     sections,
 )
 from vgpu_sim.isa.errors import ContainerError, InvalidFunction, IsaError
+from vgpu_sim.isa.verify import MAXIMUM_WORDS
 
 _RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -192,6 +194,24 @@ def test_bytes_between_sections_must_be_zero() -> None:
         damaged[place] = 1
         with pytest.raises(ContainerError):
             container.decode(sections.seal(bytes(damaged)))
+
+
+def test_names_that_overlap_are_refused() -> None:
+    """Else a file of a megabyte could spell out gigabytes of names."""
+    parameters = tuple(Parameter("q" * 40 + letter, 0, 1, 1) for letter in "abc")
+    data = container.encode(Module((_function(parameters=parameters),)))
+    where = [data.index(struct.pack("<2I", 1 + 41 * index, 41)) for index in range(3)]
+    damaged = bytearray(data)
+    for place, name in zip(where, ((0, 100), (1, 100), (2, 100)), strict=True):
+        damaged[place : place + 8] = struct.pack("<2I", *name)
+    with pytest.raises(ContainerError, match="overlaps others"):
+        container.decode(sections.seal(bytes(damaged)))
+
+
+def test_too_many_words_are_refused_before_they_are_decoded() -> None:
+    words = bytes(16 * (MAXIMUM_WORDS + 1))
+    with pytest.raises(ContainerError, match="too many for a function"):
+        encoding.decode(words, (), {})
 
 
 def test_announced_functions_must_be_there() -> None:
