@@ -1,0 +1,179 @@
+"""Compiles the native parts into ``lib``: ``python -m vgpu_sim.native.build [--sanitize KIND]``.
+
+Standard library only: the wheel's build hook imports it before anything is installed. A part is
+compiled again when its sources, the shared headers, the command or the compiler have changed.
+"""
+
+import argparse
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+NATIVE = Path(__file__).parent
+LIBRARIES = NATIVE / "lib"
+INCLUDE = NATIVE / "include"
+SANITIZERS = ("address", "thread")
+
+_FLAGS = (
+    "-std=c11",
+    "-O2",
+    "-g",
+    "-fPIC",
+    "-shared",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+    "-Wl,-z,relro,-z,now,-z,noexecstack,-z,defs",
+)
+# musl and old glibc have no fortified functions; descriptors keep ld-linux out of DT_NEEDED.
+_PORTABLE = ("-U_FORTIFY_SOURCE", "-fno-stack-protector")
+_TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One library: its folder of C sources, its file name, its links, its flags."""
+
+    folder: Path
+    library: str
+    links: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    def sources(self) -> list[Path]:
+        """Return the C files, generated ones included."""
+        return sorted(self.folder.rglob("*.c"))
+
+
+def _parts() -> tuple[Part, ...]:
+    cuda = NATIVE / "libcuda"
+    return (
+        Part(
+            cuda,
+            "libcuda.so.1",
+            ("libcuda.so",),
+            (
+                *_PORTABLE,
+                *_TLS_DESCRIPTORS.get(platform.machine(), ()),
+                f"-I{cuda}",
+                f"-I{cuda / 'generated'}",
+                f"-Wl,--version-script={cuda / 'generated' / 'exports.map'}",
+                "-Wl,-soname,libcuda.so.1,-z,nodelete",
+            ),
+        ),
+        Part(NATIVE / "worker", "libtessera_worker.so"),
+    )
+
+
+class BuildError(Exception):
+    """The compiler is missing or refused a part; the message is one line for the user."""
+
+
+def compiler() -> str:
+    """Return the path of the C compiler (``CC`` or ``cc``).
+
+    Raises:
+        BuildError: when there is none.
+    """
+    wanted = os.environ.get("CC") or "cc"
+    found = shutil.which(wanted)
+    if found is None:
+        raise BuildError(
+            f"no C compiler: {wanted!r} is not on PATH; install gcc or clang (Debian: apt-get"
+            " install gcc libc6-dev) or name one in CC"
+        )
+    return found
+
+
+def platform_tag() -> str:
+    """Return the wheel platform tag of what this machine compiles (``linux_x86_64``)."""
+    return f"{platform.system().lower()}_{platform.machine()}"
+
+
+def _command(part: Part, cc: str, sanitize: str | None, output: Path) -> list[str]:
+    extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else []
+    flags = [flag for flag in _FLAGS if not (sanitize and "z,defs" in flag)]
+    sources = map(str, part.sources())
+    return [cc, *flags, *part.flags, *extra, f"-I{INCLUDE}", *sources, "-o", str(output)]
+
+
+def _digest(part: Part, cc: str, sanitize: str | None) -> str:
+    inputs = [p for folder in (part.folder, INCLUDE) for p in folder.rglob("*") if p.is_file()]
+    digest = hashlib.sha256()
+    digest.update("\0".join(_command(part, cc, sanitize, Path("-"))).encode())
+    version = subprocess.run([cc, "--version"], capture_output=True, check=False)
+    digest.update(version.stdout)
+    for path in sorted(inputs):
+        if path.suffix in {".c", ".h", ".map"}:
+            digest.update(str(path.relative_to(NATIVE)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _link(directory: Path, name: str, target: str) -> None:
+    path = directory / name
+    if path.is_symlink() and os.readlink(path) == target:
+        return
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def _build(part: Part, directory: Path, sanitize: str | None) -> Path:
+    cc = compiler()
+    output = directory / part.library
+    stamp = directory / f".{part.library}.sha256"
+    wanted = _digest(part, cc, sanitize)
+    if not (output.exists() and stamp.exists() and stamp.read_text() == wanted):
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+            fresh = Path(scratch) / part.library
+            run = subprocess.run(
+                _command(part, cc, sanitize, fresh), capture_output=True, text=True, check=False
+            )
+            if run.returncode:
+                raise BuildError(f"{cc} refused {part.folder.name}:\n{run.stderr}")
+            # Programs may have the old file mapped: replace it, never write into it.
+            fresh.replace(output)
+        stamp.write_text(wanted)
+    for name in part.links:
+        _link(directory, name, part.library)
+    return output
+
+
+def build_all(
+    directory: Path = LIBRARIES, sanitize: str | None = None, only: Sequence[str] = ()
+) -> list[Path]:
+    """Compile every part (or those whose library is in ``only``) into ``directory``.
+
+    Raises:
+        BuildError: when the compiler is missing or refuses a part.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    parts = [part for part in _parts() if not only or part.library in only]
+    return [_build(part, directory, sanitize) for part in parts if part.sources()]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Build from the command line; 1 and one line on stderr when that fails."""
+    parser = argparse.ArgumentParser(prog="python -m vgpu_sim.native.build", description=__doc__)
+    parser.add_argument("--sanitize", choices=SANITIZERS, help="into lib/KIND")
+    options = parser.parse_args(arguments)
+    directory = LIBRARIES / options.sanitize if options.sanitize else LIBRARIES
+    try:
+        built = build_all(directory, options.sanitize)
+    except BuildError as err:
+        print(f"native build: {err}", file=sys.stderr)  # noqa: T201 - a command line
+        return 1
+    for path in built:
+        print(path)  # noqa: T201 - a command line
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

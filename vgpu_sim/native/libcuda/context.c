@@ -1,0 +1,209 @@
+/* Opening and closing contexts, and how they die. */
+#define _GNU_SOURCE
+#include "context.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "aperture.h"
+#include "chunk.h"
+#include "config.h"
+#include "device.h"
+#include "log.h"
+#include "module.h"
+#include "ring.h"
+#include "transport.h"
+
+/* gpud may wait 10 s for a fence and then starts a process. */
+enum { CONTEXT_TIMEOUT_S = 60 };
+
+pthread_mutex_t tsr_context_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t next_id = 1;
+static uint32_t live;
+
+/* Live contexts by index, which is unique in the process; read by the fork handler, which may take
+ * no lock. */
+static struct tsr_context *_Atomic open_contexts[TESSERA_MAX_CONTEXTS];
+
+void tsr_contexts_close_sockets(void) {
+  for (size_t i = 0; i < sizeof open_contexts / sizeof *open_contexts; i++) {
+    struct tsr_context *context = atomic_load(&open_contexts[i]);
+    if (context) close(context->socket);
+  }
+}
+
+/* Mappings of rings and page stay where they were first made for an index: a thread that
+ * still looks at a closed context reads zeros there, never an unmapped page. */
+static struct views {
+  void *area, *page;
+} views[TESSERA_MAX_CONTEXTS];
+
+static void *map_view(void **view, size_t bytes, int protection, int fd) {
+  const int fixed = *view ? MAP_FIXED : 0;
+  void *mapped = mmap(*view, bytes, protection, MAP_SHARED | fixed, fd, 0);
+  if (mapped == MAP_FAILED) return NULL;
+  madvise(mapped, bytes, MADV_DONTFORK);
+  return *view = mapped;
+}
+
+static void blank_view(void *view, size_t bytes) {
+  mmap(view, bytes, PROT_READ | PROT_WRITE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+}
+
+static size_t pages(size_t bytes) {
+  return (bytes + TESSERA_PAGE_BYTES - 1) / TESSERA_PAGE_BYTES * TESSERA_PAGE_BYTES;
+}
+
+/* A descriptor that is shorter than it says would be SIGBUS later. */
+static bool long_enough(int fd, size_t bytes) {
+  return fd >= 0 && lseek(fd, 0, SEEK_END) >= (off_t)bytes;
+}
+
+static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply) {
+  tessera_context_ready ready;
+  if (reply->payload_bytes != sizeof ready) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  memcpy(&ready, reply->payload, sizeof ready);
+  context->area_bytes = pages(sizeof(tessera_client_area));
+  context->page_bytes = pages(sizeof(tessera_worker_page));
+  if (ready.client_area_bytes < sizeof(tessera_client_area) ||
+      ready.worker_page_bytes < sizeof(tessera_worker_page) ||
+      !long_enough(reply->fds[0], sizeof(tessera_client_area)) ||
+      !long_enough(reply->fds[1], sizeof(tessera_worker_page)))
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  struct views *view = &views[context->index];
+  context->area =
+      map_view(&view->area, context->area_bytes, PROT_READ | PROT_WRITE, reply->fds[0]);
+  context->page = map_view(&view->page, context->page_bytes, PROT_READ, reply->fds[1]);
+  if (!context->area || !context->page) return CUDA_ERROR_OPERATING_SYSTEM;
+  if (context->page->magic != TESSERA_WORKER_PAGE_MAGIC ||
+      context->page->version != TESSERA_ABI_VERSION)
+    return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  tsr_ring_setup(context);
+  return CUDA_SUCCESS;
+}
+
+static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
+  context->socket = tsr_connect(context->device->socket_path);
+  if (context->socket < 0) return CUDA_ERROR_DEVICE_UNAVAILABLE;
+  tessera_hello hello = {.version_min = TESSERA_PROTOCOL_OLDEST,
+                         .version_max = TESSERA_PROTOCOL_VERSION,
+                         .context_index = context->index,
+                         .aperture_base = tsr_aperture_base};
+  memcpy(hello.token, tsr_config()->token, sizeof hello.token);
+  const CUresult result = tsr_hello(context->socket, TESSERA_MESSAGE_TYPE_HELLO_CONTEXT, &hello,
+                                    CONTEXT_TIMEOUT_S, reply);
+  if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
+  close(context->socket);
+  return result == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
+}
+
+/* Tries the aperture's bases in turn until client and worker both have room. */
+static CUresult connect_worker(struct tsr_context *context, struct tsr_reply *reply) {
+  unsigned candidate = 0;
+  for (;;) {
+    if (!tsr_aperture_base && !tsr_aperture_reserve(&candidate)) return CUDA_ERROR_MAP_FAILED;
+    const CUresult result = greet(context, reply);
+    if (result == CUDA_SUCCESS || live > 0) return result;
+    tsr_aperture_release();
+    if (result != CUDA_ERROR_MAP_FAILED) return result;
+    candidate++;
+  }
+}
+
+static int free_index(void) {
+  for (int i = 0; i < (int)TESSERA_MAX_CONTEXTS; i++)
+    if (!atomic_load(&open_contexts[i])) return i;
+  return -1;
+}
+
+CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t api_version,
+                          bool primary, uint64_t *handle) {
+  const int index = free_index();
+  if (index < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  struct tsr_context *context = tsr_object_new(TSR_CONTEXT);
+  if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
+  context->device = device;
+  context->index = (uint32_t)index;
+  context->flags = flags;
+  context->api_version = api_version;
+  context->primary = primary;
+  context->id = next_id++;
+  context->request = 1;
+  static struct tsr_reply reply; /* under tsr_context_lock */
+  CUresult result = connect_worker(context, &reply);
+  if (result == CUDA_SUCCESS) {
+    result = map_context(context, &reply);
+    tsr_reply_close(&reply);
+    if (result != CUDA_SUCCESS) close(context->socket);
+  }
+  if (result != CUDA_SUCCESS) {
+    if (live == 0 && tsr_aperture_base) tsr_aperture_release();
+    tsr_object_free(TSR_CONTEXT, context);
+    return result;
+  }
+  live++;
+  atomic_store(&open_contexts[index], context);
+  *handle = tsr_object_publish(TSR_CONTEXT, context);
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_context_close(uint64_t handle) {
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
+  if (!context) return CUDA_ERROR_INVALID_CONTEXT;
+  tsr_wait_all(context); /* a dead context has nothing to wait for */
+  if (!tsr_object_retire(TSR_CONTEXT, handle)) return CUDA_ERROR_INVALID_CONTEXT;
+  atomic_store(&context->lost, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  pthread_mutex_lock(&context->request_lock); /* lets a request that is under way end */
+  pthread_mutex_unlock(&context->request_lock);
+  tsr_ring_quiesce(context);
+  atomic_store(&open_contexts[context->index], NULL);
+  shutdown(context->socket, SHUT_RDWR);
+  close(context->socket);
+  tsr_modules_drop(context);
+  tsr_chunks_drop(context);
+  blank_view(context->area, context->area_bytes);
+  blank_view((void *)(uintptr_t)context->page, context->page_bytes);
+  if (--live == 0) tsr_aperture_release();
+  tsr_object_free(TSR_CONTEXT, context);
+  return CUDA_SUCCESS;
+}
+
+/* Once per context: what the worker's record says, for whoever reads the program's output. */
+static void tell_fault(struct tsr_context *context, uint32_t error) {
+  if (atomic_exchange(&context->fault_told, 1)) return;
+  tessera_fault_record fault = context->page->fault;
+  fault.kernel_name[sizeof fault.kernel_name - 1] = 0;
+  fault.message[sizeof fault.message - 1] = 0;
+  tsr_log("context ended, CUDA error %u: kernel %s, PTX line %u, block %llu, address 0x%llx: %s",
+          error, fault.kernel_name[0] ? fault.kernel_name : "(none)", fault.ptx_line,
+          (unsigned long long)fault.block, (unsigned long long)fault.address, fault.message);
+}
+
+CUresult tsr_context_error(struct tsr_context *context) {
+  const uint32_t lost = atomic_load_explicit(&context->lost, memory_order_relaxed);
+  if (__builtin_expect(lost != 0, 0)) return (CUresult)lost;
+  const uint32_t error = __atomic_load_n(&context->page->error, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(error != 0, 0)) {
+    tell_fault(context, error);
+    return (CUresult)error;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_context_lose(struct tsr_context *context) {
+  const CUresult error = tsr_context_error(context);
+  if (error != CUDA_SUCCESS) return error;
+  uint32_t none = 0;
+  if (atomic_compare_exchange_strong(&context->lost, &none, CUDA_ERROR_LAUNCH_FAILED))
+    tsr_log("context ended: its worker is gone (killed, or out of the slice's memory)");
+  return tsr_context_error(context);
+}
+
+bool tsr_context_hung_up(struct tsr_context *context) {
+  struct pollfd watched = {.fd = context->socket};
+  return poll(&watched, 1, 0) > 0 && (watched.revents & (POLLHUP | POLLERR | POLLNVAL));
+}

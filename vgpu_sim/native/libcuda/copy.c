@@ -1,0 +1,233 @@
+/* Copies and fills. The client copies by itself where ordering allows it; what must follow queued
+ * work without the client waiting becomes a request. */
+#include <string.h>
+
+#include "api.h"
+#include "aperture.h"
+#include "context.h"
+#include "memory.h"
+#include "module.h"
+#include "ring.h"
+#include "stream.h"
+
+/* Below this a copy by the client is over before a sleeping worker has woken up. */
+enum { SMALL_COPY_BYTES = 64 << 10 };
+enum { STAGE_BYTES = 1 << 20 };
+
+/* One end of a copy. */
+struct end {
+  uint64_t address;
+  uint8_t *host;               /* where the client can touch it; NULL: module variables */
+  struct tsr_context *context; /* NULL: pageable host memory */
+  bool device;                 /* device memory or a module variable */
+};
+
+static bool covers(const struct tsr_span *span, uint64_t address, uint64_t bytes) {
+  const uint64_t offset = address - span->address;
+  return offset <= span->bytes && bytes <= span->bytes - offset;
+}
+
+/* Any address: in the aperture it must be allocated from end to end. */
+static CUresult locate(uint64_t address, uint64_t bytes, struct end *end) {
+  *end = (struct end){.address = address};
+  if (!address) return CUDA_ERROR_INVALID_VALUE;
+  if (!tsr_aperture_holds(address)) {
+    end->host = (uint8_t *)(uintptr_t)address;
+    return CUDA_SUCCESS;
+  }
+  struct tsr_span span;
+  if ((!tsr_memory_find(address, &span) && !tsr_variable_find(address, &span)) ||
+      !covers(&span, address, bytes))
+    return CUDA_ERROR_INVALID_VALUE;
+  end->context = span.context;
+  end->host = span.alias ? span.alias + (address - span.address) : NULL;
+  end->device = span.kind != TESSERA_CHUNK_KIND_HOST;
+  return CUDA_SUCCESS;
+}
+
+/* Memory that the device sees: device memory, module variables, pinned memory. */
+static CUresult locate_device(uint64_t address, uint64_t bytes, struct end *end) {
+  const CUresult result = locate(address, bytes, end);
+  if (result != CUDA_SUCCESS) return result;
+  return end->context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Memory that the host sees. */
+static CUresult locate_host(uint64_t address, uint64_t bytes, struct end *end) {
+  const CUresult result = locate(address, bytes, end);
+  if (result != CUDA_SUCCESS) return result;
+  return end->device ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult enqueue_copy(struct tsr_context *context, uint32_t stream, uint64_t destination,
+                             uint64_t source, uint64_t bytes) {
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  const CUresult result = tsr_ring_begin(&request, TESSERA_OPCODE_COPY, 0, NULL);
+  if (result != CUDA_SUCCESS) return result;
+  request.slot->body.copy =
+      (tessera_copy_body){.destination = destination, .source = source, .bytes = bytes};
+  tsr_ring_commit(&request);
+  return CUDA_SUCCESS;
+}
+
+/* Between pageable memory and a module variable, which the client does not map: through pinned
+ * memory, a piece at a time. The stream's earlier work is done. */
+static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const struct end *to,
+                            const struct end *from, uint64_t bytes) {
+  uint64_t stage;
+  CUresult result =
+      tsr_memory_allocate(context, TESSERA_CHUNK_KIND_HOST, STAGE_BYTES, 0, &stage);
+  if (result != CUDA_SUCCESS) return result;
+  uint8_t *const buffer = (uint8_t *)(uintptr_t)stage;
+  for (uint64_t done = 0; done < bytes && result == CUDA_SUCCESS;) {
+    const uint64_t part = bytes - done < STAGE_BYTES ? bytes - done : STAGE_BYTES;
+    if (from->host)
+      memcpy(buffer, from->host + done, part);
+    else
+      result = enqueue_copy(context, stream, stage, from->address + done, part);
+    if (result == CUDA_SUCCESS && !from->host) result = tsr_wait_stream(context, stream);
+    if (result == CUDA_SUCCESS && to->host) memcpy(to->host + done, buffer, part);
+    if (result == CUDA_SUCCESS && !to->host) {
+      result = enqueue_copy(context, stream, to->address + done, stage, part);
+      if (result == CUDA_SUCCESS) result = tsr_wait_stream(context, stream);
+    }
+    done += part;
+  }
+  const CUresult freed = tsr_memory_free(stage, TESSERA_CHUNK_KIND_HOST);
+  return result == CUDA_SUCCESS ? freed : result;
+}
+
+static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, const struct end *to,
+                               const struct end *from, uint64_t bytes) {
+  if (!to->host || !from->host) return copy_staged(context, stream, to, from, bytes);
+  memmove(to->host, from->host, bytes);
+  return CUDA_SUCCESS;
+}
+
+/* Waits for what the stream's next request would wait for, then copies. Memory of another context
+ * of this process is at rest when all of that context is. */
+static CUresult copy_now(struct tsr_context *context, uint32_t stream, const struct end *to,
+                         const struct end *from, uint64_t bytes) {
+  CUresult result = tsr_wait_stream_open(context, stream);
+  for (int i = 0; i < 2 && result == CUDA_SUCCESS; i++) {
+    struct tsr_context *owner = i ? from->context : to->context;
+    if (owner && owner != context) result = tsr_wait_all(owner);
+  }
+  return result == CUDA_SUCCESS ? copy_by_client(context, stream, to, from, bytes) : result;
+}
+
+static CUresult copy_in_stream(struct tsr_context *context, CUstream handle, const struct end *to,
+                               const struct end *from, uint64_t bytes) {
+  uint32_t stream;
+  const CUresult result = tsr_stream_index(context, handle, &stream);
+  if (result != CUDA_SUCCESS || bytes == 0) return result;
+  /* Pageable memory must not be read or written after this function has returned. */
+  if (to->context != context || from->context != context)
+    return copy_now(context, stream, to, from, bytes);
+  const bool both_device = to->device && from->device;
+  if (!both_device && bytes <= SMALL_COPY_BYTES && to->host && from->host &&
+      tsr_stream_open(context, stream))
+    return copy_by_client(context, stream, to, from, bytes);
+  return enqueue_copy(context, stream, to->address, from->address, bytes);
+}
+
+typedef CUresult locator(uint64_t, uint64_t, struct end *);
+
+static CUresult copy(locator *locate_to, locator *locate_from, uint64_t destination,
+                     uint64_t source, size_t bytes, CUstream stream, bool now) {
+  TSR_CURRENT(context);
+  struct end to, from;
+  if (bytes == 0 && now) return CUDA_SUCCESS;
+  CUresult result = bytes ? locate_to(destination, bytes, &to) : CUDA_SUCCESS;
+  if (result == CUDA_SUCCESS && bytes) result = locate_from(source, bytes, &from);
+  if (result != CUDA_SUCCESS) return result;
+  if (now && !(to.device && from.device))
+    return copy_now(context, TSR_LEGACY_STREAM, &to, &from, bytes);
+  return copy_in_stream(context, stream, &to, &from, bytes);
+}
+
+#define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
+
+CUresult tsr_cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount) {
+  return copy(locate, locate, dst, src, ByteCount, NULL, true);
+}
+
+CUresult tsr_cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstream hStream) {
+  return copy(locate, locate, dst, src, ByteCount, hStream, false);
+}
+
+CUresult tsr_cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount) {
+  return copy(locate_device, locate_host, dstDevice, ADDRESS(srcHost), ByteCount, NULL, true);
+}
+
+CUresult tsr_cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t ByteCount,
+                                  CUstream hStream) {
+  return copy(locate_device, locate_host, dstDevice, ADDRESS(srcHost), ByteCount, hStream, false);
+}
+
+CUresult tsr_cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount) {
+  return copy(locate_host, locate_device, ADDRESS(dstHost), srcDevice, ByteCount, NULL, true);
+}
+
+CUresult tsr_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount,
+                                  CUstream hStream) {
+  return copy(locate_host, locate_device, ADDRESS(dstHost), srcDevice, ByteCount, hStream, false);
+}
+
+/* Copies inside the device do not make the host wait, in either form. */
+CUresult tsr_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
+  return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, NULL, false);
+}
+
+CUresult tsr_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
+                                  CUstream hStream) {
+  return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, hStream, false);
+}
+
+static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_bytes, size_t count,
+                     CUstream handle) {
+  TSR_CURRENT(context);
+  uint32_t stream;
+  CUresult result = tsr_stream_index(context, handle, &stream);
+  if (result != CUDA_SUCCESS || count == 0) return result;
+  if (count > TESSERA_APERTURE_BYTES / width_bytes || destination % width_bytes != 0)
+    return CUDA_ERROR_INVALID_VALUE;
+  struct end to;
+  result = locate_device(destination, (uint64_t)count * width_bytes, &to);
+  if (result != CUDA_SUCCESS) return result;
+  if (to.context != context) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  result = tsr_ring_begin(&request, TESSERA_OPCODE_SET, 0, NULL);
+  if (result != CUDA_SUCCESS) return result;
+  request.slot->body.set = (tessera_set_body){
+      .destination = destination, .count = count, .pattern = pattern, .width_bytes = width_bytes};
+  tsr_ring_commit(&request);
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
+  return fill(dstDevice, uc, 1, N, NULL);
+}
+
+CUresult tsr_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
+  return fill(dstDevice, uc, 1, N, hStream);
+}
+
+CUresult tsr_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
+  return fill(dstDevice, us, 2, N, NULL);
+}
+
+CUresult tsr_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
+                              CUstream hStream) {
+  return fill(dstDevice, us, 2, N, hStream);
+}
+
+CUresult tsr_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
+  return fill(dstDevice, ui, 4, N, NULL);
+}
+
+CUresult tsr_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
+  return fill(dstDevice, ui, 4, N, hStream);
+}

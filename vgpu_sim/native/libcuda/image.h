@@ -1,0 +1,22 @@
+/* What programs hand to the module loader. */
+#ifndef TSR_IMAGE_H
+#define TSR_IMAGE_H
+
+#include "driver_types.h"
+
+/* Where a loader's messages go: the caller's buffers of CU_JIT_..._LOG_BUFFER. */
+struct tsr_log_buffers {
+  char *error, *info;
+  size_t error_bytes, info_bytes;
+  void **error_bytes_out, **info_bytes_out; /* entries of the option values to be updated */
+};
+
+void tsr_log_buffers_read(struct tsr_log_buffers *buffers, unsigned count,
+                          const CUjit_option *options, void **values);
+void tsr_log_buffers_fill(const struct tsr_log_buffers *buffers, CUresult result, const char *log,
+                          size_t bytes);
+
+/* Finds out how long the image is. Formats that cannot run are refused with a reason in `why`. */
+CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why);
+
+#endif

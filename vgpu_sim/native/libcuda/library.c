@@ -1,0 +1,206 @@
+/* Libraries: images that belong to no context and are loaded into those that use them. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "api.h"
+#include "context.h"
+#include "function.h"
+#include "log.h"
+#include "module.h"
+
+static struct tsr_library *find_library(CUlibrary handle) {
+  return TSR_FIND(tsr_library, TSR_LIBRARY, handle);
+}
+
+/* The library's module in a context; under the module lock. */
+static CUresult module_in(struct tsr_library *library, struct tsr_context *context,
+                          const struct tsr_log_buffers *logs, struct tsr_module **out) {
+  struct tsr_module **place = &library->modules[context->index];
+  if (!*place) {
+    const CUresult result =
+        tsr_module_load(context, library->image, library->image_bytes, logs, place);
+    if (result != CUDA_SUCCESS) return result;
+    (*place)->library = library;
+  }
+  *out = *place;
+  return CUDA_SUCCESS;
+}
+
+/* A module to look names up in: the current context's, else any. */
+static CUresult some_module(struct tsr_library *library, struct tsr_module **out) {
+  CUresult why;
+  struct tsr_context *context = tsr_context_current(&why);
+  const struct tsr_log_buffers no_logs = {0};
+  if (context) return module_in(library, context, &no_logs, out);
+  for (uint32_t i = 0; i < TESSERA_MAX_CONTEXTS; i++)
+    if ((*out = library->modules[i])) return CUDA_SUCCESS;
+  return why;
+}
+
+static struct tsr_library *new_library(const void *image, size_t bytes) {
+  struct tsr_library *library = tsr_object_new(TSR_LIBRARY);
+  if (!library) return NULL;
+  library->image = malloc(bytes);
+  if (!library->image) {
+    tsr_object_free(TSR_LIBRARY, library);
+    return NULL;
+  }
+  memcpy(library->image, image, bytes);
+  library->image_bytes = bytes;
+  return library;
+}
+
+static void free_library(struct tsr_library *library) {
+  free(library->image);
+  tsr_object_free(TSR_LIBRARY, library);
+}
+
+CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions,
+                               void **jitOptionsValues, unsigned int numJitOptions,
+                               CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                               unsigned int numLibraryOptions) {
+  if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)))
+    return CUDA_ERROR_INVALID_VALUE;
+  (void)libraryOptionValues; /* a preserved binary may still be copied */
+  for (unsigned i = 0; i < numLibraryOptions; i++)
+    if (!libraryOptions || libraryOptions[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
+      TSR_REFUSE("cuLibraryLoadData with a host function table");
+  struct tsr_log_buffers logs;
+  tsr_log_buffers_read(&logs, numJitOptions, jitOptions, jitOptionsValues);
+  size_t bytes;
+  const char *refused;
+  CUresult result = tsr_image_measure(code, &bytes, &refused);
+  if (result != CUDA_SUCCESS) {
+    tsr_log_buffers_fill(&logs, result, refused, strlen(refused));
+    tsr_log("%s", refused);
+    return result;
+  }
+  struct tsr_library *created = new_library(code, bytes);
+  if (!created) return CUDA_ERROR_OUT_OF_MEMORY;
+  /* With a current context the program learns now what is wrong with its image. */
+  CUresult why;
+  struct tsr_context *context = tsr_context_current(&why);
+  pthread_mutex_lock(&tsr_module_lock);
+  struct tsr_module *module;
+  if (context) result = module_in(created, context, &logs, &module);
+  if (result == CUDA_SUCCESS)
+    *library = (CUlibrary)(uintptr_t)tsr_object_publish(TSR_LIBRARY, created);
+  pthread_mutex_unlock(&tsr_module_lock);
+  if (result != CUDA_SUCCESS) free_library(created);
+  return result;
+}
+
+static void drop_kernels(struct tsr_library *library) {
+  while (library->kernels) {
+    struct tsr_kernel *kernel = library->kernels;
+    library->kernels = kernel->next;
+    tsr_object_retire(TSR_KERNEL, tsr_object_handle(TSR_KERNEL, kernel));
+    free(kernel->name);
+    kernel->name = NULL;
+    tsr_object_free(TSR_KERNEL, kernel);
+  }
+}
+
+CUresult tsr_cuLibraryUnload(CUlibrary handle) {
+  pthread_mutex_lock(&tsr_module_lock);
+  struct tsr_library *library = find_library(handle);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  if (library && tsr_object_retire(TSR_LIBRARY, (uint64_t)(uintptr_t)handle)) {
+    result = CUDA_SUCCESS;
+    drop_kernels(library);
+    for (uint32_t i = 0; i < TESSERA_MAX_CONTEXTS; i++) {
+      struct tsr_module *module = library->modules[i];
+      if (!module) continue;
+      tsr_object_retire(TSR_MODULE, tsr_object_handle(TSR_MODULE, module));
+      const CUresult dropped = tsr_module_drop(module);
+      if (dropped != CUDA_SUCCESS) result = dropped;
+    }
+    free_library(library);
+  }
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+static struct tsr_kernel *kernel_named(struct tsr_library *library, const char *name) {
+  for (struct tsr_kernel *kernel = library->kernels; kernel; kernel = kernel->next)
+    if (strcmp(kernel->name, name) == 0) return kernel;
+  struct tsr_kernel *kernel = tsr_object_new(TSR_KERNEL);
+  if (!kernel) return NULL;
+  kernel->name = strdup(name);
+  if (!kernel->name) {
+    tsr_object_free(TSR_KERNEL, kernel);
+    return NULL;
+  }
+  kernel->library = library;
+  kernel->next = library->kernels;
+  library->kernels = kernel;
+  tsr_object_publish(TSR_KERNEL, kernel);
+  return kernel;
+}
+
+static CUresult get_kernel(CUkernel *pKernel, struct tsr_library *library, const char *name) {
+  if (!library) return CUDA_ERROR_INVALID_HANDLE;
+  struct tsr_module *module;
+  const CUresult result = some_module(library, &module);
+  if (result != CUDA_SUCCESS) return result;
+  struct tsr_function *function = tsr_module_function(module, name);
+  if (!function) return CUDA_ERROR_NOT_FOUND;
+  struct tsr_kernel *kernel = kernel_named(library, name);
+  if (!kernel) return CUDA_ERROR_OUT_OF_MEMORY;
+  atomic_store(&kernel->functions[module->context->index],
+               tsr_object_handle(TSR_FUNCTION, function));
+  *pKernel = (CUkernel)(uintptr_t)tsr_object_handle(TSR_KERNEL, kernel);
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name) {
+  if (!pKernel || !name) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const CUresult result = get_kernel(pKernel, find_library(library), name);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_kernel_resolve(struct tsr_context *context, struct tsr_kernel *kernel,
+                            uint64_t *function_handle) {
+  struct tsr_module *module;
+  const struct tsr_log_buffers no_logs = {0};
+  const CUresult result = module_in(kernel->library, context, &no_logs, &module);
+  if (result != CUDA_SUCCESS) return result;
+  const struct tsr_function *function = tsr_module_function(module, kernel->name);
+  if (!function) return CUDA_ERROR_NOT_FOUND;
+  *function_handle = tsr_object_handle(TSR_FUNCTION, function);
+  atomic_store(&kernel->functions[context->index], *function_handle);
+  return CUDA_SUCCESS;
+}
+
+/* Runs `body` with `module` set to the library's module, under the lock. */
+#define WITH_MODULE(handle, body)                                      \
+  pthread_mutex_lock(&tsr_module_lock);                                \
+  struct tsr_library *const found = find_library(handle);              \
+  struct tsr_module *module = NULL;                                    \
+  CUresult result = found ? some_module(found, &module) : CUDA_ERROR_INVALID_HANDLE; \
+  if (result == CUDA_SUCCESS) {                                        \
+    body;                                                              \
+  }                                                                    \
+  pthread_mutex_unlock(&tsr_module_lock);                              \
+  return result
+
+CUresult tsr_cuLibraryGetModule(CUmodule *pMod, CUlibrary library) {
+  TSR_CURRENT(context);
+  if (!pMod) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(library, *pMod = (CUmodule)(uintptr_t)tsr_object_handle(TSR_MODULE, module));
+}
+
+CUresult tsr_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library,
+                                const char *name) {
+  TSR_CURRENT(context);
+  if ((!dptr && !bytes) || !name) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(library, result = tsr_module_variable(module, name, dptr, bytes));
+}
+
+CUresult tsr_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(lib, *count = module->table.header->function_count);
+}

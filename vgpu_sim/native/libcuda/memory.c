@@ -1,0 +1,219 @@
+/* cuMemAlloc and its kin. Memory of 1 MiB and more has chunks of its own, smaller blocks share
+ * chunks of 2 MiB. */
+#include "memory.h"
+
+#include "api.h"
+#include "aperture.h"
+#include "context.h"
+#include "log.h"
+#include "ring.h"
+#include "slab.h"
+#include "transport.h"
+
+enum { OWN_CHUNK_BYTES = 1 << 20 };
+
+static void describe(const struct tsr_chunk *chunk, uint64_t start, uint64_t bytes,
+                     struct tsr_span *span) {
+  *span = (struct tsr_span){.context = chunk->context,
+                            .kind = chunk->kind,
+                            .address = tsr_aperture_base + chunk->offset + start,
+                            .bytes = bytes,
+                            .alias = chunk->alias + start,
+                            .host_flags = chunk->host_flags,
+                            .id = chunk->id << 13 | start / TSR_SLAB_UNIT_BYTES};
+}
+
+static bool find_locked(uint64_t address, struct tsr_span *span) {
+  const struct tsr_chunk *chunk = tsr_chunk_at(address);
+  if (!chunk) return false;
+  const uint64_t offset = address - tsr_aperture_base - chunk->offset;
+  uint64_t start = 0, bytes = chunk->requested_bytes;
+  if (chunk->slab ? !tsr_slab_find(chunk->slab, offset, &start, &bytes) : offset >= bytes)
+    return false;
+  if (offset - start >= bytes) return false; /* in the block's padding */
+  describe(chunk, start, bytes, span);
+  return true;
+}
+
+bool tsr_memory_find(uint64_t address, struct tsr_span *span) {
+  if (!tsr_aperture_holds(address)) return false;
+  pthread_mutex_lock(&tsr_memory_lock);
+  const bool found = find_locked(address, span);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  return found;
+}
+
+struct small {
+  uint64_t bytes;
+  uint32_t host_flags;
+  uint64_t address; /* result */
+};
+
+static bool take_from(struct tsr_chunk *chunk, void *state) {
+  struct small *wanted = state;
+  if (!chunk->slab || chunk->host_flags != wanted->host_flags) return false;
+  const int64_t offset = tsr_slab_take(chunk->slab, wanted->bytes);
+  if (offset < 0) return false;
+  wanted->address = tsr_aperture_base + chunk->offset + (uint64_t)offset;
+  return true;
+}
+
+static bool take_small(struct tsr_context *context, uint32_t kind, struct small *wanted) {
+  pthread_mutex_lock(&tsr_memory_lock);
+  const bool found = tsr_chunks_each(context, kind, take_from, wanted);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  return found;
+}
+
+static CUresult allocate_small(struct tsr_context *context, uint32_t kind, uint64_t bytes,
+                               uint32_t host_flags, uint64_t *address) {
+  struct small wanted = {.bytes = bytes, .host_flags = host_flags};
+  if (!take_small(context, kind, &wanted)) {
+    struct tsr_slab *slab = tsr_slab_new();
+    if (!slab) return CUDA_ERROR_OUT_OF_MEMORY;
+    struct tsr_chunk *chunk;
+    const CUresult result = tsr_chunk_create(context, kind, TSR_SLAB_BYTES, &chunk);
+    if (result != CUDA_SUCCESS) {
+      tsr_slab_free(slab);
+      return result;
+    }
+    pthread_mutex_lock(&tsr_memory_lock);
+    chunk->host_flags = host_flags;
+    chunk->slab = slab;
+    take_from(chunk, &wanted); /* cannot fail: nobody saw the slab before */
+    pthread_mutex_unlock(&tsr_memory_lock);
+  }
+  *address = wanted.address;
+  return CUDA_SUCCESS;
+}
+
+static bool is_empty_slab(struct tsr_chunk *chunk, void *state) {
+  struct tsr_chunk **found = state;
+  if (!chunk->slab || !tsr_slab_empty(chunk->slab)) return false;
+  *found = chunk;
+  return true;
+}
+
+/* Gives one unused shared chunk back; false where there is none. */
+static bool trim(struct tsr_context *context) {
+  struct tsr_chunk *chunk = NULL;
+  pthread_mutex_lock(&tsr_memory_lock);
+  for (uint32_t kind = 0; kind < 2 && !chunk; kind++)
+    tsr_chunks_each(context, kind, is_empty_slab, &chunk);
+  if (chunk) tsr_chunk_detach(chunk);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  return chunk && tsr_chunk_destroy(chunk) == CUDA_SUCCESS;
+}
+
+static CUresult allocate_own(struct tsr_context *context, uint32_t kind, uint64_t bytes,
+                             uint32_t host_flags, uint64_t *address) {
+  struct tsr_chunk *chunk;
+  const CUresult result = tsr_chunk_create(context, kind, bytes, &chunk);
+  if (result != CUDA_SUCCESS) return result;
+  pthread_mutex_lock(&tsr_memory_lock);
+  chunk->requested_bytes = bytes;
+  chunk->host_flags = host_flags;
+  pthread_mutex_unlock(&tsr_memory_lock);
+  *address = tsr_aperture_base + chunk->offset;
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_memory_allocate(struct tsr_context *context, uint32_t kind, uint64_t bytes,
+                             uint32_t host_flags, uint64_t *address) {
+  CUresult result;
+  do {
+    result = bytes >= OWN_CHUNK_BYTES ? allocate_own(context, kind, bytes, host_flags, address)
+                                      : allocate_small(context, kind, bytes, host_flags, address);
+  } while (result == CUDA_ERROR_OUT_OF_MEMORY && trim(context));
+  return result;
+}
+
+/* Ends the allocation in the index. `*whole` becomes the chunk where all of it is free now and it
+ * is not worth keeping. */
+static bool release_locked(uint64_t address, uint32_t kind, struct tsr_chunk **whole) {
+  struct tsr_span span;
+  if (!find_locked(address, &span) || span.address != address || span.kind != kind) return false;
+  struct tsr_chunk *chunk = tsr_chunk_at(address);
+  *whole = NULL;
+  if (chunk->slab) {
+    tsr_slab_give(chunk->slab, address - tsr_aperture_base - chunk->offset);
+    if (!tsr_slab_empty(chunk->slab)) return true;
+    /* One empty chunk is kept for the next small allocation. */
+    struct tsr_slab *emptied = chunk->slab;
+    chunk->slab = NULL;
+    struct tsr_chunk *other = NULL;
+    const bool spare = tsr_chunks_each(chunk->context, kind, is_empty_slab, &other);
+    chunk->slab = emptied;
+    if (!spare) return true;
+  }
+  tsr_chunk_detach(chunk);
+  *whole = chunk;
+  return true;
+}
+
+CUresult tsr_memory_free(uint64_t address, uint32_t kind) {
+  struct tsr_span span;
+  if (!tsr_memory_find(address, &span) || span.address != address || span.kind != kind)
+    return CUDA_ERROR_INVALID_VALUE;
+  /* Work under way may still use it. */
+  const CUresult waited = tsr_wait_all(span.context);
+  if (waited != CUDA_SUCCESS) return waited;
+  struct tsr_chunk *whole = NULL;
+  pthread_mutex_lock(&tsr_memory_lock);
+  const bool released = release_locked(address, kind, &whole);
+  pthread_mutex_unlock(&tsr_memory_lock);
+  if (!released) return CUDA_ERROR_INVALID_VALUE;
+  return whole ? tsr_chunk_destroy(whole) : CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize) {
+  TSR_CURRENT(context);
+  if (!dptr || bytesize == 0) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address;
+  const CUresult result =
+      tsr_memory_allocate(context, TESSERA_CHUNK_KIND_DEVICE, bytesize, 0, &address);
+  if (result == CUDA_SUCCESS) *dptr = address;
+  return result;
+}
+
+CUresult tsr_cuMemFree_v2(CUdeviceptr dptr) {
+  TSR_CURRENT(context);
+  return dptr ? tsr_memory_free(dptr, TESSERA_CHUNK_KIND_DEVICE) : CUDA_SUCCESS;
+}
+
+CUresult tsr_cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags) {
+  TSR_CURRENT(context);
+  const unsigned known =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (!pp || bytesize == 0 || (Flags & ~known)) return CUDA_ERROR_INVALID_VALUE;
+  uint64_t address;
+  /* With one address space all pinned memory is mapped into the device. */
+  const CUresult result = tsr_memory_allocate(context, TESSERA_CHUNK_KIND_HOST, bytesize,
+                                              Flags | CU_MEMHOSTALLOC_DEVICEMAP, &address);
+  if (result == CUDA_SUCCESS) *pp = (void *)(uintptr_t)address;
+  return result;
+}
+
+CUresult tsr_cuMemAllocHost_v2(void **pp, size_t bytesize) {
+  return tsr_cuMemHostAlloc(pp, bytesize, 0);
+}
+
+CUresult tsr_cuMemFreeHost(void *p) {
+  TSR_CURRENT(context);
+  return tsr_memory_free((uint64_t)(uintptr_t)p, TESSERA_CHUNK_KIND_HOST);
+}
+
+CUresult tsr_cuMemGetInfo_v2(size_t *free, size_t *total) {
+  TSR_CURRENT(context);
+  struct tsr_reply reply;
+  const CUresult result =
+      tsr_ask(context, TESSERA_MESSAGE_TYPE_MEMORY_INFO, NULL, 0, -1, &reply);
+  if (result != CUDA_SUCCESS) return result;
+  tsr_reply_close(&reply);
+  tessera_memory_info info;
+  if (reply.payload_bytes != sizeof info) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+  __builtin_memcpy(&info, reply.payload, sizeof info);
+  if (free) *free = info.free_bytes;
+  if (total) *total = info.total_bytes;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,210 @@
+#define _GNU_SOURCE
+#include "module.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "aperture.h"
+#include "context.h"
+#include "log.h"
+#include "ring.h"
+#include "transport.h"
+
+pthread_mutex_t tsr_module_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The image in a descriptor, or -1. */
+static int to_memory_file(const void *image, size_t bytes) {
+  const int fd = (int)syscall(SYS_memfd_create, "tessera-image", 1u /* MFD_CLOEXEC */);
+  if (fd < 0) return -1;
+  const char *from = image;
+  for (size_t left = bytes; left > 0;) {
+    const ssize_t written = write(fd, from, left);
+    if (written <= 0) {
+      close(fd);
+      return -1;
+    }
+    from += written;
+    left -= (size_t)written;
+  }
+  return fd;
+}
+
+static CUresult adopt(struct tsr_module *module) {
+  const struct tsr_table *table = &module->table;
+  const uint32_t count = table->header->function_count;
+  module->functions = calloc(count ? count : 1, sizeof(struct tsr_function *));
+  if (!module->functions) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < count; i++) {
+    struct tsr_function *function = tsr_object_new(TSR_FUNCTION);
+    if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
+    function->module = module;
+    function->context = module->context;
+    function->context_handle = module->context_handle;
+    function->record = table->functions[i];
+    function->name = (const char *)table->data + function->record.name_offset;
+    function->parameters = table->parameters + function->record.parameter_first;
+    module->functions[i] = function;
+    tsr_object_publish(TSR_FUNCTION, function);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Lines of the log for people who gave no buffer. */
+static void tell(const char *log, size_t bytes, CUresult result) {
+  enum { MAX_LINES = 8 };
+  tsr_log("module not loaded (CUDA error %d)", (int)result);
+  for (int line = 0; line < MAX_LINES && bytes > 0; line++) {
+    const char *end = memchr(log, '\n', bytes);
+    const size_t length = end ? (size_t)(end - log) : bytes;
+    tsr_log("  %.*s", (int)length, log);
+    if (!end) return;
+    bytes -= length + 1;
+    log = end + 1;
+  }
+}
+
+static CUresult ask(struct tsr_context *context, const void *image, size_t bytes,
+                    const struct tsr_log_buffers *logs, tessera_module_table *loaded,
+                    struct tsr_table *table) {
+  const int fd = to_memory_file(image, bytes);
+  if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
+  struct tsr_reply reply;
+  const tessera_module_load load = {.image_bytes = bytes,
+                                    .log_bytes = (uint32_t)logs->error_bytes};
+  CUresult result =
+      tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_LOAD, &load, sizeof load, fd, &reply);
+  close(fd);
+  const bool answered = reply.fds[0] >= 0 && reply.payload_bytes == sizeof *loaded;
+  if (answered) memcpy(loaded, reply.payload, sizeof *loaded);
+  if (!answered || !tsr_table_read(table, reply.fds[0], loaded->table_bytes)) {
+    table->data = NULL;
+    if (result == CUDA_SUCCESS) result = CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+    tsr_log_buffers_fill(logs, result, NULL, 0);
+  } else {
+    tsr_log_buffers_fill(logs, result, table->log, table->log_bytes);
+    if (result != CUDA_SUCCESS) tell(table->log, table->log_bytes, result);
+  }
+  tsr_reply_close(&reply);
+  return result;
+}
+
+CUresult tsr_module_load(struct tsr_context *context, const void *image, size_t bytes,
+                         const struct tsr_log_buffers *logs, struct tsr_module **out) {
+  struct tsr_module *module = tsr_object_new(TSR_MODULE);
+  if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
+  tessera_module_table loaded;
+  CUresult result = ask(context, image, bytes, logs, &loaded, &module->table);
+  if (result != CUDA_SUCCESS) {
+    free(module->table.data);
+    tsr_object_free(TSR_MODULE, module);
+    return result;
+  }
+  module->context = context;
+  module->context_handle = tsr_object_handle(TSR_CONTEXT, context);
+  module->remote = loaded.module;
+  module->next = context->modules;
+  context->modules = module;
+  const uint64_t handle = tsr_object_publish(TSR_MODULE, module);
+  result = adopt(module);
+  if (result != CUDA_SUCCESS) {
+    tsr_object_retire(TSR_MODULE, handle);
+    tsr_module_drop(module);
+    return result;
+  }
+  *out = module;
+  return CUDA_SUCCESS;
+}
+
+static void forget(struct tsr_module *module) {
+  const uint32_t count = module->functions ? module->table.header->function_count : 0;
+  for (uint32_t i = 0; i < count && module->functions[i]; i++)
+    tsr_object_retire(TSR_FUNCTION, tsr_object_handle(TSR_FUNCTION, module->functions[i]));
+  /* A launch that found a function before it was retired is inside a ring's lock. */
+  tsr_ring_quiesce(module->context);
+  for (uint32_t i = 0; i < count && module->functions[i]; i++)
+    tsr_object_free(TSR_FUNCTION, module->functions[i]);
+  free(module->functions);
+  free(module->table.data);
+  module->functions = NULL;
+  module->table.data = NULL;
+  tsr_object_free(TSR_MODULE, module);
+}
+
+CUresult tsr_module_drop(struct tsr_module *module) {
+  struct tsr_context *context = module->context;
+  struct tsr_module **link = &context->modules;
+  while (*link && *link != module) link = &(*link)->next;
+  if (*link) *link = module->next;
+  const tessera_handle remote = {.handle = module->remote};
+  forget(module);
+  CUresult result = tsr_wait_all(context); /* its kernels may still run */
+  if (result != CUDA_SUCCESS) return result;
+  struct tsr_reply reply;
+  result = tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_UNLOAD, &remote, sizeof remote, -1, &reply);
+  tsr_reply_close(&reply);
+  return result;
+}
+
+void tsr_modules_drop(struct tsr_context *context) {
+  pthread_mutex_lock(&tsr_module_lock);
+  while (context->modules) {
+    struct tsr_module *module = context->modules;
+    context->modules = module->next;
+    if (module->library) module->library->modules[context->index] = NULL;
+    tsr_object_retire(TSR_MODULE, tsr_object_handle(TSR_MODULE, module));
+    forget(module);
+  }
+  pthread_mutex_unlock(&tsr_module_lock);
+}
+
+struct tsr_function *tsr_module_function(const struct tsr_module *module, const char *name) {
+  for (uint32_t i = 0; i < module->table.header->function_count; i++)
+    if (strcmp(module->functions[i]->name, name) == 0) return module->functions[i];
+  return NULL;
+}
+
+CUresult tsr_module_variable(const struct tsr_module *module, const char *name, CUdeviceptr *address,
+                             size_t *bytes) {
+  for (uint32_t i = 0; i < module->table.header->variable_count; i++) {
+    const tessera_variable_record *variable = &module->table.variables[i];
+    if (strcmp((const char *)module->table.data + variable->name_offset, name) != 0) continue;
+    if (address) *address = variable->address;
+    if (bytes) *bytes = variable->bytes;
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+static bool find_in(struct tsr_context *context, uint64_t address, struct tsr_span *span) {
+  for (const struct tsr_module *module = context->modules; module; module = module->next) {
+    for (uint32_t i = 0; i < module->table.header->variable_count; i++) {
+      const tessera_variable_record *variable = &module->table.variables[i];
+      if (address - variable->address >= variable->bytes) continue;
+      *span = (struct tsr_span){.context = context,
+                                .kind = TSR_SPAN_VARIABLE,
+                                .address = variable->address,
+                                .bytes = variable->bytes,
+                                .id = variable->address};
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Segments of module variables lie apart from all chunks, so most addresses end here at once. */
+bool tsr_variable_find(uint64_t address, struct tsr_span *span) {
+  if (!tsr_aperture_holds(address)) return false;
+  const uint64_t offset = (address - tsr_aperture_base) % TESSERA_GPU_WINDOW_BYTES;
+  if (offset - TESSERA_MODULE_OFFSET >= TESSERA_MAX_CONTEXTS * TESSERA_MODULE_BYTES_PER_CONTEXT)
+    return false;
+  CUresult why;
+  struct tsr_context *context = tsr_context_current_any(&why);
+  if (!context) return false;
+  pthread_mutex_lock(&tsr_module_lock);
+  const bool found = find_in(context, address, span);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return found;
+}

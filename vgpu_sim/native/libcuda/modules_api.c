@@ -1,0 +1,122 @@
+/* cuModule...: modules that a program loads into its current context. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "context.h"
+#include "log.h"
+#include "module.h"
+
+static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buffers *logs) {
+  TSR_CURRENT(context);
+  if (!out || !image) return CUDA_ERROR_INVALID_VALUE;
+  size_t bytes;
+  const char *refused;
+  CUresult result = tsr_image_measure(image, &bytes, &refused);
+  if (result != CUDA_SUCCESS) {
+    tsr_log_buffers_fill(logs, result, refused, strlen(refused));
+    tsr_log("%s", refused);
+    return result;
+  }
+  struct tsr_module *module;
+  pthread_mutex_lock(&tsr_module_lock);
+  result = tsr_module_load(context, image, bytes, logs, &module);
+  if (result == CUDA_SUCCESS) *out = (CUmodule)(uintptr_t)tsr_object_handle(TSR_MODULE, module);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_cuModuleLoadData(CUmodule *module, const void *image) {
+  const struct tsr_log_buffers no_logs = {0};
+  return load(module, image, &no_logs);
+}
+
+CUresult tsr_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions,
+                                CUjit_option *options, void **optionValues) {
+  if (numOptions && (!options || !optionValues)) return CUDA_ERROR_INVALID_VALUE;
+  struct tsr_log_buffers logs;
+  tsr_log_buffers_read(&logs, numOptions, options, optionValues);
+  return load(module, image, &logs);
+}
+
+/* The file's bytes and a NUL, or NULL. */
+static char *read_file(const char *path) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  const off_t size = lseek(fd, 0, SEEK_END);
+  char *data = NULL;
+  if (size >= 0 && size <= (off_t)TESSERA_MAX_IMAGE_BYTES) data = calloc(1, (size_t)size + 64);
+  off_t got = 0;
+  while (data && got < size) {
+    const ssize_t more = pread(fd, data + got, (size_t)(size - got), got);
+    if (more <= 0) {
+      free(data);
+      data = NULL;
+      break;
+    }
+    got += more;
+  }
+  close(fd);
+  return data;
+}
+
+CUresult tsr_cuModuleLoad(CUmodule *module, const char *fname) {
+  if (!module || !fname) return CUDA_ERROR_INVALID_VALUE;
+  char *image = read_file(fname);
+  if (!image) return CUDA_ERROR_FILE_NOT_FOUND;
+  const CUresult result = tsr_cuModuleLoadData(module, image);
+  free(image);
+  return result;
+}
+
+CUresult tsr_cuModuleUnload(CUmodule hmod) {
+  TSR_CURRENT(context);
+  pthread_mutex_lock(&tsr_module_lock);
+  struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  CUresult result = CUDA_ERROR_INVALID_HANDLE;
+  /* A library's module lives as long as the library. */
+  if (module && !module->library && tsr_object_retire(TSR_MODULE, (uint64_t)(uintptr_t)hmod))
+    result = tsr_module_drop(module);
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
+  if (!hfunc || !name) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  const struct tsr_function *function = module ? tsr_module_function(module, name) : NULL;
+  if (function) *hfunc = (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, function);
+  pthread_mutex_unlock(&tsr_module_lock);
+  if (!module) return CUDA_ERROR_INVALID_HANDLE;
+  return function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult tsr_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod,
+                                  const char *name) {
+  if ((!dptr && !bytes) || !name) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  const CUresult result =
+      module ? tsr_module_variable(module, name, dptr, bytes) : CUDA_ERROR_INVALID_HANDLE;
+  pthread_mutex_unlock(&tsr_module_lock);
+  return result;
+}
+
+CUresult tsr_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
+  if (!count) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, mod);
+  if (module) *count = module->table.header->function_count;
+  pthread_mutex_unlock(&tsr_module_lock);
+  return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult tsr_cuModuleGetLoadingMode(CUmoduleLoadingMode *mode) {
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
+  *mode = CU_MODULE_EAGER_LOADING;
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,55 @@
+/* cuGetProcAddress: the highest version of a name that the caller asked for. */
+#include "resolver.h"
+
+#include <string.h>
+
+#include "api.h"
+
+/* Index of the first row of `name`, or tsr_symbol_count. */
+static size_t first_row(const char *name) {
+  size_t low = 0, high = tsr_symbol_count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (strcmp(tsr_symbols[middle].name, name) < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+CUresult tsr_cuGetProcAddress_v2(const char *symbol, void **pfn, int cudaVersion, uint64_t flags,
+                                 CUdriverProcAddressQueryResult *symbolStatus) {
+  const uint64_t known =
+      CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+  if (!symbol || !pfn || (flags & ~known) || flags == known) return CUDA_ERROR_INVALID_VALUE;
+  *pfn = NULL;
+  const int per_thread = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+  const struct tsr_symbol *best = NULL;
+  int named = 0;
+  for (size_t i = first_row(symbol);
+       i < tsr_symbol_count && strcmp(tsr_symbols[i].name, symbol) == 0; i++) {
+    const struct tsr_symbol *row = &tsr_symbols[i];
+    named = 1;
+    /* Rows ascend: plain ones first, then the per-thread ones, each by version. */
+    if (row->since <= cudaVersion && (per_thread || !row->per_thread)) best = row;
+  }
+  CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+  if (best)
+    memcpy(pfn, &best->address, sizeof *pfn);
+  else
+    status = named ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                   : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  if (symbolStatus) *symbolStatus = status;
+  return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult tsr_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, uint64_t flags) {
+  return tsr_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
+}
+
+CUresult tsr_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
+  if (!ppExportTable || !pExportTableId) return CUDA_ERROR_INVALID_VALUE;
+  *ppExportTable = NULL; /* private tables of one vendor's own libraries */
+  return CUDA_ERROR_NOT_FOUND;
+}

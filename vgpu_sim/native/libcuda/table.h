@@ -1,0 +1,23 @@
+/* A module table as the worker sends it (vgpu_sim/hal/messages.py), copied and checked. */
+#ifndef TSR_TABLE_H
+#define TSR_TABLE_H
+
+#include <stdbool.h>
+
+#include "tessera_abi.h"
+
+struct tsr_table {
+  uint8_t *data;
+  size_t bytes;
+  const tessera_table_header *header;
+  const tessera_function_record *functions;
+  const tessera_parameter_record *parameters;
+  const tessera_variable_record *variables;
+  const char *log; /* not terminated */
+  size_t log_bytes;
+};
+
+/* Reads and checks; false leaves nothing behind. */
+bool tsr_table_read(struct tsr_table *table, int fd, uint64_t bytes);
+
+#endif
