@@ -78,6 +78,8 @@ def test_lanes_out_of_the_guard_neither_touch_memory_nor_fault() -> None:
     with pytest.raises(AddressFault) as caught:
         interp.step(warp)
     assert caught.value.address == (1 - 4) % 2**64
+    assert (caught.value.word, warp.pc) == (1, 1)  # a debugger finds the warp at the access
+    assert not warp.registers[0].any()
 
 
 def test_an_access_by_no_lane_at_all_is_nothing() -> None:

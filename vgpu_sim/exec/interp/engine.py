@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vgpu_sim.exec.errors import Block
+from vgpu_sim.exec.errors import Block, KernelError
 from vgpu_sim.exec.interp import (
     compare,
     control,
@@ -36,7 +36,7 @@ def step(warp: Warp) -> StepRecord:
     """Execute one word for the lanes on top of the stack.
 
     Raises:
-        AddressFault, Trap: as ``run``; the warp is then as it was before the word, but for its pc.
+        AddressFault, Trap: as ``run``; registers and pc are then as they were before the word.
         ValueError: when the warp is done.
     """
     if warp.done:
@@ -49,8 +49,12 @@ def step(warp: Warp) -> StepRecord:
         allowed = warp.predicates[instruction.guard.predicate.index]
         mask = mask & ~allowed if instruction.guard.negated else mask & allowed
     top.pc = word + 1
-    with np.errstate(all="ignore"):
-        addresses = SEMANTICS[instruction.op](warp, instruction, mask)
+    try:
+        with np.errstate(all="ignore"):
+            addresses = SEMANTICS[instruction.op](warp, instruction, mask)
+    except KernelError:
+        top.pc = word
+        raise
     warp.settle()
     return StepRecord(word, mask, addresses)
 
