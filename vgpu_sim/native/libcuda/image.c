@@ -1,13 +1,17 @@
 #define _GNU_SOURCE
 #include "image.h"
 
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tessera_abi.h"
 
 /* A container of our own ISA: vgpu_sim/isa/sections.py. */
 static const char container_magic[8] = "\x89TISA\r\n\x1a";
-enum { CONTAINER_SIZE_OFFSET = 32 };
+/* What tsr_image_measure looks at lies in here. */
+enum { CONTAINER_SIZE_OFFSET = 32, IMAGE_PADDING_BYTES = 64 };
 
 /* What toolkits make for hardware. */
 static const unsigned char elf_magic[4] = {0x7f, 'E', 'L', 'F'};
@@ -38,6 +42,26 @@ CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why) {
     return CUDA_ERROR_INVALID_IMAGE;
   }
   return CUDA_SUCCESS;
+}
+
+char *tsr_image_read(const char *path) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  const off_t size = lseek(fd, 0, SEEK_END);
+  char *data = NULL;
+  if (size >= 0 && size <= (off_t)TESSERA_MAX_IMAGE_BYTES) data = calloc(1, (size_t)size + IMAGE_PADDING_BYTES);
+  off_t got = 0;
+  while (data && got < size) {
+    const ssize_t more = pread(fd, data + got, (size_t)(size - got), got);
+    if (more <= 0) {
+      free(data);
+      data = NULL;
+      break;
+    }
+    got += more;
+  }
+  close(fd);
+  return data;
 }
 
 void tsr_log_buffers_read(struct tsr_log_buffers *buffers, unsigned count,

@@ -19,4 +19,7 @@ void tsr_log_buffers_fill(const struct tsr_log_buffers *buffers, CUresult result
 /* Finds out how long the image is. Formats that cannot run are refused with a reason in `why`. */
 CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why);
 
+/* A file's bytes, padded with zeros, to be freed by the caller; NULL where it cannot be read. */
+char *tsr_image_read(const char *path);
+
 #endif

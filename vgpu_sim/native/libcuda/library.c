@@ -91,6 +91,20 @@ CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
   return result;
 }
 
+CUresult tsr_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName,
+                                   CUjit_option *jitOptions, void **jitOptionsValues,
+                                   unsigned int numJitOptions, CUlibraryOption *libraryOptions,
+                                   void **libraryOptionValues, unsigned int numLibraryOptions) {
+  if (!library || !fileName) return CUDA_ERROR_INVALID_VALUE;
+  char *image = tsr_image_read(fileName);
+  if (!image) return CUDA_ERROR_FILE_NOT_FOUND;
+  const CUresult result =
+      tsr_cuLibraryLoadData(library, image, jitOptions, jitOptionsValues, numJitOptions,
+                            libraryOptions, libraryOptionValues, numLibraryOptions);
+  free(image);
+  return result;
+}
+
 static void drop_kernels(struct tsr_library *library) {
   while (library->kernels) {
     struct tsr_kernel *kernel = library->kernels;

@@ -80,6 +80,7 @@ CUresult tsr_cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char
 CUresult tsr_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib);
 CUresult tsr_cuLibraryGetModule(CUmodule *pMod, CUlibrary library);
 CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions);
+CUresult tsr_cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions);
 CUresult tsr_cuLibraryUnload(CUlibrary library);
 CUresult tsr_cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize);
 CUresult tsr_cuMemAllocHost_v2(void **pp, size_t bytesize);

@@ -330,7 +330,7 @@ EXPORT CUresult cuLibraryGetManaged(void);
 EXPORT CUresult cuLibraryGetModule(CUmodule *pMod, CUlibrary library);
 EXPORT CUresult cuLibraryGetUnifiedFunction(void);
 EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions);
-EXPORT CUresult cuLibraryLoadFromFile(void);
+EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions);
 EXPORT CUresult cuLibraryUnload(CUlibrary library);
 EXPORT CUresult cuLinkAddData(void);
 EXPORT CUresult cuLinkAddData_v2(void);
@@ -2705,9 +2705,14 @@ EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_op
   return result;
 }
 
-EXPORT CUresult cuLibraryLoadFromFile(void) {
-  static uint32_t said;
-  return tsr_unsupported("cuLibraryLoadFromFile", &said);
+EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != CUDA_SUCCESS, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuLibraryLoadFromFile(library, fileName, jitOptions, jitOptionsValues, numJitOptions, libraryOptions, libraryOptionValues, numLibraryOptions);
+  tsr_trace("cuLibraryLoadFromFile", "&library $fileName jitOptions &jitOptionsValues numJitOptions libraryOptions &libraryOptionValues numLibraryOptions", (const uint64_t[]){(uint64_t)(uintptr_t)library, (uint64_t)(uintptr_t)fileName, (uint64_t)(uintptr_t)jitOptions, (uint64_t)(uintptr_t)jitOptionsValues, (uint64_t)numJitOptions, (uint64_t)(uintptr_t)libraryOptions, (uint64_t)(uintptr_t)libraryOptionValues, (uint64_t)numLibraryOptions}, result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuLibraryUnload(CUlibrary library) {

@@ -1,9 +1,7 @@
 /* cuModule...: modules that a program loads into its current context. */
 #define _GNU_SOURCE
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api.h"
 #include "context.h"
@@ -42,30 +40,9 @@ CUresult tsr_cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned in
   return load(module, image, &logs);
 }
 
-/* The file's bytes and a NUL, or NULL. */
-static char *read_file(const char *path) {
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return NULL;
-  const off_t size = lseek(fd, 0, SEEK_END);
-  char *data = NULL;
-  if (size >= 0 && size <= (off_t)TESSERA_MAX_IMAGE_BYTES) data = calloc(1, (size_t)size + 64);
-  off_t got = 0;
-  while (data && got < size) {
-    const ssize_t more = pread(fd, data + got, (size_t)(size - got), got);
-    if (more <= 0) {
-      free(data);
-      data = NULL;
-      break;
-    }
-    got += more;
-  }
-  close(fd);
-  return data;
-}
-
 CUresult tsr_cuModuleLoad(CUmodule *module, const char *fname) {
   if (!module || !fname) return CUDA_ERROR_INVALID_VALUE;
-  char *image = read_file(fname);
+  char *image = tsr_image_read(fname);
   if (!image) return CUDA_ERROR_FILE_NOT_FOUND;
   const CUresult result = tsr_cuModuleLoadData(module, image);
   free(image);
