@@ -158,3 +158,30 @@ def test_symbols_are_offsets_from_the_segment() -> None:
     run(module, module.functions[0], (1, 1, 1), (1, 1, 1), b"", memory, segment_base=0x9000)
     assert int.from_bytes(data[8:16], "little") == 0x9000 + 16 + 4
     assert int.from_bytes(data[20:24], "little") == 9
+
+
+def test_parameters_are_read_at_their_offset() -> None:
+    text = """.isa 1
+.function f
+    .parameter_bytes 24
+    .registers r0-r3 64
+    .predicates 1
+{
+@p0 LD.PARAM.S64 r3, [0]
+    LD.PARAM.V2.S32 {r0, r1}, [4]
+    LD.PARAM.U8 r2, [23]
+    RET
+}
+"""
+    module = assemble(text)
+    memory = interp.BufferMemory(0, bytearray())
+    parameters = bytes(range(0x80, 0x98))
+    launch = interp.Launch(module, module.functions[0], (1, 1, 1), (32, 1, 1), parameters, memory)
+    warp = launch.warp(0)
+    assert [interp.step(warp).addresses for _ in range(3)] == [None, None, None]
+    assert [set(register.tolist()) for register in warp.registers] == [
+        {0xFFFF_FFFF_8786_8584},
+        {0xFFFF_FFFF_8B8A_8988},
+        {0x97},
+        {0},
+    ]
