@@ -31,7 +31,7 @@ HELLO_TIMEOUT_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 5.0
 MAX_PENDING = 64
 HELLOS_PER_SECOND = 500
-_BACKLOG = 64
+_BACKLOG = 1024  # connections that wait their turn; a full queue refuses at once
 
 
 class ContextStarter(Protocol):

@@ -1,0 +1,128 @@
+"""gpud goes and comes back: slices keep their names, programs keep their contexts and memory."""
+
+import os
+import signal
+
+import pytest
+from gpud_process import gpud, raw_client, wait_until
+
+from vgpu_sim.driver import processes
+from vgpu_sim.driver.admin_client import AdminRefused
+
+MIB = 1 << 20
+TOKEN = bytes(range(32))
+
+
+def test_sigkill_of_gpud_leaves_the_program_its_context():
+    with gpud(token=TOKEN) as node:
+        made = node.make_slice()
+        with raw_client(made["socket_dir"], TOKEN) as client:
+            assert client.open().status == 0
+            assert client.allocate(64 * MIB, 0) == 0
+            worker = node.instance(made["uuid"])["contexts"][0]["pid"]
+            node.end(signal.SIGKILL)
+
+            # Without gpud: the worker serves what needs no new memory, and says 2 to what does.
+            assert client.allocate(64 * MIB, 1) == 2
+            assert processes.start_ticks(worker) is not None
+
+            node.start()
+            found = node.instance(made["uuid"])
+            assert found["socket_dir"] == made["socket_dir"]
+            assert [context["pid"] for context in found["contexts"]] == [worker]
+            assert found["contexts"][0]["client_pid"] == os.getpid()
+            assert 64 * MIB <= found["memory_used_bytes"] < 80 * MIB
+            with raw_client(made["socket_dir"], TOKEN) as second:
+                assert second.open(context_index=1).status == 0
+                assert second.allocate(4 * MIB) == 0
+        wait_until(lambda: not node.instance(made["uuid"])["contexts"])
+        assert node.call("inventory")["budget"]["used_bytes"] == 0
+
+
+def test_the_journal_is_moved_aside_when_corrupt_and_gpud_says_so():
+    with gpud(token=TOKEN) as node:
+        node.make_slice()
+        node.end()
+        journal = node.root / "state" / "gpud.json"
+        journal.write_text(journal.read_text().replace("1g.10gb", "1g.11gb"))
+        node.process = None
+        with pytest.raises(AssertionError, match=r"1g\.11gb.*gpud\.json\.corrupt-1"):
+            node.start()
+        assert not journal.exists()
+
+
+def test_sigterm_ends_it_cleanly_and_removes_the_sockets():
+    with gpud(token=TOKEN) as node:
+        made = node.make_slice()
+        with raw_client(made["socket_dir"], TOKEN) as client:
+            assert client.open().status == 0
+            assert node.end() == 0
+            assert client.closed()  # a run's workers end with it
+        assert not os.path.exists(made["socket_dir"])
+        assert "gpud_stopped" in node.log
+
+
+def test_the_zygote_is_started_again():
+    with gpud(token=TOKEN) as node:
+        made = node.make_slice()
+        with raw_client(made["socket_dir"], TOKEN) as before:
+            assert before.open().status == 0
+            worker = node.instance(made["uuid"])["contexts"][0]["pid"]
+            zygote = int(node.log.split("zygote_started pid=")[1].split()[0])
+            os.kill(zygote, signal.SIGKILL)
+            wait_until(lambda: node.log.count("zygote_started") == 2)
+            assert node.instance(made["uuid"])["contexts"][0]["pid"] == worker
+            with raw_client(made["socket_dir"], TOKEN) as after:
+                assert after.open(context_index=1).status == 0
+            assert before.allocate(4 * MIB) == 0
+        wait_until(lambda: not node.instance(made["uuid"])["contexts"])
+
+
+def test_a_killed_worker_gives_everything_back():
+    with gpud(token=TOKEN) as node:
+        made = node.make_slice()
+        with raw_client(made["socket_dir"], TOKEN) as client, node.admin() as watcher:
+            watcher.call("subscribe")
+            assert client.open().status == 0
+            assert client.allocate(64 * MIB) == 0
+            worker = node.instance(made["uuid"])["contexts"][0]["pid"]
+            assert node.call("inventory")["budget"]["used_bytes"] == 64 * MIB
+            os.kill(worker, signal.SIGKILL)
+            assert watcher.next_event()["event"] == "context_started"
+            ended = watcher.next_event()
+            assert (ended["event"], ended["reason"]) == ("context_ended", "killed by signal 9")
+            assert node.call("inventory")["budget"]["used_bytes"] == 0
+
+
+def test_beyond_the_budget_is_out_of_memory_and_an_event():
+    with gpud("--budget", str(100 * MIB), token=TOKEN) as node:
+        one, two = node.make_slice(start=0), node.make_slice(start=1)
+        with (
+            raw_client(one["socket_dir"], TOKEN) as first,
+            raw_client(two["socket_dir"], TOKEN) as second,
+            node.admin() as watcher,
+        ):
+            watcher.call("subscribe")
+            assert first.open().status == second.open().status == 0
+            assert first.allocate(80 * MIB) == 0
+            assert second.allocate(40 * MIB) == 2
+            events = [watcher.next_event() for _ in range(3)]
+            assert events[2]["event"] == "out_of_memory"
+            assert events[2]["instance"] == two["uuid"]
+            assert events[2]["requested_bytes"] == 40 * MIB
+            assert events[2]["free_bytes"] == 20 * MIB
+            assert second.allocate(20 * MIB, 1) == 0
+
+
+def test_an_instance_in_use_is_not_destroyed():
+    with gpud(token=TOKEN) as node:
+        made = node.make_slice()
+        with raw_client(made["socket_dir"], TOKEN) as client:
+            assert client.open().status == 0
+            with pytest.raises(AdminRefused) as refused:
+                node.call("destroy_instance", uuid=made["uuid"])
+            assert refused.value.code == "in_use"
+            assert client.allocate(4 * MIB) == 0
+        wait_until(lambda: not node.instance(made["uuid"])["contexts"])
+        node.call("destroy_instance", uuid=made["uuid"])
+        assert not os.path.exists(made["socket_dir"])

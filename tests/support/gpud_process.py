@@ -1,0 +1,230 @@
+"""A real gpud of a node, and clients that speak to its slice sockets directly."""
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vgpu_sim.driver import interpreter
+from vgpu_sim.driver.admin_client import AdminClient
+from vgpu_sim.driver.model import new_gpu_uuid
+from vgpu_sim.driver.slice_client import hello_message
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
+from vgpu_sim.hal.messages import Chunk, Header, MessageType
+
+TIMEOUT_S = 30
+
+
+def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
+    """Return the condition's first true value; fail when there is none in time."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"timed out waiting for {condition}"
+        time.sleep(0.01)
+
+
+@dataclass
+class Gpud:
+    """A gpud process; ``options`` are added to its command line."""
+
+    root: Path
+    options: tuple[str, ...] = ()
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def run_dir(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def log(self) -> str:
+        return (self.root / "log").read_text(errors="replace")
+
+    def start(self) -> "Gpud":
+        """Start it and wait until it serves."""
+        arguments = interpreter.module_command(
+            "vgpu_sim.gpud",
+            *("--run-dir", str(self.run_dir), "--state-dir", str(self.root / "state")),
+            *("--backend", "interp", *self.options),
+        )
+        with (self.root / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                arguments, env=interpreter.module_environment(), stderr=log, stdout=log
+            )
+        wait_until(self._serves)
+        return self
+
+    def _serves(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log
+        try:
+            self.admin().close()
+        except OSError:
+            return False
+        return True
+
+    def admin(self) -> AdminClient:
+        return AdminClient(self.run_dir, TIMEOUT_S)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        with self.admin() as admin:
+            return admin.call(method, **params)
+
+    def make_slice(self, profile: str = "1g.10gb", start: int = 0) -> dict[str, Any]:
+        """Make an instance, on one H100 that is made if there is none."""
+        gpus = self.call("inventory")["gpus"]
+        if not gpus:
+            gpus = [{"uuid": new_gpu_uuid(), "index": 0, "board": "h100-80gb"}]
+            self.call("configure", gpus=gpus, budget_bytes=0)
+        return self.call(
+            "create_instance", gpu_uuid=gpus[0]["uuid"], profile=profile, start=start
+        )
+
+    def instance(self, uuid: str) -> dict[str, Any]:
+        """Return one instance of the inventory."""
+        for gpu in self.call("inventory")["gpus"]:
+            for one in gpu["instances"]:
+                if one["uuid"] == uuid:
+                    return dict(one)
+        raise AssertionError(f"no instance {uuid}")
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and return the exit status."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(TIMEOUT_S)
+
+
+@contextlib.contextmanager
+def gpud(*options: str, token: bytes | None = None) -> Iterator[Gpud]:
+    """Run a gpud in a new directory (of a short name: sockets live there); clean up afterwards."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
+        root = Path(name)
+        if token is not None:
+            (root / "token").write_text(token.hex())
+            options = ("--token", str(root / "token"), *options)
+        with _running(Gpud(root, options)) as made:
+            yield made
+
+
+@contextlib.contextmanager
+def _running(made: Gpud) -> Iterator[Gpud]:
+    try:
+        yield made.start()
+    finally:
+        if made.process is not None and made.process.poll() is None:
+            with contextlib.suppress(OSError, AssertionError):
+                for gpu in made.call("inventory")["gpus"]:
+                    for instance in gpu["instances"]:
+                        for context in instance["contexts"]:
+                            os.kill(context["pid"], signal.SIGKILL)
+            made.end()
+
+
+@dataclass
+class RawClient:
+    """What the client library's transport does, without the rest."""
+
+    socket_dir: str
+    token: bytes = bytes(messages.TOKEN_BYTES)
+    status: int = -1
+    descriptors: list[int] = field(default_factory=list)
+    sock: socket.socket | None = None
+
+    def open(self, base: int = APERTURE_BASES[0], context_index: int = 0) -> "RawClient":
+        """Ask for a context and wait for the answer."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(f"{self.socket_dir}/s.sock")
+        self.sock.send(
+            hello_message(MessageType.HELLO_CONTEXT, 7, self.token, context_index, base)
+        )
+        self.status = self._reply(MessageType.CONTEXT_READY)
+        return self
+
+    def allocate(self, size: int, number: int = 0) -> int:
+        """Ask for a device chunk; return the status."""
+        assert self.sock is not None
+        chunk = Chunk(DEVICE_OFFSET + (number << 34), size, 0, 0)
+        header = Header(
+            messages.MAGIC,
+            messages.PROTOCOL_VERSION,
+            MessageType.CHUNK_ALLOCATE,
+            8,
+            0,
+            ctypes.sizeof(chunk),
+            0,
+        )
+        self.sock.send(bytes(header) + bytes(chunk))
+        return self._reply(MessageType.CHUNK_ALLOCATED)
+
+    def closed(self) -> bool:
+        """Wait for the other side to hang up."""
+        assert self.sock is not None
+        try:
+            return self.sock.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        """Hang up."""
+        if self.sock is not None:
+            self.sock.close()
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+        self.descriptors.clear()
+
+    def _reply(self, kind: MessageType) -> int:
+        assert self.sock is not None
+        data, descriptors, _, _ = socket.recv_fds(self.sock, messages.MAX_MESSAGE_BYTES, 4)
+        self.descriptors += descriptors
+        header = Header.from_buffer_copy(data)
+        assert header.type == kind
+        return int(header.status)
+
+
+@contextlib.contextmanager
+def raw_client(socket_dir: str, token: bytes = bytes(messages.TOKEN_BYTES)) -> Iterator[RawClient]:
+    """A client that hangs up afterwards."""
+    client = RawClient(socket_dir, token)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+CLIENT_PROGRAM = """
+import sys
+from gpud_process import RawClient
+client = RawClient(sys.argv[1]).open()
+print(client.status, flush=True)
+if client.status == 0 and client.allocate(4 << 20) == 0:
+    print("allocated", flush=True)
+for line in sys.stdin:
+    print("closed" if client.closed() else "open", flush=True)
+"""
+
+
+def client_process(socket_dir: str, before: Callable[[], None]) -> subprocess.Popen[str]:
+    """Start a client in a process of its own that calls ``before`` first (joins a pod's group)."""
+    environment = interpreter.module_environment()
+    return subprocess.Popen(
+        [sys.executable, "-c", CLIENT_PROGRAM, socket_dir],
+        env=environment,
+        preexec_fn=before,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
