@@ -1,4 +1,4 @@
-"""Compiled modules on disk: PTX text in, container out, one directory per owner.
+"""Compiled modules on disk: PTX text in, summary and container out, one directory per owner.
 
 An entry's name says what it was made from, its head what it must contain, so that a torn or
 altered file is a miss and not a wrong program. The directory is the owner's alone; this is
@@ -8,23 +8,27 @@ protection against accidents, not against its owner.
 import hashlib
 import os
 import secrets
+import struct
 from pathlib import Path
 from typing import Final
 
 import vgpu_sim.compiler
+import vgpu_sim.hw.module_summary
 import vgpu_sim.isa
+from vgpu_sim.hw.module_summary import ModuleSummary
 
 _MAGIC: Final = b"TSRAMOD1"
 _DIGEST_BYTES: Final = 32
+_LENGTH: Final = struct.Struct("<I")
 
 
 def _fingerprint_of_sources() -> bytes:
-    """Hash the compiler's and the ISA's own sources: a changed compiler never meets old entries."""
+    """Hash the sources of compiler, ISA and summary: a change of them never meets old entries."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for package in (vgpu_sim.compiler, vgpu_sim.isa):
-        for root in package.__path__:
-            for source in sorted(Path(root).rglob("*.py")):
-                digest.update(source.read_bytes())
+    packages = [*vgpu_sim.compiler.__path__, *vgpu_sim.isa.__path__]
+    sources = [source for root in packages for source in sorted(Path(root).rglob("*.py"))]
+    for source in [*sources, Path(vgpu_sim.hw.module_summary.__file__)]:
+        digest.update(source.read_bytes())
     return digest.digest()
 
 
@@ -39,8 +43,8 @@ class ContainerCache:
         self._directory = directory
         self._capability = capability
 
-    def load(self, ptx: bytes) -> bytes | None:
-        """Return the container that was stored for this text, if it is there and intact."""
+    def load(self, ptx: bytes) -> tuple[ModuleSummary, bytes] | None:
+        """Return summary and container stored for this text, if they are there and intact."""
         if self._directory is None:
             return None
         try:
@@ -48,18 +52,24 @@ class ContainerCache:
         except OSError:
             return None
         head, content = data[: len(_MAGIC) + _DIGEST_BYTES], data[len(_MAGIC) + _DIGEST_BYTES :]
-        return content if head == _head(content) else None
+        if head != _head(content):
+            return None
+        (summary_bytes,) = _LENGTH.unpack_from(content)
+        end = _LENGTH.size + summary_bytes
+        return ModuleSummary.from_json(content[_LENGTH.size : end]), content[end:]
 
-    def store(self, ptx: bytes, container: bytes) -> None:
+    def store(self, ptx: bytes, summary: ModuleSummary, container: bytes) -> None:
         """Remember a container; a cache that cannot be written to is no error."""
         if self._directory is None:
             return
+        described = summary.to_json()
+        content = _LENGTH.pack(len(described)) + described + container
         path = self._directory / self._name(ptx)
         temporary = path.with_suffix(f".{secrets.token_hex(8)}.new")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file:
-                file.write(_head(container) + container)
+                file.write(_head(content) + content)
             temporary.replace(path)
         except OSError:
             temporary.unlink(missing_ok=True)

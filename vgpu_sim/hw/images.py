@@ -7,6 +7,7 @@ from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.compiler.errors import PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hw.container_cache import ContainerCache
+from vgpu_sim.hw.module_summary import ModuleSummary, summarise
 from vgpu_sim.isa import Module, container
 from vgpu_sim.isa.errors import IsaError
 
@@ -17,10 +18,14 @@ _MAX_LOG_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A module that can be loaded: decoded, and as the bytes that backends take."""
+    """A module that can be loaded: what is to be known of it, and the bytes that backends take."""
 
-    module: Module
+    summary: ModuleSummary
     container: bytes
+
+    def decode(self) -> Module:
+        """Return the module, code and all."""
+        return container.decode(self.container)
 
 
 class ImageError(Exception):
@@ -71,19 +76,16 @@ class Images:
                 CudaError.NO_BINARY_FOR_GPU,
                 f"the container needs compute capability {wanted}, this device has {own}\n",
             )
-        return Image(module, data)
+        return Image(summarise(module), data)
 
     def _from_ptx(self, text: bytes) -> Image:
         stored = self._cache.load(text)
         if stored is not None:
-            try:
-                return Image(container.decode(stored), stored)
-            except IsaError:
-                pass  # written by a version that this one does not read
+            return Image(*stored)
         module = self._compile(text)
-        data = container.encode(module)
-        self._cache.store(text, data)
-        return Image(module, data)
+        image = Image(summarise(module), container.encode(module))
+        self._cache.store(text, image.summary, image.container)
+        return image
 
     def _compile(self, text: bytes) -> Module:
         try:

@@ -3,7 +3,7 @@
 import ctypes
 
 from vgpu_sim.hal import messages
-from vgpu_sim.isa import Function, Module
+from vgpu_sim.hw.module_summary import FunctionSummary, ModuleSummary
 
 
 class _Strings:
@@ -26,7 +26,7 @@ def log_only(log: str) -> bytes:
 
 
 def of_module(
-    module: Module,
+    module: ModuleSummary,
     kernels: dict[str, int],
     segment_base: int,
     capability: tuple[int, int],
@@ -54,19 +54,19 @@ def of_module(
         record.ptx_version = _version(module.ptx_version)
         record.binary_version = _version(capability)
         functions.append(record)
-        parameters += [messages.ParameterRecord(p.offset, p.size) for p in function.parameters]
+        parameters += [messages.ParameterRecord(*parameter) for parameter in function.parameters]
     variables = [
         messages.VariableRecord(
-            name_offset=strings.add(variable.name),
-            address=segment_base + variable.offset,
-            bytes=variable.size,
+            name_offset=strings.add(name),
+            address=segment_base + offset,
+            bytes=size,
         )
-        for variable in module.variables
+        for name, offset, size in module.variables
     ]
     return _assemble(functions, parameters, variables, strings, "")
 
 
-def _function_record(function: Function, max_threads: int) -> messages.FunctionRecord:
+def _function_record(function: FunctionSummary, max_threads: int) -> messages.FunctionRecord:
     if function.maximum_block is not None:
         x, y, z = function.maximum_block
         max_threads = min(max_threads, x * y * z)
@@ -74,7 +74,7 @@ def _function_record(function: Function, max_threads: int) -> messages.FunctionR
         parameter_count=len(function.parameters),
         parameter_bytes=function.parameter_bytes,
         max_threads=max_threads,
-        registers=function.physical.peak_registers,
+        registers=function.registers,
         shared_bytes=function.shared_bytes,
         local_bytes=function.local_bytes,
         required_block=function.required_block or (0, 0, 0),

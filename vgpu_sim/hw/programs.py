@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
 from vgpu_sim.hw import module_table
 from vgpu_sim.hw.images import Images
+from vgpu_sim.hw.module_summary import FunctionSummary
 from vgpu_sim.hw.runtime import Kernel, KernelHandle, NativeRuntime
 from vgpu_sim.hw.segments import Segment, Segments
-from vgpu_sim.isa import Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Programs:
             OutOfBudgetError: when there is no room for its variables.
         """
         image = self._images.read(data)
-        segment = self._segments.create(image.module)
+        segment = self._segments.create(image)
         base = self._aperture_base + segment.offset
         try:
             handle = self._backend.load(image.container, base)
@@ -72,12 +72,12 @@ class Programs:
             raise
         kernels = {
             function.name: self._add_kernel(handle, function, base)
-            for function in image.module.functions
+            for function in image.summary.functions
         }
         self._modules_loaded += 1
         self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
         table = module_table.of_module(
-            image.module, dict(kernels), base, self._capability, self._max_threads_per_block
+            image.summary, dict(kernels), base, self._capability, self._max_threads_per_block
         )
         return self._modules_loaded, table
 
@@ -98,7 +98,9 @@ class Programs:
         """Return what a live kernel handle stands for."""
         return self._sites[kernel]
 
-    def _add_kernel(self, program: ProgramHandle, function: Function, base: int) -> KernelHandle:
+    def _add_kernel(
+        self, program: ProgramHandle, function: FunctionSummary, base: int
+    ) -> KernelHandle:
         x, y, z = function.maximum_block or (0, 0, 0)
         handle = self._runtime.add_kernel(
             Kernel(

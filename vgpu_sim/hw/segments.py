@@ -11,6 +11,7 @@ from vgpu_sim.hal.address_map import (
 )
 from vgpu_sim.hw.channel import Channel
 from vgpu_sim.hw.chunks import OutOfBudgetError, reserve
+from vgpu_sim.hw.images import Image
 from vgpu_sim.hw.memory import create_populated, write_all
 from vgpu_sim.hw.runtime import NativeRuntime
 from vgpu_sim.isa import Module
@@ -37,19 +38,19 @@ class Segments:
         )
         self._live: list[Segment] = []
 
-    def create(self, module: Module) -> Segment:
+    def create(self, image: Image) -> Segment:
         """Allocate and initialise the segment of a module's variables.
 
         Raises:
             OutOfBudgetError: when the slice or the range has no room.
         """
-        size = -(-module.segment_bytes // PAGE_BYTES) * PAGE_BYTES
+        size = -(-image.summary.segment_bytes // PAGE_BYTES) * PAGE_BYTES
         if size == 0:
             return Segment(self._begin, 0)
         segment = Segment(self._find_room(size), size)
         reserve(self._channel, size)
         try:
-            self._back(segment, module)
+            self._back(segment, image.decode())
         except BaseException:
             self._channel.release(size)
             raise

@@ -20,23 +20,28 @@ class InterpBackend:
 
     def __init__(self, regions: Callable[[], Sequence[Region]]) -> None:
         self._regions = regions
-        self._programs: dict[ProgramHandle, tuple[Module, int]] = {}
+        self._containers: dict[ProgramHandle, tuple[bytes, int]] = {}
+        self._decoded: dict[ProgramHandle, Module] = {}
         self._numbers = itertools.count(1)
         _warm_up()
 
     def load(self, container_bytes: bytes, segment_base: int) -> ProgramHandle:
-        """See ``hal.ports.Backend.load``."""
+        """See ``hal.ports.Backend.load``; decoded when it is first run."""
         handle = ProgramHandle(next(self._numbers))
-        self._programs[handle] = (container.decode(container_bytes), segment_base)
+        self._containers[handle] = (container_bytes, segment_base)
         return handle
 
     def unload(self, program: ProgramHandle) -> None:
         """See ``hal.ports.Backend.unload``."""
-        del self._programs[program]
+        del self._containers[program]
+        self._decoded.pop(program, None)
 
     def run(self, program: ProgramHandle, launch: Launch) -> None:
         """See ``hal.ports.InterpretedBackend.run``."""
-        module, segment_base = self._programs[program]
+        container_bytes, segment_base = self._containers[program]
+        module = self._decoded.get(program)
+        if module is None:
+            module = self._decoded[program] = container.decode(container_bytes)
         function = module.function(launch.function)
         try:
             interp.run(

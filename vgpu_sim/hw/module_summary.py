@@ -1,0 +1,87 @@
+"""What loading a module needs to know of it: no code. Small enough to be read on every load."""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vgpu_sim.isa import Function, Module
+
+_Block = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSummary:
+    """A kernel; ``parameters`` are (offset, size) in bytes. Blocks as in ``isa.Function``."""
+
+    name: str
+    parameters: tuple[tuple[int, int], ...]
+    parameter_bytes: int
+    registers: int
+    shared_bytes: int
+    local_bytes: int
+    required_block: _Block | None
+    maximum_block: _Block | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSummary:
+    """A module; ``variables`` are (name, offset in the segment, size)."""
+
+    functions: tuple[FunctionSummary, ...]
+    variables: tuple[tuple[str, int, int], ...]
+    segment_bytes: int
+    ptx_version: tuple[int, int]
+
+    def to_json(self) -> bytes:
+        """Write it as bytes that ``from_json`` reads."""
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> "ModuleSummary":
+        """Read what ``to_json`` has written.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        try:
+            document = json.loads(data)
+            return cls(
+                functions=tuple(_function_from_json(f) for f in document["functions"]),
+                variables=tuple((name, at, size) for name, at, size in document["variables"]),
+                segment_bytes=document["segment_bytes"],
+                ptx_version=(document["ptx_version"][0], document["ptx_version"][1]),
+            )
+        except (KeyError, TypeError, IndexError) as err:
+            raise ValueError(f"not a module's summary: {err}") from err
+
+
+def summarise(module: Module) -> ModuleSummary:
+    """Take the summary of a decoded module."""
+    return ModuleSummary(
+        functions=tuple(_summarise_function(function) for function in module.functions),
+        variables=tuple((v.name, v.offset, v.size) for v in module.variables),
+        segment_bytes=module.segment_bytes,
+        ptx_version=module.ptx_version,
+    )
+
+
+def _summarise_function(function: Function) -> FunctionSummary:
+    return FunctionSummary(
+        name=function.name,
+        parameters=tuple((p.offset, p.size) for p in function.parameters),
+        parameter_bytes=function.parameter_bytes,
+        registers=function.physical.peak_registers,
+        shared_bytes=function.shared_bytes,
+        local_bytes=function.local_bytes,
+        required_block=function.required_block,
+        maximum_block=function.maximum_block,
+    )
+
+
+def _function_from_json(document: dict[str, Any]) -> FunctionSummary:
+    values = dict(document)
+    values["parameters"] = tuple((at, size) for at, size in values["parameters"])
+    for name in ("required_block", "maximum_block"):
+        block = values[name]
+        values[name] = None if block is None else (block[0], block[1], block[2])
+    return FunctionSummary(**values)
