@@ -1,0 +1,203 @@
+"""The default plan of a kernel: width by block shape, chunks by register need, mode by rule.
+
+Rules and their measurements: the width is the largest power of two that divides the block's x size
+and fits the CPU; a group has as many chunks as leave the hottest loop's live vectors in registers,
+at most 4 where lanes leave a loop one by one, one for kernels that only stream; loops whose lanes
+diverge and mostly gather run lane by lane. Code size is bounded before anything is emitted.
+"""
+
+from collections.abc import Iterable
+
+from vgpu_sim.exec.jit import geometry as geometries
+from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.elements import Affine, PerChunk, Vector
+from vgpu_sim.exec.jit.plan import Block, Plan, check_block
+from vgpu_sim.exec.jit.ssa import (
+    Merge,
+    Operation,
+    Phi,
+    SsaFunction,
+    Value,
+    results_of,
+    sources_of,
+)
+from vgpu_sim.isa import Family, Op, Space
+
+# 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of
+# a chunk is about three of them before the passes.
+MAX_NODE_CHUNKS = 8_000
+_DIVERGENT_CHUNKS = 4
+_STREAMING_LOADS = 4
+_ARITHMETIC_PER_GATHER = 8
+
+
+def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
+    """The plan for ``ssa`` in blocks of this shape, on vectors of ``vector_bits``.
+
+    Raises:
+        PlanError: for a block shape that no kernel has.
+    """
+    check_block(block)
+    width = min(geometries.MAX_WIDTH, vector_bits // 32)
+    while block[0] % width:
+        width //= 2
+    nodes = sum(len(b.nodes) for b in ssa.blocks.values())
+    if nodes > MAX_NODE_CHUNKS:
+        return Plan(min(width, 4), 1, versioned=False, tier=0)
+    if width > 1:
+        single = Analysis(ssa, geometries.Geometry(block, width, 1), assume_guards=False)
+        if _gathers_in_divergent_loops(single):
+            width = 1
+    if width == 1:
+        return Plan(1, 1)
+    registers = 32 if vector_bits == 512 else 16
+    legal = [
+        g.chunks
+        for g in geometries.legal_geometries(block)
+        if g.width == width and g.chunks * nodes <= MAX_NODE_CHUNKS
+    ]
+    for chunks in sorted(legal, reverse=True):
+        if chunks == 1 or _fits(ssa, geometries.Geometry(block, width, chunks), registers):
+            return Plan(width, chunks)
+    return Plan(width, 1)
+
+
+def _fits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int) -> bool:
+    analysis = Analysis(ssa, geometry, assume_guards=True)
+    loops = _innermost(analysis)
+    if not loops:
+        return _loads(ssa) >= _STREAMING_LOADS
+    if geometry.chunks > _DIVERGENT_CHUNKS and loops & analysis.divergence.loops:
+        return False
+    if _has_strided_gather(analysis, loops):
+        return False
+    live = _LiveVectors(analysis)
+    return all(live.peak(ssa.graph.loops[header]) <= registers - 4 for header in loops)
+
+
+def _innermost(analysis: Analysis) -> set[int]:
+    loops = analysis.ssa.graph.loops
+    return {h for h, body in loops.items() if not any(o in body for o in loops if o != h)}
+
+
+def _loads(ssa: SsaFunction) -> int:
+    return sum(_is_access(node, Op.LD) for b in ssa.blocks.values() for node in b.nodes)
+
+
+def _is_access(node: Operation | Merge, op: Op) -> bool:
+    return (
+        isinstance(node, Operation)
+        and node.instruction.op is op
+        and node.instruction.space is not Space.PARAM
+    )
+
+
+def _has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
+    """Whether a hot loop reads with a lane stride known only at run time: never interleave."""
+    for header in loops:
+        for block in analysis.ssa.graph.loops[header]:
+            for node in analysis.ssa.blocks[block].nodes:
+                if isinstance(node, Operation) and _is_access(node, Op.LD):
+                    element = analysis.element(node.sources[0], block, 64)
+                    if isinstance(element, Vector) and element.strided:
+                        return True
+    return False
+
+
+def _gathers_in_divergent_loops(analysis: Analysis) -> bool:
+    graph = analysis.ssa.graph
+    for header in _innermost(analysis) & analysis.divergence.loops:
+        gathers = loads = arithmetic = 0
+        for block in graph.loops[header]:
+            for node in analysis.ssa.blocks[block].nodes:
+                if not isinstance(node, Operation):
+                    continue
+                if _is_access(node, Op.LD):
+                    loads += 1
+                    element = analysis.element(node.sources[0], block, 64)
+                    gathers += isinstance(element, Vector)
+                arithmetic += node.instruction.op.family is Family.FLOAT
+        if gathers * 2 > loads and arithmetic < _ARITHMETIC_PER_GATHER * gathers:
+            return True
+    return False
+
+
+class _LiveVectors:
+    """How many vector registers are live. Chunks that share a value (the same address expression,
+    because they lie above each other in the block) share its register."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._ssa = analysis.ssa
+        self._cost: dict[Value, int] = {}
+        self._shares: dict[Value, tuple[object, ...]] = {}
+        for block in analysis.order:
+            ssa_block = self._ssa.blocks[block]
+            for node in (*ssa_block.phis, *ssa_block.nodes):
+                for result in results_of(node):
+                    self._add(node, result)
+        self._live_in = self._solve()
+
+    def peak(self, body: frozenset[int]) -> int:
+        """The greatest number of live vectors within some blocks."""
+        return max(self._block_peak(block) for block in body)
+
+    def _add(self, node: Phi | Operation | Merge, result: Value) -> None:
+        chunks = range(self._analysis.geometry.chunks)
+        element = self._analysis.elements[result]
+        if isinstance(element, Affine):
+            self._shares[result] = tuple(element.offsets)
+            return
+        if isinstance(node, Phi) or isinstance(element, PerChunk):
+            self._shares[result] = tuple((result, chunk) for chunk in chunks)
+        else:
+            sources = [s for s in sources_of(node) if isinstance(s, Value)]
+            parts = [self._shares.get(s, tuple((s, c) for c in chunks)) for s in sources]
+            self._shares[result] = tuple((node, tuple(p[c] for p in parts)) for c in chunks)
+        known = isinstance(element, Vector) and element.lanes is not None
+        if isinstance(element, Vector) and not known and result.bits > 1:
+            self._cost[result] = len(set(self._shares[result])) * max(1, result.bits // 32)
+
+    def _solve(self) -> dict[int, set[Value]]:
+        live: dict[int, set[Value]] = {b: set() for b in self._ssa.blocks}
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(self._analysis.order):
+                before = self._before(block, live)
+                if before != live[block]:
+                    live[block] = before
+                    changed = True
+        return live
+
+    def _after(self, block: int, live: dict[int, set[Value]]) -> set[Value]:
+        after: set[Value] = set()
+        for successor in self._ssa.blocks[block].successors:
+            if successor not in live:
+                continue
+            after |= live[successor]
+            for phi in self._ssa.blocks[successor].phis:
+                source = phi.arguments[block]
+                if isinstance(source, Value):
+                    after.add(source)
+        return after & self._cost.keys()
+
+    def _before(self, block: int, live: dict[int, set[Value]]) -> set[Value]:
+        present = self._after(block, live)
+        for node in reversed(self._ssa.blocks[block].nodes):
+            present -= set(results_of(node))
+            present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
+        return present - {phi.result for phi in self._ssa.blocks[block].phis}
+
+    def _block_peak(self, block: int) -> int:
+        present = self._after(block, self._live_in)
+        peak = self._sum(present)
+        for node in reversed(self._ssa.blocks[block].nodes):
+            present = present | (set(results_of(node)) & self._cost.keys())
+            peak = max(peak, self._sum(present))
+            present -= set(results_of(node))
+            present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
+        return peak
+
+    def _sum(self, values: Iterable[Value]) -> int:
+        return sum(self._cost[value] for value in values)

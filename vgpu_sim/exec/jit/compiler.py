@@ -1,0 +1,182 @@
+"""Compile a kernel for a block shape, and load what came out."""
+
+import functools
+import hashlib
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vgpu_sim.exec.jit import assemble, cache, choose, lines, ssa
+from vgpu_sim.exec.jit.errors import CodeGenerationError
+from vgpu_sim.exec.jit.launch import GENERATOR_ABI
+from vgpu_sim.exec.jit.lines import LineTable, LoadsRead
+from vgpu_sim.exec.jit.plan import Block, Plan
+from vgpu_sim.isa import Function, Module, Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCode:
+    """An object file for this machine's CPU and one block shape.
+
+    ``symbol`` is the entry's name in it. ``loads`` maps words to the words of the loads they read.
+    ``section`` is the entry's offset in the code section, and that section's size (bytes).
+    """
+
+    symbol: str
+    object_code: bytes
+    plan: Plan
+    block: Block
+    loads: LoadsRead = ()
+    section: tuple[int, int] = (0, 0)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Code in memory. It stays there as long as this object lives.
+
+    ``start`` to ``end`` (exclusive) holds every instruction of the kernel.
+    """
+
+    entry: int
+    start: int
+    end: int
+    _code: NativeCode
+    _tracker: Any
+    _table: LineTable | None = field(default=None)
+
+    def locate(self, pc: int) -> tuple[int, ...]:
+        """The words that the instruction at ``pc`` may belong to, the likeliest first.
+
+        Empty where the code has no line (a load that several words share, a spill). An arithmetic
+        word is followed by the loads that may have been folded into it.
+        """
+        if not self.start <= pc < self.end:
+            return ()
+        if self._table is None:
+            self._table = lines.read(self._code.object_code)
+        word = self._table.line(pc - self.start) - 1
+        if word < 0:
+            return ()
+        return (word, *dict(self._code.loads).get(word, ()))
+
+
+class Compiler:
+    """Compiles kernels; keeps object code in ``cache_dir`` where one is given.
+
+    Loaded code and the LLVM session belong to this process: do not use one across a fork.
+    """
+
+    def __init__(self, cache_dir: Path | None = None) -> None:
+        self._cache_dir = cache_dir
+        self._session: Any = None
+        self._libraries = itertools.count()
+
+    def compile(
+        self, module: Module, function: Function, block: Block, plan: Plan | None = None
+    ) -> NativeCode:
+        """Compile ``function`` for blocks of shape ``block``; the plan defaults to the best known.
+
+        Raises:
+            UnsupportedError: the JIT cannot compile this code.
+            PlanError: the plan or the block shape is not legal.
+            ControlFlowError: a branch leaves the function.
+            CodeGenerationError: a defect of ours.
+        """
+        key = ""
+        if self._cache_dir is not None:
+            key = content_key(module, function, block, plan)
+            found = cache.load(self._cache_dir, key)
+            if found is not None:
+                made, loads, section, object_code = found
+                return NativeCode(assemble.ENTRY, object_code, made, block, loads, section)
+        from vgpu_sim.exec.jit import llvm
+
+        form, made, text = self._generate(module, function, block, plan)
+        object_code = llvm.object_code(text, made.tier)
+        loads = lines.loads_read(form)
+        section = lines.code_section(object_code, assemble.ENTRY)
+        if self._cache_dir is not None:
+            cache.store(self._cache_dir, key, made, loads, section, object_code)
+        return NativeCode(assemble.ENTRY, object_code, made, block, loads, section)
+
+    def emit_llvm(
+        self,
+        module: Module,
+        function: Function,
+        block: Block,
+        plan: Plan | None = None,
+        *,
+        optimised: bool = False,
+    ) -> str:
+        """The LLVM IR of a kernel, before or after LLVM's passes. Raises as ``compile``."""
+        _, made, text = self._generate(module, function, block, plan)
+        if not optimised:
+            return text
+        from vgpu_sim.exec.jit import llvm
+
+        return llvm.optimised(text, made.tier)
+
+    def load(self, code: NativeCode) -> Loaded:
+        """Link object code into this process.
+
+        Raises:
+            CodeGenerationError: the object is damaged or needs symbols that do not exist.
+        """
+        from llvmlite import binding
+
+        from vgpu_sim.exec.jit import llvm
+
+        if self._session is None:
+            self._session = llvm.session()
+        builder = binding.JITLibraryBuilder()
+        builder.add_object_img(code.object_code).export_symbol(code.symbol)
+        try:
+            tracker = builder.link(self._session, f"kernel{next(self._libraries)}")
+        except RuntimeError as error:
+            raise CodeGenerationError(f"cannot link object code: {error}") from error
+        entry = int(tracker[code.symbol])
+        start = entry - code.section[0]
+        return Loaded(entry, start, start + code.section[1], code, tracker)
+
+    def _generate(
+        self, module: Module, function: Function, block: Block, plan: Plan | None
+    ) -> tuple[ssa.SsaFunction, Plan, str]:
+        from vgpu_sim.exec.jit import llvm
+
+        assemble.check(module, function)
+        form = ssa.build(function)
+        made = plan or choose.choose(form, block, llvm.vector_bits())
+        text = assemble.Assembler(module, form, made.geometry(block), made).text()
+        return form, made, text
+
+
+def content_key(module: Module, function: Function, block: Block, plan: Plan | None) -> str:
+    """A name for everything that object code depends on."""
+    from vgpu_sim.exec.jit import llvm
+
+    used = {s.name for i in function.code for s in i.srcs if isinstance(s, Symbol)}
+    symbols = sorted((v.name, v.offset) for v in module.variables if v.name in used)
+    content = (
+        GENERATOR_ABI,
+        _generator(),
+        llvm.version(),
+        llvm.cpu(),
+        block,
+        plan,
+        symbols,
+        function.register_bits,
+        function.predicate_count,
+        function.parameter_bytes,
+        function.code,
+    )
+    return hashlib.sha256(repr(content).encode()).hexdigest()
+
+
+@functools.cache
+def _generator() -> str:
+    """A digest of the generator itself: another generator makes other code."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()

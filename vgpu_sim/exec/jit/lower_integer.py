@@ -1,0 +1,176 @@
+"""Integer, move and compare families: LLVM operations on operands of one form."""
+
+from vgpu_sim.exec.jit.errors import UnsupportedError
+from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.isa import BoolOp, Compare, DataType, Instruction, MulMode, Op
+
+_DIRECT = {
+    Op.ADD: "add",
+    Op.SUB: "sub",
+    Op.AND: "and",
+    Op.OR: "or",
+    Op.XOR: "xor",
+}
+_INTEGER_PREDICATES = {
+    Compare.EQ: "eq",
+    Compare.NE: "ne",
+    Compare.LT: "lt",
+    Compare.LE: "le",
+    Compare.GT: "gt",
+    Compare.GE: "ge",
+}
+_FLOAT_PREDICATES = {
+    Compare.EQ: "oeq",
+    Compare.NE: "one",
+    Compare.LT: "olt",
+    Compare.LE: "ole",
+    Compare.GT: "ogt",
+    Compare.GE: "oge",
+    Compare.EQU: "ueq",
+    Compare.NEU: "une",
+    Compare.LTU: "ult",
+    Compare.LEU: "ule",
+    Compare.GTU: "ugt",
+    Compare.GEU: "uge",
+    Compare.NUM: "ord",
+    Compare.NAN: "uno",
+}
+
+
+def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    """The result (as an integer of the result type's width).
+
+    Operands are integers of the widths that ``transfer.operand_widths`` says. A WIDE product's
+    factors are expected widened already.
+    """
+    scalar = integer(instruction.type.bits)
+    type_ = text.type_of(scalar, vector)
+    is_signed = instruction.type.is_signed
+    op = instruction.op
+    if op in _DIRECT:
+        return text.let(f"{_DIRECT[op]} {type_} {args[0]}, {args[1]}")
+    match op:
+        case Op.MOV:
+            return args[0]
+        case Op.SELP:
+            return text.select(args[2], args[0], args[1], scalar, vector)
+        case Op.MUL | Op.MAD:
+            return _multiply(text, instruction, args, vector)
+        case Op.NEG:
+            return text.let(f"sub {type_} {text.const(0, scalar, vector)}, {args[0]}")
+        case Op.NOT:
+            return text.let(f"xor {type_} {args[0]}, {text.const(-1, scalar, vector)}")
+        case Op.ABS:
+            return _absolute(text, scalar, args[0], vector) if is_signed else args[0]
+        case Op.MIN | Op.MAX:
+            stem = ("s" if is_signed else "u") + op.name.lower()
+            return text.intrinsic(stem, scalar, vector, *args)
+        case Op.DIV | Op.REM:
+            return _divide(text, instruction, args, vector)
+        case Op.SHL | Op.SHR:
+            return _shift(text, instruction, args, vector)
+        case _:
+            raise UnsupportedError(op.name, "", None)
+
+
+def compare(text: Text, instruction: Instruction, args: list[str], vector: bool) -> list[str]:
+    """Both results of SETP as i1: ``compare combine c`` and ``!compare combine c``."""
+    scalar = _compare_type(instruction.type)
+    type_ = text.type_of(scalar, vector)
+    assert instruction.compare is not None
+    if instruction.type.is_float:
+        predicate = f"fcmp {_FLOAT_PREDICATES[instruction.compare]}"
+    else:
+        predicate = _INTEGER_PREDICATES[instruction.compare]
+        if predicate not in ("eq", "ne"):
+            predicate = ("s" if instruction.type.is_signed else "u") + predicate
+        predicate = f"icmp {predicate}"
+    outcome = text.let(f"{predicate} {type_} {args[0]}, {args[1]}")
+    flags = text.type_of("i1", vector)
+    inverse = text.let(f"xor {flags} {outcome}, {text.const(1, 'i1', vector)}")
+    if instruction.combine is BoolOp.NONE:
+        return [outcome, inverse]
+    operation = instruction.combine.name.lower()
+    return [text.let(f"{operation} {flags} {flag}, {args[2]}") for flag in (outcome, inverse)]
+
+
+def _compare_type(type_: DataType) -> str:
+    if type_.is_float:
+        return "float" if type_ is DataType.F32 else "double"
+    return integer(type_.bits)
+
+
+def _absolute(text: Text, scalar: str, value: str, vector: bool) -> str:
+    type_ = text.type_of(scalar, vector)
+    zero = text.const(0, scalar, vector)
+    negated = text.let(f"sub {type_} {zero}, {value}")
+    negative = text.let(f"icmp slt {type_} {value}, {zero}")
+    return text.select(negative, negated, value, scalar, vector)
+
+
+def _multiply(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    bits = instruction.type.bits
+    if instruction.mode is MulMode.HI:
+        product = _high_product(text, instruction, args, vector)
+        scalar = integer(bits)
+    else:
+        scalar = integer(2 * bits if instruction.mode is MulMode.WIDE else bits)
+        product = text.let(f"mul {text.type_of(scalar, vector)} {args[0]}, {args[1]}")
+    if instruction.op is Op.MUL:
+        return product
+    return text.let(f"add {text.type_of(scalar, vector)} {product}, {args[2]}")
+
+
+def _high_product(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    bits = instruction.type.bits
+    narrow, wide = (text.type_of(integer(b), vector) for b in (bits, 2 * bits))
+    extension = "sext" if instruction.type.is_signed else "zext"
+    factors = [text.let(f"{extension} {narrow} {arg} to {wide}") for arg in args[:2]]
+    product = text.let(f"mul {wide} {factors[0]}, {factors[1]}")
+    shift = f"splat (i{2 * bits} {bits})" if vector else str(bits)
+    high = text.let(f"lshr {wide} {product}, {shift}")
+    return text.let(f"trunc {wide} {high} to {narrow}")
+
+
+def _divide(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    # LLVM leaves a division by zero and the least number by -1 undefined: divide by 1 instead and
+    # choose the result afterwards.
+    scalar = integer(instruction.type.bits)
+    type_ = text.type_of(scalar, vector)
+    is_signed, remainder = instruction.type.is_signed, instruction.op is Op.REM
+    dividend, divisor = args
+    zero, one = text.const(0, scalar, vector), text.const(1, scalar, vector)
+    by_zero = text.let(f"icmp eq {type_} {divisor}, {zero}")
+    safe = text.select(by_zero, one, divisor, scalar, vector)
+    by_minus_one = ""
+    if is_signed:
+        minus_one = text.const(-1, scalar, vector)
+        by_minus_one = text.let(f"icmp eq {type_} {divisor}, {minus_one}")
+        safe = text.select(by_minus_one, one, safe, scalar, vector)
+    operation = ("s" if is_signed else "u") + ("rem" if remainder else "div")
+    result = text.let(f"{operation} {type_} {dividend}, {safe}")
+    if is_signed and not remainder:
+        negated = text.let(f"sub {type_} {zero}, {dividend}")
+        result = text.select(by_minus_one, negated, result, scalar, vector)
+    special = dividend if remainder else text.const(-1, scalar, vector)
+    return text.select(by_zero, special, result, scalar, vector)
+
+
+def _shift(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    bits = instruction.type.bits
+    scalar = integer(bits)
+    type_, counts = text.type_of(scalar, vector), text.type_of("i32", vector)
+    value, count = args
+    arithmetic = instruction.op is Op.SHR and instruction.type.is_signed
+    last = text.const(bits - 1, "i32", vector)
+    within = text.intrinsic("umin", "i32", vector, count, last)
+    amount = within
+    if bits != 32:
+        resize = "trunc" if bits < 32 else "zext"
+        amount = text.let(f"{resize} {counts} {within} to {type_}")
+    operation = "shl" if instruction.op is Op.SHL else "ashr" if arithmetic else "lshr"
+    shifted = text.let(f"{operation} {type_} {value}, {amount}")
+    if arithmetic:
+        return shifted
+    over = text.let(f"icmp ugt {counts} {count}, {last}")
+    return text.select(over, text.const(0, scalar, vector), shifted, scalar, vector)

@@ -1,0 +1,119 @@
+"""Which lanes of a group run: a vector per chunk and a scalar, either of them absent if all ones.
+
+Uniform branches touch only the scalar part, so nothing becomes a vector under uniform control.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpu_sim.exec.jit.text import Text
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """Lanes that are set in ``vector[chunk]`` if ``scalar`` is true. Names are LLVM i1 values."""
+
+    vector: tuple[str, ...] | None = None
+    scalar: str | None = None
+
+    @property
+    def full(self) -> bool:
+        """All lanes, whatever happens."""
+        return self.vector is None and self.scalar is None
+
+
+FULL = Mask()
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Lanes on their way from one block to another."""
+
+    source: int
+    target: int
+    mask: Mask
+
+
+class MaskWriter:
+    """Operations on masks, written to ``text``."""
+
+    def __init__(self, text: Text, chunks: int) -> None:
+        self._text = text
+        self._chunks = chunks
+        self._type = text.type_of("i1", vector=True)
+
+    def flat(self, mask: Mask) -> tuple[str, ...]:
+        """The mask as vectors alone."""
+        vector = mask.vector
+        if vector is None:
+            scalar = "true" if mask.scalar is None else mask.scalar
+            return (self._text.splat("i1", scalar),) * self._chunks
+        if mask.scalar is None:
+            return vector
+        spread = self._text.splat("i1", mask.scalar)
+        return tuple(self.both(lanes, spread) for lanes in vector)
+
+    def both(self, a: str, b: str) -> str:
+        """Lanes in both vectors."""
+        return self._text.let(f"and {self._type} {a}, {b}")
+
+    def either(self, a: str, b: str) -> str:
+        """Lanes in one of two vectors."""
+        return self._text.let(f"or {self._type} {a}, {b}")
+
+    def without(self, a: str, b: str) -> str:
+        """Lanes of a that are not in b."""
+        inverse = self._text.let(f"xor {self._type} {b}, {self._text.const(1, 'i1', True)}")
+        return self.both(a, inverse)
+
+    def narrow(self, mask: Mask, condition: str) -> Mask:
+        """The mask where a scalar condition holds."""
+        if mask.scalar is None:
+            return Mask(mask.vector, condition)
+        return Mask(mask.vector, self._text.let(f"and i1 {mask.scalar}, {condition}"))
+
+    def union(self, masks: Sequence[Mask]) -> Mask:
+        """Lanes in any of the masks."""
+        first = masks[0]
+        if len(masks) == 1:
+            return first
+        if all(mask.vector == first.vector for mask in masks):
+            scalars = [mask.scalar for mask in masks if mask.scalar is not None]
+            if len(scalars) < len(masks):
+                return Mask(first.vector)
+            joined = scalars[0]
+            for scalar in scalars[1:]:
+                joined = self._text.let(f"or i1 {joined}, {scalar}")
+            return Mask(first.vector, joined)
+        flats = [self.flat(mask) for mask in masks]
+        lanes = flats[0]
+        for other in flats[1:]:
+            lanes = tuple(self.either(a, b) for a, b in zip(lanes, other, strict=True))
+        return Mask(lanes)
+
+    def any_lane(self, lanes: str) -> str:
+        """Whether a chunk's vector has a lane."""
+        return self._reduce("or", lanes)
+
+    def all_lanes(self, vectors: Sequence[str]) -> str:
+        """Whether all lanes of all chunks are set."""
+        joined = vectors[0]
+        for lanes in vectors[1:]:
+            joined = self.both(joined, lanes)
+        return self._reduce("and", joined)
+
+    def any(self, mask: Mask) -> str:
+        """Whether the mask has a lane."""
+        if mask.vector is None:
+            return "true" if mask.scalar is None else mask.scalar
+        joined = mask.vector[0]
+        for lanes in mask.vector[1:]:
+            joined = self.either(joined, lanes)
+        found = self.any_lane(joined)
+        if mask.scalar is None:
+            return found
+        return self._text.let(f"and i1 {mask.scalar}, {found}")
+
+    def _reduce(self, operation: str, lanes: str) -> str:
+        name = f"llvm.vector.reduce.{operation}.v{self._text.width}i1"
+        return self._text.call("i1", name, (self._type, lanes))

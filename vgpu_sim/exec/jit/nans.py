@@ -1,0 +1,185 @@
+"""Where NaN results become canonical.
+
+Arithmetic may leave any NaN pattern; the instruction set says which one a program sees (f32
+7fffffff, f64 7ff8000000000000). Turning every result canonical would cost two instructions in the
+middle of each inner loop, so it happens where the bits become visible: at stores, integer uses,
+sign operations, and where a result merges with a value whose own NaN patterns must survive (one
+that was loaded, for instance).
+"""
+
+from vgpu_sim.exec.jit.ssa import (
+    ZERO,
+    Merge,
+    Operation,
+    Phi,
+    Source,
+    SsaFunction,
+    Value,
+    results_of,
+    sources_of,
+)
+from vgpu_sim.isa import DataType, Literal, Op
+
+CANONICAL = {
+    DataType.F16: 0x7FFF,
+    DataType.BF16: 0x7FFF,
+    DataType.F32: 0x7FFF_FFFF,
+    DataType.F64: 0x7FF8_0000_0000_0000,
+}
+_INFINITY = {DataType.F32: 0x7F80_0000, DataType.F64: 0x7FF0_0000_0000_0000}
+_NATIVE = (DataType.F32, DataType.F64)
+_SIGN_OPS = (Op.FNEG, Op.FABS)
+_Node = Phi | Operation | Merge
+
+
+def is_arithmetic(node: _Node) -> bool:
+    """Whether the result of ``node`` is a float computed natively, so its NaNs are anyone's."""
+    if not isinstance(node, Operation) or node.instruction.op in _SIGN_OPS:
+        return False
+    instruction = node.instruction
+    floating = instruction.op.family.name == "FLOAT" or (
+        instruction.op is Op.CVT
+        and instruction.source_type is not None
+        and instruction.source_type.is_float
+    )
+    return floating and instruction.type in _NATIVE and not instruction.saturate
+
+
+class NanPlan:
+    """``dirty``: values whose NaNs are not canonical, with their type. ``cleaning``: nodes that
+    must make their sources canonical although they compute nothing."""
+
+    def __init__(self, ssa: SsaFunction) -> None:
+        self._ssa = ssa
+        self._visible = self._find_visible()
+        self._safe = self._find_safe()
+        self.cleaning: set[_Node] = set()
+        for node in self._nodes():
+            passive = self._is_passive(node) or self._is_sign(node)
+            if not passive or not results_of(node) or results_of(node)[0] not in self._visible:
+                continue
+            if self._is_sign(node) or results_of(node)[0] not in self._safe:
+                self.cleaning.add(node)
+        self.dirty = self._find_dirty()
+
+    def _nodes(self) -> list[_Node]:
+        return [n for b in self._ssa.blocks.values() for n in (*b.phis, *b.nodes)]
+
+    @staticmethod
+    def _is_passive(node: _Node) -> bool:
+        """Whether the result is one of the sources, bit for bit."""
+        if isinstance(node, Phi | Merge):
+            return True
+        (result,) = node.results if len(node.results) == 1 else (None,)
+        return (
+            node.instruction.op is Op.SELP
+            and result is not None
+            and result.bits == node.instruction.type.bits
+        )
+
+    @staticmethod
+    def _is_sign(node: _Node) -> bool:
+        return isinstance(node, Operation) and node.instruction.op in _SIGN_OPS
+
+    @staticmethod
+    def _reads_numbers(node: _Node) -> bool:
+        """Whether all sources are read as floats, whose NaNs are all alike."""
+        if not isinstance(node, Operation):
+            return False
+        instruction = node.instruction
+        if instruction.op is Op.CVT:
+            return instruction.source_type is not None and instruction.source_type.is_float
+        if instruction.op is Op.SETP:
+            return instruction.type.is_float
+        return instruction.op.family.name == "FLOAT" and instruction.op not in _SIGN_OPS
+
+    @staticmethod
+    def _carried(node: _Node) -> list[Source]:
+        """The sources that a passive node hands on."""
+        if isinstance(node, Operation):
+            return list(node.sources[:2] if node.instruction.op is Op.SELP else node.sources)
+        if isinstance(node, Merge):
+            return [node.new, node.old]
+        return list(node.arguments.values())
+
+    def _find_visible(self) -> set[Value]:
+        visible: set[Value] = set()
+        nodes = self._nodes()
+        for node in nodes:
+            if not (self._is_passive(node) or self._is_sign(node) or self._reads_numbers(node)):
+                visible |= {s for s in sources_of(node) if isinstance(s, Value)}
+        changed = True
+        while changed:
+            before = len(visible)
+            for node in nodes:
+                if (self._is_passive(node) or self._is_sign(node)) and any(
+                    result in visible for result in results_of(node)
+                ):
+                    visible |= {s for s in self._carried(node) if isinstance(s, Value)}
+            changed = len(visible) > before
+        return visible
+
+    def _find_safe(self) -> dict[Value, DataType]:
+        """Values that hold no other NaN than the canonical one of a type."""
+        safe: dict[Value, DataType] = {}
+        passive = [node for node in self._nodes() if self._is_passive(node)]
+        for node in self._nodes():
+            if is_arithmetic(node):
+                assert isinstance(node, Operation)
+                for result in results_of(node):
+                    if result.bits == node.instruction.type.bits:
+                        safe[result] = node.instruction.type
+        candidates = {node: t for node in passive if (t := self._guess(node, safe)) is not None}
+        changed = True
+        while changed:  # a loop's phi is first believed in, then refuted
+            changed = False
+            for node, type_ in list(candidates.items()):
+                believed = {results_of(n)[0]: t for n, t in candidates.items()}
+                if not all(
+                    self._is_safe(source, type_, safe, believed) for source in self._carried(node)
+                ):
+                    del candidates[node]
+                    changed = True
+        return safe | {results_of(node)[0]: type_ for node, type_ in candidates.items()}
+
+    def _guess(self, node: _Node, safe: dict[Value, DataType]) -> DataType | None:
+        bits = results_of(node)[0].bits if results_of(node) else 0
+        types = {type_ for type_ in _NATIVE if type_.bits == bits}
+        return types.pop() if types else None
+
+    @staticmethod
+    def _is_safe(
+        source: Source,
+        type_: DataType,
+        safe: dict[Value, DataType],
+        believed: dict[Value, DataType],
+    ) -> bool:
+        if isinstance(source, Value):
+            return safe.get(source, believed.get(source)) is type_
+        if not isinstance(source, Literal):
+            return False
+        magnitude = source.bits & ((1 << (type_.bits - 1)) - 1)
+        masked = source.bits & ((1 << type_.bits) - 1)
+        return source == ZERO or magnitude <= _INFINITY[type_] or masked == CANONICAL[type_]
+
+    def _find_dirty(self) -> dict[Value, DataType]:
+        dirty: dict[Value, DataType] = {}
+        for node in self._nodes():
+            if is_arithmetic(node):
+                assert isinstance(node, Operation)
+                for result in results_of(node):
+                    if result.bits == node.instruction.type.bits:
+                        dirty[result] = node.instruction.type
+        changed = True
+        while changed:
+            changed = False
+            for node in self._nodes():
+                if not self._is_passive(node) or not results_of(node):
+                    continue
+                result = results_of(node)[0]
+                if result in dirty or result not in self._safe:
+                    continue
+                if any(source in dirty for source in self._carried(node)):
+                    dirty[result] = self._safe[result]
+                    changed = True
+        return dirty

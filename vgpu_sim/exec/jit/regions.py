@@ -1,0 +1,439 @@
+"""Control flow of one function version: masks instead of structured branches.
+
+Blocks of a loop level are written in topological order. Each edge carries a mask; a block's mask
+is that of its immediate dominator where it post-dominates it, else the union of its edges'. Phis
+become selects. A block whose mask may be empty is branched around (mandatory for loops and for
+scalar loads, a matter of speed else). A loop that lanes leave one by one keeps a mask of those
+still inside, and collects what is read after it as each lane leaves.
+
+Barriers will be points where a group's live values are stored and the code returns (one more
+successor of a block, a state number in the thread state); calls keep the mask as an argument.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.elements import Vector
+from vgpu_sim.exec.jit.layout import Level
+from vgpu_sim.exec.jit.masks import FULL, Edge, Mask, MaskWriter
+from vgpu_sim.exec.jit.nans import NanPlan
+from vgpu_sim.exec.jit.nodes import Nodes
+from vgpu_sim.exec.jit.ssa import Operation, Phi, SsaFunction, Value, results_of, sources_of
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.values import Form, Held, Values
+from vgpu_sim.isa import Op, Space
+
+# Below so many nodes executing a block for no lane costs less than testing whether there is one.
+_CHEAP_NODES = 8
+
+_Blended = dict[Phi, tuple[str, ...]]
+
+
+@dataclass(slots=True)
+class _Reserved:
+    """A loop phi whose line is still empty."""
+
+    name: str
+    type_: str
+    place: int
+    initial: str
+
+
+class Regions:
+    """Writes the whole control flow of a version; leaves through ``labels["done"]``."""
+
+    def __init__(
+        self,
+        text: Text,
+        values: Values,
+        masks: MaskWriter,
+        nodes: Nodes,
+        nans: NanPlan,
+        labels: Mapping[str, str],
+    ) -> None:
+        self._text = text
+        self._values = values
+        self._masks = masks
+        self._nodes = nodes
+        self._nans = nans
+        self._labels = labels
+        self._analysis: Analysis = values.analysis
+        self._ssa: SsaFunction = values.analysis.ssa
+        self._graph = self._ssa.graph
+        self._uses = _use_blocks(self._ssa)
+
+    def write(self) -> None:
+        """Write all blocks; the current label is where the group starts."""
+        self._level(self._analysis.top, FULL)
+        self._nodes.flush()
+        self._text.jump(self._labels["done"])
+
+    def _level(self, level: Level, live: Mask) -> tuple[list[Edge], list[Edge]]:
+        """Write a level; returns the edges that leave it and its back edges."""
+        arriving: dict[int, list[Edge]] = defaultdict(list)
+        leaving: list[Edge] = []
+        back: list[Edge] = []
+        masks: dict[int, Mask] = {}
+        for unit in level.units:
+            header = unit.header if isinstance(unit, Level) else unit
+            initial: _Blended = {}
+            if header == level.header:
+                mask = live
+            else:
+                if not arriving[header]:
+                    continue
+                mask = self._meeting(header, arriving[header], masks)
+                initial = self._blend(header, arriving[header])
+            masks[header] = mask
+            for edge in self._unit(unit, mask, live, initial):
+                if edge.target == level.header:
+                    back.append(edge)
+                elif edge.target in level.blocks:
+                    arriving[edge.target].append(edge)
+                else:
+                    leaving.append(edge)
+        return leaving, back
+
+    def _meeting(self, block: int, edges: Sequence[Edge], masks: Mapping[int, Mask]) -> Mask:
+        above = self._graph.idom[block]
+        if above in masks and self._graph.post_dominates(block, above):
+            return masks[above]
+        return self._masks.union([edge.mask for edge in edges])
+
+    def _unit(self, unit: "int | Level", mask: Mask, live: Mask, initial: _Blended) -> list[Edge]:
+        if mask == live or mask.full:
+            return self._inside(unit, mask, initial, occupied=True)
+        expensive = isinstance(unit, Level) or self._expensive(unit)
+        if mask.scalar is None and not expensive:
+            return self._inside(unit, mask, initial, occupied=False)
+        return self._guarded(unit, mask, initial)
+
+    def _inside(
+        self, unit: "int | Level", mask: Mask, initial: _Blended, *, occupied: bool
+    ) -> list[Edge]:
+        if isinstance(unit, Level):
+            return self._loop(unit, mask, initial)
+        for phi, names in initial.items():
+            self._values.hold(phi.result, names)
+        return self._block(unit, mask, occupied)
+
+    def _expensive(self, block: int) -> bool:
+        nodes = self._ssa.blocks[block].nodes
+        if len(nodes) > _CHEAP_NODES:
+            return True
+        for node in nodes:
+            if not isinstance(node, Operation) or node.instruction.op is not Op.LD:
+                continue
+            if node.instruction.space is Space.PARAM:
+                continue
+            element = self._analysis.element(node.sources[0], block, 64)
+            if not isinstance(element, Vector):
+                return True
+        return False
+
+    def _guarded(self, unit: "int | Level", mask: Mask, initial: _Blended) -> list[Edge]:
+        """Branch around a unit when no lane is in it."""
+        text, values = self._text, self._values
+        self._nodes.flush()
+        some = self._masks.any(mask)
+        run, skip = text.label("run"), text.label("skip")
+        origin = text.block_label
+        text.branch(some, run, skip)
+        text.begin(run)
+        before = dict(values.held)
+        within = Mask(mask.vector)
+        edges = self._inside(unit, within, initial, occupied=True)
+        self._nodes.flush()
+        end = text.block_label
+        text.jump(skip)
+        text.begin(skip)
+        merged = [
+            Edge(edge.source, edge.target, self._after_guard(edge.mask, within, mask, end, origin))
+            for edge in edges
+        ]
+        blocks = unit.blocks if isinstance(unit, Level) else frozenset((unit,))
+        self._merge_held(before, blocks, end, origin)
+        return merged
+
+    def _after_guard(self, mask: Mask, within: Mask, outer: Mask, end: str, origin: str) -> Mask:
+        """An edge's mask behind the guard: no lanes where the unit was skipped."""
+        text = self._text
+        if mask == within:
+            return outer
+        scalar = mask.scalar
+        if mask.vector == within.vector:
+            scalar = text.phi("i1", (scalar or "true", end), ("false", origin))
+            return Mask(mask.vector, scalar)
+        assert mask.vector is not None
+        type_ = text.type_of("i1", vector=True)
+        vector = tuple(
+            text.phi(type_, (lanes, end), ("zeroinitializer", origin)) for lanes in mask.vector
+        )
+        if scalar is not None:
+            scalar = text.phi("i1", (scalar, end), ("false", origin))
+        return Mask(vector, scalar)
+
+    def _merge_held(
+        self, before: dict[Value, Held], blocks: frozenset[int], end: str, origin: str
+    ) -> None:
+        text, values = self._text, self._values
+        for value, held in list(values.held.items()):
+            if before.get(value) is held:
+                continue
+            if not self._uses[value] - blocks:
+                del values.held[value]
+                continue
+            type_ = text.type_of(held.scalar, held.vector)
+            zero = text.const(0, held.scalar, held.vector)
+            names = tuple(text.phi(type_, (name, end), (zero, origin)) for name in held.names)
+            values.held[value] = Held(names, held.scalar, held.vector)
+
+    def _blend(self, header: int, edges: Sequence[Edge]) -> _Blended:
+        """The values of a block's phis over the lanes that arrive on ``edges``."""
+        values, text = self._values, self._text
+        values.block = header
+        text.word = self._ssa.blocks[header].first_word
+        blended: _Blended = {}
+        for phi in self._ssa.blocks[header].phis:
+            form = values.shape(phi.result)
+            if form is None:
+                continue
+            clean = phi in self._nans.cleaning
+            scalar = values.types[phi.result]
+            first = phi.arguments[edges[0].source]
+            names = values.materialise(first, phi.result, clean=clean)
+            for edge in edges[1:]:
+                source = phi.arguments[edge.source]
+                if source == first:
+                    continue
+                other = values.materialise(source, phi.result, clean=clean)
+                names = self._choose(edge, edges[0], other, names, scalar, form)
+            blended[phi] = names
+        return blended
+
+    def _choose(
+        self,
+        edge: Edge,
+        first: Edge,
+        other: tuple[str, ...],
+        names: tuple[str, ...],
+        scalar: str,
+        form: Form,
+    ) -> tuple[str, ...]:
+        """``other`` for the lanes of ``edge``, ``names`` for the rest."""
+        text, masks = self._text, self._masks
+        vector = form is Form.VECTOR
+        type_ = text.type_of(scalar, vector)
+        same = edge.mask.vector == first.mask.vector
+        if vector and not same:
+            flat = masks.flat(edge.mask)
+            return tuple(
+                text.select(lanes, yes, no, scalar, vector=True)
+                for lanes, yes, no in zip(flat, other, names, strict=True)
+            )
+        flag = edge.mask.scalar or "true" if same else masks.any(edge.mask)
+        return tuple(
+            text.let(f"select i1 {flag}, {type_} {yes}, {type_} {no}")
+            for yes, no in zip(other, names, strict=True)
+        )
+
+    def _loop(self, level: Level, mask: Mask, initial: _Blended) -> list[Edge]:
+        text, values, masks = self._text, self._values, self._masks
+        body = level.blocks
+        divergent = level.header in self._analysis.divergence.loops
+        ways = [
+            (block, target)
+            for block in sorted(body)
+            for target in self._graph.blocks[block].successors
+            if target not in body
+        ]
+        onward = [way for way in ways if way[1] != self._graph.exit]
+        self._nodes.flush()
+        flags = text.type_of("i1", vector=True)
+        inside = masks.flat(mask) if divergent else ()
+        start, done = text.label("loop"), text.label("after")
+        origin = text.block_label
+        text.jump(start)
+        text.begin(start)
+        phis = {phi: self._reserve(phi, names) for phi, names in initial.items()}
+        live, lane_phis = mask, [self._reserved(flags, lanes) for lanes in inside]
+        collected: dict[Value, list[_Reserved]] = {}
+        left: dict[tuple[int, int], list[_Reserved]] = {}
+        if divergent:
+            live = Mask(tuple(phi.name for phi in lane_phis))
+            for value in self._live_out(body):
+                type_ = text.type_of(values.types[value], vector=True)
+                collected[value] = [
+                    self._reserved(type_, "zeroinitializer") for _ in range(values.chunks)
+                ]
+            if len(ways) > 1:
+                left = {
+                    way: [self._reserved(flags, "zeroinitializer") for _ in range(values.chunks)]
+                    for way in onward
+                }
+        leaving, back = self._level(level, live)
+        self._nodes.flush()
+        again_mask = masks.union([edge.mask for edge in back]) if back else Mask(None, "false")
+        latest = self._blend(level.header, back) if back else {}
+        gone: dict[Value, tuple[str, ...]] = {}
+        next_left: dict[tuple[int, int], tuple[str, ...]] = {}
+        staying: tuple[str, ...] = ()
+        if divergent:
+            staying = masks.flat(again_mask)
+            again = masks.any(Mask(staying))
+            assert live.vector is not None
+            out = tuple(masks.without(a, b) for a, b in zip(live.vector, staying, strict=True))
+            gone = {v: self._collect(level, v, phis_, out) for v, phis_ in collected.items()}
+            for way, reserved in left.items():
+                next_left[way] = self._edge_lanes(way, leaving, reserved)
+        elif again_mask.vector == live.vector:
+            again = again_mask.scalar or "true"
+        else:
+            again = masks.any(again_mask)
+        end = text.block_label
+        text.branch(again, start, done)
+        for phi, reserved in phis.items():
+            names = latest.get(phi) or tuple(r.name for r in reserved)
+            self._fill(reserved, names, origin, end)
+        self._fill(lane_phis, staying, origin, end)
+        for value, reserved in collected.items():
+            self._fill(reserved, gone[value], origin, end)
+        for way, reserved in left.items():
+            self._fill(reserved, next_left[way], origin, end)
+        text.begin(done)
+        for value, names in gone.items():
+            values.hold(value, names, vectors=True)
+        if len(ways) == 1:
+            return [Edge(*way, mask) for way in onward]
+        if divergent:
+            return [Edge(*way, Mask(next_left[way])) for way in onward]
+        return [edge for edge in leaving if edge.target != self._graph.exit]
+
+    def _reserve(self, phi: Phi, initial: tuple[str, ...]) -> list[_Reserved]:
+        values = self._values
+        vector = values.shape(phi.result) is Form.VECTOR
+        type_ = self._text.type_of(values.types[phi.result], vector)
+        reserved = [self._reserved(type_, name) for name in initial]
+        values.hold(phi.result, tuple(r.name for r in reserved))
+        return reserved
+
+    def _reserved(self, type_: str, initial: str) -> _Reserved:
+        return _Reserved(self._text.name(), type_, self._text.reserve(), initial)
+
+    def _fill(
+        self, reserved: Sequence[_Reserved], names: Sequence[str], origin: str, end: str
+    ) -> None:
+        for phi, name in zip(reserved, names, strict=True):
+            ways = [(phi.initial, origin), (name, end)]
+            self._text.fill(phi.place, phi.name, phi.type_, ways)
+
+    def _live_out(self, body: frozenset[int]) -> list[Value]:
+        """Values of a loop that are read after it and not known at compile time."""
+        found = []
+        for block in sorted(body):
+            ssa_block = self._ssa.blocks[block]
+            for node in (*ssa_block.phis, *ssa_block.nodes):
+                found += [
+                    value
+                    for value in results_of(node)
+                    if self._uses[value] - body and self._values.shape(value) is not None
+                ]
+        return found
+
+    def _collect(
+        self, level: Level, value: Value, reserved: list[_Reserved], out: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """What a value is after the loop: its present value for the lanes that leave now."""
+        values = self._values
+        values.block = level.header
+        scalar = values.types[value]
+        return tuple(
+            self._text.select(
+                lanes,
+                values.read(value, scalar, Form.VECTOR, chunk),
+                phi.name,
+                scalar,
+                vector=True,
+            )
+            for chunk, (lanes, phi) in enumerate(zip(out, reserved, strict=True))
+        )
+
+    def _edge_lanes(
+        self, way: tuple[int, int], leaving: Sequence[Edge], reserved: list[_Reserved]
+    ) -> tuple[str, ...]:
+        """All lanes that have left on an edge so far."""
+        names = tuple(phi.name for phi in reserved)
+        for edge in leaving:
+            if (edge.source, edge.target) == way:
+                flat = self._masks.flat(edge.mask)
+                names = tuple(self._masks.either(a, b) for a, b in zip(names, flat, strict=True))
+        return names
+
+    def _block(self, block: int, mask: Mask, occupied: bool) -> list[Edge]:
+        values, masks = self._values, self._masks
+        values.block = block
+        ssa_block = self._ssa.blocks[block]
+        self._nodes.block(ssa_block, mask, occupied=occupied)
+        successors = ssa_block.successors
+        if len(successors) == 1:
+            return [Edge(block, successors[0], mask)]
+        condition = ssa_block.condition
+        assert condition is not None
+        if self._analysis.uniform(condition, block):
+            flag = values.condition(condition, Form.BASE)
+            if mask.full and self._graph.exit in successors:
+                return self._leave_together(block, flag, successors)
+            other = values.invert(flag, vector=False)
+            return [
+                Edge(block, successors[0], masks.narrow(mask, flag)),
+                Edge(block, successors[1], masks.narrow(mask, other)),
+            ]
+        vectors = [
+            values.condition(condition, Form.VECTOR, chunk) for chunk in range(values.chunks)
+        ]
+        if block in self._analysis.assumed:
+            return self._assume(block, vectors, successors)
+        flat = masks.flat(mask)
+        taken = tuple(masks.both(a, b) for a, b in zip(flat, vectors, strict=True))
+        rest = tuple(masks.without(a, b) for a, b in zip(flat, vectors, strict=True))
+        return [Edge(block, successors[0], Mask(taken)), Edge(block, successors[1], Mask(rest))]
+
+    def _leave_together(self, block: int, flag: str, successors: tuple[int, ...]) -> list[Edge]:
+        """All lanes end their threads, or none does."""
+        text = self._text
+        self._nodes.flush()
+        onward = text.label("stay")
+        ways = (self._labels["done"], onward)
+        if successors[0] != self._graph.exit:
+            ways = ways[::-1]
+        text.branch(flag, *ways)
+        text.begin(onward)
+        return [Edge(block, t, FULL) for t in successors if t != self._graph.exit]
+
+    def _assume(
+        self, block: int, vectors: Sequence[str], successors: tuple[int, ...]
+    ) -> list[Edge]:
+        """The fast version goes on only with all lanes; the masked one does the others."""
+        text, masks = self._text, self._masks
+        self._nodes.flush()
+        if successors[0] == self._graph.exit:
+            vectors = [self._values.invert(lanes, vector=True) for lanes in vectors]
+        onward = text.label("stay")
+        text.branch(masks.all_lanes(vectors), onward, self._labels["masked"])
+        text.begin(onward)
+        return [Edge(block, t, FULL) for t in successors if t != self._graph.exit]
+
+
+def _use_blocks(ssa: SsaFunction) -> dict[Value, set[int]]:
+    """The blocks that read each value; a phi reads in its own block."""
+    uses: dict[Value, set[int]] = defaultdict(set)
+    for block in ssa.blocks.values():
+        for node in (*block.phis, *block.nodes):
+            for source in sources_of(node):
+                if isinstance(source, Value):
+                    uses[source].add(block.index)
+        if block.condition is not None and isinstance(block.condition.value, Value):
+            uses[block.condition.value].add(block.index)
+    return uses

@@ -1,0 +1,204 @@
+"""LLVM IR text of one function: names, labels, debug locations, declarations.
+
+SSA is written directly; a line can be reserved and filled later (loop phis). Nothing here knows
+the instruction set.
+"""
+
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+BITS = {
+    "i1": 1,
+    "i8": 8,
+    "i16": 16,
+    "i32": 32,
+    "i64": 64,
+    "half": 16,
+    "float": 32,
+    "double": 64,
+}
+
+
+def integer(bits: int) -> str:
+    """The integer type of that many bits."""
+    return f"i{bits}"
+
+
+def constant(pattern: int, type_: str) -> str:
+    """A scalar constant of ``type_`` by its bit pattern."""
+    bits = BITS[type_]
+    pattern &= (1 << bits) - 1
+    if type_ == "float":
+        return f"0x{_float_as_double(pattern):016X}"
+    if type_ == "double":
+        return f"0x{pattern:016X}"
+    if type_ == "half":
+        return f"0xH{pattern:04X}"
+    if type_ == "i1":
+        return "true" if pattern else "false"
+    return str(pattern - (1 << bits) if pattern >> (bits - 1) else pattern)
+
+
+def _float_as_double(pattern: int) -> int:
+    # LLVM writes float constants as the double of the same value. NaNs are widened by hand: the
+    # host's conversion would quiet them.
+    sign, exponent, fraction = pattern >> 31, pattern >> 23 & 0xFF, pattern & 0x7F_FFFF
+    if exponent == 0xFF:
+        return sign << 63 | 0x7FF << 52 | fraction << 29
+    value = struct.unpack("<f", struct.pack("<I", pattern))[0]
+    return int(struct.unpack("<Q", struct.pack("<d", value))[0])
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all functions of one module share: declarations and debug locations."""
+
+    declarations: set[str] = field(default_factory=set)
+    metadata: list[str] = field(default_factory=list)
+    _locations: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def add_metadata(self, text: str) -> int:
+        """Append a numbered node; returns its number."""
+        self.metadata.append(text)
+        return len(self.metadata) - 1
+
+    def location(self, line: int, subprogram: int) -> int:
+        """The number of the debug location ``line`` within a function."""
+        key = (line, subprogram)
+        if key not in self._locations:
+            text = f"!DILocation(line: {line}, scope: !{subprogram})"
+            self._locations[key] = self.add_metadata(text)
+        return self._locations[key]
+
+
+class Text:
+    """The body of one function. ``width`` is the number of lanes of a vector.
+
+    ``word`` is the instruction whose code is being written (debug line = word + 1, because line 0
+    means "no line"). ``prologue`` lines run once, before the body.
+    """
+
+    def __init__(self, shared: Shared, subprogram: int, width: int) -> None:
+        self.shared = shared
+        self.width = width
+        self.word = 0
+        self.block_label = "entry"
+        self.body: list[str] = []
+        self.prologue: list[str] = []
+        self._lines = self.body
+        self._subprogram = subprogram
+        self._names = 0
+        self._labels = 0
+
+    def type_of(self, scalar: str, vector: bool) -> str:
+        """``scalar``, or the vector type of it."""
+        return f"<{self.width} x {scalar}>" if vector else scalar
+
+    def name(self) -> str:
+        """A fresh value name."""
+        self._names += 1
+        return f"%v{self._names}"
+
+    def label(self, hint: str) -> str:
+        """A fresh label."""
+        self._labels += 1
+        return f"{hint}{self._labels}"
+
+    def let(self, expression: str) -> str:
+        """Write ``name = expression``; returns the name."""
+        name = self.name()
+        self.do(f"{name} = {expression}")
+        return name
+
+    def do(self, statement: str) -> None:
+        """Write an instruction."""
+        location = self.shared.location(self.word + 1, self._subprogram)
+        self._lines.append(f"  {statement}, !dbg !{location}")
+
+    def begin(self, label: str) -> None:
+        """Start a basic block."""
+        self.body.append(f"{label}:")
+        self.block_label = label
+
+    def jump(self, label: str) -> None:
+        """Unconditional branch."""
+        self.do(f"br label %{label}")
+
+    def branch(self, condition: str, yes: str, no: str) -> None:
+        """Conditional branch."""
+        self.do(f"br i1 {condition}, label %{yes}, label %{no}")
+
+    def reserve(self) -> int:
+        """Leave room for a line; see ``fill``."""
+        self.body.append("")
+        return len(self.body) - 1
+
+    def fill(self, place: int, name: str, type_: str, ways: Iterable[tuple[str, str]]) -> None:
+        """Write a phi of (value, label) pairs into reserved room."""
+        self.body[place] = f"  {name} = {_phi(type_, ways)}"
+
+    def phi(self, type_: str, *ways: tuple[str, str]) -> str:
+        """Write a phi of (value, label) pairs here."""
+        name = self.name()
+        self.body.append(f"  {name} = {_phi(type_, ways)}")
+        return name
+
+    def call(self, result: str, function: str, *arguments: tuple[str, str]) -> str:
+        """Call an intrinsic that is declared on the way; arguments are (type, value)."""
+        types = ", ".join(type_ for type_, _ in arguments)
+        self.shared.declarations.add(f"declare {result} @{function}({types})")
+        text = f"call {result} @{function}({', '.join(f'{t} {v}' for t, v in arguments)})"
+        if result == "void":
+            self.do(text)
+            return ""
+        return self.let(text)
+
+    def intrinsic(self, stem: str, scalar: str, vector: bool, *values: str) -> str:
+        """Call ``llvm.<stem>.<type>`` whose operands and result are all of one type."""
+        type_ = self.type_of(scalar, vector)
+        suffix = self.mangle(scalar, self.width if vector else 0)
+        return self.call(type_, f"llvm.{stem}.{suffix}", *((type_, value) for value in values))
+
+    @staticmethod
+    def mangle(scalar: str, lanes: int) -> str:
+        """A type as intrinsics spell it; ``lanes`` 0 is a scalar."""
+        short = {"half": "f16", "float": "f32", "double": "f64"}.get(scalar, scalar)
+        return f"v{lanes}{short}" if lanes else short
+
+    def splat(self, scalar: str, value: str) -> str:
+        """A vector of equal lanes; constants stay constants."""
+        if not value.startswith("%"):
+            return f"splat ({scalar} {value})"
+        type_ = self.type_of(scalar, vector=True)
+        first = self.let(f"insertelement {type_} poison, {scalar} {value}, i64 0")
+        zeros = f"<{self.width} x i32> zeroinitializer"
+        return self.let(f"shufflevector {type_} {first}, {type_} poison, {zeros}")
+
+    def lanes(self, scalar: str, patterns: Iterable[int]) -> str:
+        """A constant vector by the lanes' bit patterns."""
+        return "<" + ", ".join(f"{scalar} {constant(p, scalar)}" for p in patterns) + ">"
+
+    def const(self, pattern: int, scalar: str, vector: bool) -> str:
+        """A constant, equal in all lanes if a vector."""
+        value = constant(pattern, scalar)
+        return f"splat ({scalar} {value})" if vector else value
+
+    def select(self, condition: str, yes: str, no: str, scalar: str, vector: bool) -> str:
+        """``condition ? yes : no``, lane by lane if a vector."""
+        type_, flags = self.type_of(scalar, vector), self.type_of("i1", vector)
+        return self.let(f"select {flags} {condition}, {type_} {yes}, {type_} {no}")
+
+    @contextmanager
+    def in_prologue(self) -> Iterator[None]:
+        """Write to the prologue for a while."""
+        outer, self._lines = self._lines, self.prologue
+        try:
+            yield
+        finally:
+            self._lines = outer
+
+
+def _phi(type_: str, ways: Iterable[tuple[str, str]]) -> str:
+    return f"phi {type_} " + ", ".join(f"[ {value}, %{label} ]" for value, label in ways)

@@ -1,0 +1,269 @@
+"""The environment: which LLVM values hold an SSA value, and how to read it in the form needed.
+
+A value's element says how it is held: an ``Affine`` by one scalar (none at all if its base is
+known), a ``PerChunk`` by a scalar per chunk, a ``Vector`` by a vector per chunk. It can be read as
+the group's base, as the first lane of a chunk, or as a chunk's vector.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.elements import Affine, Element, PerChunk, Vector
+from vgpu_sim.exec.jit.nans import CANONICAL, NanPlan
+from vgpu_sim.exec.jit.ssa import (
+    Condition,
+    Merge,
+    Operation,
+    Phi,
+    Source,
+    SsaFunction,
+    Value,
+    results_of,
+)
+from vgpu_sim.exec.jit.text import BITS, Text, constant, integer
+from vgpu_sim.isa import DataType, Literal, Op
+
+FLOATS = {DataType.F32: "float", DataType.F64: "double"}
+
+
+class Form(Enum):
+    """How an operation is written for a result."""
+
+    BASE = 0  # on the group's bases
+    SCALAR = 1  # on the first lane of a chunk
+    VECTOR = 2  # on a chunk's lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """``names``: one base, or one scalar or vector per chunk, of (vectors of) ``scalar``."""
+
+    names: tuple[str, ...]
+    scalar: str
+    vector: bool
+
+
+def storage_types(ssa: SsaFunction) -> dict[Value, str]:
+    """The LLVM type that holds each value: a float where floats flow, an integer elsewhere.
+
+    Only speed depends on it: a float held as an integer would travel between register files.
+    """
+    types: dict[Value, str] = {}
+    passive: list[tuple[Value, list[Source]]] = []
+    for block in ssa.blocks.values():
+        for node in (*block.phis, *block.nodes):
+            passive += [(result, sources) for result, sources in _passed_on(node)]
+            for result in results_of(node):
+                types[result] = _computed_type(node, result)
+    changed = True
+    while changed:
+        changed = False
+        for result, sources in passive:
+            held = {types[source] for source in sources if isinstance(source, Value)}
+            floats = {t for t in held & set(FLOATS.values()) if BITS[t] == result.bits}
+            if floats and types[result] not in FLOATS.values():
+                types[result] = floats.pop()
+                changed = True
+    return types
+
+
+def _passed_on(node: Phi | Merge | Operation) -> list[tuple[Value, list[Source]]]:
+    """Results that are one of the sources, with those sources."""
+    if isinstance(node, Phi):
+        return [(node.result, list(node.arguments.values()))]
+    if isinstance(node, Merge):
+        return [(node.result, [node.new, node.old])]
+    if node.instruction.op is Op.SELP:
+        return [(result, list(node.sources[:2])) for result in results_of(node)]
+    return []
+
+
+def _computed_type(node: Phi | Merge | Operation, result: Value) -> str:
+    if isinstance(node, Operation) and node.instruction.op not in (Op.SELP, Op.SETP):
+        type_ = node.instruction.type
+        if type_ in FLOATS and type_.bits == result.bits:
+            return FLOATS[type_]
+    return integer(result.bits)
+
+
+class Values:
+    """Reads and defines values of one function version; ``block`` is where we are."""
+
+    def __init__(
+        self,
+        text: Text,
+        analysis: Analysis,
+        nans: NanPlan,
+        types: dict[Value, str],
+        symbol: Callable[[str, int], str],
+    ) -> None:
+        self.text = text
+        self.analysis = analysis
+        self.types = types
+        self.held: dict[Value, Held] = {}
+        self.block = analysis.order[0]
+        self.chunks = analysis.geometry.chunks
+        self._nans = nans
+        self._symbol = symbol
+
+    def element(self, source: Source, bits: int) -> Element:
+        """The element of ``source`` as the current block sees it."""
+        element = self.analysis.element(source, self.block, bits)
+        assert element is not None
+        return element
+
+    def _own_element(self, source: Value) -> Element:
+        return self.element(source, source.bits)
+
+    def read(
+        self, source: Source, type_: str, form: Form, chunk: int, *, clean: bool = False
+    ) -> str:
+        """``source`` as LLVM ``type_``; ``clean`` makes NaNs canonical."""
+        if form is Form.VECTOR:
+            value, held = self._vector(source, type_, chunk)
+        elif form is Form.SCALAR:
+            value, held = self._scalar(source, type_, chunk)
+        else:
+            value, held = self._base(source, type_)
+        vector = form is Form.VECTOR
+        if clean and isinstance(source, Value) and source in self._nans.dirty:
+            value, held = self._cleaned(value, held, self._nans.dirty[source], vector)
+        return self.cast(value, held, type_, vector)
+
+    def condition(self, condition: Condition, form: Form, chunk: int = 0) -> str:
+        """A guard as i1, negation applied."""
+        value = self.read(condition.value, "i1", form, chunk)
+        return self.invert(value, vector=form is Form.VECTOR) if condition.negated else value
+
+    def invert(self, flag: str, *, vector: bool) -> str:
+        """Logical not."""
+        text = self.text
+        type_ = text.type_of("i1", vector)
+        return text.let(f"xor {type_} {flag}, {text.const(1, 'i1', vector)}")
+
+    def define(self, result: Value, produce: Callable[[Form, int], str]) -> None:
+        """Hold ``result`` as its element wants; ``produce`` gives values of its storage type."""
+        form = self.shape(result)
+        if form is not None:
+            count = 1 if form is Form.BASE else self.chunks
+            self.hold(result, tuple(produce(form, chunk) for chunk in range(count)))
+
+    def hold(self, result: Value, names: tuple[str, ...], *, vectors: bool = False) -> None:
+        """Hold ``result`` by ``names``, in its own shape or (``vectors``) as vectors."""
+        vector = vectors or self.shape(result) is Form.VECTOR
+        self.held[result] = Held(names, self.types[result], vector)
+
+    def shape(self, value: Value) -> Form | None:
+        """The form that ``define`` asks for; None where nothing is held."""
+        element = self.analysis.elements[value]
+        if isinstance(element, Affine):
+            return None if element.constant is not None else Form.BASE
+        if isinstance(element, PerChunk):
+            return Form.SCALAR
+        return None if element.lanes is not None else Form.VECTOR
+
+    def materialise(self, source: Source, like: Value, *, clean: bool) -> tuple[str, ...]:
+        """``source`` in the shape of ``like``, for phis and selects."""
+        form = self.shape(like)
+        assert form is not None
+        type_ = self.types[like]
+        count = 1 if form is Form.BASE else self.chunks
+        return tuple(self.read(source, type_, form, chunk, clean=clean) for chunk in range(count))
+
+    def cast(self, value: str, held: str, wanted: str, vector: bool) -> str:
+        """Reinterpret, cut or zero-extend."""
+        if held == wanted:
+            return value
+        if BITS[held] == BITS[wanted]:
+            return self._convert("bitcast", value, held, wanted, vector)
+        if not held.startswith("i"):
+            value = self._convert("bitcast", value, held, integer(BITS[held]), vector)
+            held = integer(BITS[held])
+        through = integer(BITS[wanted])
+        operation = "trunc" if BITS[held] > BITS[wanted] else "zext"
+        value = self._convert(operation, value, held, through, vector)
+        if through != wanted:
+            value = self._convert("bitcast", value, through, wanted, vector)
+        return value
+
+    def fill(self, value: str, held: str, result: Value, form: Form, *, signed: bool) -> str:
+        """An instruction's result in the register's storage type, extended by its sign or zeros."""
+        wanted, vector = self.types[result], form is Form.VECTOR
+        if signed and BITS[held] < result.bits:
+            value = self._convert("sext", value, held, integer(result.bits), vector)
+            held = integer(result.bits)
+        return self.cast(value, held, wanted, vector)
+
+    def _convert(self, operation: str, value: str, held: str, wanted: str, vector: bool) -> str:
+        text = self.text
+        source, target = text.type_of(held, vector), text.type_of(wanted, vector)
+        return text.let(f"{operation} {source} {value} to {target}")
+
+    def _base(self, source: Source, type_: str) -> tuple[str, str]:
+        if not isinstance(source, Value):
+            return self._immediate(source, type_)
+        element = self._own_element(source)
+        assert isinstance(element, Affine), f"{source} is not affine"
+        if element.constant is not None:
+            if BITS[type_] <= source.bits:
+                return constant(element.constant, type_), type_
+            return constant(element.constant, integer(source.bits)), integer(source.bits)
+        held = self.held[source]
+        return held.names[0], held.scalar
+
+    def _scalar(self, source: Source, type_: str, chunk: int) -> tuple[str, str]:
+        if not isinstance(source, Value):
+            return self._immediate(source, type_)
+        element = self._own_element(source)
+        if isinstance(element, PerChunk):
+            held = self.held[source]
+            return held.names[chunk], held.scalar
+        assert isinstance(element, Affine), f"{source} is a vector"
+        whole = integer(source.bits)
+        if element.constant is not None:
+            return constant(element.constant + element.offsets[chunk], whole), whole
+        name, scalar = self._base(source, type_)
+        offset = element.offsets[chunk]
+        if not offset:
+            return name, scalar
+        name = self.cast(name, scalar, whole, vector=False)
+        return self.text.let(f"add {whole} {name}, {constant(offset, whole)}"), whole
+
+    def _vector(self, source: Source, type_: str, chunk: int) -> tuple[str, str]:
+        text = self.text
+        if not isinstance(source, Value):
+            value, scalar = self._immediate(source, type_)
+            return text.splat(scalar, value), scalar
+        element = self._own_element(source)
+        whole = integer(source.bits)
+        if isinstance(element, Vector):
+            if element.lanes is not None:
+                return text.lanes(whole, element.lanes[chunk]), whole
+            held = self.held[source]
+            return held.names[chunk], held.scalar
+        rows = self.analysis.algebra.lanes(element, source.bits)
+        if rows is not None:
+            return text.lanes(whole, rows[chunk]), whole
+        value, scalar = self._scalar(source, type_, chunk)
+        if not element.stride:
+            return text.splat(scalar, value), scalar
+        value = text.splat(whole, self.cast(value, scalar, whole, vector=False))
+        steps = text.lanes(whole, (element.stride * lane for lane in range(text.width)))
+        return text.let(f"add {text.type_of(whole, True)} {value}, {steps}"), whole
+
+    def _immediate(self, source: Source, type_: str) -> tuple[str, str]:
+        if isinstance(source, Literal):
+            return constant(source.bits, type_), type_
+        assert not isinstance(source, Value)
+        return self._symbol(source.name, source.addend), "i64"
+
+    def _cleaned(self, value: str, held: str, type_: DataType, vector: bool) -> tuple[str, str]:
+        text, scalar = self.text, FLOATS[type_]
+        number = self.cast(value, held, scalar, vector)
+        whole = integer(type_.bits)
+        bits = self.cast(value, held, whole, vector)
+        is_nan = text.let(f"fcmp uno {text.type_of(scalar, vector)} {number}, {number}")
+        canonical = text.const(CANONICAL[type_], whole, vector)
+        return text.select(is_nan, canonical, bits, whole, vector), whole
