@@ -13,6 +13,7 @@ All carry every finding, not only the first, because a JIT error log is read onc
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 _ELLIPSIS = "...\n"
 _MAX_TEXT_CHARACTERS = 160
@@ -39,6 +40,10 @@ class PtxError(Exception):
         self.diagnostics = tuple(diagnostics)
         self.name = name
         super().__init__(self.log(_MAX_MESSAGE_BYTES))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions are rebuilt from ``args`` otherwise, and errors cross process boundaries.
+        return type(self), (self.diagnostics, self.name)
 
     def log(self, max_bytes: int | None = None) -> str:
         """Render ``name:line:col: message`` per finding, as JIT error logs and compilers do.
@@ -73,7 +78,7 @@ class PtxSyntaxError(InvalidPtxError):
         self.message = message
         super().__init__([Diagnostic(line, column, message)], name)
 
-    def __reduce__(self) -> tuple[type, tuple[int, int, str, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.line, self.column, self.message, self.name)
 
 

@@ -10,7 +10,7 @@ import re
 from vgpu_sim.compiler.errors import Diagnostic, PtxSyntaxError, TargetError, UnsupportedPtxError
 from vgpu_sim.compiler.ptx import tree
 
-_SM = re.compile(r"sm_([0-9]{1,3})([0-9])([af]?)")
+_SM = re.compile(r"sm_([0-9]{1,2})([0-9])([af]?)")
 
 # Platform options: textures are refused where they are used, and debug changes no result.
 _HARMLESS = frozenset({"texmode_unified", "texmode_independent", "debug"})

@@ -43,9 +43,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "bool": ("and", "or", "xor"),
     "vec": ("v2", "v4"),
     "space": ("global", "const"),
-    "target": ("global",),
     "window": ("global", "const"),
-    "size": ("u64",),
     "lcache": ("ca", "cg", "cs", "lu", "cv"),
     "scache": ("wb", "cg", "cs", "wt"),
     "evict": tuple(

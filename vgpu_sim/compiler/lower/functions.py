@@ -15,7 +15,7 @@ from vgpu_sim.isa import Function
 MAX_BLOCK_THREADS = 1024
 
 # They tune how a real compiler or scheduler works and change no result.
-_TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma"})
+TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma"})
 
 
 def lower_function(
@@ -65,7 +65,7 @@ def _block_limits(function: tree.Function, findings: Findings) -> tuple[Block | 
     required: Block | None = None
     maximum: Block | None = None
     for directive in function.directives:
-        if directive.name in _TUNING:
+        if directive.name in TUNING:
             continue
         try:
             if directive.name == ".reqntid":

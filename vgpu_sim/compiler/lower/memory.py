@@ -99,7 +99,7 @@ def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
 
 
 def _space(match: Match) -> Space:
-    word = match.get("space") or match.get("target")
+    word = match.get("space") or match.get("global")
     return Space[word.upper()] if word else Space.GENERIC
 
 

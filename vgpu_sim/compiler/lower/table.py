@@ -108,8 +108,8 @@ _MOVE = (
         ("pred", *_WORDS),
         "S2R for special registers; CVT, SHL, SHR and OR for vectors",
     ),
-    Form("cvta.window.size", _UNARY, Op.MOV, moves.cvta, isa="address unchanged"),
-    Form("cvta.to.window.size", _UNARY, Op.MOV, moves.cvta, isa="address unchanged"),
+    Form("cvta.window.u64", _UNARY, Op.MOV, moves.cvta, isa="address unchanged"),
+    Form("cvta.to.window.u64", _UNARY, Op.MOV, moves.cvta, isa="address unchanged"),
     Form("selp.type", "d, a, b, p", Op.SELP, moves.selp, _WORDS),
     Form("cvt{.rnd}{.ftz}{.sat}.dtype.atype", _UNARY, Op.CVT, moves.cvt, _CONVERTIBLE),
     Form("cvt.irnd{.ftz}{.sat}.dtype.atype", _UNARY, Op.CVT, moves.cvt, _CONVERTIBLE),
@@ -144,19 +144,19 @@ _ACCESS = (
         memory.load,
     ),
     *_hinted(
-        f"ld{{.weak}}.target{{.lcache}}.nc{_HINTS}{{.prefetch}}{{.vec}}.type",
+        f"ld{{.weak}}.global{{.lcache}}.nc{_HINTS}{{.prefetch}}{{.vec}}.type",
         "d, [a]",
         Op.LD,
         memory.load,
     ),
-    Form("ld.volatile{.target}{.prefetch}{.vec}.type", "d, [a]", Op.LD, memory.load, _MEMORY),
+    Form("ld.volatile{.global}{.prefetch}{.vec}.type", "d, [a]", Op.LD, memory.load, _MEMORY),
     *_hinted(
-        f"st{{.weak}}{{.target}}{{.scache}}{_HINTS}{{.vec}}.type",
+        f"st{{.weak}}{{.global}}{{.scache}}{_HINTS}{{.vec}}.type",
         "[a], b",
         Op.ST,
         memory.store,
     ),
-    Form("st.volatile{.target}{.vec}.type", "[a], b", Op.ST, memory.store, _MEMORY),
+    Form("st.volatile{.global}{.vec}.type", "[a], b", Op.ST, memory.store, _MEMORY),
 )
 
 _CONTROL = (

@@ -1,0 +1,90 @@
+"""``tessera ptx check`` and ``tessera ptx compile``: exit codes, what is written where."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from vgpu_sim.cli.ptx import command
+from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.isa import container
+from vgpu_sim.isa.asm import assemble
+
+ROOT = Path(__file__).parents[3]
+GOOD = str(ROOT / "examples" / "vecadd.ptx")
+GOLDEN = ROOT / "tests" / "golden" / "ptx"
+LATER, BROKEN = str(GOLDEN / "unsupported.ptx"), str(GOLDEN / "syntax.ptx")
+
+
+def _run(*arguments: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(command, list(arguments), input=stdin)
+
+
+@pytest.mark.parametrize(
+    ("files", "status"),
+    [
+        ([GOOD], 0),
+        ([LATER], 2),
+        ([BROKEN], 1),
+        ([GOOD, GOOD], 0),
+        ([GOOD, LATER], 2),
+        ([BROKEN, LATER, GOOD], 1),
+        ([LATER, BROKEN], 1),
+        (["nowhere.ptx", LATER], 1),
+        ([str(ROOT)], 1),
+    ],
+)
+def test_the_worst_file_decides(files: list[str], status: int) -> None:
+    assert _run("check", *files).exit_code == status
+
+
+def test_check_says_why() -> None:
+    assert _run("check", GOOD).output == f"{GOOD}: loads (1 kernel)\n"
+    lines = _run("check", LATER).output.splitlines()
+    assert lines[-1] == f"{LATER}: valid as far as we know, not supported yet (18 reasons)"
+    assert lines[0] == f"{LATER}:6:31: .shared variable 'dynamic' is not supported yet"
+    assert lines[1] == "    .extern .shared .align 16 .b8 dynamic[];"
+    assert _run("check", BROKEN).output.splitlines()[-1] == f"{BROKEN}: not PTX"
+
+
+def test_check_for_a_device() -> None:
+    assert _run("check", GOOD, "--cc", "8.0").exit_code == 0
+    refused = _run("check", GOOD, "--cc", "7.5")
+    assert refused.exit_code == 2
+    assert "sm_80 does not run on compute capability 7.5" in refused.output
+    assert "is not a compute capability" in _run("check", GOOD, "--cc", "nine").output
+
+
+def test_check_reads_standard_input() -> None:
+    assert _run("check", "-", stdin=Path(GOOD).read_bytes()).output == "-: loads (1 kernel)\n"
+
+
+def test_compile_to_text_that_assembles_to_the_same_module() -> None:
+    module = compile_ptx(Path(GOOD).read_bytes(), capability=(8, 0))
+    result = _run("compile", GOOD)
+    assert result.exit_code == 0
+    assert assemble(result.stdout) == module
+
+
+def test_compile_to_a_container(tmp_path: Path) -> None:
+    output = tmp_path / "vecadd.bin"
+    result = _run("compile", GOOD, "--emit", "container", "-o", str(output))
+    assert (result.exit_code, result.output) == (0, "")
+    module = compile_ptx(Path(GOOD).read_bytes(), capability=(8, 0))
+    assert container.decode(output.read_bytes()) == module
+
+
+@pytest.mark.parametrize(("file", "status"), [(LATER, 2), (BROKEN, 1)])
+def test_compile_writes_nothing_when_it_refuses(file: str, status: int, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    result = _run("compile", file, "-o", str(output))
+    assert result.exit_code == status
+    assert result.stdout == ""
+    assert result.stderr.startswith(f"{file}:")
+    assert not output.exists()
+
+
+def test_compile_of_nothing() -> None:
+    result = _run("compile", "nowhere.ptx")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: nowhere.ptx: No such file or directory\n"
