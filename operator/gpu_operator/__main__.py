@@ -1,0 +1,5 @@
+"""``python -m gpu_operator``."""
+
+from gpu_operator.app import main
+
+main()

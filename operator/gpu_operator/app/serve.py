@@ -1,0 +1,111 @@
+"""The operator's life: probes, lease, watches, workers; it ends when any of them does."""
+
+import asyncio
+import logging
+import signal
+import time
+from contextlib import suppress
+
+import kopf
+from pydantic import ValidationError
+
+from gpu_operator import errors
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.app.health import Health
+from gpu_operator.config import Config, Identity
+from gpu_operator.handlers import watch
+from gpu_operator.handlers.queue import WorkQueue
+from gpu_operator.handlers.store import Store
+from gpu_operator.handlers.worker import Worker
+from gpu_operator.kube.client import LightkubeCluster
+from gpu_operator.kube.lease import Elector
+
+_WORKERS = 4
+_MISSED_RESYNCS = 5
+_log = logging.getLogger(__name__)
+
+
+async def serve(config: Config, identity: Identity) -> int:
+    """Reconcile until SIGTERM; return the exit status, 1 when something ended by itself."""
+    kube = LightkubeCluster()
+    elector = Elector(
+        kube, config.lease_name, identity.namespace, identity.pod_name, config.lease_seconds
+    )
+    store = Store(_chart_policy(config))
+    worker = Worker(kube, store, WorkQueue(), config, identity.namespace, elector.fence)
+    stop = asyncio.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+
+    def alive() -> bool:
+        age_s = time.monotonic() - worker.last_resync
+        return not elector.is_leader or age_s < _MISSED_RESYNCS * config.resync_seconds
+
+    leading = asyncio.create_task(_lead(elector, worker, store, identity.namespace))
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        async with Health(config.health_port, alive):
+            await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if stop.is_set():
+                return 0
+            _log.critical("ended by itself: %r", leading.exception())
+            return 1
+    finally:
+        for task in (leading, stopping):
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task
+        await elector.release()
+        await kube.close()
+
+
+def _chart_policy(config: Config) -> GPUPolicySpec | None:
+    """Read the chart's policy. Raises ConfigError."""
+    if config.policy is None:
+        return None
+    try:
+        return GPUPolicySpec.model_validate(config.policy)
+    except ValidationError as err:
+        raise errors.ConfigError(f"policy: {err}") from err
+
+
+async def _lead(elector: Elector, worker: Worker, store: Store, namespace: str) -> None:
+    """Wait for the lease, then work. Raises NotLeader, or whatever ended a part."""
+    await elector.acquire()
+    await _served(worker)
+    parts = {
+        asyncio.create_task(elector.keep(), name="lease"),
+        asyncio.create_task(worker.resync(), name="resync"),
+        asyncio.create_task(_watch(store, worker, namespace), name="watch"),
+        *(asyncio.create_task(worker.run(), name=f"worker-{n}") for n in range(_WORKERS)),
+    }
+    try:
+        done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+        for part in done:
+            part.result()
+        raise errors.OperatorError(f"{min(p.get_name() for p in done)} ended")
+    finally:
+        for part in parts:
+            part.cancel()
+        await asyncio.gather(*parts, return_exceptions=True)
+
+
+async def _served(worker: Worker) -> None:
+    """Return once the API server serves our kinds: right after an installation it may not yet."""
+    while True:
+        try:
+            await worker.list_all()
+        except errors.KubeError as err:
+            _log.warning("waiting for the custom resources: %s", err)
+            await asyncio.sleep(1)
+        else:
+            return
+
+
+async def _watch(store: Store, worker: Worker, namespace: str) -> None:
+    await kopf.operator(
+        registry=watch.registry(store, worker.changed),
+        settings=watch.settings(),
+        standalone=True,
+        namespaces=[namespace],
+    )

@@ -1,0 +1,101 @@
+"""The operator's configuration: a file that the chart writes, and the pod's own identity.
+
+The only reader of the environment in this package.
+"""
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from gpu_operator.errors import ConfigError
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True
+    )
+
+
+class GpudConfig(_Section):
+    """The chart's ``gpud`` values."""
+
+    backend: str = "jit"
+    node_budget: str = "4Gi"
+    threads: int | None = None
+    resources: dict[str, Any] = Field(default_factory=dict)
+
+
+class DevicePluginConfig(_Section):
+    """The chart's ``devicePlugin`` values."""
+
+    kubelet_dir: str = "/var/lib/kubelet"
+    resources: dict[str, Any] = Field(default_factory=dict)
+
+
+class NodeConfig(_Section):
+    """What the pods on GPU nodes are made of."""
+
+    image: str
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[dict[str, str], ...] = ()
+    service_account: str
+    priority_class_name: str = "system-node-critical"
+    tolerations: tuple[dict[str, Any], ...] = ()
+    affinity: dict[str, Any] = Field(default_factory=dict)
+    labels: dict[str, str] = Field(default_factory=dict)
+    pod_annotations: dict[str, str] = Field(default_factory=dict)
+    gpud: GpudConfig = GpudConfig()
+    device_plugin: DevicePluginConfig = DevicePluginConfig()
+
+
+class Config(_Section):
+    """The file."""
+
+    node: NodeConfig
+    policy: dict[str, Any] | None = None
+    """Spec of the GPUPolicy called default, kept as it is here; null: it is left to others."""
+    lease_name: str = "tessera-operator"
+    lease_seconds: int = Field(default=15, ge=5)
+    resync_seconds: int = Field(default=60, ge=5)
+    health_port: int = 8080
+    log_level: str = "INFO"
+
+
+class Identity(_Section):
+    """Who this process is."""
+
+    namespace: str
+    pod_name: str
+
+
+def load(environment: Mapping[str, str] | None = None) -> tuple[Config, Identity]:
+    """Read the file that TESSERA_OPERATOR_CONFIG names, and POD_NAMESPACE and POD_NAME.
+
+    Raises:
+        ConfigError: the file is missing or wrong; names the field.
+    """
+    env = os.environ if environment is None else environment
+    path = Path(env.get("TESSERA_OPERATOR_CONFIG", "/etc/tessera/operator.yaml"))
+    try:
+        config = Config.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError) as err:
+        raise ConfigError(f"{path}: {err}") from err
+    except ValidationError as err:
+        problems = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in err.errors())
+        raise ConfigError(f"{path}: {problems}") from err
+    return config, identity(env)
+
+
+def identity(environment: Mapping[str, str] | None = None) -> Identity:
+    """Read the namespace and name of this pod; a process outside a pod has its host's name."""
+    env = os.environ if environment is None else environment
+    return Identity(
+        namespace=env.get("POD_NAMESPACE", "tessera-system"),
+        pod_name=env.get("POD_NAME", socket.gethostname()),
+    )

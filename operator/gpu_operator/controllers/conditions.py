@@ -1,0 +1,137 @@
+"""The four conditions of each resource of ours, its status document, events when they change."""
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from gpu_operator.api.v1alpha1 import API_VERSION
+from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason, Status
+from gpu_operator.api.v1alpha1.resource import Broken, Meta
+from gpu_operator.kube.actions import Action, Apply, Manager, Record
+
+_MESSAGE_LENGTH = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One condition without its times."""
+
+    true: bool
+    reason: Reason
+    message: str = ""
+
+
+Verdicts = Mapping[ConditionType, Verdict]
+
+
+def verdicts(
+    ready: Verdict,
+    *,
+    accepted: Verdict | None = None,
+    progressing: Verdict | None = None,
+    degraded: Verdict | None = None,
+) -> Verdicts:
+    """Return all four; what is not given is accepted, at rest and healthy."""
+    return {
+        ConditionType.ACCEPTED: accepted or Verdict(True, Reason.ACCEPTED),
+        ConditionType.READY: ready,
+        ConditionType.PROGRESSING: progressing or Verdict(False, ready.reason),
+        ConditionType.DEGRADED: degraded or Verdict(False, Reason.HEALTHY),
+    }
+
+
+def refused(reason: Reason, message: str) -> Verdicts:
+    """Return the conditions of a resource that is not accepted."""
+    no = Verdict(False, reason, message)
+    return verdicts(no, accepted=no, progressing=Verdict(False, reason))
+
+
+def conditions(
+    wanted: Verdicts, before: Sequence[Condition], generation: int, now: datetime.datetime
+) -> tuple[Condition, ...]:
+    """Return conditions; a time of transition is kept while the status stays."""
+    known = {condition.type: condition for condition in before}
+    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    result = []
+    for kind, verdict in wanted.items():
+        status = "True" if verdict.true else "False"
+        old = known.get(kind.value)
+        result.append(
+            Condition(
+                type=kind.value,
+                status=status,
+                reason=verdict.reason.value,
+                message=verdict.message[:_MESSAGE_LENGTH],
+                last_transition_time=(
+                    old.last_transition_time if old and old.status == status else moment
+                ),
+                observed_generation=generation,
+            )
+        )
+    return tuple(result)
+
+
+def report(
+    meta: Meta, before: Status, after: Status, wanted: Verdicts, now: datetime.datetime
+) -> tuple[Action, ...]:
+    """Return the status write, if anything changed, and an event for each changed condition."""
+    complete = after.model_copy(
+        update={
+            "observed_generation": meta.generation,
+            "conditions": conditions(wanted, before.conditions, meta.generation, now),
+        }
+    )
+    if complete == before:
+        return ()
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": meta.kind,
+        "metadata": {"name": meta.name, "uid": meta.uid},
+        "status": complete.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+    write = Apply(Manager.STATUS, document, status=True)
+    return (write, *_events(meta, before.conditions, complete.conditions))
+
+
+def report_broken(broken: Broken, now: datetime.datetime) -> tuple[Action, ...]:
+    """Return the status of an object whose spec cannot be read."""
+    wanted = refused(Reason.INVALID_SPEC, broken.problem)
+    return report(broken.meta, broken.status, broken.status, wanted, now)
+
+
+_QUIET = {  # what a condition says when there is nothing to tell
+    ConditionType.ACCEPTED: "True",
+    ConditionType.PROGRESSING: "False",
+    ConditionType.DEGRADED: "False",
+}
+
+
+def _events(
+    meta: Meta, before: Sequence[Condition], after: Sequence[Condition]
+) -> Iterator[Record]:
+    known = {c.type: (c.status, c.reason) for c in before}
+    told: set[str] = set()
+    for kind in (ConditionType.DEGRADED, ConditionType.ACCEPTED, ConditionType.READY):
+        condition = next(c for c in after if c.type == kind.value)
+        now = (condition.status, condition.reason)
+        if known.get(kind.value) == now or condition.reason in told:
+            continue
+        if kind.value not in known and condition.status == _QUIET.get(kind):
+            continue
+        told.add(condition.reason)
+        yield Record(
+            kind=meta.kind,
+            name=meta.name,
+            uid=meta.uid,
+            reason=condition.reason,
+            message=condition.message or f"{condition.type} is {condition.status}",
+            warning=_is_warning(condition),
+        )
+
+
+def _is_warning(condition: Condition) -> bool:
+    if condition.type == ConditionType.DEGRADED.value:
+        return condition.status == "True"
+    if condition.type == ConditionType.ACCEPTED.value:
+        return condition.status == "False"
+    return False

@@ -1,0 +1,55 @@
+"""Which pool holds which node, and which GPUs are on their way out."""
+
+from collections.abc import Mapping
+
+from gpu_operator.api.v1alpha1.resource import Gpu, Pool
+from gpu_operator.controllers.world import Node, World
+from gpu_operator.render import gpu as gpu_render
+from mig import geometry
+
+_LABEL_VALUE_LENGTH = 63  # a node's name becomes the value of a label
+
+
+def selects(pool: Pool, node: Node) -> bool:
+    """Whether the pool's selector matches the node."""
+    return all(node.labels.get(key) == value for key, value in pool.spec.node_selector.items())
+
+
+def claims(world: World) -> Mapping[str, str]:
+    """Return the pool of each node that has one: the oldest that selects it and is valid."""
+    pools = sorted(
+        (
+            p
+            for p in world.pools.values()
+            if not p.meta.deleting and p.spec.board in geometry.BOARDS
+        ),
+        key=lambda pool: pool.meta.age_key,
+    )
+    held: dict[str, str] = {}
+    for node in world.nodes.values():
+        if len(node.name) > _LABEL_VALUE_LENGTH:
+            continue
+        holder = next((pool.name for pool in pools if selects(pool, node)), None)
+        if holder is not None:
+            held[node.name] = holder
+    return held
+
+
+def belongs(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
+    """Whether the GPU should exist as it is; one that should not is being released."""
+    spec = gpu.spec
+    pool, node = world.pools.get(spec.pool), world.nodes.get(spec.node_name)
+    return (
+        not gpu.meta.deleting
+        and pool is not None
+        and node is not None
+        and held.get(spec.node_name) == spec.pool
+        and spec.index < pool.spec.count
+        and spec.uuid == gpu_render.uuid_of(node.uid, spec.index)
+    )
+
+
+def node_is_gone(gpu: Gpu, world: World) -> bool:
+    """Whether the GPU's node is gone for good: deleted, or made anew under the same name."""
+    node = world.nodes.get(gpu.spec.node_name)
+    return node is None or gpu.spec.uuid != gpu_render.uuid_of(node.uid, gpu.spec.index)

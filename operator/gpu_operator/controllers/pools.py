@@ -1,0 +1,246 @@
+"""GPUPool: nodes get labels, a DaemonSet and one GPU object a device, and lose them in reverse."""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+
+from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, POOL_LABEL
+from gpu_operator.api.v1alpha1.base import ConditionType, Reason
+from gpu_operator.api.v1alpha1.gpu import GPUSpec
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolStatus
+from gpu_operator.api.v1alpha1.resource import Gpu, Meta, Pool
+from gpu_operator.config import NodeConfig
+from gpu_operator.controllers import membership
+from gpu_operator.controllers.conditions import Verdict, Verdicts, refused, report, verdicts
+from gpu_operator.controllers.release import release
+from gpu_operator.controllers.world import Node, Outcome, World
+from gpu_operator.kube.actions import Action, Apply, Delete, Manager
+from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
+from mig import geometry
+
+_TOLD = 5  # nodes that a message names before it says how many more
+
+
+def reconcile(
+    world: World, name: str, node_config: NodeConfig, namespace: str, now: datetime.datetime
+) -> Outcome:
+    """Decide about one pool, or about what is left of one that is gone."""
+    pool = world.pools.get(name)
+    held = membership.claims(world)
+    nodes = [world.nodes[n] for n, holder in sorted(held.items()) if holder == name]
+    gpus = sorted(
+        (g for g in world.gpus.values() if g.spec.pool == name),
+        key=lambda g: (g.spec.node_name, g.spec.index),
+    )
+    leaving = [g for g in gpus if not membership.belongs(g, world, held)]
+    labelled = [n for n in world.nodes.values() if n.labels.get(POOL_LABEL) == name]
+
+    actions: list[Action] = []
+    if pool is not None and not pool.meta.deleting and FINALIZER not in pool.meta.finalizers:
+        actions.append(_finalizer(pool.meta, keep=True))
+    if pool is not None:
+        for node in nodes:
+            actions += _populate(world, pool, node)
+    for gpu in leaving:
+        actions += release(gpu, node_gone=membership.node_is_gone(gpu, world))
+    actions += _unlabel(labelled, nodes, gpus)
+    in_use = bool(nodes or gpus or labelled)
+    if pool is not None and in_use:
+        document = daemonset.daemon_set(name, pool.spec, world.policy, node_config, namespace)
+        actions.append(Apply(Manager.CHILDREN, document))
+    elif not in_use and daemonset.name_of(name) in world.daemon_sets:
+        actions.append(Delete("DaemonSet", daemonset.name_of(name), namespace))
+
+    if pool is not None:
+        status = _status(world, pool, nodes, gpus)
+        wanted = _verdicts(world, pool, nodes, gpus, leaving, status)
+        actions += report(pool.meta, pool.status, status, wanted, now)
+        finished = not in_use and daemonset.name_of(name) not in world.daemon_sets
+        if pool.meta.deleting and finished and FINALIZER in pool.meta.finalizers:
+            actions.append(_finalizer(pool.meta, keep=False))
+    return Outcome(tuple(actions))
+
+
+def _finalizer(meta: Meta, *, keep: bool) -> Apply:
+    document = {
+        "apiVersion": API_VERSION,
+        "kind": meta.kind,
+        "metadata": {
+            "name": meta.name,
+            "uid": meta.uid,
+            "finalizers": [FINALIZER] if keep else [],
+        },
+    }
+    return Apply(Manager.FINALIZER, document)
+
+
+def _populate(world: World, pool: Pool, node: Node) -> Iterable[Action]:
+    on_node = [g for g in world.gpus.values() if g.spec.node_name == node.name]
+    if any(g.spec.pool != pool.name for g in on_node):
+        return  # another pool has not released the node yet
+    wanted = node_render.labels(pool.name, pool.spec, world.policy)
+    if any(node.labels.get(key) != value for key, value in wanted.items()):
+        yield Apply(Manager.LABELS, node_render.labelled(node.name, node.uid, wanted))
+    existing = {g.spec.index: g for g in on_node}
+    for index in range(pool.spec.count):
+        spec = GPUSpec(
+            node_name=node.name,
+            index=index,
+            board=pool.spec.board,
+            uuid=gpu_render.uuid_of(node.uid, index),
+            pool=pool.name,
+            node_budget=pool.spec.node_budget,
+            isolation=pool.spec.isolation,
+        )
+        known = existing.get(index)
+        if known is None or not _same(known, spec):
+            yield Apply(Manager.CHILDREN, gpu_render.gpu(spec))
+
+
+def _same(gpu: Gpu, wanted: GPUSpec) -> bool:
+    if gpu.meta.deleting or gpu.spec.uuid != wanted.uuid:
+        return True  # has to go first
+    document = gpu_render.gpu(wanted)
+    labels = document["metadata"]["labels"]
+    return (
+        gpu.spec.model_copy(update={"instances": (), "layout": None}) == wanted
+        and all(gpu.meta.labels.get(key) == value for key, value in labels.items())
+        and FINALIZER in gpu.meta.finalizers
+    )
+
+
+def _unlabel(
+    labelled: Sequence[Node], nodes: Sequence[Node], gpus: Sequence[Gpu]
+) -> Iterable[Action]:
+    keep = {n.name for n in nodes} | {g.spec.node_name for g in gpus}
+    for node in labelled:
+        if node.name not in keep:
+            yield Apply(Manager.LABELS, node_render.labelled(node.name, node.uid, {}))
+
+
+def _status(world: World, pool: Pool, nodes: Sequence[Node], gpus: Sequence[Gpu]) -> GPUPoolStatus:
+    held = {n.name for n in nodes}
+    conflicts = sorted(
+        n.name
+        for n in world.nodes.values()
+        if membership.selects(pool, n) and n.name not in held and not pool.meta.deleting
+    )
+    return GPUPoolStatus(
+        nodes=len(nodes),
+        ready_nodes=sum(_node_problem(world, pool, node) is None for node in nodes),
+        gpus=len(gpus),
+        conflicts=tuple(conflicts),
+    )
+
+
+def _verdicts(
+    world: World,
+    pool: Pool,
+    nodes: Sequence[Node],
+    gpus: Sequence[Gpu],
+    leaving: Sequence[Gpu],
+    status: GPUPoolStatus,
+) -> Verdicts:
+    if pool.meta.deleting:
+        message = _holding(leaving) or "its nodes are being released"
+        deleting = Verdict(True, Reason.DELETING, message)
+        return verdicts(Verdict(False, Reason.DELETING, message), progressing=deleting)
+    if pool.spec.board not in geometry.BOARDS:
+        known = ", ".join(geometry.BOARDS)
+        return refused(
+            Reason.UNKNOWN_BOARD, f"unknown board {pool.spec.board!r}; known boards: {known}"
+        )
+    problems = {n.name: p for n in nodes if (p := _node_problem(world, pool, n)) is not None}
+    degraded = next((p for p in problems.values() if p.reason in _FAILURES), None)
+    progressing = _progress(problems, leaving)
+    if status.conflicts:
+        conflict = Verdict(False, Reason.NODE_CONFLICT, _conflicts(world, status.conflicts))
+        return verdicts(conflict, accepted=conflict, progressing=progressing, degraded=degraded)
+    if not nodes:
+        wanted = ",".join(f"{k}={v}" for k, v in sorted(pool.spec.node_selector.items()))
+        none = Verdict(False, Reason.NO_NODES, f"no node has the labels {wanted}")
+        return verdicts(none, progressing=progressing)
+    if problems:
+        first = degraded or next(iter(problems.values()))
+        told = [f"{node}: {problem.message}" for node, problem in problems.items()]
+        ready = Verdict(False, first.reason, _several(told))
+    else:
+        ready = Verdict(
+            True, Reason.RECONCILED, f"{len(gpus)} GPUs on {len(nodes)} nodes are served"
+        )
+    return verdicts(ready, progressing=progressing, degraded=degraded)
+
+
+_FAILURES = (Reason.AGENT_ERROR, Reason.UNHEALTHY, Reason.AGENT_UNREACHABLE)
+
+
+def _progress(problems: Mapping[str, Verdict], leaving: Sequence[Gpu]) -> Verdict | None:
+    if any(p.reason is Reason.WAITING_FOR_AGENT for p in problems.values()):
+        return Verdict(True, Reason.WAITING_FOR_AGENT, "nodes are being set up")
+    if leaving:
+        message = _holding(leaving) or "GPUs are being removed"
+        return Verdict(True, Reason.DELETING, message)
+    return None
+
+
+def _node_problem(world: World, pool: Pool, node: Node) -> Verdict | None:
+    """Return why a node of the pool is not ready, as its Degraded or its waiting verdict."""
+    agent = world.agents.get(node.name)
+    if not node.ready:
+        return Verdict(True, Reason.AGENT_UNREACHABLE, f"node {node.name} is not ready")
+    of_node = {
+        g.spec.index: g
+        for g in world.gpus.values()
+        if g.spec.node_name == node.name and g.spec.pool == pool.name
+    }
+    for index in range(pool.spec.count):
+        gpu = of_node.get(index)
+        if gpu is None:
+            others = {g.spec.pool for g in world.gpus.values() if g.spec.node_name == node.name}
+            message = (
+                f"pool {min(others - {pool.name})} has not released the node yet"
+                if others - {pool.name}
+                else f"GPU {index} is not there yet"
+            )
+            return Verdict(True, Reason.WAITING_FOR_AGENT, message)
+        reported = bool(gpu.status.conditions)
+        if agent is not None and agent.problem:
+            reason = Reason.AGENT_UNREACHABLE if reported else Reason.WAITING_FOR_AGENT
+            return Verdict(True, reason, f"node agent {agent.name}: {agent.problem}")
+        if not reported:
+            return Verdict(True, Reason.WAITING_FOR_AGENT, "the node agent has not reported yet")
+        degraded = next(
+            (
+                c
+                for c in gpu.status.conditions
+                if c.type == ConditionType.DEGRADED.value and c.status == "True"
+            ),
+            None,
+        )
+        if degraded is not None:
+            known = degraded.reason in [r.value for r in _FAILURES]
+            reason = Reason(degraded.reason) if known else Reason.AGENT_ERROR
+            return Verdict(True, reason, f"{gpu.name}: {degraded.message}")
+    return None
+
+
+def _conflicts(world: World, names: Sequence[str]) -> str:
+    held = membership.claims(world)
+    told = [
+        f"node {name} is held by the older pool {held[name]}"
+        if name in held
+        else f"node {name} has a name longer than 63 characters"
+        for name in names
+    ]
+    return _several(told)
+
+
+def _holding(gpus: Sequence[Gpu]) -> str:
+    pods = sorted(
+        {f"{h.namespace}/{h.name}" for g in gpus for s in g.status.slices for h in s.holders}
+    )
+    return f"waiting for pods that hold slices to end: {_several(pods)}" if pods else ""
+
+
+def _several(items: Sequence[str]) -> str:
+    more = len(items) - _TOLD
+    return "; ".join(items[:_TOLD]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,34 @@
+"""How a GPU object goes: no instances first, then, when its node has none left, the object."""
+
+from collections.abc import Iterable
+
+from gpu_operator.api.v1alpha1 import FINALIZER
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.kube.actions import Action, Apply, Delete, Manager
+from gpu_operator.render import gpu as gpu_render
+
+
+def release(gpu: Gpu, *, node_gone: bool) -> Iterable[Action]:
+    """Take the next step. Slices that pods hold stay until the pods end."""
+    if not node_gone:
+        if gpu.spec.instances or gpu.spec.layout:
+            yield Apply(
+                Manager.LAYOUT, gpu_render.instances(gpu.name, gpu.meta.uid, (), layout=None)
+            )
+            return
+        if not _empty(gpu):
+            return
+    if FINALIZER in gpu.meta.finalizers:
+        document = gpu_render.gpu(gpu.spec, keep=False, uid=gpu.meta.uid)
+        yield Apply(Manager.CHILDREN, document)
+    if not gpu.meta.deleting:
+        yield Delete("GPU", gpu.name)
+
+
+def _empty(gpu: Gpu) -> bool:
+    """Whether the agent has said that nothing is left; one that never reported has made nothing."""
+    status = gpu.status
+    if not status.conditions:
+        return True
+    current = gpu.meta.deleting or status.observed_generation >= gpu.meta.generation
+    return not status.slices and current

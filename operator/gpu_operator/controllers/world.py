@@ -1,0 +1,65 @@
+"""What was last seen of the cluster, and what a decision about it looks like."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, Policy, Pool
+from gpu_operator.kube.actions import Action
+
+POLICY_NAME = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, as far as it matters."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    capacity: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPod:
+    """A pod of one of our DaemonSets. ``problem`` is empty when all its containers are ready."""
+
+    name: str
+    node: str
+    pool: str
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A snapshot; all maps are by name."""
+
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    pools: Mapping[str, Pool] = field(default_factory=dict)
+    gpus: Mapping[str, Gpu] = field(default_factory=dict)
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    broken: Mapping[tuple[str, str], Broken] = field(default_factory=dict)  # by kind and name
+    daemon_sets: Mapping[str, str] = field(default_factory=dict)  # name → pool
+    agents: Mapping[str, AgentPod] = field(default_factory=dict)  # by node
+    refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
+    chart_policy: GPUPolicySpec | None = None  # what the policy ``default`` shall be, if anything
+    zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
+
+    @property
+    def policy(self) -> GPUPolicySpec:
+        """The policy in force."""
+        found = self.policies.get(POLICY_NAME)
+        if found is not None and not found.meta.deleting:
+            return found.spec
+        return self.chart_policy or GPUPolicySpec()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Actions, in order, and when to look again at the latest even if nothing changes."""
+
+    actions: tuple[Action, ...] = ()
+    again_in_s: float | None = None

@@ -1,0 +1,168 @@
+"""The last seen state of every object, raw; turned into a ``World`` for each decision.
+
+Watches, the answers to our own writes and a periodic list all feed it, so what is older than what
+is known must not win: a resourceVersion of one object only grows.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1.base import Model, Status
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
+from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
+from gpu_operator.api.v1alpha1.resource import Broken, Resource, parse
+from gpu_operator.controllers.world import AgentPod, Node, World
+
+Document = Mapping[str, Any]
+
+_MODELS: Mapping[str, tuple[type[Model], type[Status]]] = {
+    "GPUPool": (GPUPoolSpec, GPUPoolStatus),
+    "GPU": (GPUSpec, GPUStatus),
+    "MIGLayout": (MIGLayoutSpec, MIGLayoutStatus),
+    "GPUPolicy": (GPUPolicySpec, GPUPolicyStatus),
+}
+KINDS = (*_MODELS, "Node", "DaemonSet", "Pod")
+NAMESPACED = ("DaemonSet", "Pod")  # of those only the operator's own namespace is watched
+
+
+class Store:
+    """Owned by one event loop."""
+
+    def __init__(
+        self,
+        chart_policy: GPUPolicySpec | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._chart_policy = chart_policy
+        self._clock = clock
+        self._documents: dict[str, dict[str, Document]] = {kind: {} for kind in KINDS}
+        self._values: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        self._touched: dict[tuple[str, str], float] = {}
+        self._zero_since: dict[tuple[str, str], float] = {}
+        self.refused_evictions: dict[str, str] = {}
+
+    def put(self, kind: str, document: Document) -> bool:
+        """Take a newer state of an object; return whether anything that matters changed."""
+        name = document["metadata"]["name"]
+        known = self._documents[kind].get(name)
+        if known is not None and _is_older(document, known):
+            return False
+        self._documents[kind][name] = document
+        self._touched[kind, name] = self._clock()
+        value = _read(kind, document)
+        changed = bool(self._values[kind].get(name) != value)
+        self._values[kind][name] = value
+        if isinstance(value, Node):
+            self._note_zeros(value)
+        return changed
+
+    def remove(self, kind: str, name: str, uid: str = "") -> bool:
+        """Forget an object; with a uid only that one, not a successor of the same name."""
+        known = self._documents[kind].get(name)
+        if known is None or (uid and known["metadata"].get("uid") != uid):
+            return False
+        del self._documents[kind][name]
+        del self._values[kind][name]
+        self._touched.pop((kind, name), None)
+        if kind == "Node":
+            self._note_zeros(Node(name, ""))
+        return True
+
+    def replace(self, kind: str, documents: list[Any], as_of: float) -> bool:
+        """Take a complete list that was asked for at ``as_of``; deletions missed are made good."""
+        changed = [self.put(kind, document) for document in documents]
+        listed = {document["metadata"]["name"] for document in documents}
+        for name in set(self._documents[kind]) - listed:
+            if self._touched.get((kind, name), 0.0) < as_of:
+                changed.append(self.remove(kind, name))
+        return any(changed)
+
+    def world(self) -> World:
+        """Return a snapshot."""
+        good: dict[str, dict[str, Any]] = {}
+        broken = {}
+        for kind in _MODELS:
+            good[kind] = {}
+            for name, value in self._values[kind].items():
+                if isinstance(value, Resource):
+                    good[kind][name] = value
+                else:
+                    broken[kind, name] = value
+        return World(
+            nodes=dict(self._values["Node"]),
+            pools=good["GPUPool"],
+            gpus=good["GPU"],
+            layouts=good["MIGLayout"],
+            policies=good["GPUPolicy"],
+            broken=broken,
+            daemon_sets=dict(self._values["DaemonSet"]),
+            agents={pod.node: pod for pod in self._values["Pod"].values() if pod is not None},
+            refused_evictions=dict(self.refused_evictions),
+            chart_policy=self._chart_policy,
+            zero_since=dict(self._zero_since),
+        )
+
+    def _note_zeros(self, node: Node) -> None:
+        zeros = {(node.name, r) for r, count in node.capacity.items() if "/" in r and count == "0"}
+        for key in [k for k in self._zero_since if k[0] == node.name and k not in zeros]:
+            del self._zero_since[key]
+        for key in zeros:
+            self._zero_since.setdefault(key, self._clock())
+
+
+def _is_older(document: Document, known: Document) -> bool:
+    if document["metadata"].get("uid") != known["metadata"].get("uid"):
+        return False
+    versions = [d["metadata"].get("resourceVersion", "") for d in (document, known)]
+    return all(v.isdecimal() for v in versions) and int(versions[0]) < int(versions[1])
+
+
+def _read(kind: str, document: Document) -> Any:
+    if kind in _MODELS:
+        spec, status = _MODELS[kind]
+        parsed: Resource[Any, Any] | Broken = parse({**document, "kind": kind}, spec, status)
+        return parsed
+    if kind == "Node":
+        return _node(document)
+    labels = document["metadata"].get("labels") or {}
+    if kind == "DaemonSet":
+        return labels.get(POOL_LABEL, "")
+    return _agent(document, labels.get(POOL_LABEL, ""))
+
+
+def _node(document: Document) -> Node:
+    status = document.get("status") or {}
+    ready = [c for c in status.get("conditions") or () if c["type"] == "Ready"]
+    return Node(
+        name=document["metadata"]["name"],
+        uid=document["metadata"]["uid"],
+        labels=dict(document["metadata"].get("labels") or {}),
+        capacity={k: v for k, v in (status.get("capacity") or {}).items() if "/" in k},
+        allocatable={k: v for k, v in (status.get("allocatable") or {}).items() if "/" in k},
+        ready=not ready or ready[0]["status"] == "True",
+    )
+
+
+def _agent(document: Document, pool: str) -> AgentPod | None:
+    node = (document.get("spec") or {}).get("nodeName")
+    metadata = document["metadata"]
+    if not pool or not node or metadata.get("deletionTimestamp"):
+        return None
+    return AgentPod(metadata["name"], node, pool, _pod_problem(document.get("status") or {}))
+
+
+def _pod_problem(status: Document) -> str:
+    for container in status.get("containerStatuses") or ():
+        if container.get("ready"):
+            continue
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        ended = (container.get("lastState") or {}).get("terminated") or {}
+        reason = waiting.get("reason") or ended.get("reason") or "not ready"
+        return f"container {container['name']}: {reason}"
+    if status.get("phase") != "Running":
+        return str(status.get("message") or status.get("reason") or status.get("phase", "Pending"))
+    return ""

@@ -1,0 +1,118 @@
+"""Takes keys, asks the pure controllers, performs what they say."""
+
+import asyncio
+import datetime
+import logging
+import time
+from collections.abc import Callable
+
+from gpu_operator import errors
+from gpu_operator.config import Config
+from gpu_operator.controllers import conditions, policies, pools
+from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.handlers import routes
+from gpu_operator.handlers.queue import Key, WorkQueue
+from gpu_operator.handlers.store import KINDS, NAMESPACED, Store
+from gpu_operator.kube.actions import Action, Evict, Record
+from gpu_operator.kube.port import Kube
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Reconciles; every write asks ``fence`` first, which raises NotLeader."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        queue: WorkQueue,
+        config: Config,
+        namespace: str,
+        fence: Callable[[], None],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._queue = queue
+        self._config = config
+        self._namespace = namespace
+        self._fence = fence
+        self.last_resync = time.monotonic()
+
+    def changed(self, kind: str, name: str) -> None:
+        """Enqueue what a change concerns."""
+        for key in routes.affected(kind, name, self._store.world()):
+            self._queue.add(key)
+
+    async def run(self) -> None:
+        """Work for ever."""
+        while True:
+            await self._queue.work_on_one(self.work)
+
+    async def resync(self) -> None:
+        """List everything and enqueue everything, for ever."""
+        while True:
+            try:
+                await self.list_all()
+                self.last_resync = time.monotonic()
+            except errors.KubeError as err:
+                _log.warning("resync failed, will retry: %s", err)
+                await asyncio.sleep(2)
+                continue
+            for key in routes.all_keys(self._store.world()):
+                self._queue.add(key)
+            await asyncio.sleep(self._config.resync_seconds)
+
+    async def list_all(self) -> None:
+        """Bring the store up to date, deletions included. Raises KubeError."""
+        for kind in KINDS:
+            as_of = time.monotonic()
+            namespace = self._namespace if kind in NAMESPACED else None
+            self._store.replace(kind, await self._kube.list(kind, namespace), as_of)
+
+    async def work(self, key: Key) -> bool:
+        """Reconcile one key; return whether all of it was done."""
+        outcome = self._decide(key, self._store.world())
+        try:
+            for action in outcome.actions:
+                await self._perform(action)
+        except errors.Refused as err:
+            _log.error("%s: refused: %s", key, err)
+            return False
+        except errors.KubeError as err:
+            _log.info("%s: will retry: %s", key, err)
+            return False
+        if outcome.again_in_s is not None:
+            self._queue.add_after(key, outcome.again_in_s)
+        return True
+
+    def _decide(self, key: Key, world: World) -> Outcome:
+        now = datetime.datetime.now(datetime.UTC)
+        broken = world.broken.get((key.kind, key.name))
+        if broken is not None:
+            return Outcome(conditions.report_broken(broken, now))
+        if key.kind == "GPUPool":
+            return pools.reconcile(world, key.name, self._config.node, self._namespace, now)
+        if key.kind == "GPUPolicy":
+            return policies.reconcile(world, key.name, now)
+        return Outcome()
+
+    async def _perform(self, action: Action) -> None:
+        self._fence()
+        try:
+            document = await self._kube.perform(action)
+        except errors.EvictionBlocked as err:
+            if isinstance(action, Evict):
+                self._store.refused_evictions[action.uid] = str(err)
+            return
+        except errors.KubeError as err:
+            if isinstance(action, Record):
+                _log.warning("%s", err)  # an event is not worth a retry
+                return
+            raise
+        if isinstance(action, Evict):
+            self._store.refused_evictions.pop(action.uid, None)
+        if document is not None and document["kind"] in KINDS:
+            _log.info("wrote %s", action.what)
+            if self._store.put(document["kind"], document):
+                self.changed(document["kind"], document["metadata"]["name"])

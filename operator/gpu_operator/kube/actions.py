@@ -1,0 +1,87 @@
+"""What may be done to the cluster, as values. Controllers return them, a ``Kube`` performs them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Manager(StrEnum):
+    """Field managers of server-side apply, one for each concern."""
+
+    LABELS = "tessera-labels"  # on nodes
+    CHILDREN = "tessera-children"  # DaemonSets and GPUs
+    LAYOUT = "tessera-layout"  # spec.instances of GPUs
+    STATUS = "tessera-status"  # of pools, layouts and policies
+    POLICY = "tessera-chart"  # the policy that the chart asks for
+    FINALIZER = "tessera-finalizer"  # of pools
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Server-side apply. With a uid in ``metadata`` it never creates: it is a conflict then."""
+
+    manager: Manager
+    document: Mapping[str, Any]
+    status: bool = False
+
+    @property
+    def what(self) -> str:
+        return f"{self.document['kind']} {self.document['metadata']['name']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object; one that is gone is not an error."""
+
+    kind: str
+    name: str
+    namespace: str | None = None
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Evict a pod through the Eviction API, which honours PodDisruptionBudgets."""
+
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def what(self) -> str:
+        return f"Pod {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PatchNodeStatus:
+    """A JSON patch of a node's status; a failed ``test`` in it is a conflict."""
+
+    name: str
+    operations: tuple[Mapping[str, Any], ...]
+
+    @property
+    def what(self) -> str:
+        return f"Node {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An event on an object of ours. ``warning``: something that a person may have to act upon."""
+
+    kind: str
+    name: str
+    uid: str
+    reason: str
+    message: str
+    warning: bool = False
+
+    @property
+    def what(self) -> str:
+        return f"event {self.reason} on {self.kind} {self.name}"
+
+
+Action = Apply | Delete | Evict | PatchNodeStatus | Record

@@ -1,0 +1,136 @@
+"""Leader election on a coordination/v1 Lease, and the fence that stops writes when it is lost.
+
+As in client-go, clocks of different machines are never compared: a holder is considered gone when
+its record has not changed for a whole term of *our* clock.
+"""
+
+import asyncio
+import datetime
+import logging
+import time
+from collections.abc import Callable
+
+from gpu_operator import errors
+from gpu_operator.kube.port import Document, Kube
+
+_log = logging.getLogger(__name__)
+
+
+class Elector:
+    """One candidate. ``identity`` must be unique among processes that run at the same time."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        name: str,
+        namespace: str,
+        identity: str,
+        term_s: float = 15.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._name = name
+        self._namespace = namespace
+        self._identity = identity
+        self._term_s = term_s
+        self._clock = clock
+        self._renewed_at: float | None = None
+        self._seen: tuple[str, float] | None = None  # somebody's record and when it was first seen
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether the lease is ours beyond doubt, with a margin for a write on its way."""
+        return (
+            self._renewed_at is not None and self._clock() - self._renewed_at < self._term_s * 2 / 3
+        )
+
+    def fence(self) -> None:
+        """Raise NotLeader unless the lease is ours."""
+        if not self.is_leader:
+            raise errors.NotLeader(f"{self._identity} does not hold lease {self._name}")
+
+    async def acquire(self) -> None:
+        """Return once the lease is ours."""
+        told = False
+        while not await self._try():
+            if not told:
+                _log.info("waiting for lease %s/%s", self._namespace, self._name)
+                told = True
+            await asyncio.sleep(self._term_s / 7)
+        _log.info("%s holds lease %s/%s", self._identity, self._namespace, self._name)
+
+    async def keep(self) -> None:
+        """Renew until it fails for too long. Raises NotLeader."""
+        while True:
+            await asyncio.sleep(self._term_s / 5)
+            await self._try()
+            self.fence()
+
+    async def release(self) -> None:
+        """Let the next one in at once; failures do not matter, the term runs out."""
+        if not self.is_leader:
+            return
+        self._renewed_at = None
+        try:
+            lease = await self._kube.get("Lease", self._name, self._namespace)
+            if lease["spec"].get("holderIdentity") == self._identity:
+                lease["spec"]["holderIdentity"] = ""
+                await self._kube.replace(lease)
+        except errors.KubeError as err:
+            _log.info("lease not released: %s", err)
+
+    async def _try(self) -> bool:
+        started = self._clock()
+        try:
+            held = await self._write()
+        except errors.KubeError as err:
+            _log.warning("lease %s: %s", self._name, err)
+            return False
+        if held:
+            self._renewed_at = started  # when it was asked for: the safe side
+        else:
+            self._renewed_at = None
+        return held
+
+    async def _write(self) -> bool:
+        try:
+            lease = await self._kube.get("Lease", self._name, self._namespace)
+        except errors.NotFound:
+            await self._kube.create(self._document(_now(), 0))
+            return True
+        spec = lease.get("spec") or {}
+        holder = spec.get("holderIdentity") or ""
+        if holder not in ("", self._identity) and not self._expired(lease):
+            return False
+        renewed = self._document(_now(), spec.get("leaseTransitions") or 0)
+        renewed["metadata"] = lease["metadata"]
+        if holder == self._identity:
+            renewed["spec"]["acquireTime"] = spec.get("acquireTime") or _now()
+        else:
+            renewed["spec"]["leaseTransitions"] += 1
+        await self._kube.replace(renewed)
+        return True
+
+    def _expired(self, lease: Document) -> bool:
+        record = lease["metadata"]["resourceVersion"]
+        if self._seen is None or self._seen[0] != record:
+            self._seen = (record, self._clock())
+        return self._clock() - self._seen[1] > self._term_s
+
+    def _document(self, now: str, transitions: int) -> Document:
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": self._name, "namespace": self._namespace},
+            "spec": {
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": round(self._term_s),
+                "acquireTime": now,
+                "renewTime": now,
+                "leaseTransitions": transitions,
+            },
+        }
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

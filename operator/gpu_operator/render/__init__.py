@@ -1,0 +1,1 @@
+"""Manifests from values. No decisions, no client."""

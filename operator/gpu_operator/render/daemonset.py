@@ -1,0 +1,159 @@
+"""The pods of a pool's nodes: gpud and the node agent, each with the least that it needs."""
+
+from typing import Any, Final
+
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
+from gpu_operator.config import NodeConfig
+from gpu_operator.render import quantity
+
+COMPONENT_LABEL: Final = "app.kubernetes.io/component"
+COMPONENT: Final = "node"
+_RUN_DIR = "/run/tessera"
+_STATE_DIR = "/var/lib/tessera"
+_HEALTH_PORT = 8081
+_LOCKED_DOWN: dict[str, Any] = {
+    "runAsUser": 0,
+    "runAsGroup": 0,
+    "privileged": False,
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+
+
+def name_of(pool: str) -> str:
+    """Return the name of a pool's DaemonSet."""
+    return f"tessera-node-{pool}"
+
+
+def budget_of(pool: GPUPoolSpec, node: NodeConfig) -> str:
+    """Return the memory that a node's slices may use together, as a quantity."""
+    return pool.node_budget or node.gpud.node_budget
+
+
+def daemon_set(
+    pool_name: str, pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig, namespace: str
+) -> dict[str, Any]:
+    """Return the DaemonSet that serves the GPUs of one pool."""
+    labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
+    selector = {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
+    template: dict[str, Any] = {
+        "metadata": {"labels": labels, "annotations": dict(node.pod_annotations)},
+        "spec": {
+            "nodeSelector": {POOL_LABEL: pool_name},
+            "serviceAccountName": node.service_account,
+            "hostPID": True,  # without it a client's process cannot be told
+            "terminationGracePeriodSeconds": 10,
+            "priorityClassName": node.priority_class_name,
+            "tolerations": [dict(t) for t in node.tolerations],
+            "affinity": dict(node.affinity),
+            "imagePullSecrets": [dict(s) for s in node.image_pull_secrets],
+            "containers": [_gpud(pool, node), _agent(pool, policy, node)],
+            "volumes": _volumes(node.device_plugin.kubelet_dir),
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name_of(pool_name), "namespace": namespace, "labels": labels},
+        "spec": {
+            "selector": {"matchLabels": selector},
+            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+            "template": template,
+        },
+    }
+
+
+def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
+    budget = budget_of(pool, node)
+    arguments = [
+        f"--run-dir={_RUN_DIR}",
+        f"--state-dir={_STATE_DIR}",
+        f"--backend={node.gpud.backend}",
+        f"--budget={quantity.to_bytes(budget)}",
+        f"--isolation={pool.isolation.value.lower()}",
+    ]
+    if node.gpud.threads is not None:
+        arguments.append(f"--threads={node.gpud.threads}")
+    resources = dict(node.gpud.resources)
+    # Device memory lies in the slices' own cgroups, which the kubelet does not know: requesting it
+    # here is what makes the scheduler see it.
+    resources["requests"] = {"memory": budget, **resources.get("requests", {})}
+    return {
+        "name": "gpud",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["tessera-gpud"],
+        "args": arguments,
+        "resources": resources,
+        "securityContext": {
+            **_LOCKED_DOWN,
+            # To start each worker as its own user, without capabilities, and to end it.
+            "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL", "SETPCAP"]},
+        },
+        "volumeMounts": [
+            {"name": "run", "mountPath": _RUN_DIR},
+            {"name": "state", "mountPath": _STATE_DIR},
+            # No mountPropagation: the node's cgroup mounts are not shared, it would fail.
+            {"name": "cgroup", "mountPath": "/sys/fs/cgroup"},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[str, Any]:
+    kubelet = node.device_plugin.kubelet_dir
+    environment = {
+        "TESSERA_RESOURCE_PREFIX": policy.resource_prefix,
+        "TESSERA_DEVICE_LIST_STRATEGY": policy.device_list_strategy.value,
+        "TESSERA_NODE_BUDGET": budget_of(pool, node),
+        "TESSERA_HEALTH_PORT": str(_HEALTH_PORT),
+        "KUBELET_DIR": kubelet,
+    }
+    probe = {"httpGet": {"path": "/healthz", "port": "health"}}
+    return {
+        "name": "agent",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["tessera-device-plugin"],
+        "env": [
+            {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            *({"name": name, "value": value} for name, value in environment.items()),
+        ],
+        "ports": [{"name": "health", "containerPort": _HEALTH_PORT, "protocol": "TCP"}],
+        "resources": dict(node.device_plugin.resources),
+        "securityContext": {**_LOCKED_DOWN, "capabilities": {"drop": ["ALL"]}},
+        "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
+        "livenessProbe": {**probe, "periodSeconds": 20, "timeoutSeconds": 5},
+        "readinessProbe": {**probe, "periodSeconds": 10, "timeoutSeconds": 5},
+        "volumeMounts": [
+            {"name": "run", "mountPath": _RUN_DIR},
+            {"name": "libraries", "mountPath": f"{_STATE_DIR}/lib"},
+            {"name": "plugins-registry", "mountPath": f"{kubelet}/plugins_registry"},
+            {"name": "pod-resources", "mountPath": f"{kubelet}/pod-resources"},
+            {"name": "cdi", "mountPath": "/var/run/cdi"},
+            {"name": "pod-logs", "mountPath": "/var/log/pods", "readOnly": True},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _volumes(kubelet: str) -> list[dict[str, Any]]:
+    def host(name: str, path: str, kind: str) -> dict[str, Any]:
+        return {"name": name, "hostPath": {"path": path, "type": kind}}
+
+    create = "DirectoryOrCreate"
+    return [
+        host("run", _RUN_DIR, create),
+        host("state", _STATE_DIR, create),
+        host("libraries", f"{_STATE_DIR}/lib", create),
+        host("cgroup", "/sys/fs/cgroup", "Directory"),
+        host("plugins-registry", f"{kubelet}/plugins_registry", create),
+        host("pod-resources", f"{kubelet}/pod-resources", create),
+        host("cdi", "/var/run/cdi", create),
+        host("pod-logs", "/var/log/pods", create),
+        {"name": "tmp", "emptyDir": {}},
+    ]

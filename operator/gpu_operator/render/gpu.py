@@ -1,0 +1,61 @@
+"""GPU objects: the operator's part of their spec."""
+
+import uuid
+from typing import Any
+
+from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, INDEX_LABEL, NODE_LABEL, POOL_LABEL
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, PlacedInstance
+
+_NAMESPACE = uuid.UUID("6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10")  # ours, random, for ever
+
+
+def name_of(node: str, index: int) -> str:
+    """Return the name of the GPU with this index on a node."""
+    return f"{node}-gpu-{index}"
+
+
+def uuid_of(node_uid: str, index: int) -> str:
+    """Return the UUID: the same for ever, and another one when the node is made anew."""
+    return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node_uid}/{index}')}"
+
+
+def gpu(spec: GPUSpec, *, keep: bool = True, uid: str = "") -> dict[str, Any]:
+    """Return a GPU without its instances; ``keep`` false drops the finalizer.
+
+    With ``uid`` it only ever changes that object and creates none.
+    """
+    wanted = spec.model_dump(mode="json", by_alias=True, exclude={"instances", "layout"})
+    metadata: dict[str, Any] = {
+        "name": name_of(spec.node_name, spec.index),
+        "labels": {
+            NODE_LABEL: spec.node_name,
+            POOL_LABEL: spec.pool,
+            INDEX_LABEL: str(spec.index),
+        },
+        "finalizers": [FINALIZER] if keep else [],
+    }
+    if uid:
+        metadata["uid"] = uid
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GPU",
+        "metadata": metadata,
+        "spec": {key: value for key, value in wanted.items() if value is not None},
+    }
+
+
+def instances(
+    name: str,
+    uid: str,
+    placed: tuple[PlacedInstance, ...],
+    layout: str | None,
+    annotations: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Return the part of a GPU that a layout owns."""
+    spec: dict[str, Any] = {"instances": [p.model_dump(mode="json", by_alias=True) for p in placed]}
+    if layout is not None:
+        spec["layout"] = layout
+    metadata: dict[str, Any] = {"name": name, "uid": uid}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {"apiVersion": API_VERSION, "kind": "GPU", "metadata": metadata, "spec": spec}

@@ -1,0 +1,53 @@
+"""A node's labels, named as GPU Feature Discovery names them, and patches of its status."""
+
+from collections.abc import Collection
+from typing import Any
+
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
+from mig import geometry
+
+
+def labels(pool_name: str, pool: GPUPoolSpec, policy: GPUPolicySpec) -> dict[str, str]:
+    """Return the labels of a node in the pool.
+
+    Raises:
+        UnknownBoardError: there is no such board.
+    """
+    board = geometry.board(pool.board)
+    prefix = policy.resource_prefix
+    return {
+        POOL_LABEL: pool_name,
+        f"{prefix}/gpu.present": "true",
+        f"{prefix}/gpu.product": board.product_name.replace(" ", "-"),
+        f"{prefix}/gpu.count": str(pool.count),
+        f"{prefix}/gpu.memory": str(board.memory_bytes >> 20),
+        f"{prefix}/gpu.compute.major": str(board.compute_capability[0]),
+        f"{prefix}/gpu.compute.minor": str(board.compute_capability[1]),
+        f"{prefix}/mig.capable": "true",
+        f"{prefix}/mig.strategy": policy.strategy.value,
+    }
+
+
+def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
+    """Return a node with these labels of ours and no others of ours."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": uid, "labels": wanted},
+    }
+
+
+def without_resources(resources: Collection[str]) -> tuple[dict[str, str], ...]:
+    """Return a JSON patch that removes resources whose capacity is 0, and fails if it is not."""
+    operations: list[dict[str, str]] = []
+    for resource in sorted(resources):
+        escaped = resource.replace("~", "~0").replace("/", "~1")
+        capacity, allocatable = f"/status/capacity/{escaped}", f"/status/allocatable/{escaped}"
+        operations += [
+            {"op": "test", "path": capacity, "value": "0"},
+            {"op": "remove", "path": capacity},
+            {"op": "remove", "path": allocatable},
+        ]
+    return tuple(operations)
