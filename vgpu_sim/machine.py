@@ -2,18 +2,23 @@
 
 import os
 import socket
+from pathlib import Path
 from typing import NoReturn
 
 from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.hw import worker
 from vgpu_sim.hw.runtime import NativeRuntime
-from vgpu_sim.hw.warm_up import warm_up_module
 
 
 def prepare() -> None:
-    """In a zygote: do once what every worker would do again; starts no thread."""
-    warm_up_module()
+    """In a zygote: import and do once what every worker would do again; starts no thread.
+
+    Not here: numpy, which starts threads, and a live LLVM engine, which must not be forked.
+    """
+    from vgpu_sim.hw.backends import jit
+
+    jit.prepare()
 
 
 def run_worker(config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> NoReturn:
@@ -29,6 +34,10 @@ def _make_backend(
     Raises:
         ValueError: for a backend that does not exist.
     """
+    if config.backend == "jit":
+        from vgpu_sim.hw.backends.jit import JitBackend
+
+        return JitBackend(Path(config.cache_dir) if config.cache_dir is not None else None)
     if config.backend == "interp":
         # numpy brings a linear algebra library that starts threads of its own unless told not to.
         os.environ["OPENBLAS_NUM_THREADS"] = "1"

@@ -14,8 +14,6 @@ import socket
 import sys
 from typing import Any, Final, NoReturn
 
-import llvmlite.binding  # noqa: F401 - imported for the workers: it takes 36 ms
-
 from vgpu_sim import machine
 from vgpu_sim.hal import spawn
 

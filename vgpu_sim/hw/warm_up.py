@@ -4,6 +4,7 @@ The zygote compiles once before it forks (the compiler is pure Python and starts
 worker runs the kernel once on its backend before its sandbox closes.
 """
 
+import functools
 from typing import Final
 
 from vgpu_sim.compiler import compile_ptx
@@ -42,6 +43,7 @@ KERNEL: Final = "warm_up"
 BUFFER_BYTES: Final = 64
 
 
+@functools.cache
 def warm_up_module() -> Module:
     """Compile a small kernel, write it, read it back, and fail to compile another."""
     module = container.decode(container.encode(compile_ptx(_PTX, capability=(5, 0))))

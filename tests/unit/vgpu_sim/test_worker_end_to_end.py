@@ -18,7 +18,7 @@ def zygote() -> Iterator[Zygote]:
     zygote.close()
 
 
-@pytest.mark.parametrize("backend", ["interp"])
+@pytest.mark.parametrize("backend", ["interp", "jit"])
 def test_vecadd(zygote: Zygote, backend: str) -> None:
     count = 10_000
     with running_client(zygote, backend=backend) as client:

@@ -86,6 +86,7 @@ _ALLOWED: Final = {
 # Only where something else confines paths: the filter cannot see into a string.
 _ALLOWED_FOR_CACHE: Final = {
     "openat": 257,
+    "mkdir": 83,
     "mkdirat": 258,
     "unlinkat": 263,
     "renameat": 264,
