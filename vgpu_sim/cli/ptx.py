@@ -8,11 +8,13 @@ from typing import BinaryIO
 import click
 
 from vgpu_sim import compiler
-from vgpu_sim.isa import Module, container
+from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import IsaError
 
 _CC = re.compile(r"([0-9]{1,3})\.([0-9])")
+_BLOCK = re.compile(r"([0-9]{1,4})(?:,([0-9]{1,4})(?:,([0-9]{1,4}))?)?")
+_DEFAULT_BLOCK = (256, 1, 1)
 
 
 class _Verdict(enum.IntEnum):
@@ -107,14 +109,30 @@ def _compile(file: str, cc: tuple[int, int] | None) -> Module:
     return compiler.compile_ptx(source, capability=capability, name=file)
 
 
+class _Block(click.ParamType[tuple[int, int, int]]):
+    """``256``, ``16,16`` or ``8,8,4`` as threads along x, y and z."""
+
+    name = "x,y,z"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int, int]:
+        found = _BLOCK.fullmatch(str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a block such as 256 or 16,16,1", param, ctx)
+        x, y, z = (int(extent or 1) for extent in found.groups())
+        return x, y, z
+
+
 @command.command(name="compile")
 @click.argument("file")
 @click.option(
     "--emit",
-    type=click.Choice(["isa", "container"]),
+    type=click.Choice(["isa", "container", "llvm", "object"]),
     default="isa",
     show_default=True,
-    help="What to write: instructions as text, or the binary that a device loads.",
+    help="What to write: instructions as text; the binary that a device loads; what the JIT makes"
+    " of one kernel for one block shape, as LLVM IR or as an object file for this machine.",
 )
 @click.option(
     "-o",
@@ -123,10 +141,22 @@ def _compile(file: str, cc: tuple[int, int] | None) -> Module:
     default="-",
     help="File to write; standard output unless given.",
 )
+@click.option("--kernel", help="Kernel for llvm and object; needed where FILE has several.")
+@click.option(
+    "--block",
+    type=_Block(),
+    help="Threads of a block for llvm and object; the kernel's .reqntid, or 256,1,1.",
+)
 @_cc_option
 @click.pass_context
 def compile_command(
-    context: click.Context, file: str, emit: str, output: BinaryIO, cc: tuple[int, int] | None
+    context: click.Context,
+    file: str,
+    emit: str,
+    output: BinaryIO,
+    kernel: str | None,
+    block: tuple[int, int, int] | None,
+    cc: tuple[int, int] | None,
 ) -> None:
     """Compile FILE (- for standard input).
 
@@ -134,7 +164,10 @@ def compile_command(
     """
     try:
         module = _compile(file, cc)
-        data = _emit(module, emit)
+        if emit in ("llvm", "object"):
+            data = _emit_native(file, module, _kernel(file, module, kernel), block, emit)
+        else:
+            data = _emit_portable(module, emit)
     except OSError as error:
         raise click.ClickException(f"{file}: {error.strerror or error}") from error
     except compiler.PtxError as error:
@@ -145,7 +178,42 @@ def compile_command(
     output.write(data)
 
 
-def _emit(module: Module, emit: str) -> bytes:
+def _emit_portable(module: Module, emit: str) -> bytes:
     if emit == "container":
         return container.encode(module)
     return disassemble(module).encode()
+
+
+def _kernel(file: str, module: Module, name: str | None) -> Function:
+    """Return the kernel to compile: the named one, or the only one."""
+    names = [function.name for function in module.functions]
+    if name is None and len(names) == 1:
+        return module.functions[0]
+    if name in names:
+        return module.function(name)
+    wanted = "--kernel is needed" if name is None else f"no kernel {name!r}"
+    raise click.ClickException(f"{file}: {wanted}; it has {', '.join(names) or 'none'}")
+
+
+def _emit_native(
+    file: str,
+    module: Module,
+    function: Function,
+    block: tuple[int, int, int] | None,
+    emit: str,
+) -> bytes:
+    from vgpu_sim.exec import jit  # loads LLVM, which the other forms need not
+
+    shape = block or function.required_block or _DEFAULT_BLOCK
+    if function.required_block not in (None, shape):
+        raise click.ClickException(f"{file}: {function.name} requires {function.required_block}")
+    native = jit.Compiler()
+    try:
+        if emit == "llvm":
+            return native.emit_llvm(module, function, shape).encode()
+        return native.compile(module, function, shape).object_code
+    except jit.UnsupportedError as error:
+        click.echo(f"{file}: {error}", err=True)
+        raise click.exceptions.Exit(_Verdict.NOT_SUPPORTED) from error
+    except jit.JitError as error:
+        raise click.ClickException(f"{file}: {error}") from error

@@ -88,3 +88,42 @@ def test_compile_of_nothing() -> None:
     result = _run("compile", "nowhere.ptx")
     assert result.exit_code == 1
     assert result.stderr == "Error: nowhere.ptx: No such file or directory\n"
+
+
+def test_compile_to_native_code(tmp_path: Path) -> None:
+    llvm = _run("compile", GOOD, "--emit", "llvm", "--block", "64")
+    assert llvm.exit_code == 0
+    assert "define" in llvm.stdout
+    assert "fadd <" in llvm.stdout
+    output = tmp_path / "vecadd.o"
+    assert _run("compile", GOOD, "--emit", "object", "-o", str(output)).exit_code == 0
+    assert output.read_bytes()[:4] == b"\x7fELF"
+
+
+def test_block_shapes_are_used_and_checked(tmp_path: Path) -> None:
+    texts = {
+        block: _run("compile", GOOD, "--emit", "llvm", "--block", block).stdout
+        for block in ("256", "12,16", "8,8,4")
+    }
+    assert len(set(texts.values())) == 3
+    assert _run("compile", GOOD, "--emit", "llvm").stdout == texts["256"]
+    assert "is not a block" in _run("compile", GOOD, "--emit", "llvm", "--block", "x").output
+    assert _run("compile", GOOD, "--emit", "llvm", "--block", "1024,2").exit_code == 1
+    required = tmp_path / "required.ptx"
+    required.write_text(Path(GOOD).read_text().replace("\n{", "\n.reqntid 12, 16\n{", 1))
+    implied = _run("compile", str(required), "--emit", "llvm")
+    assert implied.stdout == texts["12,16"]
+    assert _run("compile", str(required), "--emit", "llvm", "--block", "64").exit_code == 1
+
+
+def test_one_of_several_kernels(tmp_path: Path) -> None:
+    both = tmp_path / "both.ptx"
+    text = Path(GOOD).read_text()
+    both.write_text(text + text[text.index(".visible") :].replace("vecadd", "second"))
+    unnamed = _run("compile", str(both), "--emit", "llvm")
+    assert unnamed.exit_code == 1
+    assert unnamed.stderr.endswith("--kernel is needed; it has vecadd, second\n")
+    assert _run("compile", str(both), "--emit", "llvm", "--kernel", "second").exit_code == 0
+    missing = _run("compile", str(both), "--emit", "llvm", "--kernel", "third")
+    assert missing.stderr.endswith("no kernel 'third'; it has vecadd, second\n")
+    assert _run("compile", str(both)).exit_code == 0
