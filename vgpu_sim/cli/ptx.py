@@ -28,23 +28,21 @@ class _Verdict(enum.IntEnum):
 _FROM_BEST_TO_WORST = (_Verdict.LOADS, _Verdict.NOT_SUPPORTED, _Verdict.NOT_PTX)
 
 
-class _ComputeCapability(click.ParamType[tuple[int, int]]):
-    """``9.0`` as a pair."""
-
-    name = "major.minor"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        found = _CC.fullmatch(str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a compute capability such as 9.0", param, ctx)
-        return int(found[1]), int(found[2])
+def _parse_cc(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    found = _CC.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a compute capability such as 9.0")
+    return int(found[1]), int(found[2])
 
 
 _cc_option = click.option(
     "--cc",
-    type=_ComputeCapability(),
+    metavar="MAJOR.MINOR",
+    callback=_parse_cc,
     help="Compute capability to load for, such as 9.0; the file's own .target unless given.",
 )
 
@@ -109,19 +107,16 @@ def _compile(file: str, cc: tuple[int, int] | None) -> Module:
     return compiler.compile_ptx(source, capability=capability, name=file)
 
 
-class _Block(click.ParamType[tuple[int, int, int]]):
-    """``256``, ``16,16`` or ``8,8,4`` as threads along x, y and z."""
-
-    name = "x,y,z"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int, int]:
-        found = _BLOCK.fullmatch(str(value))
-        if found is None:
-            self.fail(f"{value!r} is not a block such as 256 or 16,16,1", param, ctx)
-        x, y, z = (int(extent or 1) for extent in found.groups())
-        return x, y, z
+def _parse_block(
+    context: click.Context, parameter: click.Parameter, value: str | None
+) -> tuple[int, int, int] | None:
+    if value is None:
+        return None
+    found = _BLOCK.fullmatch(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a block such as 256 or 16,16,1")
+    x, y, z = (int(extent or 1) for extent in found.groups())
+    return x, y, z
 
 
 @command.command(name="compile")
@@ -144,7 +139,8 @@ class _Block(click.ParamType[tuple[int, int, int]]):
 @click.option("--kernel", help="Kernel for llvm and object; needed where FILE has several.")
 @click.option(
     "--block",
-    type=_Block(),
+    metavar="X[,Y[,Z]]",
+    callback=_parse_block,
     help="Threads of a block for llvm and object; the kernel's .reqntid, or 256,1,1.",
 )
 @_cc_option

@@ -1,6 +1,8 @@
 """Stages, targets, error logs and the binding's document."""
 
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,14 @@ SOURCE = kernel("mov.u32 %r0, %tid.x;", registers=".reg .b32 %r<1>;")
 def test_public_names() -> None:
     assert sorted(compiler.__all__) == compiler.__all__
     assert {name for name in compiler.__all__ if not hasattr(compiler, name)} == set()
+
+
+def test_importing_the_compiler_loads_neither_numpy_nor_llvm() -> None:
+    """Workers and the command line import it; both start in milliseconds."""
+    code = "import sys, vgpu_sim.compiler; print({'numpy', 'llvmlite', 'click'} & set(sys.modules))"
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout == "set()\n"
 
 
 def test_stages_run_in_order_and_can_be_watched() -> None:
