@@ -353,7 +353,9 @@ class Client:
         deadline = time.monotonic() + timeout_s
         while self.page.timeline[stream] < value:
             if self.page.error:
-                raise RuntimeError(f"the context died: {self.page.error}, {self.page.fault.message}")
+                raise RuntimeError(
+                    f"the context died: {self.page.error}, {self.page.fault.message}"
+                )
             if time.monotonic() > deadline:
                 raise TimeoutError(f"stream {stream} is at {self.page.timeline[stream]}")
             time.sleep(0.0005)
@@ -429,6 +431,16 @@ def worker_config(**changes: Any) -> spawn.WorkerConfig:
         threads=2,
     )
     return replace(config, **changes)
+
+
+@contextmanager
+def running_zygote() -> Iterator[Zygote]:
+    """A zygote for a test module."""
+    zygote = Zygote()
+    try:
+        yield zygote
+    finally:
+        zygote.close()
 
 
 @contextmanager

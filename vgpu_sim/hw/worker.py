@@ -32,6 +32,10 @@ BackendFactory = Callable[[WorkerConfig, NativeRuntime], NativeBackend | Interpr
 REFUSED_EXIT_STATUS = 71
 
 
+class _ApertureTakenError(Exception):
+    """The client's place for the aperture cannot be had in this process."""
+
+
 def run(
     config: WorkerConfig,
     client: socket.socket,
@@ -46,7 +50,7 @@ def run(
     try:
         runtime = NativeRuntime()
         _set_up(config, client, gpud, runtime, make_backend)
-    except FileExistsError:
+    except _ApertureTakenError:
         _refuse(client, config.request, CudaError.MAP_FAILED)
     except (OSError, ImportError, MemoryError, ValueError) as err:
         reason = f"a worker cannot start: {type(err).__name__}: {err}"
@@ -63,7 +67,10 @@ def _set_up(
 ) -> NoReturn:
     for path in config.cgroup_procs:
         Path(path).write_text(f"{os.getpid()}\n")
-    runtime.reserve(config.aperture_base)
+    try:
+        runtime.reserve(config.aperture_base)
+    except OSError as err:
+        raise _ApertureTakenError from err
     backend = make_backend(config, runtime)
     fault_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     area, page = runtime.create_shared()
