@@ -1,0 +1,114 @@
+"""A private gpud with slices of an H100, and the client library loaded into this process."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mig.geometry import board
+from vgpu_sim.cli.run import configure, layout
+from vgpu_sim.config import program_environment
+from vgpu_sim.driver.standalone import StandaloneNode, StandaloneOptions
+from vgpu_sim.native import build
+
+PROGRAMS = Path(__file__).parent / "programs"
+BACKEND = "interp"
+
+
+@pytest.fixture(scope="session")
+def libraries() -> Path:
+    """The folder with the freshly built libcuda.so.1."""
+    build.build_all()
+    return build.LIBRARIES
+
+
+@pytest.fixture(scope="session")
+def node(libraries, tmp_path_factory) -> Iterator[StandaloneNode]:
+    """A gpud with three slices on one GPU."""
+    options = StandaloneOptions(backend=BACKEND, threads=2)
+    with StandaloneNode([tmp_path_factory.mktemp("run")], options) as running:
+        chosen = board("h100-80gb")
+        profile = next(one for one in chosen.profiles if one.name == "1g.10gb")
+        with running.admin() as admin:
+            configure(admin, chosen, profile, layout(chosen, profile, 3))
+        yield running
+
+
+@pytest.fixture(scope="session")
+def environment(node, libraries) -> dict[str, str]:
+    """What a program needs to find the slices."""
+    found = dict(program_environment(node.slices_dir, node.token_hex, libraries))
+    for name in ("CUDA_VISIBLE_DEVICES", "TESSERA_TRACE", "TESSERA_LOG", "TESSERA_STRICT"):
+        found.pop(name, None)
+    return found
+
+
+@pytest.fixture(scope="session")
+def driver(environment, libraries):
+    """cuda.bindings on our library, initialised, in this process."""
+    # Loaded first: whoever asks for the soname afterwards gets this one.
+    ctypes.CDLL(str(libraries / "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
+    for name in ("TESSERA_SLICES_DIR", "TESSERA_TOKEN"):
+        os.environ[name] = environment[name]
+    from cuda.bindings import driver as bindings
+
+    assert bindings.cuInit(0) == (bindings.CUresult.CUDA_SUCCESS,)
+    return bindings
+
+
+@pytest.fixture
+def cuda(driver):
+    """The driver API that raises, with a fresh context."""
+    raising = Raising(driver)
+    context = raising.cuCtxCreate(None, 0, 0)
+    yield raising
+    driver.cuCtxDestroy(context)
+
+
+class Refused(Exception):
+    """An API call failed; ``code`` is the CUresult."""
+
+    def __init__(self, code) -> None:
+        super().__init__(code.name)
+        self.code = int(code)
+
+
+class Raising:
+    """cuda.bindings.driver whose functions return their results or raise ``Refused``."""
+
+    def __init__(self, bindings) -> None:
+        self._bindings = bindings
+
+    def __getattr__(self, name: str):
+        found = getattr(self._bindings, name)
+        if not name.startswith("cu") or isinstance(found, type):
+            return found
+
+        def call(*arguments):
+            status, *results = found(*arguments)
+            if int(status):
+                raise Refused(status)
+            return results[0] if len(results) == 1 else tuple(results)
+
+        return call
+
+    def code(self, name: str, *arguments) -> int:
+        """Call and return the CUresult as a number."""
+        return int(getattr(self._bindings, name)(*arguments)[0])
+
+
+@pytest.fixture(scope="session")
+def compile_c(libraries, tmp_path_factory):
+    """Compile one of the programs; returns its path."""
+
+    def compile_program(name: str, *flags: str) -> Path:
+        output = tmp_path_factory.mktemp("program") / name
+        command = [build.compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
+        command += ["-pthread", f"-I{build.NATIVE / 'libcuda'}", str(PROGRAMS / f"{name}.c")]
+        subprocess.run([*command, "-o", str(output), *flags], check=True)
+        return output
+
+    return compile_program
