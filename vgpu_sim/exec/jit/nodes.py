@@ -184,7 +184,7 @@ class Nodes:
         value, scalar = self._computed(node, result, form, chunk)
         type_ = fold.result_type(node.instruction)
         if is_arithmetic(node) and type_.bits != result.bits:
-            raise UnsupportedError(f"{type_.name} result in a register of {result.bits} bits", "")
+            value, scalar = self._values.canonical(value, scalar, type_, form is Form.VECTOR)
         return self._values.fill(value, scalar, result, form, signed=type_.is_signed)
 
     def _computed(self, node: Operation, result: Value, form: Form, chunk: int) -> tuple[str, str]:

@@ -129,7 +129,7 @@ class Values:
             value, held = self._base(source, type_)
         vector = form is Form.VECTOR
         if clean and isinstance(source, Value) and source in self._nans.dirty:
-            value, held = self._cleaned(value, held, self._nans.dirty[source], vector)
+            value, held = self.canonical(value, held, self._nans.dirty[source], vector)
         return self.cast(value, held, type_, vector)
 
     def condition(self, condition: Condition, form: Form, chunk: int = 0) -> str:
@@ -259,7 +259,8 @@ class Values:
         assert not isinstance(source, Value)
         return self._symbol(source.name, source.addend), "i64"
 
-    def _cleaned(self, value: str, held: str, type_: DataType, vector: bool) -> tuple[str, str]:
+    def canonical(self, value: str, held: str, type_: DataType, vector: bool) -> tuple[str, str]:
+        """A float's pattern with every NaN made the canonical one, and its LLVM type."""
         text, scalar = self.text, FLOATS[type_]
         number = self.cast(value, held, scalar, vector)
         whole = integer(type_.bits)

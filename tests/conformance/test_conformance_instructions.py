@@ -1,0 +1,201 @@
+"""Every arithmetic instruction, on special values, in each form the JIT can give it."""
+
+import itertools
+import struct
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from both_backends import compare
+from kernel_builder import KernelBuilder
+
+from vgpu_sim.exec.jit import Plan
+from vgpu_sim.isa import (
+    BoolOp,
+    Compare,
+    DataType,
+    Instruction,
+    Literal,
+    MulMode,
+    Op,
+    Rounding,
+    Space,
+)
+from vgpu_sim.isa.rules import destination_roles, operand_bits, source_roles
+from vgpu_sim.isa.spec import compares_of, roundings_of
+from vgpu_sim.isa.table import TABLE
+
+D = DataType
+_THREADS = 256
+_DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)
+
+_SPECIAL = {
+    16: [0, 1, 2, 0x7FFF, 0x8000, 0x8001, 0xFFFF, 0x3C00, 0x3F80, 0xBC00, 0x7C00, 0x7F80]
+    + [0xFC00, 0xFF80, 0x7E00, 0x7FC1, 0xFFC2, 0x0400, 0x0080, 0x7BFF, 0x7F7F, 0x03FF, 0x1234],
+    32: [0, 1, 2, 3, 31, 32, 33, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFFFFFE]
+    + [0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC01234, 0x7F800001]
+    + [0x00800000, 0x007FFFFF, 0x7F7FFFFF, 0x4F000000, 0xCF000000, 0x5F000000, 0x3F000000]
+    + [0x3EAAAAAB, 0x40490FDB, 0x4B000001, 0x3FC00000, 0x33800000, 0x12345678],
+    64: [0, 1, 2, 63, 64, 65, (1 << 63) - 1, 1 << 63, (1 << 64) - 1, 0x3FF0 << 48, 0xBFF0 << 48]
+    + [0x7FF0 << 48, 0xFFF0 << 48, 0x7FF8 << 48, 0xFFF8000000001234, 0x7FF0000000000001]
+    + [1 << 52, (1 << 52) - 1, 0x7FEFFFFFFFFFFFFF, 0x43E0 << 48, 0x41E0 << 48, 0x3FD5555555555555]
+    + [0x47EFFFFFF0000000, 0x3690 << 48, 0x40F86A0000000001, 0x123456789ABCDEF, 0x4330000000000001],
+}
+
+
+def _patterns(bits: int, count: int, seed: int) -> np.ndarray:
+    """Special values first, in an order of their own per operand, then random ones."""
+    rng = np.random.default_rng(seed)
+    special = np.array(_SPECIAL[bits], dtype=np.uint64)
+    chosen = rng.choice(special, size=count)
+    random = rng.integers(0, 1 << 63, size=count, dtype=np.uint64) * np.uint64(2)
+    random += rng.integers(0, 2, size=count, dtype=np.uint64)
+    random >>= np.uint64(64 - bits)
+    mixed = np.where(rng.random(count) < 0.7, chosen, random)
+    return mixed.astype(np.uint64)
+
+
+def _variants(op: Op) -> Iterator[Instruction]:
+    spec = TABLE[op]
+    for type_, source in itertools.product(spec.types or (D.B32,), spec.source_types or (None,)):
+        modes = [m for m in spec.modes if not (m is MulMode.WIDE and type_.bits == 64)]
+        for mode in modes or [MulMode.NONE]:
+            base = Instruction(op, type_, source_type=source, mode=mode)
+            if op is Op.SETP:
+                for compare_, combine in itertools.product(compares_of(type_), BoolOp):
+                    yield Instruction(op, type_, compare=compare_, combine=combine)
+                continue
+            roundings = roundings_of(spec, base) or (Rounding.NONE,)
+            for rounding in roundings:
+                if type_ is D.F64 and rounding in _DIRECTED and op is not Op.CVT:
+                    continue  # not supported; see test_unsupported_roundings
+                if type_ is D.F64 and rounding in _DIRECTED and source in (D.S64, D.U64, D.B64):
+                    continue
+                for ftz, saturate in itertools.product((False, True), repeat=2):
+                    if ftz and type_ not in spec.ftz and source not in spec.ftz:
+                        continue
+                    if saturate and type_ not in spec.saturate:
+                        continue
+                    yield Instruction(
+                        op,
+                        type_,
+                        source_type=source,
+                        mode=mode,
+                        rounding=rounding,
+                        ftz=ftz,
+                        saturate=saturate,
+                    )
+
+
+def _legal(instruction: Instruction) -> bool:
+    """Whether the verifier takes it; the product above is a little too wide for CVT."""
+    builder = KernelBuilder()
+    try:
+        _emit(builder, instruction, [None] * len(source_roles(instruction, TABLE[instruction.op])))
+        builder.module()
+    except ValueError:
+        return False
+    return True
+
+
+def _emit(builder: KernelBuilder, instruction: Instruction, sources: list) -> list:
+    """Append the instruction; None sources become zeros. Returns its destinations."""
+    spec = TABLE[instruction.op]
+    bits = [operand_bits(role, instruction) for role in source_roles(instruction, spec)]
+    operands = tuple(s if s is not None else Literal(0) for s, _ in zip(sources, bits, strict=True))
+    results = []
+    for role in destination_roles(instruction, spec):
+        width = operand_bits(role, instruction)
+        if instruction.op is Op.CVT and width == 8:
+            width = 16
+        results.append(builder.predicate() if width == 1 else builder.register(width))
+    fields = {
+        name: getattr(instruction, name)
+        for name in ("source_type", "mode", "rounding", "ftz", "saturate", "compare", "combine")
+    }
+    builder.add(Instruction(instruction.op, instruction.type, tuple(results), operands, **fields))
+    return results
+
+
+def _kernel(instructions: list[Instruction], form: str) -> tuple:
+    """out[i][t] = instruction i on operands of thread t (``form`` "uniform": of thread 0)."""
+    builder = KernelBuilder(8, 8, 8, 8)
+    pointers = [builder.parameter(i) for i in range(4)]
+    thread = builder.linear_thread()
+    index = thread
+    if form == "uniform":
+        index = builder.register(32)
+        builder.op(Op.AND, D.B32, index, thread, Literal(0))
+    elif form == "chunk":  # one value per row of 16
+        index = builder.register(32)
+        builder.op(Op.SHR, D.U32, index, thread, Literal(4))
+    reads = [builder.address(pointer, index, 8) for pointer in pointers[:3]]
+    out = builder.address(pointers[3], thread, 16 * len(instructions))
+    for place, instruction in enumerate(instructions):
+        spec = TABLE[instruction.op]
+        sources: list = []
+        for operand, role in enumerate(source_roles(instruction, spec)):
+            bits = operand_bits(role, instruction)
+            value = builder.load(
+                {8: D.B8, 16: D.B16, 32: D.B32, 64: D.B64}.get(bits, D.B32), reads[operand]
+            )
+            if bits == 1:
+                flag = builder.predicate()
+                builder.add(
+                    Instruction(
+                        Op.SETP, D.U32, (flag, None), (value, Literal(7)), compare=Compare.GT
+                    )
+                )
+                sources.append(flag)
+            else:
+                sources.append(value)
+        for which, result in enumerate(_emit(builder, instruction, sources)):
+            role = destination_roles(instruction, spec)[which]
+            width = operand_bits(role, instruction)
+            where = 16 * place + 8 * which
+            if width == 1:
+                number = builder.register(32)
+                builder.op(Op.SELP, D.B32, number, Literal(1), Literal(0), result)
+                builder.store(D.B32, out, number, where)
+            else:
+                width = max(width, 16)
+                builder.store({16: D.B16, 32: D.B32, 64: D.B64}[width], out, result, where)
+    return builder.module(), 16 * len(instructions)
+
+
+_OPS = [
+    op
+    for op in TABLE
+    if op not in (Op.NOP, Op.BRA, Op.RET, Op.TRAP, Op.LD, Op.ST, Op.S2R) and TABLE[op].dsts
+]
+_PLANS = {
+    "lanes": [Plan(16, 1), Plan(4, 2), Plan(1, 1), Plan(16, 2, tier=0)],
+    "chunk": [Plan(16, 4), Plan(1, 8)],
+    "uniform": [Plan(16, 2)],
+}
+
+
+def _operands(bits: int) -> list[bytes]:
+    return [_patterns(bits, _THREADS, seed).tobytes() for seed in (1, 2, 3)]
+
+
+def _cases() -> Iterator:
+    for op in _OPS:
+        by_width: dict[int, list[Instruction]] = {}
+        for instruction in _variants(op):
+            if instruction.type is D.PRED or _legal(instruction):
+                width = (instruction.source_type or instruction.type).bits
+                by_width.setdefault(width, []).append(instruction)
+        for width, instructions in by_width.items():
+            for start in range(0, len(instructions), 24):
+                part = instructions[start : start + 24]
+                yield pytest.param(width, part, id=f"{op.name}-{width}-{start}")
+
+
+@pytest.mark.parametrize("form", ["lanes", "chunk", "uniform"])
+@pytest.mark.parametrize(("width", "instructions"), list(_cases()))
+def test_instruction(width: int, instructions: list[Instruction], form: str) -> None:
+    module, stride = _kernel(instructions, form)
+    operands = _operands(max(width, 16) if width > 1 else 32)
+    out = bytes(_THREADS * stride)
+    compare(module, [*operands, out], (1, 1, 1), (_THREADS, 1, 1), _PLANS[form])

@@ -1,0 +1,106 @@
+"""One launch on the interpreter and on the JIT, compared bit by bit."""
+
+import functools
+from collections.abc import Iterable, Sequence
+
+import native_launch
+import numpy as np
+
+from vgpu_sim.exec import interp, jit
+from vgpu_sim.isa import Module
+
+Shape = tuple[int, int, int]
+
+
+@functools.cache
+def compiler() -> jit.Compiler:
+    return jit.Compiler()
+
+
+class Bench:
+    """Memory of a test: buffers at the same addresses for both backends.
+
+    The interpreter's memory is one piece with holes of zeros; the native one has real gaps.
+    """
+
+    def __init__(self, *buffers: bytes) -> None:
+        self.aperture = native_launch.Aperture()
+        self.buffers = [self.aperture.allocate(data) for data in buffers]
+        self._initial = [bytes(data) for data in buffers]
+
+    def close(self) -> None:
+        self.aperture.close()
+
+    def addresses(self) -> list[int]:
+        return [buffer.address for buffer in self.buffers]
+
+    def interpret(
+        self, module: Module, grid: Shape, block: Shape, parameters: bytes, segment: int = 0
+    ) -> list[bytes]:
+        """The buffers after the interpreter has run the kernel."""
+        base = min(self.addresses())
+        end = max(buffer.address + len(buffer.view) for buffer in self.buffers)
+        data = bytearray(end - base)
+        for buffer, initial in zip(self.buffers, self._initial, strict=True):
+            data[buffer.address - base : buffer.address - base + len(initial)] = initial
+        memory = interp.BufferMemory(base, data)
+        interp.run(module, module.functions[0], grid, block, parameters, memory, segment)
+        return [
+            bytes(data[b.address - base : b.address - base + len(b.view)]) for b in self.buffers
+        ]
+
+    def execute(
+        self,
+        module: Module,
+        grid: Shape,
+        block: Shape,
+        parameters: bytes,
+        plan: jit.Plan | None,
+        segment: int = 0,
+        ranges: Iterable[tuple[int, int]] | None = None,
+    ) -> list[bytes]:
+        """The buffers after native code has run the kernel."""
+        for buffer, initial in zip(self.buffers, self._initial, strict=True):
+            buffer.view[:] = np.frombuffer(initial, dtype=np.uint8)
+        code = compiler().compile(module, module.functions[0], block, plan)
+        loaded = compiler().load(code)
+        blocks = grid[0] * grid[1] * grid[2]
+        launch = native_launch.context(self.aperture, grid, block, segment)
+        status, _ = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)])
+        assert status == 0
+        return [bytes(buffer.view) for buffer in self.buffers]
+
+
+def compare(
+    module: Module,
+    buffers: Sequence[bytes],
+    grid: Shape,
+    block: Shape,
+    plans: Iterable[jit.Plan | None],
+    extra: Sequence[int] = (),
+    symbols: int | None = None,
+) -> list[bytes]:
+    """Assert bit equality of all buffers for every plan; parameters are their addresses, then
+    ``extra``. ``symbols`` is the buffer that holds the module's variables. Returns the buffers."""
+    bench = Bench(*buffers)
+    try:
+        function = module.functions[0]
+        values = [*bench.addresses(), *extra]
+        parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
+        segment = 0 if symbols is None else bench.buffers[symbols].address
+        expected = bench.interpret(module, grid, block, parameters, segment)
+        for plan in plans:
+            found = bench.execute(module, grid, block, parameters, plan, segment)
+            for index, (want, have) in enumerate(zip(expected, found, strict=True)):
+                if want != have:
+                    raise AssertionError(_difference(index, want, have, plan))
+        return expected
+    finally:
+        bench.close()
+
+
+def _difference(index: int, want: bytes, have: bytes, plan: jit.Plan | None) -> str:
+    a, b = (np.frombuffer(d[: len(d) // 4 * 4], dtype="<u4") for d in (want, have))
+    places = np.flatnonzero(a != b)
+    shown = ", ".join(f"[{p}] {a[p]:#010x} not {b[p]:#010x}" for p in places[:6])
+    return f"{plan}: buffer {index}: {len(places)} words differ: {shown}"
