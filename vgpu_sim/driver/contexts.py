@@ -161,6 +161,8 @@ class ContextTable:
             context.sandbox = sandbox if isinstance(sandbox, dict) else {}
             logger.info("worker_started pid=%d sandbox=%s", context.pid, sandbox)
             return
+        if name == "fault" and context.fenced:
+            return  # its way of ending, which has been told
         if name in {"fault", "worker_failed"} and not context.end_reason:
             context.end_reason = f"{name}: {fields['message']}"
         self._events.emit(

@@ -1,0 +1,198 @@
+"""gpud of a cluster's node: real processes in real pod-named cgroups (version 1) as clients."""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from gpud_process import Gpud, client_process, gpud, wait_until
+
+HIERARCHY = Path("/sys/fs/cgroup/pids")
+PARENT = HIERARCHY / f"tessera-pods-{os.getpid()}"
+
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or not (HIERARCHY / "cgroup.procs").exists(),
+    reason="NOT RUN: needs root and a cgroup v1 hierarchy to play kubelet in",
+)
+
+
+@dataclass
+class Pod:
+    uid: str
+    group: Path
+
+    def join(self) -> None:
+        (self.group / "cgroup.procs").write_text(str(os.getpid()))
+
+    def holder(self) -> dict[str, str]:
+        return {"pod_uid": self.uid, "namespace": "team", "name": "train"}
+
+
+@pytest.fixture
+def pods() -> Iterator[list[Pod]]:
+    try:
+        PARENT.mkdir()
+    except OSError as err:
+        pytest.skip(f"NOT RUN: {err}")
+    made = []
+    for _ in range(2):
+        uid = str(uuid.uuid4())
+        name = f"kubelet-kubepods-besteffort-pod{uid.replace('-', '_')}.slice"
+        group = PARENT / name / "cri-containerd-0123.scope"
+        group.mkdir(parents=True)
+        made.append(Pod(uid, group))
+    yield made
+    for pod in made:
+        for group in (pod.group, pod.group.parent):
+            with suppress(OSError):
+                group.rmdir()
+    PARENT.rmdir()
+
+
+@pytest.fixture
+def node() -> Iterator[Gpud]:
+    parent = f"tessera-test-{os.getpid()}"
+    with gpud("--cgroup-parent", parent) as running:
+        yield running
+        for gpu in running.call("inventory")["gpus"]:
+            for instance in gpu["instances"]:
+                found = instance["uuid"]
+                running.call("set_holders", holders={}, complete=True)
+                wait_until(lambda found=found: not running.instance(found)["contexts"])
+                running.call("destroy_instance", uuid=found)
+    for group in Path("/sys/fs/cgroup").glob(f"*/{parent}"):
+        group.rmdir()
+
+
+def test_a_pod_that_is_listed_late_computes_and_is_fenced_when_it_is_not(node, pods):
+    made = node.make_slice()
+    pod, successor = pods
+    with node.admin() as agent:
+        agent.call("subscribe")
+        with client_process(made["socket_dir"], pod.join) as client:
+            wanted = agent.next_event()
+            assert (wanted["event"], wanted["pod_uid"]) == ("holders_wanted", pod.uid)
+            agent.call("set_holders", holders={made["uuid"]: [pod.holder()]}, complete=True)
+            assert client.stdout.readline() == "0\n"
+            assert client.stdout.readline() == "allocated\n"
+            (context,) = node.instance(made["uuid"])["contexts"]
+            assert (context["client_pid"], context["pod_uid"]) == (client.pid, pod.uid)
+
+            # The next pod comes while the old container still runs (a force delete).
+            agent.call("set_holders", holders={made["uuid"]: [successor.holder()]}, complete=True)
+            with client_process(made["socket_dir"], successor.join) as second:
+                assert second.stdout.readline() == "0\n"
+                assert second.stdout.readline() == "allocated\n"
+                contexts = node.instance(made["uuid"])["contexts"]
+                assert [context["pod_uid"] for context in contexts] == [successor.uid]
+                second.communicate("")
+            client.stdin.write("?\n")
+            client.stdin.flush()
+            assert client.stdout.readline() == "closed\n"
+            client.communicate("")
+        events = [agent.next_event() for _ in range(3)]
+        assert [one["event"] for one in events] == ["context_started", "fenced", "context_ended"]
+        assert {one["pod_uid"] for one in events} == {pod.uid}
+        assert events[2]["reason"].startswith("fenced")
+
+
+def test_a_worker_that_ignores_the_fence_is_killed(node, pods):
+    made = node.make_slice()
+    pod = pods[0]
+    node.call("set_holders", holders={made["uuid"]: [pod.holder()]}, complete=True)
+    with client_process(made["socket_dir"], pod.join) as client, node.admin() as agent:
+        agent.call("subscribe")
+        assert client.stdout.readline() == "0\n"
+        assert client.stdout.readline() == "allocated\n"
+        worker = node.instance(made["uuid"])["contexts"][0]["pid"]
+        os.kill(worker, 19)  # SIGSTOP: it cannot even read the fence
+        agent.call("set_holders", holders={}, complete=True)
+        wait_until(lambda: not node.instance(made["uuid"])["contexts"], 10)
+        events = {}
+        while "context_ended" not in events:
+            event = agent.next_event()
+            events[event["event"]] = event
+        assert events["fenced"]["pid"] == worker
+        assert events["context_ended"]["reason"].startswith("fenced")
+        client.communicate("")
+    assert node.call("inventory")["budget"]["used_bytes"] == 0
+
+
+def test_another_pod_and_a_process_in_no_pod_get_nothing(node, pods):
+    made = node.make_slice()
+    node.call("set_holders", holders={made["uuid"]: [pods[0].holder()]}, complete=True)
+    with client_process(made["socket_dir"], lambda: None) as nobody:
+        assert nobody.stdout.readline() == "800\n"
+        nobody.communicate("")
+    with client_process(made["socket_dir"], pods[1].join) as stranger:
+        assert stranger.stdout.readline() == "46\n"  # after the ten seconds that it may take
+        stranger.communicate("")
+
+
+def test_workers_live_in_the_slices_group_under_its_own_user(node, pods):
+    made = node.make_slice()
+    pod = pods[0]
+    node.call("set_holders", holders={made["uuid"]: [pod.holder()]}, complete=True)
+    inventory = node.call("inventory")
+    assert inventory["isolation"] == {"enforced": True, "reason": ""}
+    with client_process(made["socket_dir"], pod.join) as client:
+        assert client.stdout.readline() == "0\n"
+        worker = node.instance(made["uuid"])["contexts"][0]["pid"]
+        status = Path(f"/proc/{worker}/status").read_text()
+        assert "Uid:\t70000\t70000\t70000\t70000" in status
+        groups = Path(f"/proc/{worker}/cgroup").read_text()
+        for hierarchy in ("memory", "cpu", "cpuset", "pids"):
+            (line,) = (one for one in groups.splitlines() if one.split(":")[1] == hierarchy)
+            assert line.endswith(made["uuid"])
+        client.communicate("")
+
+
+def test_the_socket_is_open_to_every_user_of_the_pod_and_stays_where_it_is(node):
+    made = node.make_slice()
+    directory = Path(made["socket_dir"])
+    assert (directory / "s.sock").stat().st_mode & 0o777 == 0o666
+    assert directory.stat().st_mode & 0o777 == 0o711
+    node.end()
+    assert directory.is_dir()  # it is mounted into containers
+    (directory / "s.sock").mkdir()  # what a container runtime makes of a missing file
+    node.start()
+    assert (directory / "s.sock").is_socket()
+
+
+def test_workers_outlive_gpud_and_are_known_to_the_next(node, pods):
+    made = node.make_slice()
+    pod = pods[0]
+    node.call("set_holders", holders={made["uuid"]: [pod.holder()]}, complete=True)
+    with client_process(made["socket_dir"], pod.join) as client:
+        assert client.stdout.readline() == "0\n"
+        assert client.stdout.readline() == "allocated\n"
+        (before,) = node.instance(made["uuid"])["contexts"]
+        node.end()
+        node.start()
+        (after,) = node.instance(made["uuid"])["contexts"]
+        assert (after["pid"], after["pod_uid"]) == (before["pid"], pod.uid)
+        assert after["memory_bytes"] >= before["memory_bytes"]
+        node.call("set_holders", holders={made["uuid"]: [pod.holder()]}, complete=True)
+        assert node.instance(made["uuid"])["contexts"]
+        node.call("set_holders", holders={}, complete=True)
+        wait_until(lambda: not node.instance(made["uuid"])["contexts"])
+        client.communicate("")
+
+
+def test_a_worker_without_its_client_is_ended_after_a_restart(node, pods):
+    made = node.make_slice()
+    pod = pods[0]
+    node.call("set_holders", holders={made["uuid"]: [pod.holder()]}, complete=True)
+    with client_process(made["socket_dir"], pod.join) as client:
+        assert client.stdout.readline() == "0\n"
+        worker = node.instance(made["uuid"])["contexts"][0]["pid"]
+        os.kill(worker, 19)  # stopped, it does not see its client's end
+        node.end()
+        client.kill()
+        client.communicate()
+    node.start()
+    assert node.instance(made["uuid"])["contexts"]
+    wait_until(lambda: not node.instance(made["uuid"])["contexts"], 15)
