@@ -1,0 +1,114 @@
+"""The run verb's own rules: where slices go, what is refused, how signals are told apart."""
+
+import os
+import signal
+import sys
+import threading
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from mig.geometry import BOARDS, board
+from mig.planner.rules import violations
+from vgpu_sim import config
+from vgpu_sim.cli import run
+from vgpu_sim.driver.silicon import ARCHITECTURES
+
+
+@pytest.mark.parametrize("key", BOARDS)
+def test_any_number_of_slices_of_any_profile_is_laid_out_legally(key):
+    chosen = BOARDS[key]
+    for profile in chosen.profiles:
+        for count in (1, 2, profile.max_count, profile.max_count + 1):
+            if count > 8 * profile.max_count:
+                continue
+            placed = run.layout(chosen, profile, count)
+            assert sum(map(len, placed)) == count
+            assert len(placed) == -(-count // profile.max_count)
+            for gpu in placed:
+                assert not violations(chosen, gpu)
+
+
+def test_more_than_the_aperture_holds_is_refused():
+    chosen = board("h100-80gb")
+    assert len(run.layout(chosen, chosen.profile("1g.10gb"), 56)) == 8
+    with pytest.raises(click.UsageError, match="at most 56"):
+        run.layout(chosen, chosen.profile("1g.10gb"), 57)
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(run.command, arguments)
+
+
+def test_an_unknown_board_lists_the_known_ones():
+    done = invoke("--board", "h900", "--slice", "1g.10gb", "--", "true")
+    assert done.exit_code == 2
+    assert all(key in done.output for key in BOARDS)
+
+
+def test_an_unknown_profile_lists_the_boards():
+    done = invoke("--board", "a30", "--slice", "1g.10gb", "--", "true")
+    assert done.exit_code == 2
+    assert all(profile.name in done.output for profile in board("a30").profiles)
+
+
+@pytest.mark.parametrize("text", ["9", "9.0.0", "nine", "13.7", ""])
+def test_an_unknown_capability_lists_the_known_ones(text):
+    done = invoke("--board", "b200", "--slice", "1g.23gb", "--cc", text, "--", "true")
+    assert done.exit_code == 2
+    assert all(f"{major}.{minor}" in done.output for major, minor in ARCHITECTURES)
+
+
+def test_without_the_client_library_it_says_how_to_build_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(config, "LIBRARIES_DIR", tmp_path)
+    done = invoke("--board", "a30", "--slice", "1g.6gb", "--", "true")
+    assert done.exit_code == run.EXIT_FAILED
+    assert "python -m vgpu_sim.native.build" in done.output
+
+
+def test_an_aliased_profile_is_the_same_slice():
+    chosen = board("h100-80gb")
+    assert chosen.profile("1g.10gb.me") is chosen.profile("1g.10gb+me")
+    assert run.layout(chosen, chosen.profile("1g.10gb.me"), 1)
+
+
+@pytest.fixture
+def unblocked():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    yield
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@pytest.mark.usefixtures("unblocked")
+def test_the_program_starts_with_the_callers_signal_mask():
+    code = "import signal, sys; sys.exit(len(signal.pthread_sigmask(signal.SIG_BLOCK, ())))"
+    inherited = len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    assert run.run_program([sys.executable, "-c", code], os.environ) == inherited
+    assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.usefixtures("unblocked")
+def test_a_signal_to_us_alone_is_passed_on():
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1))
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # the timer's thread inherits it
+    timer.start()
+    code = "import signal; signal.pause()"
+    status = run.run_program(
+        [sys.executable, "-c", f"import signal; signal.pthread_sigmask(1, range(1, 32)); {code}"],
+        os.environ,
+    )
+    assert status == 128 + signal.SIGUSR1
+    timer.join()
+
+
+def test_the_environment_puts_ours_first_and_keeps_the_rest(monkeypatch, tmp_path):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/other")
+    monkeypatch.setenv("KEEP", "me")
+    environment = config.program_environment(tmp_path / "slices", "ab" * 32, tmp_path)
+    assert environment["LD_LIBRARY_PATH"] == f"{tmp_path}:/opt/other"
+    assert environment["TESSERA_SLICES_DIR"] == str(tmp_path / "slices")
+    assert environment["TESSERA_TOKEN"] == "ab" * 32
+    assert environment["KEEP"] == "me"
+    monkeypatch.delenv("LD_LIBRARY_PATH")
+    assert config.program_environment(tmp_path, "", tmp_path)["LD_LIBRARY_PATH"] == str(tmp_path)

@@ -1,0 +1,125 @@
+"""What smi prints of a node, and what it says where there is nothing to ask."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from gpud_process import gpud
+
+from vgpu_sim.cli import smi
+
+TOKEN = bytes(32)
+
+
+@pytest.fixture(scope="module")
+def node():
+    with gpud(token=TOKEN) as running:
+        running.slices = [running.make_slice(start=3), running.make_slice("3g.40gb", 4)]
+        yield running
+
+
+@pytest.fixture
+def look(monkeypatch, node):
+    """Run smi on the node ("gpud") or where only its slices can be seen ("slices")."""
+
+    def run(where: str, *arguments: str):
+        hidden = node.root / "elsewhere"
+        slices = node.run_dir / "slices"
+        if where == "slices":
+            hidden.mkdir(exist_ok=True)
+            link = hidden / "slices"
+            if not link.exists():
+                link.symlink_to(slices)
+            slices = link
+        monkeypatch.setenv("TESSERA_RUN_DIR", str(node.run_dir if where == "gpud" else hidden))
+        monkeypatch.setenv("TESSERA_SLICES_DIR", str(slices))
+        return CliRunner().invoke(smi.command, arguments)
+
+    return run
+
+
+@pytest.mark.parametrize("where", ["gpud", "slices"])
+def test_the_list_is_nvidia_smis(look, node, where):
+    done = look(where, "-L")
+    assert done.exit_code == 0
+    gpu = node.call("inventory")["gpus"][0]
+    assert done.output.splitlines() == [
+        f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {gpu['uuid']})",
+        f"  MIG 1g.10gb     Device  0: (UUID: {node.slices[0]['uuid']})",
+        f"  MIG 3g.40gb     Device  1: (UUID: {node.slices[1]['uuid']})",
+    ]
+
+
+def test_both_sources_agree_on_what_both_know(look):
+    from_gpud = json.loads(look("gpud", "--json").output)
+    from_slices = json.loads(look("slices", "--json").output)
+    assert (from_gpud["source"], from_slices["source"]) == ("gpud", "slices")
+    assert from_slices["budget_total_bytes"] is None
+    for one, other in zip(from_gpud["gpus"], from_slices["gpus"], strict=True):
+        assert other.pop("health") is None
+        one.pop("health")
+        for mine, its in zip(one["devices"], other["devices"], strict=True):
+            for unknown in ("admit", "holders", "processes"):
+                assert its.pop(unknown) is None
+                mine.pop(unknown)
+        assert one == other
+
+
+def test_the_overview_shows_memory_budget_and_isolation(look):
+    done = look("gpud")
+    assert "0MiB / 9984MiB" in done.output
+    assert "0MiB / 40448MiB" in done.output
+    assert "No running processes found" in done.output
+    assert "Isolation: not enforced (standalone run" in done.output
+    assert "Node memory budget: 0MiB / " in done.output
+    lengths = {len(line) for line in done.output.splitlines() if line.startswith(("+", "|"))}
+    assert len(lengths) == 2  # two tables, each with straight edges
+    in_a_pod = look("slices").output
+    assert "Node memory budget: N/A" in in_a_pod
+    assert "not known here" in in_a_pod
+
+
+def test_the_query_has_a_field_for_everything(look):
+    lines = look("gpud", "-q").output.splitlines()
+    values = {
+        line.split(":", 1)[0].strip(): line.split(":", 1)[1].strip()
+        for line in lines
+        if ":" in line
+    }
+    assert values["CUDA Compute Capability"] == "9.0"
+    assert values["Placement"] == "{4}:4"
+    assert values["FB Memory Total"] == "40448 MiB"
+    assert values["New Contexts"] == "admitted"
+    assert values["MIG Mode"] == "Enabled"
+    assert values["Holders"] == "-"
+
+
+def test_nobody_to_ask_is_9(monkeypatch, tmp_path):
+    monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
+    monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path / "slices"))
+    done = CliRunner().invoke(smi.command, [])
+    assert done.exit_code == smi.EXIT_NO_DRIVER
+    assert str(tmp_path / "gpud.sock") in done.output
+
+
+def test_a_slice_without_its_gpud_is_9_and_named(monkeypatch, tmp_path):
+    (tmp_path / "slices" / "MIG-0").mkdir(parents=True)
+    monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
+    monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path / "slices"))
+    done = CliRunner().invoke(smi.command, ["-L"])
+    assert done.exit_code == smi.EXIT_NO_DRIVER
+    assert "MIG-0/s.sock" in done.output
+
+
+def test_a_node_without_devices_is_6(monkeypatch):
+    with gpud(token=TOKEN) as empty:
+        monkeypatch.setenv("TESSERA_RUN_DIR", str(empty.run_dir))
+        monkeypatch.setenv("TESSERA_SLICES_DIR", str(empty.run_dir / "slices"))
+        done = CliRunner().invoke(smi.command, [])
+        assert done.exit_code == smi.EXIT_NO_DEVICES
+        assert "No devices were found" in done.output
+        assert json.loads(CliRunner().invoke(smi.command, ["--json"]).output)["gpus"] == []
+
+
+def test_layouts_exclude_each_other():
+    assert CliRunner().invoke(smi.command, ["-L", "--json"]).exit_code == 2
