@@ -5,6 +5,7 @@ beforehand: a fork costs a millisecond where a fresh interpreter costs fifty. It
 closes the socket, and leaves running workers alone.
 """
 
+import array
 import contextlib
 import gc
 import os
@@ -18,6 +19,7 @@ from vgpu_sim import machine
 from vgpu_sim.hal import spawn
 
 _MAX_MESSAGE_BYTES: Final = 65536
+_INT_BYTES: Final = array.array("i").itemsize
 _CRASH_STATUS: Final = 72
 
 
@@ -46,11 +48,12 @@ class Zygote:
 
     def _serve_message(self) -> bool:
         try:
-            data, descriptors, _, _ = socket.recv_fds(
-                self._gpud, _MAX_MESSAGE_BYTES, 2, socket.MSG_CMSG_CLOEXEC
+            data, ancillary, _, _ = self._gpud.recvmsg(
+                _MAX_MESSAGE_BYTES, socket.CMSG_SPACE(2 * _INT_BYTES), socket.MSG_CMSG_CLOEXEC
             )
         except ConnectionError:
             return False
+        descriptors = array.array("i", b"".join(content for _, _, content in ancillary)).tolist()
         if not data:
             return False
         request = None

@@ -128,7 +128,9 @@ def reply(
         status=status,
         payload_bytes=len(body),
     )
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
     try:
-        socket.send_fds(client, [bytes(header), body], list(descriptors), socket.MSG_DONTWAIT)
+        # Not socket.send_fds, which drops its flags in Python 3.11.
+        client.sendmsg([header, body], ancillary if descriptors else [], socket.MSG_DONTWAIT)
     except BlockingIOError as err:
         raise ConnectionError("the client does not read its answers") from err

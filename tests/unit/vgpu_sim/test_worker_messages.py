@@ -1,0 +1,192 @@
+"""The control socket: chunks and budget, and what a hostile client may try there."""
+
+import ctypes
+import mmap
+import os
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from worker_client import MIB, Client, Zygote, running_client, running_zygote
+
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.abi import FaultKind
+from vgpu_sim.hal.address_map import (
+    CHUNK_ALIGN_BYTES,
+    DEVICE_BYTES,
+    DEVICE_OFFSET,
+    GPU_WINDOW_BYTES,
+    HOST_OFFSET,
+    MODULE_OFFSET,
+)
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.messages import ChunkKind, MessageType
+
+CHUNK = CHUNK_ALIGN_BYTES
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with running_zygote() as zygote:
+        yield zygote
+
+
+@pytest.fixture(scope="module")
+def shared(zygote: Zygote) -> Iterator[Client]:
+    """For requests that are refused and change nothing."""
+    with running_client(zygote) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "kind"),
+    [
+        (DEVICE_OFFSET + 4096, CHUNK, ChunkKind.DEVICE),
+        (DEVICE_OFFSET, CHUNK + 4096, ChunkKind.DEVICE),
+        (DEVICE_OFFSET, 0, ChunkKind.DEVICE),
+        (DEVICE_OFFSET, DEVICE_BYTES + CHUNK, ChunkKind.DEVICE),
+        (DEVICE_OFFSET + DEVICE_BYTES - CHUNK, 2 * CHUNK, ChunkKind.DEVICE),
+        (DEVICE_OFFSET - CHUNK, 2 * CHUNK, ChunkKind.DEVICE),
+        (0, CHUNK, ChunkKind.DEVICE),
+        (MODULE_OFFSET, CHUNK, ChunkKind.DEVICE),
+        (HOST_OFFSET, CHUNK, ChunkKind.DEVICE),
+        (DEVICE_OFFSET, CHUNK, ChunkKind.HOST),
+        (DEVICE_OFFSET, CHUNK, 2),
+        (GPU_WINDOW_BYTES + DEVICE_OFFSET, CHUNK, ChunkKind.DEVICE),
+        ((1 << 64) - CHUNK, CHUNK, ChunkKind.DEVICE),
+        (DEVICE_OFFSET, (1 << 64) - CHUNK, ChunkKind.DEVICE),
+    ],
+)
+def test_a_malformed_chunk_is_refused(shared: Client, offset: int, size: int, kind: int) -> None:
+    assert shared.allocate_raw(offset, size, kind).status == CudaError.INVALID_VALUE
+    assert shared.gpud.used == 0
+    assert shared.page.error == 0
+
+
+def test_a_worker_owns_its_own_gpus_window(zygote: Zygote) -> None:
+    with running_client(zygote, gpu_index=3) as client:
+        offset = 3 * GPU_WINDOW_BYTES + DEVICE_OFFSET
+        assert client.allocate_raw(offset, CHUNK, ChunkKind.DEVICE).status == CudaError.SUCCESS
+        refused = client.allocate_raw(DEVICE_OFFSET, CHUNK, ChunkKind.DEVICE)
+        assert refused.status == CudaError.INVALID_VALUE
+
+
+def test_chunks_are_backed_sealed_and_given_back(zygote: Zygote) -> None:
+    with running_client(zygote) as client:
+        reply = client.allocate_raw(DEVICE_OFFSET, 2 * CHUNK, ChunkKind.DEVICE)
+        assert reply.status == CudaError.SUCCESS
+        (descriptor,) = reply.descriptors
+        assert os.fstat(descriptor).st_blocks * 512 == 2 * CHUNK
+        for size in (0, CHUNK, 3 * CHUNK):
+            with pytest.raises(PermissionError):
+                os.ftruncate(descriptor, size)
+        assert client.gpud.used == 2 * CHUNK
+        for offset, size in [(DEVICE_OFFSET, CHUNK), (DEVICE_OFFSET + CHUNK, 2 * CHUNK)]:
+            overlap = client.allocate_raw(offset, size, ChunkKind.DEVICE)
+            assert overlap.status == CudaError.INVALID_VALUE
+        free, total = client.memory_info()
+        assert total - free == 2 * CHUNK
+        whole = messages.Chunk(DEVICE_OFFSET, 2 * CHUNK, ChunkKind.DEVICE)
+        for wrong in (
+            messages.Chunk(DEVICE_OFFSET, CHUNK, ChunkKind.DEVICE),
+            messages.Chunk(DEVICE_OFFSET + CHUNK, CHUNK, ChunkKind.DEVICE),
+            messages.Chunk(DEVICE_OFFSET, 2 * CHUNK, ChunkKind.HOST),
+        ):
+            answer = client.request(MessageType.CHUNK_FREE, bytes(wrong))
+            assert answer.status == CudaError.INVALID_VALUE
+        assert client.request(MessageType.CHUNK_FREE, bytes(whole)).status == CudaError.SUCCESS
+        # The client still holds the descriptor, and the pages are gone all the same.
+        assert os.fstat(descriptor).st_blocks == 0
+        assert client.memory_info() == (total, total)
+        twice = client.request(MessageType.CHUNK_FREE, bytes(whole))
+        assert twice.status == CudaError.INVALID_VALUE
+        os.close(descriptor)
+        again = client.allocate_raw(DEVICE_OFFSET, CHUNK, ChunkKind.DEVICE)
+        assert again.status == CudaError.SUCCESS
+
+
+def test_the_budget_is_gpuds_to_grant(zygote: Zygote) -> None:
+    with running_client(zygote, budget_bytes=8 * MIB) as client:
+        assert client.memory_info() == (8 * MIB, 8 * MIB)
+        first = client.allocate(4 * MIB)
+        pinned = client.allocate(4 * MIB, ChunkKind.HOST)
+        assert client.memory_info() == (0, 8 * MIB)
+        offset = DEVICE_OFFSET + 64 * MIB
+        refused = client.allocate_raw(offset, CHUNK, ChunkKind.DEVICE)
+        assert (refused.status, refused.descriptors) == (CudaError.OUT_OF_MEMORY, [])
+        event = client.gpud.event("out_of_memory")
+        assert (event["requested_bytes"], event["free_bytes"]) == (CHUNK, 0)
+        assert client.free(pinned) == client.free(first) == CudaError.SUCCESS
+        assert client.memory_info() == (8 * MIB, 8 * MIB)
+        assert client.allocate_raw(offset, 8 * MIB, ChunkKind.DEVICE).status == CudaError.SUCCESS
+
+
+def header(kind: int, payload: bytes = b"", **changes: int) -> bytes:
+    fields = {
+        "magic": messages.MAGIC,
+        "version": messages.PROTOCOL_VERSION,
+        "type": kind,
+        "payload_bytes": len(payload),
+        **changes,
+    }
+    return bytes(messages.Header(**fields)) + payload
+
+
+CHUNK_PAYLOAD = bytes(messages.Chunk(DEVICE_OFFSET, CHUNK, ChunkKind.DEVICE))
+LOAD_PAYLOAD = bytes(messages.ModuleLoad(16))
+
+
+@pytest.mark.parametrize(
+    ("data", "descriptors"),
+    [
+        (b"\0", 0),
+        (os.urandom(24), 0),
+        (header(MessageType.MEMORY_INFO, magic=1), 0),
+        (header(MessageType.MEMORY_INFO, version=99), 0),
+        (header(MessageType.MEMORY_INFO, payload_bytes=8), 0),
+        (header(MessageType.MEMORY_INFO, bytes(8)), 0),
+        (header(MessageType.HELLO_QUERY, bytes(ctypes.sizeof(messages.Hello))), 0),
+        (header(MessageType.MEMORY_REPORT), 0),
+        (header(0xFFFF), 0),
+        (header(MessageType.CHUNK_ALLOCATE, CHUNK_PAYLOAD[:-1]), 0),
+        (header(MessageType.CHUNK_ALLOCATE, CHUNK_PAYLOAD), 1),
+        (header(MessageType.MODULE_LOAD, LOAD_PAYLOAD), 0),
+        (header(MessageType.MODULE_LOAD, LOAD_PAYLOAD), 2),
+        (header(MessageType.MODULE_LOAD, LOAD_PAYLOAD), 40),
+        (header(MessageType.MEMORY_INFO) + bytes(5000), 0),
+    ],
+)
+def test_what_no_client_sends_ends_the_context(
+    zygote: Zygote, data: bytes, descriptors: int
+) -> None:
+    with running_client(zygote) as client:
+        opened = [os.memfd_create("x") for _ in range(descriptors)]
+        socket.send_fds(client.socket, [data], opened)
+        page = client.wait_for_error()
+        assert (page.error, page.fault.kind) == (CudaError.LAUNCH_FAILED, FaultKind.PROTOCOL)
+        assert page.fault.message
+        assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 70
+        for descriptor in opened:
+            os.close(descriptor)
+
+
+def test_a_client_that_does_not_read_is_left(zygote: Zygote) -> None:
+    with running_client(zygote) as client:
+        message = header(MessageType.MEMORY_INFO)
+        deadline = time.monotonic() + 20
+        try:
+            while time.monotonic() < deadline:
+                client.socket.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+        assert time.monotonic() < deadline
+        assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 0
+
+
+def test_the_page_cannot_be_written_by_the_client(zygote: Zygote) -> None:
+    with running_client(zygote) as client:
+        with pytest.raises(PermissionError):
+            mmap.mmap(client.page_descriptor, 4096)
+        with pytest.raises(PermissionError):
+            os.pwrite(client.page_descriptor, b"x", 0)
