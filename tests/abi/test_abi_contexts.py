@@ -1,0 +1,258 @@
+"""Contexts: the stack, the primary one, death by a kernel's fault, death of the worker."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import ptx_kernels
+import pytest
+
+INVALID_VALUE = 1
+INVALID_DEVICE = 101
+INVALID_CONTEXT = 201
+ILLEGAL_ADDRESS = 700
+DESTROYED = 709
+LAUNCH_FAILED = 719
+
+
+def poke(cuda, address: int) -> None:
+    """Launch a kernel that stores 32 bits at the address."""
+    import ctypes
+
+    module = cuda.cuModuleLoadData(ptx_kernels.POKE.encode() + b"\0")
+    function = cuda.cuModuleGetFunction(module, b"poke")
+    given = ((address, 7), (ctypes.c_uint64, ctypes.c_uint32))
+    cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, given, 0)
+
+
+def worker_pids(node) -> set[int]:
+    with node.admin() as admin:
+        gpus = admin.call("inventory")["gpus"]
+    return {
+        context["pid"]
+        for gpu in gpus
+        for instance in gpu["instances"]
+        for context in instance["contexts"]
+    }
+
+
+def test_the_stack(cuda, driver):
+    base = cuda.cuCtxGetCurrent()
+    other = cuda.cuCtxCreate(None, 0, 0)
+    assert int(cuda.cuCtxGetCurrent()) == int(other)
+    assert int(cuda.cuCtxPopCurrent()) == int(other)
+    assert int(cuda.cuCtxGetCurrent()) == int(base)
+    cuda.cuCtxPushCurrent(other)
+    cuda.cuCtxPushCurrent(base)
+    assert int(cuda.cuCtxGetCurrent()) == int(base)
+    assert int(cuda.cuCtxPopCurrent()) == int(base)
+    cuda.cuCtxSetCurrent(0)
+    assert int(cuda.cuCtxGetCurrent()) == int(base)
+    cuda.cuCtxDestroy(other)
+    assert cuda.code("cuCtxPushCurrent", other) == INVALID_CONTEXT
+    assert cuda.code("cuCtxSetCurrent", other) == INVALID_CONTEXT
+    assert cuda.code("cuCtxDestroy", other) == INVALID_CONTEXT
+    assert cuda.code("cuCtxDestroy", 0) == INVALID_CONTEXT
+    assert cuda.code("cuCtxCreate", None, 0, 7) == INVALID_DEVICE
+    assert cuda.code("cuCtxCreate", None, 3, 0) == INVALID_VALUE
+    assert cuda.cuCtxGetApiVersion(base) == 3020
+    assert int(cuda.cuCtxGetDevice()) == 0
+
+
+def test_a_thread_begins_without_a_context(cuda):
+    answers = []
+
+    def ask() -> None:
+        answers.append(int(cuda.cuCtxGetCurrent()))
+        answers.append(cuda.code("cuCtxGetDevice"))
+        answers.append(cuda.code("cuMemAlloc", 16))
+        answers.append(cuda.code("cuCtxSynchronize"))
+        answers.append(cuda.code("cuCtxPopCurrent"))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    thread.join()
+    assert answers == [0] + [INVALID_CONTEXT] * 4
+
+
+def test_a_context_destroyed_elsewhere(cuda):
+    """A thread whose context was destroyed by another one gets 709 from then on."""
+    context = cuda.cuCtxCreate(None, 0, 0)
+    cuda.cuCtxPopCurrent()
+    steps = [threading.Event(), threading.Event()]
+    answers = []
+
+    def use() -> None:
+        cuda.cuCtxSetCurrent(context)
+        stream = cuda.cuStreamCreate(0)
+        event = cuda.cuEventCreate(0)
+        pointer = int(cuda.cuMemAlloc(16))
+        steps[0].set()
+        steps[1].wait()
+        answers.extend(
+            [
+                cuda.code("cuMemAlloc", 16),
+                cuda.code("cuMemcpyHtoD", pointer, b"12345678", 8),
+                cuda.code("cuCtxSynchronize"),
+                cuda.code("cuStreamSynchronize", stream),
+                cuda.code("cuEventSynchronize", event),
+            ]
+        )
+        cuda.code("cuStreamDestroy", stream)
+        cuda.code("cuEventDestroy", event)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    steps[0].wait()
+    cuda.cuCtxDestroy(context)
+    steps[1].set()
+    thread.join()
+    assert answers == [DESTROYED] * 5
+
+
+def test_the_primary_context(cuda, driver):
+    assert cuda.cuDevicePrimaryCtxGetState(0) == (0, 0)
+    cuda.cuDevicePrimaryCtxSetFlags(0, 4)
+    first, second = cuda.cuDevicePrimaryCtxRetain(0), cuda.cuDevicePrimaryCtxRetain(0)
+    assert int(first) == int(second)
+    assert cuda.cuDevicePrimaryCtxGetState(0) == (4, 1)
+    assert cuda.code("cuCtxDestroy", first) == INVALID_CONTEXT
+    cuda.cuCtxPushCurrent(first)
+    assert cuda.cuCtxGetFlags() == 4
+    pointer = cuda.cuMemAlloc(100)
+    cuda.cuDevicePrimaryCtxRelease(0)
+    cuda.cuMemFree(pointer)
+    cuda.cuDevicePrimaryCtxRelease(0)
+    assert cuda.cuDevicePrimaryCtxGetState(0) == (4, 0)
+    assert cuda.code("cuDevicePrimaryCtxRelease", 0) == INVALID_CONTEXT
+    assert cuda.code("cuMemAlloc", 100) == DESTROYED
+    cuda.cuCtxPopCurrent()
+    cuda.cuDevicePrimaryCtxRetain(0)
+    cuda.cuDevicePrimaryCtxReset(0)
+    assert cuda.cuDevicePrimaryCtxGetState(0) == (0, 0)
+
+
+def test_a_destroyed_contexts_memory_comes_back(cuda):
+    free = int(cuda.cuMemGetInfo()[0])
+    for _ in range(3):
+        context = cuda.cuCtxCreate(None, 0, 0)
+        cuda.cuMemAlloc(32 << 20)
+        cuda.cuCtxDestroy(context)
+    for _ in range(1000):
+        if int(cuda.cuMemGetInfo()[0]) == free:
+            return
+    raise AssertionError("the memory of destroyed contexts is still counted")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["null", "host", "freed", "guard", "beyond", *(f"bit{k}" for k in (33, 40, 43, 44, 47, 63))],
+)
+def test_a_bad_store_ends_its_context_alone(cuda, address):
+    """700, for good, in that context; the neighbour in the same process goes on."""
+    neighbour = cuda.cuCtxGetCurrent()
+    kept = int(cuda.cuMemAlloc(4))
+    cuda.cuMemsetD32(kept, 1234, 1)
+    context = cuda.cuCtxCreate(None, 0, 0)
+    mine = int(cuda.cuMemAlloc(4 << 20))
+    host = np.full(16, 9, np.uint32)
+    freed = int(cuda.cuMemAlloc(4 << 20))
+    cuda.cuMemFree(freed)
+    where = {
+        "null": 0,
+        "host": host.ctypes.data,
+        "freed": freed,
+        "guard": kept,  # another context's memory is nobody's here
+        "beyond": mine + (4 << 20),
+    }
+    target = where[address] if address in where else mine ^ (1 << int(address[3:]))
+    poke(cuda, target)
+    assert cuda.code("cuCtxSynchronize") == ILLEGAL_ADDRESS
+    for name, *arguments in (
+        ("cuMemAlloc", 16),
+        ("cuMemFree", mine),
+        ("cuStreamCreate", 0),
+        ("cuMemcpyHtoD", mine, host, 4),
+        ("cuCtxSynchronize",),
+        ("cuMemGetInfo",),
+        ("cuStreamQuery", 0),
+    ):
+        assert cuda.code(name, *arguments) == ILLEGAL_ADDRESS, name
+    assert (host == 9).all()
+    cuda.cuCtxDestroy(context)
+    assert int(cuda.cuCtxGetCurrent()) == int(neighbour)
+    back = np.zeros(1, np.uint32)
+    cuda.cuMemcpyDtoH(back, kept, 4)
+    assert back[0] == 1234
+
+
+def test_a_primary_context_can_be_used_again_after_a_fault(cuda):
+    context = cuda.cuDevicePrimaryCtxRetain(0)
+    cuda.cuCtxPushCurrent(context)
+    poke(cuda, 0)
+    assert cuda.code("cuCtxSynchronize") == ILLEGAL_ADDRESS
+    cuda.cuCtxPopCurrent()
+    cuda.cuDevicePrimaryCtxReset(0)
+    cuda.cuCtxPushCurrent(cuda.cuDevicePrimaryCtxRetain(0))
+    cuda.cuMemFree(cuda.cuMemAlloc(100))
+    cuda.cuCtxPopCurrent()
+    cuda.cuDevicePrimaryCtxRelease(0)
+
+
+def test_a_killed_worker_is_launch_failed(cuda, node):
+    before = worker_pids(node)
+    context = cuda.cuCtxCreate(None, 0, 0)
+    (pid,) = worker_pids(node) - before
+    event = cuda.cuEventCreate(2)
+    os.kill(pid, signal.SIGSTOP)
+    cuda.cuEventRecord(event, 0)  # nobody is there to do it
+    os.kill(pid, signal.SIGKILL)
+    assert cuda.code("cuEventSynchronize", event) == LAUNCH_FAILED
+    assert cuda.code("cuMemAlloc", 16) == LAUNCH_FAILED
+    assert cuda.code("cuCtxSynchronize") == LAUNCH_FAILED
+    cuda.cuCtxDestroy(context)
+
+
+def test_a_poller_learns_of_a_killed_worker(cuda, node):
+    before = worker_pids(node)
+    context = cuda.cuCtxCreate(None, 0, 0)
+    (pid,) = worker_pids(node) - before
+    os.kill(pid, signal.SIGSTOP)
+    event = cuda.cuEventCreate(2)
+    cuda.cuEventRecord(event, 0)
+    assert cuda.code("cuEventQuery", event) == 600
+    os.kill(pid, signal.SIGKILL)
+    code = 600
+    while code == 600:
+        code = cuda.code("cuEventQuery", event)
+    assert code == LAUNCH_FAILED
+    cuda.cuCtxDestroy(context)
+
+
+def test_a_stopped_worker_blocks_and_computes_nothing(cuda, node):
+    before = worker_pids(node)
+    context = cuda.cuCtxCreate(None, 0, 0)
+    (pid,) = worker_pids(node) - before
+    target = int(cuda.cuMemAlloc(4))
+    cuda.cuMemsetD32(target, 1, 1)
+    cuda.cuCtxSynchronize()
+    os.kill(pid, signal.SIGSTOP)
+    cuda.cuMemsetD32(target, 2, 1)
+    done = threading.Event()
+
+    def wait() -> None:
+        cuda.cuCtxSetCurrent(context)
+        cuda.cuCtxSynchronize()
+        done.set()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    assert not done.wait(0.5)
+    os.kill(pid, signal.SIGCONT)
+    assert done.wait(10)
+    thread.join()
+    back = np.zeros(1, np.uint32)
+    cuda.cuMemcpyDtoH(back, target, 4)
+    assert back[0] == 2
+    cuda.cuCtxDestroy(context)

@@ -1,0 +1,253 @@
+"""What the library does where things are not as they should be: no gpud, variables, other drivers."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ASK = """
+import sys, time
+from cuda.bindings import driver as d
+begin = time.monotonic()
+print(int(d.cuInit(0)[0]))
+print(int(d.cuDeviceGetCount()[0]), time.monotonic() - begin < 2)
+"""
+NAME = """
+from cuda.bindings import driver as d
+code = int(d.cuInit(0)[0])
+print(code, d.cuDeviceGetCount()[1] if not code else 0, end=" ")
+if not code: print(bytes(d.cuDeviceGetUuid(0)[1].bytes).hex())
+"""
+
+
+def python(text, environment, **more) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", text],
+        env={**environment, **more},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def slices(environment) -> list[str]:
+    return sorted(os.listdir(environment["TESSERA_SLICES_DIR"]))
+
+
+def hexadecimal(directory: str) -> str:
+    return directory.removeprefix("MIG-").replace("-", "")
+
+
+def test_no_directory_and_an_empty_one(environment, tmp_path):
+    for directory in (tmp_path / "missing", tmp_path):
+        done = python(ASK, environment, TESSERA_SLICES_DIR=str(directory))
+        assert done.stdout == "100\n3 True\n", done.stderr
+        assert done.stderr == ""
+
+
+@contextlib.contextmanager
+def imposter(directory: Path) -> Iterator[socket.socket]:
+    """A listening slice socket that is not gpud's."""
+    (directory / "MIG-0").mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+        server.bind(str(directory / "MIG-0" / "s.sock"))
+        server.listen()
+        server.settimeout(30)
+        yield server
+
+
+def start(text: str, environment, directory: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", text],
+        env={**environment, "TESSERA_SLICES_DIR": str(directory)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_dead_socket(environment, tmp_path):
+    with imposter(tmp_path):
+        pass
+    assert python(ASK, environment, TESSERA_SLICES_DIR=str(tmp_path)).stdout == "100\n3 True\n"
+
+
+def test_a_socket_that_hangs_up(environment, tmp_path):
+    with imposter(tmp_path) as server:
+        process = start(ASK, environment, tmp_path)
+        server.accept()[0].close()
+        assert process.communicate(timeout=60)[0] == "100\n3 True\n"
+
+
+@pytest.mark.parametrize("answer", [b"", b"x", b"\0" * 24, b"TSRA" + b"\xff" * 4000])
+def test_garbage_for_an_answer(environment, tmp_path, answer):
+    with imposter(tmp_path) as server:
+        process = start(ASK, environment, tmp_path)
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(4096)
+            connection.send(answer)
+            printed = process.communicate(timeout=60)[0].splitlines()
+    assert printed[0] in ("100", "803")
+    assert printed[1] == "3 True"
+
+
+def test_a_stopped_gpud_is_no_device_in_seconds(environment, node):
+    os.kill(node.pid, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        done = python(NAME, environment, CUDA_VISIBLE_DEVICES="0")
+        assert time.monotonic() - begin < 15
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+    assert done.stdout.startswith("100 ")
+
+
+def test_a_stale_slice_hides_no_other(environment, slices, tmp_path):
+    where = tmp_path / "slices"
+    shutil.copytree(
+        environment["TESSERA_SLICES_DIR"], where, symlinks=True, ignore=lambda *_: ["s.sock"]
+    )
+    for name in slices[1:]:
+        shutil.rmtree(where / name)
+        (where / name).symlink_to(f"{environment['TESSERA_SLICES_DIR']}/{name}")
+    done = python(NAME, environment, TESSERA_SLICES_DIR=str(where))
+    assert done.stdout == f"0 1 {hexadecimal(slices[1])}\n"
+
+
+def test_long_paths(environment, slices, tmp_path):
+    where = tmp_path / ("x" * 120) / ("y" * 60)
+    where.parent.mkdir()
+    where.symlink_to(environment["TESSERA_SLICES_DIR"])
+    assert python(NAME, environment, TESSERA_SLICES_DIR=str(where)).stdout.startswith("0 1 ")
+
+
+@pytest.mark.parametrize(
+    ("given", "index"),
+    [
+        (None, 0),
+        ("0", 0),
+        ("2", 2),
+        ("2,0", 2),
+        (" 1 , 0", 1),
+        ("3", None),
+        ("-1", None),
+        ("", None),
+        ("nonsense", None),
+        ("1,1", None),
+        ("0,nonsense", 0),
+        ("@1", 1),
+        ("@2 prefix", 2),
+        ("@0 bare", 0),
+        ("MIG-", None),
+    ],
+)
+def test_visible_devices(environment, slices, given, index):
+    """As CUDA reads it; a process sees one MIG device."""
+    more = {}
+    if given is not None:
+        if given.startswith("@"):
+            name = slices[int(given[1])]
+            given = {"": name, " prefix": name[:15], " bare": name.removeprefix("MIG-")}[given[2:]]
+        more["CUDA_VISIBLE_DEVICES"] = given
+    done = python(NAME, environment, **more)
+    if index is None:
+        assert done.stdout == "100 0 ", given
+    else:
+        assert done.stdout == f"0 1 {hexadecimal(slices[index])}\n", given
+
+
+def test_the_wrong_token_gets_no_context(environment):
+    """Queries are free; a context needs the run's token."""
+    text = """
+from cuda.bindings import driver as d
+print(int(d.cuInit(0)[0]), int(d.cuCtxCreate(None, 0, 0)[0]))
+"""
+    for token in ("00" * 32, "junk"):
+        assert python(text, environment, TESSERA_TOKEN=token).stdout == "0 800\n"
+    assert python(text, environment).stdout == "0 0\n"
+
+
+def test_trace(environment, tmp_path):
+    trace = tmp_path / "trace"
+    text = """
+from cuda.bindings import driver as d
+d.cuInit(0); d.cuCtxCreate(None, 0, 0); p = d.cuMemAlloc(12345)[1]; d.cuMemFree(12); d.cuMemFree(p)
+d.cuModuleGetFunction(3, b"some name"); print(hex(int(p)))
+"""
+    done = python(text, environment, TESSERA_TRACE=str(trace))
+    lines = trace.read_text().splitlines()
+    assert all(re.fullmatch(r"\d+\.\d{9} \d+ cu\w+\(.*\) = \d+ \d+ ns", line) for line in lines)
+    calls = [line.split(" ", 2)[2].rsplit(" ", 2)[0] for line in lines]
+    wanted = [
+        "cuInit(Flags=0) = 0",
+        f"cuMemAlloc_v2(dptr=[{done.stdout.strip()}], bytesize=12345) = 0",
+        "cuMemFree_v2(dptr=12) = 1",
+    ]
+    assert [call for call in calls if call in wanted] == wanted
+    assert any('name="some name"' in call and call.endswith("= 400") for call in calls)
+    assert any(call.startswith("cuGetProcAddress_v2") for call in calls)
+
+
+def test_strict_ends_the_program(environment):
+    text = "from cuda.bindings import driver as d; d.cuInit(0); d.cuGraphCreate(0); print('alive')"
+    plain = python(text, environment)
+    assert plain.stdout == "alive\n"
+    assert "cuGraphCreate is not supported" in plain.stderr
+    assert python(text, environment, TESSERA_LOG="quiet").stderr == ""
+    strict = python(text, environment, TESSERA_STRICT="1")
+    assert strict.returncode == -signal.SIGABRT
+    assert strict.stdout == ""
+    assert "cuGraphCreate was called" in strict.stderr
+
+
+def test_relaxed_lets_the_host_look(environment):
+    text = """
+import ctypes
+from cuda.bindings import driver as d
+d.cuInit(0); d.cuCtxCreate(None, 0, 0); p = int(d.cuMemAlloc(3 << 20)[1])
+d.cuMemsetD8(p, 65, 100); d.cuCtxSynchronize(); print(ctypes.string_at(p, 3))
+"""
+    relaxed = python(text, environment, TESSERA_RELAXED="1")
+    assert relaxed.stdout == "b'AAA'\n", relaxed.stderr
+    assert python(text, environment).returncode == -signal.SIGSEGV
+
+
+def test_another_driver_in_the_process_is_named(environment, libraries, tmp_path):
+    other = tmp_path / "libcuda.so.1"
+    source = tmp_path / "other.c"
+    source.write_text("int cuThatIsNotOurs(void) { return 0; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(other)], check=True)
+    text = f"""
+import ctypes
+ctypes.CDLL({str(other)!r})
+print(ctypes.CDLL({str(libraries / "libcuda.so.1")!r}).cuInit(0))
+"""
+    done = python(text, environment)
+    assert done.stdout == "0\n"
+    assert f"another CUDA driver library is loaded in this process: {other}" in done.stderr
+
+
+def test_a_taken_aperture_moves_it(environment):
+    """Something else lies where the aperture wants to be: the next base is used by both sides."""
+    text = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
+assert libc.mmap(0x2012_3456_7000, 4096, 0, 0x22 | 0x100000, -1, 0) == 0x2012_3456_7000
+from cuda.bindings import driver as d
+d.cuInit(0); d.cuCtxCreate(None, 0, 0); p = int(d.cuMemAlloc(3 << 20)[1])
+print(hex(p >> 43 << 43), int(d.cuMemsetD8(p, 65, 100)[0]), int(d.cuCtxSynchronize()[0]))
+"""
+    assert python(text, environment).stdout == "0x300000000000 0 0\n"
