@@ -162,6 +162,22 @@ def test_the_socket_is_open_to_every_user_of_the_pod_and_stays_where_it_is(node)
     assert (directory / "s.sock").is_socket()
 
 
+def test_memory_that_a_client_keeps_after_its_worker_stays_counted(node, pods):
+    made = node.make_slice()
+    pod = pods[0]
+    node.call("set_holders", holders={made["uuid"]: [pod.holder()]}, complete=True)
+    with client_process(made["socket_dir"], pod.join, chunk_bytes=256 << 20) as client:
+        assert client.stdout.readline() == "0\n"
+        assert client.stdout.readline() == "allocated\n"
+        (context,) = node.instance(made["uuid"])["contexts"]
+        os.kill(context["pid"], 9)  # the client keeps the chunk's descriptor
+        wait_until(lambda: not node.instance(made["uuid"])["contexts"])
+        assert node.instance(made["uuid"])["memory_used_bytes"] > 200 << 20
+        assert node.call("inventory")["budget"]["used_bytes"] > 200 << 20
+        client.communicate("")
+    wait_until(lambda: node.instance(made["uuid"])["memory_used_bytes"] == 0)
+
+
 def test_workers_outlive_gpud_and_are_known_to_the_next(node, pods):
     made = node.make_slice()
     pod = pods[0]

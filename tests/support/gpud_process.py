@@ -88,9 +88,7 @@ class Gpud:
         if not gpus:
             gpus = [{"uuid": new_gpu_uuid(), "index": 0, "board": "h100-80gb"}]
             self.call("configure", gpus=gpus, budget_bytes=0)
-        return self.call(
-            "create_instance", gpu_uuid=gpus[0]["uuid"], profile=profile, start=start
-        )
+        return self.call("create_instance", gpu_uuid=gpus[0]["uuid"], profile=profile, start=start)
 
     def instance(self, uuid: str) -> dict[str, Any]:
         """Return one instance of the inventory."""
@@ -148,9 +146,7 @@ class RawClient:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(TIMEOUT_S)
         self.sock.connect(f"{self.socket_dir}/s.sock")
-        self.sock.send(
-            hello_message(MessageType.HELLO_CONTEXT, 7, self.token, context_index, base)
-        )
+        self.sock.send(hello_message(MessageType.HELLO_CONTEXT, 7, self.token, context_index, base))
         self.status = self._reply(MessageType.CONTEXT_READY)
         return self
 
@@ -210,18 +206,20 @@ import sys
 from gpud_process import RawClient
 client = RawClient(sys.argv[1]).open()
 print(client.status, flush=True)
-if client.status == 0 and client.allocate(4 << 20) == 0:
+if client.status == 0 and client.allocate(int(sys.argv[2])) == 0:
     print("allocated", flush=True)
 for line in sys.stdin:
     print("closed" if client.closed() else "open", flush=True)
 """
 
 
-def client_process(socket_dir: str, before: Callable[[], None]) -> subprocess.Popen[str]:
+def client_process(
+    socket_dir: str, before: Callable[[], None], chunk_bytes: int = 4 << 20
+) -> subprocess.Popen[str]:
     """Start a client in a process of its own that calls ``before`` first (joins a pod's group)."""
     environment = interpreter.module_environment()
     return subprocess.Popen(
-        [sys.executable, "-c", CLIENT_PROGRAM, socket_dir],
+        [sys.executable, "-c", CLIENT_PROGRAM, socket_dir, str(chunk_bytes)],
         env=environment,
         preexec_fn=before,
         stdin=subprocess.PIPE,

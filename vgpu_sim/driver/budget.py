@@ -2,9 +2,14 @@
 
 A simulated GPU's memory is the host's. So a reservation must fit both the slice and the node's
 budget before anything is allocated; it is refused otherwise, and never over-committed.
+
+A worker's end frees what it reserved, but its pages only when the client lets go of them too. What
+a slice's control group still holds then is counted as *retained*: nobody can hold memory beyond the
+budget by ending workers and keeping their chunks.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NewType
@@ -15,6 +20,9 @@ Account = NewType("Account", int)
 
 # Host memory is also the programs' own, the page cache's and everybody else's on the node.
 DEFAULT_SHARE_OF_HOST = 0.5
+
+# Rings and pages of a context, which are not device memory.
+CONTEXT_SHARED_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +35,30 @@ class Grant:
 
 
 class Budget:
-    """Reservations by account (one per context) within slices and the node."""
+    """Reservations by account (one per context) within slices and the node.
 
-    def __init__(self, total_bytes: int) -> None:
+    ``held_bytes`` measures the shared memory charged to an instance's control group (0 where there
+    is none).
+    """
+
+    def __init__(
+        self, total_bytes: int, held_bytes: Callable[[InstanceUuid], int] = lambda _: 0
+    ) -> None:
         self.total_bytes = total_bytes
+        self._held_bytes = held_bytes
+        self._retained: Counter[InstanceUuid] = Counter()
         self._accounts: dict[Account, tuple[MigInstance, int]] = {}
         self._slices: Counter[InstanceUuid] = Counter()
         self._next = 1
 
     @property
     def used_bytes(self) -> int:
-        """Reserved on the whole node."""
-        return self._slices.total()
+        """Reserved or retained on the whole node."""
+        return self._slices.total() + self._retained.total()
 
     def slice_used_bytes(self, uuid: InstanceUuid) -> int:
-        """Reserved by all contexts of an instance."""
-        return self._slices[uuid]
+        """Reserved by all contexts of an instance, and what is retained of ended ones."""
+        return self._slices[uuid] + self._retained[uuid]
 
     def account_bytes(self, account: Account) -> int:
         """Reserved by one context; 0 when it is closed."""
@@ -64,10 +80,25 @@ class Budget:
         self._slices[instance.uuid] -= held
         if not self._slices[instance.uuid]:
             del self._slices[instance.uuid]
+        self._measure(instance.uuid)
+
+    def measure_retained(self) -> None:
+        """Look again at slices of which memory was retained when last looked at."""
+        for uuid in tuple(self._retained):
+            self._measure(uuid)
+
+    def _measure(self, uuid: InstanceUuid) -> None:
+        contexts = sum(instance.uuid == uuid for instance, _ in self._accounts.values())
+        expected = self._slices[uuid] + CONTEXT_SHARED_BYTES * (contexts + 1)
+        excess = self._held_bytes(uuid) - expected
+        if excess > 0:
+            self._retained[uuid] = excess
+        else:
+            self._retained.pop(uuid, None)
 
     def free_bytes(self, instance: MigInstance) -> int:
         """Return what this instance could reserve now: the lesser of slice and node."""
-        in_slice = instance.profile.memory_bytes - self._slices[instance.uuid]
+        in_slice = instance.profile.memory_bytes - self.slice_used_bytes(instance.uuid)
         return max(0, min(in_slice, self.total_bytes - self.used_bytes))
 
     def report(self, account: Account) -> Grant:
@@ -86,6 +117,9 @@ class Budget:
             raise ValueError(f"reserve of {amount_bytes} bytes")
         instance, held = self._accounts[account]
         free = self.free_bytes(instance)
+        if amount_bytes > free and self._retained:
+            self.measure_retained()
+            free = self.free_bytes(instance)
         if amount_bytes > free:
             return Grant(False, free, instance.profile.memory_bytes)
         self._accounts[account] = (instance, held + amount_bytes)

@@ -62,7 +62,7 @@ class Daemon:
         self._inventory = Inventory(options.state_dir)
         self._events = EventBus()
         self._holders = HolderTable()
-        self._budget = Budget(self._budget_total())
+        self._budget = Budget(self._budget_total(), cgroups.shared_bytes)
         self._contexts = ContextTable(self._budget, self._events, self._context_changed)
         self._zygote = Zygote(self._contexts.worker_exited)
         self._launcher = Launcher(
@@ -188,6 +188,7 @@ class Daemon:
 
     async def _op_inventory(self, params: dict[str, Any]) -> dict[str, Any]:
         parameters.fields(params, {})
+        self._budget.measure_retained()
         node = self._snapshot.node(self._cgroups.isolation, self._zygote.problem)
         for gpu in node["gpus"]:
             gpu["instances"] = [self._instance_document(one) for one in gpu["instances"]]

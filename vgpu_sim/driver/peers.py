@@ -16,6 +16,7 @@ from vgpu_sim.driver.model import Peer, PodUid
 
 _UCRED = struct.Struct("3i")
 CREDENTIALS_BYTES = _UCRED.size
+_SO_PEERPIDFD = 77  # asm-generic/socket.h; not named by Python's socket module
 MAX_CGROUP_BYTES = 64 << 10
 
 
@@ -37,6 +38,14 @@ def peer_of(sock: socket.socket) -> Peer:
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS_BYTES)
     pid, uid, _gid = _UCRED.unpack(raw)
     return Peer(pid, uid)
+
+
+def peer_pidfd_of(sock: socket.socket) -> int | None:
+    """Return a descriptor of the process that connected, or None (before Linux 6.5)."""
+    try:
+        return sock.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
+    except OSError:
+        return None
 
 
 def sender_of(ancillary: list[tuple[int, int, bytes]]) -> Peer | None:

@@ -1,6 +1,7 @@
 """Processes by descriptor: a pid alone may mean another process a moment later."""
 
 import os
+import select
 import signal
 from pathlib import Path
 
@@ -56,3 +57,10 @@ def has_capabilities(*numbers: int) -> bool:
             effective = int(line.split()[1], 16)
             return all(effective >> number & 1 for number in numbers)
     return False
+
+
+def has_ended(pidfd: int) -> bool:
+    """Tell whether a process has ended (reaped or not)."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))

@@ -13,14 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-from vgpu_sim.driver import hello as hellos, seqpacket
+from vgpu_sim.driver import hello as hellos, processes, seqpacket
 from vgpu_sim.driver.admission import Admission
 from vgpu_sim.driver.cuda_status import CudaStatus
 from vgpu_sim.driver.errors import HelloRefused, RequestError
 from vgpu_sim.driver.hello import Hello, MalformedHello
 from vgpu_sim.driver.model import InstanceUuid, MigInstance, Owner, Peer
 from vgpu_sim.driver.pacing import Pace
-from vgpu_sim.driver.peers import peer_of
+from vgpu_sim.driver.peers import peer_of, peer_pidfd_of
 from vgpu_sim.hal.messages import DeviceInfo
 
 logger = logging.getLogger("tessera.gpud")
@@ -193,11 +193,24 @@ class SliceServer:
         finally:
             for task in (authorising, hung_up):
                 task.cancel()
+        if _connector_has_ended(client):
+            # Its pid may be another process's by now: who was authorised cannot be told.
+            raise HelloRefused(CudaStatus.NOT_PERMITTED, "the process that connected has ended")
         if not self._current_instance().admit:
             raise HelloRefused(CudaStatus.DEVICE_UNAVAILABLE, "the instance is being withdrawn")
         # The worker's messages bring descriptors; it did not ask for the senders' names.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         await self._starter.launch(instance, hello, client, peer, owner)
+
+
+def _connector_has_ended(client: socket.socket) -> bool:
+    pidfd = peer_pidfd_of(client)
+    if pidfd is None:
+        return False
+    try:
+        return processes.has_ended(pidfd)
+    finally:
+        os.close(pidfd)
 
 
 def _parse(packet: seqpacket.Packet) -> Hello:

@@ -1,5 +1,8 @@
 """Device attributes: complete, true to the slice, and silent about what is not there."""
 
+import importlib.resources
+import tomllib
+
 import pytest
 from cuda.bindings import driver as cuda
 
@@ -68,3 +71,32 @@ def test_the_message_is_filled():
     assert info.attributes[200] == ATTRIBUTE_UNKNOWN
     assert info.attributes[1] == 1024
     assert info.attributes[115] == 0
+
+
+# A feature may be announced only if the client library implements what a program would call next.
+NEEDS = {
+    19: {"cuMemHostGetDevicePointer"},  # CAN_MAP_HOST_MEMORY
+    31: {"cuStreamCreate"},  # CONCURRENT_KERNELS
+    78: {"cuStreamGetPriority"},
+    83: {"cuMemAllocManaged"},
+    92: {"cuStreamWriteValue32"},
+    95: {"cuLaunchCooperativeKernel"},
+    99: {"cuMemHostRegister"},
+    102: {"cuMemCreate", "cuMemMap", "cuMemAddressReserve"},
+    115: {"cuMemAllocAsync", "cuDeviceGetMemPool"},
+    124: {"cuMemGetHandleForAddressRange"},
+    125: {"cuIpcGetEventHandle"},
+    127: {"cuTensorMapEncodeTiled"},
+    132: {"cuMulticastCreate"},
+}
+
+
+def test_nothing_is_announced_that_the_library_answers_as_not_supported():
+    text = (importlib.resources.files("vgpu_sim.native") / "libcuda" / "functions.toml").read_text()
+    functions = tomllib.loads(text)["functions"]
+    implemented = {one["name"] for one in functions if one.get("class", "absent") != "absent"}
+    for instance in instances():
+        values = attributes_of(instance, instance.gpu.board.compute_capability)
+        for number, names in NEEDS.items():
+            if values[number]:
+                assert names <= implemented, OFFICIAL[number]

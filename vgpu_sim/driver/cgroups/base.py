@@ -73,6 +73,9 @@ class SliceCgroups(Protocol):
     def processes(self, uuid: InstanceUuid) -> frozenset[int]:
         """Return the pids in the slice's group."""
 
+    def shared_bytes(self, uuid: InstanceUuid) -> int:
+        """Return the shared memory charged to the slice's group; 0 where it cannot be told."""
+
     def existing(self) -> frozenset[InstanceUuid]:
         """Return the slices that have a group, whoever made it."""
 

@@ -30,6 +30,11 @@ class NoCgroups:
         del uuid
         return frozenset()
 
+    def shared_bytes(self, uuid: InstanceUuid) -> int:
+        """Return 0: nothing is measured."""
+        del uuid
+        return 0
+
     def existing(self) -> frozenset[InstanceUuid]:
         """Return none."""
         return frozenset()

@@ -69,6 +69,10 @@ class CgroupsV1:
             return frozenset()
         return frozenset(map(int, text.split()))
 
+    def shared_bytes(self, uuid: InstanceUuid) -> int:
+        """Return ``shmem`` of the memory hierarchy's statistics."""
+        return shmem_of(self._parents["memory"] / uuid)
+
     def existing(self) -> frozenset[InstanceUuid]:
         """Return the slices with a group in any hierarchy."""
         return frozenset(
@@ -90,6 +94,18 @@ def slice_directories(parent: Path) -> list[InstanceUuid]:
         except ValueError:
             continue
     return found
+
+
+def shmem_of(group: Path) -> int:
+    """Return ``shmem`` of a group's ``memory.stat``, which both versions have."""
+    try:
+        text = (group / "memory.stat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    for line in text.splitlines():
+        if line.startswith("shmem "):
+            return int(line.split()[1])
+    return 0
 
 
 def remove_group(group: Path) -> None:

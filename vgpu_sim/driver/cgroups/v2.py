@@ -7,7 +7,7 @@ leaves alone, so controllers are delegated down to the parent and workers join i
 from pathlib import Path
 
 from vgpu_sim.driver.cgroups.base import CPU_PERIOD_US, Isolation, Share
-from vgpu_sim.driver.cgroups.v1 import remove_group, slice_directories
+from vgpu_sim.driver.cgroups.v1 import remove_group, shmem_of, slice_directories
 from vgpu_sim.driver.model import InstanceUuid
 
 CONTROLLERS = ("memory", "cpu")
@@ -57,6 +57,10 @@ class CgroupsV2:
         except FileNotFoundError:
             return frozenset()
         return frozenset(map(int, text.split()))
+
+    def shared_bytes(self, uuid: InstanceUuid) -> int:
+        """Return ``shmem`` of the group's statistics."""
+        return shmem_of(self._parent / uuid)
 
     def existing(self) -> frozenset[InstanceUuid]:
         """Return the slices with a group."""
