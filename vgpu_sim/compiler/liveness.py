@@ -13,6 +13,9 @@ from vgpu_sim.isa import Function, Instruction, Op, Register
 MAX_SET_BITS = 1 << 28
 """Blocks times registers; above it intervals are not worth their memory (see ``intervals``)."""
 
+MAX_SOLVER_BITS = 1 << 33
+"""Blocks visited times registers; no kernel that a compiler wrote comes near it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Interval:
@@ -42,14 +45,15 @@ class _Block:
 def intervals(function: Function) -> list[Interval]:
     """Return the intervals of all registers that are ever read or written, in order of start.
 
-    A function whose sets would be too large gets whole-function intervals, which is safe.
+    A function whose sets would be too large, or take too long, gets whole-function intervals,
+    which is safe.
     """
     blocks = _blocks(function)
-    if len(blocks) * len(function.register_bits) > MAX_SET_BITS:
-        last = 2 * len(function.code) - 1
-        return [Interval(index, 0, last) for index in range(len(function.register_bits))]
-    _solve(function, blocks)
-    return _extents(function, blocks)
+    registers = len(function.register_bits)
+    if len(blocks) * registers <= MAX_SET_BITS and _solve(function, blocks):
+        return _extents(function, blocks)
+    last = 2 * len(function.code) - 1
+    return [Interval(index, 0, last) for index in range(registers)]
 
 
 def _blocks(function: Function) -> list[_Block]:
@@ -76,7 +80,8 @@ def _blocks(function: Function) -> list[_Block]:
 _ENDS = frozenset({Op.BRA, Op.RET, Op.TRAP})
 
 
-def _solve(function: Function, blocks: list[_Block]) -> None:
+def _solve(function: Function, blocks: list[_Block]) -> bool:
+    """Find what is live at each block's start; False when that takes too long."""
     for block in blocks:
         for word in range(block.start, block.end):
             instruction = function.code[word]
@@ -89,7 +94,11 @@ def _solve(function: Function, blocks: list[_Block]) -> None:
             predecessors[successor].append(index)
     waiting = list(range(len(blocks)))
     queued = set(waiting)
+    visits = MAX_SOLVER_BITS // max(1, len(function.register_bits))
     while waiting:  # the last block first: most information flows backwards
+        visits -= 1
+        if visits < 0:
+            return False
         index = waiting.pop()
         queued.discard(index)
         block = blocks[index]
@@ -99,6 +108,7 @@ def _solve(function: Function, blocks: list[_Block]) -> None:
             fresh = [p for p in predecessors[index] if p not in queued]
             waiting += fresh
             queued.update(fresh)
+    return True
 
 
 def _live_out(blocks: list[_Block], block: _Block) -> int:
@@ -109,25 +119,39 @@ def _live_out(blocks: list[_Block], block: _Block) -> int:
 
 
 def _extents(function: Function, blocks: list[_Block]) -> list[Interval]:
+    """Return from where to where each register is live in the order of words.
+
+    What is live when a block ends was live when it began or is written in it; so first places come
+    from block starts and words alone, last places from block ends and words alone.
+    """
     first: dict[int, int] = {}
-    last: dict[int, int] = {}
-
-    def touch(index: int, place: int) -> None:
-        first.setdefault(index, place)
-        last[index] = place
-
+    seen = 0
     for block in blocks:
-        for index in _indices(block.live_in):
-            touch(index, 2 * block.start)
+        _place(first, block.live_in & ~seen, 2 * block.start)
+        seen |= block.live_in
         for word in range(block.start, block.end):
             for index in _read(function.code[word]):
-                touch(index, 2 * word)
+                first.setdefault(index, 2 * word)
             for index in _written(function.code[word]):
-                touch(index, 2 * word + 1)
-        for index in _indices(_live_out(blocks, block)):
-            touch(index, 2 * block.end - 1)
+                first.setdefault(index, 2 * word + 1)
+    last: dict[int, int] = {}
+    seen = 0
+    for block in reversed(blocks):
+        live_out = _live_out(blocks, block)
+        _place(last, live_out & ~seen, 2 * block.end - 1)
+        seen |= live_out
+        for word in reversed(range(block.start, block.end)):
+            for index in _written(function.code[word]):
+                last.setdefault(index, 2 * word + 1)
+            for index in _read(function.code[word]):
+                last.setdefault(index, 2 * word)
     found = [Interval(index, start, last[index]) for index, start in first.items()]
     return sorted(found, key=lambda interval: (interval.start, interval.index))
+
+
+def _place(places: dict[int, int], registers: int, place: int) -> None:
+    for index in _indices(registers):
+        places.setdefault(index, place)
 
 
 def _read(instruction: Instruction) -> list[int]:
@@ -146,10 +170,11 @@ def _bits(indices: list[int]) -> int:
 
 
 def _indices(bits: int) -> list[int]:
-    """Return the positions of set bits, fast for sparse sets too."""
+    """Return the positions of set bits, lowest first."""
+    digits = bin(bits)[:1:-1]
     found = []
-    while bits:
-        low = bits & -bits
-        found.append(low.bit_length() - 1)
-        bits ^= low
+    index = digits.find("1")
+    while index >= 0:
+        found.append(index)
+        index = digits.find("1", index + 1)
     return found

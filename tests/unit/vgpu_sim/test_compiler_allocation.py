@@ -1,5 +1,6 @@
 """Physical registers: no two live values in one slot, and no more slots than are needed."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -137,8 +138,23 @@ def test_what_exceeds_the_register_file_is_spilled() -> None:
     assert (physical.peak_registers, physical.spill_bytes) == (255, 4 * (count - 255))
 
 
-def test_too_large_sets_fall_back_to_whole_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(liveness, "MAX_SET_BITS", 0)
+@pytest.mark.parametrize("limit", ["MAX_SET_BITS", "MAX_SOLVER_BITS"])
+def test_what_is_too_large_falls_back_to_whole_lives(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, limit, 0)
     function = compile_verified((EXAMPLES / "vecadd.ptx").read_text()).functions[0]
     _check(function)
     assert len(set(allocate(function).slots)) == len(function.register_bits)
+
+
+def test_many_blocks_and_registers_take_bounded_time() -> None:
+    """4,000 blocks that jump back and forth while 1,000 registers live through all of them."""
+    body = "".join(f"mov.u32 %r{i}, {i};" for i in range(1000))
+    body += "".join(f"L{i}: @%p bra L{(i * 7919) % 4000};" for i in range(4000))
+    body += "".join(f"add.u32 %r0, %r0, %r{i};" for i in range(1000))
+    source = kernel(body, registers=".reg .b32 %r<1000>; .reg .pred %p;")
+    start = time.process_time()
+    physical = compile_verified(source).functions[0].physical
+    assert time.process_time() - start < 20
+    assert physical.spill_bytes == 4 * (1000 - 255)

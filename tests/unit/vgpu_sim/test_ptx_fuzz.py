@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from vgpu_sim import compiler
 from vgpu_sim.compiler import PtxError, PtxSyntaxError
 from vgpu_sim.compiler.ptx import limits, parse, tree
-from vgpu_sim.isa import verify
+from vgpu_sim.isa import container, verify
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HEAD = ".version 9.0\n.target sm_80\n.address_size 64\n"
@@ -188,3 +188,35 @@ def test_huge_declarations_cost_nothing() -> None:
     with pytest.raises(PtxError, match="not declared"):
         compiler.compile_ptx(HEAD + text.replace("%q0", "%q999999999999"), capability=(9, 0))
     assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        ".shared .u32 s{};",
+        "bar.sync {};",
+        ".reg .b128 q{};",
+        "mov.u32 %r1, {};",
+        "L{0}: bra L{0};",
+        "{{ .reg .b32 %r<9>; mov.u32 %r1, {}; }}",
+    ],
+)
+def test_compiling_takes_linear_time(statement: str) -> None:
+    """Refusals too: each is found and shown without looking through the file again."""
+
+    def seconds(count: int) -> float:
+        body = "\n".join(statement.format(i) for i in range(count))
+        source = f"{HEAD}.entry k() {{ .reg .b32 %r<9>;\n{body}\n}}"
+        best = float("inf")
+        for _ in range(3):
+            start = time.process_time()
+            _compiles_or_refuses(source)
+            best = min(best, time.process_time() - start)
+        return best
+
+    assert seconds(8 * LINEAR_N) < 24 * seconds(LINEAR_N) + 0.05
+
+
+def test_text_that_no_encoding_takes_is_replaced() -> None:
+    module = compiler.compile_ptx(HEAD + "// \ud800\n.entry k() { ret; }", capability=(9, 0))
+    assert container.decode(container.encode(module)) == module

@@ -46,6 +46,7 @@ class Findings:
     name: str
     unsupported: list[Diagnostic] = field(default_factory=list)
     invalid: list[Diagnostic] = field(default_factory=list)
+    _lines: list[str] = field(default_factory=list)
 
     def add(self, refusal: Refusal, statement: Positioned) -> None:
         """Record ``refusal`` about ``statement``."""
@@ -61,8 +62,9 @@ class Findings:
             end = getattr(statement, "end", start)
             raw = self.source[start : min(end + 1, start + _MAX_TEXT_CHARACTERS)]
         else:
-            lines = self.source.split("\n", statement.line)
-            raw = lines[statement.line - 1] if statement.line <= len(lines) else ""
+            if not self._lines:
+                self._lines = self.source.split("\n")
+            raw = self._lines[statement.line - 1]
         return " ".join(raw[:_MAX_TEXT_CHARACTERS].split())
 
     def raise_any(self) -> None:

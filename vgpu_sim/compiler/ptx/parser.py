@@ -36,12 +36,12 @@ class _Contents:
 
 
 def decode(source: str | bytes) -> str:
-    """Return ``source`` as text; trailing NULs (from C strings) go, bad UTF-8 is replaced.
+    """Return ``source`` as text; trailing NULs (from C strings) go, what is not UTF-8 is replaced.
 
     Replaced characters are harmless inside comments and strings and refused elsewhere.
     """
-    text = source.decode("utf-8", errors="replace") if isinstance(source, bytes) else source
-    return text.rstrip("\0")
+    data = source.encode("utf-8", errors="replace") if isinstance(source, str) else source
+    return data.decode("utf-8", errors="replace").rstrip("\0")
 
 
 def parse(source: str | bytes) -> tree.Module:
