@@ -5,6 +5,7 @@ import logging
 import signal
 import time
 from contextlib import suppress
+from typing import Any, cast
 
 import kopf
 from pydantic import ValidationError
@@ -46,10 +47,10 @@ async def serve(config: Config, identity: Identity) -> int:
     try:
         async with Health(config.health_port, alive):
             await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if stop.is_set():
-                return 0
-            _log.critical("ended by itself: %r", leading.exception())
-            return 1
+            failure = leading.exception() if leading.done() else None
+            if failure is not None:
+                _log.critical("ended by itself: %r", failure)
+            return 1 if failure is not None else 0
     finally:
         for task in (leading, stopping):
             task.cancel()
@@ -70,7 +71,9 @@ def _chart_policy(config: Config) -> GPUPolicySpec | None:
 
 
 async def _lead(elector: Elector, worker: Worker, store: Store, namespace: str) -> None:
-    """Wait for the lease, then work. Raises NotLeader, or whatever ended a part."""
+    """Wait for the lease, then work; return when kopf, which takes the signals over, was told to
+    stop. Raises NotLeader, or whatever else ended a part.
+    """
     await elector.acquire()
     await _served(worker)
     parts = {
@@ -83,7 +86,6 @@ async def _lead(elector: Elector, worker: Worker, store: Store, namespace: str) 
         done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
         for part in done:
             part.result()
-        raise errors.OperatorError(f"{min(p.get_name() for p in done)} ended")
     finally:
         for part in parts:
             part.cancel()
@@ -107,5 +109,6 @@ async def _watch(store: Store, worker: Worker, namespace: str) -> None:
         registry=watch.registry(store, worker.changed),
         settings=watch.settings(),
         standalone=True,
+        identity=cast(Any, "tessera-operator"),  # else it asks for a user, and there is none
         namespaces=[namespace],
     )

@@ -81,6 +81,10 @@ class Store:
                 changed.append(self.remove(kind, name))
         return any(changed)
 
+    def document(self, kind: str, name: str) -> Document | None:
+        """Return an object as it was last seen."""
+        return self._documents[kind].get(name)
+
     def world(self) -> World:
         """Return a snapshot."""
         good: dict[str, dict[str, Any]] = {}

@@ -11,7 +11,7 @@ from gpu_operator.handlers.store import Store
 
 Changed = Callable[[str, str], None]  # kind and name of what changed
 
-_SERVER_TIMEOUT_S = 300.0
+_SERVER_TIMEOUT_S = 300  # an integer: the API server refuses 300.0
 
 
 def registry(store: Store, changed: Changed) -> kopf.OperatorRegistry:

@@ -4,7 +4,8 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from gpu_operator import errors
 from gpu_operator.config import Config
@@ -13,7 +14,7 @@ from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.handlers import routes
 from gpu_operator.handlers.queue import Key, WorkQueue
 from gpu_operator.handlers.store import KINDS, NAMESPACED, Store
-from gpu_operator.kube.actions import Action, Evict, Record
+from gpu_operator.kube.actions import Action, Apply, Evict, Record
 from gpu_operator.kube.port import Kube
 
 _log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class Worker:
         self._config = config
         self._namespace = namespace
         self._fence = fence
+        self._applied: dict[str, tuple[Apply, int]] = {}
         self.last_resync = time.monotonic()
 
     def changed(self, kind: str, name: str) -> None:
@@ -98,6 +100,8 @@ class Worker:
         return Outcome()
 
     async def _perform(self, action: Action) -> None:
+        if self._is_as_applied(action):
+            return
         self._fence()
         try:
             document = await self._kube.perform(action)
@@ -114,5 +118,18 @@ class Worker:
             self._store.refused_evictions.pop(action.uid, None)
         if document is not None and document["kind"] in KINDS:
             _log.info("wrote %s", action.what)
+            if isinstance(action, Apply):
+                self._applied[action.what] = (action, _generation(document))
             if self._store.put(document["kind"], document):
                 self.changed(document["kind"], document["metadata"]["name"])
+
+    def _is_as_applied(self, action: Action) -> bool:
+        """Whether a DaemonSet is as we wrote it: nobody has changed its spec since."""
+        if not isinstance(action, Apply) or action.document["kind"] != "DaemonSet":
+            return False
+        now = self._store.document("DaemonSet", action.document["metadata"]["name"])
+        return now is not None and self._applied.get(action.what) == (action, _generation(now))
+
+
+def _generation(document: Mapping[str, Any]) -> int:
+    return int(document["metadata"].get("generation") or 0)
