@@ -5,13 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from device_plugin.errors import SettingsError
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Where things are on this node. Paths inside the pod equal those on the host."""
 
     node_name: str
-    pod_name: str = "agent"
+    pod_name: str
     run_dir: Path = Path("/run/tessera")
     kubelet_dir: Path = Path("/var/lib/kubelet")
     cdi_dir: Path = Path("/var/run/cdi")
@@ -19,7 +21,7 @@ class Settings:
     libraries_dir: Path = Path("/var/lib/tessera/lib")
     resource_prefix: str = "gpu.tessera.dev"
     use_cdi: bool = True
-    budget: str = ""
+    budget: str = "0"
     health_port: int = 8081
 
     @property
@@ -44,22 +46,28 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     """Read the settings that the DaemonSet sets.
 
     Raises:
-        ValueError: when NODE_NAME is missing.
+        SettingsError: one is missing or is not what it should be.
     """
     env = os.environ if environment is None else environment
-    node_name = env.get("NODE_NAME", "")
-    if not node_name:
-        raise ValueError("NODE_NAME is not set: the DaemonSet takes it from spec.nodeName")
+    for name, field in (("NODE_NAME", "spec.nodeName"), ("POD_NAME", "metadata.name")):
+        if not env.get(name):
+            raise SettingsError(f"{name} is not set: the DaemonSet takes it from {field}")
+    strategy = env.get("TESSERA_DEVICE_LIST_STRATEGY", "cdi")
+    if strategy not in ("cdi", "mounts"):
+        raise SettingsError(f"TESSERA_DEVICE_LIST_STRATEGY={strategy}: cdi or mounts")
+    port = env.get("TESSERA_HEALTH_PORT", "8081")
+    if not port.isdecimal() or not 0 <= int(port) < 65536:
+        raise SettingsError(f"TESSERA_HEALTH_PORT={port}: not a port")
     return Settings(
-        node_name=node_name,
-        pod_name=env.get("POD_NAME", "agent"),
+        node_name=env["NODE_NAME"],
+        pod_name=env["POD_NAME"],
         run_dir=Path(env.get("TESSERA_RUN_DIR", "/run/tessera")),
         kubelet_dir=Path(env.get("KUBELET_DIR", "/var/lib/kubelet")),
         cdi_dir=Path(env.get("CDI_DIR", "/var/run/cdi")),
         pod_logs_dir=Path(env.get("POD_LOGS_DIR", "/var/log/pods")),
         libraries_dir=Path(env.get("TESSERA_LIBRARIES_DIR", "/var/lib/tessera/lib")),
         resource_prefix=env.get("TESSERA_RESOURCE_PREFIX", "gpu.tessera.dev"),
-        use_cdi=env.get("TESSERA_DEVICE_LIST_STRATEGY", "cdi") == "cdi",
-        budget=env.get("TESSERA_NODE_BUDGET", ""),
-        health_port=int(env.get("TESSERA_HEALTH_PORT", "8081")),
+        use_cdi=strategy == "cdi",
+        budget=env.get("TESSERA_NODE_BUDGET") or "0",
+        health_port=int(port),
     )

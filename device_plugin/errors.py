@@ -3,7 +3,9 @@
 AgentError
 ├── GpudError            gpud refused a request; ``code`` says how (docs/gpud-admin.md)
 ├── GpudUnreachable      nobody answers on gpud's socket; worth retrying
-└── PodResourcesError    the kubelet did not answer; worth retrying
+├── PodResourcesError    the kubelet did not answer; worth retrying
+├── ClusterError         the API server refused or did not answer; worth retrying
+└── SettingsError        the environment lacks something; the agent does not start
 """
 
 
@@ -30,3 +32,7 @@ class PodResourcesError(AgentError):
 
 class ClusterError(AgentError):
     """The API server refused a request or could not be reached."""
+
+
+class SettingsError(AgentError):
+    """A setting is missing or wrong."""

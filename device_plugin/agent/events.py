@@ -1,17 +1,18 @@
-"""Turns gpud's events into Kubernetes events on the user's own pod."""
+"""Follows gpud's events: tells it holders when it wants them, and users what befell their pods."""
 
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Never
 
 from device_plugin.agent.holders import Holders
-from device_plugin.backends.gpud import Gpud
-from device_plugin.errors import ClusterError, GpudUnreachable
-from device_plugin.kube.client import Kube
+from device_plugin.agent.notices import Notices
+from device_plugin.backends.gpud import SUBSCRIBED, Gpud
+from device_plugin.errors import AgentError, GpudUnreachable
 from gpu_operator.api.v1alpha1.base import Reason
 
-_RETRY_S = 1.0
+_RETRY_S = 0.5
+_LIST_INTERVAL_S = 0.25  # whoever asks more often gets the reconcile loop's next List
 _log = logging.getLogger(__name__)
 
 
@@ -24,37 +25,63 @@ def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
             where += f", PTX line {event['ptx_line']}"
         return Reason.FAULTED, f"{where}: {event.get('message') or 'fault'}"
     if name == "unsupported_ptx":
-        return Reason.UNSUPPORTED_PTX, str(event.get("message", ""))
+        return Reason.UNSUPPORTED_PTX, str(event.get("message") or "unsupported PTX")
     if name == "out_of_memory":
         return Reason.OUT_OF_BUDGET, (
             f"{event.get('requested_bytes')} bytes asked for, {event.get('free_bytes')} free"
         )
     if name == "fenced":
-        return Reason.FENCED, str(event.get("reason", ""))
+        return Reason.FENCED, str(event.get("reason") or "fenced")
+    if name == "worker_failed":
+        return Reason.AGENT_ERROR, f"no context: {event.get('message') or 'worker failed'}"
     return None
 
 
-def follow(gpud: Gpud, holders: Holders, kube: Kube, poke: Callable[[], None]) -> None:
-    """Handle gpud's events for ever; reconnects when gpud restarts."""
-    while True:
+class EventFollower:
+    """One thread; reconnects when gpud restarts."""
+
+    def __init__(
+        self, gpud: Gpud, holders: Holders, notices: Notices, poke: Callable[[], None]
+    ) -> None:
+        self._gpud = gpud
+        self._holders = holders
+        self._notices = notices
+        self._poke = poke
+
+    def run(self) -> Never:
+        """Handle events for ever."""
+        waiting = False
+        while True:
+            try:
+                for event in self._gpud.events():
+                    waiting = False
+                    self._handle(event)
+            except GpudUnreachable as err:
+                if not waiting:
+                    _log.warning("waiting for gpud: %s", err)
+                waiting = True
+            time.sleep(_RETRY_S)
+
+    def _handle(self, event: dict[str, Any]) -> None:
+        name = event["event"]
+        # gpud forgets holders when it restarts; a flood of questions must not become one of Lists.
+        if name == SUBSCRIBED or (
+            name == "holders_wanted" and self._holders.age_s() >= _LIST_INTERVAL_S
+        ):
+            self._refresh()
+        self._tell_user(event)
+        self._poke()
+
+    def _refresh(self) -> None:
         try:
-            for event in gpud.events():
-                if event["event"] == "holders_wanted":
-                    holders.try_refresh()
-                _post(event, holders, kube)
-                poke()
-        except GpudUnreachable as err:
-            _log.info("waiting for gpud: %s", err)
-        time.sleep(_RETRY_S)
+            self._holders.refresh()
+        except AgentError as err:
+            _log.warning("holders not refreshed: %s", err)
 
-
-def _post(event: dict[str, Any], holders: Holders, kube: Kube) -> None:
-    described = describe(event)
-    pod = holders.pod(str(event.get("pod_uid", "")))
-    if described is None or pod is None:
-        return
-    reason, message = described
-    try:
-        kube.pod_event(pod, reason.value, message)
-    except ClusterError as err:
-        _log.warning("event on %s/%s not written: %s", pod.namespace, pod.name, err)
+    def _tell_user(self, event: dict[str, Any]) -> None:
+        described = describe(event)
+        pod = self._holders.pod(str(event.get("pod_uid", "")))
+        if described is None or pod is None:
+            return
+        if not self._notices.post(pod, *described):
+            _log.info("%s/%s: too many events, one left out", pod.namespace, pod.name)

@@ -2,52 +2,88 @@
 
 import logging
 import threading
+import time
+from collections.abc import Callable
 
+from device_plugin.agent.holding import HolderMemory, View
 from device_plugin.backends.gpud import Gpud
-from device_plugin.errors import GpudUnreachable, PodResourcesError
+from device_plugin.errors import PodResourcesError
 from device_plugin.inventory.model import HolderPod
 from device_plugin.podresources.client import PodResources
 
+_MAX_REMEMBERED_PODS = 4096
 _log = logging.getLogger(__name__)
 
 
 class Holders:
-    """What the kubelet said last (``_lock``); gpud is told at every refresh."""
+    """Lists and tells gpud under one lock, so that an older List never overtakes a newer one."""
 
-    def __init__(self, pods: PodResources, gpud: Gpud, prefix: str) -> None:
+    def __init__(
+        self,
+        pods: PodResources,
+        gpud: Gpud,
+        prefix: str,
+        own_pod: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``own_pod`` is a pod that surely runs here: a List without it is not the whole node."""
         self._pods = pods
         self._gpud = gpud
         self._prefix = prefix
+        self._own_pod = own_pod
+        self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[HolderPod, ...]] = {}
+        self._memory = HolderMemory()
         self._by_uid: dict[str, HolderPod] = {}
+        self._listed_at = float("-inf")
 
-    def refresh(self) -> dict[str, tuple[HolderPod, ...]]:
-        """Ask the kubelet, tell gpud, return holders by slice UUID.
+    def refresh(self) -> View:
+        """Ask the kubelet, tell gpud, return what is believed.
+
+        gpud is told what was believed before if the kubelet does not answer: it forgets holders
+        when it restarts.
 
         Raises:
             PodResourcesError: the kubelet does not answer; what was known stays.
             GpudUnreachable, GpudError: gpud could not be told.
         """
-        found = self._pods.holders(self._prefix)
         with self._lock:
-            self._known = found
-            self._by_uid |= {pod.uid: pod for pods in found.values() for pod in pods if pod.uid}
-            if len(self._by_uid) > 4096:
-                self._by_uid = {p.uid: p for pods in found.values() for p in pods if p.uid}
-        self._gpud.set_holders(
-            {uuid: [pod for pod in pods if pod.uid] for uuid, pods in found.items()}
-        )
-        return found
+            self._listed_at = self._clock()
+            try:
+                listing = self._pods.list(self._prefix)
+            except PodResourcesError:
+                self._tell(self._memory.view)
+                raise
+            view = self._memory.observe(
+                listing.holders, self._own_pod in listing.pod_names, self._clock()
+            )
+            self._remember(view)
+            self._tell(view)
+            return view
 
-    def try_refresh(self) -> None:
-        """Refresh because a client waits; a failure is logged, the client's wait ends by itself."""
-        try:
-            self.refresh()
-        except (PodResourcesError, GpudUnreachable) as err:
-            _log.warning("holders not refreshed: %s", err)
+    def believed(self) -> View:
+        """Return what is believed without asking anybody."""
+        with self._lock:
+            return self._memory.view
+
+    def age_s(self) -> float:
+        """Return how long ago the kubelet was last asked."""
+        return self._clock() - self._listed_at
 
     def pod(self, uid: str) -> HolderPod | None:
         """Return a pod that holds, or held, a slice."""
         with self._lock:
             return self._by_uid.get(uid)
+
+    def _remember(self, view: View) -> None:
+        for pods in view.holders.values():
+            for pod in pods:
+                if pod.uid:
+                    self._by_uid.pop(pod.uid, None)
+                    self._by_uid[pod.uid] = pod
+        while len(self._by_uid) > _MAX_REMEMBERED_PODS:
+            del self._by_uid[next(iter(self._by_uid))]
+
+    def _tell(self, view: View) -> None:
+        with_uid = {uuid: [pod for pod in pods if pod.uid] for uuid, pods in view.holders.items()}
+        self._gpud.set_holders(with_uid, view.complete)

@@ -19,10 +19,10 @@ def install(root: Path, source: Path | None = None) -> Path:
         OSError: the library is missing from this installation, or ``root`` cannot be written.
     """
     library = source or Path(native.__file__).parent / "lib" / LIBRARY
-    digest = hashlib.blake2b(library.read_bytes(), digest_size=8).hexdigest()
+    digest = _digest(library)
     directory = root / digest
     target = directory / LIBRARY
-    if target.exists():
+    if target.exists() and _digest(target) == digest:  # not so after a crash of the node
         return directory
     directory.mkdir(parents=True, exist_ok=True)
     temporary = directory / f".{LIBRARY}.{os.getpid()}"
@@ -30,3 +30,7 @@ def install(root: Path, source: Path | None = None) -> Path:
     temporary.chmod(0o755)
     os.replace(temporary, target)
     return directory
+
+
+def _digest(path: Path) -> str:
+    return hashlib.blake2b(path.read_bytes(), digest_size=8).hexdigest()

@@ -1,30 +1,56 @@
-"""The reconcile loop: level-triggered, one thread, every step safe to repeat."""
+"""The reconcile loop: level-triggered, one thread, every step safe to repeat.
 
-import datetime
+What stands on the node is served whatever else fails: without the API server slices stay as they
+are, without the kubelet none is destroyed, without gpud they are offered as unhealthy.
+"""
+
+import dataclasses
 import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Never
 
-from device_plugin.agent import quantity, status
+from device_plugin.agent import quantity
+from device_plugin.agent.desired import Desired, sort_out
 from device_plugin.agent.holders import Holders
+from device_plugin.agent.reporter import Refusals, Reporter
 from device_plugin.agent.steps import Steps, plan_steps
 from device_plugin.backends.gpud import Gpud
 from device_plugin.cdi import spec, writer
 from device_plugin.config import Settings
+from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.resources import Resources
 from device_plugin.dp.service import Offer
-from device_plugin.errors import AgentError, GpudError
-from device_plugin.inventory.model import Gpu, HolderPod, Inventory
+from device_plugin.errors import (
+    AgentError,
+    ClusterError,
+    GpudError,
+    GpudUnreachable,
+    PodResourcesError,
+)
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.inventory.resources import by_resource
-from device_plugin.kube.client import GpuObject, Kube
+from device_plugin.kube.client import Kube
+from device_plugin.kube.gpu_object import GpuObject
 from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.gpu import PlacedInstance
 
 _RESYNC_S = 5.0
 _UNSETTLED_S = 1.0
-_SETTLE_S = 2.0  # after a slice left the kubelet's list an allocation may still be on its way
+_MIN_INTERVAL_S = 0.5  # between passes, however often somebody pokes
+_SETTLE_S = 2.0  # lets a kubelet that has just picked a withdrawn slice finish what it began
+_GPUD_LOST_S = 20.0  # longer than a restart of gpud takes
 _log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(slots=True)
+class Pulse:
+    """When (time.monotonic) the loop last began a pass, and last finished one without an error."""
+
+    began: float | None = None
+    succeeded: float | None = None
 
 
 class Agent:
@@ -37,78 +63,123 @@ class Agent:
         holders: Holders,
         kube: Kube,
         resources: Resources,
+        allocations: Allocations,
         libraries_dir: Path,
         wake: threading.Event,
     ) -> None:
         self._settings = settings
+        self._default_budget_bytes = quantity.parse(settings.budget)
         self._gpud = gpud
         self._holders = holders
         self._kube = kube
+        self._reporter = Reporter(kube, settings.resource_prefix)
         self._resources = resources
-        self._libraries_dir = libraries_dir
+        self._allocations = allocations
+        self._libraries_dir = str(libraries_dir)
         self._wake = wake
+        self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
+        self._configured: object = None
+        self._inventory: Inventory | None = None
+        self._gpud_seen_at = time.monotonic()
         self._withdrawn_at: dict[str, float] = {}
-        self.last_pass = 0.0
+        self.pulse = Pulse()
 
-    def run(self) -> None:
+    def run(self) -> Never:
         """Reconcile for ever: at every wake-up, and every few seconds."""
         while True:
-            settled = False
-            try:
-                settled = self.reconcile()
-                self.last_pass = time.monotonic()
-            except AgentError as err:
-                _log.warning("will retry: %s", err)
+            self.pulse.began = time.monotonic()
+            settled = self.attempt()
             self._wake.wait(_RESYNC_S if settled else _UNSETTLED_S)
+            time.sleep(max(0.0, self.pulse.began + _MIN_INTERVAL_S - time.monotonic()))
             self._wake.clear()
+
+    def attempt(self) -> bool:
+        """Make one pass; whatever fails is logged and tried again."""
+        try:
+            settled = self.reconcile()
+            self.pulse.succeeded = time.monotonic()
+        except GpudUnreachable as err:
+            _log.warning("will retry: %s", err)
+            self._without_gpud(str(err))
+        except (AgentError, OSError) as err:
+            _log.warning("will retry: %s", err)
+        else:
+            return settled
+        return False
 
     def reconcile(self) -> bool:
         """Make one pass; return whether every GPU is as desired.
 
         Raises:
-            AgentError: gpud or the kubelet does not answer.
+            AgentError: gpud, the kubelet or the API server failed; the rest of the pass was made.
+            OSError: a file or socket on the node could not be written.
         """
-        objects = self._kube.gpus()
-        desired = {o.spec.uuid: o for o in objects if not o.deleting}
-        refused = self._configure(desired)
-        inventory = self._gpud.inventory()
-        held = self._holders.refresh()
-        steps = {gpu.uuid: self._steps(gpu, desired.get(gpu.uuid), held) for gpu in inventory.gpus}
-        self._offer(inventory, steps)  # withdraw first, destroy later
-        for gpu in inventory.gpus:
-            steps[gpu.uuid] = self._take(gpu, steps[gpu.uuid])
-        inventory = self._gpud.inventory()
-        self._offer(inventory, steps)
-        self._report(objects, inventory, steps, held, refused)
-        return not refused and all(s.settled for s in steps.values())
-
-    def _configure(self, desired: Mapping[str, GpuObject]) -> str:
-        """Tell gpud which GPUs exist; one that still has slices stays until they are gone."""
-        gpus = {
-            uuid: {"uuid": uuid, "index": o.spec.index, "board": o.spec.board}
-            for uuid, o in desired.items()
-        }
-        for gpu in self._gpud.inventory().gpus:
-            if gpu.slices and gpu.uuid not in gpus:
-                gpus[gpu.uuid] = {"uuid": gpu.uuid, "index": gpu.index, "board": gpu.board.key}
-        budgets = [o.spec.node_budget for o in desired.values() if o.spec.node_budget]
-        budget = quantity.parse(budgets[0] if budgets else self._settings.budget or "0")
+        failures: list[AgentError] = []
+        held: Mapping[str, Sequence[HolderPod]] | None = None
         try:
-            self._gpud.configure(list(gpus.values()), budget)
+            held = self._holders.refresh().holders
+            self._allocations.listed(held)
+        except PodResourcesError as err:
+            failures.append(err)
+        try:
+            self._objects = self._kube.gpus()
+        except ClusterError as err:
+            failures.append(err)
+        desired = Desired(all_frozen=True)
+        if self._objects is not None:
+            desired = sort_out(self._objects, self._default_budget_bytes)
+        inventory, refused = self._configure(desired)
+        steps = {gpu.uuid: self._steps(gpu, desired, held) for gpu in inventory.gpus}
+        self._offer(inventory, steps)  # withdraw first, destroy later
+        if any(step.destroy or step.create for step in steps.values()):
+            for gpu in inventory.gpus:
+                steps[gpu.uuid] = self._take(gpu, steps[gpu.uuid])
+            inventory = self._gpud.inventory()
+            self._offer(inventory, steps)
+        self._inventory, self._gpud_seen_at = inventory, time.monotonic()
+        self._allocations.keep_only({s.uuid for s in inventory.slices()})
+        if not any(isinstance(failure, ClusterError) for failure in failures):
+            believed = self._holders.believed().holders
+            self._reporter.report(self._objects or (), inventory, steps, believed, refused)
+        if failures:
+            raise failures[0]
+        return not refused and all(step.settled for step in steps.values())
+
+    def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
+        """Tell gpud which GPUs exist, if that is news."""
+        inventory = self._gpud.inventory()
+        if self._objects is None:
+            return inventory, {}
+        gpus = desired.configuration(inventory)
+        there = sorted((gpu.index, gpu.uuid, gpu.board.key) for gpu in inventory.gpus)
+        wanted = [(gpu["index"], gpu["uuid"], gpu["board"]) for gpu in gpus]
+        if there == wanted and self._configured == (wanted, desired.budget_bytes):
+            return inventory, desired.refused
+        try:
+            self._gpud.configure(gpus, desired.budget_bytes)
         except GpudError as err:
-            _log.error("gpud refused the GPUs: %s", err)
-            return err.message
-        return ""
+            _log.warning("gpud refused the GPUs: %s", err)
+            everybody = {o.name: (Reason.AGENT_ERROR, err.message) for o in self._objects}
+            return inventory, {**everybody, **desired.refused}
+        self._configured = (wanted, desired.budget_bytes)
+        return self._gpud.inventory(), desired.refused
 
     def _steps(
-        self, gpu: Gpu, wanted: GpuObject | None, held: Mapping[str, Sequence[HolderPod]]
+        self, gpu: Gpu, desired: Desired, held: Mapping[str, Sequence[HolderPod]] | None
     ) -> Steps:
-        instances = wanted.spec.instances if wanted is not None else ()
+        instances = desired.instances(gpu)
+        if instances is None:
+            instances = tuple(
+                PlacedInstance(profile=s.instance.profile.name, start=s.instance.start)
+                for s in gpu.slices
+                if s.uuid not in self._withdrawn_at
+            )
         now = time.monotonic()
         releasable = {
             s.uuid
             for s in gpu.slices
-            if not held.get(s.uuid)
+            if held is not None
+            and not held.get(s.uuid)
             and not s.contexts
             and now - self._withdrawn_at.get(s.uuid, now) >= _SETTLE_S
         }
@@ -123,65 +194,71 @@ class Agent:
 
     def _take(self, gpu: Gpu, steps: Steps) -> Steps:
         """Destroy and create; return the steps that are left."""
-        gone = set()
+        gone: set[str] = set()
+        made = set()
+        problem = steps.problem
         try:
-            for mig_slice in steps.destroy:
-                self._gpud.destroy_instance(mig_slice.uuid)
-                self._withdrawn_at.pop(mig_slice.uuid, None)
-                gone.add(mig_slice.uuid)
-                _log.info("destroyed %s on GPU %d", mig_slice.instance, gpu.index)
+            gone.update(s.uuid for s in steps.destroy if self._destroy(gpu, s))
             for instance in steps.create:
                 self._gpud.create_instance(gpu.uuid, instance.profile.name, instance.start)
+                made.add(instance)
                 _log.info("created %s on GPU %d", instance, gpu.index)
         except GpudError as err:
             _log.warning("GPU %d: %s", gpu.index, err)
-            return Steps(withdraw=steps.withdraw, problem="" if err.code == "in_use" else str(err))
-        left = tuple(s for s in steps.withdraw if s.uuid not in gone)
-        # What waited for a place that has just become free is created in the next pass.
-        return Steps(withdraw=left, problem=steps.problem, create=steps.create if gone else ())
+            problem = str(err)
+        return Steps(
+            withdraw=tuple(s for s in steps.withdraw if s.uuid not in gone),
+            create=tuple(i for i in steps.create if i not in made),
+            problem=problem,
+        )
+
+    def _destroy(self, gpu: Gpu, mig_slice: MigSlice) -> bool:
+        if not self._allocations.condemn(mig_slice.uuid):
+            return False  # the kubelet has just given it to a pod
+        try:
+            self._gpud.destroy_instance(mig_slice.uuid)
+        except GpudError as err:
+            self._allocations.spare(mig_slice.uuid)
+            if err.code != "in_use":
+                raise
+            return False
+        self._withdrawn_at.pop(mig_slice.uuid, None)
+        _log.info("destroyed %s on GPU %d", mig_slice.instance, gpu.index)
+        return True
 
     def _offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
-        withdrawn = {s.uuid for step in steps.values() for s in step.withdraw}
-        directory = str(self._libraries_dir)
+        gone = {s.uuid for step in steps.values() for s in step.withdraw}
         prefix = self._settings.resource_prefix
         if self._settings.use_cdi:
-            document = spec.render(prefix, directory, inventory.slices())
+            document = spec.render(prefix, self._libraries_dir, inventory.slices())
             writer.write(self._settings.cdi_dir, document)
-        active = [s for s in inventory.slices() if s.uuid not in withdrawn]
+        active = by_resource(prefix, (s for s in inventory.slices() if s.uuid not in gone))
+        withdrawn = by_resource(prefix, (s for s in inventory.slices() if s.uuid in gone))
         self._resources.update(
             {
-                name: Offer(slices, inventory.gpus, directory)
-                for name, slices in by_resource(prefix, active).items()
+                name: Offer(
+                    active.get(name, ()),
+                    inventory.gpus,
+                    self._libraries_dir,
+                    withdrawn.get(name, ()),
+                )
+                for name in sorted(active.keys() | withdrawn.keys())
             }
         )
 
-    def _report(
-        self,
-        objects: Sequence[GpuObject],
-        inventory: Inventory,
-        steps: Mapping[str, Steps],
-        held: Mapping[str, Sequence[HolderPod]],
-        refused: str,
-    ) -> None:
-        now = datetime.datetime.now(datetime.UTC)
-        gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
-        for wanted in objects:
-            gpu = gpus.get(wanted.spec.uuid)
-            if gpu is None or refused:
-                message = refused or f"gpud has no {wanted.spec.uuid}"
-                new = status.failed(
-                    Reason.AGENT_ERROR, message, wanted.status, wanted.generation, now
-                )
-            else:
-                new = status.build(
-                    inventory,
-                    gpu,
-                    steps[gpu.uuid],
-                    held,
-                    self._settings.resource_prefix,
-                    wanted.generation,
-                    wanted.status.conditions,
-                    now,
-                )
-            if new != wanted.status:
-                self._kube.apply_status(wanted.name, new)
+    def _without_gpud(self, message: str) -> None:
+        """Take a node whose gpud stays away out of the scheduler's sight."""
+        if time.monotonic() - self._gpud_seen_at < _GPUD_LOST_S:
+            return
+        if self._inventory is not None:
+            gpus = tuple(
+                dataclasses.replace(gpu, health=f"Unhealthy: {message}")
+                for gpu in self._inventory.gpus
+            )
+            self._inventory = dataclasses.replace(self._inventory, gpus=gpus)
+            self._offer(self._inventory, {})
+        try:
+            self._objects = self._kube.gpus()
+            self._reporter.report_failure(self._objects, message)
+        except ClusterError as err:
+            _log.warning("status not written: %s", err)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import select
 import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +11,9 @@ from typing import Any
 
 from device_plugin.errors import GpudError, GpudUnreachable
 from device_plugin.inventory import model
+from mig.errors import MigError
 
+SUBSCRIBED = "subscribed"
 _MAX_LINE_BYTES = 4 << 20
 _log = logging.getLogger(__name__)
 
@@ -27,8 +30,16 @@ class Gpud:
         self._next_id = 0
 
     def inventory(self) -> model.Inventory:
-        """Return a snapshot of all GPUs and slices."""
-        return model.parse(self.call("inventory"))
+        """Return a snapshot of all GPUs and slices.
+
+        Raises:
+            GpudError: also when it is not one that this agent understands.
+        """
+        document = self.call("inventory")
+        try:
+            return model.parse(document)
+        except (KeyError, TypeError, AttributeError, MigError) as err:
+            raise GpudError("mismatch", f"inventory of another version: {err!r}") from err
 
     def configure(self, gpus: Sequence[Mapping[str, Any]], budget_bytes: int = 0) -> None:
         """Make exactly these GPUs exist (``uuid``, ``index``, ``board`` each)."""
@@ -42,8 +53,8 @@ class Gpud:
         """Destroy a MIG instance; ``in_use`` while it has contexts."""
         self.call("destroy_instance", uuid=uuid)
 
-    def set_holders(self, holders: Mapping[str, Sequence[model.HolderPod]]) -> None:
-        """Say which pods may use which slice."""
+    def set_holders(self, holders: Mapping[str, Sequence[model.HolderPod]], complete: bool) -> None:
+        """Say which pods may use which slice; ``complete``: what is not named has no holder."""
         self.call(
             "set_holders",
             holders={
@@ -53,7 +64,7 @@ class Gpud:
                 ]
                 for uuid, pods in holders.items()
             },
-            complete=True,
+            complete=complete,
         )
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
@@ -79,6 +90,8 @@ class Gpud:
     def events(self) -> Iterator[dict[str, Any]]:
         """Yield gpud's events on a connection of their own until it is lost.
 
+        The first one, ``subscribed``, is ours: from then on nothing is missed.
+
         Raises:
             GpudUnreachable: gpud is not there, or went away.
         """
@@ -90,11 +103,17 @@ class Gpud:
                     message = json.loads(line)
                     if "event" in message:
                         yield message
+                    elif "result" in message:
+                        yield {"event": SUBSCRIBED}
+                    else:
+                        raise ValueError(f"subscribe was refused: {message}")
         except (OSError, ValueError) as err:
             raise GpudUnreachable(f"gpud at {self._path}: {err}") from err
         raise GpudUnreachable(f"gpud at {self._path}: connection closed")
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._connection is not None and _hung_up(self._connection):
+            self._close()  # gpud was restarted since the last request
         if self._connection is None:
             self._connection = self._connect()
             self._lines = _lines(self._connection)
@@ -118,6 +137,11 @@ class Gpud:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _hung_up(connection: socket.socket) -> bool:
+    readable, _, _ = select.select([connection], [], [], 0)
+    return bool(readable)  # nothing is under way: what can be read is the end
 
 
 def _lines(connection: socket.socket) -> Iterator[bytes]:

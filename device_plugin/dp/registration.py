@@ -8,6 +8,8 @@ server never deletes its successor's socket.
 import logging
 import os
 import re
+import socket
+from collections.abc import Callable
 from concurrent import futures
 from pathlib import Path
 
@@ -64,22 +66,30 @@ class ResourceServer:
         """Serve; the kubelet dials within about a second.
 
         Raises:
-            RuntimeError, OSError: when the socket cannot be bound.
+            OSError: when the socket cannot be bound.
         """
         registration = Registration(self.plugin.resource, self._path)
         pb_grpc.add_RegistrationServicer_to_server(registration, self._server)
         deviceplugin_pb2_grpc.add_DevicePluginServicer_to_server(self.plugin, self._server)
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.unlink(missing_ok=True)
-        self._server.add_insecure_port(f"unix:{self._path}")
+        try:
+            self._server.add_insecure_port(f"unix:{self._path}")
+        except RuntimeError as err:
+            raise OSError(f"{self._path}: {err}") from err
         self._server.start()
         os.chmod(self._path, 0o600)
 
-    def stop(self) -> None:
-        """Leave the registry."""
+    def begin_stop(self) -> Callable[[], None]:
+        """Leave the registry; the function returned waits until calls under way have ended."""
         self.plugin.stop()
-        self._server.stop(grace=0.5).wait(5)
-        self._path.unlink(missing_ok=True)
+        stopped = self._server.stop(grace=0.5)
+
+        def wait() -> None:
+            stopped.wait(5)
+            self._path.unlink(missing_ok=True)
+
+        return wait
 
 
 def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
@@ -93,8 +103,19 @@ def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
     return path
 
 
-def remove_stale(registry_dir: Path, resource_prefix: str, pod_name: str) -> None:
-    """Delete sockets that an earlier agent of this name left behind (nobody serves them)."""
-    pattern = socket_path(registry_dir, f"{resource_prefix}/mig-*", pod_name).name
-    for path in registry_dir.glob(pattern):
-        path.unlink(missing_ok=True)
+def remove_stale(registry_dir: Path, resource_prefix: str) -> None:
+    """Delete sockets of agents that were killed. Must come before anything is served.
+
+    The kubelet drops a *resource* when a socket goes away that once announced it: removing a dead
+    one later would take its successor off the node.
+    """
+    pattern = socket_path(registry_dir, f"{resource_prefix}/mig-*", "").name.removesuffix(".sock")
+    for path in registry_dir.glob(f"{pattern}*.sock"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            try:
+                probe.connect(str(path))
+            except ConnectionRefusedError:
+                path.unlink(missing_ok=True)
+                _log.info("%s: removed, nobody serves it", path.name)
+            except OSError as err:
+                _log.warning("%s: %s", path.name, err)

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.registration import ResourceServer, remove_stale
 from device_plugin.dp.service import DevicePlugin, Offer
 
 _RETIRE_AFTER_S = 30.0  # longer than the kubelet's 10 s status tick
+_NOTHING = Offer((), (), "")
 _log = logging.getLogger(__name__)
 
 
@@ -25,6 +27,7 @@ class Resources:
         pod_name: str,
         prefix: str,
         use_cdi: bool,
+        allocations: Allocations,
         refresh: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -32,39 +35,49 @@ class Resources:
         self._pod_name = pod_name
         self._prefix = prefix
         self._use_cdi = use_cdi
+        self._allocations = allocations
         self._refresh = refresh
         self._clock = clock
         self._servers: dict[str, ResourceServer] = {}
         self._emptied: dict[str, float] = {}
-        remove_stale(registry_dir, prefix, pod_name)
+        remove_stale(registry_dir, prefix)
 
     def names(self) -> tuple[str, ...]:
         """Return the resources that are served, empty ones included."""
         return tuple(sorted(self._servers))
 
     def update(self, offers: Mapping[str, Offer]) -> None:
-        """Serve exactly these; what is no longer there is emptied now and retired later."""
-        for name, offer in offers.items():
-            self._emptied.pop(name, None)
-            if name not in self._servers:
-                self._serve(name, offer)
-            self._servers[name].plugin.offer(offer)
-        for name in set(self._servers) - set(offers):
-            self._servers[name].plugin.offer(Offer((), (), ""))
-            emptied = self._emptied.setdefault(name, self._clock())
-            if self._clock() - emptied >= _RETIRE_AFTER_S:
-                self._servers.pop(name).stop()
-                del self._emptied[name]
-                _log.info("%s: retired", name)
+        """Serve exactly these; what has no slice any more is emptied now and retired later.
+
+        Raises:
+            OSError: a resource's socket cannot be bound.
+        """
+        for name in sorted(self._servers.keys() | offers.keys()):
+            offer = offers.get(name, _NOTHING)
+            if offer.slices:
+                self._emptied.pop(name, None)
+                if name not in self._servers:
+                    self._serve(name, offer)
+            if name in self._servers:
+                self._servers[name].plugin.offer(offer)
+                if not offer.slices:
+                    self._retire(name)
 
     def stop(self) -> None:
-        """Stop all servers; running pods keep their slices."""
-        for server in self._servers.values():
-            server.stop()
-        self._servers.clear()
+        """Stop all servers; running pods keep their slices. For any thread."""
+        servers = list(self._servers.values())
+        for ended in [server.begin_stop() for server in servers]:
+            ended()
+
+    def _retire(self, name: str) -> None:
+        emptied = self._emptied.setdefault(name, self._clock())
+        if self._clock() - emptied >= _RETIRE_AFTER_S:
+            self._servers.pop(name).begin_stop()()
+            del self._emptied[name]
+            _log.info("%s: retired", name)
 
     def _serve(self, name: str, offer: Offer) -> None:
-        plugin = DevicePlugin(name, self._prefix, self._use_cdi, self._refresh)
+        plugin = DevicePlugin(name, self._prefix, self._use_cdi, self._allocations, self._refresh)
         plugin.offer(offer)
         server = ResourceServer(plugin, self._registry_dir, self._pod_name)
         server.start()

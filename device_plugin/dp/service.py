@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import grpc
 
 from device_plugin.cdi import spec
+from device_plugin.dp.allocations import Allocations
 from device_plugin.inventory.model import Gpu, MigSlice
 from device_plugin.proto import deviceplugin_pb2 as pb
 from mig import planner
@@ -21,22 +22,40 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A resource's slices at one moment, with the GPUs they lie on."""
+    """A resource's slices at one moment, with the GPUs they lie on.
+
+    ``withdrawn`` are not listed any more, but an allocation that is under way may still have them.
+    """
 
     slices: tuple[MigSlice, ...]
     gpus: tuple[Gpu, ...]
     libraries_dir: str
+    withdrawn: tuple[MigSlice, ...] = ()
+
+    def devices(self) -> list[pb.Device]:
+        """What the kubelet is told."""
+        healthy = {gpu.uuid: gpu.health == HEALTHY for gpu in self.gpus}
+        return [
+            pb.Device(ID=s.uuid, health=HEALTHY if healthy.get(s.gpu_uuid) else UNHEALTHY)
+            for s in self.slices
+        ]
 
 
 class DevicePlugin:
     """Serves one resource. ``_changed`` guards the offer and its generation."""
 
     def __init__(
-        self, resource: str, prefix: str, use_cdi: bool, refresh: Callable[[], None]
+        self,
+        resource: str,
+        prefix: str,
+        use_cdi: bool,
+        allocations: Allocations,
+        refresh: Callable[[], None],
     ) -> None:
         self.resource = resource
         self._prefix = prefix
         self._use_cdi = use_cdi
+        self._allocations = allocations
         self._refresh = refresh
         self._changed = threading.Condition()
         self._offer = Offer((), (), "")
@@ -44,10 +63,10 @@ class DevicePlugin:
         self._stopped = False
 
     def offer(self, offer: Offer) -> None:
-        """Replace what is offered; open streams send it at once."""
+        """Replace what is offered; open streams send the list at once if it differs."""
         with self._changed:
-            if offer != self._offer:
-                self._offer = offer
+            before, self._offer = self._offer, offer
+            if offer.devices() != before.devices():
                 self._generation += 1
                 self._changed.notify_all()
 
@@ -77,7 +96,7 @@ class DevicePlugin:
                     continue
                 sent, offer = self._generation, self._offer
             _log.info("%s: %d devices to the kubelet", self.resource, len(offer.slices))
-            yield pb.ListAndWatchResponse(devices=[_device(offer, s) for s in offer.slices])
+            yield pb.ListAndWatchResponse(devices=offer.devices())
 
     def GetPreferredAllocation(  # noqa: N802
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
@@ -99,14 +118,15 @@ class DevicePlugin:
     ) -> pb.AllocateResponse:
         """Describe how the slices get into the container."""
         offer = self._current()
-        known = {s.uuid: s for s in offer.slices}
+        known = {s.uuid: s for s in (*offer.slices, *offer.withdrawn)}
         response = pb.AllocateResponse()
         for wanted in request.container_requests:
-            unknown = [device for device in wanted.devices_ids if device not in known]
-            if unknown:
+            gone = next((device for device in wanted.devices_ids if device not in known), None)
+            gone = gone or self._allocations.allocate(wanted.devices_ids)
+            if gone is not None:
                 context.abort(
                     grpc.StatusCode.NOT_FOUND,
-                    f"{self.resource}: no slice {unknown[0]} on this node any more",
+                    f"{self.resource}: no slice {gone} on this node any more",
                 )
             slices = [known[device] for device in wanted.devices_ids]
             response.container_responses.append(self._container(offer, slices))
@@ -139,11 +159,6 @@ class DevicePlugin:
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-
-def _device(offer: Offer, mig_slice: MigSlice) -> pb.Device:
-    health = {gpu.uuid: gpu.health for gpu in offer.gpus}.get(mig_slice.gpu_uuid, HEALTHY)
-    return pb.Device(ID=mig_slice.uuid, health=HEALTHY if health == HEALTHY else UNHEALTHY)
 
 
 def prefer(

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import httpx2  # lightkube's transport; its errors are not lightkube's own
 from lightkube import Client
-from lightkube.core.exceptions import ApiError
+from lightkube.core.exceptions import ApiError, ConfigError
 from lightkube.generic_resource import create_global_resource
 from lightkube.models.core_v1 import EventSource, ObjectReference
 from lightkube.models.meta_v1 import ObjectMeta
@@ -17,8 +17,9 @@ from lightkube.resources.core_v1 import Event
 
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod
+from device_plugin.kube.gpu_object import GpuObject, read
 from gpu_operator.api.v1alpha1 import GROUP, NODE_LABEL, VERSION
-from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
+from gpu_operator.api.v1alpha1.gpu import GPUStatus
 
 FIELD_MANAGER = "tessera-node-agent"
 _WATCH_TIMEOUT_S = 240
@@ -34,34 +35,30 @@ def _cluster_errors() -> Iterator[None]:
         raise ClusterError(f"API server: {err}") from err
 
 
-class GpuObject:
-    """One GPU resource: its name, generation and validated spec."""
-
-    def __init__(self, raw: Any) -> None:
-        self.name: str = raw.metadata.name
-        self.generation: int = raw.metadata.generation or 0
-        self.deleting = raw.metadata.deletionTimestamp is not None
-        self.spec = GPUSpec.model_validate(raw["spec"])
-        self.status = GPUStatus.model_validate(raw.get("status") or {})
-
-
 class Kube:
     """Talks to the API server with the pod's service account."""
 
     def __init__(self, node_name: str, client: Client | None = None) -> None:
+        """Use the pod's service account, or ``client``.
+
+        Raises:
+            ClusterError: there is neither a service account nor a kubeconfig.
+        """
         self._node = node_name
-        self._client = client or Client(field_manager=FIELD_MANAGER)
+        try:
+            self._client = client or Client(field_manager=FIELD_MANAGER)
+        except ConfigError as err:
+            raise ClusterError(f"no way to the API server: {err}") from err
 
     def gpus(self) -> list[GpuObject]:
-        """Return the GPU objects of this node, by index.
+        """Return the GPU objects of this node, by name.
 
         Raises:
             ClusterError: the API server did not answer. So do all methods of this class.
         """
         with _cluster_errors():
-            listed = self._client.list(_GPU, labels={NODE_LABEL: self._node})
-            found = [GpuObject(raw) for raw in listed]
-        return sorted(found, key=lambda gpu: gpu.spec.index)
+            listed = list(self._client.list(_GPU, labels={NODE_LABEL: self._node}))
+        return sorted((read(raw.to_dict()) for raw in listed), key=lambda gpu: gpu.name)
 
     def changes(self) -> Iterator[None]:
         """Yield once for every change of this node's GPU objects; ends when the watch does."""

@@ -1,23 +1,42 @@
-"""Lists device assignments; rate limited by the kubelet, so answers are kept for a moment.
+"""Lists device assignments; rate limited by the kubelet, so Lists keep a distance.
 
 The API knows no pod UIDs; they come from the names of the kubelet's log directories
 (``<namespace>_<name>_<uid>``), which exist before any container of the pod starts.
 """
 
+import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import grpc
 
 from device_plugin.errors import PodResourcesError
 from device_plugin.inventory.model import HolderPod
+from device_plugin.podresources.birth import birth_time_ns
 from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as pb_grpc
 
 _MIN_INTERVAL_S = 0.05  # the kubelet allows about 100 requests a second, for everybody together
 _TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 16 << 20
+_HEX = "[0-9a-f]"
+_POD_UID = re.compile(rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|{_HEX}{{32}}", re.ASCII)
+_DEVICE = re.compile(rf"MIG-{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One answer of the kubelet.
+
+    ``holders`` are the pods of each device id; a pod whose UID is not known yet has an empty one.
+    ``pod_names`` are all pods that the kubelet runs, with devices or without.
+    """
+
+    holders: dict[str, tuple[HolderPod, ...]]
+    pod_names: frozenset[str]
 
 
 class PodResources:
@@ -32,8 +51,8 @@ class PodResources:
         self._lock = threading.Lock()
         self._last = float("-inf")
 
-    def holders(self, resource_prefix: str) -> dict[str, tuple[HolderPod, ...]]:
-        """Return the pods of each device id of our resources.
+    def list(self, resource_prefix: str) -> Listing:
+        """Return who holds the devices of our resources.
 
         Raises:
             PodResourcesError: the kubelet did not answer (it may be restarting).
@@ -43,18 +62,24 @@ class PodResources:
             if pause > 0:
                 time.sleep(pause)
             try:
-                with grpc.insecure_channel(
-                    self._target,
-                    options=[("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)],
-                ) as channel:
-                    response = pb_grpc.PodResourcesListerStub(channel).List(
-                        pb.ListPodResourcesRequest(), timeout=_TIMEOUT_S
-                    )
-            except grpc.RpcError as err:
-                raise PodResourcesError(f"pod resources: {err}") from err
+                response = self._ask()
             finally:
                 self._last = self._clock()
-        return self._by_device(response, resource_prefix + "/")
+        return Listing(
+            self._by_device(response, resource_prefix + "/"),
+            frozenset(pod.name for pod in response.pod_resources),
+        )
+
+    def _ask(self) -> pb.ListPodResourcesResponse:
+        options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)]
+        try:
+            with grpc.insecure_channel(self._target, options=options) as channel:
+                return pb_grpc.PodResourcesListerStub(channel).List(
+                    pb.ListPodResourcesRequest(), timeout=_TIMEOUT_S
+                )
+        except grpc.RpcError as err:
+            code = cast(Any, err).code().name  # every RpcError that a stub raises is a Call too
+            raise PodResourcesError(f"kubelet's pod resources: {code}") from err
 
     def _by_device(
         self, response: pb.ListPodResourcesResponse, prefix: str
@@ -68,28 +93,28 @@ class PodResources:
                 for entry in container.devices
                 if entry.resource_name.startswith(prefix)
                 for device in entry.device_ids
+                if _DEVICE.fullmatch(device)  # another plugin may serve names of this prefix
             }
-            for uid in uids.get((pod.namespace, pod.name), [""]) if devices else ():
-                for device in devices:
-                    found.setdefault(device, []).append(HolderPod(pod.namespace, pod.name, uid))
+            uid = uids.get((pod.namespace, pod.name), "")
+            for device in devices:
+                found.setdefault(device, []).append(HolderPod(pod.namespace, pod.name, uid))
         return {device: tuple(pods) for device, pods in found.items()}
 
-    def _pod_uids(self) -> dict[tuple[str, str], list[str]]:
-        """Map (namespace, name) to the UID of the newest pod of that name."""
-        newest: dict[tuple[str, str], tuple[float, str]] = {}
+    def _pod_uids(self) -> dict[tuple[str, str], str]:
+        """Map (namespace, name) to the UID of the youngest pod of that name."""
+        newest: dict[tuple[str, str], tuple[int, str]] = {}
         try:
             entries = list(self._pod_logs.iterdir())
         except OSError as err:
             raise PodResourcesError(f"pod log directories: {err}") from err
         for entry in entries:
-            parts = entry.name.split("_")
-            if len(parts) != 3:
+            namespace, _, rest = entry.name.partition("_")
+            name, _, uid = rest.partition("_")
+            if not _POD_UID.fullmatch(uid):
                 continue
-            namespace, name, uid = parts
             try:
-                made = entry.stat().st_ctime
+                made = (birth_time_ns(entry), uid)
             except OSError:
-                continue
-            if (namespace, name) not in newest or newest[namespace, name][0] < made:
-                newest[namespace, name] = (made, uid)
-        return {key: [uid] for key, (_, uid) in newest.items()}
+                continue  # removed since the directory was read
+            newest[namespace, name] = max(made, newest.get((namespace, name), made))
+        return {key: uid for key, (_, uid) in newest.items()}

@@ -1,5 +1,9 @@
 """The device plugin's gRPC surface, driven the way a kubelet drives it."""
 
+import dataclasses
+import os
+import queue
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +12,7 @@ import grpc
 import pytest
 
 from device_plugin.dp import registration
+from device_plugin.dp.allocations import LISTED_WITHIN_S, Allocations
 from device_plugin.dp.resources import Resources
 from device_plugin.dp.service import Offer, prefer
 from device_plugin.inventory.model import Gpu, MigSlice
@@ -61,7 +66,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def resources(tmp_path: Path, clock: Clock) -> Iterator[Resources]:
-    made = Resources(tmp_path, "agent-abc12", "gpu.tessera.dev", True, lambda: None, clock)
+    made = Resources(
+        tmp_path, "agent-abc12", "gpu.tessera.dev", True, Allocations(), lambda: None, clock
+    )
     yield made
     made.stop()
 
@@ -136,10 +143,84 @@ def test_allocate_names_cdi_devices_and_refuses_what_is_gone(
         assert "MIG-9-9" in error.value.details()
 
 
+def allocate(tmp_path: Path, device: str) -> dp.AllocateResponse:
+    with channel_of(tmp_path) as channel:
+        wanted = [dp.ContainerAllocateRequest(devices_ids=[device])]
+        request = dp.AllocateRequest(container_requests=wanted)
+        return dp_grpc.DevicePluginStub(channel).Allocate(request, timeout=5)
+
+
+def test_a_withdrawn_slice_goes_to_whom_the_kubelet_gave_it_or_is_destroyed_never_both(
+    tmp_path: Path, clock: Clock
+) -> None:
+    allocations = Allocations(clock)
+    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", True, allocations, lambda: None)
+    try:
+        whole = offer_of(make_gpu(0, range(2)))
+        kept, withdrawn = whole.slices
+        resources.update({RESOURCE: whole})
+        resources.update(
+            {RESOURCE: dataclasses.replace(whole, slices=(kept,), withdrawn=(withdrawn,))}
+        )
+        assert allocate(tmp_path, withdrawn.uuid).container_responses
+        assert not allocations.condemn(withdrawn.uuid)
+        clock.now += LISTED_WITHIN_S
+        assert allocations.condemn(withdrawn.uuid)
+        with pytest.raises(grpc.RpcError, match=withdrawn.uuid):
+            allocate(tmp_path, withdrawn.uuid)
+        allocations.spare(withdrawn.uuid)  # gpud said that it is in use
+        assert allocate(tmp_path, withdrawn.uuid).container_responses
+        allocations.listed([withdrawn.uuid])  # from now on the kubelet's lists decide
+        assert allocations.condemn(withdrawn.uuid)
+    finally:
+        resources.stop()
+
+
+def test_memory_use_is_no_news_to_the_kubelet(tmp_path: Path, resources: Resources) -> None:
+    offer = offer_of(make_gpu(0, range(1)))
+    busy = tuple(dataclasses.replace(s, memory_used_bytes=1 << 20) for s in offer.slices)
+    resources.update({RESOURCE: offer})
+    answers: queue.Queue[list[str]] = queue.Queue()
+    with channel_of(tmp_path) as channel:
+        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=20)
+
+        def collect() -> None:
+            try:
+                for answer in stream:
+                    answers.put([d.ID for d in answer.devices])
+            except grpc.RpcError:
+                pass
+
+        reader = threading.Thread(target=collect)
+        reader.start()
+        assert answers.get(timeout=5) == ["MIG-0-0"]
+        resources.update({RESOURCE: dataclasses.replace(offer, slices=busy)})
+        resources.update({RESOURCE: offer_of(make_gpu(0, range(2)))})
+        assert answers.get(timeout=5) == ["MIG-0-0", "MIG-0-1"]
+        stream.cancel()
+        reader.join(5)
+    assert answers.empty()
+
+
+def test_only_sockets_that_nobody_serves_are_removed_at_start(tmp_path: Path) -> None:
+    dead = registration.socket_path(tmp_path, RESOURCE, "agent-killed")
+    with socket.socket(socket.AF_UNIX) as killed:
+        killed.bind(str(dead))
+        killed.listen()
+    foreign = tmp_path / "other-plugin.sock"
+    foreign.touch()
+    live = registration.socket_path(tmp_path, RESOURCE, "agent-alive")
+    with socket.socket(socket.AF_UNIX) as alive:
+        alive.bind(str(live))
+        alive.listen()
+        registration.remove_stale(tmp_path, "gpu.tessera.dev")
+        assert sorted(os.listdir(tmp_path)) == sorted([foreign.name, live.name])
+
+
 def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
     tmp_path: Path,
 ) -> None:
-    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", False, lambda: None)
+    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", False, Allocations(), lambda: None)
     try:
         resources.update({RESOURCE: offer_of(make_gpu(0, range(1)))})
         with channel_of(tmp_path) as channel:
@@ -159,7 +240,7 @@ def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
 
 def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:
     woken = threading.Event()
-    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", True, woken.set)
+    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", True, Allocations(), woken.set)
     try:
         resources.update({RESOURCE: offer_of(make_gpu(0, range(1)))})
         with channel_of(tmp_path) as channel:

@@ -1,0 +1,92 @@
+"""What the GPU objects ask for, sorted into what can be asked of gpud and what cannot. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from device_plugin.agent import quantity
+from device_plugin.inventory.model import Gpu, Inventory
+from device_plugin.kube.gpu_object import GpuObject
+from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, PlacedInstance
+from mig import geometry
+from mig.errors import UnknownBoardError
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """``gpus`` by UUID; ``refused`` by object name: why nothing is done for it.
+
+    ``frozen`` are devices of refused objects: their slices are neither withdrawn nor added to.
+    ``all_frozen``: it is not known of which device a refused object speaks, so nothing is removed.
+    """
+
+    gpus: Mapping[str, GPUSpec] = field(default_factory=dict)
+    refused: Mapping[str, tuple[Reason, str]] = field(default_factory=dict)
+    frozen: frozenset[str] = frozenset()
+    all_frozen: bool = False
+    budget_bytes: int = 0
+
+    def instances(self, gpu: Gpu) -> tuple[PlacedInstance, ...] | None:
+        """Return the instances a device shall have; None: as they are."""
+        spec = self.gpus.get(gpu.uuid)
+        if spec is not None:
+            return spec.instances if _fits(gpu, spec) else ()  # first its slices go, then it does
+        if self.all_frozen or gpu.uuid in self.frozen:
+            return None
+        return ()
+
+    def configuration(self, inventory: Inventory) -> list[dict[str, str | int]]:
+        """Return the devices gpud shall have; one that has slices stays until they are gone."""
+        found: dict[str, dict[str, str | int]] = {
+            uuid: {"uuid": uuid, "index": spec.index, "board": geometry.board(spec.board).key}
+            for uuid, spec in self.gpus.items()
+        }
+        for gpu in inventory.gpus:
+            if gpu.slices or (gpu.uuid not in found and self.instances(gpu) is None):
+                found[gpu.uuid] = {"uuid": gpu.uuid, "index": gpu.index, "board": gpu.board.key}
+        return sorted(found.values(), key=lambda gpu: (gpu["index"], gpu["uuid"]))
+
+
+def sort_out(objects: Sequence[GpuObject], default_budget_bytes: int) -> Desired:
+    """Decide which objects can be acted upon."""
+    gpus: dict[str, GPUSpec] = {}
+    refused: dict[str, tuple[Reason, str]] = {}
+    frozen: set[str] = set()
+    all_frozen = False
+    budget_bytes = default_budget_bytes
+    for wanted in objects:
+        if wanted.deleting:
+            continue
+        problem = _problem(wanted, gpus)
+        if wanted.spec is None or problem is not None:
+            refused[wanted.name] = problem or (Reason.INVALID_SPEC, wanted.problem)
+            frozen.add(wanted.uuid)
+            all_frozen = all_frozen or not wanted.uuid
+            continue
+        gpus[wanted.spec.uuid] = wanted.spec
+        if wanted.spec.node_budget:
+            budget_bytes = quantity.parse(wanted.spec.node_budget)
+    return Desired(gpus, refused, frozenset(frozen - gpus.keys()), all_frozen, budget_bytes)
+
+
+def _fits(gpu: Gpu, spec: GPUSpec) -> bool:
+    return (gpu.index, gpu.board.key) == (spec.index, geometry.board(spec.board).key)
+
+
+def _problem(wanted: GpuObject, before: Mapping[str, GPUSpec]) -> tuple[Reason, str] | None:
+    spec = wanted.spec
+    if spec is None:
+        return Reason.INVALID_SPEC, wanted.problem
+    try:
+        geometry.board(spec.board)
+    except UnknownBoardError as err:
+        return Reason.UNKNOWN_BOARD, str(err)
+    try:
+        quantity.parse(spec.node_budget or "0")
+    except ValueError as err:
+        return Reason.INVALID_SPEC, f"spec.nodeBudget: {err}"
+    if spec.uuid in before:
+        return Reason.NODE_CONFLICT, f"another GPU object of this node has {spec.uuid}"
+    if any(spec.index == other.index for other in before.values()):
+        return Reason.NODE_CONFLICT, f"another GPU object of this node has index {spec.index}"
+    return None

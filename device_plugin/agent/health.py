@@ -1,0 +1,54 @@
+"""The agent's probes: ``/healthz`` (the loop turns) and ``/readyz`` (it gets somewhere)."""
+
+import http.server
+import time
+from collections.abc import Callable
+
+from device_plugin.agent.loop import Pulse
+
+STALE_AFTER_S = 120.0
+
+
+def judge(path: str, pulse: Pulse, now: float) -> tuple[int, str]:
+    """Return the HTTP status and text for a probe.
+
+    A loop that cannot reach gpud or the API server is alive: a restart would not help it.
+    """
+    match path:
+        case "/healthz" | "/livez":
+            moment, what = pulse.began, "begun"
+        case "/readyz":
+            moment, what = pulse.succeeded, "succeeded"
+        case _:
+            return 404, "probes: /healthz, /readyz\n"
+    if moment is None:
+        return 503, f"no pass has {what} yet\n"
+    age_s = now - moment
+    if age_s > STALE_AFTER_S:
+        return 503, f"no pass has {what} for {age_s:.0f} s\n"
+    return 200, "ok\n"
+
+
+def server(
+    port: int, pulse: Pulse, clock: Callable[[], float] = time.monotonic
+) -> http.server.ThreadingHTTPServer:
+    """Return a server for the probes, bound to ``port`` (0: any) on all addresses.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = 5  # a probe that says nothing holds its thread no longer
+
+        def do_GET(self) -> None:
+            status, text = judge(self.path, pulse, clock())
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    return http.server.ThreadingHTTPServer(("", port), Handler)

@@ -1,0 +1,89 @@
+"""Writes GPU status: at once when something happened, seldom when only memory use moved."""
+
+import datetime
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from device_plugin.agent import status
+from device_plugin.agent.steps import Steps
+from device_plugin.inventory.model import HolderPod, Inventory
+from device_plugin.kube.client import Kube
+from device_plugin.kube.gpu_object import GpuObject
+from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.gpu import GPUStatus
+
+MEMORY_INTERVAL_S = 30.0
+
+Refusals = Mapping[str, tuple[Reason, str]]
+
+
+class Reporter:
+    """Used by the reconcile thread only."""
+
+    def __init__(
+        self, kube: Kube, prefix: str, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._kube = kube
+        self._prefix = prefix
+        self._clock = clock
+        self._written_at: dict[str, float] = {}
+
+    def report(
+        self,
+        objects: Sequence[GpuObject],
+        inventory: Inventory,
+        steps: Mapping[str, Steps],
+        holders: Mapping[str, Sequence[HolderPod]],
+        refused: Refusals,
+    ) -> None:
+        """Write what differs. Raises ClusterError."""
+        now = datetime.datetime.now(datetime.UTC)
+        gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
+        for wanted in objects:
+            gpu = gpus.get(wanted.uuid)
+            if gpu is None or wanted.name in refused:
+                reason, message = refused.get(
+                    wanted.name, (Reason.AGENT_ERROR, f"gpud has no {wanted.uuid}")
+                )
+                new = status.failed(reason, message, wanted.status, wanted.generation, now)
+            else:
+                new = status.build(
+                    inventory,
+                    gpu,
+                    steps[gpu.uuid],
+                    holders,
+                    self._prefix,
+                    wanted.generation,
+                    wanted.status.conditions,
+                    now,
+                )
+            self._write(wanted, new)
+        names = {wanted.name for wanted in objects}
+        self._written_at = {n: t for n, t in self._written_at.items() if n in names}
+
+    def report_failure(self, objects: Sequence[GpuObject], message: str) -> None:
+        """Say of every GPU that the agent cannot look after it. Raises ClusterError."""
+        now = datetime.datetime.now(datetime.UTC)
+        for wanted in objects:
+            new = status.failed(Reason.AGENT_ERROR, message, wanted.status, wanted.generation, now)
+            self._write(wanted, new)
+
+    def _write(self, wanted: GpuObject, new: GPUStatus) -> None:
+        if new == wanted.status:
+            return
+        since = self._clock() - self._written_at.get(wanted.name, float("-inf"))
+        if _without_use(new) == _without_use(wanted.status) and since < MEMORY_INTERVAL_S:
+            return
+        self._kube.apply_status(wanted.name, new)
+        self._written_at[wanted.name] = self._clock()
+
+
+def _without_use(full: GPUStatus) -> GPUStatus:
+    """The status without the figures that every allocation of a program moves."""
+    budget = full.budget
+    return full.model_copy(
+        update={
+            "slices": tuple(s.model_copy(update={"memory_used_bytes": 0}) for s in full.slices),
+            "budget": budget and budget.model_copy(update={"used_bytes": 0}),
+        }
+    )

@@ -1,0 +1,56 @@
+"""The interlock between the kubelet's Allocate and the destruction of a slice.
+
+The kubelet may have picked a slice just before it learns that the slice is withdrawn. Whoever comes
+first wins: an allocated slice is not destroyed before the kubelet had time to list its pod, and a
+slice that is being destroyed is not allocated any more.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+
+LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed, or was given up
+
+
+class Allocations:
+    """Shared by the services of all resources and the reconcile loop (``_lock``)."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._allocated_at: dict[str, float] = {}
+        self._condemned: set[str] = set()
+
+    def allocate(self, uuids: Collection[str]) -> str | None:
+        """Note an allocation; return the first slice that is being destroyed, if any is."""
+        with self._lock:
+            for uuid in uuids:
+                if uuid in self._condemned:
+                    return uuid
+            self._allocated_at |= dict.fromkeys(uuids, self._clock())
+            return None
+
+    def condemn(self, uuid: str) -> bool:
+        """Forbid allocation from now on; False if the slice is on its way to a pod."""
+        with self._lock:
+            if self._clock() - self._allocated_at.get(uuid, float("-inf")) < LISTED_WITHIN_S:
+                return False
+            self._condemned.add(uuid)
+            return True
+
+    def spare(self, uuid: str) -> None:
+        """Allow allocation again: the slice could not be destroyed."""
+        with self._lock:
+            self._condemned.discard(uuid)
+
+    def listed(self, uuids: Iterable[str]) -> None:
+        """From here on the kubelet's lists speak for these slices."""
+        with self._lock:
+            for uuid in uuids:
+                self._allocated_at.pop(uuid, None)
+
+    def keep_only(self, uuids: Collection[str]) -> None:
+        """Forget slices that do not exist any more."""
+        with self._lock:
+            self._condemned &= set(uuids)
+            self._allocated_at = {u: t for u, t in self._allocated_at.items() if u in uuids}

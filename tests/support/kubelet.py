@@ -1,0 +1,67 @@
+"""The kubelet's side of a node: pod resources over gRPC, and log directories of pods."""
+
+from concurrent import futures
+from pathlib import Path
+from types import TracebackType
+
+import grpc
+
+from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as pb_grpc
+
+
+class FakeKubelet:
+    """``pods`` is what List answers: (namespace, name, device ids by resource)."""
+
+    def __init__(self, root: Path) -> None:
+        self.dir = root / "kubelet"
+        self.pod_logs = root / "pods"
+        self.socket = self.dir / "pod-resources" / "kubelet.sock"
+        self.pods: list[tuple[str, str, dict[str, list[str]]]] = []
+        self.refuse = False
+        self.lists = 0
+        self.socket.parent.mkdir(parents=True)
+        self.pod_logs.mkdir()
+        self._server: grpc.Server | None = None
+
+    def __enter__(self) -> "FakeKubelet":
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._server = grpc.server(futures.ThreadPoolExecutor(4))
+        pb_grpc.add_PodResourcesListerServicer_to_server(self, self._server)
+        self._server.add_insecure_port(f"unix:{self.socket}")
+        self._server.start()
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop(0).wait(5)
+            self._server = None
+
+    def log_directory(self, namespace: str, name: str, uid: str) -> Path:
+        made = self.pod_logs / f"{namespace}_{name}_{uid}"
+        made.mkdir()
+        return made
+
+    def List(
+        self, request: pb.ListPodResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.ListPodResourcesResponse:
+        self.lists += 1
+        if self.refuse:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        response = pb.ListPodResourcesResponse()
+        for namespace, name, devices in self.pods:
+            pod = response.pod_resources.add(namespace=namespace, name=name)
+            container = pod.containers.add(name="main")
+            for resource, ids in devices.items():
+                for device in ids:  # one entry for each device, as the kubelet does
+                    container.devices.add(resource_name=resource, device_ids=[device])
+        return response
