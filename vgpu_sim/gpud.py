@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from vgpu_sim import config
-from vgpu_sim.driver import processes, standalone
+from vgpu_sim.driver import journal, processes, standalone
 from vgpu_sim.driver.cgroups.base import SliceCgroups
 from vgpu_sim.driver.cgroups.detect import DEFAULT_ROOT, PARENT, detect
 from vgpu_sim.driver.cgroups.none import NoCgroups
@@ -85,6 +85,13 @@ def _path(help_text: str, default: Path | None = None) -> dict[str, Any]:
     "--cgroup-parent", default=PARENT, show_default=True, help="The slices' common control group."
 )
 @click.option(
+    "--takeover-wait",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for another gpud of the same state directory to end.",
+)
+@click.option(
     "--parent-fd",
     type=int,
     default=None,
@@ -110,6 +117,7 @@ def main(
     isolation: str,
     cgroup_root: Path,
     cgroup_parent: str,
+    takeover_wait: float,
     parent_fd: int | None,
     log_level: str,
 ) -> None:
@@ -143,6 +151,13 @@ def main(
         if token is not None
         else detect(cpu_count, cgroup_root, cgroup_parent)
     )
+    try:
+        for directory in (run_dir, state_dir):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o711)
+        journal.lock(state_dir, takeover_wait)  # held until this process ends
+    except (JournalError, OSError) as err:
+        logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
+        sys.exit(1)
     sys.exit(asyncio.run(_serve(options, cgroups, parent_fd)))
 
 
@@ -153,8 +168,6 @@ async def _serve(options: NodeOptions, cgroups: SliceCgroups, parent_fd: int | N
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
-        for directory in (options.run_dir, options.state_dir):
-            directory.mkdir(parents=True, exist_ok=True, mode=0o711)
         daemon = Daemon(options, cgroups)
         await daemon.start()
     except (JournalError, OSError, ValueError) as err:

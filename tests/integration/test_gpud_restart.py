@@ -2,11 +2,12 @@
 
 import os
 import signal
+import subprocess
 
 import pytest
 from gpud_process import gpud, raw_client, wait_until
 
-from vgpu_sim.driver import processes
+from vgpu_sim.driver import interpreter, processes
 from vgpu_sim.driver.admin_client import AdminRefused
 
 MIB = 1 << 20
@@ -126,3 +127,19 @@ def test_an_instance_in_use_is_not_destroyed():
         wait_until(lambda: not node.instance(made["uuid"])["contexts"])
         node.call("destroy_instance", uuid=made["uuid"])
         assert not os.path.exists(made["socket_dir"])
+
+
+def test_a_second_gpud_of_the_same_node_waits_and_then_gives_up():
+    with gpud(token=TOKEN) as node:
+        made = node.make_slice()
+        second = subprocess.run(
+            [*node.process.args, "--takeover-wait", "0.3"],
+            env=interpreter.module_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert "another gpud holds" in second.stderr
+        with raw_client(made["socket_dir"], TOKEN) as client:
+            assert client.open().status == 0

@@ -35,18 +35,21 @@ class AdminServer:
         self._operations = operations
         self._events = events
         self._server: asyncio.Server | None = None
+        self._path: Path | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self, path: Path) -> None:
         """Bind and serve. Raises OSError."""
+        self._path = path
         self._server = await asyncio.start_unix_server(
             self._connected, sock=_bind(path), limit=MAX_LINE_BYTES
         )
 
     async def close(self) -> None:
         """Hang up on everybody."""
-        if self._server is not None:
+        if self._server is not None and self._path is not None:
             self._server.close()
+            _unlink(self._path)
         for task in tuple(self._connections):
             task.cancel()
         if self._connections:
@@ -112,8 +115,12 @@ class AdminServer:
             return number, "", _failure(number, RequestError(f"internal error: {err}"))
 
 
-def _bind(path: Path) -> socket.socket:
+def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
+
+
+def _bind(path: Path) -> socket.socket:
+    _unlink(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:

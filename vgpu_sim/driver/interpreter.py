@@ -20,5 +20,4 @@ def module_environment() -> dict[str, str]:
         "PATH": os.defpath,
         "LANG": "C.UTF-8",
         "PYTHONPATH": os.pathsep.join(paths),
-        "PYTHONDONTWRITEBYTECODE": "1",
     }

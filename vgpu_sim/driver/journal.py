@@ -5,8 +5,10 @@ does not parse or breaks a rule of geometry is moved aside and named in the erro
 may be in use and must not vanish by a typing mistake.
 """
 
+import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +23,9 @@ from vgpu_sim.hal.address_map import MAX_GPUS
 
 VERSION = 1
 FILE_NAME = "gpud.json"
+LOCK_NAME = "lock"
 MAX_JOURNAL_BYTES = 4 << 20
+_LOCK_PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,25 @@ def save(state_dir: Path, state: NodeState) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def lock(state_dir: Path, wait_seconds: float) -> int:
+    """Make this process the only gpud of a state directory; return the descriptor that holds it.
+
+    A predecessor that is still ending is waited for. Raises JournalError when it does not end.
+    """
+    descriptor = os.open(state_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as err:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise JournalError(f"another gpud holds {state_dir / LOCK_NAME}") from err
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return descriptor
 
 
 def encode(state: NodeState) -> dict[str, Any]:
