@@ -6,7 +6,7 @@
 
 #include "tessera_abi.h"
 
-/* Base address; 0 until the first context. Constant while a context lives. */
+/* Base address; 0 until the first context is made, constant from then on. */
 extern uint64_t tsr_aperture_base;
 
 /* Reserves the aperture at the first of TESSERA_APERTURE_BASES from `*candidate` on where it fits;

@@ -98,7 +98,10 @@ struct tsr_chunk *tsr_chunk_at(uint64_t address) {
 static void *map_at(uint64_t address, uint64_t bytes, int fd) {
   void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | (address ? MAP_FIXED : 0), fd, 0);
-  return mapped == MAP_FAILED ? NULL : mapped;
+  if (mapped == MAP_FAILED) return NULL;
+  /* A forked child cannot use it and must not keep its memory. */
+  madvise(mapped, bytes, MADV_DONTFORK);
+  return mapped;
 }
 
 /* Pinned memory lies at its own address; device memory at an alias, so that a host dereference of
@@ -111,12 +114,11 @@ static uint8_t *map_chunk(const struct tsr_chunk *chunk, int fd) {
   return map_at(0, chunk->bytes, fd);
 }
 
-static void unmap_chunk(struct tsr_chunk *chunk) {
+static void unmap_chunk(const struct tsr_chunk *chunk, uint8_t *alias) {
   const uint64_t own = tsr_aperture_base + chunk->offset;
   if (chunk->kind == TESSERA_CHUNK_KIND_HOST || tsr_config()->relaxed)
     tsr_aperture_vacate(own, chunk->bytes);
-  if (chunk->alias && chunk->kind == TESSERA_CHUNK_KIND_DEVICE)
-    munmap(chunk->alias, chunk->bytes);
+  if (alias && chunk->kind == TESSERA_CHUNK_KIND_DEVICE) munmap(alias, chunk->bytes);
 }
 
 static CUresult ask_to_free(const struct tsr_chunk *chunk) {
@@ -138,7 +140,7 @@ static CUresult obtain(struct tsr_chunk *chunk, uint8_t **alias) {
     *alias = map_chunk(chunk, reply.fds[0]);
     if (!*alias) {
       ask_to_free(chunk);
-      unmap_chunk(chunk);
+      unmap_chunk(chunk, NULL);
       result = CUDA_ERROR_OPERATING_SYSTEM;
     }
   }
@@ -146,37 +148,40 @@ static CUresult obtain(struct tsr_chunk *chunk, uint8_t **alias) {
   return result;
 }
 
-CUresult tsr_chunk_create(struct tsr_context *context, uint32_t kind, uint64_t bytes,
-                          struct tsr_chunk **out) {
-  if (bytes > TESSERA_DEVICE_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
-  struct tsr_chunk *chunk = calloc(1, sizeof *chunk);
+CUresult tsr_chunk_create(const struct tsr_chunk *wanted, uint64_t *offset) {
+  if (wanted->bytes > TESSERA_DEVICE_BYTES) return CUDA_ERROR_OUT_OF_MEMORY;
+  struct tsr_chunk *chunk = malloc(sizeof *chunk);
   if (!chunk) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t unit = TESSERA_CHUNK_ALIGN_BYTES;
-  *chunk = (struct tsr_chunk){
-      .context = context, .kind = kind, .bytes = (bytes + unit - 1) / unit * unit};
+  *chunk = *wanted;
+  chunk->bytes = (wanted->bytes + unit - 1) / unit * unit;
   pthread_mutex_lock(&tsr_memory_lock);
   const bool inserted = insert(chunk);
   pthread_mutex_unlock(&tsr_memory_lock);
-  CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-  uint8_t *alias = NULL;
-  if (inserted) {
-    result = obtain(chunk, &alias);
-    pthread_mutex_lock(&tsr_memory_lock);
-    if (result == CUDA_SUCCESS)
-      chunk->alias = alias;
-    else
-      tsr_chunk_detach(chunk);
-    pthread_mutex_unlock(&tsr_memory_lock);
-  }
-  if (result != CUDA_SUCCESS)
+  if (!inserted) {
     free(chunk);
-  else
-    *out = chunk;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  uint8_t *alias = NULL;
+  CUresult result = obtain(chunk, &alias);
+  *offset = chunk->offset;
+  pthread_mutex_lock(&tsr_memory_lock);
+  if (result == CUDA_SUCCESS && !tsr_object_lives(chunk->context)) {
+    result = CUDA_ERROR_CONTEXT_IS_DESTROYED; /* by another thread, meanwhile */
+    unmap_chunk(chunk, alias);
+  }
+  if (result == CUDA_SUCCESS) {
+    chunk->alias = alias;
+  } else {
+    tsr_chunk_detach(chunk);
+    free(chunk);
+  }
+  pthread_mutex_unlock(&tsr_memory_lock);
   return result;
 }
 
 CUresult tsr_chunk_destroy(struct tsr_chunk *chunk) {
-  unmap_chunk(chunk);
+  unmap_chunk(chunk, chunk->alias);
   const CUresult result = ask_to_free(chunk);
   tsr_slab_free(chunk->slab);
   free(chunk);
@@ -188,11 +193,12 @@ void tsr_chunks_drop(struct tsr_context *context) {
   size_t kept = 0;
   for (size_t i = 0; i < count; i++) {
     struct tsr_chunk *chunk = chunks[i];
-    if (chunk->context != context) {
+    /* One that is being made is removed by the thread that makes it. */
+    if (chunk->context != context || !chunk->alias) {
       chunks[kept++] = chunk;
       continue;
     }
-    unmap_chunk(chunk);
+    unmap_chunk(chunk, chunk->alias);
     tsr_slab_free(chunk->slab);
     free(chunk);
   }

@@ -31,9 +31,10 @@ struct tsr_span {
 
 extern pthread_mutex_t tsr_memory_lock; /* guards the chunk index and all slabs */
 
-/* Asks the worker for memory of `bytes` (rounded up). Takes the lock itself. */
-CUresult tsr_chunk_create(struct tsr_context *context, uint32_t kind, uint64_t bytes,
-                          struct tsr_chunk **out);
+/* Asks the worker for the memory that `wanted` describes (context, kind, bytes, requested_bytes,
+ * host_flags, slab) and puts it into the index. The slab belongs to the chunk when that succeeds.
+ * Only the offset is answered: the chunk may be gone when its context is. Takes the lock itself. */
+CUresult tsr_chunk_create(const struct tsr_chunk *wanted, uint64_t *offset);
 
 /* Takes it out of the index; under the lock. */
 void tsr_chunk_detach(struct tsr_chunk *chunk);

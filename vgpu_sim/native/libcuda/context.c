@@ -22,7 +22,8 @@ enum { CONTEXT_TIMEOUT_S = 60 };
 
 pthread_mutex_t tsr_context_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_id = 1;
-static uint32_t live;
+/* The aperture stays where the first context put it. */
+static bool settled;
 
 /* Live contexts by index, which is unique in the process; read by the fork handler, which may take
  * no lock. */
@@ -107,7 +108,7 @@ static CUresult connect_worker(struct tsr_context *context, struct tsr_reply *re
   for (;;) {
     if (!tsr_aperture_base && !tsr_aperture_reserve(&candidate)) return CUDA_ERROR_MAP_FAILED;
     const CUresult result = greet(context, reply);
-    if (result == CUDA_SUCCESS || live > 0) return result;
+    if (result == CUDA_SUCCESS || settled) return result;
     tsr_aperture_release();
     if (result != CUDA_ERROR_MAP_FAILED) return result;
     candidate++;
@@ -141,11 +142,11 @@ CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t ap
     if (result != CUDA_SUCCESS) close(context->socket);
   }
   if (result != CUDA_SUCCESS) {
-    if (live == 0 && tsr_aperture_base) tsr_aperture_release();
+    if (!settled && tsr_aperture_base) tsr_aperture_release();
     tsr_object_free(TSR_CONTEXT, context);
     return result;
   }
-  live++;
+  settled = true;
   atomic_store(&open_contexts[index], context);
   *handle = tsr_object_publish(TSR_CONTEXT, context);
   return CUDA_SUCCESS;
@@ -167,7 +168,6 @@ CUresult tsr_context_close(uint64_t handle) {
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);
-  if (--live == 0) tsr_aperture_release();
   tsr_object_free(TSR_CONTEXT, context);
   return CUDA_SUCCESS;
 }

@@ -68,22 +68,24 @@ static bool take_small(struct tsr_context *context, uint32_t kind, struct small 
 static CUresult allocate_small(struct tsr_context *context, uint32_t kind, uint64_t bytes,
                                uint32_t host_flags, uint64_t *address) {
   struct small wanted = {.bytes = bytes, .host_flags = host_flags};
-  if (!take_small(context, kind, &wanted)) {
-    struct tsr_slab *slab = tsr_slab_new();
-    if (!slab) return CUDA_ERROR_OUT_OF_MEMORY;
-    struct tsr_chunk *chunk;
-    const CUresult result = tsr_chunk_create(context, kind, TSR_SLAB_BYTES, &chunk);
-    if (result != CUDA_SUCCESS) {
-      tsr_slab_free(slab);
-      return result;
-    }
-    pthread_mutex_lock(&tsr_memory_lock);
-    chunk->host_flags = host_flags;
-    chunk->slab = slab;
-    take_from(chunk, &wanted); /* cannot fail: nobody saw the slab before */
-    pthread_mutex_unlock(&tsr_memory_lock);
+  if (take_small(context, kind, &wanted)) {
+    *address = wanted.address;
+    return CUDA_SUCCESS;
   }
-  *address = wanted.address;
+  const struct tsr_chunk chunk = {.context = context,
+                                  .kind = kind,
+                                  .bytes = TSR_SLAB_BYTES,
+                                  .host_flags = host_flags,
+                                  .slab = tsr_slab_new()};
+  if (!chunk.slab) return CUDA_ERROR_OUT_OF_MEMORY;
+  const uint64_t start = (uint64_t)tsr_slab_take(chunk.slab, bytes); /* it is empty: cannot fail */
+  uint64_t offset;
+  const CUresult result = tsr_chunk_create(&chunk, &offset);
+  if (result != CUDA_SUCCESS) {
+    tsr_slab_free(chunk.slab);
+    return result;
+  }
+  *address = tsr_aperture_base + offset + start;
   return CUDA_SUCCESS;
 }
 
@@ -107,15 +109,15 @@ static bool trim(struct tsr_context *context) {
 
 static CUresult allocate_own(struct tsr_context *context, uint32_t kind, uint64_t bytes,
                              uint32_t host_flags, uint64_t *address) {
-  struct tsr_chunk *chunk;
-  const CUresult result = tsr_chunk_create(context, kind, bytes, &chunk);
-  if (result != CUDA_SUCCESS) return result;
-  pthread_mutex_lock(&tsr_memory_lock);
-  chunk->requested_bytes = bytes;
-  chunk->host_flags = host_flags;
-  pthread_mutex_unlock(&tsr_memory_lock);
-  *address = tsr_aperture_base + chunk->offset;
-  return CUDA_SUCCESS;
+  const struct tsr_chunk chunk = {.context = context,
+                                  .kind = kind,
+                                  .bytes = bytes,
+                                  .requested_bytes = bytes,
+                                  .host_flags = host_flags};
+  uint64_t offset;
+  const CUresult result = tsr_chunk_create(&chunk, &offset);
+  if (result == CUDA_SUCCESS) *address = tsr_aperture_base + offset;
+  return result;
 }
 
 CUresult tsr_memory_allocate(struct tsr_context *context, uint32_t kind, uint64_t bytes,

@@ -5,11 +5,16 @@
 
 enum { SLAB_OBJECTS = 64, MAX_SLABS = 1 << 14, INDEX_BITS = 20, KIND_SHIFT = 56 };
 
+/* A freed object is used again only when this many others have been freed after it: a thread that
+ * was interrupted while it used an object that another one destroyed finds it dead, not changed. */
+enum { QUARANTINE = 64 };
+
 struct pool {
   pthread_mutex_t lock;
   void *_Atomic slabs[MAX_SLABS];
   uint32_t count;
-  void *free;
+  struct tsr_object *first_free, *last_free;
+  uint32_t free_count;
 };
 static struct pool pools[TSR_KIND_COUNT];
 
@@ -27,9 +32,10 @@ static struct tsr_object *at(enum tsr_kind kind, uint32_t index) {
 
 static struct tsr_object *take(enum tsr_kind kind) {
   struct pool *pool = &pools[kind];
-  struct tsr_object *object = pool->free;
-  if (object) {
-    pool->free = object->next_free;
+  struct tsr_object *object = pool->first_free;
+  if (pool->free_count > QUARANTINE) {
+    pool->first_free = object->next_free;
+    pool->free_count--;
     return object;
   }
   const uint32_t index = pool->count;
@@ -82,10 +88,20 @@ bool tsr_object_retire(enum tsr_kind kind, uint64_t handle) {
 
 void tsr_object_free(enum tsr_kind kind, void *pointer) {
   struct tsr_object *object = pointer;
-  pthread_mutex_lock(&pools[kind].lock);
-  object->next_free = pools[kind].free;
-  pools[kind].free = object;
-  pthread_mutex_unlock(&pools[kind].lock);
+  struct pool *pool = &pools[kind];
+  pthread_mutex_lock(&pool->lock);
+  object->next_free = NULL;
+  if (pool->free_count++)
+    pool->last_free->next_free = object;
+  else
+    pool->first_free = object;
+  pool->last_free = object;
+  pthread_mutex_unlock(&pool->lock);
+}
+
+bool tsr_object_lives(const void *pointer) {
+  const struct tsr_object *object = pointer;
+  return atomic_load_explicit(&object->generation, memory_order_acquire) & 1;
 }
 
 void *tsr_object_find(enum tsr_kind kind, uint64_t handle) {

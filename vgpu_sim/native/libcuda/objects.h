@@ -31,7 +31,7 @@ enum tsr_kind {
 struct tsr_object {
   _Atomic uint32_t generation;
   uint32_t index;
-  void *next_free;
+  struct tsr_object *next_free;
 };
 
 /* Returns a zeroed object that no handle reaches yet, or NULL. */
@@ -44,6 +44,8 @@ bool tsr_object_retire(enum tsr_kind kind, uint64_t handle);
 void tsr_object_free(enum tsr_kind kind, void *object);
 /* Returns the live object, or NULL. */
 void *tsr_object_find(enum tsr_kind kind, uint64_t handle);
+/* False once it has been retired. */
+bool tsr_object_lives(const void *object);
 uint64_t tsr_object_handle(enum tsr_kind kind, const void *object);
 
 #define TSR_FIND(type, KIND, handle) \

@@ -135,6 +135,10 @@ static uint32_t put_waits(tessera_slot *slot, const struct waits *waits, uint32_
 CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t continuation_slots,
                         const tessera_wait *also) {
   struct waits waits;
+  if (__builtin_expect(!tsr_object_lives(request->context), 0)) {
+    tsr_ring_unlock(request);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
   gather(&waits, request->context, request->stream, also);
   uint32_t put = 0;
   CUresult result;

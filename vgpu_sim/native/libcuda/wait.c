@@ -64,7 +64,6 @@ static CUresult wait_for(struct tsr_context *context, const uint64_t *counter, u
   CUresult error = tsr_context_error(context);
   if (error != CUDA_SUCCESS || reached(counter, value)) return error;
   if (may_spin(context)) spin(context, counter, value);
-  const uint32_t generation = atomic_load(&context->object.generation);
   long limit_ms = FIRST_LOOK_MS;
   while (!reached(counter, value)) {
     error = tsr_context_error(context);
@@ -72,8 +71,6 @@ static CUresult wait_for(struct tsr_context *context, const uint64_t *counter, u
     const uint64_t asleep_ns = tsr_now_ns();
     sleep_until_progress(context, counter, value, limit_ms);
     if (reached(counter, value)) break;
-    if (generation != atomic_load(&context->object.generation))
-      return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (tsr_now_ns() - asleep_ns < (uint64_t)limit_ms * 1000000u) continue; /* other progress */
     if (tsr_context_hung_up(context)) return tsr_context_lose(context);
     if (limit_ms < LAST_LOOK_MS) limit_ms *= 2;
