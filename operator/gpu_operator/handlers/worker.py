@@ -9,7 +9,7 @@ from typing import Any
 
 from gpu_operator import errors
 from gpu_operator.config import Config
-from gpu_operator.controllers import conditions, policies, pools
+from gpu_operator.controllers import conditions, layouts, orphans, policies, pools, retirement
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.handlers import routes
 from gpu_operator.handlers.queue import Key, WorkQueue
@@ -97,6 +97,12 @@ class Worker:
             return pools.reconcile(world, key.name, self._config.node, self._namespace, now)
         if key.kind == "GPUPolicy":
             return policies.reconcile(world, key.name, now)
+        if key.kind == "MIGLayout":
+            return layouts.reconcile(world, key.name, now)
+        if key.kind == "GPU":
+            return orphans.reconcile(world, key.name)
+        if key.kind == "Node":
+            return retirement.reconcile(world, key.name, time.monotonic())
         return Outcome()
 
     async def _perform(self, action: Action) -> None:

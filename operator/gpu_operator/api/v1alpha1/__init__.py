@@ -10,3 +10,8 @@ NODE_LABEL: Final = f"{GROUP}/node"  # on a GPU: the node it belongs to
 POOL_LABEL: Final = f"{GROUP}/pool"  # on a node and on a GPU: the pool that holds it
 INDEX_LABEL: Final = f"{GROUP}/index"  # on a GPU: its index on the node
 FINALIZER: Final = f"{GROUP}/finalizer"
+
+# On a GPU, written together with spec.instances.
+CHANGED_AT: Final = f"{GROUP}/changed-at"  # when the change began: a layout's deadline counts on
+LAST_APPLIED: Final = f"{GROUP}/last-applied"  # the instances before it: what a rollback restores
+ROLLED_BACK: Final = f"{GROUP}/rolled-back"  # uid/generation of the layout that did not get there

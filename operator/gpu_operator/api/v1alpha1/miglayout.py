@@ -35,14 +35,21 @@ class OnInUse(StrEnum):
 class Rollout(Model):
     """How a change reaches the GPUs."""
 
-    max_unavailable: int = Field(default=1, ge=1, description="GPUs changed at the same time.")
+    max_unavailable: int = Field(
+        default=1,
+        ge=1,
+        description="GPUs that lose slices at the same time; an empty GPU is filled at once.",
+    )
     on_in_use: OnInUse = Field(
         default=OnInUse.WAIT,
         description="Wait for pods that hold a slice in the way, or evict them "
         "(PodDisruptionBudgets are honoured).",
     )
     deadline_seconds: int = Field(
-        default=600, ge=1, description="After this long without progress: Degraded."
+        default=600,
+        ge=1,
+        description="A GPU that is not as asked for after this long gets its last slices back, "
+        "and the layout is Degraded.",
     )
 
 
@@ -62,7 +69,7 @@ class GPUProgress(StatusModel):
     """One GPU's part in a layout."""
 
     name: str = Field(description="Name of the GPU.")
-    state: str = Field(description="Applied, Applying, Waiting or Failed.")
+    state: str = Field(description="Applied, Applying, Waiting, Pending or Failed.")
     message: str = Field(default="", description="Why it is not Applied.")
 
 

@@ -1,0 +1,24 @@
+"""GPUs whose layout is gone: their slices go too, as soon as nobody holds them.
+
+Layouts have no finalizer: deleting one never hangs, and what it leaves behind is found here,
+also when the operator was down meanwhile.
+"""
+
+from gpu_operator.controllers import selection
+from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.kube.actions import Apply, Manager
+from gpu_operator.render import gpu as gpu_render
+
+
+def reconcile(world: World, name: str) -> Outcome:
+    """Take the instances of a GPU away that follows no layout any more."""
+    gpus = selection.live_gpus(world)
+    gpu = next((g for g in gpus if g.name == name), None)
+    if gpu is None or gpu.spec.layout is None:
+        return Outcome()
+    if ("MIGLayout", gpu.spec.layout) in world.broken:
+        return Outcome()
+    if gpu.name in selection.followed(world, gpus):
+        return Outcome()  # that layout's reconciliation does what is needed
+    document = gpu_render.instances(gpu.name, gpu.meta.uid, (), layout=None)
+    return Outcome((Apply(Manager.LAYOUT, document),))
