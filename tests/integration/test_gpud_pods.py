@@ -143,6 +143,8 @@ def test_workers_live_in_the_slices_group_under_its_own_user(node, pods):
         worker = node.instance(made["uuid"])["contexts"][0]["pid"]
         status = Path(f"/proc/{worker}/status").read_text()
         assert "Uid:\t70000\t70000\t70000\t70000" in status
+        sandbox = node.instance(made["uuid"])["contexts"][0]["sandbox"]
+        assert all(sandbox.values()), sandbox
         groups = Path(f"/proc/{worker}/cgroup").read_text()
         for hierarchy in ("memory", "cpu", "cpuset", "pids"):
             (line,) = (one for one in groups.splitlines() if one.split(":")[1] == hierarchy)

@@ -1,6 +1,5 @@
 """Starts the worker of an authorised context and hands it over to the table of contexts."""
 
-import os
 import socket
 from collections import Counter
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from pathlib import Path
 from vgpu_sim.driver import processes, seqpacket
 from vgpu_sim.driver.attributes import MAX_THREADS_PER_BLOCK
 from vgpu_sim.driver.budget import Budget
+from vgpu_sim.driver.caches import OwnerCaches
 from vgpu_sim.driver.cgroups.base import Share, SliceCgroups
 from vgpu_sim.driver.contexts import Context, ContextTable
 from vgpu_sim.driver.cuda_status import CudaStatus
@@ -35,7 +35,7 @@ class WorkerSettings:
     capability: tuple[int, int] | None
     own_uids: bool
     strict_cpu: bool
-    cache_root: Path | None
+    cache_root: Path
 
     def capability_of(self, instance: MigInstance) -> tuple[int, int]:
         """Return the compute capability that an instance reports."""
@@ -58,6 +58,7 @@ class Launcher:
         self._cgroups = cgroups
         self._budget = budget
         self._contexts = contexts
+        self._caches = OwnerCaches(settings.cache_root, shared=settings.own_uids)
         self._starting: Counter[InstanceUuid] = Counter()
 
     def count(self, uuid: InstanceUuid) -> int:
@@ -125,24 +126,5 @@ class Launcher:
             cgroup_procs=self._cgroups.procs_files(instance.uuid),
             uid=uid,
             gid=uid,
-            cache_dir=self._cache_dir(owner),
+            cache_dir=self._caches.directory(owner),
         )
-
-    def _cache_dir(self, owner: Owner) -> str | None:
-        """One directory per namespace, below one that only gpud's user may enter.
-
-        A worker opens it before it drops its privileges, so the mode of the owner's directory can
-        let every uid of that owner's instances write without a privilege to change owners.
-        """
-        root = self._settings.cache_root
-        if root is None:
-            return None
-        directory = root / (f"ns-{owner.namespace}" if owner.namespace else "user")
-        try:
-            root.mkdir(parents=True, mode=0o700, exist_ok=True)
-            directory.mkdir(mode=0o700, exist_ok=True)
-            if self._settings.own_uids:
-                os.chmod(directory, 0o1777)
-        except OSError:
-            return None  # a program runs without its cache; only slower
-        return str(directory)
