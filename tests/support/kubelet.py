@@ -3,6 +3,7 @@
 from concurrent import futures
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 import grpc
 
@@ -23,7 +24,7 @@ class FakeKubelet:
         self.pod_logs.mkdir()
         self._server: grpc.Server | None = None
 
-    def __enter__(self) -> "FakeKubelet":
+    def __enter__(self) -> Self:
         self.start()
         return self
 

@@ -1,0 +1,261 @@
+"""The real node agent on a real gpud: slices come, are held, withdrawn, destroyed; parts restart.
+
+The kubelet and the API server, which are not ours, are stand-ins (tests/support).
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_process import OWN_POD, AgentProcess
+from api_server import ApiServer, wait_for
+from gpud_process import Gpud, gpud, wait_until
+from kubelet import FakeKubelet
+
+GPU = "GPU-11111111-1111-4111-8111-111111111111"
+POD_UID = "22222222-2222-4222-8222-222222222222"
+SMALL = "mig-1g.10gb"
+
+
+@dataclass
+class Node:
+    gpud: Gpud
+    kubelet: FakeKubelet
+    api: ApiServer
+    agent: AgentProcess
+
+    def want(self, *instances: tuple[str, int], board: str = "h100-80gb", gpu: str = GPU) -> None:
+        self.api.put_gpu(
+            f"gpu-{gpu[-1]}",
+            {
+                "nodeName": "node-1",
+                "index": 0,
+                "board": board,
+                "uuid": gpu,
+                "pool": "demo",
+                "instances": [{"profile": p, "start": s} for p, s in instances],
+            },
+        )
+
+    @property
+    def slices(self) -> dict[tuple[str, int], dict[str, Any]]:
+        found = self.gpud.call("inventory")["gpus"]
+        return {(i["profile"], i["start"]): i for gpu in found for i in gpu["instances"]}
+
+    def ready(self, message: str = "") -> None:
+        def as_desired() -> bool:
+            generation = self.api.gpus["gpu-1"]["metadata"]["generation"]
+            seen = self.api.status("gpu-1").get("observedGeneration") == generation
+            return seen and self.api.condition("gpu-1", "Ready")[0] == "True"
+
+        wait_for(self.api, as_desired)
+
+    def hold(self, slice_uuid: str, name: str = "train", uid: str = POD_UID) -> None:
+        self.kubelet.log_directory("team", name, uid)
+        self.kubelet.pods.append(("team", name, {f"gpu.tessera.dev/{SMALL}": [slice_uuid]}))
+
+    def release(self) -> None:
+        self.kubelet.pods = [("tessera-system", OWN_POD, {})]
+
+    def holders(self, slice_uuid: str) -> list[str]:
+        return [h["pod_uid"] for h in self.gpud.instance(slice_uuid)["holders"]]
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    with gpud() as daemon, ApiServer() as api, FakeKubelet(daemon.root) as kubelet:
+        agent = AgentProcess(daemon.root, daemon.run_dir, kubelet, api)
+        made = Node(daemon, kubelet, api, agent)
+        made.release()
+        agent.start()
+        yield made
+        agent.end(signal.SIGKILL)
+
+
+def test_slices_come_to_kubelet_cdi_and_status(node: Node) -> None:
+    assert wait_until(lambda: node.agent.probe("/readyz") == 200)
+    node.want(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
+    node.ready()
+    assert sorted(node.slices) == [("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4)]
+    small = {node.slices["1g.10gb", start]["uuid"] for start in (0, 1)}
+    assert node.agent.devices(SMALL.removeprefix("mig-")) == dict.fromkeys(small, "Healthy")
+    document = json.loads(node.agent.cdi_file.read_text())
+    assert {device["name"] for device in document["devices"]} >= small
+    status = node.api.status("gpu-1")
+    assert status["slicesTotal"] == 3
+    assert {s["resource"] for s in status["slices"]} == {
+        "gpu.tessera.dev/mig-1g.10gb",
+        "gpu.tessera.dev/mig-3g.40gb",
+    }
+    for entry in document["containerEdits"]["mounts"]:
+        assert Path(entry["hostPath"]).is_file()
+
+
+def test_a_held_slice_is_withdrawn_at_once_and_destroyed_when_its_pod_is_gone(node: Node) -> None:
+    node.want(("1g.10gb", 0), ("1g.10gb", 1))
+    node.ready()
+    held = node.slices["1g.10gb", 0]["uuid"]
+    assert node.agent.allocate("1g.10gb", held) == [f"gpu.tessera.dev/slice={held}"]
+    node.hold(held)
+    wait_until(lambda: node.holders(held) == [POD_UID])
+    wait_for(node.api, lambda: node.api.status("gpu-1")["holders"] == "team/train")
+
+    node.want(("1g.10gb", 1))
+    wait_for(node.api, lambda: node.api.condition("gpu-1", "Progressing")[1] == "SliceInUse")
+    assert held not in node.agent.devices("1g.10gb")
+    time.sleep(2.5)  # longer than what an unheld slice stays
+    assert node.gpud.instance(held)["admit"]
+    assert node.holders(held) == [POD_UID]  # its program may start contexts still
+    assert held in node.agent.cdi_file.read_text()  # and its container restart
+
+    node.release()
+    node.ready()
+    assert sorted(node.slices) == [("1g.10gb", 1)]
+    assert held not in node.agent.cdi_file.read_text()
+
+
+def test_a_slice_that_was_just_allocated_is_not_destroyed_before_its_pod_is_listed(
+    node: Node,
+) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    uuid = node.slices["1g.10gb", 0]["uuid"]
+    node.agent.allocate("1g.10gb", uuid)
+    node.want()
+    time.sleep(5)
+    assert sorted(node.slices) == [("1g.10gb", 0)]
+    node.hold(uuid)
+    wait_until(lambda: node.holders(uuid) == [POD_UID])
+    node.release()
+    node.ready()
+    assert not node.slices
+
+
+@pytest.mark.slow
+def test_restarts_of_gpud_and_agent_and_kubelet_leave_holders_as_they_are(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    uuid = node.slices["1g.10gb", 0]["uuid"]
+    node.hold(uuid)
+    wait_until(lambda: node.holders(uuid) == [POD_UID])
+
+    node.gpud.end(signal.SIGKILL)
+    node.gpud.start()
+    wait_until(lambda: node.holders(uuid) == [POD_UID], 3)
+
+    node.kubelet.stop()  # gpud forgets while nobody can say who holds what
+    node.gpud.end(signal.SIGKILL)
+    node.gpud.start()
+    wait_until(lambda: node.holders(uuid) == [POD_UID], 3)
+    node.kubelet.pods, listed = [], node.kubelet.pods  # a kubelet that has not synced yet
+    node.kubelet.start()
+    seen = node.kubelet.lists
+    wait_until(lambda: node.kubelet.lists >= seen + 3)
+    assert node.holders(uuid) == [POD_UID]
+
+    before = node.agent.sockets()
+    node.agent.end(signal.SIGKILL)
+    assert node.agent.sockets() == before
+    node.agent.cdi_file.unlink()  # the node's tmpfs
+    node.agent.start()
+    wait_until(node.agent.cdi_file.exists)
+    seen = node.kubelet.lists
+    wait_until(lambda: node.kubelet.lists >= seen + 3)
+    assert node.holders(uuid) == [POD_UID]  # a new agent, and still no pod is listed
+    node.kubelet.pods = listed
+    wait_until(lambda: node.agent.probe("/readyz") == 200)
+    assert node.agent.devices("1g.10gb") == {uuid: "Healthy"}
+    assert node.holders(uuid) == [POD_UID]
+
+    assert node.agent.end() == 0
+    assert node.agent.sockets() == []
+
+
+def test_without_the_api_server_what_stands_is_served_and_nothing_changes(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    uuid = node.slices["1g.10gb", 0]["uuid"]
+    node.api.broken = True
+    node.agent.end(signal.SIGKILL)
+    node.agent.start()
+    wait_until(lambda: node.agent.sockets())
+    assert node.agent.devices("1g.10gb") == {uuid: "Healthy"}
+    node.hold(uuid)
+    wait_until(lambda: node.holders(uuid) == [POD_UID])
+    assert node.agent.probe("/readyz") == 503
+    assert node.agent.probe("/healthz") == 200
+    node.api.broken = False
+    wait_until(lambda: node.agent.probe("/readyz") == 200)
+    assert sorted(node.slices) == [("1g.10gb", 0)]
+
+
+def test_a_bad_object_is_refused_alone_and_touches_no_slice(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    node.want(("1g.10gb", 0), board="h9000", gpu=GPU[:-1] + "2")
+    wait_for(node.api, lambda: node.api.condition("gpu-2", "Accepted") == ("False", "UnknownBoard"))
+    assert node.api.condition("gpu-1", "Ready")[0] == "True"
+
+    newer = {**node.api.gpus["gpu-1"]["spec"], "fieldOfANewerVersion": 1}
+    node.api.put_gpu("gpu-1", newer)
+    wait_for(node.api, lambda: node.api.condition("gpu-1", "Accepted") == ("False", "InvalidSpec"))
+    time.sleep(3)
+    assert sorted(node.slices) == [("1g.10gb", 0)]
+
+    node.want(("1g.10gb", 0), ("4g.40gb", 2))
+    wait_for(node.api, lambda: node.api.condition("gpu-1", "Ready") == ("False", "NotPlaceable"))
+    assert sorted(node.slices) == [("1g.10gb", 0)]
+
+
+def test_an_idle_node_writes_nothing(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    time.sleep(1)
+    writes, lists = node.api.status_writes, node.kubelet.lists
+    wait_until(lambda: node.kubelet.lists >= lists + 2)
+    assert node.api.status_writes == writes
+
+
+def test_a_deleted_gpu_takes_its_slices_with_it(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    node.api.delete_gpu("gpu-1")
+    wait_until(lambda: not node.gpud.call("inventory")["gpus"])
+    assert json.loads(node.agent.cdi_file.read_text())["devices"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"NODE_NAME": ""}, "NODE_NAME is not set"),
+        ({"POD_NAME": ""}, "POD_NAME is not set"),
+        ({"KUBECONFIG": "/nowhere"}, "no way to the API server"),
+        ({"TESSERA_NODE_BUDGET": "many"}, "not a memory quantity"),
+        ({"TESSERA_HEALTH_PORT": "99999"}, "not a port"),
+        ({"TESSERA_DEVICE_LIST_STRATEGY": "envvar"}, "cdi or mounts"),
+    ],
+)
+def test_what_it_cannot_do_without_ends_it_with_one_line(
+    tmp_path: Path, change: dict[str, str], message: str
+) -> None:
+    with ApiServer() as api, FakeKubelet(tmp_path) as kubelet:
+        agent = AgentProcess(tmp_path, tmp_path, kubelet, api)
+        ended = subprocess.run(
+            [sys.executable, "-m", "device_plugin.app"],
+            env=agent.environment() | change,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("tessera-device-plugin: ")
+    assert message in line

@@ -1,0 +1,113 @@
+"""The real node agent in a process of its own, on a gpud, a stand-in kubelet and API server."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import grpc
+from api_server import NODE, ApiServer
+from gpud_process import wait_until
+from kubelet import FakeKubelet
+
+from device_plugin.proto import deviceplugin_pb2 as dp, deviceplugin_pb2_grpc as dp_grpc
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+OWN_POD = "tessera-node-demo-agent"
+
+
+class AgentProcess:
+    """``root`` is the node's file system as far as the agent sees it."""
+
+    def __init__(self, root: Path, run_dir: Path, kubelet: FakeKubelet, api: ApiServer) -> None:
+        self.root = root
+        self.kubelet = kubelet
+        self._run_dir = run_dir
+        self._port = _free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+        (root / "kubeconfig").write_text(json.dumps(api.kubeconfig()))
+
+    @property
+    def cdi_file(self) -> Path:
+        return self.root / "cdi" / "tessera.json"
+
+    @property
+    def log(self) -> str:
+        return (self.root / "agent.log").read_text(errors="replace")
+
+    def environment(self) -> dict[str, str]:
+        return {
+            **os.environ,
+            "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'operator'}",
+            "NODE_NAME": NODE,
+            "POD_NAME": OWN_POD,
+            "KUBECONFIG": str(self.root / "kubeconfig"),
+            "TESSERA_RUN_DIR": str(self._run_dir),
+            "KUBELET_DIR": str(self.kubelet.dir),
+            "CDI_DIR": str(self.root / "cdi"),
+            "POD_LOGS_DIR": str(self.kubelet.pod_logs),
+            "TESSERA_LIBRARIES_DIR": str(self.root / "lib"),
+            "TESSERA_HEALTH_PORT": str(self._port),
+        }
+
+    def start(self) -> None:
+        with (self.root / "agent.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "device_plugin.app"],
+                env=self.environment(),
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(lambda: self.probe("/healthz") == 200)
+
+    def probe(self, path: str) -> int:
+        """Return a probe's HTTP status; 0: nobody answers."""
+        assert self.process is not None
+        assert self.process.poll() is None, self.log
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as found:
+                return int(found.status)
+        except urllib.error.HTTPError as err:
+            return err.code
+        except OSError:
+            return 0
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(15)
+
+    def sockets(self) -> list[str]:
+        """Return the sockets in the kubelet's plugin registry."""
+        return sorted(p.name for p in (self.kubelet.dir / "plugins_registry").glob("*.sock"))
+
+    def devices(self, profile: str) -> dict[str, str]:
+        """Return device ids and health of a resource, as a kubelet that has just connected."""
+        with self._channel(profile) as channel:
+            stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=10)
+            return {device.ID: device.health for device in next(stream).devices}
+
+    def allocate(self, profile: str, device: str) -> list[str]:
+        """Allocate as the kubelet does; return the CDI devices."""
+        wanted = [dp.ContainerAllocateRequest(devices_ids=[device])]
+        request = dp.AllocateRequest(container_requests=wanted)
+        with self._channel(profile) as channel:
+            response = dp_grpc.DevicePluginStub(channel).Allocate(request, timeout=10)
+        return [d.name for d in response.container_responses[0].cdi_devices]
+
+    def _channel(self, profile: str) -> grpc.Channel:
+        registry = self.kubelet.dir / "plugins_registry"
+        (path,) = registry.glob(f"tessera-mig-{profile}-*.sock")
+        return grpc.insecure_channel(f"unix:{path}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,219 @@
+"""A tiny Kubernetes API server for the node agent: GPU objects, their status, events.
+
+It speaks the few verbs that the agent may use (list, watch, apply of status, events), keeps objects
+in memory and counts writes. It is not ours, so a stand-in is fair; what it holds is what kubectl
+would show.
+"""
+
+import http.server
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Self
+from urllib.parse import parse_qs, urlparse
+
+import lightkube
+from lightkube import KubeConfig
+
+from gpu_operator.api.v1alpha1 import GROUP, NODE_LABEL, VERSION
+
+GPUS = f"/apis/{GROUP}/{VERSION}/gpus"
+NODE = "node-1"
+
+
+class ApiServer:
+    """``gpus`` and ``events`` by name; ``broken`` makes every answer a 500."""
+
+    def __init__(self) -> None:
+        self.gpus: dict[str, dict[str, Any]] = {}
+        self.events: dict[str, dict[str, Any]] = {}
+        self.status_writes = 0
+        self.broken = False
+        self._changed = threading.Condition()
+        self._version = 0
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def client(self) -> lightkube.Client:
+        return lightkube.Client(config=KubeConfig.from_server(self.url), trust_env=False)
+
+    def kubeconfig(self) -> dict[str, Any]:
+        """A configuration file for a client in another process."""
+        return {
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+
+    def put_gpu(self, name: str, spec: dict[str, Any]) -> None:
+        """Create a GPU object, or change its spec."""
+        with self._changed:
+            old = self.gpus.get(name, {"metadata": {"generation": 0}})
+            self.gpus[name] = {
+                "apiVersion": f"{GROUP}/{VERSION}",
+                "kind": "GPU",
+                "metadata": {
+                    "name": name,
+                    "labels": {NODE_LABEL: NODE},
+                    "generation": old["metadata"]["generation"] + 1,
+                },
+                "spec": spec,
+                "status": old.get("status"),
+            }
+            self._bump(name)
+
+    def delete_gpu(self, name: str) -> None:
+        with self._changed:
+            del self.gpus[name]
+            self._version += 1
+            self._changed.notify_all()
+
+    def status(self, name: str) -> dict[str, Any]:
+        return self.gpus[name].get("status") or {}
+
+    def condition(self, name: str, kind: str) -> tuple[str, str]:
+        """Return (status, reason) of a condition."""
+        for condition in self.status(name).get("conditions", ()):
+            if condition["type"] == kind:
+                return condition["status"], condition["reason"]
+        return "", ""
+
+    def apply_status(self, name: str, status: dict[str, Any]) -> dict[str, Any] | None:
+        with self._changed:
+            if name not in self.gpus:
+                return None
+            self.gpus[name] |= {"status": status}
+            self.status_writes += 1
+            self._bump(name)
+            return self.gpus[name]
+
+    def wait_for_change(self, version: int, timeout_s: float) -> int:
+        with self._changed:
+            self._changed.wait_for(lambda: self._version != version, timeout_s)
+            return self._version
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def _bump(self, name: str) -> None:
+        self._version += 1
+        self.gpus[name]["metadata"]["resourceVersion"] = str(self._version)
+        self._changed.notify_all()
+
+
+def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            url = urlparse(self.path)
+            query = parse_qs(url.query)
+            if api.broken:
+                self._answer(500, {"kind": "Status", "code": 500, "message": "etcd is away"})
+            elif url.path == GPUS and query.get("labelSelector") != [f"{NODE_LABEL}={NODE}"]:
+                self._answer(403, {"kind": "Status", "code": 403, "message": "not your node"})
+            elif url.path == GPUS and "watch" in query:
+                self._watch(float(query["timeoutSeconds"][0]))
+            elif url.path == GPUS:
+                items = list(api.gpus.values())
+                self._answer(
+                    200,
+                    {
+                        "kind": "GPUList",
+                        "metadata": {"resourceVersion": str(api.version)},
+                        "items": items,
+                    },
+                )
+            else:
+                self._find(api.events, url.path.rsplit("/", 1)[1])
+
+        def do_PATCH(self) -> None:
+            body = self._body()
+            if api.broken:
+                self._answer(500, {"kind": "Status", "code": 500, "message": "etcd is away"})
+                return
+            path = urlparse(self.path).path
+            if path.startswith(GPUS) and path.endswith("/status"):
+                made = api.apply_status(body["metadata"]["name"], body["status"])
+                self._answer(*((200, made) if made else (404, {"kind": "Status", "code": 404})))
+                return
+            name = path.rsplit("/", 1)[1]
+            api.events[name] |= body
+            self._find(api.events, name)
+
+        def do_POST(self) -> None:
+            body = self._body()
+            name = body["metadata"]["name"]
+            if api.broken:
+                self._answer(500, {"kind": "Status", "code": 500, "message": "etcd is away"})
+            elif name in api.events:
+                self._answer(409, {"kind": "Status", "code": 409, "reason": "AlreadyExists"})
+            else:
+                api.events[name] = body
+                self._answer(201, body)
+
+        def _find(self, objects: dict[str, dict[str, Any]], name: str) -> None:
+            if name in objects:
+                self._answer(200, objects[name])
+            else:
+                self._answer(404, {"kind": "Status", "code": 404})
+
+        def _watch(self, timeout_s: float) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            version, deadline = -1, time.monotonic() + timeout_s
+            try:
+                while time.monotonic() < deadline and not api.broken:
+                    if version != api.version:
+                        version = api.version
+                        for gpu in list(api.gpus.values()):
+                            self._chunk({"type": "MODIFIED", "object": gpu})
+                    api.wait_for_change(version, 0.2)
+                self.wfile.write(b"0\r\n\r\n")
+            except OSError:
+                self.close_connection = True
+
+        def _chunk(self, document: dict[str, Any]) -> None:
+            line = json.dumps(document).encode() + b"\n"
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
+
+        def _body(self) -> dict[str, Any]:
+            return dict(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+        def _answer(self, status: int, document: dict[str, Any]) -> None:
+            text = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    return Handler
+
+
+def wait_for(api: ApiServer, condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """Return the condition's first true value; look again at every change."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"timed out; GPUs: {json.dumps(api.gpus, indent=1)}"
+        api.wait_for_change(api.version, 0.05)
+    return value
