@@ -30,8 +30,10 @@ def namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
     """A namespace that is deleted after the test, and the pods in it with it."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     whole_cluster.kubectl("create", "namespace", name)
-    yield Cluster(name)
-    whole_cluster.delete("namespace", name)
+    cluster = Cluster(name)
+    yield cluster
+    cluster.delete("pods", "--all")  # gives their slices back
+    cluster.kubectl("delete", "namespace", name, "--wait=false")
 
 
 @pytest.fixture
