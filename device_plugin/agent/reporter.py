@@ -45,7 +45,8 @@ class Reporter:
                 reason, message = refused.get(
                     wanted.name, (Reason.AGENT_ERROR, f"gpud has no {wanted.uuid}")
                 )
-                new = status.failed(reason, message, wanted.status, wanted.generation, now)
+                before = wanted.status if gpu is not None else status.empty(wanted.status)
+                new = status.failed(reason, message, before, wanted.generation, now)
             else:
                 new = status.build(
                     inventory,

@@ -70,6 +70,13 @@ def build(
     )
 
 
+def empty(before: GPUStatus) -> GPUStatus:
+    """Return a status without slices: a GPU that gpud does not have has none."""
+    return before.model_copy(
+        update={"slices": (), "slices_total": 0, "slices_used": 0, "holders": ""}
+    )
+
+
 def failed(
     reason: Reason,
     message: str,

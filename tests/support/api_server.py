@@ -32,6 +32,7 @@ class ApiServer:
         self.broken = False
         self._changed = threading.Condition()
         self._version = 0
+        self._clients: list[lightkube.Client] = []
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
 
     def __enter__(self) -> Self:
@@ -39,6 +40,8 @@ class ApiServer:
         return self
 
     def __exit__(self, *error: object) -> None:
+        for client in self._clients:
+            client.close()
         self._server.shutdown()
         self._server.server_close()
 
@@ -47,7 +50,9 @@ class ApiServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def client(self) -> lightkube.Client:
-        return lightkube.Client(config=KubeConfig.from_server(self.url), trust_env=False)
+        made = lightkube.Client(config=KubeConfig.from_dict(self.kubeconfig()), trust_env=False)
+        self._clients.append(made)
+        return made
 
     def kubeconfig(self) -> dict[str, Any]:
         """A configuration file for a client in another process."""

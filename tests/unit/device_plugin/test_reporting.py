@@ -1,0 +1,140 @@
+"""Status and events: what is written, and how seldom."""
+
+import dataclasses
+import threading
+from typing import Any
+
+import pytest
+from api_server import ApiServer, wait_for
+
+from device_plugin.agent import health
+from device_plugin.agent.events import describe
+from device_plugin.agent.loop import Pulse
+from device_plugin.agent.notices import BURST, REFILL_S, Allowance, Notices
+from device_plugin.agent.reporter import MEMORY_INTERVAL_S, Reporter
+from device_plugin.agent.steps import Steps
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
+from device_plugin.kube.client import Kube
+from gpu_operator.api.v1alpha1.base import Reason
+from mig import geometry
+
+BOARD = geometry.board("h100-80gb")
+POD = HolderPod("team", "train", "11111111-1111-4111-8111-111111111111")
+SPEC = {"nodeName": "node-1", "index": 0, "board": BOARD.key, "uuid": "GPU-1", "pool": "p"}
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def inventory(used_bytes: int) -> Inventory:
+    place = geometry.Instance(BOARD.profile("1g.10gb"), 0)
+    made = MigSlice("MIG-1", "GPU-1", place, 1, used_bytes, 1, "/run", 0, ())
+    gpus = (Gpu("GPU-1", 0, BOARD, "Healthy", (made,)),)
+    return Inventory("1", "/lib", 1 << 30, used_bytes, True, "", gpus)
+
+
+def test_memory_that_flaps_is_written_seldom_and_a_holder_at_once() -> None:
+    clock = Clock()
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        reporter = Reporter(kube, "gpu.tessera.dev", clock)
+
+        def report(used_bytes: int, holders: dict[str, tuple[HolderPod, ...]]) -> int:
+            reporter.report(kube.gpus(), inventory(used_bytes), {"GPU-1": Steps()}, holders, {})
+            return api.status_writes
+
+        assert report(0, {}) == 1
+        for second in range(1, int(MEMORY_INTERVAL_S)):
+            clock.now = float(second)
+            assert report(second << 20, {}) == 1
+        clock.now = MEMORY_INTERVAL_S
+        assert report(77, {}) == 2
+        assert api.status("gpu-1")["slices"][0]["memoryUsedBytes"] == 77
+        assert report(78, {"MIG-1": (POD,)}) == 3
+        assert api.status("gpu-1")["slicesUsed"] == 1
+        assert report(78, {"MIG-1": (POD,)}) == 3
+
+
+def test_a_refused_object_keeps_its_last_slices_and_says_why() -> None:
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        reporter = Reporter(kube, "gpu.tessera.dev")
+        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, {})
+        refused = {"gpu-1": (Reason.UNKNOWN_BOARD, "unknown board 'x'")}
+        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, refused)
+        assert api.condition("gpu-1", "Accepted") == ("False", "UnknownBoard")
+        assert api.condition("gpu-1", "Ready")[0] == "False"
+        assert api.status("gpu-1")["slicesTotal"] == 1
+        reporter.report_failure(kube.gpus(), "gpud does not answer")
+        assert api.condition("gpu-1", "Degraded") == ("True", "AgentError")
+        assert api.status("gpu-1")["slicesTotal"] == 1
+        gone = dataclasses.replace(inventory(0), gpus=())
+        reporter.report(kube.gpus(), gone, {}, {}, {})
+        assert api.status("gpu-1")["slices"] == []  # what the operator waits for
+
+
+def test_a_pod_that_floods_runs_out_and_its_neighbour_does_not() -> None:
+    clock = Clock()
+    allowance = Allowance(clock)
+    assert sum(allowance.take("hostile") for _ in range(1000)) == BURST
+    assert allowance.take("neighbour")
+    clock.now = REFILL_S
+    assert [allowance.take("hostile") for _ in range(3)] == [True, False, False]
+    for number in range(5000):
+        allowance.take(str(number))  # memory is bounded; the test would show in its size
+    assert len(allowance._buckets) <= 1024
+
+
+def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:
+    with ApiServer() as api:
+        notices = Notices(Kube("node-1", api.client()))
+        threading.Thread(target=notices.run, daemon=True).start()
+        for _ in range(3):
+            assert notices.post(POD, Reason.FAULTED, "kernel k, PTX line 7: illegal address")
+        wait_for(api, lambda: any(event["count"] == 3 for event in api.events.values()))
+        (event,) = api.events.values()
+    assert event["count"] == 3
+    assert event["involvedObject"]["uid"] == POD.uid
+    assert (event["reason"], event["type"]) == ("Faulted", "Warning")
+
+
+@pytest.mark.parametrize(
+    ("event", "reason", "part"),
+    [
+        ({"event": "fault", "kernel": "k", "ptx_line": 7, "message": "bad"}, "Faulted", "line 7"),
+        ({"event": "fault"}, "Faulted", "kernel ?"),
+        ({"event": "unsupported_ptx", "message": "tex.2d"}, "UnsupportedPTX", "tex.2d"),
+        (
+            {"event": "out_of_memory", "requested_bytes": 9, "free_bytes": 3},
+            "OutOfBudget",
+            "9 bytes asked for, 3 free",
+        ),
+        ({"event": "fenced", "reason": "no longer"}, "Fenced", "no longer"),
+        ({"event": "worker_failed", "message": "no cgroup"}, "AgentError", "no cgroup"),
+    ],
+)
+def test_what_users_are_told(event: dict[str, Any], reason: str, part: str) -> None:
+    described = describe(event)
+    assert described is not None
+    assert described[0].value == reason
+    assert part in described[1]
+    assert describe({"event": "context_started"}) is None
+
+
+def test_probes_tell_a_loop_that_turns_from_one_that_gets_somewhere() -> None:
+    pulse = Pulse()
+    assert health.judge("/healthz", pulse, 1e9)[0] == 503
+    pulse.began = 10.0
+    assert health.judge("/healthz", pulse, 20.0)[0] == 200
+    assert health.judge("/readyz", pulse, 20.0)[0] == 503
+    pulse = dataclasses.replace(pulse, succeeded=15.0)
+    assert health.judge("/readyz", pulse, 20.0)[0] == 200
+    assert health.judge("/readyz", pulse, 20.0 + health.STALE_AFTER_S)[0] == 503
+    assert health.judge("/metrics", pulse, 20.0)[0] == 404
