@@ -73,7 +73,10 @@ class Zygote:
     def _spawn(self, message: dict[str, Any], descriptors: list[int]) -> int:
         if message["type"] != "spawn" or len(descriptors) != 2:
             raise ValueError("a zygote takes spawn messages with two descriptors")
-        config = spawn.WorkerConfig.from_json(message["worker"])
+        document = message.get("worker")
+        if not isinstance(document, dict):
+            raise ValueError("a spawn message has a worker's configuration")
+        config = spawn.WorkerConfig.from_json(document)
         assert_single_threaded()
         pid = os.fork()
         if pid == 0:

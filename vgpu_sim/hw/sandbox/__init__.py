@@ -32,6 +32,8 @@ def enter(config: WorkerConfig) -> Level:
         return Level(own_user=own_user)
     _silence_standard_error()
     cache = Path(config.cache_dir) if config.cache_dir is not None else None
+    if cache is not None and not os.access(cache, os.R_OK | os.X_OK):
+        cache = None  # not this user's: the walls are built without a door to it
     isolated = _stands(lambda: namespaces.enter_empty(cache))
     identity.drop_bounding_set()  # a new user namespace begins with all of them
     identity.drop_capabilities()

@@ -15,6 +15,7 @@ _CLONE_NEWIPC: Final = 0x0800_0000
 _CLONE_NEWUSER: Final = 0x1000_0000
 _CLONE_NEWNET: Final = 0x4000_0000
 _MS_NOSUID_NODEV_NOEXEC: Final = 2 | 4 | 8
+_MS_REMOUNT_READ_ONLY: Final = 32 | 1
 _MS_BIND: Final = 4096
 _MS_REC_PRIVATE: Final = 0x4000 | 0x4_0000
 _NEW_ROOT: Final = "/proc"  # a directory that is always there and that nobody needs any more
@@ -46,6 +47,7 @@ def enter_empty(cache_directory: Path | None) -> None:
         target = _NEW_ROOT + str(cache_directory)
         Path(target).mkdir(parents=True)
         system.mount(str(cache_directory), target, "", _MS_BIND)
+    system.mount("none", _NEW_ROOT, "", _MS_REMOUNT_READ_ONLY | _MS_NOSUID_NODEV_NOEXEC)
     os.chdir(_NEW_ROOT)
     # The old root lands on top of the new one, whence it is detached (pivot_root(2), NOTES).
     system.syscall(system.SYS_PIVOT_ROOT, b".", b".")

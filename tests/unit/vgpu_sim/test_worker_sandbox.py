@@ -1,0 +1,167 @@
+"""What a worker may still do: tried out inside the sandbox, in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worker_client import worker_config
+
+from vgpu_sim.hw.sandbox import seccomp
+
+PROBE = Path(__file__).parents[2] / "support/sandbox_probe.py"
+ROOT = Path(__file__).parents[3]
+NEEDED = ["thread", "memory", "executable_memory", "eventfd", "signal_handler"]
+CACHE = ["cache_write", "cache_read", "cache_replace", "cache_list"]
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
+
+
+def probe(outside: Path, **changes: Any) -> tuple[dict[str, bool], dict[str, str]]:
+    config = json.dumps(worker_config(**changes).to_json())
+    done = subprocess.run(
+        [sys.executable, PROBE, config, outside],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT), "PATH": os.environ.get("PATH", "")},
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    return answer["level"], answer["outcomes"]
+
+
+@pytest.fixture
+def open_directory() -> Iterator[Path]:
+    """One that every user can enter and write to, which pytest's own is not."""
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o777)
+        yield directory
+
+
+@pytest.fixture
+def outside(open_directory: Path) -> Path:
+    """A file that everybody may write to, so that only the sandbox can refuse."""
+    file = open_directory / "elsewhere" / "outside"
+    file.parent.mkdir()
+    file.parent.chmod(0o777)
+    file.write_text("secret")
+    file.chmod(0o666)
+    return file
+
+
+@pytest.fixture
+def cache(open_directory: Path) -> Path:
+    directory = open_directory / "cache"
+    directory.mkdir()
+    directory.chmod(0o777)
+    return directory
+
+
+def test_everything_but_work_is_denied(outside: Path) -> None:
+    level, outcomes = probe(outside)
+    assert level["seccomp"], "this system has no seccomp filters: the sandbox is weaker here"
+    assert level["no_new_privileges"]
+    assert level["capabilities_dropped"]
+    assert not level["cache"]
+    allowed = {name for name, outcome in outcomes.items() if outcome == "ok"}
+    assert allowed == set(NEEDED)
+    for denied in ("execute", "ptrace", "shared_memory", "bpf", "io_uring", "process_vm_readv"):
+        assert outcomes[denied] == "EPERM", denied
+    assert outside.read_text() == "secret"
+
+
+def test_the_cache_stays_within_reach_and_nothing_else(outside: Path, cache: Path) -> None:
+    level, outcomes = probe(outside, cache_dir=str(cache))
+    if not level["cache"]:
+        pytest.skip(f"neither Landlock nor namespaces are to be had here: {level}")
+    allowed = {name for name, outcome in outcomes.items() if outcome == "ok"}
+    assert allowed == set(NEEDED) | set(CACHE)
+    assert (cache / "entry.new").read_bytes() == b"entry"
+
+
+@as_root
+def test_another_user_is_taken(outside: Path, cache: Path) -> None:
+    level, outcomes = probe(outside, uid=65432, gid=65433, cache_dir=str(cache))
+    assert level["own_user"]
+    assert outcomes["become_root"] == "EPERM"
+    written = (cache / "entry.new").stat()
+    assert (written.st_uid, written.st_gid) == (65432, 65433)
+
+
+@as_root
+def test_a_user_is_taken_without_a_sandbox_too(outside: Path) -> None:
+    level, outcomes = probe(outside, uid=65432, gid=65433, sandbox=False)
+    assert level["own_user"]
+    assert not level["seccomp"]
+    assert outcomes["open"] == "ok"
+    assert outcomes["become_root"] == "EPERM"
+
+
+@as_root
+def test_a_cache_of_somebody_else_opens_no_door(outside: Path, cache: Path) -> None:
+    cache.chmod(0o700)
+    level, outcomes = probe(outside, uid=65432, gid=65433, cache_dir=str(cache))
+    assert not level["cache"]
+    assert {name for name, outcome in outcomes.items() if outcome == "ok"} == set(NEEDED)
+
+
+def test_without_a_sandbox_nothing_is_claimed(outside: Path) -> None:
+    level, outcomes = probe(outside, sandbox=False)
+    assert [name for name, stands in level.items() if stands] == ["cache"]
+    assert outcomes["open"] == outcomes["unix_socket"] == "ok"
+    assert outcomes["execute"] == outcomes["shared_memory"] == "ENOENT"
+    assert outcomes["ptrace"] == "ESRCH"
+
+
+@pytest.mark.parametrize("wall", ["namespaces", "landlock"])
+def test_each_wall_holds_the_cache_alone(
+    outside: Path, cache: Path, wall: str, tmp_path: Path
+) -> None:
+    """Where a system has only one of the two, files outside are still out of reach."""
+    other = {"namespaces": "landlock.restrict_to", "landlock": "namespaces.enter_empty"}[wall]
+    module, function = other.split(".")
+    script = tmp_path / "probe.py"
+    script.write_text(
+        "import runpy, sys\n"
+        f"from vgpu_sim.hw.sandbox import {module}\n"
+        "def refuse(*_):\n    raise OSError(1, 'not here')\n"
+        f"{module}.{function} = refuse\n"
+        f"sys.argv[0] = {str(PROBE)!r}\n"
+        f"runpy.run_path({str(PROBE)!r}, run_name='__main__')\n"
+    )
+    config = json.dumps(worker_config(cache_dir=str(cache)).to_json())
+    done = subprocess.run(
+        [sys.executable, script, config, outside],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    if not answer["level"][wall]:
+        pytest.skip(f"{wall} is not to be had here")
+    allowed = {name for name, outcome in answer["outcomes"].items() if outcome == "ok"}
+    assert allowed - {"stat"} == set(NEEDED) | set(CACHE)
+
+
+def test_the_filter_knows_its_system_calls_by_their_numbers() -> None:
+    """Against the kernel's own table, where its headers are installed."""
+    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
+    if not header.exists():
+        pytest.skip("no kernel headers here")
+    words = (line.split() for line in header.read_text().splitlines())
+    numbers = {
+        w[1].removeprefix("__NR_"): int(w[2]) for w in words if w[:1] == ["#define"] and len(w) == 3
+    }
+    for name, number in {**seccomp._ALLOWED, **seccomp._ALLOWED_FOR_CACHE}.items():
+        assert numbers[name] == number

@@ -1,0 +1,136 @@
+"""The zygote: forks, reports ends, refuses what it cannot do, leaves workers alone when it goes."""
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from worker_client import Zygote, running_client, running_zygote, worker_config
+
+from vgpu_sim import zygote as zygote_module
+from vgpu_sim.hal import spawn
+from vgpu_sim.hal.cuda import CudaError
+
+
+@pytest.fixture
+def zygote() -> Iterator[Zygote]:
+    with running_zygote() as zygote:
+        yield zygote
+
+
+def test_it_is_single_threaded_and_carries_no_ballast(zygote: Zygote) -> None:
+    with running_client(zygote, backend="jit") as client:
+        assert client.ready.status == CudaError.SUCCESS
+        pid = zygote.process.pid
+        assert len(os.listdir(f"/proc/{pid}/task")) == 1
+        maps = Path(f"/proc/{pid}/maps").read_text()
+        assert "llvmlite" in maps
+        assert "numpy" not in maps
+        assert "grpc" not in maps
+        assert len(os.listdir(f"/proc/{pid}/fd")) < 12
+
+
+def test_it_does_not_fork_beside_a_thread() -> None:
+    release = threading.Event()
+    thread = threading.Thread(target=release.wait)
+    thread.start()
+    try:
+        with pytest.raises(RuntimeError, match="threads"):
+            zygote_module.assert_single_threaded()
+    finally:
+        release.set()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"type": "spawn", "request": 5, "worker": {"backend": "jit"}},
+        {"type": "spawn", "request": 5, "worker": {**worker_config().to_json(), "more": 1}},
+        {"type": "spawn", "request": 5},
+        {"type": "dance", "request": 5},
+    ],
+)
+def test_a_malformed_message_is_answered(zygote: Zygote, message: dict[str, object]) -> None:
+    one, two = socket.socketpair()
+    socket.send_fds(zygote.socket, [spawn.encode(message)], [one.fileno(), two.fileno()])
+    answer = zygote.receive()
+    assert (answer["type"], answer["request"]) == ("failed", 5)
+    zygote.socket.send(spawn.encode({"type": "spawn", "request": 6}))
+    assert zygote.receive()["type"] == "failed"
+    one.close()
+    two.close()
+    with running_client(zygote) as client:
+        assert client.ready.status == CudaError.SUCCESS
+
+
+def test_an_unknown_backend_is_refused_to_the_client(zygote: Zygote) -> None:
+    with running_client(zygote, backend="quantum") as client:
+        assert client.ready.status == CudaError.OPERATING_SYSTEM
+        assert "quantum" in client.gpud.event("fault")["message"]
+        assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 71
+
+
+def test_a_cgroup_that_cannot_be_joined_is_no_context(zygote: Zygote, tmp_path: Path) -> None:
+    missing = str(tmp_path / "gone" / "cgroup.procs")
+    with running_client(zygote, cgroup_procs=(missing,)) as client:
+        assert client.ready.status == CudaError.OPERATING_SYSTEM
+
+
+def test_cgroups_are_joined_by_pid(zygote: Zygote, tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("memory", "cpu")]
+    with running_client(zygote, cgroup_procs=tuple(map(str, files))) as client:
+        assert [file.read_text() for file in files] == [f"{client.pid}\n"] * 2
+
+
+def test_ends_are_reported_and_nothing_is_left(zygote: Zygote) -> None:
+    for status in (0, -signal.SIGKILL):
+        with running_client(zygote) as client:
+            if status:
+                os.kill(client.pid, signal.SIGKILL)
+            else:
+                client.close()
+            assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == status
+    children = Path(f"/proc/{zygote.process.pid}/task/{zygote.process.pid}/children")
+    assert children.read_text().split() == []
+
+
+def test_workers_outlive_it() -> None:
+    with running_zygote() as zygote, running_client(zygote) as client:
+        zygote.socket.close()
+        assert zygote.process.wait(10) == 0
+        assert client.memory_info()[0] > 0
+        memory = client.allocate(4096)
+        client.wait(0, client.fill(memory.address, 4, 7, 1))
+        assert memory.alias[:4] == b"\7\7\7\7"
+
+
+def test_many_contexts_at_once(zygote: Zygote) -> None:
+    with (
+        running_client(zygote, backend="jit", context_index=0) as first,
+        running_client(zygote, backend="jit", context_index=1) as second,
+        running_client(zygote, backend="interp", context_index=2) as third,
+    ):
+        pids = {client.pid for client in (first, second, third)}
+        assert len(pids) == 3
+        for client in (first, second, third):
+            assert client.ready.status == CudaError.SUCCESS
+            descriptors = os.listdir(f"/proc/{client.pid}/fd")
+            assert len(descriptors) <= 6, "a worker holds what is not its own"
+
+
+def test_a_worker_has_no_busy_loop(zygote: Zygote) -> None:
+    def cpu_ticks(pid: int) -> int:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[11]) + int(fields[12])
+
+    with running_client(zygote, backend="jit") as client:
+        memory = client.allocate(4096)
+        client.wait(0, client.fill(memory.address, 4, 7, 1))
+        before = cpu_ticks(client.pid)
+        time.sleep(1)
+        assert cpu_ticks(client.pid) - before <= 3  # of 100 in a second
