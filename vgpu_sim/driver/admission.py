@@ -15,6 +15,7 @@ from vgpu_sim.driver.events import EventBus
 from vgpu_sim.driver.model import Holder, InstanceUuid, MigInstance, Owner, Peer, PodUid
 from vgpu_sim.driver.peers import pod_of_process
 
+ASK_AGAIN_SECONDS = 2.0
 ADMISSION_WAIT_SECONDS = 10.0  # a client's context creation may take this long, then 46
 
 
@@ -112,6 +113,7 @@ class PodAdmission:
         self._foreign_contexts = foreign_contexts
         self._pod_of = pod_of
         self._wait_seconds = wait_seconds
+        self._asked: dict[tuple[InstanceUuid, PodUid], float] = {}
 
     async def authorize(
         self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
@@ -128,17 +130,39 @@ class PodAdmission:
             raise HelloRefused(
                 CudaStatus.NOT_PERMITTED, f"the hello was not sent by pod {pod_uid} that connected"
             )
-        if self._holders.find(instance.uuid, pod_uid) is None:
-            self._events.emit("holders_wanted", instance=instance.uuid, pod_uid=pod_uid)
 
         def admitted() -> bool:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             return listed and not self._foreign_contexts(instance.uuid)
 
-        if not await self._holders.wait_until(admitted, self._wait_seconds):
+        if not await self._wait(admitted, instance.uuid, pod_uid):
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             reason = "its former holder has not ended" if listed else "pod is not its holder"
             self._events.emit("refused", instance=instance.uuid, pod_uid=pod_uid, reason=reason)
             raise HelloRefused(CudaStatus.DEVICE_UNAVAILABLE, reason)
         holder = self._holders.find(instance.uuid, pod_uid)
         return Owner(pod_uid, holder.namespace if holder is not None else "")
+
+    async def _wait(
+        self, admitted: Callable[[], bool], uuid: InstanceUuid, pod_uid: PodUid
+    ) -> bool:
+        """Wait, and keep asking for holders: whoever answers may be restarting just now."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._wait_seconds
+        while loop.time() < deadline:
+            if self._holders.find(uuid, pod_uid) is None:
+                self._ask_for(uuid, pod_uid)
+            step = min(ASK_AGAIN_SECONDS, deadline - loop.time())
+            if await self._holders.wait_until(admitted, step):
+                return True
+        return admitted()
+
+    def _ask_for(self, uuid: InstanceUuid, pod_uid: PodUid) -> None:
+        """Ask, at most once per ASK_AGAIN_SECONDS for all clients of a pod together."""
+        now = asyncio.get_running_loop().time()
+        for key, asked in tuple(self._asked.items()):
+            if now - asked >= ASK_AGAIN_SECONDS:
+                del self._asked[key]
+        if (uuid, pod_uid) not in self._asked:
+            self._asked[uuid, pod_uid] = now
+            self._events.emit("holders_wanted", instance=uuid, pod_uid=pod_uid)

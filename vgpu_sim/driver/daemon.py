@@ -60,7 +60,7 @@ class Daemon:
         self._options = options
         self._cgroups = cgroups
         self._inventory = Inventory(options.state_dir)
-        self._events = EventBus()
+        self._events = EventBus(for_user=options.standalone)
         self._holders = HolderTable()
         self._budget = Budget(self._budget_total(), cgroups.shared_bytes)
         self._contexts = ContextTable(self._budget, self._events, self._context_changed)

@@ -6,7 +6,7 @@ Texts in events come from workers, that is from tenants, and end in logs and Kub
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 logger = logging.getLogger("tessera.gpud")
@@ -14,7 +14,7 @@ logger = logging.getLogger("tessera.gpud")
 MAX_TEXT_CHARACTERS = 512
 Subscriber = Callable[[dict[str, Any]], None]
 
-# What a user of the node should see without asking for more.
+# What an operator of a node should see without asking for more.
 _WARNINGS = frozenset(
     {"fault", "unsupported_ptx", "out_of_memory", "fenced", "refused", "worker_failed"}
 )
@@ -26,10 +26,29 @@ def clean_text(value: object, limit: int = MAX_TEXT_CHARACTERS) -> str:
     return "".join(c if c.isprintable() else " " for c in text[:limit])
 
 
-class EventBus:
-    """Distributes events. A subscriber must not block; one that raises is a defect."""
+def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
+    """Return what the user of a run should read; None where the client library says it itself."""
+    match name:
+        case "out_of_memory":
+            requested, free = (fields[key] >> 20 for key in ("requested_bytes", "free_bytes"))
+            return (
+                f"out of memory: {requested} MiB asked for, {free} MiB free of the slice and of the"
+                " run's memory budget (--budget)"
+            )
+        case "worker_failed":
+            return f"the context could not be set up: {fields['message']}"
+        case _:
+            return None
 
-    def __init__(self) -> None:
+
+class EventBus:
+    """Distributes events. A subscriber must not block; one that raises is a defect.
+
+    ``for_user``: this is one user's run, whose terminal gets sentences instead of records.
+    """
+
+    def __init__(self, for_user: bool = False) -> None:
+        self._for_user = for_user
         self._subscribers: list[Subscriber] = []
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
@@ -44,7 +63,15 @@ class EventBus:
 
     def emit(self, name: str, /, **fields: Any) -> None:
         """Log and send an event."""
-        level = logging.WARNING if name in _WARNINGS else logging.INFO
-        logger.log(level, "%s %s", name, json.dumps(fields, ensure_ascii=False))
+        self._log(name, fields)
         for subscriber in tuple(self._subscribers):
             subscriber({"event": name, **fields})
+
+    def _log(self, name: str, fields: Mapping[str, Any]) -> None:
+        level = logging.WARNING if name in _WARNINGS else logging.INFO
+        if self._for_user:
+            text = sentence(name, fields)
+            if text is not None:
+                logger.warning("%s", text)
+            level = logging.INFO
+        logger.log(level, "%s %s", name, json.dumps(fields, ensure_ascii=False))

@@ -1,6 +1,9 @@
 """Bounds how often a tenant can make gpud work: beyond the rate gpud simply reads later."""
 
 import asyncio
+import time
+
+_MINUTE_SECONDS = 60.0
 
 
 class Pace:
@@ -19,3 +22,20 @@ class Pace:
         self._turns += 1
         if self._turns > self._per_second:
             await asyncio.sleep(max(0.0, self._window_start + 1.0 - now))
+
+
+class LogQuota:
+    """Lets ``per_minute`` lines about tenants' doings into the log."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._window_start = float("-inf")
+        self._lines = 0
+
+    def take(self) -> bool:
+        """Tell whether one more line may be written now."""
+        now = time.monotonic()
+        if now - self._window_start >= _MINUTE_SECONDS:
+            self._window_start, self._lines = now, 0
+        self._lines += 1
+        return self._lines <= self._per_minute

@@ -19,7 +19,7 @@ from vgpu_sim.driver.cuda_status import CudaStatus
 from vgpu_sim.driver.errors import HelloRefused, RequestError
 from vgpu_sim.driver.hello import Hello, MalformedHello
 from vgpu_sim.driver.model import InstanceUuid, MigInstance, Owner, Peer
-from vgpu_sim.driver.pacing import Pace
+from vgpu_sim.driver.pacing import LogQuota, Pace
 from vgpu_sim.driver.peers import peer_of, peer_pidfd_of
 from vgpu_sim.hal.messages import DeviceInfo
 
@@ -30,6 +30,8 @@ MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 HELLO_TIMEOUT_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 5.0
 MAX_PENDING = 64
+LOG_LINES_PER_MINUTE = 30
+_ACCEPT_FAILED_PAUSE_SECONDS = 0.5
 HELLOS_PER_SECOND = 500
 _BACKLOG = 1024  # connections that wait their turn; a full queue refuses at once
 
@@ -68,6 +70,7 @@ class SliceServer:
         self._accepting: asyncio.Task[None] | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._silent: dict[asyncio.Task[None], None] = {}
+        self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
 
     def open(self, socket_mode: int, directory_mode: int) -> None:
         """Bind and begin to serve. Raises OSError; ValueError when the path is too long."""
@@ -104,6 +107,7 @@ class SliceServer:
                 client, _ = listener.accept()
             except OSError as err:  # the client has gone again, or gpud is out of descriptors
                 logger.warning("accept_failed instance=%s error=%s", self._uuid, err)
+                await asyncio.sleep(_ACCEPT_FAILED_PAUSE_SECONDS)
                 continue
             client.setblocking(False)
             while len(self._serving) >= MAX_PENDING and self._silent:
@@ -140,9 +144,9 @@ class SliceServer:
                     self._silent.pop(task, None)
                 await self._answer(client, hello, peer, packet.sender)
             except (MalformedHello, TimeoutError, OSError) as err:
-                logger.warning(
-                    "client_dropped instance=%s reason=%r", self._uuid, str(err) or "timeout"
-                )
+                if self._log_quota.take():
+                    reason = str(err) or "timeout"
+                    logger.info("client_dropped instance=%s reason=%r", self._uuid, reason)
 
     async def _answer(
         self, client: socket.socket, hello: Hello, peer: Peer, sender: Peer | None
@@ -155,16 +159,20 @@ class SliceServer:
                 return
             reply = hellos.encode(hello.reply_type, hello.request, self._describe(instance))
         except HelloRefused as err:
+            self._log_refusal(peer, err)
+            reply = hellos.encode(hello.reply_type, hello.request, status=err.status)
+        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
+            await seqpacket.send(client, reply)
+
+    def _log_refusal(self, peer: Peer, refused: HelloRefused) -> None:
+        if self._log_quota.take():
             logger.warning(
                 "client_refused instance=%s pid=%d status=%d reason=%r",
                 self._uuid,
                 peer.pid,
-                err.status,
-                str(err),
+                refused.status,
+                str(refused),
             )
-            reply = hellos.encode(hello.reply_type, hello.request, status=err.status)
-        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
-            await seqpacket.send(client, reply)
 
     def _current_instance(self) -> MigInstance:
         try:

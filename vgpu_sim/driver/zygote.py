@@ -91,7 +91,7 @@ class Zygote:
             started = loop.time()
             try:
                 await self._run_once()
-            except OSError as err:
+            except (OSError, ValueError) as err:
                 self._last_failure = str(err)
             finally:
                 self._stop()

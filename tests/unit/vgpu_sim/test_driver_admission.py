@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from mig.geometry import board
+from vgpu_sim.driver import admission
 from vgpu_sim.driver.admission import HolderTable, PodAdmission, TokenAdmission
 from vgpu_sim.driver.errors import HelloRefused
 from vgpu_sim.driver.events import EventBus
@@ -114,6 +115,22 @@ def test_a_pod_that_is_never_listed_is_told_46_and_so_is_the_cluster():
             await cluster.ask()
         assert refused.value.status == 46
         assert [event["event"] for event in cluster.seen] == ["holders_wanted", "refused"]
+
+    asyncio.run(scenario())
+
+
+def test_many_clients_of_a_pod_ask_once_and_go_on_asking(monkeypatch):
+    monkeypatch.setattr(admission, "ASK_AGAIN_SECONDS", 0.1)
+
+    async def scenario():
+        cluster = Cluster(wait_seconds=0.35)
+        asking = [asyncio.create_task(cluster.ask()) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        assert len(cluster.seen) == 1
+        await asyncio.wait(asking)
+        wanted = [event for event in cluster.seen if event["event"] == "holders_wanted"]
+        assert 3 <= len(wanted) <= 5
+        assert {task.exception().status for task in asking} == {46}
 
     asyncio.run(scenario())
 
