@@ -171,12 +171,15 @@ def test_vectors_as_bits() -> None:
         mov.b64 {%r1, %r2}, %w;
         mov.b64 {_, %h1, %h2, %h3}, %w;
         mov.b32 %r3, {%h3, %h2};
-        mov.b64 %w, {%h0, %h1, %h2, %h3};
+        mov.b64 %w, {%h3, %h1, 0xABCD, %h2};
+        mov.b64 {%r4, %r5}, %w;
         xor.b32 %r2, %r2, %r1;
         xor.b32 %r2, %r2, %r3;
+        xor.b32 %r4, %r4, %r5;
+        xor.b32 %r2, %r2, %r4;
         st.global.u32 [%o], %r2;
     """)
-    assert got == [0x12345678 ^ lane ^ 0x56781234 for lane in range(32)]
+    assert got == [lane ^ 0x12345678 ^ 0x56781234 ^ 0x1234 ^ 0x5678ABCD for lane in range(32)]
 
 
 def test_constants_take_the_form_of_their_type() -> None:

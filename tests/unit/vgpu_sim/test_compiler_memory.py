@@ -159,6 +159,7 @@ def test_32_bit_address_registers_are_zero_extended() -> None:
         (".param .u32 a, .param .v4 .f32 b", [(0, 4, 4), (16, 16, 16)]),
         (".param .align 16 .b8 a[4], .param .align 16 .b8 b[4]", [(0, 4, 16), (16, 4, 16)]),
         (".param .b32 a[2][3]", [(0, 24, 4)]),
+        (".param .u8 a, .param .align 2 .b32 b", [(0, 1, 1), (2, 4, 2)]),
     ],
 )
 def test_parameter_layout_is_the_abi(parameters: str, layout: list[tuple[int, int, int]]) -> None:
@@ -199,6 +200,7 @@ def test_variables_are_placed_initialised_and_addressed() -> None:
         .visible .global .v2 .f32 pair = {0f3F800000, 1.5};
         .global .s16 list[] = {-1, 1+2*3, 7};
         .global .b8 room[64];
+        .global .u8 rows[2][3] = {{1}, {2, 3}};
     """
     body = """
         ld.param.u64 %o, [out];
@@ -220,7 +222,9 @@ def test_variables_are_placed_initialised_and_addressed() -> None:
         "pair": (64, 8, "GLOBAL"),
         "list": (72, 6, "GLOBAL"),
         "room": (78, 64, "GLOBAL"),
+        "rows": (142, 6, "GLOBAL"),
     }
+    assert module.variables[-1].initial == bytes([1, 0, 0, 2, 3])
     (out,) = run(module, [np.zeros(32, np.uint8)], block=(1, 1, 1))
     assert out.view(np.uint32)[:2].tolist() == [0xFFFF_FFFF, 2]
     assert out.view(np.float64)[1:3].tolist() == [3.0, 0.0]

@@ -41,7 +41,6 @@ class Builder:
     def begin(self, line: int) -> None:
         """Start a statement: scratch registers of the one before may be used again."""
         self.line = line
-        self.guard = None
         self._taken.clear()
 
     def emit(self, op: Op, **fields: Any) -> None:

@@ -58,7 +58,7 @@ def _place(declared: tree.Variable, end: int) -> Parameter:
     if declared.count is not None:
         raise Unsupported("a numbered family of parameters", declared)
     size = element_bytes(declared)
-    align = max(declared.align or 0, size)
+    align = declared.align or size
     for extent in declared.dimensions:
         if not extent:
             raise Invalid("a kernel's parameter has a size", declared)

@@ -158,13 +158,7 @@ def _special(context: Context, name: tree.Name, type_: DataType) -> Register:
         raise Invalid(f"{name.text!r} has 32 bits, not .{type_.name.lower()}", name)
     register = context.builder.scratch(32)
     context.builder.emit(Op.S2R, type=DataType.B32, dsts=(register,), sreg=sreg)
-    if type_.bits == 32:
-        return register
-    low = context.builder.scratch(16)  # 16-bit special registers are those of PTX 1.x
-    context.builder.emit(
-        Op.CVT, type=DataType.U16, source_type=DataType.U32, dsts=(low,), srcs=(register,)
-    )
-    return low
+    return register  # PTX 1.x's 16-bit special registers are its low half
 
 
 def predicate_destination(context: Context, operand: tree.Operand) -> Predicate | None:
