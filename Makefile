@@ -19,6 +19,8 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 test: venv ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	$(BIN)/python -m pytest
 	@deploy/kind/up
+	@TESSERA_BACKEND=interp deploy/install
+	deploy/kind/shell $(BIN)/python -m pytest --with-e2e tests/e2e/test_vectoradd_pod.py
 	@deploy/install
 	deploy/kind/shell $(BIN)/python -m pytest --with-e2e tests/e2e
 

@@ -1,6 +1,8 @@
 """Parts of the node and of Tessera die; running pods do not notice, or end with a CUDA error."""
 
+import json
 import subprocess
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +10,7 @@ import pytest
 from cluster import EXAMPLES, Cluster, until
 
 Manifest = Callable[..., dict[str, Any]]
-RUNNING_S = 20
+RUNNING_S = 15
 
 
 def in_node(node: str, *command: str) -> str:
@@ -24,6 +26,17 @@ def start(cluster: Cluster, sample_pod: Manifest, name: str) -> str:
     pod = cluster.wait_pod(name, "Running")
     until(lambda: "memory" in cluster.logs(name), 60)
     return str(pod["spec"]["nodeName"])
+
+
+def worker_pid(node: str, pod_uid: str) -> str:
+    """The process that computes for a pod, from gpud's own log; a PID of the node."""
+    system = Cluster("tessera-system")
+    agents = system.get("pods", "--field-selector", f"spec.nodeName={node}")["items"]
+    (agent,) = (p for p in agents if "gpud" in [c["name"] for c in p["spec"]["containers"]])
+    logs = system.kubectl("logs", agent["metadata"]["name"], "-c", "gpud")
+    lines = (line for line in logs.splitlines() if "context_started" in line and pod_uid in line)
+    (started,) = (json.loads(line[line.index("{") :]) for line in lines)
+    return str(started["pid"])
 
 
 def kill(node: str, program: str) -> None:
@@ -83,3 +96,16 @@ def test_a_kernel_that_faults_ends_alone(namespace: Cluster, sample_pod: Manifes
     assert any("vecadd" in message for message in until(faulted, 30))
     ended = namespace.wait_pod("neighbour", timeout_s=RUNNING_S + 60)
     assert ended["status"]["phase"] == "Succeeded", namespace.logs("neighbour")
+
+
+def test_nothing_is_computed_without_the_worker(namespace: Cluster, sample_pod: Manifest) -> None:
+    """With its worker stopped a program waits, however long; it goes on when the worker does."""
+    node = start(namespace, sample_pod, "waiting")
+    worker = worker_pid(node, namespace.get("pod", "waiting")["metadata"]["uid"])
+    in_node(node, "kill", "-STOP", worker)
+    time.sleep(RUNNING_S + 5)
+    assert namespace.get("pod", "waiting")["status"]["phase"] == "Running"
+    assert "kernels" not in namespace.logs("waiting")
+    in_node(node, "kill", "-CONT", worker)
+    assert namespace.wait_pod("waiting")["status"]["phase"] == "Succeeded"
+    assert "1048576 results verified" in namespace.logs("waiting")
