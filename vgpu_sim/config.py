@@ -41,10 +41,15 @@ def private_dir_parents() -> tuple[Path, ...]:
     return (*((Path(runtime),) if runtime else ()), Path(tempfile.gettempdir()), Path("/tmp"))
 
 
-def user_cache_dir() -> Path:
-    """Return the user's cache directory (XDG base directory specification)."""
+def user_cache_dir() -> Path | None:
+    """Return the user's cache directory (XDG base directory specification), if there is one."""
     configured = os.environ.get("XDG_CACHE_HOME")
-    return (Path(configured) if configured else Path.home() / ".cache") / "tessera"
+    if configured and Path(configured).is_absolute():
+        return Path(configured) / "tessera"
+    try:
+        return Path.home() / ".cache" / "tessera"
+    except RuntimeError:
+        return None  # a uid without a home, as in many containers
 
 
 def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mapping[str, str]:

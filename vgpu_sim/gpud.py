@@ -129,6 +129,7 @@ def main(
         if parent_fd is None
         else "tessera: %(message)s",
     )
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents
     token = read_token(token_file) if token_file is not None else None
     cpu_count = len(os.sched_getaffinity(0))
     options = NodeOptions(

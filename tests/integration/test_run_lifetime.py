@@ -73,6 +73,16 @@ def test_a_signal_reaches_the_program_and_its_status_comes_back(place):
         assert running.returncode == 7
 
 
+def test_the_status_survives_a_parent_that_ignores_its_children(place):
+    done = subprocess.run(
+        run_command("sh", "-c", "exit 42"),
+        env=environment(place),
+        preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
+        check=False,
+    )
+    assert done.returncode == 42
+
+
 def test_a_program_that_dies_of_the_signal_is_128_and_it(place):
     with start(place, "sh", "-c", "echo up; exec sleep 60") as running:
         running.stdout.readline()

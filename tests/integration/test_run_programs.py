@@ -165,6 +165,7 @@ def test_smi_inside_a_run_shows_the_slice_and_its_programs(place):
     (device,) = document["gpus"][0]["devices"]
     (process,) = device["processes"]
     assert process["pid"] > 0
+    assert process["name"] == sys.executable
     assert process["memory_bytes"] == device["memory_used_bytes"] > 0
     assert document["isolation_enforced"] is False
     assert "standalone" in document["isolation_reason"]

@@ -111,6 +111,7 @@ def command(
     The exit status is the command's, 128+n when signal n ended it, 2 for wrong arguments, 125
     when the slice could not be made, 126 or 127 when the command cannot be executed or found.
     """
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
     profile = _profile(chosen, profile_name)
     _check_capability(chosen, capability)
     placed = layout(chosen, profile, count)

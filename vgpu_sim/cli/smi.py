@@ -116,6 +116,7 @@ def _query_gpu(gpu: GpuView) -> Iterator[str]:
         for process in device.processes or ():
             yield "        Process"
             yield _field(3, "PID", process.pid or "N/A (another PID namespace)")
+            yield _field(3, "Name", process.name)
             yield _field(3, "Worker PID", process.worker_pid)
             yield _field(3, "User ID", process.uid)
             yield _field(3, "Holder", process.holder or "-")
@@ -176,6 +177,7 @@ def _process_table(node: NodeView) -> Iterator[str]:
             str(gpu.index),
             str(device.index),
             str(process.pid or "N/A"),
+            _text(process.name),
             str(process.worker_pid),
             process.holder or f"uid {process.uid}",
             _mib(process.memory_bytes),
@@ -187,7 +189,9 @@ def _process_table(node: NodeView) -> Iterator[str]:
     if not rows:
         yield "  No running processes found"
         return
-    yield from _table(("GPU", "MIG Dev", "PID", "Worker", "Holder", "GPU Memory"), rows)
+    yield from _table(
+        ("GPU", "MIG Dev", "PID", "Process name", "Worker", "Holder", "GPU Memory"), rows
+    )
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from uuid import UUID
 from mig.geometry import board
 from vgpu_sim.driver import slice_client
 from vgpu_sim.driver.admin_client import AdminClient
+from vgpu_sim.driver.events import clean_text
 from vgpu_sim.hal.messages import DeviceInfo
 
 CUDA_VERSION = "13.0"
@@ -23,6 +24,7 @@ class ProcessView:
     """A CUDA context: ``pid`` is the program's where gpud can see it."""
 
     pid: int
+    name: str | None
     worker_pid: int
     uid: int
     holder: str
@@ -155,6 +157,7 @@ def _device(index: int, instance: dict[str, Any]) -> DeviceView:
 def _process(context: dict[str, Any], names: dict[str, str]) -> ProcessView:
     return ProcessView(
         pid=context["client_pid"],
+        name=_program_of(context["client_pid"]),
         worker_pid=context["pid"],
         uid=context["client_uid"],
         holder=names.get(context["pod_uid"], context["pod_uid"]),
@@ -162,6 +165,15 @@ def _process(context: dict[str, Any], names: dict[str, str]) -> ProcessView:
         launches=context["launches"],
         sandbox=context["sandbox"],
     )
+
+
+def _program_of(pid: int) -> str | None:
+    """Return what a process was started as, where /proc shows it here."""
+    try:
+        argument = (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return None
+    return clean_text(argument.decode("utf-8", "replace"), 128) or None
 
 
 def _gpu_of(infos: Iterable[DeviceInfo]) -> GpuView:

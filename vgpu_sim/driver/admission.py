@@ -122,9 +122,10 @@ class PodAdmission:
         del token
         pod_uid = self._pod_of(peer.pid)
         if pod_uid is None:
-            raise HelloRefused(
-                CudaStatus.NOT_PERMITTED, f"process {peer.pid} (uid {peer.uid}) is in no pod"
-            )
+            where = f"process {peer.pid} (uid {peer.uid}) is in no pod"
+            if peer.pid <= 0:
+                where = "the client's PID namespace is not visible: gpud's pod needs hostPID"
+            raise HelloRefused(CudaStatus.NOT_PERMITTED, where)
         # A connected socket keeps the credentials of whoever connected it: the sender's must agree.
         if sender is None or self._pod_of(sender.pid) != pod_uid:
             raise HelloRefused(

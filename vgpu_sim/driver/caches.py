@@ -34,7 +34,7 @@ class OwnerCaches:
         try:
             return str(self._shared_directory(owner) if self._shared else self._private_directory())
         except OSError as err:
-            logger.warning("no_cache root=%s error=%s", self._root, err)
+            logger.info("no_cache root=%s error=%s", self._root, err)
             return None
 
     def _private_directory(self) -> Path:

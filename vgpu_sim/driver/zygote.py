@@ -29,15 +29,8 @@ _MESSAGE_BYTES = 64 << 10
 class Zygote:
     """The zygote's supervisor. ``on_exit`` is told (pid, wait status) of every worker that ends."""
 
-    def __init__(
-        self,
-        on_exit: Callable[[int, int], None],
-        command: Callable[[int], list[str]] = lambda fd: interpreter.module_command(
-            ZYGOTE_MODULE, str(fd)
-        ),
-    ) -> None:
+    def __init__(self, on_exit: Callable[[int, int], None]) -> None:
         self._on_exit = on_exit
-        self._command = command
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._waiting: dict[int, asyncio.Future[int]] = {}
@@ -106,7 +99,7 @@ class Zygote:
         mine.setblocking(False)
         with its:
             self._process = subprocess.Popen(
-                self._command(its.fileno()),
+                interpreter.module_command(ZYGOTE_MODULE, str(its.fileno())),
                 env=interpreter.module_environment(),
                 stdin=subprocess.DEVNULL,
                 pass_fds=(its.fileno(),),

@@ -112,3 +112,11 @@ def test_the_environment_puts_ours_first_and_keeps_the_rest(monkeypatch, tmp_pat
     assert environment["KEEP"] == "me"
     monkeypatch.delenv("LD_LIBRARY_PATH")
     assert config.program_environment(tmp_path, "", tmp_path)["LD_LIBRARY_PATH"] == str(tmp_path)
+
+
+def test_the_cache_is_the_users_where_there_is_a_home(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert config.user_cache_dir() == tmp_path / "tessera"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # to be ignored, says the specification
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert config.user_cache_dir() == tmp_path / "home" / ".cache" / "tessera"
