@@ -60,6 +60,8 @@ class Config(_Section):
     node: NodeConfig
     policy: dict[str, Any] | None = None
     """Spec of the GPUPolicy called default, kept as it is here; null: it is left to others."""
+    owner_cluster_role: str = ""
+    """With this ClusterRole, which the chart removes, the policy goes too."""
     lease_name: str = "tessera-operator"
     lease_seconds: int = Field(default=15, ge=5)
     resync_seconds: int = Field(default=60, ge=5)

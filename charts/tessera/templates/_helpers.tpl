@@ -44,10 +44,6 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
-{{- define "tessera.hookAccount" -}}
-{{ include "tessera.fullname" . }}-hook
-{{- end -}}
-
 {{/* Everything that is not a node pod fits Pod Security "restricted". */}}
 {{- define "tessera.podSecurity" -}}
 runAsNonRoot: true
@@ -60,4 +56,39 @@ seccompProfile: {type: RuntimeDefault}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Pods that run once: the hook and the test. */}}
+{{- define "tessera.shortPod" -}}
+restartPolicy: Never
+serviceAccountName: {{ .account }}
+securityContext:
+  {{- include "tessera.podSecurity" .context | nindent 2 }}
+{{- with .context.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .context.Values.operator.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .context.Values.operator.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "tessera.shortContainer" -}}
+image: {{ include "tessera.image" . | quote }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+env:
+- name: POD_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+resources:
+  requests: {cpu: 20m, memory: 64Mi}
+  limits: {memory: 256Mi}
+securityContext:
+  {{- include "tessera.containerSecurity" . | nindent 2 }}
 {{- end -}}

@@ -3,11 +3,14 @@
 import asyncio
 import logging
 import sys
+from collections.abc import Coroutine
+from typing import Any
 
 import click
 
 from gpu_operator import config, errors
-from gpu_operator.app import serve as serving
+from gpu_operator.app import check as checking, cleanup as cleaning, serve as serving
+from gpu_operator.kube.client import LightkubeCluster
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -30,4 +33,30 @@ def serve() -> None:
     )
     logging.getLogger("httpx2").setLevel(logging.WARNING)
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    sys.exit(asyncio.run(serving.serve(settings, identity)))
+    sys.exit(_run(serving.serve(settings, identity)))
+
+
+@main.command()
+@click.option(
+    "--on-in-use", type=click.Choice(["Evict", "Wait"]), default="Evict", show_default=True
+)
+@click.option("--timeout", "timeout_s", type=click.IntRange(min=1), default=180, show_default=True)
+@click.option("--retire-resources", is_flag=True, help="Wait until no node lists a resource as 0.")
+def cleanup(on_in_use: str, timeout_s: int, retire_resources: bool) -> None:
+    """Delete all layouts and pools and wait until the operator has removed their GPUs."""
+    request = cleaning.Request(on_in_use == "Evict", timeout_s, retire_resources)
+    sys.exit(_run(cleaning.cleanup(LightkubeCluster(), request, click.echo)))
+
+
+@main.command()
+@click.option("--deployment", required=True, help="The operator's Deployment.")
+def check(deployment: str) -> None:
+    """Check an installation: custom resources served, operator available, lease held."""
+    sys.exit(_run(checking.check(LightkubeCluster(), config.identity(), deployment, click.echo)))
+
+
+def _run(work: Coroutine[Any, Any, int]) -> int:
+    try:
+        return asyncio.run(work)
+    except errors.OperatorError as err:
+        raise click.ClickException(str(err)) from err

@@ -14,12 +14,14 @@ from gpu_operator import errors
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.app.health import Health
 from gpu_operator.config import Config, Identity
+from gpu_operator.controllers.world import ChartPolicy
 from gpu_operator.handlers import watch
 from gpu_operator.handlers.queue import WorkQueue
 from gpu_operator.handlers.store import Store
 from gpu_operator.handlers.worker import Worker
 from gpu_operator.kube.client import LightkubeCluster
 from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.port import Kube
 
 _WORKERS = 4
 _MISSED_RESYNCS = 5
@@ -32,7 +34,7 @@ async def serve(config: Config, identity: Identity) -> int:
     elector = Elector(
         kube, config.lease_name, identity.namespace, identity.pod_name, config.lease_seconds
     )
-    store = Store(_chart_policy(config))
+    store = Store(await _chart_policy(config, kube))
     worker = Worker(kube, store, WorkQueue(), config, identity.namespace, elector.fence)
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -60,14 +62,24 @@ async def serve(config: Config, identity: Identity) -> int:
         await kube.close()
 
 
-def _chart_policy(config: Config) -> GPUPolicySpec | None:
-    """Read the chart's policy. Raises ConfigError."""
+async def _chart_policy(config: Config, kube: Kube) -> ChartPolicy | None:
+    """Read the chart's policy and find its owner. Raises ConfigError or KubeError."""
     if config.policy is None:
         return None
     try:
-        return GPUPolicySpec.model_validate(config.policy)
+        spec = GPUPolicySpec.model_validate(config.policy)
     except ValidationError as err:
         raise errors.ConfigError(f"policy: {err}") from err
+    if not config.owner_cluster_role:
+        return ChartPolicy(spec)
+    role = await kube.get("ClusterRole", config.owner_cluster_role)
+    owner = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "name": config.owner_cluster_role,
+        "uid": role["metadata"]["uid"],
+    }
+    return ChartPolicy(spec, (owner,))
 
 
 async def _lead(elector: Elector, worker: Worker, store: Store, namespace: str) -> None:

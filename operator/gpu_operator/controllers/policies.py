@@ -15,12 +15,12 @@ def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
     policy = world.policies.get(name)
     actions: list[Action] = []
     wanted = world.chart_policy if name == POLICY_NAME else None
-    if wanted is not None and (policy is None or policy.spec != wanted):
+    if wanted is not None and (policy is None or policy.spec != wanted.spec):
         document = {
             "apiVersion": API_VERSION,
             "kind": "GPUPolicy",
-            "metadata": {"name": name},
-            "spec": wanted.model_dump(mode="json", by_alias=True),
+            "metadata": {"name": name, "ownerReferences": [dict(o) for o in wanted.owners]},
+            "spec": wanted.spec.model_dump(mode="json", by_alias=True),
         }
         actions.append(Apply(Manager.POLICY, document))
     if policy is not None:

@@ -204,7 +204,8 @@ def _node_problem(world: World, pool: Pool, node: Node) -> Verdict | None:
             return Verdict(True, Reason.WAITING_FOR_AGENT, message)
         reported = bool(gpu.status.conditions)
         if agent is not None and agent.problem:
-            reason = Reason.AGENT_UNREACHABLE if reported else Reason.WAITING_FOR_AGENT
+            failed = reported and agent.failing
+            reason = Reason.AGENT_UNREACHABLE if failed else Reason.WAITING_FOR_AGENT
             return Verdict(True, reason, f"node agent {agent.name}: {agent.problem}")
         if not reported:
             return Verdict(True, Reason.WAITING_FOR_AGENT, "the node agent has not reported yet")

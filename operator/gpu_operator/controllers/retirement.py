@@ -1,7 +1,8 @@
 """Resources that no slice is offered as any more leave the node's status; the kubelet keeps them.
 
-A resource is removed only when nothing on the node could offer it and its capacity has been 0 for
-longer than the node agent needs to stop serving it.
+A resource is removed only when nothing on the node could offer it, and its capacity has been 0 for
+so long that the kubelet has forgotten it: it puts back what it still remembers, which is for five
+minutes after the node agent stopped serving it.
 """
 
 from gpu_operator.controllers.world import Node, Outcome, World
@@ -10,7 +11,7 @@ from gpu_operator.render import node as node_render
 from mig import geometry
 from mig.errors import MigError
 
-AFTER_S = 40.0  # the agent retires an empty resource after 30 s
+AFTER_S = 345.0  # the agent stops serving after 30 s, the kubelet forgets 300 s later; and a margin
 
 
 def reconcile(world: World, name: str, clock_s: float) -> Outcome:

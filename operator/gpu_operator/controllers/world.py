@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, Policy, Pool
@@ -24,12 +25,25 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class AgentPod:
-    """A pod of one of our DaemonSets. ``problem`` is empty when all its containers are ready."""
+    """A pod of one of our DaemonSets.
+
+    ``problem`` is empty when all its containers are ready; ``failing`` says that it is not just
+    starting.
+    """
 
     name: str
     node: str
     pool: str
     problem: str = ""
+    failing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPolicy:
+    """The policy ``default`` as the chart wants it, and who owns it: with them it is deleted."""
+
+    spec: GPUPolicySpec
+    owners: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +59,7 @@ class World:
     daemon_sets: Mapping[str, str] = field(default_factory=dict)  # name → pool
     agents: Mapping[str, AgentPod] = field(default_factory=dict)  # by node
     refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
-    chart_policy: GPUPolicySpec | None = None  # what the policy ``default`` shall be, if anything
+    chart_policy: ChartPolicy | None = None  # what the policy ``default`` shall be, if anything
     zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
 
     @property
@@ -54,7 +68,7 @@ class World:
         found = self.policies.get(POLICY_NAME)
         if found is not None and not found.meta.deleting:
             return found.spec
-        return self.chart_policy or GPUPolicySpec()
+        return self.chart_policy.spec if self.chart_policy is not None else GPUPolicySpec()
 
 
 @dataclass(frozen=True, slots=True)

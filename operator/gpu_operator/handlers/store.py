@@ -15,7 +15,7 @@ from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
 from gpu_operator.api.v1alpha1.resource import Broken, Resource, parse
-from gpu_operator.controllers.world import AgentPod, Node, World
+from gpu_operator.controllers.world import AgentPod, ChartPolicy, Node, World
 
 Document = Mapping[str, Any]
 
@@ -34,7 +34,7 @@ class Store:
 
     def __init__(
         self,
-        chart_policy: GPUPolicySpec | None = None,
+        chart_policy: ChartPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._chart_policy = chart_policy
@@ -43,7 +43,8 @@ class Store:
         self._values: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         self._touched: dict[tuple[str, str], float] = {}
         self._zero_since: dict[tuple[str, str], float] = {}
-        self.refused_evictions: dict[str, str] = {}
+        self._refused_evictions: dict[str, str] = {}
+        self._world: World | None = None
 
     def put(self, kind: str, document: Document) -> bool:
         """Take a newer state of an object; return whether anything that matters changed."""
@@ -56,6 +57,8 @@ class Store:
         value = _read(kind, document)
         changed = bool(self._values[kind].get(name) != value)
         self._values[kind][name] = value
+        if changed:
+            self._world = None
         if isinstance(value, Node):
             self._note_zeros(value)
         return changed
@@ -68,6 +71,7 @@ class Store:
         del self._documents[kind][name]
         del self._values[kind][name]
         self._touched.pop((kind, name), None)
+        self._world = None
         if kind == "Node":
             self._note_zeros(Node(name, ""))
         return True
@@ -85,8 +89,21 @@ class Store:
         """Return an object as it was last seen."""
         return self._documents[kind].get(name)
 
+    def note_eviction(self, pod_uid: str, refusal: str) -> None:
+        """Remember why a pod could not be evicted, or with "" that it could."""
+        if refusal:
+            self._refused_evictions[pod_uid] = refusal
+        else:
+            self._refused_evictions.pop(pod_uid, None)
+        self._world = None
+
     def world(self) -> World:
-        """Return a snapshot."""
+        """Return a snapshot; the same one until something changes."""
+        if self._world is None:
+            self._world = self._snapshot()
+        return self._world
+
+    def _snapshot(self) -> World:
         good: dict[str, dict[str, Any]] = {}
         broken = {}
         for kind in _MODELS:
@@ -105,7 +122,7 @@ class Store:
             broken=broken,
             daemon_sets=dict(self._values["DaemonSet"]),
             agents={pod.node: pod for pod in self._values["Pod"].values() if pod is not None},
-            refused_evictions=dict(self.refused_evictions),
+            refused_evictions=dict(self._refused_evictions),
             chart_policy=self._chart_policy,
             zero_since=dict(self._zero_since),
         )
@@ -156,17 +173,23 @@ def _agent(document: Document, pool: str) -> AgentPod | None:
     metadata = document["metadata"]
     if not pool or not node or metadata.get("deletionTimestamp"):
         return None
-    return AgentPod(metadata["name"], node, pool, _pod_problem(document.get("status") or {}))
+    problem, failing = _pod_problem(document.get("status") or {})
+    return AgentPod(metadata["name"], node, pool, problem, failing)
 
 
-def _pod_problem(status: Document) -> str:
+_STARTING = ("", "ContainerCreating", "PodInitializing")
+
+
+def _pod_problem(status: Document) -> tuple[str, bool]:
+    """Return what keeps a pod from being ready, and whether that is more than its start."""
     for container in status.get("containerStatuses") or ():
         if container.get("ready"):
             continue
         waiting = (container.get("state") or {}).get("waiting") or {}
         ended = (container.get("lastState") or {}).get("terminated") or {}
-        reason = waiting.get("reason") or ended.get("reason") or "not ready"
-        return f"container {container['name']}: {reason}"
-    if status.get("phase") != "Running":
-        return str(status.get("message") or status.get("reason") or status.get("phase", "Pending"))
-    return ""
+        reason = waiting.get("reason") or ended.get("reason") or ""
+        return f"container {container['name']}: {reason or 'starting'}", reason not in _STARTING
+    phase = status.get("phase", "Pending")
+    if phase != "Running":
+        return str(status.get("message") or status.get("reason") or phase), phase == "Failed"
+    return "", False

@@ -74,8 +74,8 @@ class Worker:
 
     async def work(self, key: Key) -> bool:
         """Reconcile one key; return whether all of it was done."""
-        outcome = self._decide(key, self._store.world())
         try:
+            outcome = self._decide(key, self._store.world())
             for action in outcome.actions:
                 await self._perform(action)
         except errors.Refused as err:
@@ -83,6 +83,11 @@ class Worker:
             return False
         except errors.KubeError as err:
             _log.info("%s: will retry: %s", key, err)
+            return False
+        except errors.NotLeader:
+            raise
+        except Exception:  # noqa: BLE001 - what is wrong with one object must not stop the others
+            _log.exception("%s: will retry", key)
             return False
         if outcome.again_in_s is not None:
             self._queue.add_after(key, outcome.again_in_s)
@@ -113,7 +118,8 @@ class Worker:
             document = await self._kube.perform(action)
         except errors.EvictionBlocked as err:
             if isinstance(action, Evict):
-                self._store.refused_evictions[action.uid] = str(err)
+                self._store.note_eviction(action.uid, str(err))
+                _log.info("%s: %s", action.what, err)
             return
         except errors.KubeError as err:
             if isinstance(action, Record):
@@ -121,9 +127,9 @@ class Worker:
                 return
             raise
         if isinstance(action, Evict):
-            self._store.refused_evictions.pop(action.uid, None)
+            self._store.note_eviction(action.uid, "")
+        _log.info("%s: %s", type(action).__name__, action.what)
         if document is not None and document["kind"] in KINDS:
-            _log.info("wrote %s", action.what)
             if isinstance(action, Apply):
                 self._applied[action.what] = (action, _generation(document))
             if self._store.put(document["kind"], document):

@@ -24,6 +24,9 @@ _RESOURCES: Mapping[str, Any] = {
     "GPUPool": create_global_resource(GROUP, VERSION, "GPUPool", "gpupools"),
     "MIGLayout": create_global_resource(GROUP, VERSION, "MIGLayout", "miglayouts"),
     "GPUPolicy": create_global_resource(GROUP, VERSION, "GPUPolicy", "gpupolicies"),
+    "ClusterRole": create_global_resource(
+        "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"
+    ),
     "DaemonSet": create_namespaced_resource("apps", "v1", "DaemonSet", "daemonsets"),
     "Deployment": create_namespaced_resource("apps", "v1", "Deployment", "deployments"),
     "Lease": create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases"),
