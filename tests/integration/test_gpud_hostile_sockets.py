@@ -9,7 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
-from gpud_process import Gpud, RawClient, gpud, raw_client, wait_until
+from gpud_process import (
+    Gpud,
+    RawClient,
+    gpud,
+    raw_client,
+    status_of_passed_on_socket,
+    wait_until,
+)
 
 from vgpu_sim.driver import slice_client
 from vgpu_sim.driver.admin_client import AdminRefused
@@ -98,6 +105,12 @@ def test_wrong_token_is_not_permitted(node):
         assert client.open().status == 800
     with raw_client(node.slice["socket_dir"], TOKEN) as client:
         assert client.open().status == 0
+
+
+def test_a_connection_whose_maker_has_ended_is_not_permitted(node):
+    for exits, status in ((False, 0), (True, 800)):
+        client = RawClient(node.slice["socket_dir"], TOKEN)
+        assert status_of_passed_on_socket(client, lambda: None, exits) == status
 
 
 def test_a_second_message_before_the_answer_ends_the_connection(node):

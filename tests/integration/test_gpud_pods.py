@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from gpud_process import Gpud, client_process, gpud, wait_until
+from gpud_process import (
+    Gpud,
+    RawClient,
+    client_process,
+    gpud,
+    status_of_passed_on_socket,
+    wait_until,
+)
 
 HIERARCHY = Path("/sys/fs/cgroup/pids")
 PARENT = HIERARCHY / f"tessera-pods-{os.getpid()}"
@@ -130,6 +137,29 @@ def test_another_pod_and_a_process_in_no_pod_get_nothing(node, pods):
     with client_process(made["socket_dir"], pods[1].join) as stranger:
         assert stranger.stdout.readline() == "46\n"  # after the ten seconds that it may take
         stranger.communicate("")
+
+
+def test_a_connection_passed_to_another_pod_is_worth_nothing(node, pods):
+    made = node.make_slice()
+    holder, other = pods
+    node.call("set_holders", holders={made["uuid"]: [holder.holder()]}, complete=True)
+
+    def status(giver: Pod, taker: Pod) -> int:
+        client = RawClient(made["socket_dir"])
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            giver.join()
+            os.write(writer, b"%d" % status_of_passed_on_socket(client, taker.join, exits=False))
+            os._exit(0)
+        os.close(writer)
+        with os.fdopen(reader) as answer:
+            text = answer.read()
+        os.wait()
+        return int(text)
+
+    assert status(holder, holder) == 0
+    assert status(holder, other) == 800
+    assert status(other, holder) == 800
 
 
 def test_workers_live_in_the_slices_group_under_its_own_user(node, pods):

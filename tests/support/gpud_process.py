@@ -143,9 +143,18 @@ class RawClient:
 
     def open(self, base: int = APERTURE_BASES[0], context_index: int = 0) -> "RawClient":
         """Ask for a context and wait for the answer."""
+        return self.connect().hello(base, context_index)
+
+    def connect(self) -> "RawClient":
+        """Only connect."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(TIMEOUT_S)
         self.sock.connect(f"{self.socket_dir}/s.sock")
+        return self
+
+    def hello(self, base: int = APERTURE_BASES[0], context_index: int = 0) -> "RawClient":
+        """Say hello on the connection and wait for the answer."""
+        assert self.sock is not None
         self.sock.send(hello_message(MessageType.HELLO_CONTEXT, 7, self.token, context_index, base))
         self.status = self._reply(MessageType.CONTEXT_READY)
         return self
@@ -226,3 +235,29 @@ def client_process(
         stdout=subprocess.PIPE,
         text=True,
     )
+
+
+def status_of_passed_on_socket(client: RawClient, before: Callable[[], None], exits: bool) -> int:
+    """Connect in one process, say hello in its child; return the status that the child got.
+
+    The child calls ``before`` first. ``exits``: the process that connected ends before the hello.
+    """
+    reader, writer = os.pipe()
+    connector = os.fork()
+    if connector == 0:
+        client.connect()
+        connected = os.getpid()
+        if os.fork() == 0:
+            before()
+            while exits and os.getppid() == connected:
+                time.sleep(0.01)
+            os.write(writer, str(client.hello().status).encode())
+            os._exit(0)
+        if not exits:
+            os.wait()
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        status = int(answer.read())
+    os.waitpid(connector, 0)
+    return status
