@@ -1,0 +1,1 @@
+"""Speed against native code on the same cores: ``python -m benchmarks`` (docs/benchmarks.md)."""

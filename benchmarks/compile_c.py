@@ -1,0 +1,28 @@
+"""Compiles the C opponents and clients of a benchmark, with what the user's own compiler can do."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+SOURCES = Path(__file__).parent / "native"
+OPPONENT_FLAGS = ("-O3", "-march=native", "-fopenmp", "-fPIC", "-shared")
+CLIENT_FLAGS = ("-O2", "-pthread")
+
+
+class CompilerMissing(Exception):
+    """There is no C compiler."""
+
+
+def compile_c(source: str, output: Path, flags: tuple[str, ...], *links: str) -> Path:
+    """Compile ``native/<source>`` to ``output`` and return it.
+
+    Raises:
+        CompilerMissing: there is no ``cc``.
+        subprocess.CalledProcessError: it refused.
+    """
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise CompilerMissing("no C compiler (cc)")
+    command = [compiler, "-std=gnu11", *flags, str(SOURCES / source), "-o", str(output), *links]
+    subprocess.run(command, check=True)
+    return output

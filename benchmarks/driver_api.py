@@ -1,0 +1,76 @@
+"""The few driver API calls that a benchmark needs, through ctypes."""
+
+import ctypes
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Argument = ctypes.c_uint64 | ctypes.c_int
+Floats = npt.NDArray[np.float32]
+
+
+class CudaError(Exception):
+    """A call returned something else than CUDA_SUCCESS."""
+
+
+class Driver:
+    """One context on the first device; raises CudaError."""
+
+    def __init__(self) -> None:
+        self._lib = ctypes.CDLL("libcuda.so.1")
+        device, context = ctypes.c_int(), ctypes.c_void_p()
+        self._call("cuInit", ctypes.c_uint(0))
+        self._call("cuDeviceGet", ctypes.byref(device), ctypes.c_int(0))
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._call("cuCtxSetCurrent", context)
+
+    def upload(self, array: Floats) -> ctypes.c_uint64:
+        """Return device memory that holds a copy of ``array``."""
+        pointer = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(array.nbytes))
+        self._call(
+            "cuMemcpyHtoD_v2",
+            pointer,
+            ctypes.c_void_p(array.ctypes.data),
+            ctypes.c_size_t(array.nbytes),
+        )
+        return pointer
+
+    def download(self, pointer: ctypes.c_uint64, into: Floats) -> None:
+        """Copy device memory to ``into``."""
+        self._call(
+            "cuMemcpyDtoH_v2",
+            ctypes.c_void_p(into.ctypes.data),
+            pointer,
+            ctypes.c_size_t(into.nbytes),
+        )
+
+    def kernel(self, ptx: bytes, name: str) -> ctypes.c_void_p:
+        """Load a module and return one of its kernels."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
+        self._call(
+            "cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode())
+        )
+        return function
+
+    def run(
+        self,
+        kernel: ctypes.c_void_p,
+        grid: tuple[int, int],
+        block: tuple[int, int],
+        arguments: Sequence[Argument],
+    ) -> None:
+        """Launch and wait."""
+        pointers = (ctypes.c_void_p * len(arguments))(
+            *(ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in arguments)
+        )
+        shape = [ctypes.c_uint(v) for v in (*grid, 1, *block, 1, 0)]
+        self._call("cuLaunchKernel", kernel, *shape, None, pointers, None)
+        self._call("cuStreamSynchronize", None)
+
+    def _call(self, name: str, *arguments: object) -> None:
+        status = getattr(self._lib, name)(*arguments)
+        if status != 0:
+            raise CudaError(f"{name}: {status}")

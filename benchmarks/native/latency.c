@@ -1,0 +1,146 @@
+/* What a launch costs its caller: prints one line "name p50 p99 min count" (microseconds) each.
+ *
+ *   latency PTX-FILE KERNEL    (the PTX is only loaded; an empty kernel is launched)
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef int CUresult;
+typedef int CUdevice;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
+typedef struct CUstream_st *CUstream;
+
+CUresult cuInit(unsigned int);
+CUresult cuDeviceGet(CUdevice *, int);
+CUresult cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+CUresult cuCtxSetCurrent(CUcontext);
+CUresult cuModuleLoadData(CUmodule *, const void *);
+CUresult cuModuleUnload(CUmodule);
+CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuStreamCreate(CUstream *, unsigned int);
+CUresult cuStreamSynchronize(CUstream);
+CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+                        unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
+
+static const char EMPTY[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n";
+
+#define CHECK(call)                                                   \
+  do {                                                                \
+    CUresult status_ = (call);                                        \
+    if (status_ != 0) {                                               \
+      fprintf(stderr, "latency: %s: CUDA error %d\n", #call, status_); \
+      exit(1);                                                        \
+    }                                                                 \
+  } while (0)
+
+static double now_us(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1e6 + t.tv_nsec * 1e-3;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void report(const char *name, double *samples, int count) {
+  qsort(samples, count, sizeof *samples, by_value);
+  printf("%s %.3f %.3f %.3f %d\n", name, samples[count / 2], samples[count * 99L / 100],
+         samples[0], count);
+  fflush(stdout);
+}
+
+static char *read_file(const char *path) {
+  FILE *file = fopen(path, "rb");
+  if (!file || fseek(file, 0, SEEK_END)) return NULL;
+  long size = ftell(file);
+  char *text = calloc(1, size + 1);
+  rewind(file);
+  if (fread(text, 1, size, file) != (size_t)size) return NULL;
+  fclose(file);
+  return text;
+}
+
+enum { BATCH = 64, BATCHES = 200, PAIRS = 5000, IDLE = 1000, LOADS = 200 };
+static double samples[BATCH * BATCHES];
+
+int main(int argc, char **argv) {
+  if (argc != 3) return 2;
+  char *ptx = read_file(argv[1]);
+  if (!ptx) {
+    perror(argv[1]);
+    return 2;
+  }
+  double start = now_us();
+  CUdevice device;
+  CUcontext context;
+  CUmodule module, loaded;
+  CUfunction kernel, other;
+  CUstream stream;
+  CHECK(cuInit(0));
+  CHECK(cuDeviceGet(&device, 0));
+  CHECK(cuDevicePrimaryCtxRetain(&context, device));
+  CHECK(cuCtxSetCurrent(context));
+  samples[0] = now_us() - start;
+  report("context", samples, 1);
+
+  /* A module that was never loaded by this process; cached on the node if it ran before. */
+  start = now_us();
+  CHECK(cuModuleLoadData(&loaded, ptx));
+  CHECK(cuModuleGetFunction(&other, loaded, argv[2]));
+  samples[0] = now_us() - start;
+  report("first_load", samples, 1);
+  for (int i = 0; i < LOADS; i++) {
+    CHECK(cuModuleUnload(loaded));
+    start = now_us();
+    CHECK(cuModuleLoadData(&loaded, ptx));
+    CHECK(cuModuleGetFunction(&other, loaded, argv[2]));
+    samples[i] = now_us() - start;
+  }
+  report("load", samples, LOADS);
+
+  CHECK(cuModuleLoadData(&module, EMPTY));
+  CHECK(cuModuleGetFunction(&kernel, module, "empty"));
+  CHECK(cuStreamCreate(&stream, 1));
+  for (int i = 0; i < 100; i++) {
+    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+    CHECK(cuStreamSynchronize(stream));
+  }
+
+  int count = 0;
+  for (int batch = 0; batch < BATCHES; batch++) {
+    for (int i = 0; i < BATCH; i++) {
+      start = now_us();
+      CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+      samples[count++] = now_us() - start;
+    }
+    CHECK(cuStreamSynchronize(stream));
+  }
+  report("launch", samples, count);
+
+  for (int i = 0; i < PAIRS; i++) {
+    start = now_us();
+    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+    CHECK(cuStreamSynchronize(stream));
+    samples[i] = now_us() - start;
+  }
+  report("launch_sync", samples, PAIRS);
+
+  struct timespec millisecond = {0, 1000000};
+  for (int i = 0; i < IDLE; i++) {
+    nanosleep(&millisecond, NULL);
+    start = now_us();
+    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+    CHECK(cuStreamSynchronize(stream));
+    samples[i] = now_us() - start;
+  }
+  report("launch_sync_idle", samples, IDLE);
+  return 0;
+}

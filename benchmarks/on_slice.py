@@ -1,0 +1,47 @@
+"""Runs a program as ``tessera run`` does: a whole GPU of its own, and nothing else different."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+BOARD, WHOLE = "h100-80gb", "7g.80gb"
+_TESSERA = "from vgpu_sim.cli.main import main; main()"
+
+
+class ProgramFailed(Exception):
+    """The program did not end with status 0."""
+
+
+def cores() -> int:
+    """Return how many cores this process may use; opponents get the same ones."""
+    return len(os.sched_getaffinity(0))
+
+
+def run(
+    command: Sequence[str | Path],
+    environment: Mapping[str, str] | None = None,
+    backend: str = "jit",
+) -> str:
+    """Run a command on a slice with a thread for each core and return what it printed.
+
+    Raises:
+        ProgramFailed: with its last words.
+    """
+    tessera = [
+        *(sys.executable, "-c", _TESSERA, "run", "--board", BOARD, "--slice", WHOLE),
+        *("--backend", backend, "--threads", str(cores()), "--"),
+    ]
+    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "operator")])
+    done = subprocess.run(
+        [*tessera, *map(str, command)],
+        env={**os.environ, "PYTHONPATH": path, **(environment or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise ProgramFailed(f"{Path(command[0]).name}: {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
