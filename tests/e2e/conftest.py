@@ -15,6 +15,11 @@ RESTRICTED_SECURITY = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Uninstalling comes last: nothing is left to test after it."""
+    items.sort(key=lambda item: item.path.name == "test_uninstall.py")
+
+
 @pytest.fixture(scope="session")
 def whole_cluster() -> Cluster:
     """The cluster, with the demo's own pods out of the way."""

@@ -58,7 +58,7 @@ def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
     until(lambda: offered(whole_cluster) == [both, both], 30)
     whole_cluster.delete("miglayout", "mixed")
     # What nobody offers any more leaves the node's status; it does not stay as 0.
-    until(lambda: offered(whole_cluster) == [{"1g.10gb": "7"}] * 2, 60)
+    until(lambda: offered(whole_cluster) == [{"1g.10gb": "7"}] * 2, 150)
 
 
 def test_an_unknown_board_is_refused(scratch: Cluster) -> None:

@@ -1,0 +1,30 @@
+"""``helm uninstall`` ends, and what was installed is gone. Runs after all other tests."""
+
+import subprocess
+
+from cluster import Cluster, until
+
+
+def test_helm_uninstall_ends_and_removes_what_was_installed(whole_cluster: Cluster) -> None:
+    command = ["helm", "uninstall", "tessera", "-n", "tessera-system", "--timeout", "4m"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=270)
+    assert done.returncode == 0, done.stderr
+    system = Cluster("tessera-system")
+    until(lambda: not system.get("pods")["items"], 60)
+    kinds = "daemonsets,deployments,jobs,serviceaccounts,configmaps,roles,rolebindings,leases"
+    left = {item["metadata"]["name"] for item in system.get(kinds)["items"]}
+    assert left <= {"default", "kube-root-ca.crt"}
+    cluster_wide = whole_cluster.get("clusterroles,clusterrolebindings")["items"]
+    assert not [i for i in cluster_wide if "tessera" in i["metadata"]["name"]]
+    for kind in ("gpupools", "miglayouts", "gpus", "gpupolicies"):  # the definitions are kept
+        assert whole_cluster.get(kind)["items"] == []
+
+    def traces() -> list[str]:
+        return [
+            key
+            for node in whole_cluster.get("nodes")["items"]
+            for key in [*node["metadata"]["labels"], *node["status"]["allocatable"]]
+            if key.startswith("gpu.tessera.dev/") or "nvidia" in key
+        ]
+
+    until(lambda: not traces(), 60)
