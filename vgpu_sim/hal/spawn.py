@@ -17,9 +17,12 @@ the client socket. Its *channel* to gpud (SOCK_SEQPACKET, JSON) carries:
 - worker -> gpud: ``{"type": "release", "bytes": b}``;
 - worker -> gpud: ``{"type": "memory", "request": n}``, answered by
   ``{"type": "memory", "request": n, "free": f, "total": t}``;
-- worker -> gpud: ``{"type": "event", "event": NAME, ...}``: fault, unsupported_ptx, out_of_memory;
+- worker -> gpud: ``{"type": "event", "event": NAME, ...}``: fault (``kind, kernel, ptx_line,
+  address, block, message``), unsupported_ptx (``message``), out_of_memory (``requested_bytes,
+  free_bytes``); a worker that cannot start says so with a fault that has only a message;
 - worker -> gpud: ``{"type": "stats", "launches": n, "first_launch_ns": t0, "last_launch_ns": t1,
-  "busy_ns": b}`` in every second in which something ran, and at the end;
+  "busy_ns": b}`` in every second in which something ran, and at the end; the first one, sent
+  before the client is answered, also has ``"sandbox": {wall: bool}`` (``hw.sandbox.Level``);
 - gpud -> worker: ``{"type": "fence", "reason": text}``: the worker ends its context (FENCED).
 
 Either side treats a closed channel as the other's death: a worker without gpud finishes what it

@@ -116,11 +116,26 @@ class Control:
 
     def _module_unload(self, request: Request) -> None:
         try:
-            self._programs.unload(request.payload_as(messages.Handle).handle)
+            self._programs.unload(request.payload_as(messages.Handle).handle, self._attend)
         except KeyError:
             self._reply(request, CudaError.INVALID_HANDLE)
         else:
             self._reply(request, CudaError.SUCCESS)
+
+    def _attend(self) -> None:
+        """Pause a millisecond within a request, but not for faults, fences and a client's end."""
+        poller = select.poll()
+        poller.register(self._fault_event, select.POLLIN)
+        poller.register(self._client, select.POLLRDHUP)
+        if self.channel.alive:
+            poller.register(self.channel, select.POLLIN)
+        ready = dict(poller.poll(1))
+        if self._fault_event in ready:
+            self._report_fault()
+        if self._client.fileno() in ready:
+            self._leave()
+        if self.channel.fileno() in ready:
+            self.channel.read()
 
     def _chunk_allocate(self, request: Request) -> None:
         chunk = _chunk_request(request)

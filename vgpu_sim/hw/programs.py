@@ -1,5 +1,6 @@
 """Loaded modules: image → container → backend, kernels made known to the native runtime."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
@@ -81,8 +82,8 @@ class Programs:
         )
         return self._modules_loaded, table
 
-    def unload(self, module: int) -> None:
-        """Forget a module; waits while a launch of it runs.
+    def unload(self, module: int, attend: Callable[[], None]) -> None:
+        """Forget a module; while a launch of it runs, ``attend`` is called again and again.
 
         Raises:
             KeyError: when there is no such module.
@@ -90,6 +91,9 @@ class Programs:
         program = self._live.pop(module)
         for kernel in program.kernels:
             self._runtime.remove_kernel(kernel)
+        for kernel in program.kernels:
+            while self._runtime.kernel_runs(kernel):
+                attend()
             del self._sites[kernel]
         self._backend.unload(program.handle)
         self._segments.destroy(program.segment)

@@ -41,12 +41,10 @@ Callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Call))
 class _Config(ctypes.Structure):
     _fields_ = (
         ("aperture_base", c_uint64),
-        ("gpu_index", c_uint32),
         ("threads", c_uint32),
         ("max_threads_per_block", c_uint32),
         ("client_socket", c_int32),
         ("fault_event", c_int32),
-        ("reserved", c_uint32),
         ("callback", Callback),
     )
 
@@ -110,6 +108,7 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "tessera_worker_unmap_chunk": (c_int, [c_uint64, c_uint64]),
     "tessera_worker_add_kernel": (c_uint64, [ctypes.POINTER(_Kernel)]),
     "tessera_worker_remove_kernel": (c_int, [c_uint64]),
+    "tessera_worker_kernel_runs": (c_int, [c_uint64]),
     "tessera_worker_fail": (c_int, [c_uint32, c_uint32, c_char_p]),
     "tessera_worker_fault": (ctypes.POINTER(abi.FaultRecord), []),
     "tessera_worker_resolve_fault": (None, [c_uint32, c_char_p]),
@@ -151,7 +150,6 @@ class NativeRuntime:
         self,
         *,
         aperture_base: int,
-        gpu_index: int,
         threads: int,
         max_threads_per_block: int,
         client_socket: int,
@@ -169,7 +167,6 @@ class NativeRuntime:
         self._callback = Callback(callback)
         config = _Config(
             aperture_base=aperture_base,
-            gpu_index=gpu_index,
             threads=threads,
             max_threads_per_block=max_threads_per_block,
             client_socket=client_socket,
@@ -211,8 +208,12 @@ class NativeRuntime:
         return KernelHandle(handle)
 
     def remove_kernel(self, handle: KernelHandle) -> None:
-        """Forget a kernel; waits while a launch of it runs."""
+        """Let no further launch find a kernel; one may still run."""
         _check(self._library.tessera_worker_remove_kernel(handle))
+
+    def kernel_runs(self, handle: KernelHandle) -> bool:
+        """Whether a launch of this kernel, removed or not, runs now."""
+        return bool(self._library.tessera_worker_kernel_runs(handle))
 
     def fail(self, kind: abi.FaultKind, error: int, message: str) -> bool:
         """End the context from outside; False when it was dead already."""

@@ -89,7 +89,6 @@ def _set_up(
     )
     runtime.start(
         aperture_base=config.aperture_base,
-        gpu_index=config.gpu_index,
         threads=config.threads,
         max_threads_per_block=config.max_threads_per_block,
         client_socket=client.fileno(),

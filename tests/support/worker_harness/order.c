@@ -99,7 +99,7 @@ int main(void) {
   tessera_worker_get_stats(&stats);
   CHECK(stats.launches == (uint64_t)STREAMS * REQUESTS);
   for (uint32_t i = 0; i < SIZES; i++) CHECK(tessera_worker_remove_kernel(kernels[i]) == 0);
-  CHECK(tessera_worker_remove_kernel(kernels[0]) < 0);
+  CHECK(tessera_worker_remove_kernel(kernels[0]) < 0 && !tessera_worker_kernel_runs(kernels[0]));
   tessera_worker_stop();
   printf("ok\n");
   return 0;

@@ -172,6 +172,37 @@ def test_a_fence_ends_a_context_that_computes(zygote: Zygote) -> None:
         assert client.page.timeline[0] == 0
 
 
+def test_a_fence_ends_an_unload_that_waits_for_a_launch(zygote: Zygote) -> None:
+    with running_client(zygote) as client:
+        memory = client.allocate(64 * MIB)
+        module = client.load(VECADD)
+        address, count = memory.address, 16 * MIB
+        parameters = struct.pack("<QQQi", address, address, address, count)
+        kernel = module.functions["vecadd"].kernel
+        client.launch(kernel, (count // 256, 1, 1), (256, 1, 1), parameters)
+        time.sleep(0.05)
+        client.gpud.fence("the pod was deleted")
+        with pytest.raises(ConnectionError):
+            client.unload(module)
+        expect_death(zygote, client, FaultKind.FENCED, CudaError.DEVICE_UNAVAILABLE)
+
+
+def test_an_unload_waits_for_a_launch(zygote: Zygote) -> None:
+    with running_client(zygote) as client:
+        memory = [client.allocate(8 * MIB) for _ in range(3)]
+        a, b, c = (np.frombuffer(m.alias, dtype=np.float32) for m in memory)
+        a[:], b[:] = 1, 2
+        module = client.load(VECADD)
+        parameters = struct.pack("<QQQi", *(m.address for m in memory), 2 * MIB)
+        kernel = module.functions["vecadd"].kernel
+        value = client.launch(kernel, (2 * MIB // 256, 1, 1), (256, 1, 1), parameters)
+        while client.page.tail[0] < 1:
+            time.sleep(0.001)
+        assert client.unload(module) == CudaError.SUCCESS
+        client.wait(0, value)
+        assert (c == 3).all()
+
+
 def test_a_killed_worker_leaves_no_error_but_a_closed_socket(zygote: Zygote) -> None:
     with running_client(zygote) as client:
         os.kill(client.pid, signal.SIGKILL)

@@ -21,7 +21,6 @@ typedef struct chunk {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static chunk chunks[MAX_CHUNKS];
 static uint32_t chunk_count;
-static uint64_t change_count;
 
 /* Index of the first chunk that ends behind `address`. */
 static uint32_t first_behind(uint64_t address) {
@@ -51,63 +50,43 @@ bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes) {
   return false;
 }
 
-int tessera_worker_covers(uint64_t address, uint64_t bytes) {
-  tw_chunks_lock();
-  bool covered = tw_chunks_cover_locked(address, bytes);
-  tw_chunks_unlock();
-  return covered;
-}
-
-uint64_t tessera_worker_chunk_generation(void) {
-  return __atomic_load_n(&change_count, __ATOMIC_ACQUIRE);
-}
-
-static int map_locked(uint64_t address, uint64_t bytes, int fd) {
-  if (chunk_count == MAX_CHUNKS) return -ENOMEM;
-  uint32_t at = first_behind(address);
-  if (at < chunk_count && chunks[at].address < address + bytes) return -EEXIST;
-  void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
-  if (mapped == MAP_FAILED) return -errno;
-  memmove(&chunks[at + 1], &chunks[at], (chunk_count - at) * sizeof chunks[0]);
-  chunks[at] = (chunk){.address = address, .bytes = bytes};
-  chunk_count++;
-  return 0;
-}
-
+/* The owner thread alone changes the table, so it reads it without the lock. */
 int tessera_worker_map_chunk(uint64_t offset, uint64_t bytes, int fd) {
   if (tw.aperture_base == 0 || bytes == 0 || bytes > TESSERA_APERTURE_BYTES ||
       offset > TESSERA_APERTURE_BYTES - bytes || (offset | bytes) % TESSERA_PAGE_BYTES != 0)
     return -EINVAL;
-  tw_chunks_lock();
-  int status = map_locked(tw.aperture_base + offset, bytes, fd);
-  __atomic_add_fetch(&change_count, 1, __ATOMIC_RELEASE);
-  tw_chunks_unlock();
-  return status;
-}
-
-static int unmap_locked(uint64_t address, uint64_t bytes) {
+  if (chunk_count == MAX_CHUNKS) return -ENOMEM;
+  uint64_t address = tw.aperture_base + offset;
   uint32_t at = first_behind(address);
-  if (at == chunk_count || chunks[at].address != address || chunks[at].bytes != bytes)
-    return -ENOENT;
-  void *range = (void *)(uintptr_t)address;
-  /* The client may keep its descriptor: pages go back now, not when the last one is closed. */
-  if (madvise(range, bytes, MADV_REMOVE) != 0) return -errno;
-  if (mmap(range, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
-           0) == MAP_FAILED)
-    return -errno;
-  chunk_count--;
-  memmove(&chunks[at], &chunks[at + 1], (chunk_count - at) * sizeof chunks[0]);
+  if (at < chunk_count && chunks[at].address < address + bytes) return -EEXIST;
+  /* Populated here, or the first kernel would pay for a fault on every page. */
+  void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
+  if (mapped == MAP_FAILED) return -errno;
+  tw_chunks_lock();
+  memmove(&chunks[at + 1], &chunks[at], (chunk_count - at) * sizeof chunks[0]);
+  chunks[at] = (chunk){.address = address, .bytes = bytes};
+  chunk_count++;
+  tw_chunks_unlock();
   return 0;
 }
 
 int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes) {
-  if (tw.aperture_base == 0) return -EINVAL;
-  tw_chunks_lock();
-  int status = unmap_locked(tw.aperture_base + offset, bytes);
-  __atomic_add_fetch(&change_count, 1, __ATOMIC_RELEASE);
+  uint64_t address = tw.aperture_base + offset;
+  uint32_t at = first_behind(address);
+  if (tw.aperture_base == 0 || at == chunk_count || chunks[at].address != address ||
+      chunks[at].bytes != bytes)
+    return -ENOENT;
+  tw_chunks_lock(); /* a running copy ends first, a later one is refused */
+  chunk_count--;
+  memmove(&chunks[at], &chunks[at + 1], (chunk_count - at) * sizeof chunks[0]);
   tw_chunks_unlock();
-  return status;
+  void *range = (void *)(uintptr_t)address;
+  /* The client may keep its descriptor: pages go back now, not when the last one is closed. */
+  if (madvise(range, bytes, MADV_REMOVE) != 0) return -errno;
+  void *emptied = mmap(range, bytes, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  return emptied == MAP_FAILED ? -errno : 0;
 }
 
 int tessera_worker_reserve(uint64_t aperture_base) {

@@ -139,8 +139,13 @@ static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t 
       f.pc = 0;
       f.message = "memory vanished during a copy";
       break;
-    case ACTIVITY_CALLBACK:
+    case ACTIVITY_CALLBACK: /* the interpreter checks addresses; memory freed meanwhile it cannot */
       f.kernel = tw_current.kernel;
+      if (!memory || f.address - tw.aperture_base >= TESSERA_APERTURE_BYTES) break;
+      f.kind = TESSERA_FAULT_KIND_ADDRESS;
+      f.error = CUDA_ERROR_ILLEGAL_ADDRESS;
+      f.pc = 0;
+      f.message = "memory vanished during a launch";
       break;
     case ACTIVITY_NONE:
       break;

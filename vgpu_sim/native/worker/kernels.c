@@ -1,14 +1,12 @@
 /* Kernels that launches may name, and the native code found for them.
  *
  * The owner thread adds and removes, the scheduler looks up without a lock: it publishes the handle
- * that it uses (a hazard) and looks again; removal hides the handle first and then waits for the
- * hazard to pass. Handles carry a count, so that one is never given out twice. */
-#define _GNU_SOURCE
+ * that it uses (a hazard) and looks again; removal hides the handle, and the owner waits for the
+ * hazard to pass before it takes the code away. Handles carry a count: none is given out twice. */
 #include <errno.h>
 #include <string.h>
 
 #include "internal.h"
-#include "platform.h"
 
 enum { MAX_KERNELS = 16384, VARIANTS = 16 };
 
@@ -35,8 +33,11 @@ uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *kernel) {
   for (uint32_t tried = 0; tried < MAX_KERNELS; tried++) {
     uint32_t index = next_free;
     next_free = (next_free + 1) % MAX_KERNELS;
-    if (__atomic_load_n(&slots[index].handle, __ATOMIC_RELAXED) != 0) continue;
     kernel_slot *slot = &slots[index];
+    uint64_t running = __atomic_load_n(&hazard, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&slot->handle, __ATOMIC_RELAXED) != 0 ||
+        (running != 0 && slot_of(running) == slot))
+      continue; /* in use, or removed while its launch runs */
     slot->kernel = *kernel;
     slot->kernel.name[sizeof slot->kernel.name - 1] = 0;
     slot->variant_count = 0;
@@ -51,11 +52,11 @@ int tessera_worker_remove_kernel(uint64_t handle) {
   kernel_slot *slot = slot_of(handle);
   if (handle == 0 || __atomic_load_n(&slot->handle, __ATOMIC_RELAXED) != handle) return -ENOENT;
   __atomic_store_n(&slot->handle, 0, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(&hazard, __ATOMIC_SEQ_CST) == handle && !tw_dead()) {
-    struct timespec pause = {.tv_nsec = 50000};
-    nanosleep(&pause, NULL);
-  }
   return 0;
+}
+
+int tessera_worker_kernel_runs(uint64_t handle) {
+  return __atomic_load_n(&hazard, __ATOMIC_SEQ_CST) == handle;
 }
 
 const tessera_worker_kernel *tw_kernel_acquire(uint64_t handle) {

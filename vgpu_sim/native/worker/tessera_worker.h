@@ -34,12 +34,10 @@ typedef void (*tessera_worker_callback)(tessera_worker_call *call);
 
 typedef struct tessera_worker_config {
   uint64_t aperture_base;
-  uint32_t gpu_index;
   uint32_t threads; /* that run blocks, the scheduler's included */
   uint32_t max_threads_per_block;
   int32_t client_socket; /* shut down when the context dies; -1: none */
   int32_t fault_event;   /* eventfd written when a fault needs its owner; -1: none */
-  uint32_t reserved;
   tessera_worker_callback callback;
 } tessera_worker_config;
 
@@ -77,17 +75,12 @@ TESSERA_EXPORT int tessera_worker_map_chunk(uint64_t offset, uint64_t bytes, int
 /* Gives the pages back to the system and makes the range inaccessible. -ENOENT: no such chunk. */
 TESSERA_EXPORT int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes);
 
-/* Whether every byte of [address, address + bytes) lies in chunks: 1 or 0. */
-TESSERA_EXPORT int tessera_worker_covers(uint64_t address, uint64_t bytes);
-
-/* Counts mappings and unmappings, so that readers may cache what they learnt. */
-TESSERA_EXPORT uint64_t tessera_worker_chunk_generation(void);
-
 /* Returns a handle that is never used again after its removal; 0: too many kernels. */
 TESSERA_EXPORT uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *kernel);
 
-/* Waits for a running launch of it. -ENOENT: not a live kernel. */
+/* Lets no further launch find it. -ENOENT: not a live kernel. Its code must stay while it runs. */
 TESSERA_EXPORT int tessera_worker_remove_kernel(uint64_t handle);
+TESSERA_EXPORT int tessera_worker_kernel_runs(uint64_t handle);
 
 /* Ends the context from outside a kernel; returns 1, or 0 when it was dead already. */
 TESSERA_EXPORT int tessera_worker_fail(uint32_t kind, uint32_t error, const char *message);
