@@ -92,9 +92,9 @@ def _latency_rows(client: Any, pods: _Pods) -> tuple[Row, ...]:
         data={"kernel.ptx": latency.PTX.read_text()},
     )
     client.create(files)
-    run = f"/bench/latency /bench/kernel.ptx {latency.KERNEL}"
     try:
-        _, text = pods.logs(["sh", "-c", f"{run} > /dev/null && {run}"], True, name)
+        command = latency.script("/bench/latency", "/bench/kernel.ptx")
+        _, text = pods.logs(["sh", "-c", command], True, name)
     finally:
         client.delete(ConfigMap, name, namespace=_NAMESPACE)
     return latency.rows(NAME, text, "in a pod: ")

@@ -1,6 +1,8 @@
 /* What a launch costs its caller: prints one line "name p50 p99 min count" (microseconds) each.
  *
- *   latency PTX-FILE KERNEL    (the PTX is only loaded; an empty kernel is launched)
+ *   latency PTX-FILE KERNEL [load]    (the PTX is only loaded; a tiny kernel is launched)
+ *
+ * With "load" it ends after the first load of the module.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -22,13 +24,23 @@ CUresult cuCtxSetCurrent(CUcontext);
 CUresult cuModuleLoadData(CUmodule *, const void *);
 CUresult cuModuleUnload(CUmodule);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
+CUresult cuMemAlloc_v2(uint64_t *, size_t);
+CUresult cuMemcpyHtoD_v2(uint64_t, const void *, size_t);
+CUresult cuMemcpyDtoH_v2(void *, uint64_t, size_t);
 CUresult cuStreamCreate(CUstream *, unsigned int);
 CUresult cuStreamSynchronize(CUstream);
 CUresult cuLaunchKernel(CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
                         unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
 
-static const char EMPTY[] =
-    ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry empty()\n{\n\tret;\n}\n";
+/* One thread adds one to a counter, so that a launch that did not happen would show. */
+static const char COUNTER[] =
+    ".version 7.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry count(.param .u64 counter)\n{\n"
+    "\t.reg .pred %p<2>;\n\t.reg .b32 %r<4>;\n\t.reg .b64 %rd<3>;\n"
+    "\tld.param.u64 %rd1, [counter];\n\tcvta.to.global.u64 %rd2, %rd1;\n"
+    "\tmov.u32 %r1, %tid.x;\n\tsetp.ne.u32 %p1, %r1, 0;\n\t@%p1 bra DONE;\n"
+    "\tld.global.u32 %r2, [%rd2];\n\tadd.u32 %r3, %r2, 1;\n\tst.global.u32 [%rd2], %r3;\n"
+    "DONE:\n\tret;\n}\n";
 
 #define CHECK(call)                                                   \
   do {                                                                \
@@ -37,6 +49,12 @@ static const char EMPTY[] =
       fprintf(stderr, "latency: %s: CUDA error %d\n", #call, status_); \
       exit(1);                                                        \
     }                                                                 \
+  } while (0)
+
+#define LAUNCH()                                                                       \
+  do {                                                                                 \
+    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));      \
+    launched++;                                                                        \
   } while (0)
 
 static double now_us(void) {
@@ -72,7 +90,7 @@ enum { BATCH = 64, BATCHES = 200, PAIRS = 5000, IDLE = 1000, LOADS = 200 };
 static double samples[BATCH * BATCHES];
 
 int main(int argc, char **argv) {
-  if (argc != 3) return 2;
+  if (argc != 3 && argc != 4) return 2;
   char *ptx = read_file(argv[1]);
   if (!ptx) {
     perror(argv[1]);
@@ -97,6 +115,7 @@ int main(int argc, char **argv) {
   CHECK(cuModuleGetFunction(&other, loaded, argv[2]));
   samples[0] = now_us() - start;
   report("first_load", samples, 1);
+  if (argc == 4) return 0;
   for (int i = 0; i < LOADS; i++) {
     CHECK(cuModuleUnload(loaded));
     start = now_us();
@@ -106,11 +125,16 @@ int main(int argc, char **argv) {
   }
   report("load", samples, LOADS);
 
-  CHECK(cuModuleLoadData(&module, EMPTY));
-  CHECK(cuModuleGetFunction(&kernel, module, "empty"));
+  uint32_t launched = 0, ran = 0;
+  uint64_t counter;
+  void *arguments[] = {&counter};
+  CHECK(cuMemAlloc_v2(&counter, sizeof ran));
+  CHECK(cuMemcpyHtoD_v2(counter, &ran, sizeof ran));
+  CHECK(cuModuleLoadData(&module, COUNTER));
+  CHECK(cuModuleGetFunction(&kernel, module, "count"));
   CHECK(cuStreamCreate(&stream, 1));
   for (int i = 0; i < 100; i++) {
-    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+    LAUNCH();
     CHECK(cuStreamSynchronize(stream));
   }
 
@@ -118,7 +142,7 @@ int main(int argc, char **argv) {
   for (int batch = 0; batch < BATCHES; batch++) {
     for (int i = 0; i < BATCH; i++) {
       start = now_us();
-      CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+      LAUNCH();
       samples[count++] = now_us() - start;
     }
     CHECK(cuStreamSynchronize(stream));
@@ -127,7 +151,7 @@ int main(int argc, char **argv) {
 
   for (int i = 0; i < PAIRS; i++) {
     start = now_us();
-    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+    LAUNCH();
     CHECK(cuStreamSynchronize(stream));
     samples[i] = now_us() - start;
   }
@@ -137,10 +161,15 @@ int main(int argc, char **argv) {
   for (int i = 0; i < IDLE; i++) {
     nanosleep(&millisecond, NULL);
     start = now_us();
-    CHECK(cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, stream, NULL, NULL));
+    LAUNCH();
     CHECK(cuStreamSynchronize(stream));
     samples[i] = now_us() - start;
   }
   report("launch_sync_idle", samples, IDLE);
+  CHECK(cuMemcpyDtoH_v2(&ran, counter, sizeof ran));
+  if (ran != launched) {
+    fprintf(stderr, "latency: %u launches, but the kernel ran %u times\n", launched, ran);
+    return 1;
+  }
   return 0;
 }

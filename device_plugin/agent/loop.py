@@ -108,7 +108,7 @@ class Agent:
         return False
 
     def reconcile(self) -> bool:
-        """Make one pass; return whether every GPU is as desired.
+        """Make one pass; return whether nothing is under way.
 
         Raises:
             AgentError: gpud, the kubelet or the API server failed; the rest of the pass was made.
@@ -143,7 +143,8 @@ class Agent:
             self._reporter.report(self._objects or (), inventory, steps, believed, refused)
         if failures:
             raise failures[0]
-        return not refused and all(step.settled for step in steps.values())
+        settled = not refused and all(step.settled for step in steps.values())
+        return settled and not self._allocations.pending()
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
         """Tell gpud which GPUs exist, if that is news."""

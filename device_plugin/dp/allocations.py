@@ -49,6 +49,12 @@ class Allocations:
             for uuid in uuids:
                 self._allocated_at.pop(uuid, None)
 
+    def pending(self) -> bool:
+        """Whether an allocated slice has not been listed yet."""
+        with self._lock:
+            newest = max(self._allocated_at.values(), default=float("-inf"))
+            return self._clock() - newest < LISTED_WITHIN_S
+
     def keep_only(self, uuids: Collection[str]) -> None:
         """Forget slices that do not exist any more."""
         with self._lock:

@@ -164,6 +164,7 @@ def test_a_withdrawn_slice_goes_to_whom_the_kubelet_gave_it_or_is_destroyed_neve
         )
         assert allocate(tmp_path, withdrawn.uuid).container_responses
         assert not allocations.condemn(withdrawn.uuid)
+        assert allocations.pending()
         clock.now += LISTED_WITHIN_S
         assert allocations.condemn(withdrawn.uuid)
         with pytest.raises(grpc.RpcError, match=withdrawn.uuid):
@@ -171,6 +172,7 @@ def test_a_withdrawn_slice_goes_to_whom_the_kubelet_gave_it_or_is_destroyed_neve
         allocations.spare(withdrawn.uuid)  # gpud said that it is in use
         assert allocate(tmp_path, withdrawn.uuid).container_responses
         allocations.listed([withdrawn.uuid])  # from now on the kubelet's lists decide
+        assert not allocations.pending()
         assert allocations.condemn(withdrawn.uuid)
     finally:
         resources.stop()
