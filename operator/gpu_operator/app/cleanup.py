@@ -88,13 +88,23 @@ async def _zeros(kube: Kube, prefix: str) -> list[str]:
 async def _evict(kube: Kube) -> str:
     """Evict the pods that hold slices which are on their way out; return who may not be evicted."""
     refusals = []
+    nodes = {node["metadata"]["name"]: node for node in await kube.list("Node")}
     for gpu in await _all(kube, "GPU"):
+        if not _is_withdrawn(gpu, nodes.get(gpu["spec"]["nodeName"], {})):
+            continue  # the pod that replaces an evicted one would be sent to the slice again
         for namespace, name, uid in _holders(gpu, withdrawing=True):
             try:
                 await kube.perform(Evict(namespace, name, uid))
             except errors.EvictionBlocked as err:
                 refusals.append(f"{namespace}/{name}: {err}")
     return f"(eviction refused: {'; '.join(refusals)})" if refusals else ""
+
+
+def _is_withdrawn(gpu: Document, node: Document) -> bool:
+    """Whether the scheduler knows that the node offers nothing of the GPU's resources any more."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    slices = (gpu.get("status") or {}).get("slices") or []
+    return all(allocatable.get(item["resource"], "0") == "0" for item in slices)
 
 
 def _holders(gpu: Document, *, withdrawing: bool = False) -> list[tuple[str, str, str]]:

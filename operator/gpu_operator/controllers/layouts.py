@@ -9,7 +9,7 @@ from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import PlacedInstance, SliceState
 from gpu_operator.api.v1alpha1.miglayout import OnInUse
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
-from gpu_operator.controllers import layout_status, progress, selection, targets
+from gpu_operator.controllers import layout_status, node_status, progress, selection, targets
 from gpu_operator.controllers.progress import Progress, State
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.kube.actions import Action, Apply, Evict, Manager
@@ -51,7 +51,7 @@ def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
                 halted = True
             else:
                 deadlines.append(left_s)
-                actions += _help(step, layout, now)
+                actions += _help(world, step, layout, now)
         after.append(step)
 
     actions += layout_status.report_on(world, layout, gpus, followed, after, now)
@@ -152,7 +152,7 @@ def _roll_back(step: Progress, layout: Layout, now: datetime.datetime) -> tuple[
     return failed, Apply(Manager.LAYOUT, document)
 
 
-def _help(step: Progress, layout: Layout, now: datetime.datetime) -> Iterator[Action]:
+def _help(world: World, step: Progress, layout: Layout, now: datetime.datetime) -> Iterator[Action]:
     """Do something about slices that are waited for: another place, or an eviction."""
     if step.state is not State.WAITING:
         return
@@ -168,10 +168,12 @@ def _help(step: Progress, layout: Layout, now: datetime.datetime) -> Iterator[Ac
             gpu_render.instances(gpu.name, gpu.meta.uid, better, layout.name, annotations),
         )
         return
-    if layout.spec.rollout.on_in_use is OnInUse.EVICT:
-        # Only what is withdrawn already: else the next pod would land on the slice again.
+    node = world.nodes.get(gpu.spec.node_name)
+    if layout.spec.rollout.on_in_use is OnInUse.EVICT and node is not None:
+        # Only what is withdrawn, and known to be: else the next pod is sent to that slice again.
         for held in step.withdrawn:
-            if held.state is SliceState.WITHDRAWING:
+            known = node_status.is_withdrawn(world, node, held.resource)
+            if held.state is SliceState.WITHDRAWING and known:
                 for pod in held.holders:
                     yield Evict(pod.namespace, pod.name, pod.uid)
 

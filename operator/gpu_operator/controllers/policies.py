@@ -15,7 +15,7 @@ def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
     policy = world.policies.get(name)
     actions: list[Action] = []
     wanted = world.chart_policy if name == POLICY_NAME else None
-    if wanted is not None and (policy is None or policy.spec != wanted.spec):
+    if wanted is not None:
         document = {
             "apiVersion": API_VERSION,
             "kind": "GPUPolicy",

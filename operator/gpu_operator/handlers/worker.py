@@ -9,7 +9,7 @@ from typing import Any
 
 from gpu_operator import errors
 from gpu_operator.config import Config
-from gpu_operator.controllers import conditions, layouts, orphans, policies, pools, retirement
+from gpu_operator.controllers import conditions, layouts, node_status, orphans, policies, pools
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.handlers import routes
 from gpu_operator.handlers.queue import Key, WorkQueue
@@ -17,6 +17,7 @@ from gpu_operator.handlers.store import KINDS, NAMESPACED, Store
 from gpu_operator.kube.actions import Action, Apply, Evict, Record
 from gpu_operator.kube.port import Kube
 
+_ALWAYS_RENDERED = ("DaemonSet", "GPUPolicy")
 _log = logging.getLogger(__name__)
 
 
@@ -107,7 +108,7 @@ class Worker:
         if key.kind == "GPU":
             return orphans.reconcile(world, key.name)
         if key.kind == "Node":
-            return retirement.reconcile(world, key.name, time.monotonic())
+            return node_status.reconcile(world, key.name, time.monotonic())
         return Outcome()
 
     async def _perform(self, action: Action) -> None:
@@ -130,16 +131,18 @@ class Worker:
             self._store.note_eviction(action.uid, "")
         _log.info("%s: %s", type(action).__name__, action.what)
         if document is not None and document["kind"] in KINDS:
-            if isinstance(action, Apply):
+            if isinstance(action, Apply) and not action.status:
                 self._applied[action.what] = (action, _generation(document))
             if self._store.put(document["kind"], document):
                 self.changed(document["kind"], document["metadata"]["name"])
 
     def _is_as_applied(self, action: Action) -> bool:
-        """Whether a DaemonSet is as we wrote it: nobody has changed its spec since."""
-        if not isinstance(action, Apply) or action.document["kind"] != "DaemonSet":
+        """Whether an object that is always rendered is as we wrote it: its spec has not changed."""
+        if not isinstance(action, Apply) or action.document["kind"] not in _ALWAYS_RENDERED:
             return False
-        now = self._store.document("DaemonSet", action.document["metadata"]["name"])
+        if action.status:
+            return False
+        now = self._store.document(action.document["kind"], action.document["metadata"]["name"])
         return now is not None and self._applied.get(action.what) == (action, _generation(now))
 
 

@@ -1,6 +1,6 @@
 """A node's labels, named as GPU Feature Discovery names them, and patches of its status."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from gpu_operator.api.v1alpha1 import POOL_LABEL
@@ -39,15 +39,34 @@ def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def with_allocatable(
+    now: Mapping[str, str], wanted: Mapping[str, int]
+) -> tuple[dict[str, str], ...]:
+    """Return a JSON patch that changes what is allocatable, and fails if it is not as it was."""
+    operations: list[dict[str, str]] = []
+    for resource, count in sorted(wanted.items()):
+        path = f"/status/allocatable/{_escaped(resource)}"
+        operations += [
+            {"op": "test", "path": path, "value": now[resource]},
+            {"op": "replace", "path": path, "value": str(count)},
+        ]
+    return tuple(operations)
+
+
 def without_resources(resources: Collection[str]) -> tuple[dict[str, str], ...]:
     """Return a JSON patch that removes resources whose capacity is 0, and fails if it is not."""
     operations: list[dict[str, str]] = []
     for resource in sorted(resources):
-        escaped = resource.replace("~", "~0").replace("/", "~1")
-        capacity, allocatable = f"/status/capacity/{escaped}", f"/status/allocatable/{escaped}"
+        capacity = f"/status/capacity/{_escaped(resource)}"
+        allocatable = f"/status/allocatable/{_escaped(resource)}"
         operations += [
             {"op": "test", "path": capacity, "value": "0"},
             {"op": "remove", "path": capacity},
             {"op": "remove", "path": allocatable},
         ]
     return tuple(operations)
+
+
+def _escaped(key: str) -> str:
+    """Return a key as a JSON pointer has it (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,113 @@
+"""A node's extended resources: two places where the kubelet's figures are late, or never come.
+
+The kubelet brings a change of the node agent's lists to the node's status within ten seconds. Until
+then the scheduler sends pods to slices that are no longer offered, and each of them fails with
+UnexpectedAdmissionError; a ReplicaSet makes ten a second. So what is withdrawn leaves
+``allocatable`` here at once. It is never raised: only the kubelet knows when it can admit.
+
+A resource that no slice is offered as any more stays in the status as 0 for ever. It is removed
+when nothing on the node could offer it, and its capacity has been 0 for so long that the kubelet
+has forgotten it: it puts back what it still remembers, which is for five minutes after the node
+agent stopped serving it.
+
+With a prefix that others use too (nvidia.com), only nodes with GPUs of ours are touched.
+"""
+
+from collections import Counter
+
+from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
+from gpu_operator.api.v1alpha1.gpu import SliceState
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.world import Node, Outcome, World
+from gpu_operator.kube.actions import Action, PatchNodeStatus
+from gpu_operator.render import node as node_render
+from mig import geometry
+from mig.errors import MigError
+
+RETIRE_AFTER_S = 345.0  # the agent stops serving after 30 s, the kubelet forgets 300 s later
+
+
+def reconcile(world: World, name: str, clock_s: float) -> Outcome:
+    """Lower and remove what is due; ``clock_s`` is on the scale of ``world.zero_since``."""
+    node = world.nodes.get(name)
+    if node is None:
+        return Outcome()
+    actions: list[Action] = []
+    lowered = _lagging(world, node)
+    if lowered:
+        actions.append(
+            PatchNodeStatus(name, node_render.with_allocatable(node.allocatable, lowered))
+        )
+    due: list[str] = []
+    later: list[float] = []
+    for resource in sorted(_candidates(world, node)):
+        left_s = world.zero_since.get((name, resource), clock_s) + RETIRE_AFTER_S - clock_s
+        if left_s <= 0:
+            due.append(resource)
+        else:
+            later.append(left_s + 0.1)
+    if due:
+        actions.append(PatchNodeStatus(name, node_render.without_resources(due)))
+    return Outcome(tuple(actions), min(later, default=None))
+
+
+def is_withdrawn(world: World, node: Node, resource: str) -> bool:
+    """Whether the scheduler knows how few slices of this resource the node still offers."""
+    return _count(node, resource) <= _active(world, node)[resource]
+
+
+def _on(world: World, node: Node) -> list[Gpu]:
+    return [gpu for gpu in world.gpus.values() if gpu.spec.node_name == node.name]
+
+
+def _active(world: World, node: Node) -> Counter[str]:
+    """Count the slices that the node's agent offers, by resource."""
+    return Counter(
+        s.resource
+        for gpu in _on(world, node)
+        for s in gpu.status.slices
+        if s.state is SliceState.ACTIVE
+    )
+
+
+def _lagging(world: World, node: Node) -> dict[str, int]:
+    gpus = _on(world, node)
+    if not gpus or not all(gpu.status.conditions for gpu in gpus):
+        return {}  # an agent that has not reported may still offer anything
+    active = _active(world, node)
+    ours = (r for r in node.allocatable if r.startswith(_prefix(world)))
+    return {r: active[r] for r in ours if _count(node, r) > active[r]}
+
+
+def _count(node: Node, resource: str) -> int:
+    text = node.allocatable.get(resource, "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def _prefix(world: World) -> str:
+    return f"{world.policy.resource_prefix}/mig-"
+
+
+def _candidates(world: World, node: Node) -> set[str]:
+    if world.policy.resource_prefix != GROUP and POOL_LABEL not in node.labels:
+        return set()
+    zero = {
+        resource
+        for resource, count in node.capacity.items()
+        if resource.startswith(_prefix(world)) and count == "0" and resource in node.allocatable
+    }
+    return zero - _offered(world, node)
+
+
+def _offered(world: World, node: Node) -> set[str]:
+    """Return resources that a GPU of the node has a slice of, or shall have."""
+    offered: set[str] = set()
+    for gpu in _on(world, node):
+        offered |= {s.resource for s in gpu.status.slices}
+        for instance in gpu.spec.instances:
+            try:
+                profile = geometry.board(gpu.spec.board).profile(instance.profile)
+            except MigError:
+                continue
+            offered.add(f"{world.policy.resource_prefix}/{profile.resource_name}")
+    return offered
