@@ -71,6 +71,8 @@ def main() -> None:
         "fork": _fork,
         "execute": lambda: os.execv("/nonexistent", ["nonexistent"]),
         "kill_parent": lambda: os.kill(parent, 0),
+        "kill_thread": _raw(234, parent, parent, 0),
+        "pin_parent": lambda: os.sched_setaffinity(parent, os.sched_getaffinity(parent)),
         "become_root": lambda: os.setresuid(0, 0, 0),
         "ptrace": _raw(101, 16, 1 << 23),  # of nobody: where it is allowed it must do no harm
         "unshare": _raw(272, 0x1000_0000),

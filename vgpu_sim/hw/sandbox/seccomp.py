@@ -1,7 +1,8 @@
 """A filter of system calls for workers: an allow-list, everything else fails with EPERM.
 
 What is in it was taken from a traced worker that compiles, runs, maps memory, passes descriptors
-and faults, plus what libc may use instead. x86-64 only, as the rest of the worker.
+and faults, plus what libc may use instead. Nothing in it takes another process's id: in standalone
+use a worker has its user's own uid. x86-64 only, as the rest of the worker.
 """
 
 import ctypes
@@ -62,14 +63,12 @@ _ALLOWED: Final = {
     "prctl": 157,
     "gettid": 186,
     "futex": 202,
-    "sched_setaffinity": 203,
     "sched_getaffinity": 204,
     "set_tid_address": 218,
     "restart_syscall": 219,
     "clock_gettime": 228,
     "clock_nanosleep": 230,
     "exit_group": 231,
-    "tgkill": 234,
     "newfstatat": 262,
     "ppoll": 271,
     "set_robust_list": 273,
