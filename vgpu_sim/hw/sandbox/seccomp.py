@@ -1,7 +1,7 @@
 """A filter of system calls for workers: an allow-list, everything else fails with EPERM.
 
 What is in it was taken from a traced worker that compiles, runs, maps memory, passes descriptors
-and faults, plus what libc may use instead. Nothing in it takes another process's id: in standalone
+and faults, plus what libc may use instead. Nothing in it changes another process: in standalone
 use a worker has its user's own uid. x86-64 only, as the rest of the worker.
 """
 
