@@ -123,7 +123,8 @@ static void unmap_chunk(const struct tsr_chunk *chunk, uint8_t *alias) {
 
 static CUresult ask_to_free(const struct tsr_chunk *chunk) {
   struct tsr_reply reply;
-  const tessera_chunk wanted = {.offset = chunk->offset, .bytes = chunk->bytes, .kind = chunk->kind};
+  const tessera_chunk wanted = {
+      .offset = chunk->offset, .bytes = chunk->bytes, .kind = chunk->kind};
   const CUresult result = tsr_ask(chunk->context, TESSERA_MESSAGE_TYPE_CHUNK_FREE, &wanted,
                                   sizeof wanted, -1, &reply);
   tsr_reply_close(&reply);
@@ -133,7 +134,8 @@ static CUresult ask_to_free(const struct tsr_chunk *chunk) {
 /* Without the memory lock: populating gigabytes takes a while. */
 static CUresult obtain(struct tsr_chunk *chunk, uint8_t **alias) {
   struct tsr_reply reply;
-  const tessera_chunk wanted = {.offset = chunk->offset, .bytes = chunk->bytes, .kind = chunk->kind};
+  const tessera_chunk wanted = {
+      .offset = chunk->offset, .bytes = chunk->bytes, .kind = chunk->kind};
   CUresult result = tsr_ask(chunk->context, TESSERA_MESSAGE_TYPE_CHUNK_ALLOCATE, &wanted,
                             sizeof wanted, -1, &reply);
   if (result == CUDA_SUCCESS) {

@@ -91,7 +91,10 @@ typedef enum CUfunction_attribute {
   CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE = 15,
 } CUfunction_attribute;
 
-typedef enum CUfunc_cache { CU_FUNC_CACHE_PREFER_NONE = 0, CU_FUNC_CACHE_PREFER_EQUAL = 3 } CUfunc_cache;
+typedef enum CUfunc_cache {
+  CU_FUNC_CACHE_PREFER_NONE = 0,
+  CU_FUNC_CACHE_PREFER_EQUAL = 3,
+} CUfunc_cache;
 typedef enum CUfunctionLoadingState { CU_FUNCTION_LOADING_STATE_LOADED = 1 } CUfunctionLoadingState;
 typedef enum CUmoduleLoadingMode { CU_MODULE_EAGER_LOADING = 1 } CUmoduleLoadingMode;
 typedef enum CUstreamCaptureStatus { CU_STREAM_CAPTURE_STATUS_NONE = 0 } CUstreamCaptureStatus;

@@ -169,7 +169,8 @@ CUresult tsr_cuEventElapsedTime_v2(float *pMilliseconds, CUevent hStart, CUevent
     const struct tsr_event seen = snapshot(events[i]);
     if (!seen.recorded || seen.timestamp == NO_TIMESTAMP) return CUDA_ERROR_INVALID_HANDLE;
     if (!tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_ERROR_NOT_READY;
-    times_ns[i] = __atomic_load_n(&seen.context->page->timestamps[seen.timestamp], __ATOMIC_RELAXED);
+    const uint64_t *stored = &seen.context->page->timestamps[seen.timestamp];
+    times_ns[i] = __atomic_load_n(stored, __ATOMIC_RELAXED);
   }
   *pMilliseconds = (float)((double)(int64_t)(times_ns[1] - times_ns[0]) / 1e6);
   return CUDA_SUCCESS;

@@ -203,7 +203,9 @@ CUresult tsr_cuKernelGetName(const char **name, CUkernel hfunc) {
 
 CUresult tsr_cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
   if (!hmod) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(hfunc, *hmod = (CUmodule)(uintptr_t)tsr_object_handle(TSR_MODULE, function->module));
+  WITH_FUNCTION(hfunc, {
+    *hmod = (CUmodule)(uintptr_t)tsr_object_handle(TSR_MODULE, function->module);
+  });
 }
 
 CUresult tsr_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction hfunc) {

@@ -49,7 +49,8 @@ char *tsr_image_read(const char *path) {
   if (fd < 0) return NULL;
   const off_t size = lseek(fd, 0, SEEK_END);
   char *data = NULL;
-  if (size >= 0 && size <= (off_t)TESSERA_MAX_IMAGE_BYTES) data = calloc(1, (size_t)size + IMAGE_PADDING_BYTES);
+  if (size >= 0 && size <= (off_t)TESSERA_MAX_IMAGE_BYTES)
+    data = calloc(1, (size_t)size + IMAGE_PADDING_BYTES);
   off_t got = 0;
   while (data && got < size) {
     const ssize_t more = pread(fd, data + got, (size_t)(size - got), got);

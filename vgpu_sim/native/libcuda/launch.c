@@ -14,7 +14,8 @@ struct geometry {
   uint32_t shared_bytes;
 };
 
-static CUresult check_device_limits(const struct tsr_device *device, const struct geometry *launch) {
+static CUresult check_device_limits(const struct tsr_device *device,
+                                    const struct geometry *launch) {
   uint64_t threads = 1;
   for (int i = 0; i < 3; i++) {
     const int64_t block_limit =
@@ -150,7 +151,8 @@ static CUresult launch(CUfunction f, const struct geometry *geometry, CUstream h
     return result;
   }
   const uint32_t parameter_bytes = function->record.parameter_bytes;
-  result = tsr_ring_begin(&request, TESSERA_OPCODE_LAUNCH, continuation_slots(parameter_bytes), NULL);
+  const uint32_t more = continuation_slots(parameter_bytes);
+  result = tsr_ring_begin(&request, TESSERA_OPCODE_LAUNCH, more, NULL);
   if (result != CUDA_SUCCESS) return result;
   tessera_launch_body *body = &request.slot->body.launch;
   body->kernel = function->record.kernel;

@@ -166,8 +166,8 @@ struct tsr_function *tsr_module_function(const struct tsr_module *module, const 
   return NULL;
 }
 
-CUresult tsr_module_variable(const struct tsr_module *module, const char *name, CUdeviceptr *address,
-                             size_t *bytes) {
+CUresult tsr_module_variable(const struct tsr_module *module, const char *name,
+                             CUdeviceptr *address, size_t *bytes) {
   for (uint32_t i = 0; i < module->table.header->variable_count; i++) {
     const tessera_variable_record *variable = &module->table.variables[i];
     if (strcmp((const char *)module->table.data + variable->name_offset, name) != 0) continue;

@@ -21,8 +21,8 @@ void tsr_modules_drop(struct tsr_context *context);
 
 /* By name; NULL where the module has none. Under the module lock. */
 struct tsr_function *tsr_module_function(const struct tsr_module *module, const char *name);
-CUresult tsr_module_variable(const struct tsr_module *module, const char *name, CUdeviceptr *address,
-                             size_t *bytes);
+CUresult tsr_module_variable(const struct tsr_module *module, const char *name,
+                             CUdeviceptr *address, size_t *bytes);
 
 /* The module variable that holds an address, as a span without alias. */
 bool tsr_variable_find(uint64_t address, struct tsr_span *span);

@@ -108,5 +108,6 @@ void *tsr_object_find(enum tsr_kind kind, uint64_t handle) {
   uint32_t generation;
   struct tsr_object *object = decode(kind, handle, &generation);
   if (!object) return NULL;
-  return atomic_load_explicit(&object->generation, memory_order_acquire) == generation ? object : NULL;
+  const uint32_t now = atomic_load_explicit(&object->generation, memory_order_acquire);
+  return now == generation ? object : NULL;
 }

@@ -107,10 +107,8 @@ static void show(struct tsr_request *request) {
 static CUresult make_room(struct tsr_request *request, uint32_t slots) {
   const tessera_worker_page *page = request->context->page;
   const uint64_t *tail = &page->tail[request->stream];
-  if (__builtin_expect(
-          request->head + slots - __atomic_load_n(tail, __ATOMIC_ACQUIRE) <= TESSERA_SLOTS_PER_STREAM,
-          1))
-    return CUDA_SUCCESS;
+  const uint64_t used = request->head - __atomic_load_n(tail, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(used + slots <= TESSERA_SLOTS_PER_STREAM, 1)) return CUDA_SUCCESS;
   show(request);
   return tsr_wait_room(request->context, tail, request->head + slots);
 }

@@ -31,7 +31,8 @@ CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t c
 /* The bytes of continuation slot `i`. */
 uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i);
 
-/* Shows the request to the worker, wakes it where it sleeps, unlocks the ring. Returns its value. */
+/* Shows the request to the worker, wakes it where it sleeps, unlocks the ring; answers the
+ * request's value. */
 uint64_t tsr_ring_commit(struct tsr_request *request);
 
 /* True when request `value` of the stream is done. */

@@ -87,7 +87,8 @@ bool tsr_slab_give(struct tsr_slab *slab, uint64_t offset) {
   slab->used[at] = false;
   slab->used_blocks--;
   const uint32_t next = at + slab->length[at];
-  if (next < UNITS && !slab->used[next]) set_length(slab, at, slab->length[at] + slab->length[next]);
+  if (next < UNITS && !slab->used[next])
+    set_length(slab, at, slab->length[at] + slab->length[next]);
   if (at > 0 && !slab->used[slab->previous[at]]) {
     const uint32_t before = slab->previous[at];
     set_length(slab, before, slab->length[before] + slab->length[at]);

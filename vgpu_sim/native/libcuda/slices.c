@@ -92,7 +92,7 @@ static int match(const char *entry, size_t length, const struct slice *slices, i
   return found;
 }
 
-/* Fills `order` with the visible slices. As CUDA does, an entry that names nothing ends the list. */
+/* Fills `order` with the visible slices. As in CUDA an entry that names nothing ends the list. */
 static int choose(const struct slice *slices, int count, int *order) {
   const char *visible = tsr_config()->visible_devices;
   int chosen = 0;

@@ -106,8 +106,9 @@ static enum outcome receive_message(int socket, uint16_t type, uint32_t request,
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? SILENT : CLOSED;
   take_fds(&message, reply);
   if (got == 0) return CLOSED;
-  const bool sound = (size_t)got >= sizeof header && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) &&
-                     header.magic == TESSERA_MAGIC && header.type == type &&
+  const bool whole = (size_t)got >= sizeof header &&
+                     !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
+  const bool sound = whole && header.magic == TESSERA_MAGIC && header.type == type &&
                      header.request == request &&
                      header.payload_bytes == (size_t)got - sizeof header && header.status >= 0;
   if (!sound) {
