@@ -1,0 +1,108 @@
+"""The import contracts are not decoration: each is broken by an import planted against it."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+PLANTED = {
+    "Control plane, node agent, device, MIG geometry: top to bottom": (
+        "vgpu_sim/config.py",
+        "import device_plugin.config",
+    ),
+    "The operator reaches nodes only through Kubernetes objects": (
+        "operator/gpu_operator/config.py",
+        "import grpc",
+    ),
+    "MIG geometry and planning use the standard library only": ("mig/errors.py", "import click"),
+    "Inside the operator": (
+        "operator/gpu_operator/api/v1alpha1/base.py",
+        "import gpu_operator.controllers",
+    ),
+    "Inside the node agent": (
+        "device_plugin/inventory/model.py",
+        "import device_plugin.dp.service",
+    ),
+    "Inside MIG": ("mig/geometry/__init__.py", "import mig.planner"),
+    "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
+    "gpud never loads an executor, a compiler or LLVM": (
+        "vgpu_sim/driver/model.py",
+        "import vgpu_sim.isa",
+    ),
+    "kopf only where handlers are registered": ("device_plugin/errors.py", "import kopf"),
+    "gRPC only at the kubelet's edge": ("device_plugin/cdi/spec.py", "import grpc"),
+    "The JIT's worker never loads numpy": ("vgpu_sim/exec/jit/ssa.py", "import numpy"),
+}
+
+
+def lint_imports(directory: Path) -> str:
+    """Run the linter on a copy of the packages and return what it prints."""
+    command = Path(sys.executable).with_name("lint-imports")
+    if not command.exists():
+        pytest.skip("import-linter is not installed beside this Python")
+    done = subprocess.run(
+        [command, "--config", ROOT / ".importlinter", "--no-cache"],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": f"{directory}:{directory / 'operator'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    for name in ("operator", "device_plugin", "mig", "vgpu_sim"):
+        ignored = shutil.ignore_patterns("__pycache__", "lib")
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
+    return tmp_path
+
+
+def test_all_contracts_are_kept_and_each_one_breaks_when_violated(packages: Path) -> None:
+    kept = lint_imports(packages)
+    names = set(re.findall(r"^(.+?) KEPT\b", kept, re.MULTILINE))
+    assert names == set(PLANTED), kept
+    for path, line in PLANTED.values():
+        file = packages / path
+        file.write_text(f"{file.read_text(encoding='utf-8')}\n{line}\n", encoding="utf-8")
+    broken = lint_imports(packages)
+    assert set(re.findall(r"^(.+?) BROKEN\b", broken, re.MULTILINE)) == set(PLANTED), broken
+
+
+def test_a_folder_that_is_not_in_the_order_is_refused(packages: Path) -> None:
+    stray = packages / "vgpu_sim" / "misplaced"
+    stray.mkdir()
+    (stray / "__init__.py").touch()
+    assert "misplaced" in lint_imports(packages)
+
+
+def test_nothing_shadows_the_standard_library() -> None:
+    assert not (ROOT / "operator" / "__init__.py").exists()
+    spec = importlib.util.find_spec("operator")
+    assert spec is not None
+    assert spec.origin is not None
+    assert ROOT not in Path(spec.origin).parents
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+    folders = {path.name for path in (ROOT / "tests").rglob("*") if path.is_dir()}
+    assert not folders & sys.stdlib_module_names - {"__pycache__"}
+
+
+def test_the_environment_has_one_reader_in_each_package() -> None:
+    readers = {
+        path.relative_to(ROOT)
+        for package in ("operator/gpu_operator", "device_plugin", "mig", "vgpu_sim")
+        for path in (ROOT / package).rglob("*.py")
+        if path.name != "config.py"
+        and re.search(r"\bos\.(environ|getenv)\b", path.read_text(encoding="utf-8"))
+    }
+    assert readers == {
+        Path("vgpu_sim/native/build.py"),  # runs before anything is installed
+        Path("vgpu_sim/machine.py"),  # sets one for a library, reads none
+    }
