@@ -1,5 +1,6 @@
 """A private gpud with slices of an H100, and the client library loaded into this process."""
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -15,7 +16,6 @@ from vgpu_sim.driver.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.native import build
 
 PROGRAMS = Path(__file__).parent / "programs"
-BACKEND = "interp"
 
 
 @pytest.fixture(scope="session")
@@ -25,11 +25,10 @@ def libraries() -> Path:
     return build.LIBRARIES
 
 
-@pytest.fixture(scope="session")
-def node(libraries, tmp_path_factory) -> Iterator[StandaloneNode]:
+@contextlib.contextmanager
+def running_node(backend: str, directory: Path) -> Iterator[StandaloneNode]:
     """A gpud with three slices on one GPU."""
-    options = StandaloneOptions(backend=BACKEND, threads=2)
-    with StandaloneNode([tmp_path_factory.mktemp("run")], options) as running:
+    with StandaloneNode([directory], StandaloneOptions(backend=backend, threads=2)) as running:
         chosen = board("h100-80gb")
         profile = next(one for one in chosen.profiles if one.name == "1g.10gb")
         with running.admin() as admin:
@@ -37,13 +36,32 @@ def node(libraries, tmp_path_factory) -> Iterator[StandaloneNode]:
         yield running
 
 
-@pytest.fixture(scope="session")
-def environment(node, libraries) -> dict[str, str]:
+def environment_of(node: StandaloneNode, libraries: Path) -> dict[str, str]:
     """What a program needs to find the slices."""
     found = dict(program_environment(node.slices_dir, node.token_hex, libraries))
     for name in ("CUDA_VISIBLE_DEVICES", "TESSERA_TRACE", "TESSERA_LOG", "TESSERA_STRICT"):
         found.pop(name, None)
     return found
+
+
+@pytest.fixture(scope="session")
+def node(libraries, tmp_path_factory) -> Iterator[StandaloneNode]:
+    """The gpud of most tests."""
+    with running_node("interp", tmp_path_factory.mktemp("run")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def environment(node, libraries) -> dict[str, str]:
+    """For programs of their own on ``node``."""
+    return environment_of(node, libraries)
+
+
+@pytest.fixture(scope="module", params=["interp", "jit"])
+def either_backend(request, libraries, tmp_path_factory) -> Iterator[dict[str, str]]:
+    """For programs of their own, on a gpud with each backend."""
+    with running_node(request.param, tmp_path_factory.mktemp("run")) as running:
+        yield environment_of(running, libraries)
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,12 @@
 import os
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import ptx_kernels
 import pytest
+from gpud_process import wait_until
 
 INVALID_VALUE = 1
 INVALID_DEVICE = 101
@@ -35,6 +37,15 @@ def worker_pids(node) -> set[int]:
         for instance in gpu["instances"]
         for context in instance["contexts"]
     }
+
+
+def stop(pid: int) -> None:
+    """Stop a process and wait until all of it stands still."""
+    os.kill(pid, signal.SIGSTOP)
+    threads = [f"/proc/{pid}/task/{thread}/stat" for thread in os.listdir(f"/proc/{pid}/task")]
+    wait_until(
+        lambda: all(Path(one).read_text().rsplit(")", 1)[1].split()[0] == "T" for one in threads)
+    )
 
 
 def test_the_stack(cuda, driver):
@@ -139,10 +150,7 @@ def test_a_destroyed_contexts_memory_comes_back(cuda):
         context = cuda.cuCtxCreate(None, 0, 0)
         cuda.cuMemAlloc(32 << 20)
         cuda.cuCtxDestroy(context)
-    for _ in range(1000):
-        if int(cuda.cuMemGetInfo()[0]) == free:
-            return
-    raise AssertionError("the memory of destroyed contexts is still counted")
+    wait_until(lambda: int(cuda.cuMemGetInfo()[0]) == free)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +213,7 @@ def test_a_killed_worker_is_launch_failed(cuda, node):
     context = cuda.cuCtxCreate(None, 0, 0)
     (pid,) = worker_pids(node) - before
     event = cuda.cuEventCreate(2)
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     cuda.cuEventRecord(event, 0)  # nobody is there to do it
     os.kill(pid, signal.SIGKILL)
     assert cuda.code("cuEventSynchronize", event) == LAUNCH_FAILED
@@ -218,7 +226,7 @@ def test_a_poller_learns_of_a_killed_worker(cuda, node):
     before = worker_pids(node)
     context = cuda.cuCtxCreate(None, 0, 0)
     (pid,) = worker_pids(node) - before
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     event = cuda.cuEventCreate(2)
     cuda.cuEventRecord(event, 0)
     assert cuda.code("cuEventQuery", event) == 600
@@ -237,7 +245,7 @@ def test_a_stopped_worker_blocks_and_computes_nothing(cuda, node):
     target = int(cuda.cuMemAlloc(4))
     cuda.cuMemsetD32(target, 1, 1)
     cuda.cuCtxSynchronize()
-    os.kill(pid, signal.SIGSTOP)
+    stop(pid)
     cuda.cuMemsetD32(target, 2, 1)
     done = threading.Event()
 
