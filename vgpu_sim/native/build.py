@@ -18,6 +18,8 @@ from pathlib import Path
 
 NATIVE = Path(__file__).parent
 LIBRARIES = NATIVE / "lib"
+# Not in LIBRARIES: what is there goes into wheels.
+SANITIZED = NATIVE.parents[1] / "out"
 INCLUDE = NATIVE / "include"
 SANITIZERS = ("address", "thread")
 
@@ -102,6 +104,8 @@ def _command(part: Part, cc: str, sanitize: str | None, output: Path) -> list[st
     extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else []
     flags = [flag for flag in _FLAGS if not (sanitize and "z,defs" in flag)]
     sources = map(str, part.sources())
+    # Debug information says where a line is in the project, not on the machine that compiled it.
+    flags.append(f"-ffile-prefix-map={NATIVE}=native")
     return [cc, *flags, *part.flags, *extra, f"-I{INCLUDE}", *sources, "-o", str(output)]
 
 
@@ -134,7 +138,11 @@ def _build(part: Part, directory: Path, sanitize: str | None) -> Path:
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             fresh = Path(scratch) / part.library
             run = subprocess.run(
-                _command(part, cc, sanitize, fresh), capture_output=True, text=True, check=False
+                _command(part, cc, sanitize, fresh),
+                cwd=NATIVE,
+                capture_output=True,
+                text=True,
+                check=False,
             )
             if run.returncode:
                 raise BuildError(f"{cc} refused {part.folder.name}:\n{run.stderr}")
@@ -162,9 +170,11 @@ def build_all(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Build from the command line; 1 and one line on stderr when that fails."""
     parser = argparse.ArgumentParser(prog="python -m vgpu_sim.native.build", description=__doc__)
-    parser.add_argument("--sanitize", choices=SANITIZERS, help="into lib/KIND")
+    parser.add_argument("--sanitize", choices=SANITIZERS, help="into out/native-KIND")
     options = parser.parse_args(arguments)
-    directory = LIBRARIES / options.sanitize if options.sanitize else LIBRARIES
+    directory = LIBRARIES
+    if options.sanitize:
+        directory = SANITIZED / f"native-{options.sanitize}"
     try:
         built = build_all(directory, options.sanitize)
     except BuildError as err:

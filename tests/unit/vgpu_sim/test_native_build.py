@@ -65,3 +65,10 @@ def test_a_refused_source_says_where(sources, tmp_path):
 def test_the_platform_tag_is_a_wheel_tag():
     assert build.platform_tag().replace("_", "").isalnum()
     assert build.platform_tag().startswith("linux_")
+
+
+def test_no_path_of_this_machine_is_left_in_a_library(tmp_path):
+    for library in build.build_all(tmp_path):
+        content = library.read_bytes()
+        assert str(build.NATIVE).encode() not in content
+        assert str(tmp_path).encode() not in content

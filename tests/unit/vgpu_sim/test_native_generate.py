@@ -1,5 +1,6 @@
 """functions.toml and what is generated from it."""
 
+import re
 import subprocess
 
 import pytest
@@ -51,3 +52,12 @@ def test_the_header_of_handles_and_structures_compiles_alone(tmp_path):
     source.write_text('#include "generated/api.h"\nint unused;\n')
     command = ["cc", "-std=c11", "-Werror", "-fsyntax-only", f"-I{generate.SOURCES}", str(source)]
     subprocess.run([*command, f"-I{generate.SOURCES}"], check=True)
+
+
+def test_every_variable_that_is_read_is_documented():
+    read = set(
+        re.findall(r'"((?:TESSERA|CUDA)_[A-Z_]+)"', (generate.SOURCES / "config.c").read_text())
+    )
+    assert read == {name for name, _ in generate.VARIABLES}
+    others = [path for path in generate.SOURCES.glob("*.c") if "getenv" in path.read_text()]
+    assert [path.name for path in others] == ["config.c"]

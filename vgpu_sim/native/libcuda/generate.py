@@ -43,6 +43,18 @@ WITHOUT_INIT = frozenset(
 )
 
 
+# What config.c reads.
+VARIABLES = (
+    ("TESSERA_SLICES_DIR", "where slice sockets are; default `/run/tessera/slices`"),
+    ("TESSERA_TOKEN", "the run's token, 64 hexadecimal digits (set by `tessera run`)"),
+    ("TESSERA_TRACE", "a file to which every call appends a line: name, arguments, result, ns"),
+    ("TESSERA_STRICT", "`1`: end the program where `CUDA_ERROR_NOT_SUPPORTED` would be answered"),
+    ("TESSERA_RELAXED", "`1`: device memory can be dereferenced by the host"),
+    ("TESSERA_LOG", "`quiet`: say nothing on stderr"),
+    ("CUDA_VISIBLE_DEVICES", "as in CUDA: indices or (beginnings of) UUIDs of slices"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a C prototype."""
@@ -240,6 +252,14 @@ def render_support(functions: list[Function]) -> str:
         "",
         "*local*: answered in the process. *async*: put into a stream's ring. *sync*: waits for"
         " the device or asks the context worker.",
+        "",
+        "## Variables",
+        "",
+        "| variable | meaning |",
+        "|---|---|",
+        *(f"| `{name}` | {meaning} |" for name, meaning in VARIABLES),
+        "",
+        "## Implemented",
         "",
         "| function | since CUDA | class |",
         "|---|---|---|",
