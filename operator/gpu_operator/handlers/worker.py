@@ -18,6 +18,7 @@ from gpu_operator.kube.actions import Action, Apply, Evict, Record
 from gpu_operator.kube.port import Kube
 
 _ALWAYS_RENDERED = ("DaemonSet", "GPUPolicy")
+_EVICT_AGAIN_S = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -40,6 +41,7 @@ class Worker:
         self._namespace = namespace
         self._fence = fence
         self._applied: dict[str, tuple[Apply, int]] = {}
+        self._evicted: dict[str, float] = {}
         self.last_resync = time.monotonic()
 
     def changed(self, kind: str, name: str) -> None:
@@ -112,7 +114,7 @@ class Worker:
         return Outcome()
 
     async def _perform(self, action: Action) -> None:
-        if self._is_as_applied(action):
+        if self._is_as_applied(action) or self._was_just_evicted(action):
             return
         self._fence()
         try:
@@ -129,6 +131,7 @@ class Worker:
             raise
         if isinstance(action, Evict):
             self._store.note_eviction(action.uid, "")
+            self._evicted[action.uid] = time.monotonic()
         _log.info("%s: %s", type(action).__name__, action.what)
         if document is not None and document["kind"] in KINDS:
             if isinstance(action, Apply) and not action.status:
@@ -144,6 +147,12 @@ class Worker:
             return False
         now = self._store.document(action.document["kind"], action.document["metadata"]["name"])
         return now is not None and self._applied.get(action.what) == (action, _generation(now))
+
+    def _was_just_evicted(self, action: Action) -> bool:
+        """Whether the pod is ending already: each look at a layout asks again."""
+        now = time.monotonic()
+        self._evicted = {u: t for u, t in self._evicted.items() if now - t < _EVICT_AGAIN_S}
+        return isinstance(action, Evict) and action.uid in self._evicted
 
 
 def _generation(document: Mapping[str, Any]) -> int:

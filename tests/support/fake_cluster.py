@@ -1,0 +1,267 @@
+"""An API server in memory, and node agents, for the operator's own loop to run against.
+
+It knows what the operator relies on: server-side apply by field manager, uid preconditions,
+finalizers, generations, status as a subresource. Agents do what the real one does, through
+``GPU.spec`` and ``GPU.status`` alone.
+"""
+
+import copy
+import itertools
+from typing import Any
+
+from gpu_operator import errors
+from gpu_operator.api.v1alpha1 import NODE_LABEL
+from gpu_operator.kube.actions import Action, Apply, Delete, Evict, PatchNodeStatus, Record
+from mig import geometry, planner
+
+Document = dict[str, Any]
+
+
+class FakeCluster:
+    """Implements the operator's ``Kube`` port."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, dict[str, Document]] = {}
+        self.events: list[Record] = []
+        self.protected: set[str] = set()  # UIDs of pods that a PodDisruptionBudget protects
+        self.holders: dict[tuple[str, str, int], list[str]] = {}  # GPU, profile, start → pods
+        self.writes = 0
+        self._fields: dict[tuple[str, str, str, bool], Document] = {}
+        self._numbers = itertools.count(1)
+
+    # what tests do
+
+    def add(self, kind: str, name: str, spec: Document | None = None, **metadata: Any) -> Document:
+        """Create an object as a user would."""
+        number = next(self._numbers)
+        document = {
+            "kind": kind,
+            "metadata": {
+                "name": name,
+                "uid": f"uid-{name}-{number}",
+                "generation": 1,
+                "resourceVersion": str(number),
+                "creationTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z",
+                **metadata,
+            },
+            "spec": spec or {},
+        }
+        self.objects.setdefault(kind, {})[name] = document
+        return document
+
+    def edit(self, kind: str, name: str, **spec: Any) -> None:
+        """Change a spec as a user would."""
+        document = self.objects[kind][name]
+        document["spec"] |= spec
+        document["metadata"]["generation"] += 1
+        self._touch(document)
+
+    def remove(self, kind: str, name: str) -> None:
+        """Delete an object as a user would: finalizers hold it."""
+        document = self.objects.get(kind, {}).get(name)
+        if document is None:
+            return
+        if document["metadata"].get("finalizers"):
+            if "deletionTimestamp" not in document["metadata"]:
+                document["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
+                document["metadata"]["generation"] += 1
+                self._touch(document)
+        else:
+            self._drop(kind, name)
+
+    def run_agents(self, *nodes: str) -> None:
+        """Let the agents of these nodes make one pass."""
+        for gpu in list(self.objects.get("GPU", {}).values()):
+            if gpu["metadata"]["labels"][NODE_LABEL] in nodes:
+                self._run_agent(gpu)
+
+    def condition(self, kind: str, name: str, wanted: str) -> tuple[str, str, str]:
+        """Status, reason and message of a condition."""
+        conditions = self.objects[kind][name].get("status", {}).get("conditions", [])
+        found = next((c for c in conditions if c["type"] == wanted), None)
+        return (found["status"], found["reason"], found["message"]) if found else ("", "", "")
+
+    # the port
+
+    async def perform(self, action: Action) -> Document | None:
+        match action:
+            case Apply():
+                return self._apply(action)
+            case Delete():
+                self.remove(action.kind, action.name)
+            case Evict():
+                if action.uid in self.protected:
+                    raise errors.EvictionBlocked("the disruption budget needs 1 pod, there is 1")
+                for key, pods in list(self.holders.items()):
+                    self.holders[key] = [
+                        p for p in pods if p != f"{action.namespace}/{action.name}"
+                    ]
+            case PatchNodeStatus():
+                self._patch_node(action)
+            case Record():
+                self.events.append(action)
+        return None
+
+    async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
+        del namespace
+        return [copy.deepcopy(d) for d in self.objects.get(kind, {}).values()]
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
+        del namespace
+        try:
+            return copy.deepcopy(self.objects[kind][name])
+        except KeyError:
+            raise errors.NotFound(f"{kind} {name}") from None
+
+    async def create(self, document: Document) -> Document:
+        kind, name = document["kind"], document["metadata"]["name"]
+        if name in self.objects.get(kind, {}):
+            raise errors.Conflict(f"{kind} {name} exists")
+        created = self.add(kind, name, document["spec"])
+        return copy.deepcopy(created)
+
+    async def replace(self, document: Document) -> Document:
+        kind, name = document["kind"], document["metadata"]["name"]
+        known = self.objects[kind][name]
+        if known["metadata"]["resourceVersion"] != document["metadata"]["resourceVersion"]:
+            raise errors.Conflict(f"{kind} {name} has changed")
+        known["spec"] = copy.deepcopy(document["spec"])
+        self._touch(known)
+        return copy.deepcopy(known)
+
+    async def close(self) -> None:
+        pass
+
+    # how it works
+
+    def _apply(self, action: Apply) -> Document:
+        document = action.document
+        kind, metadata = document["kind"], document["metadata"]
+        name = metadata["name"]
+        known = self.objects.get(kind, {}).get(name)
+        if (
+            known is None
+            or metadata.get("uid", known["metadata"]["uid"]) != known["metadata"]["uid"]
+        ):
+            if "uid" in metadata:
+                raise errors.Conflict(f"{kind} {name}: uid mismatch")
+            known = self.add(kind, name)
+        before = copy.deepcopy(known)
+        key = (kind, name, action.manager.value, action.status)
+        owned = self._fields.get(key, {})
+        parts = ("status",) if action.status else ("metadata", "spec")
+        wanted = {part: copy.deepcopy(dict(document.get(part) or {})) for part in parts}
+        for part in parts:
+            _give_up(known.setdefault(part, {}), owned.get(part, {}), wanted[part])
+            _merge(known[part], wanted[part])
+        self._fields[key] = wanted
+        if known["spec"] != before["spec"]:
+            known["metadata"]["generation"] += 1
+        if known != before:
+            self.writes += 1
+            self._touch(known)
+        if known["metadata"].get("deletionTimestamp") and not known["metadata"].get("finalizers"):
+            self._drop(kind, name)
+        return copy.deepcopy(known)
+
+    def _drop(self, kind: str, name: str) -> None:
+        del self.objects[kind][name]
+        for key in [k for k in self._fields if k[:2] == (kind, name)]:
+            del self._fields[key]
+
+    def _touch(self, document: Document) -> None:
+        document["metadata"]["resourceVersion"] = str(next(self._numbers))
+
+    def _patch_node(self, action: PatchNodeStatus) -> None:
+        node = self.objects["Node"][action.name]
+        for operation in action.operations:
+            _, part, kind, key = operation["path"].split("/")
+            values = node[part][kind]
+            key = key.replace("~1", "/").replace("~0", "~")
+            match operation["op"]:
+                case "test":
+                    if values.get(key) != operation["value"]:
+                        raise errors.Conflict(f"test of {key} failed")
+                case "replace":
+                    values[key] = operation["value"]
+                case "remove":
+                    del values[key]
+        self._touch(node)
+
+    def _run_agent(self, gpu: Document) -> None:
+        metadata, spec = gpu["metadata"], gpu["spec"]
+        deleting = "deletionTimestamp" in metadata
+        board = geometry.board(spec["board"])
+        wanted = {
+            (i["profile"], i["start"]) for i in ([] if deleting else spec.get("instances", []))
+        }
+        have = {(s["profile"], s["start"]) for s in gpu.get("status", {}).get("slices", [])}
+        kept = {i for i in have if i in wanted or self.holders.get((metadata["name"], *i))}
+        placed = [geometry.Instance(board.profile(p), s) for p, s in kept]
+        for profile, start in sorted(wanted - kept, key=lambda i: i[1]):
+            new = geometry.Instance(board.profile(profile), start)
+            if not planner.violations(board, [*placed, new]):
+                placed.append(new)
+        slices = [self._slice(metadata["name"], i, wanted) for i in placed]
+        settled = {(s["profile"], s["start"]) for s in slices} == wanted
+        status = {
+            "observedGeneration": metadata["generation"],
+            "slices": sorted(slices, key=lambda s: s["start"]),
+            "agentVersion": "1",
+            "health": "Healthy",
+            "conditions": [
+                _condition("Accepted", True, "Accepted"),
+                _condition("Ready", settled, "Reconciled" if settled else "SliceInUse"),
+                _condition("Progressing", not settled, "Reconciled"),
+                _condition("Degraded", False, "Healthy"),
+            ],
+        }
+        if status != gpu.get("status"):
+            gpu["status"] = status
+            self._touch(gpu)
+
+    def _slice(
+        self, gpu: str, instance: geometry.Instance, wanted: set[tuple[str, int]]
+    ) -> Document:
+        key = (instance.profile.name, instance.start)
+        pods = [pod.partition("/") for pod in self.holders.get((gpu, *key), [])]
+        return {
+            "uuid": f"MIG-{gpu}-{instance}",
+            "profile": key[0],
+            "start": key[1],
+            "state": "Active" if key in wanted else "Withdrawing",
+            "resource": f"gpu.tessera.dev/{instance.profile.resource_name}",
+            "memoryBytes": instance.profile.memory_bytes,
+            "multiprocessors": instance.profile.sm_count,
+            "holders": [{"namespace": n, "name": p, "uid": f"uid-{p}"} for n, _, p in pods],
+        }
+
+
+def _condition(kind: str, value: bool, reason: str) -> Document:
+    return {
+        "type": kind,
+        "status": "True" if value else "False",
+        "reason": reason,
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 0,
+    }
+
+
+def _merge(target: Document, wanted: Document) -> None:
+    for key, value in wanted.items():
+        if key == "finalizers":  # a set, and nobody but us has one here
+            target[key] = list(value)
+        elif isinstance(value, dict):
+            _merge(target.setdefault(key, {}), value)
+        else:
+            target[key] = value
+
+
+def _give_up(target: Document, owned: Document, wanted: Document) -> None:
+    """Remove what a manager applied before and does not any more."""
+    for key, value in owned.items():
+        if key not in wanted:
+            target.pop(key, None)
+        elif isinstance(value, dict) and isinstance(wanted[key], dict):
+            _give_up(target.get(key, {}), value, wanted[key])

@@ -1,0 +1,206 @@
+"""Builders of what the operator sees: nodes, pools, GPUs and layouts, with defaults that fit."""
+
+import datetime
+from collections.abc import Sequence
+from typing import Any
+
+from gpu_operator.api.v1alpha1 import FINALIZER, INDEX_LABEL, NODE_LABEL, POOL_LABEL
+from gpu_operator.api.v1alpha1.base import Condition, ConditionType
+from gpu_operator.api.v1alpha1.gpu import (
+    GPUSpec,
+    GPUStatus,
+    Holder,
+    PlacedInstance,
+    Slice,
+    SliceState,
+)
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
+from gpu_operator.api.v1alpha1.miglayout import (
+    InstanceRequest,
+    LayoutSelector,
+    MIGLayoutSpec,
+    MIGLayoutStatus,
+    Rollout,
+)
+from gpu_operator.api.v1alpha1.resource import Gpu, Layout, Meta, Pool, Resource
+from gpu_operator.controllers.world import Node, World
+from gpu_operator.kube.actions import Action, Apply, Manager
+from gpu_operator.render import gpu as gpu_render
+from mig import geometry
+
+NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
+BOARD = "h100-80gb"
+PREFIX = "gpu.tessera.dev"
+GPU_NODE = {"gpu": "yes"}
+
+
+def named(items: Sequence[Any]) -> dict[str, Any]:
+    return {item.name: item for item in items}
+
+
+def node(name: str = "n1", **changes: Any) -> Node:
+    return Node(**{"name": name, "uid": f"uid-{name}", "labels": GPU_NODE, **changes})
+
+
+def pool(name: str = "p", *, created: str = "2026-01-01T00:00:00Z", **changes: Any) -> Pool:
+    meta = {"finalizers": (FINALIZER,), "created": created, **changes.pop("meta", {})}
+    spec = {"node_selector": GPU_NODE, "board": BOARD, "count": 1, **changes}
+    return Resource(
+        Meta(**{"kind": "GPUPool", "name": name, "uid": f"uid-{name}", **meta}),
+        GPUPoolSpec(**spec),
+        GPUPoolStatus(),
+    )
+
+
+def instances(*texts: str) -> tuple[PlacedInstance, ...]:
+    """Read "3g.40gb@4"."""
+    return tuple(
+        PlacedInstance(profile=text.partition("@")[0], start=int(text.partition("@")[2]))
+        for text in texts
+    )
+
+
+def mig_slice(text: str, *pods: str, withdrawing: bool = False) -> Slice:
+    """A slice "3g.40gb@4" that these pods ("namespace/name") hold."""
+    (instance,) = instances(text)
+    profile = geometry.board(BOARD).profile(instance.profile)
+    holders = [pod.partition("/") for pod in pods]
+    return Slice(
+        uuid=f"MIG-{text}",
+        profile=instance.profile,
+        start=instance.start,
+        state=SliceState.WITHDRAWING if withdrawing else SliceState.ACTIVE,
+        resource=f"{PREFIX}/{profile.resource_name}",
+        memory_bytes=profile.memory_bytes,
+        multiprocessors=profile.sm_count,
+        holders=tuple(
+            Holder(namespace=ns, name=name, uid=f"uid-{name}") for ns, _, name in holders
+        ),
+    )
+
+
+def gpu(
+    on: str = "n1",
+    index: int = 0,
+    *,
+    pool: str = "p",
+    want: Sequence[str] = (),
+    layout: str | None = None,
+    have: Sequence[Slice] = (),
+    reported: bool = True,
+    generation: int = 1,
+    seen: int | None = None,
+    conditions: Sequence[Condition] | None = None,
+    **meta: Any,
+) -> Gpu:
+    """A GPU whose agent has reported, unless ``reported`` is false."""
+    fields: dict[str, Any] = {
+        "kind": "GPU",
+        "name": gpu_render.name_of(on, index),
+        "uid": f"uid-{on}-{index}",
+        "generation": generation,
+        "finalizers": (FINALIZER,),
+        "labels": {NODE_LABEL: on, POOL_LABEL: pool, INDEX_LABEL: str(index)},
+    }
+    spec = GPUSpec(
+        node_name=on,
+        index=index,
+        board=BOARD,
+        uuid=gpu_render.uuid_of(f"uid-{on}", index),
+        pool=pool,
+        layout=layout,
+        instances=instances(*want),
+    )
+    if not reported:
+        return Resource(Meta(**fields | meta), spec, GPUStatus())
+    status = GPUStatus(
+        observed_generation=generation if seen is None else seen,
+        conditions=tuple(conditions or agent_conditions()),
+        health="Healthy",
+        slices=tuple(have),
+        slices_total=len(have),
+        slices_used=sum(bool(s.holders) for s in have),
+        agent_version="1",
+    )
+    return Resource(Meta(**fields | meta), spec, status)
+
+
+def agent_conditions(
+    *, ready: tuple[str, str, str] = ("True", "Reconciled", ""), degraded: str = ""
+) -> tuple[Condition, ...]:
+    """What a node agent reports; ``degraded`` is "Reason: message"."""
+    reason, _, message = degraded.partition(": ")
+    values = {
+        ConditionType.ACCEPTED: ("True", "Accepted", ""),
+        ConditionType.READY: ready,
+        ConditionType.PROGRESSING: ("False", "Reconciled", ""),
+        ConditionType.DEGRADED: ("True", reason, message) if degraded else ("False", "Healthy", ""),
+    }
+    return tuple(
+        Condition(
+            type=kind.value,
+            status=s,
+            reason=r,
+            message=m,
+            last_transition_time="2026-01-01T00:00:00Z",
+        )
+        for kind, (s, r, m) in values.items()
+    )
+
+
+def layout(
+    name: str = "l",
+    *requests: str,
+    created: str = "2026-01-01T00:00:00Z",
+    select: dict[str, Any] | None = None,
+    rollout: dict[str, Any] | None = None,
+    **meta: Any,
+) -> Layout:
+    """A layout of "7x1g.10gb" or "3g.40gb@4"."""
+    wanted = []
+    for text in requests:
+        count, _, rest = text.rpartition("x")
+        profile, _, start = rest.partition("@")
+        wanted.append(
+            InstanceRequest(
+                profile=profile, count=int(count or 1), start=int(start) if start else None
+            )
+        )
+    fields = {"kind": "MIGLayout", "name": name, "uid": f"uid-{name}", "created": created}
+    return Resource(
+        Meta(**{**fields, **meta}),
+        MIGLayoutSpec(
+            selector=LayoutSelector(**(select or {})),
+            instances=tuple(wanted),
+            rollout=Rollout(**(rollout or {})),
+        ),
+        MIGLayoutStatus(),
+    )
+
+
+def world(*items: Any, **changes: Any) -> World:
+    """A world of these nodes, pools, GPUs and layouts."""
+    return World(
+        nodes=named([i for i in items if isinstance(i, Node)]),
+        pools=named([i for i in items if _is(i, "GPUPool")]),
+        gpus=named([i for i in items if _is(i, "GPU")]),
+        layouts=named([i for i in items if _is(i, "MIGLayout")]),
+        policies=named([i for i in items if _is(i, "GPUPolicy")]),
+        **changes,
+    )
+
+
+def _is(item: Any, kind: str) -> bool:
+    return not isinstance(item, Node) and item.meta.kind == kind
+
+
+def condition(actions: Sequence[Action], kind: str) -> tuple[str, str, str]:
+    """Status, reason and message of a condition in the one status write among the actions."""
+    (write,) = (a for a in actions if isinstance(a, Apply) and a.status)
+    found = next(c for c in write.document["status"]["conditions"] if c["type"] == kind)
+    return found["status"], found["reason"], found["message"]
+
+
+def applied(actions: Sequence[Action], manager: Manager) -> list[dict[str, Any]]:
+    """Documents that a manager applies."""
+    return [dict(a.document) for a in actions if isinstance(a, Apply) and a.manager is manager]

@@ -1,0 +1,381 @@
+"""MIGLayout, decision by decision."""
+
+import datetime
+from typing import Any
+
+import pytest
+from gpu_world import (
+    NOW,
+    agent_conditions,
+    applied,
+    condition,
+    gpu,
+    instances,
+    layout,
+    mig_slice,
+    node,
+    pool,
+    world,
+)
+
+from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED, ROLLED_BACK
+from gpu_operator.controllers import layouts, orphans
+from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.kube.actions import Apply, Evict, Manager
+
+SEVEN = [f"1g.10gb@{i}" for i in range(7)]
+HALVES = ["3g.40gb@0", "3g.40gb@4"]
+
+
+def decide(seen: World, name: str = "l") -> Outcome:
+    return layouts.reconcile(seen, name, NOW)
+
+
+def written(outcome: Outcome) -> dict[str, list[str]]:
+    return {
+        d["metadata"]["name"]: [f"{i['profile']}@{i['start']}" for i in d["spec"]["instances"]]
+        for d in applied(outcome.actions, Manager.LAYOUT)
+    }
+
+
+def status(outcome: Outcome) -> dict[str, Any]:
+    (write,) = (a for a in outcome.actions if isinstance(a, Apply) and a.status)
+    found: dict[str, Any] = write.document["status"]
+    return found
+
+
+def everything(*items: Any, **changes: Any) -> World:
+    return world(node(), pool(count=8), *items, **changes)
+
+
+def changing(
+    *slices: Any, want: list[str], before: list[str], since_s: float = 10, **changes: Any
+) -> Any:
+    """A GPU on its way to ``want`` for a while."""
+    began = NOW - datetime.timedelta(seconds=since_s)
+    annotations = {CHANGED_AT: began.isoformat(), LAST_APPLIED: ",".join(before)}
+    return gpu(want=want, layout="l", have=slices, annotations=annotations, **changes)
+
+
+def test_an_empty_gpu_is_filled() -> None:
+    outcome = decide(everything(gpu(), layout("l", "7x1g.10gb")))
+    assert written(outcome) == {"n1-gpu-0": SEVEN}
+    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    assert document["spec"]["layout"] == "l"
+    assert document["metadata"]["uid"] == "uid-n1-0"
+    assert document["metadata"]["annotations"] == {
+        CHANGED_AT: NOW.isoformat(timespec="seconds"),
+        LAST_APPLIED: "",
+    }
+    assert condition(outcome.actions, "Ready")[:2] == ("False", "Applying")
+    assert status(outcome)["desired"] == 7
+
+
+def test_nothing_is_written_before_the_agent_has_reported_what_is_there() -> None:
+    outcome = decide(everything(gpu(reported=False), layout("l", "7x1g.10gb")))
+    assert written(outcome) == {}
+    assert condition(outcome.actions, "Ready")[:2] == ("False", "WaitingForAgent")
+
+
+def test_ready_means_that_the_agent_has_reported_just_those_slices() -> None:
+    have = [mig_slice(s) for s in SEVEN]
+    outcome = decide(everything(gpu(want=SEVEN, layout="l", have=have), layout("l", "7x1g.10gb")))
+    assert written(outcome) == {}
+    assert condition(outcome.actions, "Ready")[:2] == ("True", "Reconciled")
+    assert (status(outcome)["applied"], status(outcome)["desired"]) == (7, 7)
+
+
+@pytest.mark.parametrize(
+    "unsettled",
+    [
+        gpu(want=SEVEN, layout="l", have=[mig_slice(s) for s in SEVEN], generation=2, seen=1),
+        gpu(
+            want=SEVEN,
+            layout="l",
+            have=[mig_slice(s) for s in SEVEN[:6]],
+            conditions=agent_conditions(ready=("False", "Applying", "")),
+        ),
+        gpu(
+            want=HALVES[:1],
+            layout="l",
+            have=[mig_slice("3g.40gb@0"), mig_slice("1g.10gb@6", withdrawing=True)],
+            conditions=agent_conditions(ready=("False", "Applying", "")),
+        ),
+    ],
+    ids=["agent is behind", "slice missing", "slice not gone"],
+)
+def test_ready_is_not_claimed_before_that(unsettled: Any) -> None:
+    wish = "3g.40gb" if unsettled.spec.instances[0].profile == "3g.40gb" else "7x1g.10gb"
+    outcome = decide(everything(unsettled, layout("l", wish)))
+    assert condition(outcome.actions, "Ready")[:2] == ("False", "Applying")
+    assert written(outcome) == {}
+
+
+def test_an_agent_that_claims_to_be_done_but_is_not_is_found_out() -> None:
+    wrong = gpu(want=SEVEN, layout="l", have=[mig_slice("7g.80gb@0")])
+    outcome = decide(everything(wrong, layout("l", "7x1g.10gb")))
+    assert condition(outcome.actions, "Degraded")[:2] == ("True", "VerificationFailed")
+    assert "7g.80gb@0" in condition(outcome.actions, "Ready")[2]
+
+
+def test_slices_in_use_are_kept_where_they_fit() -> None:
+    have = [mig_slice("1g.10gb@6", "default/x"), *(mig_slice(s) for s in SEVEN[:6])]
+    outcome = decide(
+        everything(gpu(want=SEVEN, layout="l", have=have), layout("l", "3g.40gb", "1g.10gb"))
+    )
+    assert written(outcome) == {"n1-gpu-0": ["3g.40gb@0", "1g.10gb@6"]}
+
+
+def test_a_slice_in_the_way_is_withdrawn_and_its_pod_named() -> None:
+    have = [mig_slice("1g.10gb@6", "default/x"), *(mig_slice(s) for s in SEVEN[:6])]
+    outcome = decide(everything(gpu(want=SEVEN, layout="l", have=have), layout("l", "2x3g.40gb")))
+    assert written(outcome) == {"n1-gpu-0": HALVES}
+    result, reason, message = condition(outcome.actions, "Progressing")
+    assert (result, reason) == ("True", "SliceInUse")
+    assert "pod default/x" in message
+
+
+def test_as_few_held_slices_as_possible_have_to_go() -> None:
+    """3g needs one half: it takes the half with one pod, not the one with three."""
+    have = [mig_slice(f"1g.10gb@{i}", f"default/x{i}") for i in (0, 1, 2, 5)]
+    outcome = decide(everything(gpu(have=have), layout("l", "3g.40gb", "3x1g.10gb")))
+    assert written(outcome) == {"n1-gpu-0": ["1g.10gb@0", "1g.10gb@1", "1g.10gb@2", "3g.40gb@4"]}
+
+
+def test_waiting_is_counted() -> None:
+    held = changing(
+        mig_slice("3g.40gb@0"),
+        mig_slice("1g.10gb@6", "default/x", withdrawing=True),
+        want=HALVES,
+        before=SEVEN,
+    )
+    outcome = decide(everything(held, layout("l", "2x3g.40gb")))
+    assert status(outcome)["waiting"] == 1
+    assert status(outcome)["applied"] == 1
+    assert condition(outcome.actions, "Ready")[1] == "SliceInUse"
+    assert "n1-gpu-0: 1g.10gb@6 is held by pod default/x" in condition(outcome.actions, "Ready")[2]
+    assert outcome.again_in_s == 600 - 10 + 0.5
+    assert not any(isinstance(a, Evict) for a in outcome.actions)
+
+
+def evicting(allocatable: str, **changes: Any) -> Outcome:
+    held = changing(
+        mig_slice("1g.10gb@6", "default/x", withdrawing=True), want=HALVES, before=SEVEN
+    )
+    there = node(allocatable={"gpu.tessera.dev/mig-1g.10gb": allocatable})
+    wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
+    return decide(world(there, pool(), held, wish, **changes))
+
+
+def test_pods_are_evicted_only_where_asked_and_only_when_the_scheduler_knows() -> None:
+    """Else the pod that replaces an evicted one is sent to the same slice, and fails, for ever."""
+    assert not any(isinstance(a, Evict) for a in evicting("7").actions)
+    assert Evict("default", "x", "uid-x") in evicting("0").actions
+
+
+def test_a_refused_eviction_is_told() -> None:
+    outcome = evicting("0", refused_evictions={"uid-x": "the budget needs 1 pod"})
+    assert "default/x: the budget needs 1 pod" in condition(outcome.actions, "Progressing")[2]
+
+
+def test_a_slice_that_is_still_offered_is_not_evicted() -> None:
+    held = changing(mig_slice("1g.10gb@6", "default/x"), want=HALVES, before=SEVEN)
+    wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
+    assert not any(isinstance(a, Evict) for a in decide(everything(held, wish)).actions)
+
+
+def test_past_the_deadline_the_last_slices_come_back() -> None:
+    held = changing(
+        mig_slice("1g.10gb@6", "default/x", withdrawing=True),
+        want=HALVES,
+        before=SEVEN,
+        since_s=601,
+    )
+    wish = layout("l", "2x3g.40gb", generation=4)
+    outcome = decide(everything(held, wish))
+    assert written(outcome) == {"n1-gpu-0": SEVEN}
+    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    assert document["metadata"]["annotations"][ROLLED_BACK] == "uid-l/4"
+    result, reason, message = condition(outcome.actions, "Degraded")
+    assert (result, reason) == ("True", "DeadlineExceeded")
+    assert "default/x" in message
+
+
+def test_what_was_rolled_back_stays_so_until_the_layout_is_edited() -> None:
+    have = [mig_slice(s) for s in SEVEN]
+    back = gpu(want=SEVEN, layout="l", have=have, annotations={ROLLED_BACK: "uid-l/4"})
+    same = decide(everything(back, layout("l", "2x3g.40gb", generation=4)))
+    assert written(same) == {}
+    assert condition(same.actions, "Degraded")[:2] == ("True", "DeadlineExceeded")
+    edited = decide(everything(back, layout("l", "2x3g.40gb", generation=5)))
+    assert written(edited) == {"n1-gpu-0": HALVES}
+
+
+def test_a_rollback_stops_the_rollout() -> None:
+    have = [mig_slice(s) for s in SEVEN]
+    back = gpu(want=SEVEN, layout="l", have=have, annotations={ROLLED_BACK: "uid-l/1"})
+    other = gpu(index=1, want=SEVEN, layout="l", have=have)
+    outcome = decide(everything(back, other, layout("l", "2x3g.40gb")))
+    assert written(outcome) == {}
+    assert "the rollout has stopped" in status(outcome)["gpus"][1]["message"]
+
+
+@pytest.mark.parametrize(("limit", "begun"), [(1, 1), (2, 2), (5, 3)])
+def test_no_more_gpus_than_allowed_lose_slices_at_a_time(limit: int, begun: int) -> None:
+    have = [mig_slice(s) for s in SEVEN]
+    gpus = [gpu(index=i, want=SEVEN, layout="l", have=have) for i in range(3)]
+    wish = layout("l", "2x3g.40gb", rollout={"max_unavailable": limit})
+    outcome = decide(everything(*gpus, wish))
+    assert list(written(outcome)) == [f"n1-gpu-{i}" for i in range(begun)]
+
+
+def test_a_gpu_on_its_way_counts_as_unavailable() -> None:
+    have = [mig_slice(s) for s in SEVEN]
+    moving = changing(*have, want=HALVES, before=SEVEN, generation=2, seen=1)
+    other = gpu(index=1, want=SEVEN, layout="l", have=have)
+    assert written(decide(everything(moving, other, layout("l", "2x3g.40gb")))) == {}
+
+
+def test_empty_gpus_do_not_wait_for_their_turn() -> None:
+    gpus = [gpu(index=i) for i in range(4)]
+    assert len(written(decide(everything(*gpus, layout("l", "7x1g.10gb"))))) == 4
+
+
+@pytest.mark.parametrize(
+    ("wish", "word"),
+    [
+        ("2x4g.40gb", "4g.40gb"),
+        ("1g.5gb", "1g.5gb"),
+        ("3g.40gb@2", "legal starts"),
+        ("8x1g.10gb", "1g.10gb"),
+    ],
+)
+def test_what_no_board_can_hold_is_refused_with_the_planners_words(wish: str, word: str) -> None:
+    outcome = decide(everything(gpu(), layout("l", wish)))
+    result, reason, message = condition(outcome.actions, "Accepted")
+    assert (result, reason) == ("False", "NotPlaceable")
+    assert word in message
+    assert "\n" not in message
+    assert written(outcome) == {}
+
+
+def test_an_impossible_edit_costs_nobody_a_slice() -> None:
+    have = [mig_slice(s) for s in SEVEN]
+    seen = everything(gpu(want=SEVEN, layout="l", have=have), layout("l", "8x1g.10gb"))
+    assert written(decide(seen)) == {}
+    assert orphans.reconcile(seen, "n1-gpu-0").actions == ()
+    assert condition(decide(seen).actions, "Accepted")[1] == "NotPlaceable"
+
+
+def test_the_kubernetes_spelling_of_a_profile_is_understood() -> None:
+    (instance,) = written(decide(everything(gpu(), layout("l", "1g.10gb.me"))))["n1-gpu-0"]
+    assert instance.startswith("1g.10gb+me@")
+
+
+def test_of_two_layouts_the_younger_is_told_which_gpu_and_layout() -> None:
+    older = layout("older", "7x1g.10gb", created="2026-01-01T00:00:00Z")
+    younger = layout("younger", "7g.80gb", created="2026-01-01T00:00:01Z")
+    seen = everything(gpu(), older, younger)
+    outcome = decide(seen, "younger")
+    result, reason, message = condition(outcome.actions, "Accepted")
+    assert (result, reason) == ("False", "LayoutConflict")
+    assert "n1-gpu-0" in message
+    assert "older" in message
+    assert written(outcome) == {}
+    assert written(decide(seen, "older")) == {"n1-gpu-0": SEVEN}
+
+
+def test_a_layout_that_fits_no_board_does_not_keep_others_out() -> None:
+    seen = everything(gpu(), layout("a", "8x1g.10gb"), layout("b", "7g.80gb", created="2026-02"))
+    assert written(decide(seen, "b")) == {"n1-gpu-0": ["7g.80gb@0"]}
+
+
+@pytest.mark.parametrize(
+    ("select", "names"),
+    [
+        ({}, ["n1-gpu-0", "n1-gpu-1", "n2-gpu-0"]),
+        ({"pool": "p"}, ["n1-gpu-0", "n1-gpu-1", "n2-gpu-0"]),
+        ({"pool": "q"}, []),
+        ({"node_names": ("n2",)}, ["n2-gpu-0"]),
+        ({"indices": (1,)}, ["n1-gpu-1"]),
+        ({"node_names": ("n2",), "indices": (1,)}, []),
+    ],
+)
+def test_selectors(select: dict[str, Any], names: list[str]) -> None:
+    gpus = [gpu(), gpu(index=1), gpu("n2")]
+    outcome = decide(everything(node("n2"), *gpus, layout("l", "7x1g.10gb", select=select)))
+    assert list(written(outcome)) == names
+    if not names:
+        assert condition(outcome.actions, "Ready")[1] == "NoGPUs"
+
+
+def test_gpus_on_their_way_out_are_left_alone() -> None:
+    seen = world(node(labels={}), pool(), gpu(), layout("l", "7x1g.10gb"))
+    assert written(decide(seen)) == {}
+
+
+def test_an_edit_while_waiting_restarts_from_what_is_there() -> None:
+    held = changing(
+        mig_slice("1g.10gb@6", "default/x", withdrawing=True), want=HALVES, before=SEVEN
+    )
+    outcome = decide(everything(held, layout("l", "7x1g.10gb")))
+    assert written(outcome) == {"n1-gpu-0": SEVEN}
+    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    assert document["metadata"]["annotations"][LAST_APPLIED] == ",".join(SEVEN)
+
+
+def test_another_place_is_chosen_when_a_pod_was_faster() -> None:
+    """The slice that should go got a pod before it was withdrawn, its twin has none."""
+    held = changing(
+        mig_slice("2g.20gb@0"),
+        mig_slice("2g.20gb@2", "default/x", withdrawing=True),
+        want=["2g.20gb@0", "1g.10gb@2", "3g.40gb@4"],
+        before=["2g.20gb@0", "2g.20gb@2"],
+    )
+    outcome = decide(everything(held, layout("l", "2g.20gb", "1g.10gb", "3g.40gb")))
+    assert written(outcome)["n1-gpu-0"].count("2g.20gb@2") == 1
+
+
+def test_the_agents_refusal_is_told() -> None:
+    bad = changing(
+        want=SEVEN,
+        before=[],
+        conditions=agent_conditions(degraded="AgentError: gpud refused"),
+    )
+    outcome = decide(everything(bad, layout("l", "7x1g.10gb")))
+    assert condition(outcome.actions, "Degraded")[:2] == ("True", "AgentError")
+    assert "gpud refused" in condition(outcome.actions, "Ready")[2]
+
+
+# what a layout leaves behind
+
+
+def test_without_its_layout_a_gpu_is_emptied() -> None:
+    left = gpu(want=SEVEN, layout="gone", have=[mig_slice(s) for s in SEVEN])
+    (action,) = orphans.reconcile(everything(left), "n1-gpu-0").actions
+    assert isinstance(action, Apply)
+    assert action.manager is Manager.LAYOUT
+    assert action.document["spec"] == {"instances": []}
+
+
+def test_a_layout_that_takes_over_does_it_in_one_step() -> None:
+    left = gpu(want=SEVEN, layout="gone", have=[mig_slice(s) for s in SEVEN])
+    seen = everything(left, layout("l", "4x1g.10gb"))
+    assert orphans.reconcile(seen, "n1-gpu-0").actions == ()
+    assert len(written(decide(seen))["n1-gpu-0"]) == 4
+
+
+def test_instances_that_a_person_wrote_without_a_layout_are_left_alone() -> None:
+    assert orphans.reconcile(everything(gpu(want=SEVEN)), "n1-gpu-0").actions == ()
+
+
+def test_a_selector_that_no_longer_matches_lets_the_gpu_go() -> None:
+    left = gpu(want=SEVEN, layout="l", have=[mig_slice(s) for s in SEVEN])
+    seen = everything(left, layout("l", "7x1g.10gb", select={"indices": (1,)}))
+    assert len(orphans.reconcile(seen, "n1-gpu-0").actions) == 1
+
+
+def test_instances_are_read_back_as_they_are_written() -> None:
+    placed = instances("3g.40gb@4", "1g.10gb+me@0")
+    assert layouts.targets.read(layouts.targets.write(placed)) == placed
+    assert layouts.targets.read("nonsense") == ()

@@ -1,0 +1,292 @@
+"""GPUPool, decision by decision."""
+
+from typing import Any
+
+import pytest
+from gpu_world import (
+    GPU_NODE,
+    NOW,
+    agent_conditions,
+    applied,
+    condition,
+    gpu,
+    layout,
+    mig_slice,
+    named,
+    node,
+    pool,
+    world,
+)
+
+from gpu_operator.api.v1alpha1 import FINALIZER, POOL_LABEL
+from gpu_operator.config import NodeConfig
+from gpu_operator.controllers import pools
+from gpu_operator.controllers.world import AgentPod, Outcome, World
+from gpu_operator.kube.actions import Delete, Manager, Record
+
+CONFIG = NodeConfig(image="tessera:1", service_account="tessera-node")
+IN_POOL = GPU_NODE | {
+    POOL_LABEL: "p",
+    "gpu.tessera.dev/gpu.present": "true",
+    "gpu.tessera.dev/gpu.product": "NVIDIA-H100-80GB-HBM3",
+    "gpu.tessera.dev/gpu.count": "1",
+    "gpu.tessera.dev/gpu.memory": "81559",
+    "gpu.tessera.dev/gpu.compute.major": "9",
+    "gpu.tessera.dev/gpu.compute.minor": "0",
+    "gpu.tessera.dev/mig.capable": "true",
+    "gpu.tessera.dev/mig.strategy": "mixed",
+}
+
+
+def decide(seen: World, name: str = "p") -> Outcome:
+    return pools.reconcile(seen, name, CONFIG, "tessera-system", NOW)
+
+
+def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
+    actions = decide(world(node(), node("other", labels={}), pool(count=2))).actions
+    (labelled,) = applied(actions, Manager.LABELS)
+    assert labelled["metadata"] == {
+        "name": "n1",
+        "uid": "uid-n1",
+        "labels": {
+            k: ("2" if k.endswith("gpu.count") else v) for k, v in IN_POOL.items() if k != "gpu"
+        },
+    }
+    children = applied(actions, Manager.CHILDREN)
+    assert [(c["kind"], c["metadata"]["name"]) for c in children] == [
+        ("GPU", "n1-gpu-0"),
+        ("GPU", "n1-gpu-1"),
+        ("DaemonSet", "tessera-node-p"),
+    ]
+    assert children[0]["metadata"]["labels"] == {
+        "gpu.tessera.dev/node": "n1",
+        "gpu.tessera.dev/pool": "p",
+        "gpu.tessera.dev/index": "0",
+    }
+    assert children[0]["metadata"]["finalizers"] == [FINALIZER]
+    assert len({c["spec"]["uuid"] for c in children[:2]}) == 2
+
+
+def test_what_is_as_it_should_be_is_not_written_again() -> None:
+    seen = world(node(labels=IN_POOL), pool(), gpu())
+    first = decide(seen)
+    assert applied(first.actions, Manager.LABELS) == []
+    assert [d["kind"] for d in applied(first.actions, Manager.CHILDREN)] == ["DaemonSet"]
+    assert condition(first.actions, "Ready") == (
+        "True",
+        "Reconciled",
+        "1 GPUs on 1 nodes are served",
+    )
+
+
+def test_a_status_that_says_all_that_is_not_written_again() -> None:
+    seen = world(node(labels=IN_POOL), pool(), gpu())
+    status = pools.GPUPoolStatus(nodes=1, ready_nodes=1, gpus=1)
+    (write,) = (a for a in decide(seen).actions if getattr(a, "status", False))
+    settled = pool()
+    settled = type(settled)(
+        settled.meta, settled.spec, status.model_validate(write.document["status"])
+    )
+    again = decide(world(node(labels=IN_POOL), settled, gpu()))
+    assert not any(getattr(a, "status", False) for a in again.actions)
+    assert not any(isinstance(a, Record) for a in again.actions)
+
+
+def test_an_unknown_board_is_refused_and_lists_the_known_ones() -> None:
+    actions = decide(world(node(), pool(board="h1000"))).actions
+    status, reason, message = condition(actions, "Accepted")
+    assert (status, reason) == ("False", "UnknownBoard")
+    assert "h1000" in message
+    assert "rtx-pro-6000" in message
+    assert applied(actions, Manager.CHILDREN) == []
+    assert applied(actions, Manager.LABELS) == []
+
+
+def test_of_two_pools_the_younger_is_told_which_node_and_pool() -> None:
+    older = pool("older", created="2026-01-01T00:00:00Z")
+    younger = pool("younger", created="2026-01-01T00:00:01Z", node_selector=GPU_NODE)
+    only_mine = node("n2", labels=GPU_NODE | {"mine": "yes"})
+    seen = world(node(), older, younger)
+    status, reason, message = condition(decide(seen, "younger").actions, "Accepted")
+    assert (status, reason) == ("False", "NodeConflict")
+    assert "n1" in message
+    assert "older" in message
+    assert applied(decide(seen, "younger").actions, Manager.CHILDREN) == []
+    assert condition(decide(seen, "older").actions, "Accepted")[0] == "True"
+
+    # the nodes that the older one does not select stay with the younger one
+    narrow = pool("older", node_selector={"mine": "yes"})
+    seen = world(node(), only_mine, narrow, younger)
+    names = [
+        d["metadata"]["name"] for d in applied(decide(seen, "younger").actions, Manager.CHILDREN)
+    ]
+    assert names == ["n1-gpu-0", "tessera-node-younger"]
+
+
+def test_a_pool_with_an_unknown_board_holds_no_node() -> None:
+    seen = world(node(), pool("a", board="h1000"), pool("b", created="2026-02-01T00:00:00Z"))
+    assert applied(decide(seen, "b").actions, Manager.CHILDREN)
+
+
+def test_a_node_is_taken_over_only_when_the_other_pool_has_let_go() -> None:
+    seen = world(node(), pool("p"), gpu(pool="former"))
+    actions = decide(seen, "p").actions
+    assert [d["kind"] for d in applied(actions, Manager.CHILDREN)] == ["DaemonSet"]
+    assert "pool former has not released the node yet" in condition(actions, "Ready")[2]
+
+
+def test_a_gpu_that_leaves_loses_its_instances_first() -> None:
+    leaving = gpu(want=["7g.80gb@0"], layout="l", have=[mig_slice("7g.80gb@0")])
+    actions = decide(world(node(labels=IN_POOL | {"gpu": "no"}), pool(), leaving)).actions
+    (document,) = applied(actions, Manager.LAYOUT)
+    assert document["spec"] == {"instances": []}
+    assert not any(isinstance(a, Delete) for a in actions)
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        gpu(have=[mig_slice("7g.80gb@0", "default/x", withdrawing=True)]),
+        gpu(generation=3, seen=2),  # the agent has not seen that the instances are gone
+    ],
+    ids=["slice is there", "agent is behind"],
+)
+def test_a_gpu_is_deleted_only_when_its_agent_says_it_is_empty(held: Any) -> None:
+    seen = world(node(labels=IN_POOL | {"gpu": "no"}), pool(), held)
+    actions = decide(seen).actions
+    assert not any(isinstance(a, Delete) for a in actions)
+    assert applied(actions, Manager.LABELS) == []  # nor does the node lose its agent
+
+
+def test_an_empty_gpu_goes() -> None:
+    seen = world(node(labels=IN_POOL | {"gpu": "no"}), pool(), gpu())
+    actions = decide(seen).actions
+    (released,) = (d for d in applied(actions, Manager.CHILDREN) if d["kind"] == "GPU")
+    assert released["metadata"]["finalizers"] == []
+    assert Delete("GPU", "n1-gpu-0") in actions
+
+
+def test_the_gpus_of_a_node_that_is_gone_go_at_once() -> None:
+    held = gpu(want=["7g.80gb@0"], have=[mig_slice("7g.80gb@0", "default/x")])
+    assert Delete("GPU", "n1-gpu-0") in decide(world(pool(), held)).actions
+
+
+def test_a_node_made_anew_under_the_same_name_gets_new_gpus() -> None:
+    held = gpu(have=[mig_slice("7g.80gb@0")])
+    actions = decide(world(node(uid="another"), pool(), held)).actions
+    assert Delete("GPU", "n1-gpu-0") in actions
+
+
+def test_surplus_gpus_go_when_the_count_is_lowered() -> None:
+    actions = decide(world(node(labels=IN_POOL), pool(count=1), gpu(), gpu(index=1))).actions
+    assert [a for a in actions if isinstance(a, Delete)] == [Delete("GPU", "n1-gpu-1")]
+
+
+def test_labels_go_after_the_gpus_and_the_daemon_set_after_the_labels() -> None:
+    gone = pool(meta={"deleting": True})
+    sets = {"tessera-node-p": "p"}
+    with_labels = decide(world(node(labels=IN_POOL), gone, daemon_sets=sets)).actions
+    (document,) = applied(with_labels, Manager.LABELS)
+    assert document["metadata"]["labels"] == {}
+    assert Delete("DaemonSet", "tessera-node-p", "tessera-system") not in with_labels
+
+    without = decide(world(node(), gone, daemon_sets=sets)).actions
+    assert Delete("DaemonSet", "tessera-node-p", "tessera-system") in without
+    assert applied(without, Manager.FINALIZER) == []  # not while the DaemonSet is there
+
+    last = decide(world(node(), gone)).actions
+    (document,) = applied(last, Manager.FINALIZER)
+    assert document["metadata"]["finalizers"] == []
+
+
+def test_what_a_pool_left_behind_is_cleared_up_without_the_pool() -> None:
+    actions = decide(
+        world(node(labels=IN_POOL), gpu(), daemon_sets={"tessera-node-p": "p"})
+    ).actions
+    assert Delete("GPU", "n1-gpu-0") in actions
+    assert not any(getattr(a, "status", False) for a in actions)
+
+
+def test_a_deleted_pool_names_the_pods_it_waits_for() -> None:
+    held = gpu(have=[mig_slice("7g.80gb@0", "default/train", withdrawing=True)])
+    actions = decide(world(node(labels=IN_POOL), pool(meta={"deleting": True}), held)).actions
+    status, reason, message = condition(actions, "Progressing")
+    assert (status, reason) == ("True", "Deleting")
+    assert "default/train" in message
+
+
+def test_no_nodes() -> None:
+    assert condition(decide(world(pool())).actions, "Ready")[:2] == ("False", "NoNodes")
+
+
+@pytest.mark.parametrize(
+    ("seen", "ready", "degraded"),
+    [
+        (world(gpu(reported=False)), "WaitingForAgent", "Healthy"),
+        (
+            world(gpu(conditions=agent_conditions(degraded="AgentError: gpud does not answer"))),
+            "AgentError",
+            "AgentError",
+        ),
+        (
+            world(gpu(conditions=agent_conditions(degraded="Unhealthy: GPU-1 is Unhealthy"))),
+            "Unhealthy",
+            "Unhealthy",
+        ),
+        (
+            world(gpu(), agents={"n1": AgentPod("a", "n1", "p", "CrashLoopBackOff", True)}),
+            "AgentUnreachable",
+            "AgentUnreachable",
+        ),
+        (
+            world(gpu(), agents={"n1": AgentPod("a", "n1", "p", "container agent: starting")}),
+            "WaitingForAgent",
+            "Healthy",
+        ),
+        (
+            world(
+                gpu(reported=False),
+                agents={"n1": AgentPod("a", "n1", "p", "ImagePullBackOff", True)},
+            ),
+            "WaitingForAgent",
+            "Healthy",
+        ),
+    ],
+)
+def test_a_node_that_is_not_ready_says_why(seen: World, ready: str, degraded: str) -> None:
+    everything = World(
+        nodes=named([node(labels=IN_POOL)]),
+        pools=named([pool()]),
+        gpus=seen.gpus,
+        agents=seen.agents,
+    )
+    actions = decide(everything).actions
+    status, reason, message = condition(actions, "Ready")
+    assert (status, reason) == ("False", ready)
+    assert "n1" in message
+    for agent in seen.agents.values():
+        assert agent.problem in message
+    assert condition(actions, "Degraded")[1] == degraded
+
+
+def test_a_node_that_is_down_degrades_the_pool() -> None:
+    actions = decide(world(node(labels=IN_POOL, ready=False), pool(), gpu())).actions
+    assert condition(actions, "Degraded")[:2] == ("True", "AgentUnreachable")
+
+
+def test_a_change_is_told_once_as_an_event() -> None:
+    actions = decide(world(node(), pool(board="h1000"))).actions
+    events = [(a.reason, a.warning) for a in actions if isinstance(a, Record)]
+    assert events == [("UnknownBoard", True)]
+
+
+def test_a_layout_does_not_matter_to_a_pool() -> None:
+    seen = world(node(labels=IN_POOL), pool(), gpu(), layout("l", "7x1g.10gb"))
+    assert condition(decide(seen).actions, "Ready")[0] == "True"
+
+
+def test_a_node_whose_name_is_no_label_value_is_named() -> None:
+    long = "n" * 64
+    actions = decide(world(node(long), pool())).actions
+    assert condition(actions, "Accepted")[:2] == ("False", "NodeConflict")
+    assert "63" in condition(actions, "Accepted")[2]
