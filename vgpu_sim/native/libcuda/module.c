@@ -59,7 +59,7 @@ static void tell(const char *log, size_t bytes, CUresult result) {
   for (int line = 0; line < MAX_LINES && bytes > 0; line++) {
     const char *end = memchr(log, '\n', bytes);
     const size_t length = end ? (size_t)(end - log) : bytes;
-    tsr_log("  %.*s", (int)length, log);
+    if (length > 0) tsr_log("  %.*s", (int)length, log);
     if (!end) return;
     bytes -= length + 1;
     log = end + 1;
