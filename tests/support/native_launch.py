@@ -4,7 +4,9 @@ A stand-in for the native worker on the caller's side only: the generated code i
 """
 
 import ctypes
+import faulthandler
 import mmap
+import os
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,12 +20,12 @@ ZONE_BYTES = 1 << 37  # never allocated, at both ends of the aperture
 BEFORE_BYTES, AFTER_BYTES = 1 << 37, 1 << 38
 _PROT_NONE = 0
 _MAP_NORESERVE = 0x4000
+_MAP_FIXED = 0x10
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 class Aperture:
@@ -43,7 +45,9 @@ class Aperture:
         size = max(array.nbytes, 1)
         pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
         protection = mmap.PROT_READ | mmap.PROT_WRITE
-        assert _libc.mprotect(self._next, pages, protection) == 0
+        # Shared, so that a forked child's stores are seen here.
+        flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | _MAP_FIXED
+        assert _libc.mmap(self._next, pages, protection, flags, -1, 0) == self._next
         address = self._next + pages - size
         address -= address % 64 if size % 64 == 0 else 0
         self._next += pages + gap_pages * mmap.PAGESIZE
@@ -99,6 +103,21 @@ def run(
             break
     current, status = struct.unpack_from("<QI", state, 0)
     return status, current
+
+
+def run_forked(
+    loaded: jit.Loaded,
+    launch: bytes,
+    parameters: bytes,
+    ranges: Iterable[tuple[int, int]],
+) -> int:
+    """``run`` in a child, which may fault: returns the status, or minus the signal."""
+    child = os.fork()
+    if not child:
+        faulthandler.disable()
+        status, _ = run(loaded, launch, parameters, ranges)
+        os._exit(1 if status else 0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def pack(function_parameters: Sequence[object], size: int, values: Sequence[int | bytes]) -> bytes:

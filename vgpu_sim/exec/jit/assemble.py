@@ -27,7 +27,7 @@ from vgpu_sim.exec.jit.regions import Regions
 from vgpu_sim.exec.jit.roots import Roots
 from vgpu_sim.exec.jit.ssa import SsaFunction
 from vgpu_sim.exec.jit.text import Shared, Text
-from vgpu_sim.isa import Function, Instruction, Module, Op, Space, Symbol
+from vgpu_sim.isa import Function, Module, Op, Space
 
 ENTRY = "entry"
 _SIGNATURE = "ptr noalias %ctx, ptr noalias %params, ptr noalias %thread"
@@ -35,30 +35,12 @@ _ARGUMENTS = "ptr %ctx, ptr %params, ptr %thread"
 _BLOCK = "i32 %cx, i32 %cy, i32 %cz"
 
 
-def check(module: Module, function: Function) -> None:
+def check(function: Function) -> None:
     """Raise UnsupportedError for what the JIT cannot compile, before any work."""
-    names = {variable.name for variable in module.variables}
     for word, instruction in enumerate(function.code):
-        if instruction.op in (Op.LD, Op.ST):
-            what = _unsupported_access(function, instruction)
-            if what is not None:
-                raise UnsupportedError(what, function.name, word)
-        for source in instruction.srcs:
-            if isinstance(source, Symbol) and source.name not in names:
-                raise UnsupportedError(f"the symbol {source.name}", function.name, word)
-
-
-def _unsupported_access(function: Function, instruction: Instruction) -> str | None:
-    if instruction.space in (Space.SHARED, Space.LOCAL):
-        return f"{instruction.space.name.lower()} memory"
-    if instruction.space is not Space.PARAM:
-        return None
-    end = instruction.displacement + instruction.vector * instruction.type.bytes
-    if instruction.op is Op.ST:
-        return "a store to parameters"
-    if instruction.displacement < 0 or end > function.parameter_bytes:
-        return "a read past the parameters"
-    return None
+        if instruction.op in (Op.LD, Op.ST) and instruction.space in (Space.SHARED, Space.LOCAL):
+            what = f"{instruction.space.name.lower()} memory"
+            raise UnsupportedError(what, function.name, word)
 
 
 class Assembler:

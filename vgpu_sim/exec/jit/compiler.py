@@ -12,7 +12,7 @@ from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.launch import GENERATOR_ABI
 from vgpu_sim.exec.jit.lines import LineTable, LoadsRead
 from vgpu_sim.exec.jit.plan import Block, Plan
-from vgpu_sim.isa import Function, Module, Symbol
+from vgpu_sim.isa import Function, Module, Symbol, verify
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Compiler:
         Raises:
             UnsupportedError: the JIT cannot compile this code.
             PlanError: the plan or the block shape is not legal.
-            ControlFlowError: a branch leaves the function.
+            InvalidFunction: the instruction set does not define this code.
             CodeGenerationError: a defect of ours.
         """
         key = ""
@@ -144,7 +144,8 @@ class Compiler:
     ) -> tuple[ssa.SsaFunction, Plan, str]:
         from vgpu_sim.exec.jit import llvm
 
-        assemble.check(module, function)
+        verify.check_function(function, [variable.name for variable in module.variables])
+        assemble.check(function)
         form = ssa.build(function)
         made = plan or choose.choose(form, block, llvm.vector_bits())
         text = assemble.Assembler(module, form, made.geometry(block), made).text()

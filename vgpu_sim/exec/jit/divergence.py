@@ -1,9 +1,16 @@
-"""What a divergent branch does to the blocks around it (synchronisation dependence)."""
+"""What a divergent branch does to the blocks around it (synchronisation dependence).
+
+Lanes are followed through one iteration of each loop: a back edge ends it. Post-dominance in the
+whole graph would not do: a block that every lane reaches sooner or later may still be reached in
+different iterations.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from vgpu_sim.exec.cfg import Cfg
+
+_Way = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -23,52 +30,60 @@ class Divergence:
 def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
     """Follow the lanes from each of ``branches`` (blocks that end in a divergent branch)."""
     result = Divergence(frozenset(branches))
-    position = {block: place for place, block in enumerate(graph.reverse_post_order)}
     for branch in result.branches:
-        meeting = graph.ipdom[branch]
-        for header, body in graph.loops.items():
-            if branch in body and meeting not in body:
-                result.loops.add(header)
+        around = [header for header, body in graph.loops.items() if branch in body]
         ways = [(branch, target) for target in graph.blocks[branch].successors]
-        _propagate(graph, position, ways, result)
-    for header in result.loops:
+        _Propagation(graph, result, around).run(ways)
+    done: set[int] = set()
+    while result.loops - done:
+        header = min(result.loops - done)
+        done.add(header)
         body = graph.loops[header]
-        exits = [
+        around = [other for other, outer in graph.loops.items() if body < outer]
+        ways = [
             (block, target)
             for block in sorted(body)
             for target in graph.blocks[block].successors
             if target not in body
         ]
-        _propagate(graph, position, exits, result)
+        _Propagation(graph, result, around).run(ways)
     return result
 
 
-_Way = tuple[int, int]
+class _Propagation:
+    """Labels blocks by the way that leads there; ``around`` are the loops whose iteration the lanes
+    share where they part."""
 
+    def __init__(self, graph: Cfg, result: Divergence, around: Sequence[int]) -> None:
+        self._graph = graph
+        self._result = result
+        self._position = {block: place for place, block in enumerate(graph.reverse_post_order)}
+        self._label: dict[int, _Way] = {}
+        self._back: dict[int, set[_Way]] = {header: set() for header in graph.loops}
+        self._out: dict[int, set[_Way]] = {header: set() for header in around}
 
-def _propagate(
-    graph: Cfg,
-    position: dict[int, int],
-    ways: Sequence[_Way],
-    result: Divergence,
-) -> None:
-    """Mark blocks that disjoint paths from different ``ways`` (edges) reach."""
-    label: dict[int, _Way] = {}
-    back: dict[int, set[_Way]] = {}
+    def run(self, ways: Sequence[_Way]) -> None:
+        """Follow ``ways`` (edges) and record what they mean for joins, loops and latches."""
+        for source, target in ways:
+            self._follow(source, target, (source, target))
+        for block in self._graph.reverse_post_order:
+            if block in self._label:
+                for target in self._graph.blocks[block].successors:
+                    self._follow(block, target, self._label[block])
+        for header, out in self._out.items():
+            if out and len(out | self._back[header]) > 1:
+                self._result.loops.add(header)
+        self._result.latches |= {h for h, labels in self._back.items() if len(labels) > 1}
 
-    def arrive(source: int, target: int, way: _Way) -> None:
-        if target == graph.exit:
+    def _follow(self, source: int, target: int, way: _Way) -> None:
+        for header, out in self._out.items():
+            body = self._graph.loops[header]
+            if source in body and target not in body:
+                out.add(way)
+        if target == self._graph.exit:
             return
-        if position[target] <= position[source]:
-            back.setdefault(target, set()).add(way)
-        elif label.setdefault(target, way) not in (way, (target, target)):
-            label[target] = (target, target)
-            result.joins.add(target)
-
-    for source, target in ways:
-        arrive(source, target, (source, target))
-    for block in graph.reverse_post_order:
-        if block in label:
-            for target in graph.blocks[block].successors:
-                arrive(block, target, label[block])
-    result.latches |= {target for target, labels in back.items() if len(labels) > 1}
+        if self._position[target] <= self._position[source]:
+            self._back[target].add(way)
+        elif self._label.setdefault(target, way) not in (way, (target, target)):
+            self._label[target] = (target, target)
+            self._result.joins.add(target)

@@ -114,7 +114,7 @@ class Algebra:
             return Vector()
         assert element.constant is not None
         offsets = [offset + element.constant for offset in element.offsets]
-        return self.affine(offsets, element.stride, None, align, 32)
+        return self.affine(offsets, element.stride, None, low_bit(align), 32)
 
     def lanes(self, element: Element, bits: int) -> Rows | None:
         """All lanes' values (as unsigned numbers), if they are known."""

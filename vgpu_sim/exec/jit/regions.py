@@ -1,10 +1,9 @@
 """Control flow of one function version: masks instead of structured branches.
 
 Blocks of a loop level are written in topological order. Each edge carries a mask; a block's mask
-is that of its immediate dominator where it post-dominates it, else the union of its edges'. Phis
-become selects. A block whose mask may be empty is branched around (mandatory for loops and for
-scalar loads, a matter of speed else). A loop that lanes leave one by one keeps a mask of those
-still inside, and collects what is read after it as each lane leaves.
+is that of its immediate dominator where all lanes of that go on to it, else the union of its
+edges'. Phis become selects. A block whose mask may be empty is branched around (mandatory for loops
+and for scalar loads, a matter of speed else). Loops are ``loops``' part.
 
 Barriers will be points where a group's live values are stored and the code returns (one more
 successor of a block, a state number in the thread state); calls keep the mask as an argument.
@@ -12,33 +11,21 @@ successor of a block, a state number in the thread state); calls keep the mask a
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.elements import Vector
 from vgpu_sim.exec.jit.layout import Level
+from vgpu_sim.exec.jit.loops import Blended, Loops
 from vgpu_sim.exec.jit.masks import FULL, Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.nans import NanPlan
 from vgpu_sim.exec.jit.nodes import Nodes
-from vgpu_sim.exec.jit.ssa import Operation, Phi, SsaFunction, Value, results_of, sources_of
+from vgpu_sim.exec.jit.ssa import Operation, SsaFunction, Value, sources_of
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.exec.jit.values import Form, Held, Values
 from vgpu_sim.isa import Op, Space
 
 # Below so many nodes executing a block for no lane costs less than testing whether there is one.
 _CHEAP_NODES = 8
-
-_Blended = dict[Phi, tuple[str, ...]]
-
-
-@dataclass(slots=True)
-class _Reserved:
-    """A loop phi whose line is still empty."""
-
-    name: str
-    type_: str
-    place: int
-    initial: str
 
 
 class Regions:
@@ -63,6 +50,7 @@ class Regions:
         self._ssa: SsaFunction = values.analysis.ssa
         self._graph = self._ssa.graph
         self._uses = _use_blocks(self._ssa)
+        self._loops = Loops(text, values, masks, self._uses)
 
     def write(self) -> None:
         """Write all blocks; the current label is where the group starts."""
@@ -78,13 +66,13 @@ class Regions:
         masks: dict[int, Mask] = {}
         for unit in level.units:
             header = unit.header if isinstance(unit, Level) else unit
-            initial: _Blended = {}
+            initial: Blended = {}
             if header == level.header:
                 mask = live
             else:
                 if not arriving[header]:
                     continue
-                mask = self._meeting(header, arriving[header], masks)
+                mask = self._meeting(level, header, arriving[header], masks)
                 initial = self._blend(header, arriving[header])
             masks[header] = mask
             for edge in self._unit(unit, mask, live, initial):
@@ -96,13 +84,27 @@ class Regions:
                     leaving.append(edge)
         return leaving, back
 
-    def _meeting(self, block: int, edges: Sequence[Edge], masks: Mapping[int, Mask]) -> Mask:
+    def _meeting(
+        self, level: Level, block: int, edges: Sequence[Edge], masks: Mapping[int, Mask]
+    ) -> Mask:
         above = self._graph.idom[block]
-        if above in masks and self._graph.post_dominates(block, above):
+        if above in masks and self._all_come(level, above, block):
             return masks[above]
         return self._masks.union([edge.mask for edge in edges])
 
-    def _unit(self, unit: "int | Level", mask: Mask, live: Mask, initial: _Blended) -> list[Edge]:
+    def _all_come(self, level: Level, above: int, block: int) -> bool:
+        """Whether all lanes go from ``above`` to ``block`` within this iteration of the level."""
+        pending, seen = [above], {above, block}
+        while pending:
+            for target in self._graph.blocks[pending.pop()].successors:
+                if target == level.header or target not in level.blocks:
+                    return False
+                if target not in seen:
+                    seen.add(target)
+                    pending.append(target)
+        return True
+
+    def _unit(self, unit: "int | Level", mask: Mask, live: Mask, initial: Blended) -> list[Edge]:
         if mask == live or mask.full:
             return self._inside(unit, mask, initial, occupied=True)
         expensive = isinstance(unit, Level) or self._expensive(unit)
@@ -111,7 +113,7 @@ class Regions:
         return self._guarded(unit, mask, initial)
 
     def _inside(
-        self, unit: "int | Level", mask: Mask, initial: _Blended, *, occupied: bool
+        self, unit: "int | Level", mask: Mask, initial: Blended, *, occupied: bool
     ) -> list[Edge]:
         if isinstance(unit, Level):
             return self._loop(unit, mask, initial)
@@ -133,7 +135,7 @@ class Regions:
                 return True
         return False
 
-    def _guarded(self, unit: "int | Level", mask: Mask, initial: _Blended) -> list[Edge]:
+    def _guarded(self, unit: "int | Level", mask: Mask, initial: Blended) -> list[Edge]:
         """Branch around a unit when no lane is in it."""
         text, values = self._text, self._values
         self._nodes.flush()
@@ -190,12 +192,12 @@ class Regions:
             names = tuple(text.phi(type_, (name, end), (zero, origin)) for name in held.names)
             values.held[value] = Held(names, held.scalar, held.vector)
 
-    def _blend(self, header: int, edges: Sequence[Edge]) -> _Blended:
+    def _blend(self, header: int, edges: Sequence[Edge]) -> Blended:
         """The values of a block's phis over the lanes that arrive on ``edges``."""
         values, text = self._values, self._text
         values.block = header
         text.word = self._ssa.blocks[header].first_word
-        blended: _Blended = {}
+        blended: Blended = {}
         for phi in self._ssa.blocks[header].phis:
             form = values.shape(phi.result)
             if form is None:
@@ -239,137 +241,13 @@ class Regions:
             for yes, no in zip(other, names, strict=True)
         )
 
-    def _loop(self, level: Level, mask: Mask, initial: _Blended) -> list[Edge]:
-        text, values, masks = self._text, self._values, self._masks
-        body = level.blocks
-        divergent = level.header in self._analysis.divergence.loops
-        ways = [
-            (block, target)
-            for block in sorted(body)
-            for target in self._graph.blocks[block].successors
-            if target not in body
-        ]
-        onward = [way for way in ways if way[1] != self._graph.exit]
+    def _loop(self, level: Level, mask: Mask, initial: Blended) -> list[Edge]:
         self._nodes.flush()
-        flags = text.type_of("i1", vector=True)
-        inside = masks.flat(mask) if divergent else ()
-        start, done = text.label("loop"), text.label("after")
-        origin = text.block_label
-        text.jump(start)
-        text.begin(start)
-        phis = {phi: self._reserve(phi, names) for phi, names in initial.items()}
-        live, lane_phis = mask, [self._reserved(flags, lanes) for lanes in inside]
-        collected: dict[Value, list[_Reserved]] = {}
-        left: dict[tuple[int, int], list[_Reserved]] = {}
-        if divergent:
-            live = Mask(tuple(phi.name for phi in lane_phis))
-            for value in self._live_out(body):
-                type_ = text.type_of(values.types[value], vector=True)
-                collected[value] = [
-                    self._reserved(type_, "zeroinitializer") for _ in range(values.chunks)
-                ]
-            if len(ways) > 1:
-                left = {
-                    way: [self._reserved(flags, "zeroinitializer") for _ in range(values.chunks)]
-                    for way in onward
-                }
-        leaving, back = self._level(level, live)
+        loop = self._loops.begin(level, mask, initial)
+        leaving, back = self._level(level, loop.live)
         self._nodes.flush()
-        again_mask = masks.union([edge.mask for edge in back]) if back else Mask(None, "false")
         latest = self._blend(level.header, back) if back else {}
-        gone: dict[Value, tuple[str, ...]] = {}
-        next_left: dict[tuple[int, int], tuple[str, ...]] = {}
-        staying: tuple[str, ...] = ()
-        if divergent:
-            staying = masks.flat(again_mask)
-            again = masks.any(Mask(staying))
-            assert live.vector is not None
-            out = tuple(masks.without(a, b) for a, b in zip(live.vector, staying, strict=True))
-            gone = {v: self._collect(level, v, phis_, out) for v, phis_ in collected.items()}
-            for way, reserved in left.items():
-                next_left[way] = self._edge_lanes(way, leaving, reserved)
-        elif again_mask.vector == live.vector:
-            again = again_mask.scalar or "true"
-        else:
-            again = masks.any(again_mask)
-        end = text.block_label
-        text.branch(again, start, done)
-        for phi, reserved in phis.items():
-            names = latest.get(phi) or tuple(r.name for r in reserved)
-            self._fill(reserved, names, origin, end)
-        self._fill(lane_phis, staying, origin, end)
-        for value, reserved in collected.items():
-            self._fill(reserved, gone[value], origin, end)
-        for way, reserved in left.items():
-            self._fill(reserved, next_left[way], origin, end)
-        text.begin(done)
-        for value, names in gone.items():
-            values.hold(value, names, vectors=True)
-        if len(ways) == 1:
-            return [Edge(*way, mask) for way in onward]
-        if divergent:
-            return [Edge(*way, Mask(next_left[way])) for way in onward]
-        return [edge for edge in leaving if edge.target != self._graph.exit]
-
-    def _reserve(self, phi: Phi, initial: tuple[str, ...]) -> list[_Reserved]:
-        values = self._values
-        vector = values.shape(phi.result) is Form.VECTOR
-        type_ = self._text.type_of(values.types[phi.result], vector)
-        reserved = [self._reserved(type_, name) for name in initial]
-        values.hold(phi.result, tuple(r.name for r in reserved))
-        return reserved
-
-    def _reserved(self, type_: str, initial: str) -> _Reserved:
-        return _Reserved(self._text.name(), type_, self._text.reserve(), initial)
-
-    def _fill(
-        self, reserved: Sequence[_Reserved], names: Sequence[str], origin: str, end: str
-    ) -> None:
-        for phi, name in zip(reserved, names, strict=True):
-            ways = [(phi.initial, origin), (name, end)]
-            self._text.fill(phi.place, phi.name, phi.type_, ways)
-
-    def _live_out(self, body: frozenset[int]) -> list[Value]:
-        """Values of a loop that are read after it and not known at compile time."""
-        found = []
-        for block in sorted(body):
-            ssa_block = self._ssa.blocks[block]
-            for node in (*ssa_block.phis, *ssa_block.nodes):
-                found += [
-                    value
-                    for value in results_of(node)
-                    if self._uses[value] - body and self._values.shape(value) is not None
-                ]
-        return found
-
-    def _collect(
-        self, level: Level, value: Value, reserved: list[_Reserved], out: tuple[str, ...]
-    ) -> tuple[str, ...]:
-        """What a value is after the loop: its present value for the lanes that leave now."""
-        values = self._values
-        values.block = level.header
-        scalar = values.types[value]
-        return tuple(
-            self._text.select(
-                lanes,
-                values.read(value, scalar, Form.VECTOR, chunk),
-                phi.name,
-                scalar,
-                vector=True,
-            )
-            for chunk, (lanes, phi) in enumerate(zip(out, reserved, strict=True))
-        )
-
-    def _edge_lanes(
-        self, way: tuple[int, int], leaving: Sequence[Edge], reserved: list[_Reserved]
-    ) -> tuple[str, ...]:
-        """All lanes that have left on an edge so far."""
-        names = tuple(phi.name for phi in reserved)
-        for edge in leaving:
-            if (edge.source, edge.target) == way:
-                flat = self._masks.flat(edge.mask)
-                names = tuple(self._masks.either(a, b) for a, b in zip(names, flat, strict=True))
-        return names
+        return self._loops.end(loop, leaving, back, latest)
 
     def _block(self, block: int, mask: Mask, occupied: bool) -> list[Edge]:
         values, masks = self._values, self._masks

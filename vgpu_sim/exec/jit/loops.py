@@ -1,0 +1,185 @@
+"""Loops of a function version: header phis, the mask of lanes still inside, what lanes take out.
+
+A loop that all lanes leave together keeps its mask and its values flow out as they are. One that
+lanes leave one by one (a divergent loop) has a mask of those inside, collects each value that is
+read after it as its lane leaves, and, with several ways out, the lanes of each way. Values that
+nobody reads afterwards need no select: a lane that has left never returns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vgpu_sim.exec.jit.layout import Level
+from vgpu_sim.exec.jit.masks import Edge, Mask, MaskWriter
+from vgpu_sim.exec.jit.ssa import Phi, Value, results_of
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.values import Form, Values
+
+Blended = dict[Phi, tuple[str, ...]]
+Way = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """A loop phi whose line is still empty."""
+
+    name: str
+    type_: str
+    place: int
+    initial: str
+
+
+@dataclass(slots=True)
+class Loop:
+    """A loop being written. ``ways`` are all edges out of it, the one to the exit included."""
+
+    level: Level
+    mask: Mask
+    live: Mask
+    divergent: bool
+    ways: tuple[Way, ...]
+    start: str
+    origin: str
+    phis: dict[Phi, list[Reserved]] = field(default_factory=dict)
+    lanes: list[Reserved] = field(default_factory=list)
+    collected: dict[Value, list[Reserved]] = field(default_factory=dict)
+    left: dict[Way, list[Reserved]] = field(default_factory=dict)
+
+
+class Loops:
+    """Writes beginnings and ends of loops; ``uses`` maps values to the blocks that read them."""
+
+    def __init__(
+        self, text: Text, values: Values, masks: MaskWriter, uses: dict[Value, set[int]]
+    ) -> None:
+        self._text = text
+        self._values = values
+        self._masks = masks
+        self._uses = uses
+        self._analysis = values.analysis
+        self._graph = values.analysis.ssa.graph
+
+    def begin(self, level: Level, mask: Mask, initial: Blended) -> Loop:
+        """Open a loop for the lanes of ``mask``; ``initial`` are its phis' first values."""
+        text, masks = self._text, self._masks
+        divergent = level.header in self._analysis.divergence.loops
+        ways = tuple(
+            (block, target)
+            for block in sorted(level.blocks)
+            for target in self._graph.blocks[block].successors
+            if target not in level.blocks
+        )
+        inside = masks.flat(mask) if divergent else ()
+        start, origin = text.label("loop"), text.block_label
+        text.jump(start)
+        text.begin(start)
+        loop = Loop(level, mask, mask, divergent, ways, start, origin)
+        loop.phis = {phi: self._phi(phi, names) for phi, names in initial.items()}
+        if divergent:
+            self._track_lanes(loop, inside)
+        return loop
+
+    def end(
+        self, loop: Loop, leaving: Sequence[Edge], back: Sequence[Edge], latest: Blended
+    ) -> list[Edge]:
+        """Close a loop; ``latest`` are its phis' values on the back edges. Returns edges out."""
+        text, masks = self._text, self._masks
+        again_mask = masks.union([edge.mask for edge in back]) if back else Mask(None, "false")
+        following: list[tuple[Sequence[Reserved], Sequence[str]]] = [
+            (reserved, latest.get(phi) or tuple(r.name for r in reserved))
+            for phi, reserved in loop.phis.items()
+        ]
+        gone: dict[Value, tuple[str, ...]] = {}
+        left: dict[Way, tuple[str, ...]] = {}
+        if loop.divergent:
+            staying = masks.flat(again_mask)
+            again = masks.any(Mask(staying))
+            assert loop.live.vector is not None
+            out = tuple(masks.without(a, b) for a, b in zip(loop.live.vector, staying, strict=True))
+            gone = {value: self._collect(loop, value, out) for value in loop.collected}
+            left = {way: self._lanes_of(loop, way, leaving) for way in loop.left}
+            following.append((loop.lanes, staying))
+            following += [(loop.collected[value], names) for value, names in gone.items()]
+            following += [(loop.left[way], names) for way, names in left.items()]
+        elif again_mask.vector == loop.live.vector:
+            again = again_mask.scalar or "true"
+        else:
+            again = masks.any(again_mask)
+        end, done = text.block_label, text.label("after")
+        text.branch(again, loop.start, done)
+        for reserved, names in following:
+            for phi, name in zip(reserved, names, strict=True):
+                text.fill(phi.place, phi.name, phi.type_, [(phi.initial, loop.origin), (name, end)])
+        text.begin(done)
+        for value, names in gone.items():
+            self._values.hold(value, names, vectors=True)
+        return self._edges(loop, leaving, left)
+
+    def _edges(
+        self, loop: Loop, leaving: Sequence[Edge], left: dict[Way, tuple[str, ...]]
+    ) -> list[Edge]:
+        onward = [way for way in loop.ways if way[1] != self._graph.exit]
+        if len(loop.ways) == 1:
+            return [Edge(*way, loop.mask) for way in onward]
+        if loop.divergent:
+            return [Edge(*way, Mask(left[way])) for way in onward]
+        return [edge for edge in leaving if edge.target != self._graph.exit]
+
+    def _track_lanes(self, loop: Loop, inside: tuple[str, ...]) -> None:
+        text, values = self._text, self._values
+        flags = text.type_of("i1", vector=True)
+        loop.lanes = [self._reserve(flags, lanes) for lanes in inside]
+        loop.live = Mask(tuple(phi.name for phi in loop.lanes))
+        for value in self._live_out(loop.level.blocks):
+            type_ = text.type_of(values.types[value], vector=True)
+            loop.collected[value] = self._zeros(type_)
+        if len(loop.ways) > 1:
+            onward = [way for way in loop.ways if way[1] != self._graph.exit]
+            loop.left = {way: self._zeros(flags) for way in onward}
+
+    def _zeros(self, type_: str) -> list[Reserved]:
+        return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.chunks)]
+
+    def _phi(self, phi: Phi, initial: tuple[str, ...]) -> list[Reserved]:
+        values = self._values
+        vector = values.shape(phi.result) is Form.VECTOR
+        type_ = self._text.type_of(values.types[phi.result], vector)
+        reserved = [self._reserve(type_, name) for name in initial]
+        values.hold(phi.result, tuple(r.name for r in reserved))
+        return reserved
+
+    def _reserve(self, type_: str, initial: str) -> Reserved:
+        return Reserved(self._text.name(), type_, self._text.reserve(), initial)
+
+    def _live_out(self, body: frozenset[int]) -> list[Value]:
+        """Values of a loop that are read after it and not known at compile time."""
+        found = []
+        for block in sorted(body):
+            ssa_block = self._analysis.ssa.blocks[block]
+            for node in (*ssa_block.phis, *ssa_block.nodes):
+                found += [
+                    value
+                    for value in results_of(node)
+                    if self._uses[value] - body and self._values.shape(value) is not None
+                ]
+        return found
+
+    def _collect(self, loop: Loop, value: Value, out: tuple[str, ...]) -> tuple[str, ...]:
+        """What a value is after the loop: its present value for the lanes that leave now."""
+        values, text = self._values, self._text
+        values.block = loop.level.header
+        scalar = values.types[value]
+        names = []
+        for chunk, (lanes, phi) in enumerate(zip(out, loop.collected[value], strict=True)):
+            present = values.read(value, scalar, Form.VECTOR, chunk)
+            names.append(text.select(lanes, present, phi.name, scalar, vector=True))
+        return tuple(names)
+
+    def _lanes_of(self, loop: Loop, way: Way, leaving: Sequence[Edge]) -> tuple[str, ...]:
+        """All lanes that have left on an edge so far."""
+        names = tuple(phi.name for phi in loop.left[way])
+        for edge in leaving:
+            if (edge.source, edge.target) == way:
+                flat = self._masks.flat(edge.mask)
+                names = tuple(self._masks.either(a, b) for a, b in zip(names, flat, strict=True))
+        return names
