@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster import EXAMPLES, Cluster
+from cluster import EXAMPLES, Cluster, until
 
 SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
 RESTRICTED_SECURITY = {
@@ -15,9 +15,12 @@ RESTRICTED_SECURITY = {
 }
 
 
+LAST = ("test_retirement.py", "test_uninstall.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Uninstalling comes last: nothing is left to test after it."""
-    items.sort(key=lambda item: item.path.name == "test_uninstall.py")
+    """What takes minutes to happen is looked at late, and nothing is left to test after the end."""
+    items.sort(key=lambda item: LAST.index(item.path.name) if item.path.name in LAST else -1)
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +31,17 @@ def whole_cluster() -> Cluster:
     cluster.delete("-f", str(EXAMPLES / "deployment-tenants.yaml"))
     cluster.delete("pod", "vectoradd")
     return cluster
+
+
+@pytest.fixture(scope="session")
+def mixed_layout_came_and_went(whole_cluster: Cluster) -> Cluster:
+    """The second sample layout has been applied, seen in the nodes' status, and deleted."""
+    whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-mixed.yaml"))
+    whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/mixed", "--timeout=60s")
+    both = {"1g.10gb": "7", "2g.20gb": "2", "3g.40gb": "1"}
+    until(lambda: whole_cluster.offered_slices() == [both, both], 30)
+    whole_cluster.delete("miglayout", "mixed")
+    return whole_cluster
 
 
 @pytest.fixture

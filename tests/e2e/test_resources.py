@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster import EXAMPLES, Cluster, until
+from cluster import Cluster, until
 
 
 def condition(cluster: Cluster, kind: str, name: str, wanted: str) -> dict[str, Any] | None:
@@ -39,26 +39,14 @@ def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
     whole_cluster.delete("miglayout,gpupool", "scratch")
 
 
-def offered(cluster: Cluster) -> list[dict[str, str]]:
-    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    return [
-        {
-            resource.removeprefix("gpu.tessera.dev/mig-"): count
-            for resource, count in node["status"]["allocatable"].items()
-            if resource.startswith("gpu.tessera.dev/mig-")
-        }
-        for node in nodes
-    ]
+def test_the_mixed_layout_comes_and_goes(mixed_layout_came_and_went: Cluster) -> None:
+    """The fixture has seen it come; soon no slice of it is offered any more."""
 
+    def offered() -> list[dict[str, str]]:
+        nodes = mixed_layout_came_and_went.offered_slices()
+        return [{k: n for k, n in node.items() if n != "0"} for node in nodes]
 
-def test_the_mixed_layout_comes_and_goes(whole_cluster: Cluster) -> None:
-    whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-mixed.yaml"))
-    whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/mixed", "--timeout=60s")
-    both = {"1g.10gb": "7", "2g.20gb": "2", "3g.40gb": "1"}
-    until(lambda: offered(whole_cluster) == [both, both], 30)
-    whole_cluster.delete("miglayout", "mixed")
-    # What nobody offers any more leaves the node's status; it does not stay as 0.
-    until(lambda: offered(whole_cluster) == [{"1g.10gb": "7"}] * 2, 150)
+    until(lambda: offered() == [{"1g.10gb": "7"}] * 2, 15)
 
 
 def test_an_unknown_board_is_refused(scratch: Cluster) -> None:

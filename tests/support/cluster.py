@@ -64,6 +64,18 @@ class Cluster:
             for item in gpu.get("status", {}).get("slices", [])
         ]
 
+    def offered_slices(self) -> list[dict[str, str]]:
+        """For each GPU node what its status offers: profile to count."""
+        nodes = self.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+        return [
+            {
+                resource.removeprefix("gpu.tessera.dev/mig-"): count
+                for resource, count in node["status"]["allocatable"].items()
+                if resource.startswith("gpu.tessera.dev/mig-")
+            }
+            for node in nodes
+        ]
+
 
 def until(check: Callable[[], Any], timeout_s: float, every_s: float = 0.3) -> Any:
     """Return the first result of ``check`` that is true; raises TimeoutError."""
