@@ -166,7 +166,8 @@ class WorkerPage(ctypes.Structure):
     """Written by the worker only; the client maps it read-only.
 
     ``error`` is a CUresult, 0 while the context lives; once set it never changes and no timeline
-    moves again. ``progress`` is a futex bumped after every completion. ``timeline[s]`` is the value
+    moves again. ``progress`` is a futex bumped after every completion. ``sleeping`` is 0 while the
+    worker is awake and another number at each of its naps. ``timeline[s]`` is the value
     of the last finished request of stream ``s``; ``tail[s]`` counts slots the worker has copied out
     of ring ``s``, so that the client may reuse them.
     """

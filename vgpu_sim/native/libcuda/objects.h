@@ -90,6 +90,7 @@ struct tsr_context {
   bool primary;
   _Atomic uint32_t lost;         /* CUresult, once the worker is gone without saying why */
   _Atomic uint32_t fault_told;   /* the fault has been logged */
+  _Atomic uint32_t rung;         /* the worker's nap (WorkerPage.sleeping) that was rung for last */
   pthread_mutex_t request_lock;  /* one request on the socket at a time */
   uint32_t request;
   pthread_mutex_t stream_lock;   /* allocation of stream indices */

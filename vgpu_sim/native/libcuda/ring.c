@@ -97,8 +97,10 @@ static void show(struct tsr_request *request) {
   __atomic_store_n(&area->head[request->stream], request->head, __ATOMIC_RELEASE);
   atomic_store_explicit(&ring->last, request->value, memory_order_release);
   atomic_thread_fence(memory_order_seq_cst);
-  tsr_rang = __atomic_load_n(&context->page->sleeping, __ATOMIC_RELAXED) != 0;
-  if (tsr_rang) {
+  const uint32_t nap = __atomic_load_n(&context->page->sleeping, __ATOMIC_RELAXED);
+  tsr_rang = nap != 0;
+  /* One call a nap: until the woken worker gets a CPU it still seems to sleep. */
+  if (tsr_rang && atomic_exchange(&context->rung, nap) != nap) {
     __atomic_fetch_add(&area->bell, 1, __ATOMIC_SEQ_CST);
     syscall(SYS_futex, &area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
   }

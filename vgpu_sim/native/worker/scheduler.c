@@ -97,8 +97,10 @@ static void wait_for_news(void) {
       tw_relax();
     }
   } while (tw_now_ns() < deadline);
+  static uint32_t naps; /* of this thread alone; never 0 while asleep */
+  if (++naps == 0) naps = 1;
   uint32_t bell = __atomic_load_n(&tw.client->bell, __ATOMIC_SEQ_CST);
-  __atomic_store_n(&tw.page->sleeping, 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n(&tw.page->sleeping, naps, __ATOMIC_SEQ_CST);
   if (!any_news() && !stop_asked()) tw_futex_wait(&tw.client->bell, bell, 0);
   __atomic_store_n(&tw.page->sleeping, 0, __ATOMIC_SEQ_CST);
   __atomic_store_n(&tw.page->cpu, sched_getcpu(), __ATOMIC_RELAXED);
