@@ -1,0 +1,233 @@
+"""No pointer that a kernel is given leads native code out of the aperture.
+
+Each case runs in a forked child. It must either fault, at an address inside the aperture's reserved
+pages, or leave every canary (live device memory and host memory) as it was.
+"""
+
+import ctypes
+import mmap
+import os
+import signal
+import struct
+from collections.abc import Iterator
+
+import native_launch
+import numpy as np
+import pytest
+from kernel_builder import KernelBuilder
+
+from vgpu_sim import compiler
+from vgpu_sim.exec import jit
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Guard,
+    Instruction,
+    Literal,
+    Module,
+    MulMode,
+    Op,
+    Space,
+    SpecialRegister,
+)
+
+D = DataType
+_BLOCK = (64, 1, 1)
+_M64 = (1 << 64) - 1
+_CANARY = 0xA5
+
+_SIGACTION = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def _child(loaded: jit.Loaded, launch: bytes, parameters: bytes, report: mmap.mmap) -> None:
+    """Run and end; a fault's address goes to ``report``."""
+
+    @_SIGACTION
+    def on_fault(_: int, info: int, __: int) -> None:
+        report[:8] = ctypes.string_at(info + 16, 8)
+        os._exit(9)
+
+    class Action(ctypes.Structure):
+        _fields_ = [  # noqa: RUF012
+            ("handler", ctypes.c_void_p),
+            ("mask", ctypes.c_ulong * 16),
+            ("flags", ctypes.c_int),
+            ("restorer", ctypes.c_void_p),
+        ]
+
+    action = Action(ctypes.cast(on_fault, ctypes.c_void_p).value, flags=4)
+    libc = ctypes.CDLL(None)
+    for number in (signal.SIGSEGV, signal.SIGBUS):
+        libc.sigaction(int(number), ctypes.byref(action), None)
+    native_launch.run(loaded, launch, parameters, [(0, 2)])
+    os._exit(0)
+
+
+class _World:
+    """An aperture with live memory, and host memory that a client pointer might name."""
+
+    def __init__(self) -> None:
+        self.aperture = native_launch.Aperture()
+        count = 128
+        self.live = self.aperture.allocate(bytes([_CANARY]) * 4096)
+        self.good = self.aperture.allocate(np.arange(count, dtype=np.float32))
+        self.host = mmap.mmap(-1, 1 << 16)
+        self.host[:] = bytes([_CANARY]) * len(self.host)
+        view = (ctypes.c_char * len(self.host)).from_buffer(self.host)
+        self.host_address = ctypes.addressof(view)
+        del view
+        self.report = mmap.mmap(-1, 4096)
+
+    def wild(self) -> Iterator[int]:
+        """Pointers that are no allocation, all within 64 bits."""
+        base, limit = self.aperture.base, native_launch.APERTURE_BYTES
+        yield from (0, _M64, self.host_address, self.host_address + 4096, base, base + limit)
+        yield from (base + limit - 64, base + limit + 4, base - 64)
+        for origin in (base, self.live.address):
+            for power in range(64):
+                yield (origin + (1 << power)) & _M64
+                yield (origin - (1 << power)) & _M64
+
+    def survives(self, loaded: jit.Loaded, parameters: bytes) -> None:
+        launch = native_launch.context(self.aperture, (2, 1, 1), _BLOCK)
+        self.report[:8] = bytes(8)
+        child = os.fork()
+        if not child:
+            _child(loaded, launch, parameters, self.report)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert code in (0, 9), code
+        if code == 9:
+            address = struct.unpack("<Q", self.report[:8])[0]
+            start = self.aperture.base - native_launch.BEFORE_BYTES
+            end = self.aperture.base + native_launch.APERTURE_BYTES + native_launch.AFTER_BYTES
+            assert start <= address < end, hex(address)
+        assert self.host[:] == bytes([_CANARY]) * len(self.host)
+
+    def intact(self) -> bool:
+        return bytes(self.live.view) == bytes([_CANARY]) * len(self.live.view)
+
+
+def _vecadd() -> Module:
+    with open("examples/vecadd.ptx") as file:
+        return compiler.compile_ptx(file.read(), capability=(8, 0))
+
+
+def _gather() -> Module:
+    """p[(t * 7) % 64] += 1: addresses that are vectors."""
+    b = KernelBuilder(8)
+    pointer = b.parameter(0)
+    index = b.register(32)
+    b.op(Op.MUL, D.U32, index, b.linear_thread(), Literal(7), mode=MulMode.LO)
+    b.op(Op.REM, D.U32, index, index, Literal(64))
+    address = b.address(pointer, index, 4)
+    value = b.load(D.B32, address)
+    b.op(Op.ADD, D.B32, value, value, Literal(1))
+    b.store(D.B32, address, value)
+    return b.module()
+
+
+def _loaded_pointer() -> Module:
+    """A pointer that is no parameter: *(p ^ 0) by arithmetic that has no root."""
+    b = KernelBuilder(8)
+    pointer = b.parameter(0)
+    mixed = b.register(64)
+    b.op(Op.XOR, D.B64, mixed, pointer, Literal(0x5555))
+    b.op(Op.XOR, D.B64, mixed, mixed, Literal(0x5555))
+    address = b.address(mixed, b.special(SpecialRegister.TID_X), 4)
+    b.store(D.B32, address, Literal(7))
+    uniform = b.load(D.B32, mixed, 4)
+    b.store(D.B32, address, uniform)
+    return b.module()
+
+
+def _walking_pointer() -> Module:
+    """A pointer bumped by a run-time stride in a loop."""
+    b = KernelBuilder(8)
+    pointer = b.parameter(0)
+    address = b.address(pointer, b.special(SpecialRegister.TID_X), 4)
+    stride, counter, flag = b.register(64), b.register(32), b.predicate()
+    b.op(Op.CVT, D.U64, stride, b.special(SpecialRegister.NTID_X), source_type=D.U32)
+    b.op(Op.MUL, D.U64, stride, stride, pointer, mode=MulMode.LO)
+    b.op(Op.MOV, D.B32, counter, Literal(3))
+    b.place("again")
+    b.store(D.B32, address, counter)
+    b.op(Op.ADD, D.B64, address, address, stride)
+    b.op(Op.SUB, D.B32, counter, counter, Literal(1))
+    b.add(Instruction(Op.SETP, D.U32, (flag, None), (counter, Literal(0)), compare=Compare.NE))
+    b.branch("again", Guard(flag))
+    return b.module()
+
+
+def _far_displacement() -> Module:
+    b = KernelBuilder(8)
+    pointer = b.parameter(0)
+    address = b.address(pointer, b.special(SpecialRegister.TID_X), 4)
+    b.store(D.B32, address, Literal(7), (1 << 31) - 4)
+    b.add(
+        Instruction(
+            Op.LD, D.B32, (b.register(32),), (address,), space=Space.GLOBAL, displacement=-(1 << 31)
+        )
+    )
+    return b.module()
+
+
+_PLANS = (jit.Plan(16, 1), jit.Plan(16, 4), jit.Plan(1, 1))
+_KERNELS = {
+    "gather": _gather,
+    "loaded": _loaded_pointer,
+    "walking": _walking_pointer,
+    "far": _far_displacement,
+}
+
+
+@pytest.mark.parametrize("plan", _PLANS, ids=str)
+@pytest.mark.parametrize("name", _KERNELS)
+def test_wild_pointer_touches_nothing_else(name: str, plan: jit.Plan) -> None:
+    world = _World()
+    compiler_ = jit.Compiler()
+    module = _KERNELS[name]()
+    loaded = compiler_.load(compiler_.compile(module, module.functions[0], _BLOCK, plan))
+    live = range(world.live.address - 1024, world.live.address + 4096)
+    for pointer in world.wild():
+        near = pointer in live or pointer + (1 << 31) - 4 in live or pointer - (1 << 31) in live
+        near |= pointer in range(world.good.address - 1024, world.good.address + 4096)
+        if near:  # a legal address: an allocation that the kernel may write
+            continue
+        world.survives(loaded, struct.pack("<Q", pointer))
+        assert world.intact(), hex(pointer)
+    world.aperture.close()
+
+
+@pytest.mark.parametrize("plan", _PLANS, ids=str)
+@pytest.mark.parametrize("which", range(3))
+def test_wild_vecadd_parameter(which: int, plan: jit.Plan) -> None:
+    world = _World()
+    compiler_ = jit.Compiler()
+    module = _vecadd()
+    function = module.functions[0]
+    loaded = compiler_.load(compiler_.compile(module, function, _BLOCK, plan))
+    for pointer in world.wild():
+        if pointer in range(world.live.address - 1024, world.live.address + 8192):
+            continue
+        values = [world.good.address] * 3 + [128]
+        values[which] = pointer
+        world.survives(
+            loaded, native_launch.pack(function.parameters, function.parameter_bytes, values)
+        )
+        assert world.intact(), hex(pointer)
+    world.aperture.close()
+
+
+def test_the_oracle_sees_an_escape() -> None:
+    """A context whose limit is all of memory lets the host's canary be overwritten."""
+    world = _World()
+    compiler_ = jit.Compiler()
+    module = _loaded_pointer()
+    loaded = compiler_.load(compiler_.compile(module, module.functions[0], _BLOCK, jit.Plan(16, 1)))
+    launch = struct.pack("<QQQ3I3IQQ", 0, _M64, 0, 2, 1, 1, *_BLOCK, 0, 0)
+    child = os.fork()
+    if not child:
+        _child(loaded, launch, struct.pack("<Q", world.host_address), world.report)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert world.host[:] != bytes([_CANARY]) * len(world.host)
+    world.aperture.close()
