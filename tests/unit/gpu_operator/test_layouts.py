@@ -379,3 +379,23 @@ def test_instances_are_read_back_as_they_are_written() -> None:
     placed = instances("3g.40gb@4", "1g.10gb+me@0")
     assert layouts.targets.read(layouts.targets.write(placed)) == placed
     assert layouts.targets.read("nonsense") == ()
+
+
+def test_the_last_good_slices_are_noted_when_a_change_begins() -> None:
+    have = [mig_slice(s) for s in SEVEN]
+    settled = gpu(want=SEVEN, layout="l", have=have, annotations={LAST_APPLIED: "7g.80gb@0"})
+    outcome = decide(everything(settled, layout("l", "2x3g.40gb")))
+    (document,) = applied(outcome.actions, Manager.LAYOUT)
+    assert document["metadata"]["annotations"][LAST_APPLIED] == ",".join(SEVEN)
+
+
+def test_a_slice_that_is_still_withdrawn_is_not_ready() -> None:
+    """After a rollback the agent offers it again in its next pass only."""
+    back = changing(
+        mig_slice("7g.80gb@0", withdrawing=True),
+        want=["7g.80gb@0"],
+        before=[],
+        conditions=agent_conditions(ready=("False", "Applying", "")),
+    )
+    outcome = decide(everything(back, layout("l", "7g.80gb")))
+    assert condition(outcome.actions, "Ready")[0] == "False"

@@ -290,3 +290,10 @@ def test_a_node_whose_name_is_no_label_value_is_named() -> None:
     actions = decide(world(node(long), pool())).actions
     assert condition(actions, "Accepted")[:2] == ("False", "NodeConflict")
     assert "63" in condition(actions, "Accepted")[2]
+
+
+def test_a_deleted_pool_stays_until_its_daemon_set_is_gone() -> None:
+    seen = world(pool(meta={"deleting": True}), daemon_sets={"tessera-node-p": "p"})
+    assert applied(decide(seen).actions, Manager.FINALIZER) == []
+    in_use = world(node(labels=IN_POOL), pool(meta={"deleting": True}), gpu(reported=True))
+    assert applied(decide(in_use).actions, Manager.FINALIZER) == []

@@ -1,0 +1,139 @@
+"""Leader election: one writes, a lost one stops, a dead one is replaced."""
+
+import asyncio
+
+import pytest
+from fake_cluster import FakeCluster
+
+from gpu_operator import errors
+from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.port import Document
+
+TERM_S = 15.0
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Cluster(FakeCluster):
+    down = False
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
+        if self.down:
+            raise errors.Unreachable("no answer")
+        return await super().get(kind, name, namespace)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return Cluster()
+
+
+def elector(cluster: FakeCluster, name: str, clock: Clock) -> Elector:
+    return Elector(cluster, "lease", "ns", name, TERM_S, clock)
+
+
+def attempt(candidate: Elector) -> bool:
+    return asyncio.run(candidate._try())
+
+
+def test_the_first_one_leads_and_the_second_waits(cluster: Cluster, clock: Clock) -> None:
+    first, second = elector(cluster, "a", clock), elector(cluster, "b", clock)
+    assert attempt(first)
+    assert not attempt(second)
+    first.fence()
+    with pytest.raises(errors.NotLeader, match="b does not hold"):
+        second.fence()
+
+
+def test_a_leader_that_renews_is_never_replaced(cluster: Cluster, clock: Clock) -> None:
+    first, second = elector(cluster, "a", clock), elector(cluster, "b", clock)
+    for _ in range(20):
+        assert attempt(first)
+        clock.now += TERM_S / 3
+        assert not attempt(second)
+
+
+def test_a_dead_leader_is_replaced_after_a_term_of_our_own_clock(
+    cluster: Cluster, clock: Clock
+) -> None:
+    first, second = elector(cluster, "a", clock), elector(cluster, "b", clock)
+    attempt(first)
+    assert not attempt(second)
+    clock.now += TERM_S
+    assert not attempt(second)
+    clock.now += 0.1
+    assert attempt(second)
+    assert cluster.objects["Lease"]["lease"]["spec"]["leaseTransitions"] == 1
+    assert not attempt(first)
+    with pytest.raises(errors.NotLeader):
+        first.fence()
+
+
+def test_the_old_leader_has_stopped_before_the_new_one_starts(
+    cluster: Cluster, clock: Clock
+) -> None:
+    first, second = elector(cluster, "a", clock), elector(cluster, "b", clock)
+    attempt(first)
+    attempt(second)
+    cluster.down = True
+    while True:
+        clock.now += 0.5
+        attempt(first)
+        if not first.is_leader:
+            break
+    cluster.down = False
+    assert not attempt(second)
+
+
+def test_it_leads_on_through_a_short_silence(cluster: Cluster, clock: Clock) -> None:
+    first = elector(cluster, "a", clock)
+    attempt(first)
+    cluster.down = True
+    clock.now += TERM_S / 2
+    attempt(first)
+    first.fence()
+    cluster.down = False
+    assert attempt(first)
+
+
+def test_a_restarted_container_of_the_same_pod_goes_on_at_once(
+    cluster: Cluster, clock: Clock
+) -> None:
+    attempt(elector(cluster, "a", clock))
+    assert attempt(elector(cluster, "a", clock))
+
+
+def test_a_released_lease_is_free_at_once(cluster: Cluster, clock: Clock) -> None:
+    first, second = elector(cluster, "a", clock), elector(cluster, "b", clock)
+    attempt(first)
+    asyncio.run(first.release())
+    assert not first.is_leader
+    assert attempt(second)
+    asyncio.run(first.release())  # which must not take it from the second
+    assert cluster.objects["Lease"]["lease"]["spec"]["holderIdentity"] == "b"
+
+
+def test_of_two_that_try_at_the_same_time_one_wins(cluster: Cluster, clock: Clock) -> None:
+    async def race() -> list[bool]:
+        candidates = [elector(cluster, name, clock) for name in "abc"]
+        return await asyncio.gather(*(c._try() for c in candidates))
+
+    assert sum(asyncio.run(race())) == 1
+
+
+def test_keep_ends_when_the_lease_is_lost(cluster: Cluster, clock: Clock) -> None:
+    first = Elector(cluster, "lease", "ns", "a", 0.05, clock)
+    attempt(first)
+    cluster.objects["Lease"]["lease"]["spec"]["holderIdentity"] = "b"
+    with pytest.raises(errors.NotLeader):
+        asyncio.run(asyncio.wait_for(first.keep(), 5))

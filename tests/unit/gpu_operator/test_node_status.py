@@ -1,0 +1,112 @@
+"""What is lowered in, and removed from, a node's status; and what never is."""
+
+from typing import Any
+
+import pytest
+from gpu_world import GPU_NODE, gpu, mig_slice, node, world
+
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.controllers import node_status
+from gpu_operator.controllers.world import ChartPolicy, World
+from gpu_operator.kube.actions import PatchNodeStatus
+
+SMALL = "gpu.tessera.dev/mig-1g.10gb"
+
+
+def having(count: str, *gpus: Any, resource: str = SMALL, **changes: Any) -> World:
+    there = node(
+        labels=GPU_NODE | {POOL_LABEL: "p"},
+        capacity={resource: count},
+        allocatable={resource: count},
+    )
+    return world(there, *gpus, **changes)
+
+
+def operations(seen: World, clock_s: float = 0.0) -> list[tuple[str, str, Any]]:
+    found = node_status.reconcile(seen, "n1", clock_s).actions
+    assert all(isinstance(a, PatchNodeStatus) for a in found)
+    return [
+        (o["op"], o["path"], o.get("value"))
+        for a in found
+        if isinstance(a, PatchNodeStatus)
+        for o in a.operations
+    ]
+
+
+def test_what_is_withdrawn_is_not_allocatable() -> None:
+    slices = [mig_slice("1g.10gb@0"), mig_slice("1g.10gb@1", "default/x", withdrawing=True)]
+    path = "/status/allocatable/gpu.tessera.dev~1mig-1g.10gb"
+    assert operations(having("7", gpu(have=slices))) == [
+        ("test", path, "7"),
+        ("replace", path, "1"),
+    ]
+
+
+def test_the_slices_of_all_gpus_of_the_node_count() -> None:
+    both = [gpu(index=i, have=[mig_slice("1g.10gb@0")]) for i in (0, 1)]
+    assert operations(having("2", *both)) == []
+
+
+def test_allocatable_is_never_raised() -> None:
+    assert operations(having("0", gpu(have=[mig_slice("1g.10gb@0")]))) == []
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        having("7"),
+        having("7", gpu(), gpu(index=1, reported=False)),
+        having("7", gpu("another")),
+        having("7", gpu(), resource="example.com/mig-1g.10gb"),
+        having("7", gpu(), resource="gpu.tessera.dev/other"),
+    ],
+    ids=["no GPU of ours", "not all reported", "another node's", "another prefix", "no slice"],
+)
+def test_what_is_not_known_to_be_ours_is_not_lowered(seen: World) -> None:
+    assert operations(seen) == []
+
+
+def test_a_resource_leaves_when_the_kubelet_has_forgotten_it() -> None:
+    seen = having("0", gpu(), zero_since={("n1", SMALL): 1000.0})
+    early = node_status.reconcile(seen, "n1", 1000.0 + node_status.RETIRE_AFTER_S - 5)
+    assert early.actions == ()
+    assert early.again_in_s == pytest.approx(5.1)
+    key = "gpu.tessera.dev~1mig-1g.10gb"
+    assert operations(seen, 1000.0 + node_status.RETIRE_AFTER_S) == [
+        ("test", f"/status/capacity/{key}", "0"),
+        ("remove", f"/status/capacity/{key}", None),
+        ("remove", f"/status/allocatable/{key}", None),
+    ]
+
+
+def test_it_does_not_leave_before_it_was_seen_to_be_zero() -> None:
+    assert operations(having("0", gpu()), 1e9) == []
+
+
+@pytest.mark.parametrize(
+    "offering",
+    [
+        gpu(want=["1g.10gb@0"]),
+        gpu(have=[mig_slice("1g.10gb@0", "default/x", withdrawing=True)]),
+        gpu(index=1, want=["1g.10gb@6"]),
+    ],
+    ids=["asked for", "still held", "by another GPU"],
+)
+def test_a_resource_that_may_be_served_stays(offering: Any) -> None:
+    assert operations(having("0", offering, zero_since={("n1", SMALL): 0.0}), 1e9) == []
+
+
+def test_with_a_shared_prefix_foreign_nodes_are_left_alone() -> None:
+    resource = "nvidia.com/mig-1g.10gb"
+    policy = ChartPolicy(GPUPolicySpec(resource_prefix="nvidia.com"))
+    zero = {("n1", resource): 0.0}
+    figures = {"capacity": {resource: "0"}, "allocatable": {resource: "0"}}
+    foreign = world(node(**figures), zero_since=zero, chart_policy=policy)
+    ours = world(node(labels={POOL_LABEL: "p"}, **figures), zero_since=zero, chart_policy=policy)
+    assert operations(foreign, 1e9) == []
+    assert len(operations(ours, 1e9)) == 3
+
+
+def test_a_node_that_is_gone() -> None:
+    assert node_status.reconcile(world(), "n1", 0.0).actions == ()

@@ -1,0 +1,153 @@
+"""Manifests: what the pods of a GPU node may do, and nothing beyond."""
+
+import re
+from typing import Any
+
+import pytest
+from gpu_world import gpu, instances
+
+from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, Isolation
+from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig
+from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render, quantity
+from mig import geometry
+
+POOL = GPUPoolSpec(node_selector={"gpu": "yes"}, board="h100-80gb", count=2)
+
+
+def rendered(
+    pool: GPUPoolSpec = POOL, policy: GPUPolicySpec | None = None, **config: Any
+) -> dict[str, Any]:
+    node = NodeConfig(image="tessera:1", service_account="tessera-node", **config)
+    return daemonset.daemon_set("p", pool, policy or GPUPolicySpec(), node, "ns")
+
+
+def containers(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {c["name"]: c for c in document["spec"]["template"]["spec"]["containers"]}
+
+
+def environment(document: dict[str, Any]) -> dict[str, str]:
+    return {e["name"]: e["value"] for e in containers(document)["agent"]["env"] if "value" in e}
+
+
+def test_privileges_are_exactly_those_that_were_measured_to_be_needed() -> None:
+    document = rendered()
+    spec = document["spec"]["template"]["spec"]
+    assert spec["hostPID"] is True
+    assert not {"hostNetwork", "hostIPC"} & spec.keys()
+    capabilities = {
+        n: c["securityContext"]["capabilities"] for n, c in containers(document).items()
+    }
+    assert capabilities == {
+        "gpud": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL", "SETPCAP"]},
+        "agent": {"drop": ["ALL"]},
+    }
+    for container in containers(document).values():
+        security = container["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["privileged"] is False
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not any("mountPropagation" in m for m in container["volumeMounts"])
+
+
+def test_each_container_sees_only_its_own_part_of_the_node() -> None:
+    document = rendered()
+    paths = {
+        v["name"]: v["hostPath"]["path"]
+        for v in document["spec"]["template"]["spec"]["volumes"]
+        if "hostPath" in v
+    }
+    mounted = {
+        name: {paths.get(m["name"], "emptyDir"): m["mountPath"] for m in c["volumeMounts"]}
+        for name, c in containers(document).items()
+    }
+    assert set(mounted["gpud"]) == {
+        "/run/tessera",
+        "/var/lib/tessera",
+        "/sys/fs/cgroup",
+        "emptyDir",
+    }
+    assert set(mounted["agent"]) == {
+        "/run/tessera",
+        "/var/lib/tessera/lib",
+        "/var/lib/kubelet/plugins_registry",
+        "/var/lib/kubelet/pod-resources",
+        "/var/run/cdi",
+        "/var/log/pods",
+        "emptyDir",
+    }
+    for mounts in mounted.values():
+        assert all(inside == host for host, inside in mounts.items() if host != "emptyDir")
+    (logs,) = (m for m in containers(document)["agent"]["volumeMounts"] if m["name"] == "pod-logs")
+    assert logs["readOnly"] is True
+
+
+def test_the_scheduler_sees_the_budget() -> None:
+    default = containers(rendered())["gpud"]
+    assert default["resources"]["requests"]["memory"] == "4Gi"
+    assert f"--budget={4 << 30}" in default["args"]
+    own = rendered(POOL.model_copy(update={"node_budget": "1.5Gi"}))
+    assert containers(own)["gpud"]["resources"]["requests"]["memory"] == "1.5Gi"
+    assert f"--budget={3 << 29}" in containers(own)["gpud"]["args"]
+    assert environment(own)["TESSERA_NODE_BUDGET"] == "1.5Gi"
+
+
+def test_choices_reach_the_containers() -> None:
+    document = rendered(
+        POOL.model_copy(update={"isolation": Isolation.STRICT}),
+        GPUPolicySpec(resource_prefix="nvidia.com", device_list_strategy=DeviceListStrategy.MOUNTS),
+        gpud=GpudConfig(backend="interp", threads=3),
+        device_plugin=DevicePluginConfig(kubelet_dir="/data/kubelet"),
+    )
+    assert {"--backend=interp", "--threads=3", "--isolation=strict"} <= set(
+        containers(document)["gpud"]["args"]
+    )
+    assert environment(document)["TESSERA_RESOURCE_PREFIX"] == "nvidia.com"
+    assert environment(document)["TESSERA_DEVICE_LIST_STRATEGY"] == "mounts"
+    assert environment(document)["KUBELET_DIR"] == "/data/kubelet"
+    registry = "/data/kubelet/plugins_registry"
+    assert registry in [m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]]
+
+
+def test_the_pods_go_where_the_pool_is_and_its_selector_never_changes() -> None:
+    one = rendered(labels={"app.kubernetes.io/name": "tessera"})
+    other = rendered(pod_annotations={"a": "b"}, labels={"app.kubernetes.io/name": "other"})
+    assert one["spec"]["selector"] == other["spec"]["selector"]
+    template = one["spec"]["template"]
+    assert template["spec"]["nodeSelector"] == {"gpu.tessera.dev/pool": "p"}
+    assert one["spec"]["selector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+
+
+def test_uuids_are_stable_distinct_and_well_formed() -> None:
+    first = gpu_render.uuid_of("node-uid", 0)
+    assert first == gpu_render.uuid_of("node-uid", 0) == "GPU-" + first[4:]
+    assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", first)
+    others = {gpu_render.uuid_of(uid, index) for uid in ("node-uid", "other") for index in range(8)}
+    assert len(others) == 16
+
+
+def test_the_operator_and_a_layout_own_different_parts_of_a_gpu() -> None:
+    whole = gpu_render.gpu(gpu(want=["7g.80gb@0"], layout="l").spec)["spec"]
+    part = gpu_render.instances("g", "u", instances("7g.80gb@0"), "l")["spec"]
+    assert not whole.keys() & part.keys()
+
+
+@pytest.mark.parametrize("board", sorted(geometry.BOARDS))
+def test_every_board_makes_legal_labels(board: str) -> None:
+    labels = node_render.labels("p", POOL.model_copy(update={"board": board}), GPUPolicySpec())
+    for value in labels.values():
+        assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", value), value
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("8Gi", 8 << 30), ("512Mi", 512 << 20), ("1.5Ki", 1536), ("10", 10)]
+)
+def test_quantities(text: str, size: int) -> None:
+    assert quantity.to_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "8GB", "-1", "8 Gi", "1e3"])
+def test_what_is_no_quantity(text: str) -> None:
+    with pytest.raises(ValueError, match="not a memory quantity"):
+        quantity.to_bytes(text)

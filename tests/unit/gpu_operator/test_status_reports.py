@@ -1,0 +1,101 @@
+"""Conditions, their times, and the events that tell of their changes."""
+
+import datetime
+
+from gpu_world import NOW
+
+from gpu_operator.api.v1alpha1.base import Reason, Status
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
+from gpu_operator.api.v1alpha1.resource import Broken, Meta, Policy, Resource
+from gpu_operator.controllers import conditions, policies
+from gpu_operator.controllers.conditions import Verdict, Verdicts, verdicts
+from gpu_operator.controllers.world import ChartPolicy, World
+from gpu_operator.kube.actions import Action, Apply, Manager, Record
+
+META = Meta("GPUPolicy", "default", "uid-1", generation=3)
+READY = verdicts(Verdict(True, Reason.RECONCILED, "in force"))
+WAITING = verdicts(Verdict(False, Reason.WAITING_FOR_AGENT, "soon"))
+
+
+def told(before: Status, wanted: Verdicts, at: datetime.datetime = NOW) -> tuple[Action, ...]:
+    return conditions.report(META, before, GPUPolicyStatus(), wanted, at)
+
+
+def written(actions: tuple[Action, ...]) -> GPUPolicyStatus:
+    (write,) = (a for a in actions if isinstance(a, Apply))
+    assert write.status
+    assert write.manager is Manager.STATUS
+    assert set(write.document["metadata"]) == {"name", "uid"}  # so that it never creates
+    return GPUPolicyStatus.model_validate(write.document["status"])
+
+
+def test_all_four_conditions_are_there_for_the_generation_they_speak_of() -> None:
+    status = written(told(GPUPolicyStatus(), READY))
+    assert [c.type for c in status.conditions] == ["Accepted", "Ready", "Progressing", "Degraded"]
+    assert {c.observed_generation for c in status.conditions} == {3}
+    assert status.observed_generation == 3
+
+
+def test_a_time_of_transition_stays_while_the_status_does() -> None:
+    first = written(told(GPUPolicyStatus(), WAITING))
+    later = NOW + datetime.timedelta(hours=1)
+    other_reason = verdicts(Verdict(False, Reason.AGENT_ERROR, "broken"))
+    second = written(told(first, other_reason, later))
+    third = written(told(second, READY, later))
+    times = [
+        next(c for c in s.conditions if c.type == "Ready").last_transition_time
+        for s in (first, second, third)
+    ]
+    assert times == ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z", "2026-01-02T04:04:05Z"]
+
+
+def test_nothing_is_said_twice() -> None:
+    first = written(told(GPUPolicyStatus(), READY))
+    assert told(first, READY, NOW + datetime.timedelta(hours=1)) == ()
+
+
+def test_events_tell_of_changes_and_only_of_them() -> None:
+    events = [a for a in told(GPUPolicyStatus(), READY) if isinstance(a, Record)]
+    assert [(e.reason, e.message, e.warning) for e in events] == [("Reconciled", "in force", False)]
+    first = written(told(GPUPolicyStatus(), READY))
+    bad = verdicts(
+        Verdict(False, Reason.AGENT_ERROR, "broken"),
+        degraded=Verdict(True, Reason.AGENT_ERROR, "broken"),
+    )
+    events = [a for a in told(first, bad) if isinstance(a, Record)]
+    assert [(e.reason, e.warning) for e in events] == [("AgentError", True)]
+
+
+def test_an_unreadable_spec_is_reported_and_its_last_status_kept() -> None:
+    last = Status(observed_generation=2)
+    broken = Broken(META, "spec.count: too large", last)
+    (write, event) = conditions.report_broken(broken, NOW)
+    assert isinstance(write, Apply)
+    assert isinstance(event, Record)
+    assert (event.reason, event.warning) == ("InvalidSpec", True)
+
+
+def policy(name: str, **spec: str) -> Policy:
+    return Resource(Meta("GPUPolicy", name, "u"), GPUPolicySpec(**spec), GPUPolicyStatus())
+
+
+def test_only_the_policy_called_default_counts() -> None:
+    world = World(policies={"x": policy("x", resource_prefix="nvidia.com")})
+    assert world.policy.resource_prefix == "gpu.tessera.dev"
+    status = written(policies.reconcile(world, "x", NOW).actions)
+    assert status.conditions[0].reason == "Ignored"
+    world = World(policies={"default": policy("default", resource_prefix="nvidia.com")})
+    assert world.policy.resource_prefix == "nvidia.com"
+
+
+def test_without_a_policy_of_the_chart_none_is_written() -> None:
+    assert policies.reconcile(World(), "default", NOW).actions == ()
+
+
+def test_the_policy_of_the_chart_goes_with_its_owner() -> None:
+    owner = {"kind": "ClusterRole", "name": "r", "uid": "1", "apiVersion": "v1"}
+    world = World(chart_policy=ChartPolicy(GPUPolicySpec(), (owner,)))
+    (action,) = policies.reconcile(world, "default", NOW).actions
+    assert isinstance(action, Apply)
+    assert action.manager is Manager.POLICY
+    assert action.document["metadata"]["ownerReferences"] == [owner]

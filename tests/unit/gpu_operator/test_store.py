@@ -1,0 +1,181 @@
+"""The store: what is older never wins, and what was missed is made good."""
+
+from typing import Any
+
+import pytest
+
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.handlers import routes
+from gpu_operator.handlers.queue import Key
+from gpu_operator.handlers.store import Store
+
+SPEC = {"nodeSelector": {"a": "b"}, "board": "a30"}
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pool(version: int = 1, uid: str = "u", name: str = "p", **spec: Any) -> dict[str, Any]:
+    return {
+        "kind": "GPUPool",
+        "metadata": {"name": name, "uid": uid, "resourceVersion": str(version)},
+        "spec": SPEC | spec,
+    }
+
+
+def node(name: str = "n", version: int = 1, **status: Any) -> dict[str, Any]:
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "uid": f"u-{name}", "resourceVersion": str(version)},
+        "status": status,
+    }
+
+
+def test_a_late_echo_of_an_older_state_is_ignored() -> None:
+    store = Store()
+    assert store.put("GPUPool", pool(9, count=2))
+    assert not store.put("GPUPool", pool(10, count=2))  # newer, but says nothing new
+    assert not store.put("GPUPool", pool(8, count=1))
+    assert store.world().pools["p"].spec.count == 2
+
+
+def test_a_successor_of_the_same_name_is_another_object() -> None:
+    store = Store()
+    store.put("GPUPool", pool(9))
+    assert store.put("GPUPool", pool(3, uid="v", count=4))
+    assert not store.remove("GPUPool", "p", uid="u")  # the first one's deletion, late
+    assert store.world().pools["p"].spec.count == 4
+    assert store.remove("GPUPool", "p", uid="v")
+    assert not store.remove("GPUPool", "p")
+    assert store.world().pools == {}
+
+
+def test_a_list_makes_good_for_deletions_that_nobody_told() -> None:
+    clock = Clock()
+    store = Store(clock=clock)
+    store.put("GPUPool", pool(name="old"))
+    clock.now = 10
+    store.put("GPUPool", pool(name="new"))  # came while the list was under way
+    assert store.replace("GPUPool", [pool(name="listed")], as_of=5)
+    assert set(store.world().pools) == {"new", "listed"}
+    assert not store.replace("GPUPool", [pool(name="listed"), pool(name="new")], as_of=20)
+
+
+def test_a_world_is_a_snapshot() -> None:
+    store = Store()
+    store.put("GPUPool", pool())
+    before = store.world()
+    assert store.world() is before
+    store.put("GPUPool", pool(2, count=3))
+    assert before.pools["p"].spec.count == 1
+    assert store.world().pools["p"].spec.count == 3
+
+
+def test_a_spec_that_cannot_be_read_is_neither_there_nor_gone() -> None:
+    store = Store()
+    store.put("GPUPool", pool(count=99))
+    world = store.world()
+    assert world.pools == {}
+    assert "spec.count" in world.broken["GPUPool", "p"].problem
+    assert Key("GPUPool", "p") in routes.all_keys(world)
+
+
+def test_it_remembers_since_when_a_resource_is_zero() -> None:
+    clock = Clock()
+    store = Store(clock=clock)
+    clock.now = 5
+    store.put("Node", node(capacity={"x/y": "0", "cpu": "0"}))
+    clock.now = 9
+    store.put("Node", node(version=2, capacity={"x/y": "0", "x/z": "1"}))
+    assert store.world().zero_since == {("n", "x/y"): 5}
+    store.put("Node", node(version=3, capacity={"x/y": "1"}))
+    assert store.world().zero_since == {}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "ready"),
+    [([], True), ([{"type": "Ready", "status": "Unknown"}], False)],
+)
+def test_a_node_that_does_not_answer_is_not_ready(conditions: Any, ready: bool) -> None:
+    store = Store()
+    store.put("Node", node(conditions=conditions))
+    assert store.world().nodes["n"].ready is ready
+
+
+def agent(**status: Any) -> dict[str, Any]:
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "a", "uid": "u", "labels": {POOL_LABEL: "p"}},
+        "spec": {"nodeName": "n"},
+        "status": status,
+    }
+
+
+@pytest.mark.parametrize(
+    ("status", "problem", "failing"),
+    [
+        ({"phase": "Running", "containerStatuses": [{"name": "gpud", "ready": True}]}, "", False),
+        ({"phase": "Pending"}, "Pending", False),
+        ({"phase": "Failed", "reason": "Evicted"}, "Evicted", True),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "gpud", "state": {"waiting": {"reason": "ErrImagePull"}}}
+                ]
+            },
+            "container gpud: ErrImagePull",
+            True,
+        ),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "agent", "lastState": {"terminated": {"reason": "Error"}}}
+                ]
+            },
+            "container agent: Error",
+            True,
+        ),
+        ({"containerStatuses": [{"name": "agent"}]}, "container agent: starting", False),
+    ],
+)
+def test_what_keeps_an_agent_from_working(
+    status: dict[str, Any], problem: str, failing: bool
+) -> None:
+    store = Store()
+    store.put("Pod", agent(**status))
+    found = store.world().agents["n"]
+    assert (found.problem, found.failing) == (problem, failing)
+
+
+def test_pods_that_end_or_are_not_agents_do_not_count() -> None:
+    store = Store()
+    ending = agent(phase="Running")
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    store.put("Pod", ending)
+    other = agent(phase="Running")
+    other["metadata"] = {"name": "b", "uid": "v"}
+    store.put("Pod", other)
+    assert store.world().agents == {}
+
+
+def test_a_change_reaches_everything_that_it_concerns() -> None:
+    store = Store()
+    store.put("GPUPool", pool())
+    store.put("MIGLayout", {"metadata": {"name": "l"}, "spec": {"instances": []}})
+    gpu = {"nodeName": "n", "index": 0, "board": "a30", "uuid": "u", "pool": "p", "layout": "gone"}
+    store.put("GPU", {"metadata": {"name": "n-gpu-0"}, "spec": gpu})
+    world = store.world()
+    assert set(routes.affected("GPU", "n-gpu-0", world)) == {
+        Key("GPU", "n-gpu-0"),
+        Key("GPUPool", "p"),
+        Key("MIGLayout", "l"),
+        Key("Node", "n"),
+    }
+    assert Key("GPU", "n-gpu-0") in routes.affected("MIGLayout", "gone", world)
+    assert set(routes.affected("Pod", "x", world)) == {Key("GPUPool", "p")}
+    store.remove("GPUPool", "p")
+    assert Key("GPUPool", "p") in routes.all_keys(store.world())  # its GPU is still there

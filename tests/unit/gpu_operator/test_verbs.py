@@ -1,0 +1,194 @@
+"""``tessera-operator cleanup`` and ``check``, and the probes."""
+
+import asyncio
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+
+from gpu_operator.app import check, cleanup
+from gpu_operator.app.cleanup import Request
+from gpu_operator.app.health import Health
+from gpu_operator.config import Identity
+from gpu_operator.kube.actions import Action, Evict
+from gpu_operator.kube.port import Document
+
+RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cleanup, "_EVERY_S", 0.01)
+    monkeypatch.setattr(check, "_TIMEOUT_S", 0.0)
+
+
+def gpu(*pods: str, state: str = "Withdrawing") -> dict[str, Any]:
+    holders = [{"namespace": "default", "name": p, "uid": f"uid-{p}"} for p in pods]
+    item = {"profile": "1g.10gb", "state": state, "resource": RESOURCE, "holders": holders}
+    return {"slices": [item]}
+
+
+class Cluster(FakeCluster):
+    """The operator is there: a deleted pool goes when no pod holds a slice of it."""
+
+    operator = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.evicted: list[str] = []
+        node = self.add("Node", "n")
+        node["status"] = {"capacity": {}, "allocatable": {}}
+        self.add("GPUPool", "p", finalizers=["f"])
+        self.add("MIGLayout", "l")
+        self.add("GPU", "g", {"nodeName": "n"})
+
+    async def perform(self, action: Action) -> Document | None:
+        done = await super().perform(action)
+        if isinstance(action, Evict):
+            self.evicted.append(action.name)
+            self.objects["GPU"]["g"]["status"] = gpu()
+        return done
+
+    async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
+        found = await super().list(kind, namespace)
+        deleted = all(
+            "deletionTimestamp" in p["metadata"] for p in self.objects["GPUPool"].values()
+        )
+        held = [
+            h
+            for g in self.objects["GPU"].values()
+            for s in g.get("status", {}).get("slices", [])
+            for h in s["holders"]
+        ]
+        if self.operator and deleted and not held:
+            self.objects["GPU"].clear()
+            self.objects["GPUPool"].clear()
+        return found
+
+
+def run(cluster: FakeCluster, **request: Any) -> tuple[int, str]:
+    said: list[str] = []
+    wanted = Request(**{"evict": False, "timeout_s": 0.2, **request})
+    status = asyncio.run(cleanup.cleanup(cluster, wanted, said.append))
+    return status, "\n".join(said)
+
+
+def test_layouts_and_pools_are_deleted_and_waited_for() -> None:
+    cluster = Cluster()
+    status, said = run(cluster)
+    assert status == 0
+    assert "nothing is left" in said
+    assert cluster.objects["MIGLayout"] == {}
+
+
+def test_an_empty_cluster_is_done_at_once() -> None:
+    assert run(FakeCluster())[0] == 0
+
+
+def test_without_an_operator_it_ends_and_says_what_is_left() -> None:
+    cluster = Cluster()
+    cluster.operator = False
+    status, said = run(cluster)
+    assert status == 1
+    assert "GPUPool p" in said
+    assert "is the operator running?" in said
+
+
+def test_waiting_names_the_pods() -> None:
+    cluster = Cluster()
+    cluster.objects["GPU"]["g"]["status"] = gpu("train")
+    status, said = run(cluster)
+    assert status == 1
+    assert "default/train" in said
+    assert cluster.evicted == []
+
+
+def test_pods_are_evicted_when_asked() -> None:
+    cluster = Cluster()
+    cluster.objects["GPU"]["g"]["status"] = gpu("train")
+    assert run(cluster, evict=True)[0] == 0
+    assert cluster.evicted == ["train"]
+
+
+@pytest.mark.parametrize("reason", ["still offered", "scheduler does not know", "protected"])
+def test_pods_are_not_evicted_too_early_nor_against_a_budget(reason: str) -> None:
+    cluster = Cluster()
+    active = reason == "still offered"
+    cluster.objects["GPU"]["g"]["status"] = gpu(
+        "train", state="Active" if active else "Withdrawing"
+    )
+    if reason == "scheduler does not know":
+        cluster.objects["Node"]["n"]["status"]["allocatable"][RESOURCE] = "7"
+    if reason == "protected":
+        cluster.protected.add("uid-train")
+    status, said = run(cluster, evict=True)
+    assert status == 1
+    assert cluster.evicted == []
+    assert ("disruption budget" in said) is (reason == "protected")
+
+
+def test_it_can_wait_for_the_nodes_to_forget() -> None:
+    cluster = Cluster()
+    cluster.objects["Node"]["n"]["status"]["capacity"][RESOURCE] = "0"
+    status, said = run(cluster, retire_resources=True)
+    assert status == 1
+    assert f"{RESOURCE} on node n" in said
+    cluster = Cluster()
+    assert run(cluster, retire_resources=True)[0] == 0
+
+
+def installed(**changes: Any) -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.add("Deployment", "tessera-operator")
+    cluster.objects["Deployment"]["tessera-operator"]["status"] = {
+        "availableReplicas": changes.get("replicas", 1)
+    }
+    cluster.add("Lease", "tessera-operator", {"holderIdentity": changes.get("holder", "me")})
+    return cluster
+
+
+@pytest.mark.parametrize(
+    ("cluster", "problem"),
+    [
+        (installed(), ""),
+        (installed(replicas=0), "no available replica"),
+        (installed(holder=""), "nobody holds"),
+        (FakeCluster(), "Deployment tessera-operator"),
+    ],
+)
+def test_check(cluster: FakeCluster, problem: str) -> None:
+    said: list[str] = []
+    identity = Identity(namespace="ns", pod_name="me")
+    status = asyncio.run(check.check(cluster, identity, "tessera-operator", said.append))
+    assert status == (1 if problem else 0)
+    assert problem in "\n".join(said)
+
+
+def get(port: int) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5) as reply:
+            return int(reply.status)
+    except urllib.error.HTTPError as err:
+        with err:
+            return err.code
+
+
+def test_probes_follow_the_operator() -> None:
+    alive = True
+
+    async def main() -> list[int]:
+        nonlocal alive
+        async with Health(0, lambda: alive) as health:
+            answers = [await asyncio.to_thread(get, health.port)]
+            alive = False
+            answers.append(await asyncio.to_thread(get, health.port))
+            _, writer = await asyncio.open_connection("127.0.0.1", health.port)
+            writer.write(b"\x00" * 100_000)  # a client that talks nonsense harms nobody
+            await writer.drain()
+            writer.close()
+            answers.append(await asyncio.to_thread(get, health.port))
+            return answers
+
+    assert asyncio.run(main()) == [200, 503, 503]
