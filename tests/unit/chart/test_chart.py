@@ -1,0 +1,282 @@
+"""The chart as Helm renders it: names, values, privileges; mistakes are refused by the schema."""
+
+import json
+import subprocess
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpu_operator import config
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "charts" / "tessera"
+SHELL = ROOT / "deploy" / "kind" / "shell"
+
+Manifests = dict[str, dict[str, dict[str, Any]]]
+
+
+def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [str(SHELL), "helm", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def helm_is_there() -> None:
+    try:
+        version = helm("version", "--short")
+    except OSError as err:
+        pytest.skip(f"NOT RUN: no helm: {err}")
+    if version.returncode:
+        pytest.skip(f"NOT RUN: no helm (make demo brings it): {version.stderr.strip()}")
+
+
+@cache
+def render(*settings: str, api: bool = True) -> Manifests:
+    """Manifests by kind and name."""
+    arguments = [f"--set={s}" for s in settings]
+    if api:
+        arguments.append("--api-versions=admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")
+    done = helm("template", "tessera", str(CHART), "-n", "ns", *arguments)
+    assert done.returncode == 0, done.stderr
+    found: Manifests = defaultdict(dict)
+    for document in yaml.safe_load_all(done.stdout):
+        if document:
+            found[document["kind"]][document["metadata"]["name"]] = document
+    return found
+
+
+def refused(*settings: str) -> str:
+    done = helm("template", "tessera", str(CHART), *[f"--set={s}" for s in settings])
+    assert done.returncode != 0, "this should have been refused"
+    return done.stderr
+
+
+def operator_config(
+    found: Manifests, tmp_path: Path, name: str = "tessera-operator"
+) -> config.Config:
+    path = tmp_path / "operator.yaml"
+    path.write_text(found["ConfigMap"][name]["data"]["operator.yaml"])
+    return config.load({"TESSERA_OPERATOR_CONFIG": str(path)})[0]
+
+
+def test_lint() -> None:
+    done = helm("lint", "--strict", str(CHART))
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_operator_understands_the_file_that_the_chart_writes(tmp_path: Path) -> None:
+    loaded = operator_config(render(), tmp_path)
+    assert loaded.node.image == "tessera:0.1.0"
+    assert loaded.node.service_account == "tessera-node"
+    assert loaded.policy == {
+        "strategy": "mixed",
+        "resourcePrefix": "gpu.tessera.dev",
+        "deviceListStrategy": "cdi",
+    }
+    assert loaded.owner_cluster_role in render()["ClusterRole"]
+
+
+def test_every_value_reaches_its_place(tmp_path: Path) -> None:
+    found = render(
+        "image.repository=r/t",
+        "image.tag=x",
+        "image.pullPolicy=Always",
+        "imagePullSecrets[0].name=s",
+        "resourcePrefix=nvidia.com",
+        "gpud.backend=interp",
+        "gpud.nodeBudget=1Gi",
+        "gpud.threads=3",
+        "devicePlugin.deviceListStrategy=mounts",
+        "devicePlugin.kubeletRootDir=/data/kubelet",
+        "devicePlugin.serviceAccount.create=false",
+        "devicePlugin.serviceAccount.name=mine",
+        "priorityClassName=high",
+        "operator.replicas=2",
+        "operator.leaseSeconds=30",
+        "operator.logLevel=DEBUG",
+        "operator.nodeSelector.a=b",
+    )
+    loaded = operator_config(found, tmp_path)
+    node = loaded.node
+    assert (node.image, node.image_pull_policy) == ("r/t:x", "Always")
+    assert node.image_pull_secrets == ({"name": "s"},)
+    assert (node.gpud.backend, node.gpud.node_budget, node.gpud.threads) == ("interp", "1Gi", 3)
+    assert node.device_plugin.kubelet_dir == "/data/kubelet"
+    assert (node.service_account, node.priority_class_name) == ("mine", "high")
+    assert (loaded.lease_seconds, loaded.log_level) == (30, "DEBUG")
+    assert loaded.policy
+    assert loaded.policy["resourcePrefix"] == "nvidia.com"
+    assert loaded.policy["deviceListStrategy"] == "mounts"
+    deployment = found["Deployment"]["tessera-operator"]["spec"]
+    assert deployment["replicas"] == 2
+    assert deployment["template"]["spec"]["nodeSelector"] == {"a": "b"}
+    assert deployment["template"]["spec"]["containers"][0]["image"] == "r/t:x"
+    assert "tessera-node" not in found["ServiceAccount"]
+    assert found["ClusterRoleBinding"]["tessera-node"]["subjects"][0]["name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("setting", "word"),
+    [
+        ("gpud.bakend=jit", "bakend"),
+        ("gpud.backend=fast", "backend"),
+        ("operator.replica=2", "replica"),
+        ("resourcePrefix=UPPER", "resourcePrefix"),
+        ("migStrategy=single", "migStrategy"),
+        ("gpud.nodeBudget=8GB", "nodeBudget"),
+        ("gpud.threads=0", "threads"),
+        ("crds.keep=maybe", "keep"),
+        ("imagePullSecrets[0]=x", "imagePullSecrets"),
+        ("uninstall.onInUse=Kill", "onInUse"),
+        ("devicePlugin.deviceListStrategy=envvar", "deviceListStrategy"),
+        ("anything=1", "anything"),
+    ],
+)
+def test_mistakes_are_refused_by_name(setting: str, word: str) -> None:
+    assert word in refused(setting)
+
+
+def test_the_schema_describes_every_value_and_no_other() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    schema = json.loads((CHART / "values.schema.json").read_text())
+
+    def compare(value: Any, node: dict[str, Any], path: str) -> None:
+        if "properties" not in node:
+            return
+        assert node["additionalProperties"] is False, path
+        assert set(value) == set(node["properties"]) - {"global"}, path
+        for key, child in value.items():
+            compare(child, node["properties"][key], f"{path}.{key}")
+
+    compare(values, schema, "values")
+
+
+def test_crds_are_those_of_the_files_and_kept_if_wanted() -> None:
+    kept = render()["CustomResourceDefinition"]
+    files = {p.stem: yaml.safe_load(p.read_text()) for p in (CHART / "files/crds").iterdir()}
+    assert {d["spec"]["names"]["plural"]: d["spec"] for d in kept.values()} == {
+        name: document["spec"] for name, document in files.items()
+    }
+    for document in kept.values():
+        assert document["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    for document in render("crds.keep=false")["CustomResourceDefinition"].values():
+        assert "annotations" not in document["metadata"]
+    assert "CustomResourceDefinition" not in render("crds.install=false")
+
+
+def test_no_custom_resource_is_in_the_release() -> None:
+    """Helm looks kinds up before it installs the CRDs: a fresh cluster would refuse the release."""
+    kinds = {d["spec"]["names"]["kind"] for d in render()["CustomResourceDefinition"].values()}
+    assert not kinds & render().keys()
+
+
+def pods(found: Manifests) -> dict[str, dict[str, Any]]:
+    specs = {f"Pod/{n}": d["spec"] for n, d in found.get("Pod", {}).items()}
+    for kind in ("Deployment", "Job"):
+        for name, document in found.get(kind, {}).items():
+            specs[f"{kind}/{name}"] = document["spec"]["template"]["spec"]
+    return specs
+
+
+def test_everything_but_the_node_pods_fits_pod_security_restricted() -> None:
+    found = pods(render())
+    assert set(found) == {"Deployment/tessera-operator", "Job/tessera-cleanup", "Pod/tessera-check"}
+    for name, spec in found.items():
+        assert spec["securityContext"]["runAsNonRoot"] is True, name
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
+        assert not {"hostPID", "hostNetwork", "hostIPC"} & spec.keys(), name
+        assert all("hostPath" not in v for v in spec.get("volumes", [])), name
+        for container in spec["containers"]:
+            security = container["securityContext"]
+            assert security["allowPrivilegeEscalation"] is False, name
+            assert security["readOnlyRootFilesystem"] is True, name
+            assert security["capabilities"] == {"drop": ["ALL"]}, name
+
+
+def rules(found: Manifests, kind: str, name: str) -> set[tuple[str, str, str]]:
+    return {
+        (group, resource, verb)
+        for rule in found[kind][name]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> None:
+    group = "gpu.tessera.dev"
+    assert rules(render(), "ClusterRole", "tessera-node") == {
+        *((group, "gpus", verb) for verb in ("get", "list", "watch")),
+        (group, "gpus/status", "patch"),
+        *(("", "events", verb) for verb in ("create", "get", "patch")),
+    }
+    bound = {
+        s["name"]
+        for kind in ("RoleBinding", "ClusterRoleBinding")
+        for d in render()[kind].values()
+        if d["roleRef"]["name"] != "tessera-node"
+        for s in d["subjects"]
+    }
+    assert "tessera-node" not in bound
+
+
+def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
+    cluster = rules(render(), "ClusterRole", "tessera-operator")
+    assert not any("*" in rule for rule in cluster)
+    assert not any(resource == "secrets" for _, resource, _ in cluster)
+    assert {r for r in cluster if r[2] == "delete"} == {("gpu.tessera.dev", "gpus", "delete")}
+    assert {r[1] for r in cluster if r[2] == "create"} == {"gpus", "gpupolicies", "pods/eviction"}
+    assert {r[1] for r in cluster if r[2] == "patch" and not r[0]} == {"nodes", "nodes/status"}
+    assert ("", "pods", "list") not in cluster  # only in its own namespace
+    assert rules(render(), "Role", "tessera-operator-events") == {
+        ("", "events", "create"),
+        ("", "events", "patch"),
+    }
+    assert render()["Role"]["tessera-operator-events"]["metadata"]["namespace"] == "default"
+
+
+def test_a_node_agent_is_held_to_its_own_node() -> None:
+    found = render()
+    (rule,) = found["ValidatingAdmissionPolicy"]["tessera-node"]["spec"]["validations"]
+    assert "object.spec.nodeName == variables.nodeName" in rule["expression"]
+    binding = found["ValidatingAdmissionPolicyBinding"]["tessera-node"]["spec"]
+    assert binding == {"policyName": "tessera-node", "validationActions": ["Deny"]}
+    condition = found["ValidatingAdmissionPolicy"]["tessera-node"]["spec"]["matchConditions"][0]
+    assert "system:serviceaccount:ns:tessera-node" in condition["expression"]
+
+
+def test_every_service_account_is_made_by_the_chart() -> None:
+    found = render()
+    for name, spec in pods(found).items():
+        assert spec["serviceAccountName"] in found["ServiceAccount"], name
+
+
+def test_the_hook_cleans_up_before_and_can_be_turned_off() -> None:
+    found = render("uninstall.onInUse=Wait", "uninstall.timeoutSeconds=20")
+    job = found["Job"]["tessera-cleanup"]
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+    assert job["spec"]["activeDeadlineSeconds"] == 80
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == ["--on-in-use=Wait", "--timeout=20"]
+    assert ("", "pods/eviction", "create") not in rules(found, "ClusterRole", "tessera-cleanup")
+    assert ("", "pods/eviction", "create") in rules(render(), "ClusterRole", "tessera-cleanup")
+    assert "Job" not in render("uninstall.enabled=false")
+
+
+def test_names_follow_the_release() -> None:
+    found = render("fullnameOverride=gpus")
+    names = {n for kind in found for n in found[kind] if kind != "CustomResourceDefinition"}
+    assert all(name.startswith("gpus") for name in names), names
+
+
+def test_a_changed_configuration_restarts_the_operator() -> None:
+    def checksum(*settings: str) -> str:
+        template = render(*settings)["Deployment"]["tessera-operator"]["spec"]["template"]
+        return str(template["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum() != checksum("gpud.threads=2")
+    assert checksum() == checksum("uninstall.timeoutSeconds=20")
