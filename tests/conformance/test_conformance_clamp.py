@@ -48,7 +48,7 @@ def _child(loaded: jit.Loaded, launch: bytes, parameters: bytes, report: mmap.mm
         os._exit(9)
 
     class Action(ctypes.Structure):
-        _fields_ = [  # noqa: RUF012
+        _fields_ = [
             ("handler", ctypes.c_void_p),
             ("mask", ctypes.c_ulong * 16),
             ("flags", ctypes.c_int),
@@ -171,7 +171,7 @@ def _far_displacement() -> Module:
     return b.module()
 
 
-_PLANS = (jit.Plan(16, 1), jit.Plan(16, 4), jit.Plan(1, 1))
+_PLANS = (jit.Plan(16, 2), jit.Plan(1, 1))
 _KERNELS = {
     "gather": _gather,
     "loaded": _loaded_pointer,

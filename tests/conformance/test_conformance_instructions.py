@@ -1,7 +1,7 @@
+# ruff: noqa: RUF005
 """Every arithmetic instruction, on special values, in each form the JIT can give it."""
 
 import itertools
-import struct
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,7 +19,6 @@ from vgpu_sim.isa import (
     MulMode,
     Op,
     Rounding,
-    Space,
 )
 from vgpu_sim.isa.rules import destination_roles, operand_bits, source_roles
 from vgpu_sim.isa.spec import compares_of, roundings_of
@@ -169,9 +168,9 @@ _OPS = [
     if op not in (Op.NOP, Op.BRA, Op.RET, Op.TRAP, Op.LD, Op.ST, Op.S2R) and TABLE[op].dsts
 ]
 _PLANS = {
-    "lanes": [Plan(16, 1), Plan(4, 2), Plan(1, 1), Plan(16, 2, tier=0)],
-    "chunk": [Plan(16, 4), Plan(1, 8)],
-    "uniform": [Plan(16, 2)],
+    "lanes": [Plan(16, 1), Plan(4, 2, tier=0)],
+    "chunk": [Plan(1, 8)],
+    "uniform": [Plan(16, 2, tier=0)],
 }
 
 

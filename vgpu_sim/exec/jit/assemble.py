@@ -53,7 +53,7 @@ class Assembler:
         self._plan = plan
         self._shared = Shared()
         self._nans = nans.NanPlan(ssa)
-        self._types = values.storage_types(ssa)
+        self._types = values.storage_types(ssa, self._nans)
         self._roots = Roots(ssa)
         self._functions: list[str] = []
         self._exact_needed = False

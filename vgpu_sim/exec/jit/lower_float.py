@@ -28,9 +28,7 @@ def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -
     type_ = instruction.type
     if instruction.ftz:
         args = [flush(text, arg, type_, vector) for arg in args]
-    if instruction.op in (Op.FNEG, Op.FABS):
-        result = _sign(text, instruction, args[0], vector)
-    elif type_ in NATIVE and (
+    if type_ in NATIVE and (
         instruction.rounding not in DIRECTED or instruction.op in (Op.FMIN, Op.FMAX)
     ):
         result = _native(text, instruction, args, vector)
@@ -43,22 +41,46 @@ def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -
     return saturate(text, result, type_, vector) if instruction.saturate else result
 
 
+def lower_sign(text: Text, instruction: Instruction, bits: str, vector: bool) -> str:
+    """FNEG and FABS, on patterns: they change the sign bit of NaNs too."""
+    type_ = instruction.type
+    scalar = integer(type_.bits)
+    whole = text.type_of(scalar, vector)
+    if instruction.ftz:
+        bits = _flush_bits(text, bits, type_, vector)
+    sign = 1 << (type_.bits - 1)
+    if instruction.op is Op.FNEG:
+        bits = text.let(f"xor {whole} {bits}, {text.const(sign, scalar, vector)}")
+    else:
+        bits = text.let(f"and {whole} {bits}, {text.const(sign - 1, scalar, vector)}")
+    if not instruction.saturate:
+        return bits
+    if type_ not in NATIVE:
+        return saturate(text, bits, type_, vector)
+    held = text.type_of(NATIVE[type_], vector)
+    value = saturate(text, text.let(f"bitcast {whole} {bits} to {held}"), type_, vector)
+    return text.let(f"bitcast {held} {value} to {whole}")
+
+
 def flush(text: Text, value: str, type_: DataType, vector: bool) -> str:
     """Subnormal numbers become a zero of the same sign."""
-    scalar, pattern = integer(type_.bits), operand_type(type_)
+    if type_ not in NATIVE:
+        return _flush_bits(text, value, type_, vector)
+    held, whole = text.type_of(NATIVE[type_], vector), text.type_of(integer(type_.bits), vector)
+    bits = text.let(f"bitcast {held} {value} to {whole}")
+    flushed = _flush_bits(text, bits, type_, vector)
+    return text.let(f"bitcast {whole} {flushed} to {held}")
+
+
+def _flush_bits(text: Text, bits: str, type_: DataType, vector: bool) -> str:
+    scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
-    bits = value
-    if pattern != scalar:
-        bits = text.let(f"bitcast {text.type_of(pattern, vector)} {value} to {whole}")
     infinity = _INFINITY.get(type_) or (0x7F80_0000 if type_ is DataType.F32 else 0x7FF << 52)
     exponent = text.let(f"and {whole} {bits}, {text.const(infinity, scalar, vector)}")
     small = text.let(f"icmp eq {whole} {exponent}, {text.const(0, scalar, vector)}")
     sign = text.const(1 << (type_.bits - 1), scalar, vector)
     zero = text.let(f"and {whole} {bits}, {sign}")
-    flushed = text.select(small, zero, bits, scalar, vector)
-    if pattern == scalar:
-        return flushed
-    return text.let(f"bitcast {whole} {flushed} to {text.type_of(pattern, vector)}")
+    return text.select(small, zero, bits, scalar, vector)
 
 
 def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
@@ -79,22 +101,6 @@ def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
     one = text.const(_ONE_SMALL[type_], scalar, vector)
     clamped = text.intrinsic("umin", scalar, vector, value, one)
     return text.select(dropped, text.const(0, scalar, vector), clamped, scalar, vector)
-
-
-def _sign(text: Text, instruction: Instruction, value: str, vector: bool) -> str:
-    scalar, pattern = integer(instruction.type.bits), operand_type(instruction.type)
-    whole = text.type_of(scalar, vector)
-    bits = value
-    if pattern != scalar:
-        bits = text.let(f"bitcast {text.type_of(pattern, vector)} {value} to {whole}")
-    sign = 1 << (instruction.type.bits - 1)
-    if instruction.op is Op.FNEG:
-        bits = text.let(f"xor {whole} {bits}, {text.const(sign, scalar, vector)}")
-    else:
-        bits = text.let(f"and {whole} {bits}, {text.const(sign - 1, scalar, vector)}")
-    if pattern == scalar:
-        return bits
-    return text.let(f"bitcast {whole} {bits} to {text.type_of(pattern, vector)}")
 
 
 def _native(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:

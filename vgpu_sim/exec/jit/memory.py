@@ -16,7 +16,7 @@ from vgpu_sim.exec.jit.roots import Roots
 from vgpu_sim.exec.jit.ssa import Operation, Source, Value
 from vgpu_sim.exec.jit.text import BITS, Text, integer
 from vgpu_sim.exec.jit.values import FLOATS, Form, Values
-from vgpu_sim.isa import Space
+from vgpu_sim.isa import Op, Space
 
 _CLAMP_REACH_BYTES = 1 << 31
 
@@ -88,7 +88,9 @@ class Memory:
     def _access(self, node: Operation) -> Access:
         instruction = node.instruction
         bits = instruction.type.bits
-        scalar = FLOATS.get(instruction.type, integer(bits))
+        scalar = integer(bits)  # of a store too: see ``values.storage_types``
+        if instruction.op is Op.LD:
+            scalar = FLOATS.get(instruction.type, scalar)
         address = node.sources[0]
         root = self._roots.trace(address, instruction.displacement, instruction.vector * bits // 8)
         element = self._values.element(address, 64)

@@ -202,9 +202,10 @@ class Nodes:
         if instruction.op is Op.CVT:
             return self._convert(node, form, chunk), lower_convert.result_llvm_type(instruction)
         if instruction.op.family is Family.FLOAT:
+            if instruction.op in (Op.FNEG, Op.FABS):
+                return self._sign(node, form, chunk)
             scalar = lower_float.operand_type(instruction.type)
-            clean = node in self._nans.cleaning
-            args = [values.read(s, scalar, form, chunk, clean=clean) for s in node.sources]
+            args = [values.read(s, scalar, form, chunk) for s in node.sources]
             return lower_float.lower(text, instruction, args, vector), scalar
         scalar = integer(fold.result_type(instruction).bits)
         if instruction.op in (Op.MUL, Op.MAD) and instruction.mode is MulMode.WIDE:
@@ -217,6 +218,13 @@ class Nodes:
                 for source, bits in zip(node.sources, widths, strict=True)
             ]
         return lower_integer.lower(text, instruction, args, vector), scalar
+
+    def _sign(self, node: Operation, form: Form, chunk: int) -> tuple[str, str]:
+        scalar = integer(node.instruction.type.bits)
+        clean = node in self._nans.cleaning
+        bits = self._values.read(node.sources[0], scalar, form, chunk, clean=clean)
+        vector = form is Form.VECTOR
+        return lower_float.lower_sign(self._text, node.instruction, bits, vector), scalar
 
     def _convert(self, node: Operation, form: Form, chunk: int) -> str:
         instruction, source = node.instruction, node.sources[0]

@@ -45,18 +45,21 @@ class Held:
     vector: bool
 
 
-def storage_types(ssa: SsaFunction) -> dict[Value, str]:
+def storage_types(ssa: SsaFunction, nans: NanPlan) -> dict[Value, str]:
     """The LLVM type that holds each value: a float where floats flow, an integer elsewhere.
 
-    Only speed depends on it: a float held as an integer would travel between register files.
+    A float held as an integer would travel between register files. But what was made canonical is
+    held as an integer: as floats LLVM takes one NaN for another and drops the select.
     """
     types: dict[Value, str] = {}
     passive: list[tuple[Value, list[Source]]] = []
     for block in ssa.blocks.values():
         for node in (*block.phis, *block.nodes):
-            passive += [(result, sources) for result, sources in _passed_on(node)]
+            if node not in nans.cleaning:
+                passive += _passed_on(node)
             for result in results_of(node):
-                types[result] = _computed_type(node, result)
+                clean = node in nans.cleaning
+                types[result] = integer(result.bits) if clean else _computed_type(node, result)
     changed = True
     while changed:
         changed = False

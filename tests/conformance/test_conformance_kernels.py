@@ -1,0 +1,239 @@
+"""The example kernels, module variables, traps: every legal plan, any split of the blocks."""
+
+import itertools
+import struct
+from pathlib import Path
+
+import native_launch
+import numpy as np
+import pytest
+from both_backends import Bench, compare, compiler
+from kernel_builder import KernelBuilder
+
+from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.errors import Trap
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Guard,
+    Instruction,
+    Literal,
+    Module,
+    Op,
+    Predicate,
+    Register,
+    Space,
+    SpecialRegister,
+    Symbol,
+    Variable,
+)
+
+D = DataType
+_EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def _example(name: str) -> Module:
+    return compile_ptx((_EXAMPLES / f"{name}.ptx").read_text(), capability=(8, 0))
+
+
+def _floats(count: int, seed: int) -> bytes:
+    values = np.random.default_rng(seed).standard_normal(count).astype(np.float32)
+    values[:: max(count // 7, 1)] = np.nan
+    return values.tobytes()
+
+
+@pytest.mark.parametrize("block", [(64, 1, 1), (24, 1, 1), (96, 1, 1), (7, 1, 1)], ids=str)
+def test_vecadd_under_every_plan(block: tuple[int, int, int]) -> None:
+    module, n = _example("vecadd"), 150
+    buffers = [_floats(n, 1), _floats(n, 2), bytes(4 * n)]
+    plans = jit.legal_plans(module.functions[0], block)
+    grid = (-(-n // block[0]), 1, 1)
+    out = compare(module, buffers, grid, block, [None, *plans], extra=[n])[2]
+    a, b = (np.frombuffer(buffer, np.float32) for buffer in buffers[:2])
+    np.testing.assert_array_equal(np.frombuffer(out, np.float32), a + b)
+
+
+@pytest.mark.parametrize("block", [(32, 4, 1), (12, 2, 1), (8, 4, 2)], ids=str)
+def test_sgemm_under_every_plan(block: tuple[int, int, int]) -> None:
+    module, (m, n, k) = _example("sgemm"), (11, 37, 9)
+    buffers = [_floats(m * k, 1), _floats(k * n, 2), bytes(4 * m * n)]
+    plans = list(jit.legal_plans(module.functions[0], block))
+    grid = (-(-n // block[0]), -(-m // block[1]), 1)
+    compare(module, buffers, grid, block, [None, *plans[::3]], extra=[m, n, k])
+
+
+def test_any_split_of_the_blocks_gives_the_same_bits() -> None:
+    module, n, block = _example("saxpy"), 500, (32, 1, 1)
+    function = module.functions[0]
+    bench = Bench(_floats(n, 1), _floats(n, 2))
+    try:
+        scale = struct.pack("<f", 2.5)
+        values = [scale, *bench.addresses(), n]
+        parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
+        grid = (16, 1, 1)
+        expected = bench.interpret(module, grid, block, parameters)
+        cuts = [[0, 16], [0, 1, 2, 9, 16], list(range(17)), [0, 5, 5, 16]]
+        for plan, cut in itertools.product((None, jit.Plan(8, 2), jit.Plan(1, 4)), cuts):
+            ranges = list(itertools.pairwise(cut))
+            ranges.reverse()
+            found = bench.execute(module, grid, block, parameters, plan, ranges=ranges)
+            assert found == expected, (plan, cut)
+    finally:
+        bench.close()
+
+
+def test_block_and_grid_indices_in_three_dimensions() -> None:
+    b = KernelBuilder(8)
+    out = b.address(b.parameter(0), b.linear_thread(), 4 * len(SpecialRegister))
+    for which in SpecialRegister:
+        b.store(D.B32, out, b.special(which), 4 * which)
+    module, grid = b.module(), (3, 2, 2)
+    for block in ((8, 2, 3), (16, 4, 2), (32, 2, 1), (5, 3, 2)):
+        threads = int(np.prod(grid) * np.prod(block))
+        plans = list(jit.legal_plans(module.functions[0], block))
+        compare(module, [bytes(4 * threads * len(SpecialRegister))], grid, block, [None, *plans])
+
+
+def test_module_variables_lie_in_the_segment() -> None:
+    b = KernelBuilder(8, 8)
+    thread = b.special(SpecialRegister.TID_X)
+    base = b.register(64)
+    b.op(Op.MOV, D.B64, base, Symbol("table", 8))
+    value = b.register(32)
+    b.op(Op.LD, D.B32, value, b.address(base, thread, 4), space=Space.CONST)
+    direct = b.register(32)
+    b.op(Op.LD, D.B32, direct, Symbol("table"), space=Space.CONST, displacement=4)
+    b.op(Op.ADD, D.B32, value, value, direct)
+    b.store(D.B32, b.address(b.parameter(1), thread, 4), value)
+    module = b.module(
+        Variable("first", Space.GLOBAL, 4, 16, 0), Variable("table", Space.CONST, 4, 512, 64)
+    )
+    segment = np.arange(200, dtype=np.uint32).tobytes()
+    out = compare(
+        module,
+        [segment, bytes(256)],
+        (1, 1, 1),
+        (64, 1, 1),
+        [None, jit.Plan(16, 4), jit.Plan(1, 1)],
+        symbols=0,
+    )[1]
+    assert np.frombuffer(out, np.uint32).tolist() == [16 + 2 + t + 17 for t in range(64)]
+
+
+def _trapping(first_bad: int) -> tuple[Module, Register]:
+    b = KernelBuilder(8)
+    thread = b.linear_thread()
+    flag = b.predicate()
+    limit = Literal(first_bad)
+    b.add(Instruction(Op.SETP, D.U32, (flag, None), (thread, limit), compare=Compare.GE))
+    b.add(Instruction(Op.TRAP, guard=Guard(flag)))
+    b.store(D.B32, b.address(b.parameter(0), thread, 4), Literal(1))
+    return b.module(), thread
+
+
+@pytest.mark.parametrize("plan", [None, jit.Plan(16, 2), jit.Plan(1, 1)], ids=str)
+def test_trap_stores_its_status_and_ends_the_launch(plan: jit.Plan | None) -> None:
+    module, _ = _trapping(64 + 5)
+    function, block, grid = module.functions[0], (32, 1, 1), (4, 1, 1)
+    bench = Bench(bytes(4 * 128))
+    try:
+        parameters = struct.pack("<Q", bench.addresses()[0])
+        with pytest.raises(Trap):
+            bench.interpret(module, grid, block, parameters)
+        loaded = compiler().load(compiler().compile(module, function, block, plan))
+        launch = native_launch.context(bench.aperture, grid, block)
+        status, last = native_launch.run(loaded, launch, parameters, [(0, 4)])
+        assert (status, last) == (719, 2)
+        stored = np.frombuffer(bytes(bench.buffers[0].view), np.uint32)
+        assert stored[:64].all()
+        assert not stored[69:].any()
+    finally:
+        bench.close()
+
+
+def _wrapping(type_: DataType, offset: int, *, stored_first: bool) -> Module:
+    """out[t] = (64 bits) (t + offset), a 32-bit number that wraps around within the block."""
+    b = KernelBuilder(8)
+    thread = b.linear_thread()
+    out = b.address(b.parameter(0), thread, 16)
+    if stored_first:
+        b.store(D.B64, out, Literal(1), 8)
+    narrow, wide = b.register(32), b.register(64)
+    b.op(Op.ADD, D.B32, narrow, thread, Literal(offset))
+    b.op(Op.CVT, D.S64 if type_ is D.S32 else D.U64, wide, narrow, source_type=type_)
+    b.store(D.B64, out, wide)
+    return b.module()
+
+
+@pytest.mark.parametrize("stored_first", [False, True])
+@pytest.mark.parametrize("type_", [D.U32, D.S32])
+@pytest.mark.parametrize("offset", [0xFFFFFFFF, 0xFFFFFFE5, 0x7FFFFFF9, 3])
+def test_widening_is_exact_where_lanes_wrap(
+    type_: DataType, offset: int, stored_first: bool
+) -> None:
+    module, block = _wrapping(type_, offset, stored_first=stored_first), (64, 1, 1)
+    plans = list(jit.legal_plans(module.functions[0], block))
+    compare(module, [bytes(16 * 128)], (2, 1, 1), block, [None, *plans[::4]])
+
+
+def test_two_latches_taken_by_different_lanes() -> None:
+    """Lanes reach the block behind the first latch in different iterations."""
+    b = KernelBuilder(8)
+    thread = b.linear_thread()
+    counter, total = b.register(32), b.register(32)
+    more, first, both = b.predicate(), b.predicate(), b.predicate()
+    b.op(Op.AND, D.B32, counter, thread, Literal(7))
+    odd = b.register(32)
+    b.op(Op.AND, D.B32, odd, thread, Literal(16))
+    b.add(Instruction(Op.SETP, D.U32, (first, None), (odd, Literal(0)), compare=Compare.EQ))
+    b.place("again")
+    b.op(Op.SUB, D.B32, counter, counter, Literal(1))
+    b.add(Instruction(Op.SETP, D.S32, (more, None), (counter, Literal(0)), compare=Compare.GT))
+    b.op(Op.AND, D.PRED, both, more, first)
+    b.branch("again", Guard(both))
+    b.op(Op.ADD, D.B32, total, total, Literal(1))
+    b.branch("again", Guard(more))
+    b.store(D.B32, b.address(b.parameter(0), thread, 4), total)
+    module, block = b.module(), (32, 2, 1)
+    plans = list(jit.legal_plans(module.functions[0], block))
+    out = compare(module, [bytes(256)], (1, 1, 1), block, [None, *plans])[0]
+    expected = [1 if t & 16 == 0 else max(t & 7, 1) for t in range(64)]
+    assert np.frombuffer(out, np.uint32).tolist() == expected
+
+
+def test_a_loaded_nan_keeps_its_bits_and_a_computed_one_is_canonical() -> None:
+    b = KernelBuilder(8, 8)
+    thread = b.linear_thread()
+    loaded = b.load(D.F32, b.address(b.parameter(0), thread, 4))
+    flag: Predicate = b.predicate()
+    b.add(Instruction(Op.SETP, D.U32, (flag, None), (thread, Literal(5)), compare=Compare.LT))
+    b.branch("keep", Guard(flag))
+    b.op(Op.FADD, D.F32, loaded, loaded, Literal(0))
+    b.place("keep")
+    out = b.address(b.parameter(1), thread, 8)
+    b.store(D.F32, out, loaded)
+    b.op(Op.FNEG, D.F32, loaded, loaded)
+    b.store(D.F32, out, loaded, 4)
+    module, block = b.module(), (16, 1, 1)
+    data = np.full(16, 0xFFC01234, np.uint32).tobytes()
+    plans = list(jit.legal_plans(module.functions[0], block))
+    out_bytes = compare(module, [data, bytes(128)], (1, 1, 1), block, [None, *plans])[1]
+    found = np.frombuffer(out_bytes, np.uint32).reshape(16, 2).tolist()
+    assert found == [[0xFFC01234, 0x7FC01234]] * 5 + [[0x7FFFFFFF, 0xFFFFFFFF]] * 11
+
+
+def test_interpreter_and_jit_have_one_memory_model_for_vectors() -> None:
+    b = KernelBuilder(8, 8)
+    thread = b.linear_thread()
+    source, out = (b.address(b.parameter(i), thread, 16) for i in (0, 1))
+    values = tuple(b.register(32) for _ in range(4))
+    b.add(Instruction(Op.LD, D.B32, values, (source,), space=Space.GLOBAL, vector=4))
+    b.op(Op.ADD, D.B32, values[1], values[1], thread)
+    b.add(Instruction(Op.ST, D.B32, (), (out, *values[::-1]), space=Space.GLOBAL, vector=4))
+    pair = tuple(b.register(64) for _ in range(2))
+    b.add(Instruction(Op.LD, D.B64, pair, (source,), space=Space.GLOBAL, vector=2))
+    module, block = b.module(), (48, 1, 1)
+    data = np.random.default_rng(3).integers(0, 256, 16 * 48, dtype=np.uint8).tobytes()
+    plans = list(jit.legal_plans(module.functions[0], block))
+    compare(module, [data, bytes(16 * 48)], (1, 1, 1), block, [None, *plans])
