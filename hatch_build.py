@@ -1,4 +1,4 @@
-"""Build hook: compiles the C parts (client library, worker runtime) into ``vgpu_sim/native/lib``."""
+"""Build hook: compiles the C parts (client library, worker runtime) before packaging."""
 
 import sys
 from pathlib import Path
