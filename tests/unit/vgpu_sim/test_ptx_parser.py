@@ -257,7 +257,9 @@ def test_variables() -> None:
 
 
 def test_comments_and_ends_of_input() -> None:
-    module = parse(b"// caf\xe9 \xff\n/* three\n\nlines */ " + HEAD.encode() + b".entry k(){ret;}\0\0")
+    module = parse(
+        b"// caf\xe9 \xff\n/* three\n\nlines */ " + HEAD.encode() + b".entry k(){ret;}\0\0"
+    )
     assert (module.functions[0].line, module.targets[0].line) == (7, 5)
 
 
