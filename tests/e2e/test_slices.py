@@ -1,5 +1,6 @@
 """Slices are counted, held and given back as the cluster's own scheduler and kubelet say."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,26 @@ def gpu_node(cluster: Cluster) -> str:
     return str(min(node["metadata"]["name"] for node in nodes))
 
 
+def processes(cluster: Cluster, node: str) -> list[dict[str, Any]]:
+    """Every CUDA context on a node, as gpud there says."""
+    pods = cluster.get("pods", "-A", "-l", "app.kubernetes.io/component=node")["items"]
+    (pod,) = [pod for pod in pods if pod["spec"]["nodeName"] == node]
+    said = cluster.kubectl(
+        "-n",
+        pod["metadata"]["namespace"],
+        "exec",
+        pod["metadata"]["name"],
+        "-c",
+        "gpud",
+        "--",
+        "tessera",
+        "smi",
+        "--json",
+    )
+    gpus = json.loads(said)["gpus"]
+    return [p for gpu in gpus for device in gpu["devices"] for p in device["processes"]]
+
+
 def test_every_gpu_node_offers_seven_small_slices(whole_cluster: Cluster) -> None:
     nodes = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     assert [node["status"]["allocatable"].get(RESOURCE) for node in nodes] == ["7", "7"]
@@ -25,7 +46,7 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
     node = gpu_node(namespace)
     names = [f"tenant-{i}" for i in range(7)]
     for seed, name in enumerate(names):
-        arguments = ("--n", "1048576", "--seed", str(seed), "--seconds", "3", "--hold", "600")
+        arguments = ("--n", "1048576", "--seed", str(seed), "--seconds", "20", "--hold", "600")
         namespace.apply(sample_pod(name, *arguments, node=node))
     for name in names:
         namespace.wait_pod(name, "Running")
@@ -41,6 +62,15 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
         line for name in names for line in namespace.logs(name).splitlines() if "first" in line
     }
     assert len(results) == 7, "seven seeds must give seven different results"
+    spans = [
+        (process["first_launch_ns"], process["last_launch_ns"])
+        for process in processes(namespace, node)
+        if process["holder"].split("/")[-1] in names
+    ]
+    assert len(spans) == 7
+    assert max(first for first, _ in spans) < min(last for _, last in spans), (
+        f"the seven pods' kernels did not run side by side: {spans}"
+    )
 
     namespace.apply(sample_pod("eighth", "--n", "1024", node=node))
 

@@ -21,7 +21,10 @@ CUDA_VERSION = "13.0"
 
 @dataclass(frozen=True, slots=True)
 class ProcessView:
-    """A CUDA context: ``pid`` is the program's where gpud can see it."""
+    """A CUDA context: ``pid`` is the program's where gpud can see it.
+
+    Launch times are the worker's CLOCK_MONOTONIC, 0 before the first launch has ended.
+    """
 
     pid: int
     name: str | None
@@ -30,6 +33,9 @@ class ProcessView:
     holder: str
     memory_bytes: int
     launches: int
+    first_launch_ns: int
+    last_launch_ns: int
+    busy_ns: int
     sandbox: dict[str, Any]
 
 
@@ -163,6 +169,9 @@ def _process(context: dict[str, Any], names: dict[str, str]) -> ProcessView:
         holder=names.get(context["pod_uid"], context["pod_uid"]),
         memory_bytes=context["memory_bytes"],
         launches=context["launches"],
+        first_launch_ns=context["first_launch_ns"],
+        last_launch_ns=context["last_launch_ns"],
+        busy_ns=context["busy_ns"],
         sandbox=context["sandbox"],
     )
 
