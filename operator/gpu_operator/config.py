@@ -61,7 +61,7 @@ class Config(_Section):
     policy: dict[str, Any] | None = None
     """Spec of the GPUPolicy called default, kept as it is here; null: it is left to others."""
     owner_cluster_role: str = ""
-    """With this ClusterRole, which the chart removes, the policy goes too."""
+    """With this ClusterRole, which the chart removes, go the policy and the Lease."""
     lease_name: str = "tessera-operator"
     lease_seconds: int = Field(default=15, ge=5)
     resync_seconds: int = Field(default=60, ge=5)

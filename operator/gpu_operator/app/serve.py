@@ -31,10 +31,16 @@ _log = logging.getLogger(__name__)
 async def serve(config: Config, identity: Identity) -> int:
     """Reconcile until SIGTERM; return the exit status, 1 when something ended by itself."""
     kube = LightkubeCluster()
+    owners = await _owners(config, kube)
     elector = Elector(
-        kube, config.lease_name, identity.namespace, identity.pod_name, config.lease_seconds
+        kube,
+        config.lease_name,
+        identity.namespace,
+        identity.pod_name,
+        config.lease_seconds,
+        owners=owners,
     )
-    store = Store(await _chart_policy(config, kube))
+    store = Store(_chart_policy(config, owners))
     worker = Worker(kube, store, WorkQueue(), config, identity.namespace, elector.fence)
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -62,16 +68,10 @@ async def serve(config: Config, identity: Identity) -> int:
         await kube.close()
 
 
-async def _chart_policy(config: Config, kube: Kube) -> ChartPolicy | None:
-    """Read the chart's policy and find its owner. Raises ConfigError or KubeError."""
-    if config.policy is None:
-        return None
-    try:
-        spec = GPUPolicySpec.model_validate(config.policy)
-    except ValidationError as err:
-        raise errors.ConfigError(f"policy: {err}") from err
+async def _owners(config: Config, kube: Kube) -> tuple[dict[str, Any], ...]:
+    """Find what is deleted with the release, for what the operator itself creates once."""
     if not config.owner_cluster_role:
-        return ChartPolicy(spec)
+        return ()
     role = await kube.get("ClusterRole", config.owner_cluster_role)
     owner = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -79,7 +79,17 @@ async def _chart_policy(config: Config, kube: Kube) -> ChartPolicy | None:
         "name": config.owner_cluster_role,
         "uid": role["metadata"]["uid"],
     }
-    return ChartPolicy(spec, (owner,))
+    return (owner,)
+
+
+def _chart_policy(config: Config, owners: tuple[dict[str, Any], ...]) -> ChartPolicy | None:
+    """Read the chart's policy. Raises ConfigError."""
+    if config.policy is None:
+        return None
+    try:
+        return ChartPolicy(GPUPolicySpec.model_validate(config.policy), owners)
+    except ValidationError as err:
+        raise errors.ConfigError(f"policy: {err}") from err
 
 
 async def _lead(elector: Elector, worker: Worker, store: Store, namespace: str) -> None:

@@ -8,7 +8,8 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from gpu_operator import errors
 from gpu_operator.kube.port import Document, Kube
@@ -27,6 +28,7 @@ class Elector:
         identity: str,
         term_s: float = 15.0,
         clock: Callable[[], float] = time.monotonic,
+        owners: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self._kube = kube
         self._name = name
@@ -34,6 +36,7 @@ class Elector:
         self._identity = identity
         self._term_s = term_s
         self._clock = clock
+        self._owners = [dict(owner) for owner in owners]
         self._renewed_at: float | None = None
         self._seen: tuple[str, float] | None = None  # somebody's record and when it was first seen
 
@@ -121,7 +124,11 @@ class Elector:
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
+            "metadata": {
+                "name": self._name,
+                "namespace": self._namespace,
+                "ownerReferences": self._owners,  # with them it is deleted
+            },
             "spec": {
                 "holderIdentity": self._identity,
                 "leaseDurationSeconds": round(self._term_s),

@@ -137,3 +137,16 @@ def test_keep_ends_when_the_lease_is_lost(cluster: Cluster, clock: Clock) -> Non
     cluster.objects["Lease"]["lease"]["spec"]["holderIdentity"] = "b"
     with pytest.raises(errors.NotLeader):
         asyncio.run(asyncio.wait_for(first.keep(), 5))
+
+
+def test_the_lease_goes_with_its_owner(cluster: Cluster, clock: Clock) -> None:
+    created: list[Document] = []
+
+    class Noting(Cluster):
+        async def create(self, document: Document) -> Document:
+            created.append(document)
+            return await super().create(document)
+
+    owner = {"kind": "ClusterRole", "name": "r", "uid": "1", "apiVersion": "v1"}
+    assert attempt(Elector(Noting(), "lease", "ns", "a", TERM_S, clock, (owner,)))
+    assert created[0]["metadata"]["ownerReferences"] == [owner]
