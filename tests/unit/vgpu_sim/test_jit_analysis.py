@@ -1,0 +1,260 @@
+"""SSA form, value analysis, roots and plans: what the JIT knows before it writes a line."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernel_builder import KernelBuilder
+
+from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit import choose, ssa
+from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.elements import Affine, Algebra, Element, PerChunk, Vector
+from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.nans import NanPlan
+from vgpu_sim.exec.jit.roots import Roots
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Function,
+    Guard,
+    Instruction,
+    Literal,
+    MulMode,
+    Op,
+    Predicate,
+    Register,
+    Space,
+    SpecialRegister,
+)
+
+D = DataType
+_EXAMPLES = Path(__file__).parents[3] / "examples"
+_TILE = Geometry((32, 8, 1), 16, 16)
+
+
+def example(name: str) -> Function:
+    source = (_EXAMPLES / f"{name}.ptx").read_text()
+    return compile_ptx(source, capability=(8, 0)).functions[0]
+
+
+def accesses(function: Function, geometry: Geometry) -> list[tuple[str, Element, int | None]]:
+    """Opcode, element of the address and root of each access through global memory."""
+    form = ssa.build(function)
+    analysis = Analysis(form, geometry, assume_guards=True)
+    roots = Roots(form)
+    found = []
+    for block in form.blocks.values():
+        for node in block.nodes:
+            if not isinstance(node, ssa.Operation) or node.instruction.op not in (Op.LD, Op.ST):
+                continue
+            if node.instruction.space is not Space.PARAM:
+                element = analysis.element(node.sources[0], block.index, 64)
+                root = roots.trace(node.sources[0], node.instruction.displacement, 4)
+                assert element is not None
+                found.append((node.instruction.op.name, element, root))
+    return found
+
+
+def test_sgemm_reads_rows_once_per_chunk_and_columns_in_lines() -> None:
+    found = accesses(example("sgemm"), _TILE)
+    loads = [element for op, element, _ in found if op == "LD"]
+    rows, columns = loads[::2], loads[1::2]
+    assert all(isinstance(e, PerChunk) and e.stride == 0 for e in rows)
+    assert all(isinstance(e, Affine) and e.stride == 4 for e in columns)
+    assert all(isinstance(e, Affine) and e.offsets[:4] == (0, 64, 0, 64) for e in columns)
+    assert [root for _, _, root in found] == [0, 8] * 5 + [16]
+
+
+def test_without_a_multiple_of_the_row_nothing_is_affine_in_the_group() -> None:
+    loads = [
+        e for op, e, _ in accesses(example("sgemm"), Geometry((32, 8, 1), 16, 1)) if op == "LD"
+    ]
+    assert all(not isinstance(e, Vector) for e in loads)
+
+
+def test_copies_vanish_and_reads_before_writes_are_zero() -> None:
+    b = KernelBuilder(8)
+    a, copy, total = b.register(32), b.register(32), b.register(32)
+    b.op(Op.MOV, D.B32, copy, Literal(7))
+    b.op(Op.ADD, D.B32, total, copy, a)
+    b.store(D.B32, b.parameter(0), total)
+    form = ssa.build(b.module().functions[0])
+    (block,) = form.blocks.values()
+    first = block.nodes[0]
+    assert isinstance(first, ssa.Operation)
+    assert first.instruction.op is Op.ADD
+    assert first.sources == (Literal(7), Literal(0))
+
+
+def test_phis_are_pruned() -> None:
+    b = KernelBuilder(8)
+    read, dead, flag = b.register(32), b.register(32), b.predicate()
+    b.branch("skip", Guard(flag))
+    b.op(Op.ADD, D.B32, read, read, Literal(1))
+    b.op(Op.ADD, D.B32, dead, dead, Literal(1))
+    b.place("skip")
+    b.store(D.B32, b.parameter(0), read)
+    form = ssa.build(b.module().functions[0])
+    assert [len(block.phis) for block in form.blocks.values()] == [0, 0, 1]
+
+
+def test_a_guarded_result_merges_with_the_former_value() -> None:
+    b = KernelBuilder(8)
+    register, flag = b.register(32), b.predicate()
+    b.op(Op.ADD, D.B32, register, register, Literal(1), guard=Guard(flag, negated=True))
+    b.store(D.B32, b.parameter(0), register)
+    nodes = next(iter(ssa.build(b.module().functions[0]).blocks.values())).nodes
+    assert isinstance(nodes[1], ssa.Merge)
+    assert nodes[1].condition.negated
+    assert nodes[1].old == Literal(0)
+
+
+def test_irreducible_control_flow_is_named() -> None:
+    guard = Guard(Predicate(0))
+    code = (
+        Instruction(Op.BRA, guard=guard, target=2),
+        Instruction(Op.NOP),
+        Instruction(Op.NOP),
+        Instruction(Op.BRA, guard=guard, target=1),
+        Instruction(Op.RET),
+    )
+    function = Function("odd", (), 0, (), 1, code, (0,) * 5)
+    with pytest.raises(jit.UnsupportedError, match="odd, word [13]: irreducible control flow"):
+        ssa.build(function)
+
+
+def _element_of(build: object, geometry: Geometry) -> Element:
+    b = KernelBuilder(8)
+    result = build(b)  # type: ignore[operator]
+    b.store(D.B32, b.parameter(0), result)
+    form = ssa.build(b.module().functions[0])
+    analysis = Analysis(form, geometry, assume_guards=False)
+    block = next(iter(form.blocks.values()))
+    stored = block.nodes[-1]
+    assert isinstance(stored, ssa.Operation)
+    element = analysis.element(stored.sources[1], block.index, 32)
+    assert element is not None
+    return element
+
+
+def _binary(op: Op, type_: DataType, literal: int) -> object:
+    def build(b: KernelBuilder) -> Register:
+        result = b.register(32)
+        b.op(op, type_, result, b.special(SpecialRegister.TID_X), Literal(literal))
+        return result
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("op", "type_", "literal", "expected"),
+    [
+        (Op.ADD, D.B32, 5, Affine((0,), 1, None, 1)),
+        (Op.SHL, D.B32, 2, Affine((0,), 4, None, 64)),
+        (Op.SHL, D.B32, 40, Affine((0,), 0, 0, 1 << 32)),
+        (Op.SHR, D.U32, 4, Affine((0,), 0, None, 1)),
+        (Op.AND, D.B32, 15, Affine((0,), 1, 0, 1 << 32)),
+        (Op.AND, D.B32, 31, Vector()),
+        (Op.XOR, D.B32, 1, Vector()),
+    ],
+)
+def test_arithmetic_on_a_thread_index(
+    op: Op, type_: DataType, literal: int, expected: Element
+) -> None:
+    assert _element_of(_binary(op, type_, literal), Geometry((256, 1, 1), 16, 1)) == expected
+
+
+def test_known_lanes_survive_what_is_not_affine() -> None:
+    element = _element_of(_binary(Op.XOR, D.B32, 1), Geometry((16, 1, 1), 16, 1))
+    assert element == Vector((tuple(lane ^ 1 for lane in range(16)),))
+
+
+def test_alignment_is_a_power_of_two_whatever_the_group() -> None:
+    element = Algebra(1, 6).from_axis(tuple((c,) for c in range(6)), 6)
+    assert isinstance(element, Affine)
+    assert element.align == 2
+
+
+def test_a_widened_index_is_tested_unless_alignment_proves_it() -> None:
+    def kernel(offset: int) -> Function:
+        b = KernelBuilder(8)
+        index, wide = b.register(32), b.register(64)
+        b.op(Op.ADD, D.B32, index, b.linear_thread(), Literal(offset))
+        b.op(Op.MUL, D.U32, wide, index, Literal(4), mode=MulMode.WIDE)
+        b.op(Op.ADD, D.B64, wide, wide, b.parameter(0))
+        b.store(D.B32, wide, index)
+        return b.module().functions[0]
+
+    for offset, count in ((0, 0), (1, 1)):
+        form = ssa.build(kernel(offset))
+        analysis = Analysis(form, Geometry((64, 1, 1), 16, 1), assume_guards=False)
+        assert len(analysis.checked) == count
+
+
+def test_canonical_nans_wait_for_the_store() -> None:
+    form = ssa.build(example("sgemm"))
+    plan = NanPlan(form)
+    for node in plan.cleaning:  # nothing that a float flows through on its way to the store
+        assert not any(source in plan.dirty for source in ssa.sources_of(node))
+    operations = [n for b in form.blocks.values() for n in b.nodes if isinstance(n, ssa.Operation)]
+    fmas = [n.results[0] for n in operations if n.instruction.op is Op.FMA]
+    assert len(fmas) == 5
+    assert all(value in plan.dirty for value in fmas)
+
+
+@pytest.mark.parametrize(
+    ("name", "block", "bits", "width", "chunks"),
+    [
+        ("vecadd", (256, 1, 1), 512, 16, 1),
+        ("saxpy", (96, 1, 1), 512, 16, 1),
+        ("vecadd", (256, 1, 1), 256, 8, 1),
+        ("vecadd", (12, 1, 1), 512, 4, 1),
+        ("sgemm", (32, 8, 1), 512, 16, 16),
+        ("sgemm", (7, 1, 1), 512, 1, 1),
+    ],
+)
+def test_chosen_plans(
+    name: str, block: tuple[int, int, int], bits: int, width: int, chunks: int
+) -> None:
+    plan = choose.choose(ssa.build(example(name)), block, bits)
+    assert (plan.width, plan.chunks) == (width, chunks)
+
+
+def test_legal_plans_are_all_the_geometries_and_no_others() -> None:
+    function = example("vecadd")
+    plans = set(jit.legal_plans(function, (24, 2, 1)))
+    assert {plan.width for plan in plans} == {1, 2, 4, 8}
+    assert jit.Plan(8, 3) in plans
+    assert jit.Plan(8, 2) not in plans
+    for shape in ((0, 1, 1), (2048, 1, 1), (1, -1, 1)):
+        with pytest.raises(jit.PlanError):
+            list(jit.legal_plans(function, shape))
+
+
+def test_a_loop_without_a_counter_leaves_its_pointer_without_a_root() -> None:
+    def kernel(*, counted: bool) -> Function:
+        b = KernelBuilder(8)
+        pointer, counter, flag = b.parameter(0), b.register(32), b.predicate()
+        address = b.register(64)
+        b.op(Op.ADD, D.B64, address, pointer, Literal(16))
+        b.place("again")
+        value = b.load(D.B32, address)
+        b.op(Op.ADD, D.B64, address, address, Literal(4))
+        b.op(Op.ADD, D.B32, counter, counter, Literal(1))
+        compared = counter if counted else value
+        b.add(Instruction(Op.SETP, D.U32, (flag, None), (compared, Literal(9)), compare=Compare.NE))
+        b.branch("again", Guard(flag))
+        return b.module().functions[0]
+
+    geometry = Geometry((32, 1, 1), 16, 1)
+    assert [root for *_, root in accesses(kernel(counted=True), geometry)] == [0]
+    assert [root for *_, root in accesses(kernel(counted=False), geometry)] == [None]
+
+
+def test_importing_the_jit_imports_neither_numpy_nor_llvm() -> None:
+    code = "import sys, vgpu_sim.exec.jit; print({'numpy', 'llvmlite'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

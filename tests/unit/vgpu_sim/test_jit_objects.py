@@ -1,0 +1,124 @@
+"""Object code: the cache on disk, loading, and the way back from a pc to a word."""
+
+from pathlib import Path
+
+import pytest
+from kernel_builder import KernelBuilder
+
+from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit.compiler import content_key
+from vgpu_sim.isa import DataType, Function, Instruction, Literal, Module, Op, Space
+from vgpu_sim.isa.errors import InvalidFunction
+
+_EXAMPLES = Path(__file__).parents[3] / "examples"
+_BLOCK = (256, 1, 1)
+
+
+def vecadd() -> tuple[Module, Function]:
+    module = compile_ptx((_EXAMPLES / "vecadd.ptx").read_text(), capability=(8, 0))
+    return module, module.functions[0]
+
+
+def test_a_second_compiler_finds_the_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, function = vecadd()
+    first = jit.Compiler(tmp_path / "cache").compile(module, function, _BLOCK)
+    (entry,) = (tmp_path / "cache").iterdir()
+    monkeypatch.setattr("vgpu_sim.exec.jit.llvm.object_code", None)  # compiling again would fail
+    assert jit.Compiler(tmp_path / "cache").compile(module, function, _BLOCK) == first
+    assert entry.stat().st_size > len(first.object_code)
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "head"])
+def test_a_damaged_entry_is_replaced(tmp_path: Path, damage: str) -> None:
+    module, function = vecadd()
+    first = jit.Compiler(tmp_path).compile(module, function, _BLOCK)
+    (entry,) = tmp_path.iterdir()
+    data = bytearray(entry.read_bytes())
+    good = bytes(data)
+    if damage == "flip":
+        data[-100] ^= 1
+    elif damage == "head":
+        data[60] ^= 1
+    entry.write_bytes({"cut": data[:-1], "empty": b""}.get(damage, data))
+    assert jit.Compiler(tmp_path).compile(module, function, _BLOCK) == first
+    assert entry.read_bytes() == good
+
+
+def test_an_entry_of_another_kernel_is_not_taken(tmp_path: Path) -> None:
+    module, function = vecadd()
+    jit.Compiler(tmp_path).compile(module, function, _BLOCK)
+    (entry,) = tmp_path.iterdir()
+    other = content_key(module, function, (64, 1, 1), None)
+    entry.rename(tmp_path / f"{other}.object")
+    code = jit.Compiler(tmp_path).compile(module, function, (64, 1, 1))
+    assert code == jit.Compiler().compile(module, function, (64, 1, 1))
+
+
+def test_the_key_knows_shape_plan_and_code() -> None:
+    module, function = vecadd()
+    other = compile_ptx((_EXAMPLES / "saxpy.ptx").read_text(), capability=(8, 0))
+    keys = {
+        content_key(module, function, _BLOCK, None),
+        content_key(module, function, (64, 1, 1), None),
+        content_key(module, function, _BLOCK, jit.Plan(16, 1)),
+        content_key(other, other.functions[0], _BLOCK, None),
+    }
+    assert len(keys) == 4
+
+
+def test_every_load_and_store_is_found_from_some_pc() -> None:
+    module, function = vecadd()
+    compiler = jit.Compiler()
+    loaded = compiler.load(compiler.compile(module, function, _BLOCK))
+    assert loaded.start <= loaded.entry < loaded.end
+    words = {word for pc in range(loaded.start, loaded.end) for word in loaded.locate(pc)}
+    accessing = {
+        word
+        for word, instruction in enumerate(function.code)
+        if instruction.op in (Op.LD, Op.ST) and instruction.space is not Space.PARAM
+    }
+    assert accessing <= words
+    assert loaded.locate(loaded.start - 1) == ()
+    assert loaded.locate(loaded.end) == ()
+
+
+def test_damaged_object_code_is_refused() -> None:
+    module, function = vecadd()
+    compiler = jit.Compiler()
+    code = compiler.compile(module, function, _BLOCK)
+    broken = jit.NativeCode(code.symbol, b"\x7fELF" + bytes(100), code.plan, code.block)
+    with pytest.raises(jit.CodeGenerationError):
+        compiler.load(broken)
+
+
+def test_llvm_text_is_available() -> None:
+    module, function = vecadd()
+    text = jit.Compiler().emit_llvm(module, function, _BLOCK)
+    assert "define void @entry(" in text
+    assert " fast " not in text
+    assert "<16 x float>" in text or "<8 x float>" in text or "<4 x float>" in text
+
+
+def test_unsupported_code_is_named() -> None:
+    b = KernelBuilder(8)
+    value, address = b.register(32), b.register(32)
+    b.add(Instruction(Op.LD, DataType.B32, (value,), (address,), space=Space.SHARED))
+    module = b.module()
+    with pytest.raises(jit.UnsupportedError, match="k, word 0: shared memory"):
+        jit.Compiler().compile(module, module.functions[0], _BLOCK)
+
+
+def test_code_that_the_instruction_set_does_not_define_is_refused() -> None:
+    code = (Instruction(Op.ADD, DataType.F32, (), (Literal(1),)), Instruction(Op.RET))
+    function = Function("bad", (), 0, (), 0, code, (0, 0))
+    with pytest.raises(InvalidFunction):
+        jit.Compiler().compile(Module((function,)), function, _BLOCK)
+
+
+def test_a_plan_that_does_not_fit_is_refused() -> None:
+    module, function = vecadd()
+    with pytest.raises(jit.PlanError):
+        jit.Compiler().compile(module, function, (24, 1, 1), jit.Plan(16, 1))
