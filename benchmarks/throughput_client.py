@@ -16,7 +16,7 @@ import numpy as np
 from benchmarks.driver_api import Argument, Driver
 from benchmarks.on_slice import REPOSITORY, cores
 
-ROUNDS = 20
+ROUNDS = 30
 ELEMENTS = 1 << 24
 ORDER = 1024
 PEAK_ROUNDS = 4_000_000
