@@ -122,7 +122,7 @@ def test_irreducible_control_flow_is_named() -> None:
         Instruction(Op.RET),
     )
     function = Function("odd", (), 0, (), 1, code, (0,) * 5)
-    with pytest.raises(jit.UnsupportedError, match="odd, word [13]: irreducible control flow"):
+    with pytest.raises(jit.UnsupportedError, match=r"odd, word [13]: irreducible control flow"):
         ssa.build(function)
 
 
