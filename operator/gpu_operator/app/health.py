@@ -1,6 +1,7 @@
 """Probes: a few lines of HTTP on the operator's own event loop, so that a stuck loop fails them."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -32,9 +33,10 @@ class Health:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The IPv4 port it listens on; with port 0 the two families get different ones."""
         assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
+        listening = next(s for s in self._server.sockets if s.family == socket.AF_INET)
+        port: int = listening.getsockname()[1]
         return port
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

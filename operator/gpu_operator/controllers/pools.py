@@ -26,6 +26,7 @@ def reconcile(
     """Decide about one pool, or about what is left of one that is gone."""
     pool = world.pools.get(name)
     held = membership.claims(world)
+    by_node = world.gpus_by_node()
     nodes = [world.nodes[n] for n, holder in sorted(held.items()) if holder == name]
     gpus = sorted(
         (g for g in world.gpus.values() if g.spec.pool == name),
@@ -39,7 +40,7 @@ def reconcile(
         actions.append(_finalizer(pool.meta, keep=True))
     if pool is not None:
         for node in nodes:
-            actions += _populate(world, pool, node)
+            actions += _populate(world, pool, node, by_node.get(node.name, ()))
     for gpu in leaving:
         actions += release(gpu, node_gone=membership.node_is_gone(gpu, world))
     actions += _unlabel(labelled, nodes, gpus)
@@ -51,8 +52,13 @@ def reconcile(
         actions.append(Delete("DaemonSet", daemonset.name_of(name), namespace))
 
     if pool is not None:
-        status = _status(world, pool, nodes, gpus)
-        wanted = _verdicts(world, pool, nodes, gpus, leaving, status)
+        problems = {
+            node.name: problem
+            for node in nodes
+            if (problem := _node_problem(world, pool, node, by_node.get(node.name, ())))
+        }
+        status = _status(world, pool, nodes, gpus, problems)
+        wanted = _verdicts(world, pool, nodes, gpus, leaving, status, problems)
         actions += report(pool.meta, pool.status, status, wanted, now)
         finished = not in_use and daemonset.name_of(name) not in world.daemon_sets
         if pool.meta.deleting and finished and FINALIZER in pool.meta.finalizers:
@@ -73,8 +79,7 @@ def _finalizer(meta: Meta, *, keep: bool) -> Apply:
     return Apply(Manager.FINALIZER, document)
 
 
-def _populate(world: World, pool: Pool, node: Node) -> Iterable[Action]:
-    on_node = [g for g in world.gpus.values() if g.spec.node_name == node.name]
+def _populate(world: World, pool: Pool, node: Node, on_node: Sequence[Gpu]) -> Iterable[Action]:
     if any(g.spec.pool != pool.name for g in on_node):
         return  # another pool has not released the node yet
     wanted = node_render.labels(pool.name, pool.spec, world.policy)
@@ -117,7 +122,13 @@ def _unlabel(
             yield Apply(Manager.LABELS, node_render.labelled(node.name, node.uid, {}))
 
 
-def _status(world: World, pool: Pool, nodes: Sequence[Node], gpus: Sequence[Gpu]) -> GPUPoolStatus:
+def _status(
+    world: World,
+    pool: Pool,
+    nodes: Sequence[Node],
+    gpus: Sequence[Gpu],
+    problems: Mapping[str, Verdict],
+) -> GPUPoolStatus:
     held = {n.name for n in nodes}
     conflicts = sorted(
         n.name
@@ -126,7 +137,7 @@ def _status(world: World, pool: Pool, nodes: Sequence[Node], gpus: Sequence[Gpu]
     )
     return GPUPoolStatus(
         nodes=len(nodes),
-        ready_nodes=sum(_node_problem(world, pool, node) is None for node in nodes),
+        ready_nodes=len(nodes) - len(problems),
         gpus=len(gpus),
         conflicts=tuple(conflicts),
     )
@@ -139,6 +150,7 @@ def _verdicts(
     gpus: Sequence[Gpu],
     leaving: Sequence[Gpu],
     status: GPUPoolStatus,
+    problems: Mapping[str, Verdict],
 ) -> Verdicts:
     if pool.meta.deleting:
         message = _holding(leaving) or "its nodes are being released"
@@ -149,7 +161,6 @@ def _verdicts(
         return refused(
             Reason.UNKNOWN_BOARD, f"unknown board {pool.spec.board!r}; known boards: {known}"
         )
-    problems = {n.name: p for n in nodes if (p := _node_problem(world, pool, n)) is not None}
     degraded = next((p for p in problems.values() if p.reason in _FAILURES), None)
     progressing = _progress(problems, leaving)
     if status.conflicts:
@@ -182,23 +193,19 @@ def _progress(problems: Mapping[str, Verdict], leaving: Sequence[Gpu]) -> Verdic
     return None
 
 
-def _node_problem(world: World, pool: Pool, node: Node) -> Verdict | None:
+def _node_problem(world: World, pool: Pool, node: Node, on_node: Sequence[Gpu]) -> Verdict | None:
     """Return why a node of the pool is not ready, as its Degraded or its waiting verdict."""
     agent = world.agents.get(node.name)
     if not node.ready:
         return Verdict(True, Reason.AGENT_UNREACHABLE, f"node {node.name} is not ready")
-    of_node = {
-        g.spec.index: g
-        for g in world.gpus.values()
-        if g.spec.node_name == node.name and g.spec.pool == pool.name
-    }
+    of_node = {g.spec.index: g for g in on_node if g.spec.pool == pool.name}
     for index in range(pool.spec.count):
         gpu = of_node.get(index)
         if gpu is None:
-            others = {g.spec.pool for g in world.gpus.values() if g.spec.node_name == node.name}
+            others = {g.spec.pool for g in on_node} - {pool.name}
             message = (
-                f"pool {min(others - {pool.name})} has not released the node yet"
-                if others - {pool.name}
+                f"pool {min(others)} has not released the node yet"
+                if others
                 else f"GPU {index} is not there yet"
             )
             return Verdict(True, Reason.WAITING_FOR_AGENT, message)

@@ -1,6 +1,6 @@
 """What was last seen of the cluster, and what a decision about it looks like."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,13 @@ class World:
     refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
     chart_policy: ChartPolicy | None = None  # what the policy ``default`` shall be, if anything
     zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
+
+    def gpus_by_node(self) -> Mapping[str, Sequence[Gpu]]:
+        """Return the GPUs of each node that has any."""
+        found: dict[str, list[Gpu]] = {}
+        for gpu in self.gpus.values():
+            found.setdefault(gpu.spec.node_name, []).append(gpu)
+        return found
 
     @property
     def policy(self) -> GPUPolicySpec:

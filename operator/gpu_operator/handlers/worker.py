@@ -19,6 +19,7 @@ from gpu_operator.kube.port import Kube
 
 _ALWAYS_RENDERED = ("DaemonSet", "GPUPolicy")
 _EVICT_AGAIN_S = 10.0
+_BURST_S = 0.05
 _log = logging.getLogger(__name__)
 
 
@@ -45,9 +46,9 @@ class Worker:
         self.last_resync = time.monotonic()
 
     def changed(self, kind: str, name: str) -> None:
-        """Enqueue what a change concerns."""
+        """Enqueue what a change concerns, a moment later: changes come in bursts."""
         for key in routes.affected(kind, name, self._store.world()):
-            self._queue.add(key)
+            self._queue.add_after(key, _BURST_S)
 
     async def run(self) -> None:
         """Work for ever."""

@@ -106,7 +106,7 @@ class Elector:
         if holder not in ("", self._identity) and not self._expired(lease):
             return False
         renewed = self._document(_now(), spec.get("leaseTransitions") or 0)
-        renewed["metadata"] = lease["metadata"]
+        renewed["metadata"] = {**lease["metadata"], "ownerReferences": self._owners}
         if holder == self._identity:
             renewed["spec"]["acquireTime"] = spec.get("acquireTime") or _now()
         else:

@@ -42,6 +42,7 @@ class Kind:
     columns: tuple[Column, ...]
     description: str
     rules: tuple[tuple[str, str], ...] = ()  # CEL over the spec, message
+    root_rules: tuple[tuple[str, str], ...] = ()  # CEL over the object, message
 
 
 _READY = ".status.conditions[?(@.type=='Ready')].status"
@@ -66,6 +67,8 @@ KINDS = (
         ),
         "GPUPool gives simulated GPUs to the nodes that its selector matches.",
         (("self.board == oldSelf.board", "board cannot be changed: make a new pool"),),
+        # It becomes the value of a label, and part of the name of a DaemonSet.
+        (("self.metadata.name.size() <= 50", "the name of a pool has at most 50 characters"),),
     ),
     Kind(
         "GPU",
@@ -170,7 +173,12 @@ def render(kind: Kind) -> dict[str, Any]:
 
 
 def _root(kind: Kind, spec: dict[str, Any]) -> dict[str, Any]:
-    return {
+    root: dict[str, Any] = {}
+    if kind.root_rules:
+        root["x-kubernetes-validations"] = [
+            {"rule": rule, "message": message} for rule, message in kind.root_rules
+        ]
+    return root | {
         "type": "object",
         "description": kind.description,
         "required": ["spec"],
