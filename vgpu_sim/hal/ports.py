@@ -47,6 +47,9 @@ class Backend(Protocol):
     def load(self, container: bytes, segment_base: int) -> ProgramHandle:
         """Take a container whose module variables begin at address ``segment_base``."""
 
+    def refusals(self, container: bytes) -> tuple[FaultSite, ...]:
+        """Say what of a container this backend cannot run yet, so that loading it can fail."""
+
     def unload(self, program: ProgramHandle) -> None:
         """Forget a program; launches of it must have ended."""
 

@@ -37,11 +37,15 @@ _FINGERPRINT: Final = _fingerprint_of_sources()
 
 
 class ContainerCache:
-    """Keyed by PTX, compute capability and compiler. ``directory`` None: remembers nothing."""
+    """Keyed by PTX, compute capability, compiler and backend (which refuses what it cannot run).
 
-    def __init__(self, directory: Path | None, capability: tuple[int, int]) -> None:
+    ``directory`` None: remembers nothing.
+    """
+
+    def __init__(self, directory: Path | None, capability: tuple[int, int], backend: str) -> None:
         self._directory = directory
         self._capability = capability
+        self._backend = backend
 
     def load(self, ptx: bytes) -> tuple[ModuleSummary, bytes] | None:
         """Return summary and container stored for this text, if they are there and intact."""
@@ -76,7 +80,7 @@ class ContainerCache:
 
     def _name(self, ptx: bytes) -> str:
         digest = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=_FINGERPRINT)
-        digest.update(b"%d.%d\n" % self._capability)
+        digest.update(b"%d.%d\n%s\n" % (*self._capability, self._backend.encode()))
         digest.update(ptx)
         return digest.hexdigest() + ".module"
 

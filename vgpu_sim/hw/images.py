@@ -1,11 +1,13 @@
 """What cuModuleLoadData is given, and what becomes of it: a container, or an error with a log."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.compiler.errors import PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.ports import FaultSite
 from vgpu_sim.hw.container_cache import ContainerCache
 from vgpu_sim.hw.module_summary import ModuleSummary, summarise
 from vgpu_sim.isa import Module, container
@@ -40,9 +42,15 @@ class ImageError(Exception):
 class Images:
     """Turns images into containers for one compute capability."""
 
-    def __init__(self, capability: tuple[int, int], cache: ContainerCache) -> None:
+    def __init__(
+        self,
+        capability: tuple[int, int],
+        cache: ContainerCache,
+        refusals: Callable[[bytes], Sequence[FaultSite]],
+    ) -> None:
         self._capability = capability
         self._cache = cache
+        self._refusals = refusals
 
     def read(self, data: bytes) -> Image:
         """Read PTX text or a container.
@@ -76,6 +84,7 @@ class Images:
                 CudaError.NO_BINARY_FOR_GPU,
                 f"the container needs compute capability {wanted}, this device has {own}\n",
             )
+        self._require_backend(data)
         return Image(summarise(module), data)
 
     def _from_ptx(self, text: bytes) -> Image:
@@ -84,8 +93,15 @@ class Images:
             return Image(*stored)
         module = self._compile(text)
         image = Image(summarise(module), container.encode(module))
+        self._require_backend(image.container)
         self._cache.store(text, image.summary, image.container)
         return image
+
+    def _require_backend(self, container_bytes: bytes) -> None:
+        found = self._refusals(container_bytes)
+        if found:
+            log = "".join(f"<ptx>:{site.ptx_line}: {site.message}\n" for site in found)
+            raise ImageError(CudaError.NOT_SUPPORTED, log[:_MAX_LOG_BYTES])
 
     def _compile(self, text: bytes) -> Module:
         try:

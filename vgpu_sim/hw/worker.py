@@ -81,7 +81,11 @@ def _set_up(
     programs = Programs(
         runtime,
         backend,
-        Images(config.capability, ContainerCache(cache_dir, config.capability)),
+        Images(
+            config.capability,
+            ContainerCache(cache_dir, config.capability, config.backend),
+            backend.refusals,
+        ),
         Segments(runtime, control.channel, config.gpu_index, config.context_index),
         aperture_base=config.aperture_base,
         capability=config.capability,

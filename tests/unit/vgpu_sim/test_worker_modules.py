@@ -97,6 +97,39 @@ def test_unsupported_ptx_is_named_and_reported(shared: Client) -> None:
     assert "bar.sync" in shared.gpud.event("unsupported_ptx")["message"]
 
 
+DIRECTED_F64 = (
+    HEAD
+    + b"""
+.visible .entry k(.param .u64 output)
+{
+    .reg .b64 %d<4>;
+    ld.param.u64 %d1, [output];
+    ld.global.f64 %d2, [%d1];
+    add.rz.f64 %d3, %d2, 0d3FF0000000000000;
+    cvt.rm.f64.s64 %d3, %d2;
+    st.global.f64 [%d1], %d3;
+    ret;
+}
+"""
+)
+
+
+def test_what_a_backend_cannot_run_is_refused_when_it_is_loaded(
+    zygote: Zygote, tmp_path: Path
+) -> None:
+    lines = DIRECTED_F64.splitlines()
+    reasons = [i for i, line in enumerate(lines, 1) if b"add.rz" in line or b"cvt.rm" in line]
+    images = [DIRECTED_F64, container.encode(compile_ptx(DIRECTED_F64, capability=(9, 0)))]
+    for backend, status in (("interp", CudaError.SUCCESS), ("jit", CudaError.NOT_SUPPORTED)):
+        with running_client(zygote, backend=backend, cache_dir=str(tmp_path)) as client:
+            for image in images:
+                module = client.load(image)
+                assert module.status == status
+                if status is not CudaError.SUCCESS:
+                    assert all(f":{line}:" in module.log for line in reasons), module.log
+            assert client.page.error == 0
+
+
 @pytest.mark.parametrize("announced", [5, messages.MAX_IMAGE_BYTES + 1, (1 << 64) - 1])
 def test_an_image_of_another_size(shared: Client, announced: int) -> None:
     descriptor = os.memfd_create("image")

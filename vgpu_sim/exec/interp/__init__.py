@@ -5,7 +5,7 @@ One file per opcode family (``control`` ... ``memory``) maps opcodes to semantic
 
 from vgpu_sim.exec.interp.address_space import BufferMemory, Memory
 from vgpu_sim.exec.interp.engine import SEMANTICS, run, step
-from vgpu_sim.exec.interp.state import Launch, StackEntry, StepRecord, Warp
+from vgpu_sim.exec.interp.state import Launch, StackEntry, StepRecord, Warp, refusals
 
 __all__ = [
     "SEMANTICS",
@@ -15,6 +15,7 @@ __all__ = [
     "StackEntry",
     "StepRecord",
     "Warp",
+    "refusals",
     "run",
     "step",
 ]

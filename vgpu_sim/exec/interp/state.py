@@ -59,6 +59,15 @@ class StepRecord:
     addresses: Words | None
 
 
+def refusals(function: Function) -> tuple[Unsupported, ...]:
+    """Return what of ``function`` the interpreter cannot run yet."""
+    return tuple(
+        Unsupported(f"{instruction.space.name.lower()} memory", function.name, word)
+        for word, instruction in enumerate(function.code)
+        if instruction.space in (Space.SHARED, Space.LOCAL)
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A kernel launch, checked: what all of its warps share.
@@ -86,10 +95,8 @@ class Launch:
     def __post_init__(self) -> None:
         check_function(self.function, frozenset(v.name for v in self.module.variables))
         _check_shape(self)
-        for word, instruction in enumerate(self.function.code):
-            if instruction.space in (Space.SHARED, Space.LOCAL):
-                what = f"{instruction.space.name.lower()} memory"
-                raise Unsupported(what, self.function.name, word)
+        for refusal in refusals(self.function):
+            raise refusal
         object.__setattr__(self, "reconvergence", _reconvergence(self.function))
         object.__setattr__(self, "_offsets", {v.name: v.offset for v in self.module.variables})
 

@@ -31,6 +31,7 @@ from vgpu_sim.exec.jit.errors import (
     UnsupportedError,
 )
 from vgpu_sim.exec.jit.plan import Plan, legal_plans
+from vgpu_sim.exec.jit.support import refusals
 
 __all__ = [
     "CodeGenerationError",
@@ -42,4 +43,5 @@ __all__ = [
     "PlanError",
     "UnsupportedError",
     "legal_plans",
+    "refusals",
 ]

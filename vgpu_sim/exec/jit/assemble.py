@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from vgpu_sim.exec.jit import nans, values
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.errors import UnsupportedError
 from vgpu_sim.exec.jit.geometry import Geometry
 from vgpu_sim.exec.jit.launch import (
     CONTEXT_GRID,
@@ -27,20 +26,12 @@ from vgpu_sim.exec.jit.regions import Regions
 from vgpu_sim.exec.jit.roots import Roots
 from vgpu_sim.exec.jit.ssa import SsaFunction
 from vgpu_sim.exec.jit.text import Shared, Text
-from vgpu_sim.isa import Function, Module, Op, Space
+from vgpu_sim.isa import Module
 
 ENTRY = "entry"
 _SIGNATURE = "ptr noalias %ctx, ptr noalias %params, ptr noalias %thread"
 _ARGUMENTS = "ptr %ctx, ptr %params, ptr %thread"
 _BLOCK = "i32 %cx, i32 %cy, i32 %cz"
-
-
-def check(function: Function) -> None:
-    """Raise UnsupportedError for what the JIT cannot compile, before any work."""
-    for word, instruction in enumerate(function.code):
-        if instruction.op in (Op.LD, Op.ST) and instruction.space in (Space.SHARED, Space.LOCAL):
-            what = f"{instruction.space.name.lower()} memory"
-            raise UnsupportedError(what, function.name, word)
 
 
 class Assembler:

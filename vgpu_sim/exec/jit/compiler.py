@@ -12,6 +12,7 @@ from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.launch import GENERATOR_ABI
 from vgpu_sim.exec.jit.lines import LineTable, LoadsRead
 from vgpu_sim.exec.jit.plan import Block, Plan
+from vgpu_sim.exec.jit.support import refusals
 from vgpu_sim.isa import Function, Module, Symbol, verify
 
 
@@ -145,7 +146,8 @@ class Compiler:
         from vgpu_sim.exec.jit import llvm
 
         verify.check_function(function, [variable.name for variable in module.variables])
-        assemble.check(function)
+        for refusal in refusals(function):
+            raise refusal
         form = ssa.build(function)
         made = plan or choose.choose(form, block, llvm.vector_bits())
         text = assemble.Assembler(module, form, made.geometry(block), made).text()

@@ -2,8 +2,9 @@
 
 from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.errors import UnsupportedError
-from vgpu_sim.exec.jit.lower_float import DIRECTED, NATIVE, flush, operand_type, saturate
+from vgpu_sim.exec.jit.lower_float import NATIVE, flush, operand_type, saturate
 from vgpu_sim.exec.jit.soft_float import SoftFloat
+from vgpu_sim.exec.jit.support import DIRECTED
 from vgpu_sim.exec.jit.text import Text, constant, integer
 from vgpu_sim.isa import DataType, Instruction, Rounding
 

@@ -7,11 +7,11 @@ become so.
 
 from vgpu_sim.exec.jit.errors import UnsupportedError
 from vgpu_sim.exec.jit.soft_float import SoftFloat
+from vgpu_sim.exec.jit.support import DIRECTED
 from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 
 NATIVE = {DataType.F32: "float", DataType.F64: "double"}
-DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)
 ONE = {DataType.F32: 0x3F80_0000, DataType.F64: 0x3FF << 52}
 _ONE_SMALL = {DataType.F16: 0x3C00, DataType.BF16: 0x3F80}
 _BINARY = {Op.FADD: "fadd", Op.FSUB: "fsub", Op.FMUL: "fmul", Op.FDIV: "fdiv"}

@@ -31,6 +31,14 @@ class InterpBackend:
         self._containers[handle] = (container_bytes, segment_base)
         return handle
 
+    def refusals(self, container_bytes: bytes) -> tuple[FaultSite, ...]:
+        """See ``hal.ports.Backend.refusals``."""
+        return tuple(
+            FaultSite(function.name, function.lines[err.word], str(err))
+            for function in container.decode(container_bytes).functions
+            for err in interp.refusals(function)
+        )
+
     def unload(self, program: ProgramHandle) -> None:
         """See ``hal.ports.Backend.unload``."""
         del self._containers[program]

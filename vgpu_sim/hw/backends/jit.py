@@ -6,7 +6,7 @@ from pathlib import Path
 
 import elftools.elf.elffile  # noqa: F401 - imported while files can be; a fault reads line tables
 
-from vgpu_sim.exec.jit import Compiler, Loaded, UnsupportedError
+from vgpu_sim.exec.jit import Compiler, Loaded, UnsupportedError, refusals
 from vgpu_sim.exec.jit.compiler import content_key
 from vgpu_sim.exec.jit.errors import JitError
 from vgpu_sim.hal.abi import FaultKind
@@ -44,6 +44,14 @@ class JitBackend:
         self._programs[handle] = _Program(container_bytes)
         return handle
 
+    def refusals(self, container_bytes: bytes) -> tuple[FaultSite, ...]:
+        """See ``hal.ports.Backend.refusals``."""
+        return tuple(
+            FaultSite(function.name, _line(function, err.word), str(err))
+            for function in container.decode(container_bytes).functions
+            for err in refusals(function)
+        )
+
     def unload(self, program: ProgramHandle) -> None:
         """See ``hal.ports.Backend.unload``."""
         del self._programs[program]
@@ -70,8 +78,8 @@ class JitBackend:
         try:
             return self._compiler.load(self._compiler.compile(module, function, block))
         except UnsupportedError as err:
-            line = function.lines[err.word] if err.word is not None else 0
-            raise LaunchFault(FaultKind.COMPILE, FaultSite(name, line, str(err))) from err
+            site = FaultSite(name, _line(function, err.word), str(err))
+            raise LaunchFault(FaultKind.COMPILE, site) from err
         except JitError as err:
             message = f"the JIT failed on block {block}: {err}"
             raise LaunchFault(FaultKind.INTERNAL, FaultSite(name, 0, message)) from err
@@ -87,6 +95,10 @@ def prepare() -> None:
     """In a zygote: what workers would compute again, but for anything of LLVM's that is alive."""
     module = warm_up_module()
     content_key(module, module.function(KERNEL), (32, 1, 1), None)
+
+
+def _line(function: Function, word: int | None) -> int:
+    return function.lines[word] if word is not None else 0
 
 
 def _site(function: Function, words: tuple[int, ...]) -> FaultSite:

@@ -1,0 +1,39 @@
+"""What the JIT cannot compile, told from the code alone: asked when a module is loaded."""
+
+from vgpu_sim.exec import cfg
+from vgpu_sim.exec.jit.errors import UnsupportedError
+from vgpu_sim.isa import DataType, Family, Function, Instruction, Op, Rounding, Space
+
+DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)
+_EXTREMA = (Op.FMIN, Op.FMAX)  # exact: a rounding means nothing to them
+
+
+def refusals(function: Function) -> tuple[UnsupportedError, ...]:
+    """Return every reason why ``function`` cannot be compiled; none if it can.
+
+    Raises:
+        ControlFlowError: see ``cfg.build``.
+    """
+    found = [
+        UnsupportedError(what, function.name, word)
+        for word, instruction in enumerate(function.code)
+        if (what := _unsupported(instruction))
+    ]
+    graph = cfg.build(function)
+    for source, _ in graph.irreducible_edges:
+        word = graph.blocks[source].end - 1
+        found.append(UnsupportedError("irreducible control flow", function.name, word))
+    return tuple(found)
+
+
+def _unsupported(instruction: Instruction) -> str:
+    op, type_, source = instruction.op, instruction.type, instruction.source_type
+    if op in (Op.LD, Op.ST) and instruction.space in (Space.SHARED, Space.LOCAL):
+        return f"{instruction.space.name.lower()} memory"
+    if type_ is not DataType.F64 or instruction.rounding not in DIRECTED:
+        return ""
+    if op.family is Family.FLOAT and op not in _EXTREMA:
+        return f"{op.name} F64 {instruction.rounding.name}"
+    if op is Op.CVT and source is not None and source.is_integer and source.bits == 64:
+        return f"CVT F64 {source.name} {instruction.rounding.name}"
+    return ""
