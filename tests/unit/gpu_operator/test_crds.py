@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gpu_operator.api.v1alpha1 import crd
-from gpu_operator.api.v1alpha1.base import Model
+from gpu_operator.api.v1alpha1.base import Model, Reason
 from mig import geometry
 
 ROOT = Path(__file__).parents[3]
@@ -101,3 +101,8 @@ def test_what_cannot_be_structural_is_an_error() -> None:
 
     with pytest.raises(ValueError, match="not structural"):
         crd.structural(Bad)
+
+
+def test_every_reason_is_documented() -> None:
+    text = (ROOT / "docs" / "operator.md").read_text()
+    assert [reason.value for reason in Reason if f"`{reason.value}`" not in text] == []
