@@ -65,8 +65,17 @@ def of(gpu: Gpu, layout: Layout, wanted: targets.Entries) -> Progress:
     if gpu.spec.layout != layout.name or not targets.satisfied(gpu.spec.instances, wanted):
         return Progress(gpu, State.PENDING, Reason.APPLYING, needs_change=True)
     if status.observed_generation < gpu.meta.generation:
-        return Progress(gpu, State.APPLYING, Reason.APPLYING, "the node agent has yet to act")
+        # Who is in the way is known already; said at once, the condition does not flicker.
+        yet = Progress(gpu, State.APPLYING, Reason.APPLYING, "the node agent has yet to act")
+        return _waiting(gpu) or yet
     return _judge_current(gpu)
+
+
+def _waiting(gpu: Gpu) -> Progress | None:
+    waiting = Progress(gpu, State.WAITING, Reason.SLICE_IN_USE)
+    if not waiting.withdrawn:
+        return None
+    return replace(waiting, message=holding(waiting.withdrawn))
 
 
 def _judge_current(gpu: Gpu) -> Progress:
@@ -84,9 +93,9 @@ def _judge_current(gpu: Gpu) -> Progress:
         return Progress(gpu, State.FAILED, Reason.NOT_PLACEABLE, ready.message)
     if settled:
         return Progress(gpu, State.APPLIED, Reason.RECONCILED)
-    waiting = Progress(gpu, State.WAITING, Reason.SLICE_IN_USE)
-    if waiting.withdrawn:
-        return replace(waiting, message=holding(waiting.withdrawn))
+    waiting = _waiting(gpu)
+    if waiting is not None:
+        return waiting
     if ready is not None and ready.status == "True":
         message = (
             f"the node agent says it is done, but there are {_written(slices)}"

@@ -142,6 +142,13 @@ def test_as_few_held_slices_as_possible_have_to_go() -> None:
     assert written(outcome) == {"n1-gpu-0": ["1g.10gb@0", "1g.10gb@1", "1g.10gb@2", "3g.40gb@4"]}
 
 
+def test_a_pod_in_the_way_is_named_before_the_agent_has_acted() -> None:
+    have = [mig_slice("1g.10gb@6", "default/x"), *(mig_slice(s) for s in SEVEN[:6])]
+    behind = changing(*have, want=HALVES, before=SEVEN, generation=2, seen=1)
+    outcome = decide(everything(behind, layout("l", "2x3g.40gb")))
+    assert condition(outcome.actions, "Ready")[:2] == ("False", "SliceInUse")
+
+
 def test_waiting_is_counted() -> None:
     held = changing(
         mig_slice("3g.40gb@0"),
