@@ -48,6 +48,7 @@ def placed(cluster: Cluster) -> dict[str, list[str]]:
 @pytest.fixture
 def slices(namespace: Cluster) -> Iterator[Cluster]:
     """The cluster with three 2g.20gb on each second GPU, and its own namespace for pods."""
+    namespace.delete("miglayout", "mixed")  # the sample would hold the GPUs that are used here
     namespace.apply(layout("2g.20gb", 3))
     ready(namespace)
     until(lambda: all("2g.20gb" in o for o in namespace.offered_slices()), 30)

@@ -50,6 +50,7 @@ def layout(profile: str, count: int) -> dict[str, Any]:
 
 @pytest.fixture
 def cluster(namespace: Cluster) -> Iterator[Cluster]:
+    namespace.delete("miglayout", "mixed")  # the sample would hold the GPUs that are used here
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "e2e")
