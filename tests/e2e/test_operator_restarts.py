@@ -51,6 +51,10 @@ def layout(profile: str, count: int) -> dict[str, Any]:
 @pytest.fixture
 def cluster(namespace: Cluster) -> Iterator[Cluster]:
     namespace.delete("miglayout", "mixed")  # the sample would hold the GPUs that are used here
+    # A new pod: the kubelet waits longer and longer before it restarts one that is killed again.
+    SYSTEM.kubectl("rollout", "restart", "deployment/tessera-operator")
+    SYSTEM.kubectl("rollout", "status", "deployment/tessera-operator", "--timeout=60s")
+    until(lambda: len(operators()) == 1, 30)
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "e2e")

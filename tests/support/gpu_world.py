@@ -126,14 +126,17 @@ def gpu(
 
 
 def agent_conditions(
-    *, ready: tuple[str, str, str] = ("True", "Reconciled", ""), degraded: str = ""
+    *,
+    ready: tuple[str, str, str] = ("True", "Reconciled", ""),
+    degraded: str = "",
+    progressing_since: str = "",
 ) -> tuple[Condition, ...]:
     """What a node agent reports; ``degraded`` is "Reason: message"."""
     reason, _, message = degraded.partition(": ")
     values = {
         ConditionType.ACCEPTED: ("True", "Accepted", ""),
         ConditionType.READY: ready,
-        ConditionType.PROGRESSING: ("False", "Reconciled", ""),
+        ConditionType.PROGRESSING: (str(bool(progressing_since)), "Reconciled", ""),
         ConditionType.DEGRADED: ("True", reason, message) if degraded else ("False", "Healthy", ""),
     }
     return tuple(
@@ -142,7 +145,7 @@ def agent_conditions(
             status=s,
             reason=r,
             message=m,
-            last_transition_time="2026-01-01T00:00:00Z",
+            last_transition_time=progressing_since or "2026-01-01T00:00:00Z",
         )
         for kind, (s, r, m) in values.items()
     )

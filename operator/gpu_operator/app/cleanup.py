@@ -12,6 +12,7 @@ from gpu_operator.kube.port import Document, Kube
 
 _EVERY_S = 1.0
 _TELL_EVERY_S = 10.0
+_QUIET_LOOKS = 3  # the scheduler sees what is no longer allocatable a moment after we do
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ async def cleanup(kube: Kube, request: Request, say: Callable[[str], Any]) -> in
             say(f"deleting {kind} {name}")
             await kube.perform(Delete(kind, name))
     told, refused = 0.0, ""
+    quiet: dict[str, int] = {}
     while True:
         left = await _left(kube)
         if not left and request.retire_resources:
@@ -41,7 +43,7 @@ async def cleanup(kube: Kube, request: Request, say: Callable[[str], Any]) -> in
             say("nothing is left")
             return 0
         if request.evict:
-            refused = await _evict(kube)
+            refused = await _evict(kube, quiet)
         if time.monotonic() >= end:
             say(f"not done in {request.timeout_s:.0f} s; left: {', '.join(left)} {refused}".strip())
             say("is the operator running? do pods that hold slices end?")
@@ -85,18 +87,24 @@ async def _zeros(kube: Kube, prefix: str) -> list[str]:
     ]
 
 
-async def _evict(kube: Kube) -> str:
-    """Evict the pods that hold slices which are on their way out; return who may not be evicted."""
+async def _evict(kube: Kube, quiet: dict[str, int]) -> str:
+    """Evict the pods that hold slices which are on their way out; return who may not be evicted.
+
+    ``quiet`` counts for each GPU how often in a row its node has offered nothing.
+    """
     refusals = []
     nodes = {node["metadata"]["name"]: node for node in await kube.list("Node")}
     for gpu in await _all(kube, "GPU"):
-        if not _is_withdrawn(gpu, nodes.get(gpu["spec"]["nodeName"], {})):
+        name = gpu["metadata"]["name"]
+        withdrawn = _is_withdrawn(gpu, nodes.get(gpu["spec"]["nodeName"], {}))
+        quiet[name] = quiet.get(name, 0) + 1 if withdrawn else 0
+        if quiet[name] < _QUIET_LOOKS:
             continue  # the pod that replaces an evicted one would be sent to the slice again
-        for namespace, name, uid in _holders(gpu, withdrawing=True):
+        for namespace, pod, uid in _holders(gpu, withdrawing=True):
             try:
-                await kube.perform(Evict(namespace, name, uid))
+                await kube.perform(Evict(namespace, pod, uid))
             except errors.EvictionBlocked as err:
-                refusals.append(f"{namespace}/{name}: {err}")
+                refusals.append(f"{namespace}/{pod}: {err}")
     return f"(eviction refused: {'; '.join(refusals)})" if refusals else ""
 
 

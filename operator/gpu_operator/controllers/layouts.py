@@ -16,7 +16,7 @@ from gpu_operator.kube.actions import Action, Apply, Evict, Manager
 from gpu_operator.render import gpu as gpu_render
 from mig.errors import MigError
 
-_EVICT_AGAIN_S = 5.0
+SETTLE_S = 3.0  # for the scheduler to see what is no longer allocatable, before pods are evicted
 
 
 def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
@@ -55,8 +55,9 @@ def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
         after.append(step)
 
     actions += layout_status.report_on(world, layout, gpus, followed, after, now)
-    evicting = any(isinstance(action, Evict) for action in actions)
-    again = [left_s + 0.5 for left_s in deadlines] + ([_EVICT_AGAIN_S] if evicting else [])
+    again = [left_s + 0.5 for left_s in deadlines]
+    if layout.spec.rollout.on_in_use is OnInUse.EVICT and deadlines:
+        again.append(SETTLE_S)
     return Outcome(tuple(actions), min(again, default=None))
 
 
@@ -171,6 +172,9 @@ def _help(world: World, step: Progress, layout: Layout, now: datetime.datetime) 
     node = world.nodes.get(gpu.spec.node_name)
     if layout.spec.rollout.on_in_use is OnInUse.EVICT and node is not None:
         # Only what is withdrawn, and known to be: else the next pod is sent to that slice again.
+        since = max(progress.changed_at(gpu, now), progress.withdrawn_at(gpu) or now)
+        if (now - since).total_seconds() < SETTLE_S:
+            return
         for held in step.withdrawn:
             known = node_status.is_withdrawn(world, node, held.resource)
             if held.state is SliceState.WITHDRAWING and known:

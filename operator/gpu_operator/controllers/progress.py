@@ -116,10 +116,24 @@ def holding(slices: tuple[Slice, ...]) -> str:
 
 def changed_at(gpu: Gpu, default: datetime.datetime) -> datetime.datetime:
     """Return when the last change of the GPU's instances began."""
+    return _moment(gpu.meta.annotations.get(CHANGED_AT, "")) or default
+
+
+def withdrawn_at(gpu: Gpu) -> datetime.datetime | None:
+    """Return when the agent said that it waits for holders, if it did."""
+    for condition in gpu.status.conditions:
+        if condition.type == ConditionType.PROGRESSING.value and condition.status == "True":
+            return _moment(condition.last_transition_time)
+    return None
+
+
+def _moment(text: str) -> datetime.datetime | None:
+    """Read an RFC 3339 time; what a person broke, or left without its zone, is none."""
     try:
-        return datetime.datetime.fromisoformat(gpu.meta.annotations.get(CHANGED_AT, ""))
+        found = datetime.datetime.fromisoformat(text)
     except ValueError:
-        return default
+        return None
+    return found if found.tzinfo is not None else None
 
 
 def _rolled_back(gpu: Gpu, layout: Layout) -> str:

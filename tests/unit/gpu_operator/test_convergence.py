@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.config import Config, NodeConfig
+from gpu_operator.controllers import layouts
 from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
 from gpu_operator.handlers import routes
 from gpu_operator.handlers.queue import WorkQueue
@@ -197,7 +198,10 @@ def test_a_layout_moves_around_a_pod_and_ends_when_it_does(cluster: FakeCluster)
     assert slices(cluster) == [2, 2]
 
 
-def test_a_pod_that_may_not_be_evicted_is_named(cluster: FakeCluster) -> None:
+def test_a_pod_that_may_not_be_evicted_is_named(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layouts, "SETTLE_S", -1.0)
     operator = Operator(cluster)
     pool(cluster, count=1)
     layout(cluster)

@@ -165,9 +165,18 @@ def test_waiting_is_counted() -> None:
     assert not any(isinstance(a, Evict) for a in outcome.actions)
 
 
-def evicting(allocatable: str, **changes: Any) -> Outcome:
+def evicting(
+    allocatable: str, since_s: float = 10, reported_s: float = 10, **changes: Any
+) -> Outcome:
+    reported = NOW - datetime.timedelta(seconds=reported_s)
     held = changing(
-        mig_slice("1g.10gb@6", "default/x", withdrawing=True), want=HALVES, before=SEVEN
+        mig_slice("1g.10gb@6", "default/x", withdrawing=True),
+        want=HALVES,
+        before=SEVEN,
+        since_s=since_s,
+        conditions=agent_conditions(
+            ready=("False", "SliceInUse", ""), progressing_since=reported.isoformat()
+        ),
     )
     there = node(allocatable={"gpu.tessera.dev/mig-1g.10gb": allocatable})
     wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
@@ -178,6 +187,13 @@ def test_pods_are_evicted_only_where_asked_and_only_when_the_scheduler_knows() -
     """Else the pod that replaces an evicted one is sent to the same slice, and fails, for ever."""
     assert not any(isinstance(a, Evict) for a in evicting("7").actions)
     assert Evict("default", "x", "uid-x") in evicting("0").actions
+
+
+@pytest.mark.parametrize("ages", [(2, 2), (60, 2)], ids=["just begun", "just reported"])
+def test_the_scheduler_is_given_a_moment(ages: tuple[float, float]) -> None:
+    outcome = evicting("0", *ages)
+    assert not any(isinstance(a, Evict) for a in outcome.actions)
+    assert outcome.again_in_s == layouts.SETTLE_S
 
 
 def test_a_refused_eviction_is_told() -> None:
@@ -206,6 +222,13 @@ def test_past_the_deadline_the_last_slices_come_back() -> None:
     result, reason, message = condition(outcome.actions, "Degraded")
     assert (result, reason) == ("True", "DeadlineExceeded")
     assert "default/x" in message
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-01-01T00:00:00", ""])
+def test_a_broken_annotation_stops_nothing(text: str) -> None:
+    broken = gpu(want=SEVEN, layout="l", generation=2, seen=1, annotations={CHANGED_AT: text})
+    outcome = decide(everything(broken, layout("l", "7x1g.10gb")))
+    assert condition(outcome.actions, "Progressing")[:2] == ("True", "Applying")
 
 
 def test_what_was_rolled_back_stays_so_until_the_layout_is_edited() -> None:
