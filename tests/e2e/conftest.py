@@ -39,7 +39,7 @@ def mixed_layout_came_and_went(whole_cluster: Cluster) -> Cluster:
     whole_cluster.kubectl("apply", "-f", str(EXAMPLES / "layout-h100-mixed.yaml"))
     whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/mixed", "--timeout=60s")
     both = {"1g.10gb": "7", "2g.20gb": "2", "3g.40gb": "1"}
-    until(lambda: whole_cluster.offered_slices() == [both, both], 30)
+    until(lambda: all(both.items() <= node.items() for node in whole_cluster.offered_slices()), 30)
     whole_cluster.delete("miglayout", "mixed")
     return whole_cluster
 
@@ -50,6 +50,7 @@ def namespace(whole_cluster: Cluster) -> Iterator[Cluster]:
     name = f"e2e-{uuid.uuid4().hex[:8]}"
     whole_cluster.kubectl("create", "namespace", name)
     cluster = Cluster(name)
+    until(lambda: cluster.get("serviceaccounts")["items"], 60)  # or no pod is admitted
     yield cluster
     cluster.delete("pods", "--all")  # gives their slices back
     cluster.kubectl("delete", "namespace", name, "--wait=false")

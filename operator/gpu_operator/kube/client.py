@@ -158,7 +158,8 @@ class LightkubeCluster:
         except ApiError as err:
             if err.status.code == 429:
                 raise errors.EvictionBlocked(str(err.status.message)) from err
-            if err.status.code not in (404, 409):  # gone, or another pod of that name by now
+            # Gone, or another pod of that name by now, or going with its namespace anyhow.
+            if err.status.code not in (404, 409) and not _is_terminating(err):
                 raise
 
     async def _record(self, action: Record) -> None:
@@ -191,6 +192,13 @@ class LightkubeCluster:
                 raise
             patch = {"lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
             await self._client.patch(Event, name, cast(Any, patch), namespace=_EVENT_NAMESPACE)
+
+
+def _is_terminating(err: ApiError) -> bool:
+    """Whether the refusal is that the namespace is being deleted, and all in it."""
+    details = err.status.details
+    causes = (details.causes or []) if details is not None else []
+    return any(cause.reason == "NamespaceTerminating" for cause in causes)
 
 
 def _document(item: Any, kind: str) -> Document:

@@ -140,6 +140,14 @@ def test_what_is_gone_need_not_be_deleted_or_evicted() -> None:
     assert len(performed(Evict("default", "x", "u"), 404)) == 1
 
 
+def test_a_pod_that_goes_with_its_namespace_need_not_be_evicted() -> None:
+    cause = {"reason": "NamespaceTerminating", "message": "is being terminated"}
+    body = {"kind": "Status", "code": 403, "message": "no", "details": {"causes": [cause]}}
+    assert len(performed(Evict("default", "x", "u"), 403, body)) == 1
+    with pytest.raises(errors.Refused, match="why not"):
+        performed(Evict("default", "x", "u"), 403)
+
+
 def test_a_disruption_budget_is_told_apart() -> None:
     with pytest.raises(errors.EvictionBlocked, match="why not"):
         performed(Evict("default", "x", "u"), 429)
