@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from device_plugin.agent import quantity
 from device_plugin.inventory.model import Gpu, Inventory
 from device_plugin.kube.gpu_object import GpuObject
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, PlacedInstance
 from mig import geometry
@@ -65,7 +65,7 @@ def sort_out(objects: Sequence[GpuObject], default_budget_bytes: int) -> Desired
             continue
         gpus[wanted.spec.uuid] = wanted.spec
         if wanted.spec.node_budget:
-            budget_bytes = quantity.parse(wanted.spec.node_budget)
+            budget_bytes = quantity.to_bytes(wanted.spec.node_budget)
     return Desired(gpus, refused, frozenset(frozen - gpus.keys()), all_frozen, budget_bytes)
 
 
@@ -82,7 +82,7 @@ def _problem(wanted: GpuObject, before: Mapping[str, GPUSpec]) -> tuple[Reason, 
     except UnknownBoardError as err:
         return Reason.UNKNOWN_BOARD, str(err)
     try:
-        quantity.parse(spec.node_budget or "0")
+        quantity.to_bytes(spec.node_budget or "0")
     except ValueError as err:
         return Reason.INVALID_SPEC, f"spec.nodeBudget: {err}"
     if spec.uuid in before:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Never
 
-from device_plugin.agent import quantity
 from device_plugin.agent.desired import Desired, sort_out
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.reporter import Refusals, Reporter
@@ -34,6 +33,7 @@ from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.inventory.resources import by_resource
 from device_plugin.kube.client import Kube
 from device_plugin.kube.gpu_object import GpuObject
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpu import PlacedInstance
 
@@ -68,7 +68,7 @@ class Agent:
         wake: threading.Event,
     ) -> None:
         self._settings = settings
-        self._default_budget_bytes = quantity.parse(settings.budget)
+        self._default_budget_bytes = quantity.to_bytes(settings.budget)
         self._gpud = gpud
         self._holders = holders
         self._kube = kube

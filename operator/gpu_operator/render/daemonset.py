@@ -2,11 +2,10 @@
 
 from typing import Any, Final
 
-from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1 import POOL_LABEL, quantity
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
 from gpu_operator.config import NodeConfig
-from gpu_operator.render import quantity
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 COMPONENT: Final = "node"

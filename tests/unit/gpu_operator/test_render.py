@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from gpu_world import gpu, instances
 
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, Isolation
 from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig
-from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render, quantity
+from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
 from mig import geometry
 
 POOL = GPUPoolSpec(node_selector={"gpu": "yes"}, board="h100-80gb", count=2)
