@@ -127,7 +127,11 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
         "securityContext": {**_LOCKED_DOWN, "capabilities": {"drop": ["ALL"]}},
         "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
         "livenessProbe": {**probe, "periodSeconds": 20, "timeoutSeconds": 5},
-        "readinessProbe": {**probe, "periodSeconds": 10, "timeoutSeconds": 5},
+        "readinessProbe": {
+            "httpGet": {"path": "/readyz", "port": "health"},  # a pass over the node succeeded
+            "periodSeconds": 5,
+            "timeoutSeconds": 5,
+        },
         "volumeMounts": [
             {"name": "run", "mountPath": _RUN_DIR},
             {"name": "libraries", "mountPath": f"{_STATE_DIR}/lib"},
