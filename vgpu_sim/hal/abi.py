@@ -23,6 +23,7 @@ MAX_TIMESTAMPS: Final = 4096
 INLINE_PARAMETER_BYTES: Final = 136
 MAX_PARAMETER_BYTES: Final = 4096
 MESSAGE_BYTES: Final = 256
+DOZING: Final = 1 << 31  # in WorkerPage.sleeping: a short nap, only those who wait end it
 
 
 class Opcode(IntEnum):
@@ -167,9 +168,10 @@ class WorkerPage(ctypes.Structure):
 
     ``error`` is a CUresult, 0 while the context lives; once set it never changes and no timeline
     moves again. ``progress`` is a futex bumped after every completion. ``sleeping`` is 0 while the
-    worker is awake and another number at each of its naps. ``timeline[s]`` is the value
-    of the last finished request of stream ``s``; ``tail[s]`` counts slots the worker has copied out
-    of ring ``s``, so that the client may reuse them.
+    worker is awake and another number at each of its naps, with ``DOZING`` set when it will look
+    again by itself very soon. ``timeline[s]`` is the value of the last finished request of stream
+    ``s``; ``tail[s]`` counts slots the worker has copied out of ring ``s``, so that the client may
+    reuse them.
     """
 
     _fields_ = (

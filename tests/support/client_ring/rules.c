@@ -1,13 +1,17 @@
 /* The client's rings against a worker that is as unfriendly as the protocol allows: it runs any
  * request whose waits are reached, in random order over the streams, and checks for each that
- * everything which must come before it has been done.
+ * everything which must come before it has been done. Now and then it sleeps until the bell rings.
  *
  * Argument 1: seed; 2: requests; 3: producers (one checks the order, more check the memory). */
 #define _GNU_SOURCE
+#include <errno.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "context.h"
 #include "ring.h"
@@ -102,14 +106,38 @@ static bool step(uint32_t stream) {
   return true;
 }
 
+static bool any_news(void) {
+  for (uint32_t i = 0; i < STREAMS; i++)
+    if (__atomic_load_n(&context->area->head[i], __ATOMIC_SEQ_CST) != tails[i]) return true;
+  return false;
+}
+
+/* Sleeps so long that a bell which does not ring shows. A doze is as long here: all producers wait
+ * for something sooner or later. */
+static void nap(uint32_t number, uint32_t how) {
+  const uint32_t bell = __atomic_load_n(&context->area->bell, __ATOMIC_SEQ_CST);
+  const struct timespec limit = {.tv_sec = 10};
+  __atomic_store_n(&page.sleeping, number | how, __ATOMIC_SEQ_CST);
+  long slept = 0;
+  while (slept == 0 && !any_news() &&
+         __atomic_load_n(&context->area->bell, __ATOMIC_SEQ_CST) == bell)
+    slept = syscall(SYS_futex, &context->area->bell, FUTEX_WAIT, bell, &limit, NULL, 0);
+  __atomic_store_n(&page.sleeping, 0, __ATOMIC_SEQ_CST);
+  if (slept == 0 || errno != ETIMEDOUT) return;
+  fail(how ? "nobody ended a doze" : "no bell", 0);
+  exit(1); /* and not after thousands of such naps */
+}
+
 /* One stream at a time is held up for a while, as if its request took long; now and then nothing
  * moves, so that rings fill up. */
 static void *worker(void *argument) {
   unsigned seed = (unsigned)(uintptr_t)argument;
-  uint32_t idle = 0, held = 0;
+  uint32_t idle = 0, held = 0, naps = 0;
   while (atomic_load(&running) || idle < 4 * STREAMS) {
     if (rand_r(&seed) % 3000 == 0) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
     if (rand_r(&seed) % 20000 == 0) held = (uint32_t)rand_r(&seed) % STREAMS;
+    if (rand_r(&seed) % 50 == 0 && atomic_load(&running) && !any_news())
+      nap(++naps, rand_r(&seed) % 2 ? TESSERA_DOZING : 0);
     const uint32_t stream = (uint32_t)rand_r(&seed) % STREAMS;
     if (stream == held && atomic_load(&running)) continue;
     idle = step(stream) ? 0 : idle + 1;
@@ -176,6 +204,21 @@ static void *hammer(void *argument) {
   return NULL;
 }
 
+/* A nap is rung for once, a doze not for a request that nobody waits for. */
+static void check_bell(void) {
+  static const struct {
+    uint32_t sleeping, rings;
+  } STEPS[] = {{0, 0}, {1 | TESSERA_DOZING, 0}, {2, 1}, {2, 1}, {3 | TESSERA_DOZING, 1}, {4, 2}};
+  for (uint32_t i = 0; i < sizeof STEPS / sizeof *STEPS; i++) {
+    page.sleeping = STEPS[i].sleeping;
+    const uint64_t value = enqueue(1, i + 1, 0, NULL);
+    if (context->area->bell != STEPS[i].rings) fail("wrong number of rings", i);
+    while (values[1] < value) step(1);
+  }
+  page.sleeping = 0;
+  memset((void *)done, 0, sizeof done);
+}
+
 int main(int count, char **arguments) {
   if (count != 4) return 2;
   const uintptr_t seed = (uintptr_t)atoi(arguments[1]);
@@ -190,6 +233,7 @@ int main(int count, char **arguments) {
   tsr_object_publish(TSR_CONTEXT, context);
   context->area->stream_limit = STREAMS;
   for (uint32_t i = 1; i <= BLOCKING; i++) context->blocking[0] |= UINT64_C(1) << i;
+  check_bell();
   running = 1;
   pthread_t consumer, threads[8];
   pthread_create(&consumer, NULL, worker, (void *)(seed + 100));
@@ -198,6 +242,8 @@ int main(int count, char **arguments) {
   for (uint32_t i = 0; i < producers; i++) pthread_join(threads[i], NULL);
   if (tsr_wait_all(context) != CUDA_SUCCESS) abort();
   running = 0;
+  __atomic_fetch_add(&context->area->bell, 1, __ATOMIC_SEQ_CST);
+  syscall(SYS_futex, &context->area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
   pthread_join(consumer, NULL);
   printf("failures %d, free %d\n", failures, free_runs > 0);
   return failures != 0;

@@ -2,7 +2,7 @@
 
 ``tests/support/worker_harness``: ``order`` many streams, waits, full rings, all parameter sizes;
 ``memory`` copies, fills and chunks; ``hostile`` requests that no client library writes; ``fault``
-kernels that fault. ``latency`` only measures, and must still build.
+kernels that fault; ``doze`` a worker on its client's CPU. ``latency`` only measures, and must still build.
 """
 
 import subprocess
@@ -45,6 +45,7 @@ def build(program: str, sanitizer: str, directory: Path) -> Path:
         ("hostile", "plain"),
         ("hostile", "address"),
         ("fault", "plain"),
+        ("doze", "plain"),
     ],
 )
 def test_native_runtime(program: str, sanitizer: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 #include "ring.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -88,6 +89,20 @@ static void gather(struct waits *waits, struct tsr_context *context, uint32_t st
   }
 }
 
+bool tsr_wake_worker(struct tsr_context *context, bool dozing_too) {
+  const uint32_t nap = __atomic_load_n(&context->page->sleeping, __ATOMIC_RELAXED);
+  if (nap == 0 || (nap & TESSERA_DOZING && !dozing_too)) return false;
+  /* One call a nap: until the woken worker gets a CPU it still seems to sleep. */
+  if (atomic_exchange(&context->rung, nap) != nap) {
+    tessera_client_area *area = context->area;
+    /* The worker may come to run here and now, and must know then that it is here. */
+    __atomic_store_n(&area->cpu, sched_getcpu(), __ATOMIC_RELAXED);
+    __atomic_fetch_add(&area->bell, 1, __ATOMIC_SEQ_CST);
+    syscall(SYS_futex, &area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+  }
+  return true;
+}
+
 /* Lets the worker see the slots filled so far, and wakes it. */
 static void show(struct tsr_request *request) {
   struct tsr_context *context = request->context;
@@ -97,13 +112,7 @@ static void show(struct tsr_request *request) {
   __atomic_store_n(&area->head[request->stream], request->head, __ATOMIC_RELEASE);
   atomic_store_explicit(&ring->last, request->value, memory_order_release);
   atomic_thread_fence(memory_order_seq_cst);
-  const uint32_t nap = __atomic_load_n(&context->page->sleeping, __ATOMIC_RELAXED);
-  tsr_rang = nap != 0;
-  /* One call a nap: until the woken worker gets a CPU it still seems to sleep. */
-  if (tsr_rang && atomic_exchange(&context->rung, nap) != nap) {
-    __atomic_fetch_add(&area->bell, 1, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, &area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
-  }
+  tsr_rang = tsr_wake_worker(context, false);
 }
 
 static CUresult make_room(struct tsr_request *request, uint32_t slots) {

@@ -35,6 +35,10 @@ uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i);
  * request's value. */
 uint64_t tsr_ring_commit(struct tsr_request *request);
 
+/* Ends the worker's nap, if it naps; a short one only on behalf of somebody who waits. Answers
+ * whether it slept. */
+bool tsr_wake_worker(struct tsr_context *context, bool dozing_too);
+
 /* True when request `value` of the stream is done. */
 bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t value);
 

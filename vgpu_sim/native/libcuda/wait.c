@@ -30,10 +30,9 @@ static inline bool reached(const uint64_t *counter, uint64_t value) {
 }
 
 static bool may_spin(struct tsr_context *context) {
-  if (tsr_rang) return false;
   const int cpu = sched_getcpu();
   __atomic_store_n(&context->area->cpu, cpu, __ATOMIC_RELAXED);
-  return cpu != __atomic_load_n(&context->page->cpu, __ATOMIC_RELAXED);
+  return !tsr_rang && cpu != __atomic_load_n(&context->page->cpu, __ATOMIC_RELAXED);
 }
 
 static bool spin(struct tsr_context *context, const uint64_t *counter, uint64_t value) {
@@ -63,6 +62,7 @@ static void sleep_until_progress(struct tsr_context *context, const uint64_t *co
 static CUresult wait_for(struct tsr_context *context, const uint64_t *counter, uint64_t value) {
   CUresult error = tsr_context_error(context);
   if (error != CUDA_SUCCESS || reached(counter, value)) return error;
+  tsr_rang |= tsr_wake_worker(context, true);
   if (may_spin(context)) spin(context, counter, value);
   long limit_ms = FIRST_LOOK_MS;
   while (!reached(counter, value)) {

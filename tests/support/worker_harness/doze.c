@@ -1,0 +1,86 @@
+/* A worker on its client's CPU dozes: it comes back without a bell, goes on dozing while that
+ * collects requests, and naps, so that the bell counts, once it does not. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "internal.h"
+#include "platform.h"
+
+enum { BATCH = 8, ROUNDS = 200 };
+static const uint64_t PATIENCE_NS = UINT64_C(5000000000);
+static client c;
+
+static uint32_t sleeping(void) { return __atomic_load_n(&c.page->sleeping, __ATOMIC_SEQ_CST); }
+
+static void put_silently(void) {
+  tessera_slot slot = client_slot(&c, 0, TESSERA_OPCODE_NOP);
+  uint64_t head = c.area->head[0];
+  c.area->rings[0].slots[head % TESSERA_SLOTS_PER_STREAM] = slot;
+  __atomic_store_n(&c.area->head[0], head + 1, __ATOMIC_SEQ_CST);
+}
+
+/* Looks on, without ever counting as a client that waits. */
+static bool finished(uint64_t limit_ns) {
+  uint64_t deadline = tw_now_ns() + limit_ns;
+  while (__atomic_load_n(&c.page->timeline[0], __ATOMIC_ACQUIRE) < c.values[0]) {
+    if (tw_now_ns() > deadline) return false;
+    usleep(5);
+  }
+  return true;
+}
+
+static void await_deep_nap(void) {
+  uint64_t deadline = tw_now_ns() + PATIENCE_NS;
+  while (sleeping() == 0 || sleeping() & TESSERA_DOZING) CHECK(tw_now_ns() < deadline);
+}
+
+static void share_one_cpu(void) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
+  c.area->cpu = sched_getcpu();
+}
+
+/* Returns how many batches were put into a doze. */
+static int run_batches(int batch) {
+  int dozes = 0;
+  for (int round = 0; round < ROUNDS; round++) {
+    await_deep_nap();
+    tessera_slot first = client_slot(&c, 0, TESSERA_OPCODE_NOP);
+    client_put(&c, 0, &first); /* rings */
+    uint64_t deadline = tw_now_ns() + 2000000;
+    uint32_t state;
+    while (((state = sleeping()) & TESSERA_DOZING) == 0 && tw_now_ns() < deadline)
+      if (c.page->timeline[0] >= c.values[0] && state != 0) break; /* it naps at once */
+    if (state & TESSERA_DOZING) {
+      dozes++;
+      for (int i = 0; i < batch; i++) put_silently();
+    }
+    CHECK(finished(PATIENCE_NS));
+  }
+  return dozes;
+}
+
+static tessera_kernel_entry choose(uint64_t handle) {
+  (void)handle;
+  return NULL;
+}
+
+int main(void) {
+  static const uint64_t BASES[] = TESSERA_APERTURE_BASES;
+  client_open(&c);
+  c.area->stream_limit = 1;
+  share_one_cpu();
+  CHECK(tessera_worker_reserve(BASES[0]) == 0);
+  worker_start(1, choose);
+  int paying = run_batches(BATCH);
+  int idle = run_batches(0);
+  tessera_worker_stop();
+  printf("ok: %d of %d batches met a doze, %d when dozes did not pay\n", paying, ROUNDS, idle);
+  CHECK(paying > ROUNDS / 4); /* each second: the one after a batch stays empty */
+  CHECK(idle < ROUNDS / 8);
+  return 0;
+}
