@@ -20,11 +20,17 @@ def test_helm_uninstall_ends_and_removes_what_was_installed(whole_cluster: Clust
         assert whole_cluster.get(kind)["items"] == []
 
     def traces() -> list[str]:
+        """Labels, and resources that are more than the 0 that a kubelet keeps of a plugin."""
+        nodes = whole_cluster.get("nodes")["items"]
+        labels = [label for node in nodes for label in node["metadata"]["labels"]]
+        offered = [
+            resource
+            for node in nodes
+            for resource, count in node["status"]["allocatable"].items()
+            if count != "0"
+        ]
         return [
-            key
-            for node in whole_cluster.get("nodes")["items"]
-            for key in [*node["metadata"]["labels"], *node["status"]["allocatable"]]
-            if key.startswith("gpu.tessera.dev/") or "nvidia" in key
+            key for key in labels + offered if key.startswith("gpu.tessera.dev/") or "nvidia" in key
         ]
 
     until(lambda: not traces(), 60)
