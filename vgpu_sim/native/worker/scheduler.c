@@ -8,7 +8,7 @@
 
 static const uint64_t SPIN_NS = 12000;
 static const uint64_t DOZE_NS = 50000;
-/* A doze costs a timer, 12 us on some virtual machines, and pays when it collects requests. */
+/* A doze has cost 12 us more than a nap on a virtual machine; it pays when it collects requests. */
 enum { PAYING_REQUESTS = 2, MAX_NAPS_BETWEEN_DOZES = 255 };
 
 static stream streams[TESSERA_MAX_STREAMS];
