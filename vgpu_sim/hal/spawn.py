@@ -17,6 +17,8 @@ the client socket. Its *channel* to gpud (SOCK_SEQPACKET, JSON) carries:
 - worker -> gpud: ``{"type": "release", "bytes": b}``;
 - worker -> gpud: ``{"type": "memory", "request": n}``, answered by
   ``{"type": "memory", "request": n, "free": f, "total": t}``;
+- worker -> gpud: ``{"type": "event", "event": "started", "sandbox": {...}}``, the walls it stands
+  behind, before it answers the client;
 - worker -> gpud: ``{"type": "event", "event": NAME, ...}``: fault (``kind, kernel, ptx_line,
   address, block, message``), unsupported_ptx (``message``), out_of_memory (``requested_bytes,
   free_bytes``); a worker that cannot start says so with a fault that has only a message;

@@ -64,8 +64,8 @@ class Channel:
         """Report something that the user should hear of."""
         self._send({"type": "event", "event": name, **details})
 
-    def stats(self, **counters: int | dict[str, bool]) -> None:
-        """Report the launch counters, and once how far the sandbox reaches."""
+    def stats(self, **counters: int) -> None:
+        """Report the launch counters."""
         self._send({"type": "stats", **counters})
 
     def read(self) -> None:

@@ -99,9 +99,7 @@ def _set_up(
         fault_event=fault_event,
         answer=Launches(backend, programs).answer,
     )
-    control.channel.stats(
-        launches=0, first_launch_ns=0, last_launch_ns=0, busy_ns=0, sandbox=level.to_json()
-    )
+    control.channel.event("started", sandbox=level.to_json())
     _welcome(client, config.request, area, page)
     control.serve(backend, programs, chunks)
 
