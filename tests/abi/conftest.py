@@ -3,10 +3,10 @@
 import contextlib
 import ctypes
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import c_programs
 import pytest
 
 from mig.geometry import board
@@ -14,8 +14,6 @@ from vgpu_sim.cli.run import configure, layout
 from vgpu_sim.config import program_environment
 from vgpu_sim.driver.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.native import build
-
-PROGRAMS = Path(__file__).parent / "programs"
 
 
 @pytest.fixture(scope="session")
@@ -122,11 +120,7 @@ class Raising:
 def compile_c(libraries, tmp_path_factory):
     """Compile one of the programs; returns its path."""
 
-    def compile_program(name: str, *flags: str) -> Path:
-        output = tmp_path_factory.mktemp("program") / name
-        command = [build.compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror"]
-        command += ["-pthread", f"-I{build.NATIVE / 'libcuda'}", str(PROGRAMS / f"{name}.c")]
-        subprocess.run([*command, "-o", str(output), *flags], check=True)
-        return output
+    def compile_there(name: str, *flags: str) -> Path:
+        return c_programs.compile_program(tmp_path_factory.mktemp("program"), name, *flags)
 
-    return compile_program
+    return compile_there

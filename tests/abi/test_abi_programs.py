@@ -28,7 +28,10 @@ def test_a_program_linked_with_lcuda(compile_c, libraries, either_backend):
     program = compile_c("linked", f"-L{libraries}", "-lcuda")
     done = run([program, VECADD], either_backend)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "13000 1 NVIDIA H100 80GB HBM3 MIG 1g.10gb\nwrong 0, graph 801\n"
+    assert (
+        done.stdout
+        == "13000 1 NVIDIA H100 80GB HBM3 MIG 1g.10gb\n10000 results, wrong 0, graph 801\n"
+    )
     assert done.stderr.count("cuGraphCreate is not supported") == 1
 
 
@@ -38,7 +41,7 @@ def test_a_changed_kernel_changes_the_result(compile_c, libraries, either_backen
     changed.write_text(Path(VECADD).read_text().replace("add.f32", "sub.f32"))
     done = run([program, changed], either_backend)
     assert done.returncode == 1
-    assert "wrong 9999" in done.stdout  # 0 - 0 is 0 + 0
+    assert "10000 results, wrong 9999" in done.stdout  # 0 - 0 is 0 + 0
 
 
 def test_a_program_that_resolves_by_name_and_forks(compile_c, environment):

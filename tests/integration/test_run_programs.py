@@ -6,6 +6,7 @@ import sys
 import textwrap
 
 import pytest
+from c_programs import linked_with_lcuda
 from tessera_run import EXAMPLES, LIBCUDA, environment, run, tessera
 
 VECTORADD = (sys.executable, str(EXAMPLES / "vectoradd.py"))
@@ -21,6 +22,13 @@ def test_vectoradd_verifies_every_element(place):
     assert "NVIDIA H100 80GB HBM3 MIG 1g.10gb, compute capability 9.0" in done.stdout
     assert "SMs      16" in done.stdout
     assert "4097 results verified" in done.stdout
+
+
+def test_a_c_program_that_links_lcuda(place):
+    program = str(linked_with_lcuda(place, "linked"))
+    done = run(place, program, str(EXAMPLES / "vecadd.ptx"))
+    assert done.returncode == 0, done.stderr
+    assert "10000 results, wrong 0" in done.stdout
 
 
 def test_the_program_computes_what_its_ptx_says(place):

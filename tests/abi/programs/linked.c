@@ -70,7 +70,7 @@ int main(int count, char **arguments) {
   int wrong = 0;
   for (int i = 0; i < N; i++) wrong += host[2][i] != (float)(3 * i);
   void *graph;
-  printf("wrong %d, graph %d\n", wrong, (int)cuGraphCreate(&graph, 0));
+  printf("%d results, wrong %d, graph %d\n", N, wrong, (int)cuGraphCreate(&graph, 0));
   for (int i = 0; i < 3; i++) CHECK(cuMemFree_v2(memory[i]));
   CHECK(cuCtxDestroy_v2(context));
   return wrong != 0;
