@@ -1,5 +1,6 @@
 """Object code: the cache on disk, loading, and the way back from a pc to a word."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,9 @@ from kernel_builder import KernelBuilder
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit import elf, llvm
 from vgpu_sim.exec.jit.compiler import content_key
+from vgpu_sim.exec.jit.lines import WordTable
 from vgpu_sim.isa import DataType, Function, Instruction, Literal, Module, Op, Space
 from vgpu_sim.isa.errors import InvalidFunction
 
@@ -31,7 +34,7 @@ def test_a_second_compiler_finds_the_object(
     assert entry.stat().st_size > len(first.object_code)
 
 
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "head"])
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty", "head", "older"])
 def test_a_damaged_entry_is_replaced(tmp_path: Path, damage: str) -> None:
     module, function = vecadd()
     first = jit.Compiler(tmp_path).compile(module, function, _BLOCK)
@@ -42,6 +45,8 @@ def test_a_damaged_entry_is_replaced(tmp_path: Path, damage: str) -> None:
         data[-100] ^= 1
     elif damage == "head":
         data[60] ^= 1
+    elif damage == "older":
+        data[: len(b"tessera-object-N")] = b"tessera-object-1"
     entry.write_bytes({"cut": data[:-1], "empty": b""}.get(damage, data))
     assert jit.Compiler(tmp_path).compile(module, function, _BLOCK) == first
     assert entry.read_bytes() == good
@@ -73,16 +78,54 @@ def test_every_load_and_store_is_found_from_some_pc() -> None:
     module, function = vecadd()
     compiler = jit.Compiler()
     loaded = compiler.load(compiler.compile(module, function, _BLOCK))
-    assert loaded.start <= loaded.entry < loaded.end
-    words = {word for pc in range(loaded.start, loaded.end) for word in loaded.locate(pc)}
+    words = {word for pc in range(loaded.entry, loaded.end) for word in loaded.locate(pc)}
     accessing = {
         word
         for word, instruction in enumerate(function.code)
         if instruction.op in (Op.LD, Op.ST) and instruction.space is not Space.PARAM
     }
     assert accessing <= words
-    assert loaded.locate(loaded.start - 1) == ()
+    assert loaded.locate(loaded.entry - 1) == ()
     assert loaded.locate(loaded.end) == ()
+
+
+def test_the_line_table_is_the_one_that_llvm_wrote() -> None:
+    module = compile_ptx((_EXAMPLES / "sgemm.ptx").read_text(), capability=(8, 0))
+    compiler = jit.Compiler()
+    for plan in (None, jit.Plan(16, 1), jit.Plan(1, 4)):
+        code = compiler.compile(module, module.functions[0], (32, 4, 1), plan)
+        text = compiler.emit_llvm(module, module.functions[0], (32, 4, 1), plan)
+        machine_code, program = elf.sections(code.object_code)
+        rows = elf.line_rows(program)
+        written = re.findall(r"\.loc\s+\d+ (\d+)", llvm.assembly(text, code.plan.tier))
+        assert {line for _, line in rows} == {0, *map(int, written)}
+        offsets = [offset for offset, _ in rows]
+        assert offsets == sorted(set(offsets))
+        assert (offsets[0], rows[-1]) == (0, (len(machine_code), 0))
+
+
+def test_a_line_program_of_another_version_is_refused() -> None:
+    module, function = vecadd()
+    _, program = elf.sections(jit.Compiler().compile(module, function, _BLOCK).object_code)
+    with pytest.raises(ValueError, match="DWARF 4"):
+        elf.line_rows(program[:4] + b"\5" + program[5:])
+    with pytest.raises(ValueError, match="one line program"):
+        elf.line_rows(program * 2)
+
+
+def test_words_of_an_offset() -> None:
+    table = WordTable(WordTable.pack([(0, 0), (8, 3), (12, 3), (16, 0), (20, 8)], {7: (1, 5)}))
+    found = {offset: table.words(offset) for offset in (0, 7, 8, 15, 16, 19, 20, 999)}
+    assert found == {
+        0: (),
+        7: (),
+        8: (2,),
+        15: (2,),
+        16: (),
+        19: (),
+        20: (7, 1, 5),
+        999: (7, 1, 5),
+    }
 
 
 def test_damaged_object_code_is_refused() -> None:

@@ -23,13 +23,14 @@ internal functions as the versions are; shared and local memory are two more bas
 Importing this package imports neither LLVM nor numpy.
 """
 
-from vgpu_sim.exec.jit.compiler import Compiler, Loaded, NativeCode
+from vgpu_sim.exec.jit.compiler import Compiler, Loaded
 from vgpu_sim.exec.jit.errors import (
     CodeGenerationError,
     JitError,
     PlanError,
     UnsupportedError,
 )
+from vgpu_sim.exec.jit.native_code import NativeCode
 from vgpu_sim.exec.jit.plan import Plan, legal_plans
 from vgpu_sim.exec.jit.support import refusals
 

@@ -80,10 +80,10 @@ class Assembler:
         )
         return Text(self._shared, subprogram, width), subprogram
 
-    def _finish(self, text: Text, subprogram: int, head: str, first_label: str) -> None:
+    def _finish(self, text: Text, subprogram: int, head: str, first_label: str) -> str:
         lines = [f"define {head} !dbg !{subprogram} {{", "entry:", *text.prologue]
         lines += [f"  br label %{first_label}, !dbg !{self._shared.location(1, subprogram)}"]
-        self._functions.append("\n".join([*lines, *text.body, "}"]))
+        return "\n".join([*lines, *text.body, "}"])
 
     def _offset_of(self, name: str) -> int:
         return self._offsets[name]
@@ -142,7 +142,8 @@ class Assembler:
         text.do("ret void")
         head = f"void @{ENTRY}(ptr noalias %ctx, ptr noalias %params, i64 %begin, i64 %end,"
         head += " ptr noalias %thread) #0"
-        self._finish(text, subprogram, head, "start")
+        # First, so that it stands where the code section begins: ``Loaded`` relies on that.
+        self._functions.insert(0, self._finish(text, subprogram, head, "start"))
 
     def _grid_size(self, text: Text, axis: int) -> str:
         address = text.let(f"getelementptr i8, ptr %ctx, i64 {CONTEXT_GRID + 4 * axis}")
@@ -236,7 +237,7 @@ class Assembler:
         text.begin("stop")
         text.do("ret i1 true")
         head = f"internal i1 @{name}({_SIGNATURE}, {_BLOCK}, i32 %first) #1"
-        self._finish(text, subprogram, head, "start")
+        self._functions.append(self._finish(text, subprogram, head, "start"))
 
     @staticmethod
     def _store_status(text: Text) -> None:

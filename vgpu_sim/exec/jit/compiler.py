@@ -3,48 +3,31 @@
 import functools
 import hashlib
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vgpu_sim.exec.jit import assemble, cache, choose, lines, ssa
 from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.launch import GENERATOR_ABI
-from vgpu_sim.exec.jit.lines import LineTable, LoadsRead
+from vgpu_sim.exec.jit.lines import WordTable
+from vgpu_sim.exec.jit.native_code import NativeCode
 from vgpu_sim.exec.jit.plan import Block, Plan
 from vgpu_sim.exec.jit.support import refusals
 from vgpu_sim.isa import Function, Module, Symbol, verify
-
-
-@dataclass(frozen=True, slots=True)
-class NativeCode:
-    """An object file for this machine's CPU and one block shape.
-
-    ``symbol`` is the entry's name in it. ``loads`` maps words to the words of the loads they read.
-    ``section`` is the entry's offset in the code section, and that section's size (bytes).
-    """
-
-    symbol: str
-    object_code: bytes
-    plan: Plan
-    block: Block
-    loads: LoadsRead = ()
-    section: tuple[int, int] = (0, 0)
 
 
 @dataclass(slots=True)
 class Loaded:
     """Code in memory. It stays there as long as this object lives.
 
-    ``start`` to ``end`` (exclusive) holds every instruction of the kernel.
+    ``entry`` to ``end`` (exclusive) holds every instruction of the kernel.
     """
 
     entry: int
-    start: int
     end: int
     _code: NativeCode
     _tracker: Any
-    _table: LineTable | None = field(default=None)
 
     def locate(self, pc: int) -> tuple[int, ...]:
         """The words that the instruction at ``pc`` may belong to, the likeliest first.
@@ -52,14 +35,9 @@ class Loaded:
         Empty where the code has no line (a load that several words share, a spill). An arithmetic
         word is followed by the loads that may have been folded into it.
         """
-        if not self.start <= pc < self.end:
+        if not self.entry <= pc < self.end:
             return ()
-        if self._table is None:
-            self._table = lines.read(self._code.object_code)
-        word = self._table.line(pc - self.start) - 1
-        if word < 0:
-            return ()
-        return (word, *dict(self._code.loads).get(word, ()))
+        return WordTable(self._code.words).words(pc - self.entry)
 
 
 class Compiler:
@@ -89,17 +67,18 @@ class Compiler:
             key = content_key(module, function, block, plan)
             found = cache.load(self._cache_dir, key)
             if found is not None:
-                made, loads, section, object_code = found
-                return NativeCode(assemble.ENTRY, object_code, made, block, loads, section)
-        from vgpu_sim.exec.jit import llvm
+                return NativeCode.from_bytes(found, assemble.ENTRY, block)
+        from vgpu_sim.exec.jit import elf, llvm
 
         form, made, text = self._generate(module, function, block, plan)
         object_code = llvm.object_code(text, made.tier)
-        loads = lines.loads_read(form)
-        section = lines.code_section(object_code, assemble.ENTRY)
+        machine_code, line_program = elf.sections(object_code)
+        words = WordTable.pack(elf.line_rows(line_program), lines.loads_read(form))
+        symbol = assemble.ENTRY
+        code = NativeCode(symbol, object_code, made, block, len(machine_code), words)
         if self._cache_dir is not None:
-            cache.store(self._cache_dir, key, made, loads, section, object_code)
-        return NativeCode(assemble.ENTRY, object_code, made, block, loads, section)
+            cache.store(self._cache_dir, key, code.to_bytes())
+        return code
 
     def emit_llvm(
         self,
@@ -137,8 +116,7 @@ class Compiler:
         except RuntimeError as error:
             raise CodeGenerationError(f"cannot link object code: {error}") from error
         entry = int(tracker[code.symbol])
-        start = entry - code.section[0]
-        return Loaded(entry, start, start + code.section[1], code, tracker)
+        return Loaded(entry, entry + code.code_bytes, code, tracker)
 
     def _generate(
         self, module: Module, function: Function, block: Block, plan: Plan | None

@@ -1,4 +1,4 @@
-"""From a program counter in generated code to the words it may belong to.
+"""From a place in generated code to the words it may belong to.
 
 The line of an instruction is its word + 1. LLVM folds a load into the arithmetic that consumes it
 and gives the pair the arithmetic's line, so each arithmetic word comes with the loads it reads; a
@@ -6,16 +6,13 @@ load shared by several words has no line at all.
 """
 
 import bisect
-import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 
 from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Source, SsaFunction, Value
 from vgpu_sim.isa import Op, Space
 
-LoadsRead = tuple[tuple[int, tuple[int, ...]], ...]
-
-_SECTIONS = (".text", ".ltext")
+LoadsRead = dict[int, tuple[int, ...]]
 
 
 def loads_read(ssa: SsaFunction) -> LoadsRead:
@@ -27,7 +24,7 @@ def loads_read(ssa: SsaFunction) -> LoadsRead:
                 words = {w for s in node.sources for w in _load_words(ssa, s, depth=3)}
                 if words:
                     table.setdefault(node.word, set()).update(words)
-    return tuple((word, tuple(sorted(words))) for word, words in sorted(table.items()))
+    return {word: tuple(sorted(words)) for word, words in sorted(table.items())}
 
 
 def _load_words(ssa: SsaFunction, source: Source, depth: int) -> Iterator[int]:
@@ -45,46 +42,45 @@ def _load_words(ssa: SsaFunction, source: Source, depth: int) -> Iterator[int]:
             yield from _load_words(ssa, one, depth - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class LineTable:
-    """Sorted code offsets and the line from each on (0: none)."""
+class WordTable:
+    """The words of each piece of code, in the form in which objects are kept.
 
-    offsets: tuple[int, ...]
-    lines: tuple[int, ...]
+    Nothing is decoded before a fault asks, and then only what the answer needs. The form is one
+    array of 32-bit numbers: how many places, their code offsets (rising), the line from each on (0:
+    none), then per word with loads: the word, how many loads, their words.
+    """
 
-    def line(self, offset: int) -> int:
-        """The line of the instruction at a code offset; 0 where there is none."""
-        place = bisect.bisect_right(self.offsets, offset) - 1
-        return self.lines[place] if place >= 0 else 0
+    def __init__(self, packed: bytes) -> None:
+        self._numbers = array("I", packed)
+
+    @staticmethod
+    def pack(rows: Iterable[tuple[int, int]], loads: LoadsRead) -> bytes:
+        """Bring (code offset, line) in order of offset, and loads, into that form."""
+        offsets, lines = array("I"), array("I")
+        for offset, line in rows:
+            if not lines or lines[-1] != line:
+                offsets.append(offset)
+                lines.append(line)
+        packed = array("I", [len(offsets)]) + offsets + lines
+        for word, read in loads.items():
+            packed.extend((word, len(read), *read))
+        return packed.tobytes()
+
+    def words(self, offset: int) -> tuple[int, ...]:
+        """The words that the instruction at a code offset may belong to, the likeliest first."""
+        numbers = self._numbers
+        count = numbers[0]
+        place = bisect.bisect_right(numbers, offset, 1, 1 + count) - 1
+        if place == 0 or numbers[place + count] == 0:
+            return ()
+        word = numbers[place + count] - 1
+        return (word, *_loads_of(numbers, 1 + 2 * count, word))
 
 
-def read(object_code: bytes) -> LineTable:
-    """Read an object's line table. Imports pyelftools (some 20 ms), so only when needed."""
-    from elftools.elf.elffile import ELFFile
-
-    # Relocating would fail on .debug_frame; code is one section, so offsets need none.
-    dwarf = ELFFile(io.BytesIO(object_code)).get_dwarf_info(relocate_dwarf_sections=False)
-    rows: dict[int, int] = {}
-    for unit in dwarf.iter_CUs():
-        program = dwarf.line_program_for_CU(unit)
-        for entry in program.get_entries() if program else ():
-            state = entry.state
-            if state is not None:
-                rows[state.address] = 0 if state.end_sequence else state.line
-    ordered = sorted(rows.items())
-    return LineTable(tuple(o for o, _ in ordered), tuple(line for _, line in ordered))
-
-
-def code_section(object_code: bytes, symbol: str) -> tuple[int, int]:
-    """The offset of ``symbol`` in its code section and that section's size, in bytes."""
-    from elftools.elf.elffile import ELFFile
-    from elftools.elf.sections import SymbolTableSection
-
-    elf = ELFFile(io.BytesIO(object_code))
-    symbols = elf.get_section_by_name(".symtab")
-    assert isinstance(symbols, SymbolTableSection)
-    for found in symbols.get_symbol_by_name(symbol) or ():
-        section = elf.get_section(found["st_shndx"])
-        if section.name in _SECTIONS:
-            return int(found["st_value"]), int(section["sh_size"])
-    raise KeyError(symbol)
+def _loads_of(numbers: Sequence[int], place: int, word: int) -> Sequence[int]:
+    while place < len(numbers):
+        first, end = place + 2, place + 2 + numbers[place + 1]
+        if numbers[place] == word:
+            return numbers[first:end]
+        place = end
+    return ()

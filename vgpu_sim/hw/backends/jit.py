@@ -4,8 +4,6 @@ import itertools
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import elftools.elf.elffile  # noqa: F401 - imported while files can be; a fault reads line tables
-
 from vgpu_sim.exec.jit import Compiler, Loaded, UnsupportedError, refusals
 from vgpu_sim.exec.jit.compiler import content_key
 from vgpu_sim.exec.jit.errors import JitError
@@ -69,7 +67,7 @@ class JitBackend:
         """See ``hal.ports.NativeBackend.locate``."""
         for record in list(self._programs.values()):
             for (name, _), loaded in list(record.code.items()):
-                if loaded.start <= pc < loaded.end and record.module is not None:
+                if loaded.entry <= pc < loaded.end and record.module is not None:
                     return _site(record.module.function(name), loaded.locate(pc))
         return None
 
@@ -85,10 +83,8 @@ class JitBackend:
             raise LaunchFault(FaultKind.INTERNAL, FaultSite(name, 0, message)) from err
 
     def _warm_up(self) -> None:
-        """Compile, load and look up once, so that all that LLVM and Python open is open."""
-        module = warm_up_module()
-        loaded = self._make(module, KERNEL, (32, 1, 1))
-        loaded.locate(loaded.start)
+        """Compile and load once, so that all that LLVM and Python open is open."""
+        self._make(warm_up_module(), KERNEL, (32, 1, 1))
 
 
 def prepare() -> None:
