@@ -71,8 +71,14 @@ def _run(program: bytes) -> Iterator[tuple[int, int]]:
             address += int.from_bytes(program[place : place + 2], "little")
             place += 2
         else:  # columns, statement flags and the like
-            for _ in range(operand_counts[opcode - 1]):
-                _, place = _unsigned(program, place)
+            place = _after(program, place, operand_counts[opcode - 1])
+
+
+def _after(data: bytes, place: int, count: int) -> int:
+    """Where the next thing stands after ``count`` LEB128 numbers."""
+    for _ in range(count):
+        _, place = _unsigned(data, place)
+    return place
 
 
 def _unsigned(data: bytes, place: int) -> tuple[int, int]:
