@@ -1,5 +1,6 @@
 """Contexts: the stack, the primary one, death by a kernel's fault, death of the worker."""
 
+import ctypes
 import os
 import signal
 import threading
@@ -13,6 +14,7 @@ from gpud_process import wait_until
 INVALID_VALUE = 1
 INVALID_DEVICE = 101
 INVALID_CONTEXT = 201
+INVALID_HANDLE = 400
 ILLEGAL_ADDRESS = 700
 DESTROYED = 709
 LAUNCH_FAILED = 719
@@ -20,8 +22,6 @@ LAUNCH_FAILED = 719
 
 def poke(cuda, address: int) -> None:
     """Launch a kernel that stores 32 bits at the address."""
-    import ctypes
-
     module = cuda.cuModuleLoadData(ptx_kernels.POKE.encode() + b"\0")
     function = cuda.cuModuleGetFunction(module, b"poke")
     given = ((address, 7), (ctypes.c_uint64, ctypes.c_uint32))
@@ -120,6 +120,77 @@ def test_a_context_destroyed_elsewhere(cuda):
     steps[1].set()
     thread.join()
     assert answers == [DESTROYED] * 5
+
+
+def test_a_stream_works_while_another_context_is_current(cuda):
+    """CUDA C++ Programming Guide, "Stream and Event Behavior": only launches need its context."""
+    module = cuda.cuModuleLoadData(ptx_kernels.SPIN.encode() + b"\0")
+    function = cuda.cuModuleGetFunction(module, b"spin")
+    stream, free = cuda.cuStreamCreate(0), cuda.cuStreamCreate(0)
+    begin, end = cuda.cuEventCreate(0), cuda.cuEventCreate(0)
+    target, copied = int(cuda.cuMemAlloc(4)), int(cuda.cuMemAlloc(4))
+    given = ((target, 30_000), (ctypes.c_uint64, ctypes.c_uint32))
+    other = cuda.cuCtxCreate(None, 0, 0)
+    theirs, their_event = cuda.cuStreamCreate(0), cuda.cuEventCreate(0)
+
+    cuda.cuEventRecord(begin, stream)
+    cuda.cuMemsetD32Async(target, 5, 1, stream)
+    cuda.cuCtxPopCurrent()
+    cuda.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, given, 0)
+    cuda.cuCtxPushCurrent(other)
+    cuda.cuEventRecord(end, stream)
+    cuda.cuStreamWaitEvent(free, end, 0)
+    cuda.cuMemcpyDtoDAsync(copied, target, 4, free)
+    back = np.zeros(1, np.uint32)
+    cuda.cuMemcpyDtoHAsync(back, copied, 4, free)
+    cuda.cuStreamSynchronize(free)
+    assert back[0] == 30_005
+    assert cuda.cuEventElapsedTime(begin, end) > 0
+
+    # Handles of two contexts never go together.
+    assert cuda.code("cuEventRecord", end, theirs) == INVALID_HANDLE
+    assert cuda.code("cuEventRecord", end, 0) == INVALID_HANDLE
+    assert cuda.code("cuEventRecord", their_event, stream) == INVALID_HANDLE
+    code = cuda.code("cuLaunchKernel", function, 1, 1, 1, 1, 1, 1, 0, stream, given, 0)
+    assert code == INVALID_HANDLE
+    cuda.cuCtxDestroy(other)
+
+
+@pytest.mark.parametrize("primary", [False, True], ids=["created", "primary"])
+def test_a_context_that_waits_to_be_destroyed_holds_no_other_up(cuda, node, primary):
+    before = worker_pids(node)
+    if primary:
+        context = cuda.cuDevicePrimaryCtxRetain(0)
+        cuda.cuCtxPushCurrent(context)
+    else:
+        context = cuda.cuCtxCreate(None, 0, 0)
+    (pid,) = worker_pids(node) - before
+    cuda.cuMemAlloc(4)
+    stop(pid)
+    cuda.cuEventRecord(cuda.cuEventCreate(2), 0)
+    cuda.cuCtxPopCurrent()
+    call = ("cuDevicePrimaryCtxRelease", 0) if primary else ("cuCtxDestroy", context)
+    codes: list[int] = []
+    waiting = threading.Thread(target=lambda: codes.append(cuda.code(*call)))
+    created = threading.Event()
+
+    def create() -> None:
+        cuda.cuCtxDestroy(cuda.cuCtxCreate(None, 0, 0))
+        created.set()
+
+    creating = threading.Thread(target=create)
+    try:
+        waiting.start()
+        waiting.join(0.3)
+        assert not codes
+        creating.start()
+        assert created.wait(20)
+        assert not codes
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    waiting.join()
+    creating.join()
+    assert codes == [0]
 
 
 def test_the_primary_context(cuda, driver):

@@ -117,11 +117,8 @@ static CUresult copy_now(struct tsr_context *context, uint32_t stream, const str
   return result == CUDA_SUCCESS ? copy_by_client(context, stream, to, from, bytes) : result;
 }
 
-static CUresult copy_in_stream(struct tsr_context *context, CUstream handle, const struct end *to,
+static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, const struct end *to,
                                const struct end *from, uint64_t bytes) {
-  uint32_t stream;
-  const CUresult result = tsr_stream_index(context, handle, &stream);
-  if (result != CUDA_SUCCESS || bytes == 0) return result;
   /* Pageable memory must not be read or written after this function has returned. */
   if (to->context != context || from->context != context)
     return copy_now(context, stream, to, from, bytes);
@@ -136,15 +133,16 @@ typedef CUresult locator(uint64_t, uint64_t, struct end *);
 
 static CUresult copy(locator *locate_to, locator *locate_from, uint64_t destination,
                      uint64_t source, size_t bytes, CUstream stream, bool now) {
-  TSR_CURRENT(context);
+  struct tsr_context *context;
+  uint32_t index;
+  CUresult result = tsr_stream_locate(stream, &context, &index);
+  if (result != CUDA_SUCCESS || bytes == 0) return result;
   struct end to, from;
-  if (bytes == 0 && now) return CUDA_SUCCESS;
-  CUresult result = bytes ? locate_to(destination, bytes, &to) : CUDA_SUCCESS;
-  if (result == CUDA_SUCCESS && bytes) result = locate_from(source, bytes, &from);
+  result = locate_to(destination, bytes, &to);
+  if (result == CUDA_SUCCESS) result = locate_from(source, bytes, &from);
   if (result != CUDA_SUCCESS) return result;
-  if (now && !(to.device && from.device))
-    return copy_now(context, TSR_LEGACY_STREAM, &to, &from, bytes);
-  return copy_in_stream(context, stream, &to, &from, bytes);
+  if (now && !(to.device && from.device)) return copy_now(context, index, &to, &from, bytes);
+  return copy_in_stream(context, index, &to, &from, bytes);
 }
 
 #define ADDRESS(pointer) ((uint64_t)(uintptr_t)(pointer))
@@ -187,9 +185,9 @@ CUresult tsr_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, 
 
 static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_bytes, size_t count,
                      CUstream handle) {
-  TSR_CURRENT(context);
+  struct tsr_context *context;
   uint32_t stream;
-  CUresult result = tsr_stream_index(context, handle, &stream);
+  CUresult result = tsr_stream_locate(handle, &context, &stream);
   if (result != CUDA_SUCCESS || count == 0) return result;
   if (count > TESSERA_APERTURE_BYTES / width_bytes || destination % width_bytes != 0)
     return CUDA_ERROR_INVALID_VALUE;

@@ -95,12 +95,12 @@ static CUresult write_record(struct tsr_event *event, const struct tsr_request *
 }
 
 static CUresult record(CUevent hEvent, CUstream hStream) {
-  TSR_CURRENT(context);
-  struct tsr_event *event;
-  CUresult result = find(hEvent, &event);
-  if (result != CUDA_SUCCESS) return result;
+  struct tsr_context *context;
   uint32_t stream;
-  result = tsr_stream_index(context, hStream, &stream);
+  CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  struct tsr_event *event;
+  result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
   if (event->context != context) return CUDA_ERROR_INVALID_HANDLE;
   const bool timed = !(event->flags & CU_EVENT_DISABLE_TIMING);
@@ -181,13 +181,13 @@ CUresult tsr_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hE
 }
 
 CUresult tsr_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  TSR_CURRENT(context);
   if (Flags != 0) TSR_REFUSE("cuStreamWaitEvent with a flag");
-  struct tsr_event *event;
-  CUresult result = find(hEvent, &event);
-  if (result != CUDA_SUCCESS) return result;
+  struct tsr_context *context;
   uint32_t stream;
-  result = tsr_stream_index(context, hStream, &stream);
+  CUresult result = tsr_stream_locate(hStream, &context, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  struct tsr_event *event;
+  result = find(hEvent, &event);
   if (result != CUDA_SUCCESS) return result;
   const struct tsr_event seen = snapshot(event);
   if (!seen.recorded || tsr_reached(seen.context, seen.stream, seen.value)) return CUDA_SUCCESS;

@@ -3,6 +3,7 @@
 #include "context.h"
 #include "device.h"
 #include "log.h"
+#include "ring.h"
 
 enum { API_VERSION = 3020, DEFAULT_FLAGS = 0 }; /* the version of contexts since CUDA 3.2 */
 enum { KNOWN_FLAGS = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX };
@@ -49,8 +50,15 @@ CUresult tsr_cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreateParams,
   return create(pctx, flags, dev);
 }
 
+/* Waits for a context's work before the lock is taken: other threads may need it meanwhile. */
+static void finish_work(uint64_t handle) {
+  struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
+  if (context) tsr_wait_all(context);
+}
+
 CUresult tsr_cuCtxDestroy_v2(CUcontext ctx) {
   const uint64_t handle = (uint64_t)(uintptr_t)ctx;
+  finish_work(handle);
   pthread_mutex_lock(&tsr_context_lock);
   const struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
   CUresult result = CUDA_ERROR_INVALID_CONTEXT;
@@ -78,6 +86,14 @@ CUresult tsr_cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev) {
   return result;
 }
 
+/* The same for the primary context where at most `users` use it. */
+static void finish_primary_work(struct tsr_device *device, uint32_t users) {
+  pthread_mutex_lock(&tsr_context_lock);
+  const uint64_t handle = device->primary_users <= users ? device->primary : 0;
+  pthread_mutex_unlock(&tsr_context_lock);
+  finish_work(handle);
+}
+
 static void close_primary(struct tsr_device *device) {
   if (device->primary) tsr_context_close(device->primary);
   device->primary = 0;
@@ -88,6 +104,7 @@ CUresult tsr_cuDevicePrimaryCtxRelease_v2(CUdevice dev) {
   struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   CUresult result = CUDA_SUCCESS;
+  finish_primary_work(device, 1);
   pthread_mutex_lock(&tsr_context_lock);
   if (device->primary_users == 0)
     result = CUDA_ERROR_INVALID_CONTEXT;
@@ -104,6 +121,7 @@ CUresult tsr_cuDevicePrimaryCtxRelease(CUdevice dev) {
 CUresult tsr_cuDevicePrimaryCtxReset_v2(CUdevice dev) {
   struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
+  finish_primary_work(device, UINT32_MAX);
   pthread_mutex_lock(&tsr_context_lock);
   close_primary(device);
   device->primary_flags = DEFAULT_FLAGS;

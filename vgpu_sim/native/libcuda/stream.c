@@ -96,9 +96,7 @@ CUresult tsr_cuStreamDestroy_v2(CUstream hStream) {
 
 CUresult tsr_cuStreamDestroy(CUstream hStream) { return tsr_cuStreamDestroy_v2(hStream); }
 
-/* The context and ring of a stream, whichever context is current; the legacy stream is that of the
- * current context. */
-static CUresult locate(CUstream handle, struct tsr_context **context, uint32_t *index) {
+CUresult tsr_stream_locate(CUstream handle, struct tsr_context **context, uint32_t *index) {
   const struct tsr_stream *stream = find(handle);
   CUresult why = CUDA_SUCCESS;
   if (stream)
@@ -113,14 +111,14 @@ static CUresult locate(CUstream handle, struct tsr_context **context, uint32_t *
 CUresult tsr_cuStreamSynchronize(CUstream hStream) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = locate(hStream, &context, &index);
+  const CUresult result = tsr_stream_locate(hStream, &context, &index);
   return result == CUDA_SUCCESS ? tsr_wait_stream(context, index) : result;
 }
 
 CUresult tsr_cuStreamQuery(CUstream hStream) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = locate(hStream, &context, &index);
+  const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (tsr_stream_idle(context, index)) return tsr_context_error(context);
   /* A program may do nothing but poll: it must learn that the worker was killed. */
@@ -131,7 +129,7 @@ CUresult tsr_cuStreamQuery(CUstream hStream) {
 CUresult tsr_cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = locate(hStream, &context, &index);
+  const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   const struct tsr_stream *stream = find(hStream);
@@ -142,7 +140,7 @@ CUresult tsr_cuStreamGetFlags(CUstream hStream, unsigned int *flags) {
 CUresult tsr_cuStreamGetPriority(CUstream hStream, int *priority) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = locate(hStream, &context, &index);
+  const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (!priority) return CUDA_ERROR_INVALID_VALUE;
   *priority = 0;
@@ -152,7 +150,7 @@ CUresult tsr_cuStreamGetPriority(CUstream hStream, int *priority) {
 CUresult tsr_cuStreamGetCtx(CUstream hStream, CUcontext *pctx) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = locate(hStream, &context, &index);
+  const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (!pctx) return CUDA_ERROR_INVALID_VALUE;
   *pctx = (CUcontext)(uintptr_t)tsr_object_handle(TSR_CONTEXT, context);
@@ -168,7 +166,7 @@ CUresult tsr_cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pG
 CUresult tsr_cuStreamGetDevice(CUstream hStream, CUdevice *device) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = locate(hStream, &context, &index);
+  const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (!device) return CUDA_ERROR_INVALID_VALUE;
   *device = (CUdevice)(context->device - tsr_devices);
@@ -178,7 +176,7 @@ CUresult tsr_cuStreamGetDevice(CUstream hStream, CUdevice *device) {
 CUresult tsr_cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = locate(hStream, &context, &index);
+  const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (!streamId) return CUDA_ERROR_INVALID_VALUE;
   /* The handle is unique in the process; legacy streams take their context's. */
@@ -191,7 +189,7 @@ CUresult tsr_cuStreamGetId(CUstream hStream, unsigned long long *streamId) {
 CUresult tsr_cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *captureStatus) {
   struct tsr_context *context;
   uint32_t index;
-  const CUresult result = locate(hStream, &context, &index);
+  const CUresult result = tsr_stream_locate(hStream, &context, &index);
   if (result != CUDA_SUCCESS) return result;
   if (!captureStatus) return CUDA_ERROR_INVALID_VALUE;
   *captureStatus = CU_STREAM_CAPTURE_STATUS_NONE;
