@@ -5,7 +5,11 @@ command. Importing lazily keeps ``tessera --help`` and shell completion fast: LL
 verbs that compile, and by no other.
 """
 
+import os
+import signal
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -49,8 +53,8 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
 }
 
 
-class _LazyGroup(click.Group):
-    """A group that knows its verbs' names without importing them."""
+class _Tessera(click.Group):
+    """A group that knows its verbs' names without importing them, and ends as shells expect."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_VERBS)
@@ -59,8 +63,30 @@ class _LazyGroup(click.Group):
         load = _VERBS.get(cmd_name)
         return load() if load is not None else None
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # a loop in a shell ends only if the signal ended us
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+            raise
 
-@click.command(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        _open_closed_streams()
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as err:  # output that cannot be written; click knows a broken pipe
+            sys.exit(f"tessera: {err}")
+
+
+def _open_closed_streams() -> None:
+    """Put /dev/null where the caller has closed a stream: no other file may get its number."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
+
+
+@click.command(cls=_Tessera, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tessera", prog_name="tessera")
 def main() -> None:
     """Simulated GPUs that run CUDA programs: run, inspect, slice, compile."""

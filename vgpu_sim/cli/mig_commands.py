@@ -11,39 +11,19 @@ import click
 from click.shell_completion import CompletionItem
 
 from mig import geometry, planner, spec
-from mig.errors import IllegalLayoutError, PlanError, SpecError, UnknownBoardError
+from mig.errors import IllegalLayoutError, PlanError, SpecError
 from mig.geometry import Board, Instance, Profile
 from mig.planner.census import classic_profiles
+from vgpu_sim.cli import boards
 
 _CANNOT = 1
 
 
-def _to_board(ctx: click.Context, param: click.Parameter, value: str | None) -> Board | None:
-    if value is None:  # only while completing: the option is required
-        return None
-    try:
-        return geometry.board(value)
-    except UnknownBoardError as err:
-        raise click.BadParameter(str(err), ctx, param) from err
-
-
-def _complete_board(
-    _ctx: click.Context, _param: click.Parameter, incomplete: str
-) -> list[CompletionItem]:
-    return [
-        CompletionItem(key, help=board.product_name)
-        for key, board in geometry.BOARDS.items()
-        if key.startswith(incomplete)
-    ]
-
-
 def _complete_list(ctx: click.Context, incomplete: str, *, placed: bool) -> list[CompletionItem]:
     """Complete the last item of a comma-separated list for the board given, or for all boards."""
-    chosen = ctx.params.get("board")
-    boards = [chosen] if isinstance(chosen, Board) else list(geometry.BOARDS.values())
     before, comma, last = incomplete.rpartition(",")
     words: dict[str, None] = {}
-    for profile in (profile for board in boards for profile in board.profiles):
+    for profile in (profile for board in boards.chosen(ctx) for profile in board.profiles):
         if placed:
             words.update((str(Instance(profile, start)), None) for start in profile.starts)
         else:
@@ -63,15 +43,6 @@ def _complete_requests(
     return _complete_list(ctx, incomplete, placed=False)
 
 
-# Eager, so that the board is known when --have and --want are completed.
-_board_option = click.option(
-    "--board",
-    required=True,
-    is_eager=True,
-    callback=_to_board,
-    shell_complete=_complete_board,
-    help="Board key, see `boards`.",
-)
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -80,9 +51,9 @@ def command() -> None:
     """Show MIG geometry and plan slices; needs no GPU and no cluster."""
 
 
-@command.command()
+@command.command(name="boards")
 @_json_option
-def boards(as_json: bool) -> None:
+def list_boards(as_json: bool) -> None:
     """List the boards."""
     known = geometry.BOARDS.values()
     if as_json:
@@ -108,7 +79,7 @@ def boards(as_json: bool) -> None:
 
 
 @command.command()
-@_board_option
+@boards.option
 @_json_option
 def profiles(board: Board, as_json: bool) -> None:
     """List a board's GPU instance profiles, as `nvidia-smi mig -lgip` does."""
@@ -147,7 +118,7 @@ def profiles(board: Board, as_json: bool) -> None:
 
 
 @command.command()
-@_board_option
+@boards.option
 @_json_option
 def placements(board: Board, as_json: bool) -> None:
     """List where each profile can be placed, as `nvidia-smi mig -lgipp` does."""
@@ -167,7 +138,7 @@ def placements(board: Board, as_json: bool) -> None:
 
 
 @command.command()
-@_board_option
+@boards.option
 @click.option("--maximal", is_flag=True, help="List the states that nothing can be added to.")
 @_json_option
 def states(board: Board, maximal: bool, as_json: bool) -> None:
@@ -197,7 +168,7 @@ def states(board: Board, maximal: bool, as_json: bool) -> None:
 
 
 @command.command()
-@_board_option
+@boards.option
 @click.option(
     "--have",
     default="",

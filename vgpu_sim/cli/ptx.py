@@ -1,13 +1,15 @@
 """``tessera ptx``: does this PTX load, and what does it become."""
 
 import enum
+import os
 import re
 from collections.abc import Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import click
 
 from vgpu_sim import compiler
+from vgpu_sim.cli import inputs
 from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import IsaError
@@ -47,13 +49,27 @@ _cc_option = click.option(
 )
 
 
-@click.group(name="ptx")
+class _WrongUsage(click.UsageError):
+    """Not to be taken for a verdict, as click's own status 2 would be."""
+
+    exit_code = os.EX_USAGE
+
+
+class _Verbs(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError as error:
+            raise _WrongUsage(error.format_message(), error.ctx) from error
+
+
+@click.group(name="ptx", cls=_Verbs)
 def command() -> None:
     """Check and compile PTX."""
 
 
 @command.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
 @_cc_option
 @click.pass_context
 def check(context: click.Context, files: Sequence[str], cc: tuple[int, int] | None) -> None:
@@ -101,8 +117,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _compile(file: str, cc: tuple[int, int] | None) -> Module:
-    with click.open_file(file, "rb") as stream:
-        source = stream.read()
+    source = inputs.read(file)
     capability = compiler.capability_of(source, name=file) if cc is None else cc
     return compiler.compile_ptx(source, capability=capability, name=file)
 
@@ -120,7 +135,7 @@ def _parse_block(
 
 
 @command.command(name="compile")
-@click.argument("file")
+@click.argument("file", type=click.Path())
 @click.option(
     "--emit",
     type=click.Choice(["isa", "container", "llvm", "object"]),

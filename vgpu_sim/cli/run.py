@@ -6,11 +6,13 @@ import sys
 from collections.abc import Mapping, Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from mig.errors import MigError
-from mig.geometry import Board, Instance, Profile, board
+from mig.geometry import Board, Instance, Profile
 from mig.planner.rules import violations
 from vgpu_sim import config
+from vgpu_sim.cli import boards
 from vgpu_sim.driver.admin_client import AdminClient, AdminRefused
 from vgpu_sim.driver.model import new_gpu_uuid
 from vgpu_sim.driver.silicon import ARCHITECTURES
@@ -28,13 +30,6 @@ _FORWARDED = frozenset(
 _SI_KERNEL = 0x80  # siginfo: from the terminal, whose whole foreground group has got it already
 
 
-def _parse_board(_context: click.Context, _parameter: click.Parameter, value: str) -> Board:
-    try:
-        return board(value)
-    except MigError as err:
-        raise click.BadParameter(str(err)) from err
-
-
 def _parse_capability(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> tuple[int, int] | None:
@@ -44,20 +39,27 @@ def _parse_capability(
     return known[value] if value is not None else None
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option(
-    "--board",
-    "chosen",
-    required=True,
-    callback=_parse_board,
-    metavar="BOARD",
-    help="Such as h100-80gb; an unknown one lists all.",
-)
+def _complete_profile(
+    ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    names = (profile.name for board in boards.chosen(ctx) for profile in board.profiles)
+    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+
+
+def _complete_command(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+@click.command(context_settings={"allow_interspersed_args": False})
+@boards.option
 @click.option(
     "--slice",
     "profile_name",
     required=True,
     metavar="PROFILE",
+    shell_complete=_complete_profile,
     help="MIG profile such as 1g.10gb; an unknown one lists the board's.",
 )
 @click.option(
@@ -94,10 +96,11 @@ def _parse_capability(
     nargs=-1,
     required=True,
     type=click.UNPROCESSED,
+    shell_complete=_complete_command,
     metavar="[--] COMMAND [ARGUMENTS]...",
 )
 def command(
-    chosen: Board,
+    board: Board,
     profile_name: str,
     count: int,
     backend: str,
@@ -112,9 +115,9 @@ def command(
     when the slice could not be made, 126 or 127 when the command cannot be executed or found.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
-    profile = _profile(chosen, profile_name)
-    _check_capability(chosen, capability)
-    placed = layout(chosen, profile, count)
+    profile = _profile(board, profile_name)
+    _check_capability(board, capability)
+    placed = layout(board, profile, count)
     if not (config.LIBRARIES_DIR / "libcuda.so.1").exists():
         click.echo(
             f"tessera run: no libcuda.so.1 in {config.LIBRARIES_DIR}: build it with"
@@ -132,7 +135,7 @@ def command(
     try:
         with StandaloneNode(config.private_dir_parents(), options) as node:
             with node.admin() as admin:
-                configure(admin, chosen, profile, placed)
+                configure(admin, board, profile, placed)
             environment = config.program_environment(
                 node.slices_dir, node.token_hex, config.LIBRARIES_DIR
             )

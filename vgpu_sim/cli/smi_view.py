@@ -13,10 +13,11 @@ from uuid import UUID
 from mig.geometry import board
 from vgpu_sim.driver import slice_client
 from vgpu_sim.driver.admin_client import AdminClient
+from vgpu_sim.driver.device_info import DRIVER_VERSION
 from vgpu_sim.driver.events import clean_text
 from vgpu_sim.hal.messages import DeviceInfo
 
-CUDA_VERSION = "13.0"
+CUDA_VERSION = f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,13 @@ def test_an_unknown_profile_lists_the_boards():
     assert all(profile.name in done.output for profile in board("a30").profiles)
 
 
+@pytest.mark.parametrize("where", [("--",), ()])
+def test_an_unknown_option_is_not_a_command(where):
+    done = invoke("--board", "a30", "--slice", "1g.6gb", "--threds", *where, "true")
+    assert done.exit_code == 2
+    assert "--threds" in done.output
+
+
 @pytest.mark.parametrize("text", ["9", "9.0.0", "nine", "13.7", ""])
 def test_an_unknown_capability_lists_the_known_ones(text):
     done = invoke("--board", "b200", "--slice", "1g.23gb", "--cc", text, "--", "true")

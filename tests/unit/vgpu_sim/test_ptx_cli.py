@@ -55,6 +55,13 @@ def test_check_for_a_device() -> None:
     assert "is not a compute capability" in _run("check", GOOD, "--cc", "nine").output
 
 
+@pytest.mark.parametrize(
+    "arguments", [("check", "--cc", "nine", GOOD), ("check",), ("chek", GOOD), ("compile",)]
+)
+def test_wrong_usage_is_no_verdict(arguments: tuple[str, ...]) -> None:
+    assert _run(*arguments).exit_code == 64
+
+
 def test_check_reads_standard_input() -> None:
     assert _run("check", "-", stdin=Path(GOOD).read_bytes()).output == "-: loads (1 kernel)\n"
 
