@@ -18,6 +18,9 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             from vgpu_sim.native import build
         finally:
             sys.path.pop(0)
-        build.build_all()
+        try:
+            build.build_all()
+        except build.BuildError as err:
+            sys.exit(f"error: {err}")  # a traceback would hide the one line that helps
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{build.platform_tag()}"
