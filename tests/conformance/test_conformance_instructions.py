@@ -1,32 +1,21 @@
 # ruff: noqa: RUF005
 """Every arithmetic instruction, on special values, in each form the JIT can give it."""
 
-import itertools
 from collections.abc import Iterator
 
+import instruction_forms
 import numpy as np
 import pytest
 from both_backends import compare
 from kernel_builder import KernelBuilder
 
+from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit import Plan
-from vgpu_sim.isa import (
-    BoolOp,
-    Compare,
-    DataType,
-    Instruction,
-    Literal,
-    MulMode,
-    Op,
-    Rounding,
-)
-from vgpu_sim.isa.rules import destination_roles, operand_bits, source_roles
-from vgpu_sim.isa.spec import compares_of, roundings_of
+from vgpu_sim.isa import Compare, DataType, Function, Instruction, Literal, Op
 from vgpu_sim.isa.table import TABLE
 
 D = DataType
 _THREADS = 256
-_DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)
 
 _SPECIAL = {
     16: [0, 1, 2, 0x7FFF, 0x8000, 0x8001, 0xFFFF, 0x3C00, 0x3F80, 0xBC00, 0x7C00, 0x7F80]
@@ -54,68 +43,6 @@ def _patterns(bits: int, count: int, seed: int) -> np.ndarray:
     return mixed.astype(np.uint64)
 
 
-def _variants(op: Op) -> Iterator[Instruction]:
-    spec = TABLE[op]
-    for type_, source in itertools.product(spec.types or (D.B32,), spec.source_types or (None,)):
-        modes = [m for m in spec.modes if not (m is MulMode.WIDE and type_.bits == 64)]
-        for mode in modes or [MulMode.NONE]:
-            base = Instruction(op, type_, source_type=source, mode=mode)
-            if op is Op.SETP:
-                for compare_, combine in itertools.product(compares_of(type_), BoolOp):
-                    yield Instruction(op, type_, compare=compare_, combine=combine)
-                continue
-            roundings = roundings_of(spec, base) or (Rounding.NONE,)
-            for rounding in roundings:
-                if type_ is D.F64 and rounding in _DIRECTED and op is not Op.CVT:
-                    continue  # not supported; see test_unsupported_roundings
-                if type_ is D.F64 and rounding in _DIRECTED and source in (D.S64, D.U64, D.B64):
-                    continue
-                for ftz, saturate in itertools.product((False, True), repeat=2):
-                    if ftz and type_ not in spec.ftz and source not in spec.ftz:
-                        continue
-                    if saturate and type_ not in spec.saturate:
-                        continue
-                    yield Instruction(
-                        op,
-                        type_,
-                        source_type=source,
-                        mode=mode,
-                        rounding=rounding,
-                        ftz=ftz,
-                        saturate=saturate,
-                    )
-
-
-def _legal(instruction: Instruction) -> bool:
-    """Whether the verifier takes it; the product above is a little too wide for CVT."""
-    builder = KernelBuilder()
-    try:
-        _emit(builder, instruction, [None] * len(source_roles(instruction, TABLE[instruction.op])))
-        builder.module()
-    except ValueError:
-        return False
-    return True
-
-
-def _emit(builder: KernelBuilder, instruction: Instruction, sources: list) -> list:
-    """Append the instruction; None sources become zeros. Returns its destinations."""
-    spec = TABLE[instruction.op]
-    bits = [operand_bits(role, instruction) for role in source_roles(instruction, spec)]
-    operands = tuple(s if s is not None else Literal(0) for s, _ in zip(sources, bits, strict=True))
-    results = []
-    for role in destination_roles(instruction, spec):
-        width = operand_bits(role, instruction)
-        if instruction.op is Op.CVT and width == 8:
-            width = 16
-        results.append(builder.predicate() if width == 1 else builder.register(width))
-    fields = {
-        name: getattr(instruction, name)
-        for name in ("source_type", "mode", "rounding", "ftz", "saturate", "compare", "combine")
-    }
-    builder.add(Instruction(instruction.op, instruction.type, tuple(results), operands, **fields))
-    return results
-
-
 def _kernel(instructions: list[Instruction], form: str) -> tuple:
     """out[i][t] = instruction i on operands of thread t (``form`` "uniform": of thread 0)."""
     builder = KernelBuilder(8, 8, 8, 8)
@@ -131,10 +58,8 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
     reads = [builder.address(pointer, index, 8) for pointer in pointers[:3]]
     out = builder.address(pointers[3], thread, 16 * len(instructions))
     for place, instruction in enumerate(instructions):
-        spec = TABLE[instruction.op]
         sources: list = []
-        for operand, role in enumerate(source_roles(instruction, spec)):
-            bits = operand_bits(role, instruction)
+        for operand, bits in enumerate(instruction_forms.source_bits(instruction)):
             value = builder.load(
                 {8: D.B8, 16: D.B16, 32: D.B32, 64: D.B64}.get(bits, D.B32), reads[operand]
             )
@@ -148,9 +73,9 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
                 sources.append(flag)
             else:
                 sources.append(value)
-        for which, result in enumerate(_emit(builder, instruction, sources)):
-            role = destination_roles(instruction, spec)[which]
-            width = operand_bits(role, instruction)
+        widths = instruction_forms.destination_bits(instruction)
+        for which, result in enumerate(instruction_forms.emit(builder, instruction, sources)):
+            width = widths[which]
             where = 16 * place + 8 * which
             if width == 1:
                 number = builder.register(32)
@@ -178,11 +103,16 @@ def _operands(bits: int) -> list[bytes]:
     return [_patterns(bits, _THREADS, seed).tobytes() for seed in (1, 2, 3)]
 
 
+def _refused(form: Instruction) -> bool:
+    function = Function("f", (), 0, (), 0, (form, Instruction(Op.RET)), (0, 0))
+    return bool(jit.refusals(function))
+
+
 def _cases() -> Iterator:
     for op in _OPS:
         by_width: dict[int, list[Instruction]] = {}
-        for instruction in _variants(op):
-            if instruction.type is D.PRED or _legal(instruction):
+        for instruction in instruction_forms.forms(op):
+            if not _refused(instruction):
                 width = (instruction.source_type or instruction.type).bits
                 by_width.setdefault(width, []).append(instruction)
         for width, instructions in by_width.items():

@@ -1,5 +1,7 @@
 """Writes kernels of the instruction set by hand: registers on demand, labels, parameters."""
 
+from dataclasses import replace
+
 from vgpu_sim.isa import (
     DataType,
     Function,
@@ -135,7 +137,7 @@ class KernelBuilder:
         for entry in self.code:
             if isinstance(entry, tuple):
                 instruction, label = entry
-                entry = Instruction(Op.BRA, guard=instruction.guard, target=self._labels[label])
+                entry = replace(instruction, target=self._labels[label])
             code.append(entry)
         size = max((p.offset + p.size for p in self.parameters), default=0)
         function = Function(

@@ -24,7 +24,6 @@ from vgpu_sim.isa import (
     Literal,
     MulMode,
     Op,
-    Predicate,
     Register,
     Space,
     SpecialRegister,
@@ -110,20 +109,6 @@ def test_a_guarded_result_merges_with_the_former_value() -> None:
     assert isinstance(nodes[1], ssa.Merge)
     assert nodes[1].condition.negated
     assert nodes[1].old == Literal(0)
-
-
-def test_irreducible_control_flow_is_named() -> None:
-    guard = Guard(Predicate(0))
-    code = (
-        Instruction(Op.BRA, guard=guard, target=2),
-        Instruction(Op.NOP),
-        Instruction(Op.NOP),
-        Instruction(Op.BRA, guard=guard, target=1),
-        Instruction(Op.RET),
-    )
-    function = Function("odd", (), 0, (), 1, code, (0,) * 5)
-    with pytest.raises(jit.UnsupportedError, match=r"odd, word [13]: irreducible control flow"):
-        ssa.build(function)
 
 
 def _element_of(build: object, geometry: Geometry) -> Element:

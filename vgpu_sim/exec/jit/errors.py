@@ -5,7 +5,7 @@
     JitError
     ├── UnsupportedError   valid code that the JIT cannot compile (yet); nothing was executed
     ├── PlanError          a plan that is not legal for this function and block shape
-    └── CodeGenerationError  LLVM refused what we generated, or the object cannot be loaded
+    └── CodeGenerationError  a defect of ours: LLVM refused what we generated, say
 """
 
 
@@ -29,4 +29,5 @@ class PlanError(JitError, ValueError):
 
 
 class CodeGenerationError(JitError):
-    """LLVM refused the generated text, or an object that came out of it: a defect of ours."""
+    """A defect of ours: LLVM refused the generated text, or an object that came out of it, or code
+    came to be lowered that ``support`` refuses."""

@@ -1,7 +1,7 @@
 """CVT between all numeric types (PTX ISA, "cvt")."""
 
 from vgpu_sim.exec.jit import fold
-from vgpu_sim.exec.jit.errors import UnsupportedError
+from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.lower_float import NATIVE, flush, operand_type, saturate
 from vgpu_sim.exec.jit.soft_float import SoftFloat
 from vgpu_sim.exec.jit.support import DIRECTED
@@ -126,7 +126,7 @@ def _integer_to_float(
             return exact
         return _rounded(text, soft, exact, target, rounding, vector)
     if target is DataType.F64:
-        raise UnsupportedError(f"CVT F64 {source.name} {rounding.name}", "")
+        raise CodeGenerationError(f"CVT F64 {source.name} {rounding.name}")
     negative = ""
     if source.is_signed:
         zero = text.const(0, "i64", vector)

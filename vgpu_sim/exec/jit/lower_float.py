@@ -5,7 +5,7 @@ FULL forms are computed as RN. NaNs of native results are not canonical; ``nans`
 become so.
 """
 
-from vgpu_sim.exec.jit.errors import UnsupportedError
+from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.soft_float import SoftFloat
 from vgpu_sim.exec.jit.support import DIRECTED
 from vgpu_sim.exec.jit.text import Text, integer
@@ -133,7 +133,7 @@ def _small_extremum(text: Text, instruction: Instruction, args: list[str], vecto
 def _soft(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
     type_ = instruction.type
     if type_ is DataType.F64:
-        raise UnsupportedError(f"{instruction.op.name} F64 {instruction.rounding.name}", "")
+        raise CodeGenerationError(f"{instruction.op.name} F64 {instruction.rounding.name}")
     soft = SoftFloat(text, vector)
     wide = [soft.widen(arg, type_) for arg in args]
     double = text.type_of("double", vector)

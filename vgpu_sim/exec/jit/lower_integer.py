@@ -1,6 +1,6 @@
 """Integer, move and compare families: LLVM operations on operands of one form."""
 
-from vgpu_sim.exec.jit.errors import UnsupportedError
+from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.isa import BoolOp, Compare, DataType, Instruction, MulMode, Op
 
@@ -70,7 +70,7 @@ def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -
         case Op.SHL | Op.SHR:
             return _shift(text, instruction, args, vector)
         case _:
-            raise UnsupportedError(op.name, "", None)
+            raise CodeGenerationError(op.name)
 
 
 def compare(text: Text, instruction: Instruction, args: list[str], vector: bool) -> list[str]:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from vgpu_sim.exec.jit import fold, lower_convert, lower_float, lower_integer
 from vgpu_sim.exec.jit.elements import Affine, Vector, signed
-from vgpu_sim.exec.jit.errors import UnsupportedError
 from vgpu_sim.exec.jit.launch import CONTEXT_GRID, Launch
 from vgpu_sim.exec.jit.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.memory import Memory
@@ -100,17 +99,13 @@ class Nodes:
 
     def _operation(self, node: Operation, mask: Mask, occupied: bool) -> None:
         op = node.instruction.op
-        try:
-            if op in (Op.LD, Op.ST, Op.TRAP):
-                self._effect(node, mask, occupied)
-            elif op is Op.SETP:
-                self._compare(node)
-            elif node.results and node.results[0] is not None:
-                result = node.results[0]
-                self._values.define(result, lambda form, c: self._filled(node, result, form, c))
-        except UnsupportedError as error:
-            name = self._analysis.ssa.function.name
-            raise UnsupportedError(error.what, name, node.word) from None
+        if op in (Op.LD, Op.ST, Op.TRAP):
+            self._effect(node, mask, occupied)
+        elif op is Op.SETP:
+            self._compare(node)
+        elif node.results and node.results[0] is not None:
+            result = node.results[0]
+            self._values.define(result, lambda form, c: self._filled(node, result, form, c))
 
     def _effect(self, node: Operation, mask: Mask, occupied: bool) -> None:
         self.flush()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.jit.errors import UnsupportedError
+from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.isa import (
     DataType,
     Destination,
@@ -113,7 +113,7 @@ def build(function: Function) -> SsaFunction:
     """Put ``function`` into SSA form.
 
     Raises:
-        UnsupportedError: for irreducible control flow.
+        CodeGenerationError: for irreducible control flow, which ``support`` refuses first.
         ControlFlowError: see ``cfg.build``.
     """
     cfg.build(function)  # refuses wrong branch targets in terms of the caller's words
@@ -121,9 +121,7 @@ def build(function: Function) -> SsaFunction:
     function = replace(function, code=code)
     graph = cfg.build(function)
     if graph.irreducible_edges:
-        source, _ = graph.irreducible_edges[0]
-        word = graph.blocks[source].end - 1 - shift
-        raise UnsupportedError("irreducible control flow", function.name, word)
+        raise CodeGenerationError(f"{function.name}: irreducible control flow")
     return _Builder(function, graph, shift).build()
 
 

@@ -1,4 +1,8 @@
-"""What the JIT cannot compile, told from the code alone: asked when a module is loaded."""
+"""What the JIT cannot compile, told from the code alone: asked when a module is loaded.
+
+The one place that says so: whoever lowers an instruction takes it that this was asked before, and
+reports a defect of ours (``CodeGenerationError``) where it finds what is refused here.
+"""
 
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.jit.errors import UnsupportedError

@@ -1,0 +1,87 @@
+"""What the JIT refuses, and that it compiles everything else the instruction set defines."""
+
+import itertools
+
+import instruction_forms
+import pytest
+from kernel_builder import KernelBuilder
+
+from vgpu_sim.exec import jit
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Function,
+    Guard,
+    Instruction,
+    Literal,
+    Module,
+    Op,
+    Operand,
+    Predicate,
+)
+from vgpu_sim.isa.table import TABLE
+
+D = DataType
+_ROUNDED = ("FADD", "FSUB", "FMUL", "FMA", "FDIV", "FRCP", "FSQRT", "CVT F64 S64", "CVT F64 U64")
+_REFUSED = {
+    "shared memory",
+    "local memory",
+    *(f"{op} {'' if ' ' in op else 'F64 '}{r}" for op in _ROUNDED for r in ("RZ", "RM", "RP")),
+}
+_TOGETHER = 48
+
+
+def _module(forms: list[Instruction]) -> Module:
+    """The forms one after the other, on operands that differ between lanes and are not known."""
+    builder = KernelBuilder(8, 8)
+    place = builder.address(builder.parameter(0), builder.linear_thread(), 8)
+    operands: dict[int, Operand] = {
+        bits: builder.load(DataType[f"B{bits}"], place) for bits in (8, 16, 32, 64)
+    }
+    operands[1] = builder.predicate()
+    compared = (operands[32], Literal(7))
+    builder.add(Instruction(Op.SETP, D.U32, (operands[1], None), compared, compare=Compare.GT))
+    for form in forms:
+        sources = [operands[bits] for bits in instruction_forms.source_bits(form)]
+        instruction_forms.emit(builder, form, sources)
+    return builder.module()
+
+
+def _refused(form: Instruction) -> list[str]:
+    module = _module([form])
+    found = jit.refusals(module.functions[0])
+    assert all(module.functions[0].code[error.word or 0].op is form.op for error in found)
+    return [error.what for error in found]
+
+
+@pytest.mark.parametrize("op", TABLE, ids=lambda op: op.name)
+def test_a_form_is_refused_by_name_or_compiled(op: Op) -> None:
+    forms = list(instruction_forms.forms(op))
+    assert forms
+    refused = [_refused(form) for form in forms]
+    assert {what for reasons in refused for what in reasons} <= _REFUSED
+    taken = [form for form, reasons in zip(forms, refused, strict=True) if not reasons]
+    compiler = jit.Compiler()
+    for start in range(0, len(taken), _TOGETHER):
+        module = _module(taken[start : start + _TOGETHER])
+        for plan in (jit.Plan(16, 1, tier=0), jit.Plan(1, 1, tier=0)):
+            compiler.compile(module, module.functions[0], (16, 1, 1), plan)
+
+
+def test_nothing_is_refused_that_is_not_listed_and_nothing_listed_is_compiled() -> None:
+    forms = itertools.chain.from_iterable(instruction_forms.forms(op) for op in TABLE)
+    assert {what for form in forms for what in _refused(form)} == _REFUSED
+
+
+def test_irreducible_control_flow_is_refused_by_name() -> None:
+    guard = Guard(Predicate(0))
+    code = (
+        Instruction(Op.BRA, guard=guard, target=2),
+        Instruction(Op.NOP),
+        Instruction(Op.NOP),
+        Instruction(Op.BRA, guard=guard, target=1),
+        Instruction(Op.RET),
+    )
+    function = Function("odd", (), 0, (), 1, code, (0,) * 5)
+    with pytest.raises(jit.UnsupportedError, match=r"odd, word [13]: irreducible control flow"):
+        jit.Compiler().compile(Module((function,)), function, (16, 1, 1))
