@@ -250,7 +250,8 @@ _ROWS = (
         "convert",
         "d (type) = a (source type). Integer to integer: truncates, or clamps to d's range under"
         " SAT. Float to integer: rounds as RNI (nearest even), RZI (toward zero), RMI (down),"
-        " RPI (up) says, clamps to d's range, NaN becomes 0. Integer to float, and to a narrower"
+        " RPI (up) says and clamps to d's range; NaN becomes the pattern with the top bit alone set"
+        " if the source is F64 or d has 64 bits, else 0. Integer to float, and to a narrower"
         " float: rounds once. Between equal formats RNI ... RPI round to an integral value. FTZ"
         " flushes an F32 source and an F32 result; SAT clamps a float result to [0, 1].",
         "cvt",

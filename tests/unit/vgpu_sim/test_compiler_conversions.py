@@ -98,7 +98,7 @@ def _convert(pattern: int, source: str, to: str, words: Words) -> float:
     value = as_float(pattern, source)
     if to[0] != "f":
         if math.isnan(value):
-            return 0
+            return 1 << (bits_of(to) - 1) if source == "f64" or bits_of(to) == 64 else 0
         if math.isinf(value):
             return clamp_high if value > 0 else clamp_low
         return min(max(reference.round_integral(Fraction(value), mode), clamp_low), clamp_high)

@@ -1,7 +1,7 @@
 """CVT between all numeric types.
 
-Integer to integer truncates, or clamps under ``saturate``; float to integer always clamps and
-turns NaN into 0; the rest rounds once. ``ftz`` flushes a binary32 source, and a binary32 result.
+Integer to integer truncates, or clamps under ``saturate``; float to integer always clamps; the rest
+rounds once. ``ftz`` flushes a binary32 source, and a binary32 result.
 """
 
 import numpy as np
@@ -56,7 +56,12 @@ def _integer_to_integer(bits: Bits, source: DataType, to: DataType, clamp: bool)
     return wide.astype(unsigned_dtype(to.bits))
 
 
-def _float_to_integer(values: Doubles, to: DataType) -> Bits:
+def _of_nan(source: DataType, to: DataType) -> int:
+    """What a NaN becomes as an integer (PTX ISA, "cvt"): 0 if all is narrow, else the top bit."""
+    return 1 << (to.bits - 1) if source is DataType.F64 or to.bits == 64 else 0
+
+
+def _float_to_integer(values: Doubles, source: DataType, to: DataType) -> Bits:
     """Convert integral values (or infinities and NaNs)."""
     lowest, highest = _limits(to)
     too_low, too_high = values < float(lowest), values >= float(highest + 1)
@@ -66,6 +71,7 @@ def _float_to_integer(values: Doubles, to: DataType) -> Bits:
     wide = np.where(above, low_part + np.uint64(1 << 63), low_part)
     wide = np.where(too_low, np.uint64(lowest & 0xFFFF_FFFF_FFFF_FFFF), wide)
     wide = np.where(too_high, np.uint64(highest), wide)
+    wide = np.where(np.isnan(values), np.uint64(_of_nan(source, to)), wide)
     result: Bits = wide.astype(unsigned_dtype(to.bits))
     return result
 
@@ -115,7 +121,7 @@ def _cvt(warp: Warp, instruction: Instruction, mask: Mask) -> None:
     if source.is_float and to.is_float:
         value = _double_to_narrower(bits, source, to, rounding)
     elif source.is_float:
-        value = _float_to_integer(_INTEGRAL[rounding](widen(bits, source)), to)
+        value = _float_to_integer(_INTEGRAL[rounding](widen(bits, source)), source, to)
     elif to.is_float:
         value = _integer_to_float(bits, source, to, rounding)
     else:

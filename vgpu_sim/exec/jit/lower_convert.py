@@ -14,13 +14,6 @@ _INTEGRAL = {
     Rounding.RMI: "floor",
     Rounding.RPI: "ceil",
 }
-_TO_INTEGRAL = {
-    Rounding.RN: Rounding.RNI,
-    Rounding.RZ: Rounding.RZI,
-    Rounding.RM: Rounding.RMI,
-    Rounding.RP: Rounding.RPI,
-    Rounding.NONE: Rounding.RZI,
-}
 
 
 def operand_llvm_type(instruction: Instruction) -> str:
@@ -99,14 +92,18 @@ def _float_to_integer(
     scalar = NATIVE.get(source, "double")
     if source not in NATIVE:
         value = SoftFloat(text, vector).widen(value, source)
-    rounding = _TO_INTEGRAL.get(instruction.rounding, instruction.rounding)
-    value = text.intrinsic(_INTEGRAL[rounding], scalar, vector, value)
-    # Saturating, and 0 for NaN, is what both LLVM and the instruction set say.
+    value = text.intrinsic(_INTEGRAL[instruction.rounding], scalar, vector, value)
+    # Saturating is what both LLVM and the instruction set say, and 0 for NaN if all is narrow.
     lanes = text.width if vector else 0
-    target = integer(instruction.type.bits)
+    bits = instruction.type.bits
+    target, held = integer(bits), text.type_of(scalar, vector)
     kind = "s" if instruction.type.is_signed else "u"
     name = f"llvm.fpto{kind}i.sat.{text.mangle(target, lanes)}.{text.mangle(scalar, lanes)}"
-    return text.call(text.type_of(target, vector), name, (text.type_of(scalar, vector), value))
+    result = text.call(text.type_of(target, vector), name, (held, value))
+    if source is not DataType.F64 and bits < 64:
+        return result
+    is_nan = text.let(f"fcmp uno {held} {value}, {value}")
+    return text.select(is_nan, text.const(1 << (bits - 1), target, vector), result, target, vector)
 
 
 def _integer_to_float(
