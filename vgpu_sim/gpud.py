@@ -130,6 +130,7 @@ def main(
         else "tessera: %(message)s",
     )
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents
+    processes.adopt_orphans()
     token = read_token(token_file) if token_file is not None else None
     cpu_count = len(os.sched_getaffinity(0))
     options = NodeOptions(

@@ -20,7 +20,6 @@ from vgpu_sim.hal import spawn
 
 _MAX_MESSAGE_BYTES: Final = 65536
 _INT_BYTES: Final = array.array("i").itemsize
-_CRASH_STATUS: Final = 72
 
 
 class Zygote:
@@ -118,7 +117,7 @@ def _become_worker(config: spawn.WorkerConfig, client_fd: int, gpud_fd: int) -> 
         machine.run_worker(config, client, gpud)
     except BaseException as err:  # noqa: BLE001 - a forked child must end here
         os.write(2, f"worker {os.getpid()}: {type(err).__name__}: {err}\n".encode())
-    os._exit(_CRASH_STATUS)
+    os._exit(spawn.CRASHED_STATUS)
 
 
 def _keep_only(client_fd: int, gpud_fd: int) -> tuple[socket.socket, socket.socket]:

@@ -20,10 +20,7 @@ def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
     """Return reason and message for a user, or None for an event that is not for users."""
     name = event["event"]
     if name == "fault":
-        where = f"kernel {event.get('kernel') or '?'}"
-        if event.get("ptx_line"):
-            where += f", PTX line {event['ptx_line']}"
-        return Reason.FAULTED, f"{where}: {event.get('message') or 'fault'}"
+        return Reason.FAULTED, f"{_place(event)}{event.get('message') or 'fault'}"
     if name == "unsupported_ptx":
         return Reason.UNSUPPORTED_PTX, str(event.get("message") or "unsupported PTX")
     if name == "out_of_memory":
@@ -32,9 +29,19 @@ def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
         )
     if name == "fenced":
         return Reason.FENCED, str(event.get("reason") or "fenced")
+    if name == "refused":
+        return Reason.SLICE_IN_USE, f"no context: {event.get('reason') or 'refused'}"
     if name == "worker_failed":
         return Reason.AGENT_ERROR, f"no context: {event.get('message') or 'worker failed'}"
     return None
+
+
+def _place(event: dict[str, Any]) -> str:
+    """Where a kernel faulted; empty when it was no kernel, or nobody lived to say which."""
+    if not event.get("kernel"):
+        return ""
+    line = f", PTX line {event['ptx_line']}" if event.get("ptx_line") else ""
+    return f"kernel {event['kernel']}{line}: "
 
 
 class EventFollower:

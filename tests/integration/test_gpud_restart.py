@@ -90,9 +90,28 @@ def test_a_killed_worker_gives_everything_back():
             assert node.call("inventory")["budget"]["used_bytes"] == 64 * MIB
             os.kill(worker, signal.SIGKILL)
             assert watcher.next_event()["event"] == "context_started"
+            fault = watcher.next_event()
+            assert (fault["event"], fault["pid"]) == ("fault", worker)
+            assert fault["message"] == "the worker ended: killed by signal 9"
             ended = watcher.next_event()
             assert (ended["event"], ended["reason"]) == ("context_ended", "killed by signal 9")
             assert node.call("inventory")["budget"]["used_bytes"] == 0
+
+
+def test_a_worker_that_is_killed_when_its_zygote_is_gone_is_told_as_well():
+    with gpud(token=TOKEN) as node:
+        made = node.make_slice()
+        with raw_client(made["socket_dir"], TOKEN) as client, node.admin() as watcher:
+            watcher.call("subscribe")
+            assert client.open().status == 0
+            worker = node.instance(made["uuid"])["contexts"][0]["pid"]
+            os.kill(int(node.log.split("zygote_started pid=")[1].split()[0]), signal.SIGKILL)
+            wait_until(lambda: node.log.count("zygote_started") == 2)
+            os.kill(worker, signal.SIGKILL)
+            events = [watcher.next_event() for _ in range(3)]
+            assert [one["event"] for one in events] == ["context_started", "fault", "context_ended"]
+            assert events[2]["reason"] == "killed by signal 9"
+            assert not os.path.exists(f"/proc/{worker}")  # gpud is its parent now, and waits for it
 
 
 def test_beyond_the_budget_is_out_of_memory_and_an_event():

@@ -22,12 +22,15 @@ logger = logging.getLogger("tessera.gpud")
 
 FENCE_GRACE_SECONDS = 2.0
 CHANNEL_CLOSED_GRACE_SECONDS = 2.0
-_LAST_WORDS_SECONDS = 0.2  # final statistics and the zygote's report come within a millisecond
+_LAST_WORDS_SECONDS = 2.0  # final statistics and the zygote's report come within a millisecond
 
 
 @dataclass(slots=True, eq=False)
 class Context:
-    """One CUDA context. ``channel`` is None for a worker that an earlier gpud started."""
+    """One CUDA context. ``channel`` is None for a worker that an earlier gpud started.
+
+    ``told``: whoever should know why it ends has been told, or knows.
+    """
 
     instance: MigInstance
     owner: Owner
@@ -40,6 +43,7 @@ class Context:
     sandbox: dict[str, object] = field(default_factory=dict)
     end_reason: str = ""
     fenced: bool = False
+    told: bool = False
     wait_status: int | None = None
     reported: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -68,20 +72,35 @@ class ContextTable:
         """Return an instance's contexts, oldest first."""
         return [context for context in self._contexts if context.instance.uuid == uuid]
 
-    def add(self, context: Context) -> None:
-        """Watch over a context from now on; its descriptors and account are the table's."""
-        self._contexts.append(context)
-        task = asyncio.create_task(self._live(context))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def add(self, *contexts: Context) -> None:
+        """Watch over contexts from now on; their descriptors and accounts are the table's.
+
+        All are in the table before ``on_change`` runs: what it records misses none.
+        """
+        self._contexts.extend(contexts)
+        for context in contexts:
+            task = asyncio.create_task(self._live(context))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            self._events.emit(
+                "context_started",
+                instance=context.instance.uuid,
+                pid=context.pid,
+                client_pid=context.client.pid,
+                pod_uid=context.owner.pod_uid,
+            )
+            self._on_change(context.instance)
+
+    def not_started(self, instance: MigInstance, owner: Owner, message: str) -> None:
+        """Tell a pod that asked for a context why it got none."""
         self._events.emit(
-            "context_started",
-            instance=context.instance.uuid,
-            pid=context.pid,
-            client_pid=context.client.pid,
-            pod_uid=context.owner.pod_uid,
+            "worker_failed",
+            instance=instance.uuid,
+            pod_uid=owner.pod_uid,
+            namespace=owner.namespace,
+            pid=0,
+            message=message,
         )
-        self._on_change(context.instance)
 
     def worker_exited(self, pid: int, wait_status: int) -> None:
         """Take the zygote's report of how a worker ended."""
@@ -95,7 +114,7 @@ class ContextTable:
         """End a context whose holder lost the slice: told first, killed after the grace."""
         if context.fenced:
             return
-        context.fenced = True
+        context.fenced = context.told = True
         context.end_reason = f"fenced: {reason}"
         self._events.emit(
             "fenced",
@@ -112,6 +131,12 @@ class ContextTable:
             context.channel.send(spawn.encode({"type": "fence", "reason": reason}))
         loop = asyncio.get_running_loop()
         loop.call_later(self._fence_grace_seconds, self.kill, context)
+
+    def dismiss(self, context: Context, reason: str) -> None:
+        """End a context that nobody needs any more."""
+        context.told = True
+        context.end_reason = context.end_reason or reason
+        self.kill(context)
 
     def kill(self, context: Context) -> None:
         """SIGKILL a worker that is still in the table."""
@@ -132,14 +157,21 @@ class ContextTable:
             await seqpacket.readable(context.pidfd)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_WORDS_SECONDS):
-                    await serving
-                    if context.channel is not None:
-                        await context.reported.wait()
+                    await asyncio.wait((serving,))
+                    await self._learn_end(context)
         except asyncio.CancelledError:
             return  # gpud ends and the worker lives on
         finally:
             serving.cancel()
         self._end(context)
+
+    async def _learn_end(self, context: Context) -> None:
+        """Get the wait status: the zygote's report, or gpud's own if it inherited the worker."""
+        if context.channel is None or context.wait_status is not None:
+            return
+        context.wait_status = processes.reap(context.pidfd)
+        if context.wait_status is None:
+            await context.reported.wait()
 
     async def _serve(self, context: Context) -> None:
         if context.channel is None:
@@ -163,8 +195,12 @@ class ContextTable:
             return
         if name == "fault" and context.fenced:
             return  # its way of ending, which has been told
-        if name in {"fault", "worker_failed"} and not context.end_reason:
-            context.end_reason = f"{name}: {fields['message']}"
+        if name in {"fault", "worker_failed"}:
+            context.told = True
+            context.end_reason = context.end_reason or f"{name}: {fields['message']}"
+        self._tell(context, name, fields)
+
+    def _tell(self, context: Context, name: str, fields: dict[str, object]) -> None:
         self._events.emit(
             name,
             instance=context.instance.uuid,
@@ -175,6 +211,10 @@ class ContextTable:
         )
 
     def _end(self, context: Context) -> None:
+        reason = context.end_reason or _reason(context.wait_status)
+        if not context.told and _untimely(context.wait_status):
+            nowhere = {"kernel": "", "ptx_line": 0, "address": 0, "block": 0}
+            self._tell(context, "fault", {**nowhere, "message": f"the worker ended: {reason}"})
         self._contexts.remove(context)
         self._budget.close(context.account)
         os.close(context.pidfd)
@@ -185,9 +225,16 @@ class ContextTable:
             instance=context.instance.uuid,
             pid=context.pid,
             pod_uid=context.owner.pod_uid,
-            reason=context.end_reason or _reason(context.wait_status),
+            reason=reason,
         )
         self._on_change(context.instance)
+
+
+def _untimely(wait_status: int | None) -> bool:
+    """Tell whether a worker is known to have ended otherwise than its client was told or asked."""
+    if wait_status is None:
+        return False
+    return os.waitstatus_to_exitcode(wait_status) not in (0, spawn.REFUSED_STATUS)
 
 
 def _reason(wait_status: int | None) -> str:

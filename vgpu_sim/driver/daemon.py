@@ -116,7 +116,7 @@ class Daemon:
             await server.close(remove_directory=self._options.standalone)
         if self._options.standalone:
             for context in self._contexts:
-                self._contexts.kill(context)
+                self._contexts.dismiss(context, "gpud ends")
             await self._contexts.drain(_DRAIN_SECONDS)
         if self._supervision is not None:
             self._supervision.cancel()

@@ -81,6 +81,7 @@ class Launcher:
         try:
             context = await self._start(instance, hello, client, peer, owner)
         except (WorkerStartError, OSError) as err:
+            self._contexts.not_started(instance, owner, str(err))
             raise HelloRefused(CudaStatus.SYSTEM_NOT_READY, str(err)) from err
         finally:
             self._starting[instance.uuid] -= 1

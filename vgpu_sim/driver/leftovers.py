@@ -100,7 +100,7 @@ class Leftovers:
     def take_over(self, records: Iterable[Record]) -> None:
         """Watch the living, end those without an instance or a record, tidy the groups."""
         instances = {instance.uuid: instance for instance in self._inventory.instances}
-        kept: set[int] = set()
+        found: list[tuple[Context, Record]] = []
         for record in records:
             pidfd = processes.open_process(record.pid)
             if pidfd is None:
@@ -121,11 +121,12 @@ class Leftovers:
                 pidfd=pidfd,
                 channel=None,
             )
-            kept.add(record.pid)
             logger.info("worker_found pid=%d instance=%s", record.pid, instance.uuid)
-            self._contexts.add(context)
+            found.append((context, record))
+        self._contexts.add(*(context for context, _ in found))
+        for context, record in found:
             self._watch(context, record)
-        self._reap_groups(kept)
+        self._reap_groups({record.pid for _, record in found})
 
     def _reap_groups(self, kept: set[int]) -> None:
         known = {instance.uuid for instance in self._inventory.instances}
@@ -156,7 +157,7 @@ class Leftovers:
             finally:
                 os.close(client)
         await asyncio.sleep(CLIENT_GONE_GRACE_SECONDS)
-        self._contexts.kill(context)
+        self._contexts.dismiss(context, "its client is gone")
 
 
 def _encode(context: Context) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """Processes by descriptor: a pid alone may mean another process a moment later."""
 
+import ctypes
 import os
 import select
 import signal
 from pathlib import Path
 
 PROC = Path("/proc")
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 
 def open_process(pid: int) -> int | None:
@@ -25,6 +27,22 @@ def kill(pidfd: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def adopt_orphans() -> None:
+    """Become the parent of workers whose zygote has ended (PR_SET_CHILD_SUBREAPER of prctl(2))."""
+    ctypes.CDLL(None).prctl(ctypes.c_int(_PR_SET_CHILD_SUBREAPER), ctypes.c_ulong(1))
+
+
+def reap(pidfd: int) -> int | None:
+    """Return the wait status of a child that has ended; None if it has not, or is no child."""
+    try:
+        found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if found is None:
+        return None
+    return found.si_status << 8 if found.si_code == os.CLD_EXITED else found.si_status
 
 
 def start_ticks(pid: int) -> int | None:

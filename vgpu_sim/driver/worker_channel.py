@@ -170,7 +170,7 @@ def _sandbox(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
         return {}
     return {
-        clean_text(name, 32): one if isinstance(one, bool) else clean_text(str(one), 64)
+        clean_text(name, 32): one if isinstance(one, bool) else clean_text(one, 64)
         for name, one in list(value.items())[:16]
     }
 

@@ -21,19 +21,23 @@ the client socket. Its *channel* to gpud (SOCK_SEQPACKET, JSON) carries:
   behind, before it answers the client;
 - worker -> gpud: ``{"type": "event", "event": NAME, ...}``: fault (``kind, kernel, ptx_line,
   address, block, message``), unsupported_ptx (``message``), out_of_memory (``requested_bytes,
-  free_bytes``); a worker that cannot start says so with a fault that has only a message;
+  free_bytes``), failed (``message``): the context could not be set up;
 - worker -> gpud: ``{"type": "stats", "launches": n, "first_launch_ns": t0, "last_launch_ns": t1,
-  "busy_ns": b}`` in every second in which something ran, and at the end; the first one, sent
-  before the client is answered, also has ``"sandbox": {wall: bool}`` (``hw.sandbox.Level``);
+  "busy_ns": b}`` in every second in which something ran, and at the end;
 - gpud -> worker: ``{"type": "fence", "reason": text}``: the worker ends its context (FENCED).
 
 Either side treats a closed channel as the other's death: a worker without gpud finishes what it
-has (the program is not disturbed) but gets no new memory.
+has (the program is not disturbed) but gets no new memory. A worker ends with status 0 when its
+client has gone; else with one of the statuses below.
 """
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Final
+
+FAULTED_STATUS: Final = 70  # the context died; TESSERA_WORKER_EXIT_STATUS of the native runtime
+REFUSED_STATUS: Final = 71  # there is no context: the client was told why
+CRASHED_STATUS: Final = 72  # a defect of ours
 
 
 @dataclass(frozen=True, slots=True)

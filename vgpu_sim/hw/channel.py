@@ -73,31 +73,37 @@ class Channel:
         self._receive()
 
     def _send(self, message: dict[str, Any]) -> None:
-        if not self.alive:
-            return
-        try:
-            self._connection.send(spawn.encode(message), socket.MSG_DONTWAIT)
-        except OSError:
-            # A full socket means that gpud has not read for hundreds of messages: it hangs, and
-            # the worker goes on without it.
-            self.alive = False
+        """Send, waiting for room: gpud reads a worker that says much more slowly."""
+        data = spawn.encode(message)
+        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+        while self.alive:
+            try:
+                self._connection.send(data, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self.alive = self._wait(select.POLLOUT, deadline)
+            except OSError:
+                self.alive = False
+            else:
+                return
 
     def _ask(self, message: dict[str, Any], answer_type: str) -> dict[str, Any]:
         self._requests += 1
         self._send({**message, "request": self._requests})
-        poller = select.poll()
-        poller.register(self._connection, select.POLLIN)
-        poller.register(self._interrupt, select.POLLIN)
         deadline = time.monotonic() + _ANSWER_TIMEOUT_S
-        while self.alive and (left := deadline - time.monotonic()) > 0:
-            ready = [fd for fd, _ in poller.poll(left * 1000)]
-            if self._interrupt in ready:
-                break
-            if ready:
-                answer = self._receive()
-                if answer.get("type") == answer_type and answer.get("request") == self._requests:
-                    return answer
+        while self.alive and self._wait(select.POLLIN, deadline):
+            answer = self._receive()
+            if answer.get("type") == answer_type and answer.get("request") == self._requests:
+                return answer
         raise GpudGoneError("gpud does not answer")
+
+    def _wait(self, event: int, deadline: float) -> bool:
+        """Wait until the connection is ready; False when time is up or the wait is interrupted."""
+        poller = select.poll()
+        poller.register(self._connection, event)
+        poller.register(self._interrupt, select.POLLIN)
+        left = max(0.0, deadline - time.monotonic())
+        ready = [descriptor for descriptor, _ in poller.poll(left * 1000)]
+        return bool(ready) and self._interrupt not in ready
 
     def _receive(self) -> dict[str, Any]:
         try:

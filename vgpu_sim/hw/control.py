@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from vgpu_sim.hal import messages
+from vgpu_sim.hal import messages, spawn
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import MessageType
@@ -26,7 +26,6 @@ from vgpu_sim.hw.programs import Programs
 from vgpu_sim.hw.runtime import NativeRuntime, Stats
 from vgpu_sim.hw.wire import ProtocolError, Request
 
-FAULT_EXIT_STATUS: Final = 70
 _STATS_PERIOD_S: Final = 1.0
 _LAST_WORDS_S: Final = 5.0
 
@@ -87,6 +86,8 @@ class Control:
             self._leave()
         except ProtocolError as err:
             self._end(FaultKind.PROTOCOL, str(err))
+        except Exception as err:  # noqa: BLE001 - the context ends; client and gpud must hear why
+            self._end(FaultKind.INTERNAL, f"the worker failed: {type(err).__name__}: {err}")
 
     # Requests of the client, in the order of ``MessageType``.
 
@@ -195,7 +196,7 @@ class Control:
     def _end(self, kind: FaultKind, message: str) -> NoReturn:
         if self._runtime.fail(kind, ERROR_OF_FAULT[kind], message):
             self._tell_gpud_of_fault()
-            os._exit(FAULT_EXIT_STATUS)
+            os._exit(spawn.FAULTED_STATUS)
         self._report_fault()
 
     def _report_fault(self) -> NoReturn:
@@ -210,7 +211,7 @@ class Control:
         self._tell_gpud_of_fault()
         self._runtime.fault_reported()
         time.sleep(_LAST_WORDS_S)
-        os._exit(FAULT_EXIT_STATUS)
+        os._exit(spawn.FAULTED_STATUS)
 
     def _tell_gpud_of_fault(self) -> None:
         record = self._runtime.fault()

@@ -1,10 +1,12 @@
 """Loaded modules: image → container → backend, kernels made known to the native runtime."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
 from vgpu_sim.hw import module_table
+from vgpu_sim.hw.chunks import OutOfBudgetError
 from vgpu_sim.hw.images import Images
 from vgpu_sim.hw.module_summary import FunctionSummary
 from vgpu_sim.hw.runtime import Kernel, KernelHandle, NativeRuntime
@@ -61,20 +63,20 @@ class Programs:
 
         Raises:
             ImageError: when the image cannot be loaded; its log says why.
-            OutOfBudgetError: when there is no room for its variables.
+            OutOfBudgetError: when there is no room for its variables or its kernels.
         """
         image = self._images.read(data)
         segment = self._segments.create(image)
         base = self._aperture_base + segment.offset
-        try:
+        kernels: dict[str, KernelHandle] = {}
+        with ExitStack() as undo:
+            undo.callback(self._segments.destroy, segment)
             handle = self._backend.load(image.container, base)
-        except BaseException:
-            self._segments.destroy(segment)
-            raise
-        kernels = {
-            function.name: self._add_kernel(handle, function, base)
-            for function in image.summary.functions
-        }
+            undo.callback(self._backend.unload, handle)
+            undo.callback(self._take_back, kernels)
+            for function in image.summary.functions:
+                kernels[function.name] = self._add_kernel(handle, function, base)
+            undo.pop_all()
         self._modules_loaded += 1
         self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
         table = module_table.of_module(
@@ -102,19 +104,27 @@ class Programs:
         """Return what a live kernel handle stands for."""
         return self._sites[kernel]
 
+    def _take_back(self, kernels: dict[str, KernelHandle]) -> None:
+        """Forget kernels that no client has heard of."""
+        for kernel in kernels.values():
+            self._runtime.remove_kernel(kernel)
+            del self._sites[kernel]
+
     def _add_kernel(
         self, program: ProgramHandle, function: FunctionSummary, base: int
     ) -> KernelHandle:
         x, y, z = function.maximum_block or (0, 0, 0)
-        handle = self._runtime.add_kernel(
-            Kernel(
-                name=function.name,
-                segment_base=base,
-                parameter_bytes=function.parameter_bytes,
-                max_threads=x * y * z,
-                required_block=function.required_block,
-                interpreted=not self._native,
-            )
+        kernel = Kernel(
+            name=function.name,
+            segment_base=base,
+            parameter_bytes=function.parameter_bytes,
+            max_threads=x * y * z,
+            required_block=function.required_block,
+            interpreted=not self._native,
         )
+        try:
+            handle = self._runtime.add_kernel(kernel)
+        except MemoryError as err:
+            raise OutOfBudgetError(str(err)) from err
         self._sites[handle] = KernelSite(program, function.name)
         return handle

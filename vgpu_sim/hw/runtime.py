@@ -225,7 +225,7 @@ class NativeRuntime:
         return record
 
     def resolve_fault(self, site: ports.FaultSite) -> None:
-        """Say where a native fault came from; the faulting thread waits for this, 20 ms at most."""
+        """Say where a native fault came from; the faulting thread waits for this, 0.5 s at most."""
         self._library.tessera_worker_resolve_fault(site.ptx_line, site.message.encode()[:255])
 
     def fault_reported(self) -> None:

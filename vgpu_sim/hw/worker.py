@@ -9,6 +9,7 @@ import ctypes
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,8 +30,6 @@ from vgpu_sim.hw.segments import Segments
 
 BackendFactory = Callable[[WorkerConfig, NativeRuntime], NativeBackend | InterpretedBackend]
 
-REFUSED_EXIT_STATUS = 71
-
 
 class _ApertureTakenError(Exception):
     """The client's place for the aperture cannot be had in this process."""
@@ -48,23 +47,22 @@ def run(
     taken, which makes the client try another, 304 for anything else.
     """
     try:
-        runtime = NativeRuntime()
-        _set_up(config, client, gpud, runtime, make_backend)
+        serve = _set_up(config, client, gpud, make_backend)
     except _ApertureTakenError:
         _refuse(client, config.request, CudaError.MAP_FAILED)
-    except (OSError, ImportError, MemoryError, ValueError) as err:
+    except Exception as err:  # noqa: BLE001 - whatever it is, client and gpud must hear of it
         reason = f"a worker cannot start: {type(err).__name__}: {err}"
-        gpud.send(spawn.encode({"type": "event", "event": "fault", "message": reason}))
+        with suppress(OSError):
+            gpud.send(spawn.encode({"type": "event", "event": "failed", "message": reason}))
         _refuse(client, config.request, CudaError.OPERATING_SYSTEM)
+    serve()
 
 
 def _set_up(
-    config: WorkerConfig,
-    client: socket.socket,
-    gpud: socket.socket,
-    runtime: NativeRuntime,
-    make_backend: BackendFactory,
-) -> NoReturn:
+    config: WorkerConfig, client: socket.socket, gpud: socket.socket, make_backend: BackendFactory
+) -> Callable[[], NoReturn]:
+    """Make everything, up to but not including the answer; return what answers and serves."""
+    runtime = NativeRuntime()
     for path in config.cgroup_procs:
         Path(path).write_text(f"{os.getpid()}\n")
     try:
@@ -100,8 +98,13 @@ def _set_up(
         answer=Launches(backend, programs).answer,
     )
     control.channel.event("started", sandbox=level.to_json())
-    _welcome(client, config.request, area, page)
-    control.serve(backend, programs, chunks)
+
+    def serve() -> NoReturn:
+        with suppress(ConnectionError):  # it has gone meanwhile, which is the first thing to serve
+            _welcome(client, config.request, area, page)
+        control.serve(backend, programs, chunks)
+
+    return serve
 
 
 def _welcome(client: socket.socket, request: int, area: int, page: int) -> None:
@@ -116,5 +119,6 @@ def _welcome(client: socket.socket, request: int, area: int, page: int) -> None:
 
 
 def _refuse(client: socket.socket, request: int, status: CudaError) -> NoReturn:
-    wire.reply(client, MessageType.CONTEXT_READY, request, status)
-    os._exit(REFUSED_EXIT_STATUS)
+    with suppress(ConnectionError):
+        wire.reply(client, MessageType.CONTEXT_READY, request, status)
+    os._exit(spawn.REFUSED_STATUS)

@@ -109,7 +109,17 @@ def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:
     ("event", "reason", "part"),
     [
         ({"event": "fault", "kernel": "k", "ptx_line": 7, "message": "bad"}, "Faulted", "line 7"),
-        ({"event": "fault"}, "Faulted", "kernel ?"),
+        ({"event": "fault"}, "Faulted", "fault"),
+        (
+            {"event": "fault", "kernel": "", "message": "the worker ended: killed by signal 9"},
+            "Faulted",
+            "the worker ended: killed by signal 9",
+        ),
+        (
+            {"event": "refused", "reason": "its former holder has not ended"},
+            "SliceInUse",
+            "its former holder has not ended",
+        ),
         ({"event": "unsupported_ptx", "message": "tex.2d"}, "UnsupportedPTX", "tex.2d"),
         (
             {"event": "out_of_memory", "requested_bytes": 9, "free_bytes": 3},

@@ -220,6 +220,22 @@ def test_variables_are_charged_to_the_slice(zygote: Zygote) -> None:
         assert client.page.error == 0
 
 
+def test_more_kernels_than_a_context_can_have_are_refused_and_leave_nothing(zygote: Zygote) -> None:
+    kernels = b"".join(b".visible .entry k%d() { ret; }\n" % i for i in range(3000))
+    image = container.encode(compile_ptx(HEAD + b".global .u32 v;\n" + kernels, capability=(9, 0)))
+    with running_client(zygote) as client:
+        modules = [client.load(image) for _ in range(5)]
+        assert [module.status for module in modules] == [CudaError.SUCCESS] * 5
+        free = client.memory_info()[0]
+        for _ in range(3):  # were some of its kernels left behind, there would be no room below
+            refused = client.load(image)
+            assert refused.status == CudaError.OUT_OF_MEMORY
+            assert "kernels" in refused.log
+        assert client.memory_info()[0] == free
+        assert client.unload(modules[0]) == CudaError.SUCCESS
+        assert client.load(image).status == CudaError.SUCCESS
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_compiled_modules_are_kept_and_checked(
     zygote: Zygote, backend: str, tmp_path: Path

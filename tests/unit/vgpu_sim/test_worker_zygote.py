@@ -71,7 +71,7 @@ def test_a_malformed_message_is_answered(zygote: Zygote, message: dict[str, obje
 def test_an_unknown_backend_is_refused_to_the_client(zygote: Zygote) -> None:
     with running_client(zygote, backend="quantum") as client:
         assert client.ready.status == CudaError.OPERATING_SYSTEM
-        assert "quantum" in client.gpud.event("fault")["message"]
+        assert "quantum" in client.gpud.event("failed")["message"]
         assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 71
 
 
@@ -85,6 +85,20 @@ def test_cgroups_are_joined_by_pid(zygote: Zygote, tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("memory", "cpu")]
     with running_client(zygote, cgroup_procs=tuple(map(str, files))) as client:
         assert [file.read_text() for file in files] == [f"{client.pid}\n"] * 2
+
+
+def test_a_client_that_has_gone_before_its_worker_serves_is_no_failure(zygote: Zygote) -> None:
+    client, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    gpud, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, channel, gpud:
+        client.close()
+        pid = zygote.spawn(worker_config(), theirs, channel)
+        channel.close()
+        said = []
+        while data := gpud.recv(65536):
+            said.append(spawn.decode(data).get("event"))
+    assert said == ["started"]
+    assert os.waitstatus_to_exitcode(zygote.exit_status(pid)) == 0
 
 
 def test_ends_are_reported_and_nothing_is_left(zygote: Zygote) -> None:

@@ -16,7 +16,7 @@
 
 enum { HANDLER_STACK_BYTES = 1 << 16 };
 
-static const uint64_t RESOLVE_TIMEOUT_NS = 20 * UINT64_C(1000000);
+static const uint64_t RESOLVE_TIMEOUT_NS = 500 * UINT64_C(1000000);
 static const uint64_t REPORT_TIMEOUT_NS = 2 * UINT64_C(1000000000);
 
 __thread thread_activity tw_current __attribute__((tls_model("initial-exec")));

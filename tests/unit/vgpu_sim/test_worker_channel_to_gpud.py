@@ -1,0 +1,62 @@
+"""The worker's end of its channel to a gpud that reads slowly, or not at all."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from vgpu_sim.hal import spawn
+from vgpu_sim.hw import channel as channel_module
+from vgpu_sim.hw.channel import Channel
+
+Pair = tuple[Channel, socket.socket, int]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    mine, gpud = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    interrupt = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+    with mine, gpud:
+        yield Channel(mine, interrupt, lambda _: None), gpud, interrupt
+    os.close(interrupt)
+
+
+def test_a_gpud_that_reads_later_misses_nothing(pair: Pair) -> None:
+    channel, gpud, _ = pair
+    sent, got = 3000, []
+
+    def read() -> None:
+        time.sleep(0.5)  # gpud paces a worker that says much: it reads on in the next second
+        while len(got) < sent:
+            got.append(spawn.decode(gpud.recv(4096))["bytes"])
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for size in range(sent):
+        channel.release(size)
+    reader.join(10)
+    assert channel.alive
+    assert got == list(range(sent))
+
+
+def test_a_gpud_that_never_reads_is_given_up(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "_ANSWER_TIMEOUT_S", 0.2)
+    channel, _, _ = pair
+    begin = time.monotonic()
+    for size in range(3000):
+        channel.release(size)
+    assert not channel.alive
+    assert time.monotonic() - begin < 5
+
+
+def test_a_fault_does_not_wait_for_a_gpud_that_does_not_read(pair: Pair) -> None:
+    channel, _, interrupt = pair
+    os.eventfd_write(interrupt, 1)
+    begin = time.monotonic()
+    for size in range(3000):
+        channel.release(size)
+    assert not channel.alive
+    assert time.monotonic() - begin < 5
