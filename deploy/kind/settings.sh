@@ -1,4 +1,5 @@
 # Paths, names and messages that all scripts of this folder share. Sourced, never run.
+# shellcheck shell=bash
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=versions.env
@@ -14,6 +15,7 @@ mkdir -p "$TOOLS" "$NODE_BIN" "$LOGS"
 export KUBECONFIG=$CACHE/$CLUSTER.kubeconfig   # the user's own file and context stay untouched
 
 # Images that are made of files here are named by what they are made of.
+# shellcheck disable=SC2034 # for those who source this
 NODE_IMAGE=tessera.local/node:$KUBERNETES-$(cat "$here"/versions.env "$here"/build-node-image \
   "$here"/node/* | sha256sum | cut -c1-12)
 
@@ -42,6 +44,7 @@ images_from() {
 }
 
 debian_mirror() { # the address of the machine's own Debian mirror
+  # shellcheck disable=SC2016 # apt fills it in
   apt-get indextargets --no-release-info --format '$(REPO_URI)' 'Created-By: Packages' 'Component: main' |
     awk '!/security/ && !seen++'
 }
