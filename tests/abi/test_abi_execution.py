@@ -192,7 +192,7 @@ def test_images_that_cannot_run(cuda):
             assert answer == code, image[:20]
 
 
-def test_the_loader_says_what_is_wrong(cuda, driver):
+def test_the_loader_says_what_is_wrong(cuda, driver, capfd):
     option = driver.CUjit_option
     buffer = bytes(400)
     status, _ = driver.cuModuleLoadDataEx(
@@ -203,6 +203,10 @@ def test_the_loader_says_what_is_wrong(cuda, driver):
     )
     assert int(status) != 0
     assert b"st.nowhere" in buffer
+    assert cuda.code("cuModuleLoadData", b"not PTX\0") == INVALID_PTX
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) >= 4
+    assert all(line.removeprefix("tessera:").strip("\0 ") for line in said), said
 
 
 def test_modules_and_stale_handles(cuda):

@@ -53,7 +53,7 @@ static bool check(struct tsr_table *table) {
   table->parameters = (const void *)(table->data + header->parameter_offset);
   table->variables = (const void *)(table->data + header->variable_offset);
   table->log = (const char *)table->data + header->log_offset;
-  table->log_bytes = header->log_bytes;
+  table->log_bytes = strnlen(table->log, header->log_bytes);
   for (uint32_t i = 0; i < header->variable_count; i++)
     if (!is_string(table, table->variables[i].name_offset)) return false;
   return check_functions(table);
