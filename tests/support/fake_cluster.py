@@ -10,8 +10,16 @@ import itertools
 from typing import Any
 
 from gpu_operator import errors
-from gpu_operator.api.v1alpha1 import NODE_LABEL
-from gpu_operator.kube.actions import Action, Apply, Delete, Evict, PatchNodeStatus, Record
+from gpu_operator.api.v1alpha1 import FINALIZER, NODE_LABEL
+from gpu_operator.kube.actions import (
+    Action,
+    Apply,
+    Delete,
+    DropFinalizer,
+    Evict,
+    PatchNodeStatus,
+    Record,
+)
 from mig import geometry, planner
 
 Document = dict[str, Any]
@@ -25,6 +33,7 @@ class FakeCluster:
         self.events: list[Record] = []
         self.protected: set[str] = set()  # UIDs of pods that a PodDisruptionBudget protects
         self.holders: dict[tuple[str, str, int], list[str]] = {}  # GPU, profile, start → pods
+        self.terminating: set[str] = set()  # kinds of which nothing can be created any more
         self.writes = 0
         self._fields: dict[tuple[str, str, str, bool], Document] = {}
         self._numbers = itertools.count(1)
@@ -87,6 +96,8 @@ class FakeCluster:
         match action:
             case Apply():
                 return self._apply(action)
+            case DropFinalizer():
+                return self._drop_finalizer(action)
             case Delete():
                 self.remove(action.kind, action.name)
             case Evict():
@@ -145,6 +156,8 @@ class FakeCluster:
         ):
             if "uid" in metadata:
                 raise errors.Conflict(f"{kind} {name}: uid mismatch")
+            if kind in self.terminating:
+                raise errors.Refused(f"{kind} {name}: the definition is terminating")
             known = self.add(kind, name)
         before = copy.deepcopy(known)
         key = (kind, name, action.manager.value, action.status)
@@ -160,8 +173,22 @@ class FakeCluster:
         if known != before:
             self.writes += 1
             self._touch(known)
-        if known["metadata"].get("deletionTimestamp") and not known["metadata"].get("finalizers"):
-            self._drop(kind, name)
+        if kind == "DaemonSet":  # its controller rolls it out in no time
+            known["status"] = {"observedGeneration": known["metadata"]["generation"]}
+        return copy.deepcopy(known)
+
+    def _drop_finalizer(self, action: DropFinalizer) -> Document:
+        known = self.objects.get(action.kind, {}).get(action.name)
+        if known is None:
+            raise errors.NotFound(action.what)
+        finalizers = known["metadata"]["finalizers"]
+        if known["metadata"]["uid"] != action.uid or finalizers[action.index] != FINALIZER:
+            raise errors.Conflict(f"{action.what}: test failed")
+        del finalizers[action.index]
+        self.writes += 1
+        self._touch(known)
+        if known["metadata"].get("deletionTimestamp") and not finalizers:
+            self._drop(action.kind, action.name)
         return copy.deepcopy(known)
 
     def _drop(self, kind: str, name: str) -> None:
@@ -250,8 +277,9 @@ def _condition(kind: str, value: bool, reason: str) -> Document:
 
 def _merge(target: Document, wanted: Document) -> None:
     for key, value in wanted.items():
-        if key == "finalizers":  # a set, and nobody but us has one here
-            target[key] = list(value)
+        if key == "finalizers":  # a set: what others own stays
+            present = target.setdefault(key, [])
+            present += [item for item in value if item not in present]
         elif isinstance(value, dict):
             _merge(target.setdefault(key, {}), value)
         else:

@@ -1,64 +1,110 @@
 """Before an uninstallation: take pools and layouts away while the operator still works on it."""
 
 import asyncio
+import json
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_operator import errors
+from gpu_operator.api.v1alpha1 import GROUP
+from gpu_operator.controllers.node_status import RETIRE_AFTER_S
 from gpu_operator.kube.actions import Delete, Evict
 from gpu_operator.kube.port import Document, Kube
 
 _EVERY_S = 1.0
 _TELL_EVERY_S = 10.0
 _QUIET_LOOKS = 3  # the scheduler sees what is no longer allocatable a moment after we do
+_RETIRE_TIMEOUT_S = RETIRE_AFTER_S + 60
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to do about pods that hold slices, and how long to wait for all of it."""
+    """What to do about pods that hold slices, and how long to wait for pools and GPUs to go.
+
+    With ``retire_resources`` it waits another six minutes or so, for the nodes' status.
+    """
 
     evict: bool
     timeout_s: float
     retire_resources: bool = False
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What earlier looks have found."""
+
+    prefix: str = GROUP
+    deleted: set[tuple[str, str]] = field(default_factory=set)
+    nodes: set[str] = field(default_factory=set)  # that had GPUs
+    quiet: dict[str, int] = field(default_factory=dict)  # GPU → how often its node offered nothing
+
+
 async def cleanup(kube: Kube, request: Request, say: Callable[[str], Any]) -> int:
     """Return 0 when nothing is left, 1 when time ran out; says what is left and what holds it."""
-    end = time.monotonic() + request.timeout_s
-    prefix = await _prefix(kube)
-    for kind in ("MIGLayout", "GPUPool"):
-        for document in await _all(kube, kind):
-            name = document["metadata"]["name"]
-            say(f"deleting {kind} {name}")
-            await kube.perform(Delete(kind, name))
-    told, refused = 0.0, ""
-    quiet: dict[str, int] = {}
+    seen = _Seen()
+    if not await _until_gone(lambda: _remove(kube, request, seen, say), request.timeout_s, say):
+        say("is the operator running? do pods that hold slices end?")
+        return 1
+    say("pools, layouts and GPUs are gone")
+    if not request.retire_resources:
+        _tell(await _resources(kube, seen), say)
+        return 0
+    if seen.prefix != GROUP:
+        say(f"resources of {seen.prefix} may be somebody else's: what nodes list as 0 stays")
+        return 0
+    say("waiting until the nodes forget their resources")
+    if not await _until_gone(lambda: _zeros(kube, seen), _RETIRE_TIMEOUT_S, say):
+        return 1
+    say("no node lists a resource any more")
+    return 0
+
+
+async def _until_gone(look: Callable[[], Any], timeout_s: float, say: Callable[[str], Any]) -> bool:
+    """Look every second until nothing is left; what the API server fails to do is tried again."""
+    end = time.monotonic() + timeout_s
+    told = 0.0
     while True:
-        left = await _left(kube)
-        if not left and request.retire_resources:
-            left = await _zeros(kube, prefix)
+        try:
+            left: list[str] = await look()
+        except errors.KubeError as err:
+            left = [f"the API server ({err})"]
         if not left:
-            say("nothing is left")
-            return 0
-        if request.evict:
-            refused = await _evict(kube, quiet)
+            return True
         if time.monotonic() >= end:
-            say(f"not done in {request.timeout_s:.0f} s; left: {', '.join(left)} {refused}".strip())
-            say("is the operator running? do pods that hold slices end?")
-            return 1
+            say(f"not done in {timeout_s:.0f} s; left: {', '.join(left)}")
+            return False
         if time.monotonic() - told >= _TELL_EVERY_S:
             told = time.monotonic()
-            say(f"waiting for: {', '.join(left)} {refused}".strip())
+            say(f"waiting for: {', '.join(left)}")
         await asyncio.sleep(_EVERY_S)
 
 
-async def _prefix(kube: Kube) -> str:
+async def _remove(
+    kube: Kube, request: Request, seen: _Seen, say: Callable[[str], Any]
+) -> list[str]:
+    """Delete what is not being deleted yet, evict who may be; return what is left."""
     for policy in await _all(kube, "GPUPolicy"):
         if policy["metadata"]["name"] == "default":
-            return str(policy["spec"].get("resourcePrefix", "gpu.tessera.dev"))
-    return "gpu.tessera.dev"
+            seen.prefix = str(policy["spec"].get("resourcePrefix", GROUP))
+    for kind in ("MIGLayout", "GPUPool"):
+        for document in await _all(kube, kind):
+            name, uid = document["metadata"]["name"], document["metadata"]["uid"]
+            if (kind, uid) not in seen.deleted:
+                say(f"deleting {kind} {name}")
+                await kube.perform(Delete(kind, name))
+                seen.deleted.add((kind, uid))
+    gpus = await _all(kube, "GPU")
+    seen.nodes |= {gpu["spec"]["nodeName"] for gpu in gpus}
+    left = [f"GPUPool {pool['metadata']['name']}" for pool in await _all(kube, "GPUPool")]
+    for gpu in gpus:
+        pods = sorted({f"{ns}/{name}" for ns, name, _ in _holders(gpu)})
+        held = f" (held by {', '.join(pods)})" if pods else ""
+        left.append(f"GPU {gpu['metadata']['name']}{held}")
+    if request.evict and gpus:
+        left += await _evict(kube, gpus, seen.quiet)
+    return left
 
 
 async def _all(kube: Kube, kind: str) -> list[Document]:
@@ -68,33 +114,41 @@ async def _all(kube: Kube, kind: str) -> list[Document]:
         return []  # the definition itself is gone
 
 
-async def _left(kube: Kube) -> list[str]:
-    """Name what is left, and for GPUs who holds them."""
-    left = [f"GPUPool {pool['metadata']['name']}" for pool in await _all(kube, "GPUPool")]
-    for gpu in await _all(kube, "GPU"):
-        pods = sorted({f"{ns}/{name}" for ns, name, _ in _holders(gpu)})
-        held = f" (held by {', '.join(pods)})" if pods else ""
-        left.append(f"GPU {gpu['metadata']['name']}{held}")
-    return left
+async def _resources(kube: Kube, seen: _Seen) -> dict[str, list[str]]:
+    """Return what the status of each node still has of ours, as far as it is certainly ours."""
+    found = {}
+    for node in await kube.list("Node"):
+        name = node["metadata"]["name"]
+        capacity = (node.get("status") or {}).get("capacity") or {}
+        ours = [r for r in capacity if r.startswith(f"{seen.prefix}/mig-")]
+        if ours and (seen.prefix == GROUP or name in seen.nodes):
+            found[name] = ours
+    return found
 
 
-async def _zeros(kube: Kube, prefix: str) -> list[str]:
-    return [
-        f"{resource} on node {node['metadata']['name']}"
-        for node in await kube.list("Node")
-        for resource in (node.get("status") or {}).get("capacity") or {}
-        if resource.startswith(f"{prefix}/mig-")
-    ]
+async def _zeros(kube: Kube, seen: _Seen) -> list[str]:
+    found = await _resources(kube, seen)
+    return [f"{resource} on node {node}" for node, ours in found.items() for resource in ours]
 
 
-async def _evict(kube: Kube, quiet: dict[str, int]) -> str:
-    """Evict the pods that hold slices which are on their way out; return who may not be evicted.
+def _tell(found: dict[str, list[str]], say: Callable[[str], Any]) -> None:
+    """Say how to remove what only the kubelets could, and do not."""
+    if not found:
+        return
+    gone = dict.fromkeys(sorted({resource for ours in found.values() for resource in ours}))
+    patch = json.dumps({"status": {"capacity": gone, "allocatable": gone}})
+    say("These nodes go on listing their resources, as 0: the kubelet never removes one, and for")
+    say("five minutes it puts back what others remove. It does no harm. To remove it after that:")
+    say(f"  for node in {' '.join(sorted(found))}; do")
+    say(f"    kubectl patch node $node --subresource=status --type=merge -p '{patch}'")
+    say("  done")
 
-    ``quiet`` counts for each GPU how often in a row its node has offered nothing.
-    """
+
+async def _evict(kube: Kube, gpus: Iterable[Document], quiet: dict[str, int]) -> list[str]:
+    """Evict the pods that hold slices which are on their way out; return who may not be evicted."""
     refusals = []
     nodes = {node["metadata"]["name"]: node for node in await kube.list("Node")}
-    for gpu in await _all(kube, "GPU"):
+    for gpu in gpus:
         name = gpu["metadata"]["name"]
         withdrawn = _is_withdrawn(gpu, nodes.get(gpu["spec"]["nodeName"], {}))
         quiet[name] = quiet.get(name, 0) + 1 if withdrawn else 0
@@ -103,9 +157,9 @@ async def _evict(kube: Kube, quiet: dict[str, int]) -> str:
         for namespace, pod, uid in _holders(gpu, withdrawing=True):
             try:
                 await kube.perform(Evict(namespace, pod, uid))
-            except errors.EvictionBlocked as err:
-                refusals.append(f"{namespace}/{pod}: {err}")
-    return f"(eviction refused: {'; '.join(refusals)})" if refusals else ""
+            except (errors.EvictionBlocked, errors.Refused) as err:
+                refusals.append(f"pod {namespace}/{pod} (eviction refused: {err})")
+    return refusals
 
 
 def _is_withdrawn(gpu: Document, node: Document) -> bool:

@@ -46,6 +46,15 @@ def refused(reason: Reason, message: str) -> Verdicts:
     return verdicts(no, accepted=no, progressing=Verdict(False, reason))
 
 
+def blocked(wanted: Verdicts, refusal: str) -> Verdicts:
+    """Return the conditions while the API server refuses a write; without one, as they are."""
+    if not refusal:
+        return wanted
+    no, message = Reason.REFUSED, f"the API server refuses a change: {refusal}"
+    ready, degraded = Verdict(False, no, message), Verdict(True, no, message)
+    return {**wanted, ConditionType.READY: ready, ConditionType.DEGRADED: degraded}
+
+
 def conditions(
     wanted: Verdicts, before: Sequence[Condition], generation: int, now: datetime.datetime
 ) -> tuple[Condition, ...]:

@@ -7,7 +7,14 @@ from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.miglayout import GPUProgress, MIGLayoutStatus, OnInUse
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
 from gpu_operator.controllers import selection, targets
-from gpu_operator.controllers.conditions import Verdict, Verdicts, refused, report, verdicts
+from gpu_operator.controllers.conditions import (
+    Verdict,
+    Verdicts,
+    blocked,
+    refused,
+    report,
+    verdicts,
+)
 from gpu_operator.controllers.progress import Progress, State
 from gpu_operator.controllers.world import World
 from gpu_operator.kube.actions import Action
@@ -33,7 +40,8 @@ def report_on(
             GPUProgress(name=p.gpu.name, state=p.state.value, message=p.message) for p in own
         ),
     )
-    wanted = _verdicts(world, layout, gpus, followed, own)
+    refusal = world.refused_writes.get(("MIGLayout", layout.name), "")
+    wanted = blocked(_verdicts(world, layout, gpus, followed, own), refusal)
     return report(layout.meta, layout.status, status, wanted, now)
 
 

@@ -2,6 +2,7 @@
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, POOL_LABEL
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
@@ -10,10 +11,17 @@ from gpu_operator.api.v1alpha1.gpupool import GPUPoolStatus
 from gpu_operator.api.v1alpha1.resource import Gpu, Meta, Pool
 from gpu_operator.config import NodeConfig
 from gpu_operator.controllers import membership
-from gpu_operator.controllers.conditions import Verdict, Verdicts, refused, report, verdicts
+from gpu_operator.controllers.conditions import (
+    Verdict,
+    Verdicts,
+    blocked,
+    refused,
+    report,
+    verdicts,
+)
 from gpu_operator.controllers.release import release
 from gpu_operator.controllers.world import Node, Outcome, World
-from gpu_operator.kube.actions import Action, Apply, Delete, Manager
+from gpu_operator.kube.actions import Action, Apply, Delete, DropFinalizer, Manager
 from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
 from mig import geometry
 
@@ -37,17 +45,19 @@ def reconcile(
 
     actions: list[Action] = []
     if pool is not None and not pool.meta.deleting and FINALIZER not in pool.meta.finalizers:
-        actions.append(_finalizer(pool.meta, keep=True))
+        actions.append(_finalizer(pool.meta))
+    for gpu in leaving:  # first: what is made anew may be refused, and must not keep the old
+        actions += release(gpu, node_gone=membership.node_is_gone(gpu, world))
     if pool is not None:
         for node in nodes:
             actions += _populate(world, pool, node, by_node.get(node.name, ()))
-    for gpu in leaving:
-        actions += release(gpu, node_gone=membership.node_is_gone(gpu, world))
     actions += _unlabel(labelled, nodes, gpus)
-    in_use = bool(nodes or gpus or labelled)
+    in_use = bool(nodes or gpus)  # a label that stays is somebody else's: it holds nothing up
+    rollout = ""
     if pool is not None and in_use:
         document = daemonset.daemon_set(name, pool.spec, world.policy, node_config, namespace)
         actions.append(Apply(Manager.CHILDREN, document))
+        rollout = _rollout(world, document)
     elif not in_use and daemonset.name_of(name) in world.daemon_sets:
         actions.append(Delete("DaemonSet", daemonset.name_of(name), namespace))
 
@@ -58,23 +68,21 @@ def reconcile(
             if (problem := _node_problem(world, pool, node, by_node.get(node.name, ())))
         }
         status = _status(world, pool, nodes, gpus, problems)
-        wanted = _verdicts(world, pool, nodes, gpus, leaving, status, problems)
+        wanted = _verdicts(world, pool, nodes, gpus, leaving, status, problems, rollout)
+        wanted = blocked(wanted, world.refused_writes.get(("GPUPool", name), ""))
         actions += report(pool.meta, pool.status, status, wanted, now)
         finished = not in_use and daemonset.name_of(name) not in world.daemon_sets
         if pool.meta.deleting and finished and FINALIZER in pool.meta.finalizers:
-            actions.append(_finalizer(pool.meta, keep=False))
+            index = pool.meta.finalizers.index(FINALIZER)
+            actions.append(DropFinalizer("GPUPool", name, pool.meta.uid, index))
     return Outcome(tuple(actions))
 
 
-def _finalizer(meta: Meta, *, keep: bool) -> Apply:
+def _finalizer(meta: Meta) -> Apply:
     document = {
         "apiVersion": API_VERSION,
         "kind": meta.kind,
-        "metadata": {
-            "name": meta.name,
-            "uid": meta.uid,
-            "finalizers": [FINALIZER] if keep else [],
-        },
+        "metadata": {"name": meta.name, "uid": meta.uid, "finalizers": [FINALIZER]},
     }
     return Apply(Manager.FINALIZER, document)
 
@@ -151,9 +159,10 @@ def _verdicts(
     leaving: Sequence[Gpu],
     status: GPUPoolStatus,
     problems: Mapping[str, Verdict],
+    rollout: str,
 ) -> Verdicts:
     if pool.meta.deleting:
-        message = _holding(leaving) or "its nodes are being released"
+        message = _waits(world, leaving) or "its nodes are being released"
         deleting = Verdict(True, Reason.DELETING, message)
         return verdicts(Verdict(False, Reason.DELETING, message), progressing=deleting)
     if pool.spec.board not in geometry.BOARDS:
@@ -162,7 +171,7 @@ def _verdicts(
             Reason.UNKNOWN_BOARD, f"unknown board {pool.spec.board!r}; known boards: {known}"
         )
     degraded = next((p for p in problems.values() if p.reason in _FAILURES), None)
-    progressing = _progress(problems, leaving)
+    progressing = _progress(world, problems, leaving, rollout)
     if status.conflicts:
         conflict = Verdict(False, Reason.NODE_CONFLICT, _conflicts(world, status.conflicts))
         return verdicts(conflict, accepted=conflict, progressing=progressing, degraded=degraded)
@@ -174,6 +183,8 @@ def _verdicts(
         first = degraded or next(iter(problems.values()))
         told = [f"{node}: {problem.message}" for node, problem in problems.items()]
         ready = Verdict(False, first.reason, _several(told))
+    elif rollout:
+        ready = Verdict(False, Reason.WAITING_FOR_AGENT, rollout)
     else:
         ready = Verdict(
             True, Reason.RECONCILED, f"{len(gpus)} GPUs on {len(nodes)} nodes are served"
@@ -184,11 +195,29 @@ def _verdicts(
 _FAILURES = (Reason.AGENT_ERROR, Reason.UNHEALTHY, Reason.AGENT_UNREACHABLE)
 
 
-def _progress(problems: Mapping[str, Verdict], leaving: Sequence[Gpu]) -> Verdict | None:
+def _rollout(world: World, document: Mapping[str, Any]) -> str:
+    """Return how far the nodes' pods are from this DaemonSet; empty when all are of it."""
+    metadata = document["metadata"]
+    found = world.daemon_sets.get(metadata["name"])
+    if found is None or found.rendered != metadata["annotations"][daemonset.RENDERED]:
+        return f"DaemonSet {metadata['name']} is being written"
+    if not found.observed:
+        return f"DaemonSet {metadata['name']} is being rolled out"
+    if found.updated < found.pods:
+        done = f"{found.updated} of {found.pods} pods are up to date"
+        return f"DaemonSet {metadata['name']} is being rolled out: {done}"
+    return ""
+
+
+def _progress(
+    world: World, problems: Mapping[str, Verdict], leaving: Sequence[Gpu], rollout: str
+) -> Verdict | None:
     if any(p.reason is Reason.WAITING_FOR_AGENT for p in problems.values()):
         return Verdict(True, Reason.WAITING_FOR_AGENT, "nodes are being set up")
+    if rollout:
+        return Verdict(True, Reason.WAITING_FOR_AGENT, rollout)
     if leaving:
-        message = _holding(leaving) or "GPUs are being removed"
+        message = _waits(world, leaving) or "GPUs are being removed"
         return Verdict(True, Reason.DELETING, message)
     return None
 
@@ -242,11 +271,24 @@ def _conflicts(world: World, names: Sequence[str]) -> str:
     return _several(told)
 
 
-def _holding(gpus: Sequence[Gpu]) -> str:
+def _waits(world: World, gpus: Sequence[Gpu]) -> str:
+    """Return what GPUs on their way out wait for: pods that hold slices, agents that are away."""
+    told = []
     pods = sorted(
         {f"{h.namespace}/{h.name}" for g in gpus for s in g.status.slices for h in s.holders}
     )
-    return f"waiting for pods that hold slices to end: {_several(pods)}" if pods else ""
+    if pods:
+        told.append(f"waiting for pods that hold slices to end: {_several(pods)}")
+    for name in sorted({g.spec.node_name for g in gpus if g.status.conditions}):
+        node, agent = world.nodes.get(name), world.agents.get(name)
+        if node is not None and not node.ready:
+            told.append(
+                f"node {name} is not ready, so nobody can take its slices away"
+                " (if it is gone for good, delete the Node)"
+            )
+        elif agent is not None and agent.problem:
+            told.append(f"node agent {agent.name} on {name}: {agent.problem}")
+    return _several(told)
 
 
 def _several(items: Sequence[str]) -> str:

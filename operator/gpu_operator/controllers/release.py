@@ -4,14 +4,14 @@ from collections.abc import Iterable
 
 from gpu_operator.api.v1alpha1 import FINALIZER
 from gpu_operator.api.v1alpha1.resource import Gpu
-from gpu_operator.kube.actions import Action, Apply, Delete, Manager
+from gpu_operator.kube.actions import Action, Apply, Delete, DropFinalizer, Manager
 from gpu_operator.render import gpu as gpu_render
 
 
 def release(gpu: Gpu, *, node_gone: bool) -> Iterable[Action]:
     """Take the next step. Slices that pods hold stay until the pods end."""
     if not node_gone:
-        if gpu.spec.instances or gpu.spec.layout:
+        if gpu.spec.instances:  # the name of a layout does not matter; another may have put it
             yield Apply(
                 Manager.LAYOUT, gpu_render.instances(gpu.name, gpu.meta.uid, (), layout=None)
             )
@@ -19,8 +19,8 @@ def release(gpu: Gpu, *, node_gone: bool) -> Iterable[Action]:
         if not _empty(gpu):
             return
     if FINALIZER in gpu.meta.finalizers:
-        document = gpu_render.gpu(gpu.spec, keep=False, uid=gpu.meta.uid)
-        yield Apply(Manager.CHILDREN, document)
+        meta = gpu.meta
+        yield DropFinalizer("GPU", gpu.name, meta.uid, meta.finalizers.index(FINALIZER))
     if not gpu.meta.deleting:
         yield Delete("GPU", gpu.name)
 

@@ -39,6 +39,20 @@ class AgentPod:
 
 
 @dataclass(frozen=True, slots=True)
+class AgentSet:
+    """One of our DaemonSets: what it was rendered from, and how many of its pods are of it.
+
+    ``observed`` is false while its controller has not seen its latest state.
+    """
+
+    pool: str
+    rendered: str = ""
+    observed: bool = False
+    pods: int = 0
+    updated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ChartPolicy:
     """The policy ``default`` as the chart wants it, and who owns it: with them it is deleted."""
 
@@ -56,9 +70,10 @@ class World:
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     policies: Mapping[str, Policy] = field(default_factory=dict)
     broken: Mapping[tuple[str, str], Broken] = field(default_factory=dict)  # by kind and name
-    daemon_sets: Mapping[str, str] = field(default_factory=dict)  # name → pool
+    daemon_sets: Mapping[str, AgentSet] = field(default_factory=dict)
     agents: Mapping[str, AgentPod] = field(default_factory=dict)  # by node
     refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
+    refused_writes: Mapping[tuple[str, str], str] = field(default_factory=dict)  # by kind, name
     chart_policy: ChartPolicy | None = None  # what the policy ``default`` shall be, if anything
     zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
 

@@ -12,7 +12,7 @@ def pool_names(world: World) -> set[str]:
         set(world.pools)
         | {name for kind, name in world.broken if kind == "GPUPool"}
         | {gpu.spec.pool for gpu in world.gpus.values()}
-        | set(world.daemon_sets.values()) - {""}
+        | {agents.pool for agents in world.daemon_sets.values()} - {""}
     )
 
 

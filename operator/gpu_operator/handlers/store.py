@@ -1,7 +1,9 @@
 """The last seen state of every object, raw; turned into a ``World`` for each decision.
 
 Watches, the answers to our own writes and a periodic list all feed it, so what is older than what
-is known must not win: a resourceVersion of one object only grows.
+is known must not win: resourceVersions of a kind only grow, also from an object to its successor of
+the same name. Only a list that was asked for later is believed whatever its versions say: the API
+server's database may have been restored from a backup.
 """
 
 import time
@@ -15,7 +17,8 @@ from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
 from gpu_operator.api.v1alpha1.resource import Broken, Resource, parse
-from gpu_operator.controllers.world import AgentPod, ChartPolicy, Node, World
+from gpu_operator.controllers.world import AgentPod, AgentSet, ChartPolicy, Node, World
+from gpu_operator.render.daemonset import RENDERED
 
 Document = Mapping[str, Any]
 
@@ -44,13 +47,17 @@ class Store:
         self._touched: dict[tuple[str, str], float] = {}
         self._zero_since: dict[tuple[str, str], float] = {}
         self._refused_evictions: dict[str, str] = {}
+        self._refused_writes: dict[tuple[str, str], str] = {}
         self._world: World | None = None
 
-    def put(self, kind: str, document: Document) -> bool:
-        """Take a newer state of an object; return whether anything that matters changed."""
+    def put(self, kind: str, document: Document, *, trusted: bool = False) -> bool:
+        """Take a newer state of an object; return whether anything that matters changed.
+
+        What is ``trusted`` need not be newer.
+        """
         name = document["metadata"]["name"]
         known = self._documents[kind].get(name)
-        if known is not None and _is_older(document, known):
+        if known is not None and not trusted and _is_older(document, known):
             return False
         self._documents[kind][name] = document
         self._touched[kind, name] = self._clock()
@@ -70,7 +77,7 @@ class Store:
             return False
         del self._documents[kind][name]
         del self._values[kind][name]
-        self._touched.pop((kind, name), None)
+        self._touched[kind, name] = self._clock()
         self._world = None
         if kind == "Node":
             self._note_zeros(Node(name, ""))
@@ -78,11 +85,18 @@ class Store:
 
     def replace(self, kind: str, documents: list[Any], as_of: float) -> bool:
         """Take a complete list that was asked for at ``as_of``; deletions missed are made good."""
-        changed = [self.put(kind, document) for document in documents]
-        listed = {document["metadata"]["name"] for document in documents}
-        for name in set(self._documents[kind]) - listed:
-            if self._touched.get((kind, name), 0.0) < as_of:
-                changed.append(self.remove(kind, name))
+        listed = {document["metadata"]["name"]: document for document in documents}
+        known = self._documents[kind]
+        heard_since = {n for (k, n), when in self._touched.items() if k == kind and when >= as_of}
+        changed = [
+            self.put(kind, document, trusted=name not in heard_since)
+            for name, document in listed.items()
+            if name in known or name not in heard_since  # else it was deleted since
+        ]
+        changed += [self.remove(kind, name) for name in set(known) - set(listed) - heard_since]
+        for gone in [(k, n) for k, n in self._touched if k == kind and n not in heard_since]:
+            if gone[1] not in known:
+                del self._touched[gone]
         return any(changed)
 
     def document(self, kind: str, name: str) -> Document | None:
@@ -96,6 +110,15 @@ class Store:
         else:
             self._refused_evictions.pop(pod_uid, None)
         self._world = None
+
+    def note_refusal(self, kind: str, name: str, refusal: str) -> bool:
+        """Remember what the API server refuses to do for an object; return whether that is new."""
+        before = self._refused_writes.pop((kind, name), "")
+        if refusal:
+            self._refused_writes[kind, name] = refusal
+        if before != refusal:
+            self._world = None
+        return before != refusal
 
     def world(self) -> World:
         """Return a snapshot; the same one until something changes."""
@@ -123,6 +146,7 @@ class Store:
             daemon_sets=dict(self._values["DaemonSet"]),
             agents={pod.node: pod for pod in self._values["Pod"].values() if pod is not None},
             refused_evictions=dict(self._refused_evictions),
+            refused_writes=dict(self._refused_writes),
             chart_policy=self._chart_policy,
             zero_since=dict(self._zero_since),
         )
@@ -136,8 +160,6 @@ class Store:
 
 
 def _is_older(document: Document, known: Document) -> bool:
-    if document["metadata"].get("uid") != known["metadata"].get("uid"):
-        return False
     versions = [d["metadata"].get("resourceVersion", "") for d in (document, known)]
     return all(v.isdecimal() for v in versions) and int(versions[0]) < int(versions[1])
 
@@ -151,7 +173,7 @@ def _read(kind: str, document: Document) -> Any:
         return _node(document)
     labels = document["metadata"].get("labels") or {}
     if kind == "DaemonSet":
-        return labels.get(POOL_LABEL, "")
+        return _agent_set(document, labels.get(POOL_LABEL, ""))
     return _agent(document, labels.get(POOL_LABEL, ""))
 
 
@@ -165,6 +187,17 @@ def _node(document: Document) -> Node:
         capacity={k: v for k, v in (status.get("capacity") or {}).items() if "/" in k},
         allocatable={k: v for k, v in (status.get("allocatable") or {}).items() if "/" in k},
         ready=not ready or ready[0]["status"] == "True",
+    )
+
+
+def _agent_set(document: Document, pool: str) -> AgentSet:
+    metadata, status = document["metadata"], document.get("status") or {}
+    return AgentSet(
+        pool=pool,
+        rendered=(metadata.get("annotations") or {}).get(RENDERED, ""),
+        observed=(status.get("observedGeneration") or 0) >= (metadata.get("generation") or 0),
+        pods=status.get("desiredNumberScheduled") or 0,
+        updated=status.get("updatedNumberScheduled") or 0,
     )
 
 

@@ -79,9 +79,7 @@ class Worker:
     async def work(self, key: Key) -> bool:
         """Reconcile one key; return whether all of it was done."""
         try:
-            outcome = self._decide(key, self._store.world())
-            for action in outcome.actions:
-                await self._perform(action)
+            outcome = await self._reconcile(key)
         except errors.Refused as err:
             _log.error("%s: refused: %s", key, err)
             return False
@@ -96,6 +94,22 @@ class Worker:
         if outcome.again_in_s is not None:
             self._queue.add_after(key, outcome.again_in_s)
         return True
+
+    async def _reconcile(self, key: Key) -> Outcome:
+        """Do all that is decided. What the API server refuses is told in the object's status."""
+        outcome = self._decide(key, self._store.world())
+        try:
+            for action in outcome.actions:
+                await self._perform(action)
+        except errors.Refused as err:
+            if self._store.note_refusal(key.kind, key.name, str(err)):
+                for action in self._decide(key, self._store.world()).actions:
+                    if isinstance(action, Record) or (isinstance(action, Apply) and action.status):
+                        await self._perform(action)
+            raise
+        if self._store.note_refusal(key.kind, key.name, ""):
+            self._queue.add(key)  # to take it back
+        return outcome
 
     def _decide(self, key: Key, world: World) -> Outcome:
         now = datetime.datetime.now(datetime.UTC)

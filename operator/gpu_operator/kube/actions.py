@@ -31,6 +31,24 @@ class Apply:
 
 
 @dataclass(frozen=True, slots=True)
+class DropFinalizer:
+    """Take our finalizer off an object, whoever put it there.
+
+    Server-side apply would leave it where another manager owns it too, as in an object that was
+    restored from a backup. ``index`` is its place; if it is elsewhere by now, it is a conflict.
+    """
+
+    kind: str
+    name: str
+    uid: str
+    index: int
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Delete:
     """Delete an object; one that is gone is not an error."""
 
@@ -84,4 +102,4 @@ class Record:
         return f"event {self.reason} on {self.kind} {self.name}"
 
 
-Action = Apply | Delete | Evict | PatchNodeStatus | Record
+Action = Apply | DropFinalizer | Delete | Evict | PatchNodeStatus | Record

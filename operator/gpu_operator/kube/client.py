@@ -3,7 +3,7 @@
 import contextlib
 import datetime
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import httpx2  # lightkube's transport; its errors are not lightkube's own
@@ -15,8 +15,16 @@ from lightkube.resources.core_v1 import Event, Node, Pod
 from lightkube.types import PatchType
 
 from gpu_operator import errors
-from gpu_operator.api.v1alpha1 import API_VERSION, GROUP, VERSION
-from gpu_operator.kube.actions import Action, Apply, Delete, Evict, PatchNodeStatus, Record
+from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, GROUP, VERSION
+from gpu_operator.kube.actions import (
+    Action,
+    Apply,
+    Delete,
+    DropFinalizer,
+    Evict,
+    PatchNodeStatus,
+    Record,
+)
 from gpu_operator.kube.port import Document
 
 _RESOURCES: Mapping[str, Any] = {
@@ -42,18 +50,24 @@ def _translated(what: str) -> Iterator[None]:
     try:
         yield
     except ApiError as err:
-        message = f"{what}: {err.status.message}"
-        match err.status.code:
-            case 404:
-                raise errors.NotFound(message) from err
-            case 409:
-                raise errors.Conflict(message) from err
-            case 400 | 401 | 403 | 405 | 422:
-                raise errors.Refused(message) from err
-            case _:
-                raise errors.Unreachable(message) from err
+        raise _error(err.status.code)(f"{what}: {err.status.message}") from err
+    except httpx2.HTTPStatusError as err:  # without a Status: a kind that is not served, a proxy
+        answer = f"{err.response.status_code} {err.response.text.strip()[:200]}"
+        raise _error(err.response.status_code)(f"{what}: {answer}") from err
     except httpx2.HTTPError as err:
         raise errors.Unreachable(f"{what}: {err!r}") from err
+
+
+def _error(code: int | None) -> type[errors.KubeError]:
+    match code:
+        case 404:
+            return errors.NotFound
+        case 409:
+            return errors.Conflict
+        case 400 | 401 | 403 | 405 | 422:
+            return errors.Refused
+        case _:
+            return errors.Unreachable
 
 
 class LightkubeCluster:
@@ -103,17 +117,14 @@ class LightkubeCluster:
             match action:
                 case Apply():
                     return await self._apply(action)
+                case DropFinalizer():
+                    return await self._drop_finalizer(action)
                 case Delete():
                     await self._delete(action)
                 case Evict():
                     await self._evict(action)
                 case PatchNodeStatus():
-                    await self._client.patch(
-                        Node.Status,
-                        action.name,
-                        cast(Any, list(action.operations)),
-                        patch_type=PatchType.JSON,
-                    )
+                    await self._json_patch(Node.Status, action.name, action.operations)
                 case Record():
                     await self._record(action)
         return None
@@ -132,6 +143,29 @@ class LightkubeCluster:
             force=True,
         )
         return _document(applied, kind)
+
+    async def _drop_finalizer(self, action: DropFinalizer) -> Document:
+        path = f"/metadata/finalizers/{action.index}"
+        operations = (
+            {"op": "test", "path": "/metadata/uid", "value": action.uid},
+            {"op": "test", "path": path, "value": FINALIZER},
+            {"op": "remove", "path": path},
+        )
+        patched = await self._json_patch(_RESOURCES[action.kind], action.name, operations)
+        return _document(patched, action.kind)
+
+    async def _json_patch(
+        self, resource: Any, name: str, operations: Sequence[Mapping[str, str]]
+    ) -> Any:
+        """Patch; raise Conflict where a test in it fails, of which the API server says 422."""
+        try:
+            return await self._client.patch(
+                resource, name, cast(Any, list(operations)), patch_type=PatchType.JSON
+            )
+        except ApiError as err:
+            if err.status.code == 422:
+                raise errors.Conflict(f"{name} has changed: {err.status.message}") from err
+            raise
 
     async def _delete(self, action: Delete) -> None:
         try:

@@ -1,14 +1,17 @@
 """The pods of a pool's nodes: gpud and the node agent, each with the least that it needs."""
 
+import hashlib
+import json
 from typing import Any, Final
 
-from gpu_operator.api.v1alpha1 import POOL_LABEL, quantity
+from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, quantity
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
 from gpu_operator.config import NodeConfig
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 COMPONENT: Final = "node"
+RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet was rendered to
 _RUN_DIR = "/run/tessera"
 _STATE_DIR = "/var/lib/tessera"
 _HEALTH_PORT = 8081
@@ -53,15 +56,22 @@ def daemon_set(
             "volumes": _volumes(node.device_plugin.kubelet_dir),
         },
     }
+    spec = {
+        "selector": {"matchLabels": selector},
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+        "template": template,
+    }
+    digest = hashlib.blake2s(json.dumps(spec, sort_keys=True).encode(), digest_size=8).hexdigest()
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
-        "metadata": {"name": name_of(pool_name), "namespace": namespace, "labels": labels},
-        "spec": {
-            "selector": {"matchLabels": selector},
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-            "template": template,
+        "metadata": {
+            "name": name_of(pool_name),
+            "namespace": namespace,
+            "labels": labels,
+            "annotations": {RENDERED: digest},
         },
+        "spec": spec,
     }
 
 

@@ -19,11 +19,8 @@ def uuid_of(node_uid: str, index: int) -> str:
     return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node_uid}/{index}')}"
 
 
-def gpu(spec: GPUSpec, *, keep: bool = True, uid: str = "") -> dict[str, Any]:
-    """Return a GPU without its instances; ``keep`` false drops the finalizer.
-
-    With ``uid`` it only ever changes that object and creates none.
-    """
+def gpu(spec: GPUSpec) -> dict[str, Any]:
+    """Return a GPU without its instances."""
     wanted = spec.model_dump(mode="json", by_alias=True, exclude={"instances", "layout"})
     metadata: dict[str, Any] = {
         "name": name_of(spec.node_name, spec.index),
@@ -32,10 +29,8 @@ def gpu(spec: GPUSpec, *, keep: bool = True, uid: str = "") -> dict[str, Any]:
             POOL_LABEL: spec.pool,
             INDEX_LABEL: str(spec.index),
         },
-        "finalizers": [FINALIZER] if keep else [],
+        "finalizers": [FINALIZER],
     }
-    if uid:
-        metadata["uid"] = uid
     return {
         "apiVersion": API_VERSION,
         "kind": "GPU",

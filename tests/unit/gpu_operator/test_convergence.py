@@ -8,7 +8,7 @@ from fake_cluster import FakeCluster
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gpu_operator import errors
-from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1 import FINALIZER, POOL_LABEL
 from gpu_operator.config import Config, NodeConfig
 from gpu_operator.controllers import layouts
 from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
@@ -109,6 +109,50 @@ def test_from_bare_to_slices_and_back(cluster: FakeCluster) -> None:
     assert cluster.objects["DaemonSet"] == {}
     assert cluster.objects["Node"]["n1"]["metadata"]["labels"] == SELECTED
     assert cluster.condition("MIGLayout", "l", "Ready")[1] == "NoGPUs"
+
+
+def test_a_pool_that_was_restored_from_a_backup_can_be_deleted(cluster: FakeCluster) -> None:
+    """Whoever restored it owns its finalizer too."""
+    operator = Operator(cluster)
+    cluster.add(
+        "GPUPool",
+        "p",
+        {"nodeSelector": SELECTED, "board": "h100-80gb"},
+        finalizers=["somebody/else", FINALIZER],
+    )
+    operator.settle("n1", "n2")
+    cluster.remove("GPUPool", "p")
+    operator.settle("n1", "n2")
+    assert cluster.objects["GPUPool"]["p"]["metadata"]["finalizers"] == ["somebody/else"]
+    assert cluster.objects["GPU"] == {}
+
+
+def test_gpus_leave_while_their_definition_is_being_deleted(cluster: FakeCluster) -> None:
+    operator = Operator(cluster)
+    pool(cluster)
+    layout(cluster)
+    operator.settle("n1", "n2")
+    cluster.terminating.add("GPU")
+    for name in list(cluster.objects["GPU"]):
+        cluster.remove("GPU", name)
+    cluster.holders["n1-gpu-1", "1g.10gb", 0] = ["default/train"]
+    for _ in range(8):
+        operator.round()
+        cluster.run_agents("n1", "n2")
+    assert list(cluster.objects["GPU"]) == ["n1-gpu-1"]
+    status, reason, message = cluster.condition("GPUPool", "p", "Ready")
+    assert (status, reason) == ("False", "Refused")
+    assert "the definition is terminating" in message
+
+    cluster.holders.clear()
+    for _ in range(8):
+        operator.round()
+        cluster.run_agents("n1", "n2")
+    assert cluster.objects["GPU"] == {}
+
+    cluster.terminating.clear()
+    operator.settle("n1", "n2")
+    assert cluster.condition("GPUPool", "p", "Ready")[0] == "True"
 
 
 def test_the_chart_s_policy_is_made_and_kept(cluster: FakeCluster) -> None:

@@ -15,6 +15,7 @@ from gpu_operator.kube.actions import (
     Action,
     Apply,
     Delete,
+    DropFinalizer,
     Evict,
     Manager,
     PatchNodeStatus,
@@ -101,6 +102,25 @@ def test_a_node_s_status_is_patched_with_its_tests() -> None:
     assert body == list(operations)
 
 
+def test_a_finalizer_is_dropped_from_just_that_object() -> None:
+    ((method, path, kind, body),) = performed(DropFinalizer("GPUPool", "p", "u", 1))
+    assert (method, path) == ("PATCH", "/apis/gpu.tessera.dev/v1alpha1/gpupools/p")
+    assert kind == "application/json-patch+json"
+    assert body == [
+        {"op": "test", "path": "/metadata/uid", "value": "u"},
+        {"op": "test", "path": "/metadata/finalizers/1", "value": "gpu.tessera.dev/finalizer"},
+        {"op": "remove", "path": "/metadata/finalizers/1"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "action", [DropFinalizer("GPUPool", "p", "u", 0), PatchNodeStatus("n", ())]
+)
+def test_a_json_patch_whose_test_fails_is_a_conflict(action: Action) -> None:
+    with pytest.raises(errors.Conflict, match="has changed"):
+        performed(action, 422)  # what the API server answers
+
+
 def test_an_event_names_its_object() -> None:
     record = Record("GPUPool", "p", "u", "NodeConflict", "m" * 5000, warning=True)
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {}}
@@ -125,6 +145,19 @@ def test_an_event_names_its_object() -> None:
 def test_answers_become_our_errors(status: int, error: type[errors.KubeError]) -> None:
     with pytest.raises(error, match="GPUPool p: why not"):
         performed(Apply(Manager.STATUS, POOL, status=True), status)
+
+
+@pytest.mark.parametrize(("status", "error"), [(404, errors.NotFound), (503, errors.Unreachable)])
+def test_an_answer_without_a_status_object_is_understood(
+    status: int, error: type[errors.KubeError]
+) -> None:
+    """What the API server says of a kind whose definition is gone, and proxies of anything."""
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(status, text="page not found\n")
+
+    with pytest.raises(error, match=f"list GPU: {status} page not found"):
+        asyncio.run(_with(answer, lambda cluster: cluster.list("GPU")))
 
 
 def test_silence_is_an_error_of_ours() -> None:

@@ -19,10 +19,13 @@ from gpu_world import (
 )
 
 from gpu_operator.api.v1alpha1 import FINALIZER, POOL_LABEL
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.api.v1alpha1.resource import Pool
 from gpu_operator.config import NodeConfig
 from gpu_operator.controllers import pools
-from gpu_operator.controllers.world import AgentPod, Outcome, World
-from gpu_operator.kube.actions import Delete, Manager, Record
+from gpu_operator.controllers.world import AgentPod, AgentSet, Outcome, World
+from gpu_operator.kube.actions import Apply, Delete, DropFinalizer, Manager, Record
+from gpu_operator.render import daemonset
 
 CONFIG = NodeConfig(image="tessera:1", service_account="tessera-node")
 IN_POOL = GPU_NODE | {
@@ -40,6 +43,15 @@ IN_POOL = GPU_NODE | {
 
 def decide(seen: World, name: str = "p") -> Outcome:
     return pools.reconcile(seen, name, CONFIG, "tessera-system", NOW)
+
+
+def agent_set(wanted: Pool | None = None, **changes: Any) -> dict[str, AgentSet]:
+    """The DaemonSet that was rendered from this pool, rolled out unless ``changes`` say else."""
+    meant = wanted or pool()
+    document = daemonset.daemon_set("p", meant.spec, GPUPolicySpec(), CONFIG, "tessera-system")
+    rendered = document["metadata"]["annotations"][daemonset.RENDERED]
+    state = {"rendered": rendered, "observed": True, "pods": 1, "updated": 1, **changes}
+    return {"tessera-node-p": AgentSet("p", **state)}
 
 
 def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
@@ -68,7 +80,7 @@ def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
 
 
 def test_what_is_as_it_should_be_is_not_written_again() -> None:
-    seen = world(node(labels=IN_POOL), pool(), gpu())
+    seen = world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=agent_set())
     first = decide(seen)
     assert applied(first.actions, Manager.LABELS) == []
     assert [d["kind"] for d in applied(first.actions, Manager.CHILDREN)] == ["DaemonSet"]
@@ -161,9 +173,26 @@ def test_a_gpu_is_deleted_only_when_its_agent_says_it_is_empty(held: Any) -> Non
 def test_an_empty_gpu_goes() -> None:
     seen = world(node(labels=IN_POOL | {"gpu": "no"}), pool(), gpu())
     actions = decide(seen).actions
-    (released,) = (d for d in applied(actions, Manager.CHILDREN) if d["kind"] == "GPU")
-    assert released["metadata"]["finalizers"] == []
-    assert Delete("GPU", "n1-gpu-0") in actions
+    drop = DropFinalizer("GPU", "n1-gpu-0", "uid-n1-0", 0)
+    assert actions.index(drop) < actions.index(Delete("GPU", "n1-gpu-0"))
+
+
+def test_a_gpu_goes_although_somebody_gave_it_a_layout_by_hand() -> None:
+    odd = gpu(layout="typo", finalizers=("their/finalizer", FINALIZER))
+    actions = decide(world(node(labels=IN_POOL | {"gpu": "no"}), pool(), odd)).actions
+    assert DropFinalizer("GPU", "n1-gpu-0", "uid-n1-0", 1) in actions
+
+
+def test_gpus_leave_before_others_are_made() -> None:
+    """What is made may be refused, by a quota or while the definition itself is deleted."""
+    leaving = gpu(index=1, deleting=True)
+    actions = decide(world(node(labels=IN_POOL), pool(count=2), leaving)).actions
+    made = next(i for i, a in enumerate(actions) if isinstance(a, Apply) and _makes(a, "n1-gpu-0"))
+    assert actions.index(DropFinalizer("GPU", "n1-gpu-1", "uid-n1-1", 0)) < made
+
+
+def _makes(action: Apply, name: str) -> bool:
+    return action.manager is Manager.CHILDREN and action.document["metadata"]["name"] == name
 
 
 def test_the_gpus_of_a_node_that_is_gone_go_at_once() -> None:
@@ -182,27 +211,31 @@ def test_surplus_gpus_go_when_the_count_is_lowered() -> None:
     assert [a for a in actions if isinstance(a, Delete)] == [Delete("GPU", "n1-gpu-1")]
 
 
+def finalizers_dropped(outcome: Outcome) -> list[str]:
+    return [a.name for a in outcome.actions if isinstance(a, DropFinalizer)]
+
+
 def test_labels_go_after_the_gpus_and_the_daemon_set_after_the_labels() -> None:
     gone = pool(meta={"deleting": True})
-    sets = {"tessera-node-p": "p"}
-    with_labels = decide(world(node(labels=IN_POOL), gone, daemon_sets=sets)).actions
-    (document,) = applied(with_labels, Manager.LABELS)
-    assert document["metadata"]["labels"] == {}
-    assert Delete("DaemonSet", "tessera-node-p", "tessera-system") not in with_labels
+    outcome = decide(world(node(labels=IN_POOL), gone, daemon_sets=agent_set()))
+    (unlabel,) = (
+        a for a in outcome.actions if isinstance(a, Apply) and a.manager is Manager.LABELS
+    )
+    assert unlabel.document["metadata"]["labels"] == {}
+    delete = Delete("DaemonSet", "tessera-node-p", "tessera-system")
+    assert outcome.actions.index(unlabel) < outcome.actions.index(delete)
+    assert finalizers_dropped(outcome) == []  # not while the DaemonSet is there
 
-    without = decide(world(node(), gone, daemon_sets=sets)).actions
-    assert Delete("DaemonSet", "tessera-node-p", "tessera-system") in without
-    assert applied(without, Manager.FINALIZER) == []  # not while the DaemonSet is there
+    assert finalizers_dropped(decide(world(node(), gone))) == ["p"]
 
-    last = decide(world(node(), gone)).actions
-    (document,) = applied(last, Manager.FINALIZER)
-    assert document["metadata"]["finalizers"] == []
+
+def test_a_label_that_somebody_else_put_on_a_node_does_not_hold_a_pool_up() -> None:
+    strange = node("other", labels={POOL_LABEL: "p"})
+    assert finalizers_dropped(decide(world(strange, pool(meta={"deleting": True})))) == ["p"]
 
 
 def test_what_a_pool_left_behind_is_cleared_up_without_the_pool() -> None:
-    actions = decide(
-        world(node(labels=IN_POOL), gpu(), daemon_sets={"tessera-node-p": "p"})
-    ).actions
+    actions = decide(world(node(labels=IN_POOL), gpu(), daemon_sets=agent_set())).actions
     assert Delete("GPU", "n1-gpu-0") in actions
     assert not any(getattr(a, "status", False) for a in actions)
 
@@ -281,7 +314,8 @@ def test_a_change_is_told_once_as_an_event() -> None:
 
 
 def test_a_layout_does_not_matter_to_a_pool() -> None:
-    seen = world(node(labels=IN_POOL), pool(), gpu(), layout("l", "7x1g.10gb"))
+    items = (node(labels=IN_POOL), pool(), gpu(), layout("l", "7x1g.10gb"))
+    seen = world(*items, daemon_sets=agent_set())
     assert condition(decide(seen).actions, "Ready")[0] == "True"
 
 
@@ -293,7 +327,59 @@ def test_a_node_whose_name_is_no_label_value_is_named() -> None:
 
 
 def test_a_deleted_pool_stays_until_its_daemon_set_is_gone() -> None:
-    seen = world(pool(meta={"deleting": True}), daemon_sets={"tessera-node-p": "p"})
-    assert applied(decide(seen).actions, Manager.FINALIZER) == []
-    in_use = world(node(labels=IN_POOL), pool(meta={"deleting": True}), gpu(reported=True))
-    assert applied(decide(in_use).actions, Manager.FINALIZER) == []
+    seen = world(pool(meta={"deleting": True}), daemon_sets=agent_set())
+    assert finalizers_dropped(decide(seen)) == []
+    held = gpu(have=[mig_slice("7g.80gb@0", "default/train")])
+    in_use = world(node(labels=IN_POOL), pool(meta={"deleting": True}), held)
+    assert finalizers_dropped(decide(in_use)) == []
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ({}, "being written"),
+        (agent_set(pool(node_budget="1Gi")), "being written"),
+        (agent_set(observed=False), "being rolled out"),
+        (agent_set(pods=3, updated=2), "2 of 3 pods"),
+    ],
+)
+def test_a_pool_is_not_ready_before_its_nodes_run_what_its_spec_says(
+    found: dict[str, AgentSet], told: str
+) -> None:
+    actions = decide(world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=found)).actions
+    assert condition(actions, "Ready")[:2] == ("False", "WaitingForAgent")
+    assert told in condition(actions, "Ready")[2]
+    assert condition(actions, "Progressing")[0] == "True"
+    assert condition(actions, "Degraded")[0] == "False"
+
+
+def test_a_pool_that_waits_for_a_node_that_is_away_says_so() -> None:
+    seen = world(
+        node(labels=IN_POOL, ready=False),
+        pool(meta={"deleting": True}),
+        gpu(generation=3, seen=2),
+    )
+    assert "node n1 is not ready" in condition(decide(seen).actions, "Progressing")[2]
+    failing = {"n1": AgentPod("agent-x", "n1", "p", "CrashLoopBackOff", True)}
+    seen = world(
+        node(labels=IN_POOL),
+        pool(meta={"deleting": True}),
+        gpu(generation=3, seen=2),
+        agents=failing,
+    )
+    assert "agent-x on n1: CrashLoopBackOff" in condition(decide(seen).actions, "Ready")[2]
+
+
+def test_what_the_api_server_refuses_is_told() -> None:
+    seen = world(
+        node(labels=IN_POOL),
+        pool(),
+        gpu(),
+        daemon_sets=agent_set(),
+        refused_writes={("GPUPool", "p"): "DaemonSet x: quota exceeded"},
+    )
+    actions = decide(seen).actions
+    assert condition(actions, "Ready")[:2] == ("False", "Refused")
+    status, reason, message = condition(actions, "Degraded")
+    assert (status, reason) == ("True", "Refused")
+    assert "quota exceeded" in message

@@ -46,12 +46,34 @@ def test_a_late_echo_of_an_older_state_is_ignored() -> None:
 def test_a_successor_of_the_same_name_is_another_object() -> None:
     store = Store()
     store.put("GPUPool", pool(9))
-    assert store.put("GPUPool", pool(3, uid="v", count=4))
+    assert store.put("GPUPool", pool(13, uid="v", count=4))
     assert not store.remove("GPUPool", "p", uid="u")  # the first one's deletion, late
+    assert not store.put("GPUPool", pool(10, count=2))  # its last state, late too
     assert store.world().pools["p"].spec.count == 4
     assert store.remove("GPUPool", "p", uid="v")
     assert not store.remove("GPUPool", "p")
     assert store.world().pools == {}
+
+
+def test_a_list_that_was_under_way_does_not_bring_back_what_was_deleted_meanwhile() -> None:
+    clock = Clock()
+    store = Store(clock=clock)
+    store.put("GPUPool", pool(9))
+    clock.now = 6
+    store.remove("GPUPool", "p", uid="u")
+    assert not store.replace("GPUPool", [pool(9)], as_of=5)
+    assert store.world().pools == {}
+    clock.now = 8
+    assert store.replace("GPUPool", [pool(12, uid="v")], as_of=7)
+
+
+def test_a_later_list_wins_after_the_database_was_restored_from_a_backup() -> None:
+    clock = Clock()
+    store = Store(clock=clock)
+    store.put("GPUPool", pool(900, count=2))
+    clock.now = 10
+    assert store.replace("GPUPool", [pool(30, count=1)], as_of=9)
+    assert store.world().pools["p"].spec.count == 1
 
 
 def test_a_list_makes_good_for_deletions_that_nobody_told() -> None:

@@ -1,6 +1,8 @@
 """``tessera-operator cleanup`` and ``check``, and the probes."""
 
 import asyncio
+import json
+import re
 import urllib.error
 import urllib.request
 from typing import Any
@@ -8,11 +10,12 @@ from typing import Any
 import pytest
 from fake_cluster import FakeCluster
 
+from gpu_operator import errors
 from gpu_operator.app import check, cleanup
 from gpu_operator.app.cleanup import Request
 from gpu_operator.app.health import Health
 from gpu_operator.config import Identity
-from gpu_operator.kube.actions import Action, Evict
+from gpu_operator.kube.actions import Action, Delete, Evict
 from gpu_operator.kube.port import Document
 
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
@@ -79,7 +82,7 @@ def test_layouts_and_pools_are_deleted_and_waited_for() -> None:
     cluster = Cluster()
     status, said = run(cluster)
     assert status == 0
-    assert "nothing is left" in said
+    assert "pools, layouts and GPUs are gone" in said
     assert cluster.objects["MIGLayout"] == {}
 
 
@@ -129,14 +132,65 @@ def test_pods_are_not_evicted_too_early_nor_against_a_budget(reason: str) -> Non
     assert ("disruption budget" in said) is (reason == "protected")
 
 
-def test_it_can_wait_for_the_nodes_to_forget() -> None:
+def test_it_can_wait_for_the_nodes_to_forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For longer than for the pools: a kubelet remembers for five minutes."""
+    assert cleanup._RETIRE_TIMEOUT_S > 360
+    monkeypatch.setattr(cleanup, "_RETIRE_TIMEOUT_S", 0.3)
     cluster = Cluster()
     cluster.objects["Node"]["n"]["status"]["capacity"][RESOURCE] = "0"
-    status, said = run(cluster, retire_resources=True)
+    status, said = run(cluster, retire_resources=True, timeout_s=0.1)
     assert status == 1
     assert f"{RESOURCE} on node n" in said
     cluster = Cluster()
     assert run(cluster, retire_resources=True)[0] == 0
+
+
+def test_what_may_be_somebody_else_s_is_not_waited_for() -> None:
+    cluster = Cluster()
+    cluster.add("GPUPolicy", "default", {"resourcePrefix": "nvidia.com"})
+    real = cluster.add("Node", "real")
+    real["status"] = {"capacity": {"nvidia.com/mig-1g.10gb": "7"}}
+    status, said = run(cluster, retire_resources=True)
+    assert status == 0
+    assert "somebody else's" in said
+
+
+def test_what_stays_on_the_nodes_is_told_with_the_command_that_removes_it() -> None:
+    cluster = Cluster()
+    cluster.add("Node", "real")["status"] = {"capacity": {"cpu": "4"}}
+    cluster.objects["Node"]["n"]["status"]["capacity"] |= {RESOURCE: "0", "cpu": "4"}
+    status, said = run(cluster)
+    assert status == 0
+    assert "for node in n; do" in said
+    (patch,) = re.findall(r"kubectl patch .*--type=merge -p '(.*)'", said)
+    nothing = {RESOURCE: None}
+    assert json.loads(patch) == {"status": {"capacity": nothing, "allocatable": nothing}}
+
+
+def test_an_answer_that_fails_is_asked_for_again() -> None:
+    class Shaky(Cluster):
+        looks = 0
+
+        async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
+            self.looks += 1
+            if self.looks in (1, 4):
+                raise errors.Unreachable(f"list {kind}: 429 too many requests")
+            return await super().list(kind, namespace)
+
+    assert run(Shaky())[0] == 0
+
+
+def test_a_pool_that_is_made_meanwhile_goes_too() -> None:
+    class Late(Cluster):
+        async def perform(self, action: Action) -> Document | None:
+            done = await super().perform(action)
+            if action == Delete("GPUPool", "p"):
+                self.add("GPUPool", "late", finalizers=["f"])
+            return done
+
+    cluster = Late()
+    assert run(cluster)[0] == 0
+    assert cluster.objects["GPUPool"] == {}
 
 
 def installed(**changes: Any) -> FakeCluster:

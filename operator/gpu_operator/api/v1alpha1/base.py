@@ -53,6 +53,7 @@ class Reason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     VERIFICATION_FAILED = "VerificationFailed"
     NOT_ENFORCED = "IsolationNotEnforced"
+    REFUSED = "Refused"
     HEALTHY = "Healthy"
     UNHEALTHY = "Unhealthy"
     DELETING = "Deleting"
