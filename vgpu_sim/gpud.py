@@ -148,11 +148,6 @@ def main(
             cache_root=cache_dir or state_dir / "cache",
         ),
     )
-    cgroups: SliceCgroups = (
-        NoCgroups("standalone run: limits are kept by bookkeeping alone")
-        if token is not None
-        else detect(cpu_count, cgroup_root, cgroup_parent)
-    )
     try:
         for directory in (run_dir, state_dir):
             directory.mkdir(parents=True, exist_ok=True, mode=0o711)
@@ -160,6 +155,12 @@ def main(
     except (JournalError, OSError) as err:
         logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
         sys.exit(1)
+    # Not before the lock: a predecessor that ends takes its control groups with it.
+    cgroups: SliceCgroups = (
+        NoCgroups("standalone run: limits are kept by bookkeeping alone")
+        if token is not None
+        else detect(cpu_count, cgroup_root, cgroup_parent)
+    )
     sys.exit(asyncio.run(_serve(options, cgroups, parent_fd)))
 
 

@@ -122,7 +122,15 @@ class Daemon:
             self._supervision.cancel()
             with suppress(asyncio.CancelledError):
                 await self._supervision
+        self._remove_idle_groups()
         logger.info("gpud_stopped")
+
+    def _remove_idle_groups(self) -> None:
+        """Leave no group without processes: perhaps no gpud comes after this one."""
+        for instance in self._inventory.instances:
+            with suppress(OSError):
+                self._cgroups.remove(instance.uuid)
+        self._cgroups.remove_parent()
 
     def _budget_total(self) -> int:
         return self._inventory.budget_bytes or self._options.budget_bytes or default_budget_bytes()

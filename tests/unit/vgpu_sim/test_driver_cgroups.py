@@ -94,6 +94,18 @@ def test_v1_takes_a_process_in_every_hierarchy_and_holds_its_memory(v1):
     assert v1.existing() == set()
 
 
+@needs_v1
+def test_v1_removes_the_parent_only_with_the_last_slice(v1):
+    uuid = new_instance_uuid()
+    v1.prepare(uuid, SHARE, contexts=1)
+    v1.remove_parent()
+    assert v1.existing() == {uuid}
+    v1.remove(uuid)
+    v1.remove_parent()
+    assert not list(DEFAULT_ROOT.glob(f"*/{PARENT}"))
+    v1.remove_parent()
+
+
 @pytest.fixture
 def v2_tree(tmp_path) -> Path:
     """What a v2 host shows, as far as it is read; the kernel's files appear with mkdir there."""

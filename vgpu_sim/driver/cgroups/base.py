@@ -82,3 +82,6 @@ class SliceCgroups(Protocol):
 
     def remove(self, uuid: InstanceUuid) -> None:
         """Remove a group without processes; a group that is not there is fine."""
+
+    def remove_parent(self) -> None:
+        """Remove what all slices' groups are in, unless one of them is still there."""

@@ -41,3 +41,6 @@ class NoCgroups:
 
     def remove(self, uuid: InstanceUuid) -> None:
         """Do nothing."""
+
+    def remove_parent(self) -> None:
+        """Do nothing."""

@@ -5,6 +5,7 @@ hierarchy that is mounted gets the group, not only memory and cpu. ``cpuset`` re
 until its cpus and mems are set, at each level, from the parent.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from vgpu_sim.driver.cgroups.base import CPU_PERIOD_US, Isolation, Share
@@ -83,6 +84,12 @@ class CgroupsV1:
         """Remove the group everywhere."""
         for parent in self._parents.values():
             remove_group(parent / uuid)
+
+    def remove_parent(self) -> None:
+        """Remove the parent in each hierarchy where it is empty."""
+        for parent in self._parents.values():
+            with suppress(OSError):
+                remove_group(parent)
 
 
 def slice_directories(parent: Path) -> list[InstanceUuid]:

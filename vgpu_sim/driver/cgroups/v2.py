@@ -4,6 +4,7 @@ Tested against a recorded tree only: no machine of this project ran it yet. Proc
 leaves alone, so controllers are delegated down to the parent and workers join its children.
 """
 
+from contextlib import suppress
 from pathlib import Path
 
 from vgpu_sim.driver.cgroups.base import CPU_PERIOD_US, Isolation, Share
@@ -69,6 +70,11 @@ class CgroupsV2:
     def remove(self, uuid: InstanceUuid) -> None:
         """Remove the group."""
         remove_group(self._parent / uuid)
+
+    def remove_parent(self) -> None:
+        """Remove the parent if it is empty; what was delegated to it stays delegated."""
+        with suppress(OSError):
+            remove_group(self._parent)
 
 
 def _write(file: Path, value: int) -> None:
