@@ -63,7 +63,7 @@ def imposter(directory: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(directory / "MIG-0" / "s.sock"))
         server.listen()
-        server.settimeout(30)
+        server.settimeout(20)
         yield server
 
 
@@ -71,6 +71,7 @@ def start(text: str, environment, directory: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", text],
         env={**environment, "TESSERA_SLICES_DIR": str(directory)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -87,6 +88,32 @@ def test_a_socket_that_hangs_up(environment, tmp_path):
         process = start(ASK, environment, tmp_path)
         server.accept()[0].close()
         assert process.communicate(timeout=60)[0] == "100\n3 True\n"
+
+
+FORK = """
+import ctypes, os, threading
+lib = ctypes.CDLL("libcuda.so.1")
+thread = threading.Thread(target=lib.cuInit, args=(0,))
+thread.start()
+input()
+child = os.fork()
+if child == 0:
+    print(lib.cuInit(0), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+thread.join()
+"""
+
+
+def test_a_fork_while_another_thread_initialises(environment, tmp_path):
+    with imposter(tmp_path) as server:
+        process = start(FORK, environment, tmp_path)
+        parent, _ = server.accept()  # it waits for an answer, and holds what cuInit holds
+        process.stdin.write("\n")
+        process.stdin.flush()
+        with parent:
+            server.accept()[0].close()
+        assert process.communicate(timeout=60)[0] == "100\n"
 
 
 @pytest.mark.parametrize("answer", [b"", b"x", b"\0" * 24, b"TSRA" + b"\xff" * 4000])

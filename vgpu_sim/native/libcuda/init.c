@@ -21,17 +21,18 @@ __attribute__((weak)) extern int __register_atfork(void (*)(void), void (*)(void
 __attribute__((weak)) extern int pthread_atfork(void (*)(void), void (*)(void), void (*)(void));
 
 /* The child has none of the parent's contexts: CUDA cannot be used in it. Its copies of the
- * sockets are closed, or the workers would outlive the parent. */
+ * sockets are closed, or the workers would outlive the parent. Before cuInit has ended there are
+ * none, and the child may begin anew: the thread that was inside has not come along. */
 static void after_fork_in_child(void) {
-  if (atomic_load(&tsr_process_state) != TSR_READY) return;
+  if (atomic_load(&tsr_process_state) != TSR_READY) {
+    init_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    return;
+  }
   atomic_store(&tsr_process_state, TSR_FORKED);
   tsr_contexts_close_sockets();
 }
 
 static void watch_forks(void) {
-  static bool watching;
-  if (watching) return;
-  watching = true;
   if (__register_atfork)
     __register_atfork(NULL, NULL, after_fork_in_child, NULL);
   else if (pthread_atfork)
@@ -41,6 +42,7 @@ static void watch_forks(void) {
 __attribute__((constructor)) static void loaded(void) {
   tsr_config_read();
   tsr_trace_open(tsr_config()->trace_path);
+  watch_forks();
 }
 
 /* Another libcuda in the process means that half of the program may talk to another driver. */
@@ -79,10 +81,7 @@ CUresult tsr_cuInit(unsigned int Flags) {
     tsr_config_read();
     warn_of_others();
     result = tsr_slices_discover();
-    if (result == CUDA_SUCCESS) {
-      watch_forks();
-      atomic_store(&tsr_process_state, TSR_READY);
-    }
+    if (result == CUDA_SUCCESS) atomic_store(&tsr_process_state, TSR_READY);
   }
   pthread_mutex_unlock(&init_lock);
   return result;
