@@ -371,5 +371,9 @@ def test_many_streams_and_events(cuda, spin):
             cuda.cuEventRecord(event, 0)
         extra = cuda.cuEventCreate(0)
         assert cuda.code("cuEventRecord", extra, 0) == 2
+        cuda.cuStreamSynchronize(0)
+        cuda.cuEventRecord(events[7], 0)  # has a timestamp that nobody else needs
+        cuda.cuEventSynchronize(events[7])
+        assert cuda.cuEventElapsedTime(events[0], events[7]) > 0
         for event in [*events, extra]:
             cuda.cuEventDestroy(event)

@@ -80,12 +80,16 @@ static CUresult write_record(struct tsr_event *event, const struct tsr_request *
   pthread_mutex_lock(&context->event_lock);
   if (timed) {
     timestamp = take_timestamp(context);
+    /* With all in use the event may have its own again, once that has been written. */
+    if (timestamp == NO_TIMESTAMP && event->recorded &&
+        tsr_reached(context, event->stream, event->value))
+      timestamp = event->timestamp;
     if (timestamp == NO_TIMESTAMP) {
       pthread_mutex_unlock(&context->event_lock);
       return CUDA_ERROR_OUT_OF_MEMORY;
     }
   }
-  if (event->recorded) give_timestamp(context, event);
+  if (event->recorded && event->timestamp != timestamp) give_timestamp(context, event);
   event->recorded = true;
   event->stream = request->stream;
   event->value = request->value;
