@@ -13,8 +13,8 @@
 {{- end -}}
 
 {{- define "tessera.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "tessera.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "tessera.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- define "tessera.labels" -}}
@@ -61,7 +61,7 @@ capabilities: {drop: [ALL]}
 {{/* Pods that run once: the hook and the test. */}}
 {{- define "tessera.shortPod" -}}
 restartPolicy: Never
-serviceAccountName: {{ .account }}
+serviceAccountName: {{ .account | quote }}
 securityContext:
   {{- include "tessera.podSecurity" .context | nindent 2 }}
 {{- with .context.Values.imagePullSecrets }}

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gpu_operator import config
+from gpu_operator.app import cleanup
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "charts" / "tessera"
@@ -134,10 +135,35 @@ def test_every_value_reaches_its_place(tmp_path: Path) -> None:
         ("uninstall.onInUse=Kill", "onInUse"),
         ("devicePlugin.deviceListStrategy=envvar", "deviceListStrategy"),
         ("anything=1", "anything"),
+        ("nameOverride=Upper", "nameOverride"),
+        ("fullnameOverride=a_b", "fullnameOverride"),
     ],
 )
 def test_mistakes_are_refused_by_name(setting: str, word: str) -> None:
     assert word in refused(setting)
+
+
+def test_null_takes_a_default_away_and_numbers_are_names(tmp_path: Path) -> None:
+    """``key: null`` is how Helm's users say: not even the default."""
+    found = render(
+        "tolerations=null",
+        "affinity=null",
+        "podAnnotations=null",
+        "imagePullSecrets=null",
+        "priorityClassName=null",
+        "image.pullPolicy=null",
+        "gpud.resources=null",
+        "devicePlugin.resources=null",
+        "operator.tolerations=null",
+    )
+    node = operator_config(found, tmp_path).node
+    assert (node.tolerations, node.affinity, node.priority_class_name) == ((), {}, "")
+    assert (node.gpud.resources, node.image_pull_policy) == ({}, "IfNotPresent")
+
+    done = helm("template", "2024", str(CHART), "--set-string=nameOverride=7,image.tag=1.10")
+    for document in filter(None, yaml.safe_load_all(done.stdout)):
+        labels = document["metadata"]["labels"]
+        assert all(isinstance(value, str) for value in labels.values()), document["kind"]
 
 
 def test_the_schema_describes_every_value_and_no_other() -> None:
@@ -265,6 +291,11 @@ def test_the_hook_cleans_up_before_and_can_be_turned_off() -> None:
     assert ("", "pods/eviction", "create") not in rules(found, "ClusterRole", "tessera-cleanup")
     assert ("", "pods/eviction", "create") in rules(render(), "ClusterRole", "tessera-cleanup")
     assert "Job" not in render("uninstall.enabled=false")
+    patient = render("uninstall.retireResources=true", "uninstall.timeoutSeconds=20")
+    job = patient["Job"]["tessera-cleanup"]["spec"]
+    assert job["activeDeadlineSeconds"] == 20 + 480
+    assert job["activeDeadlineSeconds"] > 20 + cleanup._RETIRE_TIMEOUT_S
+    assert "--retire-resources" in job["template"]["spec"]["containers"][0]["args"]
 
 
 def test_names_follow_the_release() -> None:
