@@ -171,12 +171,44 @@ def _far_displacement() -> Module:
     return b.module()
 
 
+def _two_exits() -> Module:
+    """A pointer bumped far beyond the aperture: the first exit's counter never meets its limit."""
+    b = KernelBuilder(8)
+    address, counter, turns = b.register(64), b.register(32), b.register(32)
+    never, more = b.predicate(), b.predicate()
+    b.op(Op.MOV, D.B64, address, b.parameter(0))
+    b.place("again")
+    b.op(Op.ADD, D.B32, counter, counter, Literal(1 << 30))
+    b.add(Instruction(Op.SETP, D.U32, (never, None), (counter, Literal(1)), compare=Compare.EQ))
+    b.branch("out", Guard(never))
+    b.op(Op.ADD, D.B64, address, address, Literal(1 << 34))
+    b.op(Op.ADD, D.B32, turns, turns, Literal(1))
+    b.add(Instruction(Op.SETP, D.U32, (more, None), (turns, Literal(700)), compare=Compare.NE))
+    b.branch("again", Guard(more))
+    b.place("out")
+    b.store(D.B32, address, Literal(7))
+    return b.module()
+
+
+def _narrow_sum() -> Module:
+    """A 16-bit product plus the low half of a pointer: no pointer any more."""
+    b = KernelBuilder(8)
+    factor, address = b.register(16), b.register(64)
+    b.op(Op.MOV, D.B16, factor, Literal(4))
+    operands = (factor, Literal(4), b.parameter(0))
+    b.op(Op.MAD, D.U16, address, *operands, mode=MulMode.WIDE)
+    b.store(D.B32, address, Literal(7))
+    return b.module()
+
+
 _PLANS = (jit.Plan(16, 2), jit.Plan(1, 1))
 _KERNELS = {
     "gather": _gather,
     "loaded": _loaded_pointer,
     "walking": _walking_pointer,
     "far": _far_displacement,
+    "two exits": _two_exits,
+    "narrow sum": _narrow_sum,
 }
 
 

@@ -2,23 +2,17 @@
 
 A global address is made safe once, where it starts: at a 64-bit kernel parameter or the module's
 segment. The rest of it is bounded by its types, so it cannot leave the zones that are never
-allocated around the aperture. A pointer bumped by a constant in a loop is bounded by the number of
-values of the loop's 32-bit counter: after so many turns the counter has held all its values, so a
-loop that goes on then never ends.
+allocated around the aperture. A pointer bumped by a constant in a loop is bounded by the loop's
+turns (see ``turns``).
 """
 
 from dataclasses import dataclass
 
+from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.elements import signed
-from vgpu_sim.exec.jit.ssa import (
-    Merge,
-    Operation,
-    Phi,
-    Source,
-    SsaFunction,
-    Value,
-)
-from vgpu_sim.isa import BoolOp, DataType, Literal, MulMode, Op, Space, Symbol
+from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Source, SsaFunction, Value
+from vgpu_sim.exec.jit.turns import most_turns, step_of
+from vgpu_sim.isa import Literal, MulMode, Op, Space, Symbol
 
 BOUND_BYTES = 1 << 37
 SEGMENT = -1
@@ -65,7 +59,7 @@ class Roots:
         if isinstance(node, Merge):
             return self._widest([self._root(node.new), self._root(node.old)])
         instruction, sources = node.instruction, node.sources
-        if instruction.type.bits != 64 and instruction.mode is not MulMode.WIDE:
+        if fold.result_type(instruction).bits != 64:
             return None
         match instruction.op:
             case Op.LD if instruction.space is Space.PARAM and instruction.vector == 1:
@@ -105,73 +99,15 @@ class Roots:
         around = [source for block, source in phi.arguments.items() if block in body]
         entry = [source for block, source in phi.arguments.items() if block not in body]
         start = self._widest([self._root(source) for source in entry])
-        turns = self._turns(phi.block)
         if start is None or len(around) != 1:
             return None
-        step = self._step(around[0], phi.result)
+        step = step_of(self._ssa, around[0], phi.result)
         if step == 0:
             return start
+        turns = most_turns(self._ssa, phi.block)
         if step is None or turns is None:
             return None
         return Root(start.parameter, start.bound + abs(step) * turns)
-
-    def _step(self, source: Source, origin: Value) -> int | None:
-        """The constant c for which ``source`` is ``origin + c``."""
-        total = 0
-        while source is not origin:
-            node = self._ssa.definition.get(source) if isinstance(source, Value) else None
-            if not isinstance(node, Operation) or node.instruction.type.bits != origin.bits:
-                return None
-            if node.results[0] is None or node.results[0].bits != origin.bits:
-                return None
-            first, second = (*node.sources, None, None)[:2]
-            if node.instruction.op is Op.ADD and isinstance(first, Literal):
-                first, second = second, first
-            if node.instruction.op not in (Op.ADD, Op.SUB) or not isinstance(second, Literal):
-                return None
-            sign = 1 if node.instruction.op is Op.ADD else -1
-            total += sign * signed(second.bits, origin.bits)
-            if not isinstance(first, Value):
-                return None
-            source = first
-        return total
-
-    def _turns(self, header: int) -> int | None:
-        """An upper bound of a loop's turns, if it ends at all: see the module."""
-        graph = self._ssa.graph
-        body = graph.loops[header]
-        latches = [b for b in graph.blocks[header].predecessors if b in body]
-        for block in body:
-            condition = self._ssa.blocks[block].condition
-            leaves = any(target not in body for target in graph.blocks[block].successors)
-            if condition is None or not leaves or graph.innermost_loop[block] != header:
-                continue
-            if not all(graph.dominates(block, latch) for latch in latches):
-                continue
-            value = condition.value
-            node = self._ssa.definition.get(value) if isinstance(value, Value) else None
-            if isinstance(node, Operation) and len(latches) == 1:
-                turns = self._counter_values(node, header, body)
-                if turns is not None:
-                    return turns
-        return None
-
-    def _counter_values(self, node: Operation, header: int, body: frozenset[int]) -> int | None:
-        instruction = node.instruction
-        plain = instruction.op is Op.SETP and instruction.combine is BoolOp.NONE
-        if not plain or not instruction.type.is_integer or instruction.type.bits > 32:
-            return None
-        for counter, limit in (node.sources[:2], node.sources[1::-1]):
-            if isinstance(limit, Value) and self._ssa.block_of[limit] in body:
-                continue
-            for phi in self._ssa.blocks[header].phis:
-                if phi.result.bits != 32 or self._step(counter, phi.result) is None:
-                    continue
-                around = [s for block, s in phi.arguments.items() if block in body]
-                step = self._step(around[0], phi.result) if len(around) == 1 else None
-                if step:
-                    return (1 << 32) // min(step & -step, 1 << 31)
-        return None
 
     def _distance(self, source: Source) -> int | None:
         """A bound of a 64-bit number's magnitude (as a signed one)."""
@@ -194,13 +130,14 @@ class Roots:
         if isinstance(node, Merge):
             return self._largest(node.new, node.old)
         instruction, sources = node.instruction, node.sources
+        bits = fold.result_type(instruction).bits
+        if bits < 64:
+            return 1 << bits
         if instruction.op in (Op.MUL, Op.MAD) and instruction.mode is MulMode.WIDE:
             product = self._product(node)
             if instruction.op is Op.MUL:
                 return product
             return self._sum(product, self._distance(sources[2]))
-        if instruction.type.bits < 64 and instruction.type is not DataType.PRED:
-            return 1 << instruction.type.bits
         match instruction.op:
             case Op.CVT:
                 source = instruction.source_type
