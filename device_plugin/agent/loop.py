@@ -218,11 +218,11 @@ class Agent:
             return False  # the kubelet has just given it to a pod
         try:
             self._gpud.destroy_instance(mig_slice.uuid)
-        except GpudError as err:
+        except AgentError as err:
             self._allocations.spare(mig_slice.uuid)
-            if err.code != "in_use":
-                raise
-            return False
+            if isinstance(err, GpudError) and err.code == "in_use":
+                return False
+            raise
         self._withdrawn_at.pop(mig_slice.uuid, None)
         _log.info("destroyed %s on GPU %d", mig_slice.instance, gpu.index)
         return True

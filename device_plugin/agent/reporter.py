@@ -39,14 +39,14 @@ class Reporter:
         """Write what differs. Raises ClusterError."""
         now = datetime.datetime.now(datetime.UTC)
         gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
+        owned = {wanted.uuid for wanted in objects if wanted.name not in refused}
         for wanted in objects:
             gpu = gpus.get(wanted.uuid)
-            if gpu is None or wanted.name in refused:
-                reason, message = refused.get(
-                    wanted.name, (Reason.AGENT_ERROR, f"gpud has no {wanted.uuid}")
-                )
-                before = wanted.status if gpu is not None else status.empty(wanted.status)
-                new = status.failed(reason, message, before, wanted.generation, now)
+            refusal = refused.get(wanted.name)
+            if gpu is None:
+                refusal = refusal or (Reason.AGENT_ERROR, f"gpud has no {wanted.uuid}")
+            if gpu is None or (refusal is not None and gpu.uuid in owned):
+                new = status.empty(wanted.status)
             else:
                 new = status.build(
                     inventory,
@@ -58,6 +58,9 @@ class Reporter:
                     wanted.status.conditions,
                     now,
                 )
+            if refusal is not None:
+                before = wanted.status.conditions
+                new = status.failed(*refusal, new, wanted.generation, before, now)
             self._write(wanted, new)
         names = {wanted.name for wanted in objects}
         self._written_at = {n: t for n, t in self._written_at.items() if n in names}
@@ -66,7 +69,8 @@ class Reporter:
         """Say of every GPU that the agent cannot look after it. Raises ClusterError."""
         now = datetime.datetime.now(datetime.UTC)
         for wanted in objects:
-            new = status.failed(Reason.AGENT_ERROR, message, wanted.status, wanted.generation, now)
+            known, before = status.unknown(wanted.status), wanted.status.conditions
+            new = status.failed(Reason.AGENT_ERROR, message, known, wanted.generation, before, now)
             self._write(wanted, new)
 
     def _write(self, wanted: GpuObject, new: GPUStatus) -> None:

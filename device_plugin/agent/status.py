@@ -55,7 +55,7 @@ def build(
         product=gpu.board.product_name,
         memory_bytes=gpu.board.memory_bytes,
         multiprocessors=gpu.board.sm_count,
-        health=gpu.health,
+        health=gpu.health.partition(":")[0],
         slices=slices,
         slices_total=len(slices),
         slices_used=sum(bool(s.holders) for s in slices),
@@ -72,22 +72,27 @@ def build(
 
 def empty(before: GPUStatus) -> GPUStatus:
     """Return a status without slices: a GPU that gpud does not have has none."""
-    return before.model_copy(
-        update={"slices": (), "slices_total": 0, "slices_used": 0, "holders": ""}
-    )
+    nothing = {"slices": (), "slices_total": 0, "slices_used": 0, "holders": ""}
+    return unknown(before).model_copy(update=nothing)
+
+
+def unknown(before: GPUStatus) -> GPUStatus:
+    """Return the last known status of a GPU that nobody can look at now."""
+    return before.model_copy(update={"health": "Unknown"})
 
 
 def failed(
     reason: Reason,
     message: str,
-    before: GPUStatus,
+    known: GPUStatus,
     generation: int,
+    before: Sequence[Condition],
     now: datetime.datetime,
 ) -> GPUStatus:
-    """Return the last known status, marked as not ready for this reason."""
+    """Return what is known, marked as not ready for this reason."""
     states: dict[ConditionType, _State] = {
         ConditionType.ACCEPTED: (
-            reason not in (Reason.UNKNOWN_BOARD, Reason.INVALID_SPEC),
+            reason not in (Reason.UNKNOWN_BOARD, Reason.INVALID_SPEC, Reason.NODE_CONFLICT),
             reason,
             message,
         ),
@@ -95,10 +100,10 @@ def failed(
         ConditionType.PROGRESSING: (False, reason, message),
         ConditionType.DEGRADED: (True, reason, message),
     }
-    return before.model_copy(
+    return known.model_copy(
         update={
             "observed_generation": generation,
-            "conditions": _conditions(states, generation, before.conditions, now),
+            "conditions": _conditions(states, generation, before, now),
         }
     )
 

@@ -7,11 +7,12 @@ grows while it keeps dying; its workers live on and are watched by their own des
 import asyncio
 import itertools
 import logging
+import os
 import socket
 import subprocess
 from collections.abc import Callable
 
-from vgpu_sim.driver import interpreter, seqpacket
+from vgpu_sim.driver import interpreter, processes, seqpacket
 from vgpu_sim.driver.errors import WorkerStartError
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.spawn import WorkerConfig
@@ -134,8 +135,7 @@ class Zygote:
         future = self._waiting.get(number)
         if future is None or future.done():
             if isinstance(outcome, int):
-                # Nobody waits any more: its client and channel are closed, so it ends by itself.
-                logger.warning("worker_unclaimed pid=%d", outcome)
+                _end_unclaimed(outcome)
             return
         if isinstance(outcome, int):
             future.set_result(outcome)
@@ -155,3 +155,12 @@ class Zygote:
                 self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def _end_unclaimed(pid: int) -> None:
+    """End a worker that came when nobody waited for it any more: it is in no table of contexts."""
+    logger.warning("worker_unclaimed pid=%d", pid)
+    pidfd = processes.open_process(pid)
+    if pidfd is not None:
+        processes.kill(pidfd)
+        os.close(pidfd)

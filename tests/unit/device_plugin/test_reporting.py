@@ -61,23 +61,72 @@ def test_memory_that_flaps_is_written_seldom_and_a_holder_at_once() -> None:
         assert report(78, {"MIG-1": (POD,)}) == 3
 
 
-def test_a_refused_object_keeps_its_last_slices_and_says_why() -> None:
+def test_a_refused_object_shows_its_device_as_it_is_and_says_why() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
         reporter = Reporter(kube, "gpu.tessera.dev")
         reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, {})
         refused = {"gpu-1": (Reason.UNKNOWN_BOARD, "unknown board 'x'")}
-        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, refused)
-        assert api.condition("gpu-1", "Accepted") == ("False", "UnknownBoard")
-        assert api.condition("gpu-1", "Ready")[0] == "False"
-        assert api.status("gpu-1")["slicesTotal"] == 1
+        since = api.status("gpu-1")["conditions"]
+        for holders in ({"MIG-1": (POD,)}, {}):  # its slices are served on: pods come and go
+            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, refused)
+            assert api.condition("gpu-1", "Accepted") == ("False", "UnknownBoard")
+            assert api.condition("gpu-1", "Ready")[0] == "False"
+            assert api.status("gpu-1")["slicesTotal"] == 1
+            assert api.status("gpu-1")["slicesUsed"] == len(holders)
+        assert {c["type"] for c in since} == {c["type"] for c in api.status("gpu-1")["conditions"]}
+
+
+def test_what_gpud_does_not_have_has_no_slices_and_no_health() -> None:
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        reporter = Reporter(kube, "gpu.tessera.dev")
+        holders = {"MIG-1": (POD,)}
+        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, {})
+
         reporter.report_failure(kube.gpus(), "gpud does not answer")
         assert api.condition("gpu-1", "Degraded") == ("True", "AgentError")
-        assert api.status("gpu-1")["slicesTotal"] == 1
+        assert api.status("gpu-1")["slicesTotal"] == 1  # as last known
+        assert api.status("gpu-1")["health"] == "Unknown"
+
         gone = dataclasses.replace(inventory(0), gpus=())
-        reporter.report(kube.gpus(), gone, {}, {}, {})
-        assert api.status("gpu-1")["slices"] == []  # what the operator waits for
+        for refused in ({}, {"gpu-1": (Reason.UNKNOWN_BOARD, "unknown board 'x'")}):
+            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, {})
+            assert api.status("gpu-1")["health"] == "Healthy"
+            reporter.report(kube.gpus(), gone, {}, holders, refused)
+            status = api.status("gpu-1")
+            assert status["slices"] == []  # what the operator waits for
+            assert (status["slicesTotal"], status["slicesUsed"], status["holders"]) == (0, 0, "")
+            assert status["health"] == "Unknown"
+
+
+def test_an_object_that_names_anothers_device_shows_none_of_its_slices() -> None:
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        api.put_gpu("gpu-2", SPEC)
+        kube = Kube("node-1", api.client())
+        refused = {"gpu-2": (Reason.NODE_CONFLICT, "another GPU object of this node has GPU-1")}
+        reporter = Reporter(kube, "gpu.tessera.dev")
+        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, refused)
+        assert api.status("gpu-1")["slicesTotal"] == 1
+        assert api.status("gpu-2")["slicesTotal"] == 0
+        assert api.condition("gpu-2", "Accepted") == ("False", "NodeConflict")
+
+
+def test_health_is_one_word_and_its_cause_a_condition() -> None:
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        (gpu,) = inventory(0).gpus
+        sick = dataclasses.replace(gpu, health="Unhealthy: the zygote does not start")
+        reporter = Reporter(kube, "gpu.tessera.dev")
+        found = dataclasses.replace(inventory(0), gpus=(sick,))
+        reporter.report(kube.gpus(), found, {"GPU-1": Steps()}, {}, {})
+        assert api.status("gpu-1")["health"] == "Unhealthy"
+        conditions = {c["type"]: c for c in api.status("gpu-1")["conditions"]}
+        assert "the zygote does not start" in conditions["Degraded"]["message"]
 
 
 def test_a_pod_that_floods_runs_out_and_its_neighbour_does_not() -> None:

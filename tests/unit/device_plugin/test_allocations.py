@@ -1,0 +1,51 @@
+"""The interlock of Allocate and destruction, with a gpud that goes away in between."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_plugin.agent.loop import Agent
+from device_plugin.backends.gpud import Gpud as GpudClient
+from device_plugin.config import Settings
+from device_plugin.dp.allocations import LISTED_WITHIN_S, Allocations
+from device_plugin.errors import GpudUnreachable
+from device_plugin.inventory.model import Gpu, MigSlice
+from mig import geometry
+
+BOARD = geometry.board("h100-80gb")
+PLACE = geometry.Instance(BOARD.profile("1g.10gb"), 0)
+SLICE = MigSlice("MIG-1", "GPU-1", PLACE, 1, 0, 1, "/run", 0, ())
+GPU = Gpu("GPU-1", 0, BOARD, "Healthy", (SLICE,))
+
+
+def test_whoever_comes_first_wins() -> None:
+    now = 0.0
+    allocations = Allocations(lambda: now)
+    assert allocations.allocate([SLICE.uuid]) is None
+    assert not allocations.condemn(SLICE.uuid)
+    now = LISTED_WITHIN_S
+    assert allocations.condemn(SLICE.uuid)
+    assert allocations.allocate([SLICE.uuid]) == SLICE.uuid
+    allocations.spare(SLICE.uuid)
+    assert allocations.allocate([SLICE.uuid]) is None
+
+
+def test_a_slice_that_gpud_could_not_be_asked_to_destroy_can_be_allocated(tmp_path: Path) -> None:
+    """The layout may be changed back before gpud returns: then the slice is offered again."""
+    allocations = Allocations()
+    unused: Any = None
+    agent = Agent(
+        Settings("node-1", "agent", run_dir=tmp_path),
+        GpudClient(tmp_path / "gpud.sock"),
+        unused,
+        unused,
+        unused,
+        allocations,
+        tmp_path,
+        threading.Event(),
+    )
+    with pytest.raises(GpudUnreachable):
+        agent._destroy(GPU, SLICE)
+    assert allocations.allocate([SLICE.uuid]) is None
