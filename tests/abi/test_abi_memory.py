@@ -149,6 +149,7 @@ def test_copies_inside_the_device(cuda):
 def test_any_to_any(cuda, size):
     """cuMemcpy and cuMemcpyAsync find out by themselves what they were given."""
     pattern = np.random.default_rng(size).integers(0, 256, size, np.uint8)
+    inverse = ~pattern
     stream = cuda.cuStreamCreate(0)
     ends = {
         "device": int(cuda.cuMemAlloc(size)),
@@ -162,7 +163,7 @@ def test_any_to_any(cuda, size):
                 continue
             for asynchronous in (False, True):
                 cuda.cuMemcpy(source, pattern.ctypes.data, size)
-                cuda.cuMemcpy(target, (~pattern).ctypes.data, size)
+                cuda.cuMemcpy(target, inverse.ctypes.data, size)
                 if asynchronous:
                     cuda.cuMemcpyAsync(target, source, size, stream)
                     cuda.cuStreamSynchronize(stream)
