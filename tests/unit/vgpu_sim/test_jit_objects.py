@@ -1,6 +1,8 @@
 """Object code: the cache on disk, loading, and the way back from a pc to a word."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,8 @@ from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit import elf, llvm
 from vgpu_sim.exec.jit.compiler import content_key
 from vgpu_sim.exec.jit.lines import WordTable
-from vgpu_sim.isa import DataType, Function, Instruction, Literal, Module, Op, Space
+from vgpu_sim.hw.backends.jit import JitBackend
+from vgpu_sim.isa import DataType, Function, Instruction, Literal, Module, Op, Space, container
 from vgpu_sim.isa.errors import InvalidFunction
 
 _EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -135,6 +138,34 @@ def test_damaged_object_code_is_refused() -> None:
     broken = jit.NativeCode(code.symbol, b"\x7fELF" + bytes(100), code.plan, code.block)
     with pytest.raises(jit.CodeGenerationError):
         compiler.load(broken)
+
+
+_AFTER_WARM_UP = """
+import pathlib, sys
+from vgpu_sim.hw.backends.jit import JitBackend
+from vgpu_sim.isa import container
+backend = JitBackend(pathlib.Path(sys.argv[1]))
+class Closed:
+    def find_spec(self, name, path=None, target=None):
+        raise ImportError(f"{name} is imported after the warm-up")
+sys.meta_path.insert(0, Closed())
+program = backend.load(pathlib.Path(sys.argv[2]).read_bytes(), 0)
+entry = backend.entry(program, "vecadd", (256, 1, 1))
+found = {backend.locate(entry + offset) for offset in range(600)}
+print(sum(site is not None and site.ptx_line > 0 for site in found))
+"""
+
+
+def test_a_worker_that_has_warmed_up_imports_nothing_more(tmp_path: Path) -> None:
+    """Its files are gone by then; and the warm-up itself compiles nothing when it is cached."""
+    module, _ = vecadd()
+    image = tmp_path / "vecadd.container"
+    image.write_bytes(container.encode(module))
+    JitBackend(tmp_path / "cache")
+    command = [sys.executable, "-c", _AFTER_WARM_UP, str(tmp_path / "cache"), str(image)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert int(done.stdout) >= 3
 
 
 def test_llvm_text_is_available() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vgpu_sim.exec.jit import assemble, cache, choose, lines, ssa
+from vgpu_sim.exec.jit import assemble, cache, choose, elf, lines, ssa
 from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.launch import GENERATOR_ABI
 from vgpu_sim.exec.jit.lines import WordTable
@@ -68,7 +68,7 @@ class Compiler:
             found = cache.load(self._cache_dir, key)
             if found is not None:
                 return NativeCode.from_bytes(found, assemble.ENTRY, block)
-        from vgpu_sim.exec.jit import elf, llvm
+        from vgpu_sim.exec.jit import llvm
 
         form, made, text = self._generate(module, function, block, plan)
         object_code = llvm.object_code(text, made.tier)

@@ -7,14 +7,14 @@ addresses are offsets in that section.
 import struct
 from collections.abc import Iterator
 
-from llvmlite import binding
-
 _LINE_HEADER = struct.Struct("<IHIBBBbBB")
 _VERSION = 4
 
 
 def sections(object_code: bytes) -> tuple[bytes, bytes]:
     """The code section, and the line program of its code."""
+    from llvmlite import binding
+
     found = binding.ObjectFileRef.from_data(object_code).sections()
     # Each section is the iterator itself, moved on: it must be read before the next one comes.
     data = {section.name(): bytes(section.data()) for section in found if section.size()}
