@@ -15,10 +15,9 @@ from vgpu_sim.hal.messages import MAX_MESSAGE_BYTES
 
 
 def test_a_worker_that_comes_too_late_is_ended_whatever_its_client_does(monkeypatch):
-    ended: dict[int, int] = {}
-
-    async def start_too_late() -> None:
-        zygote = Zygote(ended.__setitem__)
+    async def start_too_late() -> int:
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        zygote = Zygote(lambda _pid, status: ended.set_result(status))
         supervision = asyncio.create_task(zygote.supervise())
         one, two = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -35,9 +34,8 @@ def test_a_worker_that_comes_too_late_is_ended_whatever_its_client_does(monkeypa
             os.kill(zygote.pid, signal.SIGCONT)
             with client:  # it was told 802 and stays connected all the same
                 async with asyncio.timeout(10):
-                    while not ended:
-                        await asyncio.sleep(0.02)
+                    status = await ended
         supervision.cancel()
+        return status
 
-    asyncio.run(start_too_late())
-    assert list(ended.values()) == [signal.SIGKILL]
+    assert asyncio.run(start_too_late()) == signal.SIGKILL
