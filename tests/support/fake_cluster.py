@@ -128,7 +128,8 @@ class FakeCluster:
         kind, name = document["kind"], document["metadata"]["name"]
         if name in self.objects.get(kind, {}):
             raise errors.Conflict(f"{kind} {name} exists")
-        created = self.add(kind, name, document["spec"])
+        given = {k: v for k, v in document["metadata"].items() if k != "name"}
+        created = self.add(kind, name, document["spec"], **given)
         return copy.deepcopy(created)
 
     async def replace(self, document: Document) -> Document:

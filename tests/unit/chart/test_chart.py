@@ -1,53 +1,20 @@
 """The chart as Helm renders it: names, values, privileges; mistakes are refused by the schema."""
 
 import json
-import subprocess
-from collections import defaultdict
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from helm_chart import CHART, Manifests, helm, render, require_helm, rules
 
 from gpu_operator import config
 from gpu_operator.app import cleanup
 
-ROOT = Path(__file__).parents[3]
-CHART = ROOT / "charts" / "tessera"
-SHELL = ROOT / "deploy" / "kind" / "shell"
-
-Manifests = dict[str, dict[str, dict[str, Any]]]
-
-
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(SHELL), "helm", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
 
 @pytest.fixture(scope="module", autouse=True)
 def helm_is_there() -> None:
-    try:
-        version = helm("version", "--short")
-    except OSError as err:
-        pytest.skip(f"NOT RUN: no helm: {err}")
-    if version.returncode:
-        pytest.skip(f"NOT RUN: no helm (make demo brings it): {version.stderr.strip()}")
-
-
-@cache
-def render(*settings: str, api: bool = True) -> Manifests:
-    """Manifests by kind and name."""
-    arguments = [f"--set={s}" for s in settings]
-    if api:
-        arguments.append("--api-versions=admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy")
-    done = helm("template", "tessera", str(CHART), "-n", "ns", *arguments)
-    assert done.returncode == 0, done.stderr
-    found: Manifests = defaultdict(dict)
-    for document in yaml.safe_load_all(done.stdout):
-        if document:
-            found[document["kind"]][document["metadata"]["name"]] = document
-    return found
+    require_helm()
 
 
 def refused(*settings: str) -> str:
@@ -221,16 +188,6 @@ def test_everything_but_the_node_pods_fits_pod_security_restricted() -> None:
             assert security["allowPrivilegeEscalation"] is False, name
             assert security["readOnlyRootFilesystem"] is True, name
             assert security["capabilities"] == {"drop": ["ALL"]}, name
-
-
-def rules(found: Manifests, kind: str, name: str) -> set[tuple[str, str, str]]:
-    return {
-        (group, resource, verb)
-        for rule in found[kind][name]["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
 
 
 def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> None:

@@ -1,0 +1,247 @@
+"""Rights: what the operator and the hooks ask the API server for is what the chart grants.
+
+The requests are not a list kept by hand: a life of the operator is played against the cluster in
+memory, and what it does there is sent through the real client, whose requests are counted.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from fake_cluster import FakeCluster
+from helm_chart import Manifests, render, require_helm, rules
+from lightkube import AsyncClient
+from lightkube.config.kubeconfig import KubeConfig
+
+from gpu_operator import errors
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.app import check, cleanup, serve
+from gpu_operator.config import Config, Identity, NodeConfig
+from gpu_operator.controllers import layouts, node_status
+from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
+from gpu_operator.handlers import routes, watch
+from gpu_operator.handlers.queue import WorkQueue
+from gpu_operator.handlers.store import Store
+from gpu_operator.handlers.worker import Worker
+from gpu_operator.kube.actions import Action, Apply
+from gpu_operator.kube.client import LightkubeCluster
+from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.port import Document
+
+NAMESPACE = "ns"
+CONFIG = Config(
+    node=NodeConfig(image="tessera:1", service_account="tessera-node"),
+    owner_cluster_role="tessera-operator",
+)
+KUBECONFIG = {
+    "clusters": [{"name": "c", "cluster": {"server": "http://cluster"}}],
+    "users": [{"name": "u", "user": {"token": "t"}}],
+    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+    "current-context": "x",
+}
+Right = tuple[str, str, str, str]  # namespace or "", group, resource, verb
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def helm_is_there() -> None:
+    require_helm()
+
+
+class Watched(FakeCluster):
+    """Sends everything that is asked of it through the real client too, and keeps the requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rights: set[Right] = set()
+        transport = httpx2.MockTransport(self._answer)
+        self._client = LightkubeCluster(
+            AsyncClient(config=KubeConfig.from_dict(KUBECONFIG).get(), transport=transport)
+        )
+
+    def _answer(self, request: httpx2.Request) -> httpx2.Response:
+        right = right_of(request.method, request.url.path)
+        self.rights.add(right)
+        if right[2] == "events" and right[3] == "create":
+            return httpx2.Response(409, json={"kind": "Status", "code": 409, "message": "exists"})
+        if right[3] == "list":
+            return httpx2.Response(200, json={"kind": "List", "items": []})
+        name = {"metadata": {"name": "x"}, "involvedObject": {}, "kind": "X", "apiVersion": "v1"}
+        body = json.loads(request.content) if request.content else {}
+        return httpx2.Response(200, json=name | (body if isinstance(body, dict) else {}))
+
+    async def perform(self, action: Action) -> Document | None:
+        known = isinstance(action, Apply) and self._is_there(action.document)
+        await self._client.perform(action)
+        if isinstance(action, Apply) and not action.status and not known:
+            document = action.document
+            await self._client.create({**document, "spec": document.get("spec", {})})
+        return await super().perform(action)
+
+    def _is_there(self, document: Any) -> bool:
+        return document["metadata"]["name"] in self.objects.get(document["kind"], {})
+
+    async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
+        await self._client.list(kind, namespace)
+        return await super().list(kind, namespace)
+
+    async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
+        await self._client.get(kind, name, namespace)
+        return await super().get(kind, name, namespace)
+
+    async def create(self, document: Document) -> Document:
+        await self._client.create(document)
+        return await super().create(document)
+
+    async def replace(self, document: Document) -> Document:
+        await self._client.replace(document)
+        return await super().replace(document)
+
+
+def right_of(method: str, path: str) -> Right:
+    """Read a request as the API server's authorizer does."""
+    parts = path.strip("/").split("/")
+    group, parts = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2:
+        namespace, parts = parts[1], parts[2:]
+    resource = "/".join([parts[0], *parts[2:3]])
+    verb = "list" if method == "GET" and len(parts) == 1 else _VERBS[method]
+    return namespace, group, resource, verb
+
+
+def granted(found: Manifests, account: str) -> set[Right]:
+    """Everything that the chart's bindings give to a service account."""
+    rights: set[Right] = set()
+    for kind, bindings in (("Role", "RoleBinding"), ("ClusterRole", "ClusterRoleBinding")):
+        for binding in found.get(bindings, {}).values():
+            if account not in {s["name"] for s in binding["subjects"]}:
+                continue
+            role = binding["roleRef"]["name"]
+            where = found[kind][role]["metadata"].get("namespace", NAMESPACE)
+            where = where if kind == "Role" else ""
+            rights |= {(where, *rule) for rule in rules(found, kind, role)}
+    return rights
+
+
+def asked(rights: set[Right], cluster_wide: set[Right]) -> set[Right]:
+    """Requests as rights: one in some namespace may be allowed in all."""
+    return {("", *right[1:]) if ("", *right[1:]) in cluster_wide else right for right in rights}
+
+
+def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools, layouts, evictions, retired resources, deletions: all that the operator ever does."""
+    monkeypatch.setattr(layouts, "SETTLE_S", 0.0)
+    monkeypatch.setattr(node_status, "RETIRE_AFTER_S", 0.0)
+    cluster.add("ClusterRole", "tessera-operator")
+    owners = asyncio.run(serve._owners(CONFIG, cluster))
+    elector = Elector(cluster, "tessera-operator", NAMESPACE, "me", owners=owners)
+    store = Store(ChartPolicy(GPUPolicySpec(), owners))
+    worker = Worker(cluster, store, WorkQueue(), CONFIG, NAMESPACE, elector.fence)
+
+    async def rounds(count: int) -> None:
+        await elector._try()
+        for _ in range(count):
+            await worker.list_all()
+            for key in sorted(routes.all_keys(store.world())):
+                assert await worker.work(key), key
+            cluster.run_agents("n")
+
+    node = cluster.add("Node", "n", labels={"gpu": "yes"})
+    node["status"] = {"capacity": {}, "allocatable": {}}
+    cluster.add("GPUPool", "p", {"nodeSelector": {"gpu": "yes"}, "board": "a30"})
+    wanted = {"instances": [{"profile": "1g.6gb"}], "rollout": {"onInUse": "Evict"}}
+    cluster.add("MIGLayout", "l", wanted)
+    asyncio.run(rounds(4))
+    resource = "gpu.tessera.dev/mig-1g.6gb"
+    node["status"] = {"capacity": {resource: "1"}, "allocatable": {resource: "1"}}
+    cluster._touch(node)
+    cluster.holders["n-gpu-0", "1g.6gb", 0] = ["default/train"]
+    cluster.edit("MIGLayout", "l", instances=[{"profile": "4g.24gb"}])
+    asyncio.run(rounds(6))
+    assert not any(cluster.holders.values())
+    node["status"]["capacity"][resource] = "0"
+    cluster._touch(node)
+    asyncio.run(rounds(3))
+    assert node["status"]["capacity"] == {}
+    cluster.remove("MIGLayout", "l")
+    cluster.remove("GPUPool", "p")
+    asyncio.run(rounds(8))
+    assert POOL_LABEL not in node["metadata"]["labels"]
+    assert not any(cluster.objects[kind] for kind in ("GPU", "GPUPool", "DaemonSet"))
+    asyncio.run(elector.release())
+
+
+def watched() -> set[Right]:
+    """What kopf lists and watches."""
+    handlers = watch.registry(Store(), lambda kind, name: None)
+    rights: set[Right] = set()
+    for handler in handlers._watching.get_all_handlers():
+        assert handler.selector is not None
+        resource = str(handler.selector.plural or handler.selector.any_name)
+        namespace = NAMESPACE if resource in ("pods", "daemonsets") else ""
+        for verb in ("list", "watch"):
+            rights.add((namespace, handler.selector.group or "", resource, verb))
+    return rights
+
+
+def test_the_operator_has_the_rights_that_it_uses_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Watched()
+    a_life(cluster, monkeypatch)
+    given = granted(render(), "tessera-operator")
+    used = asked(cluster.rights, given) | watched()
+    assert used - given == set(), "used and not granted"
+    assert given - used == set(), "granted and not used"
+
+
+def test_the_hook_has_the_rights_that_it_uses_and_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cleanup, "_EVERY_S", 0.0)
+    cluster = Watched()
+    cluster.add("Node", "n")
+    cluster.add("MIGLayout", "l")
+    cluster.add("GPUPool", "p")
+    cluster.add("GPU", "g", {"nodeName": "n"})["status"] = {
+        "slices": [
+            {
+                "state": "Withdrawing",
+                "resource": "gpu.tessera.dev/mig-1g.6gb",
+                "holders": [{"namespace": "default", "name": "train", "uid": "u"}],
+            }
+        ]
+    }
+    request = cleanup.Request(evict=True, timeout_s=0.2)
+    assert asyncio.run(cleanup.cleanup(cluster, request, lambda text: None)) == 1
+    cluster.objects["GPU"].clear()
+    assert asyncio.run(cleanup.cleanup(cluster, request, lambda text: None)) == 0
+    given = granted(render(), "tessera-cleanup")
+    assert asked(cluster.rights, given) == given
+
+
+def test_the_check_has_the_rights_that_it_uses_and_no_other() -> None:
+    cluster = Watched()
+    cluster.add("Deployment", "tessera-operator")["status"] = {"availableReplicas": 1}
+    cluster.add("Lease", "tessera-operator", {"holderIdentity": "me"})
+    identity = Identity(namespace=NAMESPACE, pod_name="me")
+    said: list[str] = []
+    found = asyncio.run(check.check(cluster, identity, "tessera-operator", said.append))
+    assert found == 0, said
+    given = granted(render(), "tessera-check")
+    assert asked(cluster.rights, given) == given
+
+
+def test_requests_are_read_as_the_api_server_reads_them() -> None:
+    group = "/apis/gpu.tessera.dev/v1alpha1"
+    assert right_of("PATCH", f"{group}/gpus/g") == ("", "gpu.tessera.dev", "gpus", "patch")
+    assert right_of("GET", "/api/v1/nodes") == ("", "", "nodes", "list")
+    assert right_of("GET", "/api/v1/namespaces/x") == ("", "", "namespaces", "get")
+    evict = right_of("POST", "/api/v1/namespaces/a/pods/p/eviction")
+    assert evict == ("a", "", "pods/eviction", "create")
+    with pytest.raises(KeyError):
+        right_of("BREW", "/api/v1/pods")
+    assert issubclass(errors.Refused, errors.KubeError)  # what a missing right becomes
