@@ -2,7 +2,8 @@
 
 The first half of the vectors travels from ordinary (pageable) host memory on one stream, the
 second half from page-locked memory on another. Every element of the result is compared with
-numpy's. Exit status: 0 verified, 1 a result is wrong, 2 no usable CUDA device.
+numpy's. Exit status: 0 verified, 1 a result is wrong or CUDA failed, 2 no usable CUDA device or
+a command line that makes no sense.
 """
 
 import argparse
@@ -165,6 +166,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if not 1 <= options.n < 2**31:
         parser.error("--n must be at least 1 and fit the kernel's 32-bit index")
+    if options.seconds < 0 or options.hold < 0:
+        parser.error("--seconds and --hold cannot be negative")
+    if not options.ptx.is_file():
+        parser.error(f"--ptx: there is no file {options.ptx}")
     return options
 
 

@@ -161,6 +161,27 @@ def test_no_slice_is_no_device(place):
     assert done.stdout.strip() == "100", done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--n", "0"), "--n must be"),
+        (("--n", "2147483648"), "--n must be"),
+        (("--hold", "-1"), "cannot be negative"),
+        (("--ptx", "nowhere.ptx"), "there is no file nowhere.ptx"),
+        ((), "no usable CUDA device"),
+    ],
+)
+def test_the_example_says_in_a_line_why_it_cannot_run(place, arguments, complaint):
+    outside = environment(place) | {
+        "LD_LIBRARY_PATH": str(LIBCUDA.parent),
+        "TESSERA_SLICES_DIR": str(place / "nowhere"),
+    }
+    command = (*VECTORADD, *arguments)
+    done = subprocess.run(command, env=outside, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert complaint in done.stderr.splitlines()[-1]
+
+
 def test_smi_inside_a_run_shows_the_slice_and_its_programs(place):
     listing = run(place, *tessera("smi", "-L"))
     lines = listing.stdout.splitlines()
