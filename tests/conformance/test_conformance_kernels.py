@@ -237,3 +237,27 @@ def test_interpreter_and_jit_have_one_memory_model_for_vectors() -> None:
     data = np.random.default_rng(3).integers(0, 256, 16 * 48, dtype=np.uint8).tobytes()
     plans = list(jit.legal_plans(module.functions[0], block))
     compare(module, [data, bytes(16 * 48)], (1, 1, 1), block, [None, *plans])
+
+
+def test_a_vector_load_without_all_its_elements_in_a_branch() -> None:
+    """The last of them comes to a place where another value may come from elsewhere."""
+    b = KernelBuilder(8, 8)
+    thread = b.linear_thread()
+    table, skip = b.parameter(0), b.predicate()
+    value, other = b.register(32), b.register(32)
+    known = b.load(D.B32, table, 64)
+    b.add(Instruction(Op.SETP, D.U32, (skip, None), (known, Literal(0)), compare=Compare.NE))
+    b.op(Op.MOV, D.B32, value, known)
+    b.branch("met", Guard(skip))
+    places = (other, None, None, value)
+    b.add(Instruction(Op.LD, D.B32, places, (table,), space=Space.GLOBAL, vector=4))
+    b.place("met")
+    b.op(Op.REM, D.U32, value, value, Literal(5))
+    out = b.address(b.parameter(1), thread, 8)
+    b.store(D.B32, out, value)
+    b.store(D.B32, out, other, 4)
+    module, block = b.module(), (32, 1, 1)
+    plans = list(jit.legal_plans(module.functions[0], block))
+    for chooser in (0, 8):
+        data = np.array([*range(1, 17), chooser], np.uint32).tobytes()
+        compare(module, [data, bytes(8 * 32)], (1, 1, 1), block, [None, *plans[::6]])

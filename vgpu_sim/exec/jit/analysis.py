@@ -119,7 +119,7 @@ class Analysis:
                         changed |= self._raise(node.result, self._transfer.merge(node, block.index))
                     else:
                         results = self._transfer.operation(node, block.index)
-                        for result, element in zip(node.results, results, strict=False):
+                        for result, element in zip(node.results, results, strict=True):
                             if result is not None:
                                 changed |= self._raise(result, element)
         for block in self.ssa.blocks.values():  # values of blocks that only feed themselves

@@ -75,7 +75,10 @@ class Transfer:
         if instruction.op is Op.LD:
             uniform = self._algebra.uniform()
             loaded = uniform if instruction.space is Space.PARAM else self._algebra.generic(known)
-            return [self._fill(loaded, node, result.bits) for result in node.results if result]
+            return [
+                None if result is None else self._fill(loaded, node, result.bits)
+                for result in node.results
+            ]
         if not node.results or node.results[0] is None:
             return [None] * len(node.results)
         register_bits = node.results[0].bits
