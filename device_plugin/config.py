@@ -29,10 +29,6 @@ class Settings:
         return self.run_dir / "gpud.sock"
 
     @property
-    def slices_dir(self) -> Path:
-        return self.run_dir / "slices"
-
-    @property
     def registry_dir(self) -> Path:
         """Where the kubelet looks for plugins by itself."""
         return self.kubelet_dir / "plugins_registry"

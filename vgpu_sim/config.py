@@ -30,11 +30,6 @@ def slices_dir() -> Path:
     return Path(os.environ.get(SLICES_DIR_VARIABLE) or DEFAULT_RUN_DIR / "slices")
 
 
-def token() -> str:
-    """Return the run's token in hexadecimal; empty outside of a run."""
-    return os.environ.get(TOKEN_VARIABLE, "")
-
-
 def private_dir_parents() -> tuple[Path, ...]:
     """Return where a run's private directory may go, best first."""
     runtime = os.environ.get("XDG_RUNTIME_DIR")
