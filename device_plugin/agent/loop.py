@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Never
 
+from device_plugin.agent import libraries
 from device_plugin.agent.desired import Desired, sort_out
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.reporter import Refusals, Reporter
@@ -75,7 +76,7 @@ class Agent:
         self._reporter = Reporter(kube, settings.resource_prefix)
         self._resources = resources
         self._allocations = allocations
-        self._libraries_dir = str(libraries_dir)
+        self._libraries_dir = libraries_dir
         self._wake = wake
         self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
         self._configured: object = None
@@ -137,10 +138,14 @@ class Agent:
             inventory = self._gpud.inventory()
             self._offer(inventory, steps)
         self._inventory, self._gpud_seen_at = inventory, time.monotonic()
-        self._allocations.keep_only({s.uuid for s in inventory.slices()})
+        existing = {s.uuid for s in inventory.slices()}
+        self._allocations.keep_only(existing)
+        believed = self._holders.believed()
+        in_use = existing & believed.holders.keys()
+        if held is not None and believed.complete and self._allocations.all_ours(in_use):
+            libraries.remove_others(self._libraries_dir)
         if not any(isinstance(failure, ClusterError) for failure in failures):
-            believed = self._holders.believed().holders
-            self._reporter.report(self._objects or (), inventory, steps, believed, refused)
+            self._reporter.report(self._objects or (), inventory, steps, believed.holders, refused)
         if failures:
             raise failures[0]
         settled = not refused and all(step.settled for step in steps.values())
@@ -231,7 +236,7 @@ class Agent:
         gone = {s.uuid for step in steps.values() for s in step.withdraw}
         prefix = self._settings.resource_prefix
         if self._settings.use_cdi:
-            document = spec.render(prefix, self._libraries_dir, inventory.slices())
+            document = spec.render(prefix, str(self._libraries_dir), inventory.slices())
             writer.write(self._settings.cdi_dir, document)
         active = by_resource(prefix, (s for s in inventory.slices() if s.uuid not in gone))
         withdrawn = by_resource(prefix, (s for s in inventory.slices() if s.uuid in gone))
@@ -240,7 +245,7 @@ class Agent:
                 name: Offer(
                     active.get(name, ()),
                     inventory.gpus,
-                    self._libraries_dir,
+                    str(self._libraries_dir),
                     withdrawn.get(name, ()),
                 )
                 for name in sorted(active.keys() | withdrawn.keys())

@@ -20,6 +20,8 @@ class Allocations:
         self._lock = threading.Lock()
         self._allocated_at: dict[str, float] = {}
         self._condemned: set[str] = set()
+        self._ours: set[str] = set()
+        self._began_at = clock()
 
     def allocate(self, uuids: Collection[str]) -> str | None:
         """Note an allocation; return the first slice that is being destroyed, if any is."""
@@ -28,6 +30,7 @@ class Allocations:
                 if uuid in self._condemned:
                     return uuid
             self._allocated_at |= dict.fromkeys(uuids, self._clock())
+            self._ours.update(uuids)
             return None
 
     def condemn(self, uuid: str) -> bool:
@@ -55,8 +58,18 @@ class Allocations:
             newest = max(self._allocated_at.values(), default=float("-inf"))
             return self._clock() - newest < LISTED_WITHIN_S
 
+    def all_ours(self, held: Iterable[str]) -> bool:
+        """Whether no pod has, or is about to get, a slice that an earlier agent allocated.
+
+        ``held`` are the slices of all pods that the kubelet lists.
+        """
+        with self._lock:
+            listed = self._clock() - self._began_at >= LISTED_WITHIN_S
+            return listed and self._ours.issuperset(held)
+
     def keep_only(self, uuids: Collection[str]) -> None:
         """Forget slices that do not exist any more."""
         with self._lock:
             self._condemned &= set(uuids)
+            self._ours &= set(uuids)
             self._allocated_at = {u: t for u, t in self._allocated_at.items() if u in uuids}

@@ -19,6 +19,8 @@ from api_server import ApiServer, wait_for
 from gpud_process import Gpud, gpud, wait_until
 from kubelet import FakeKubelet
 
+from device_plugin.dp.allocations import LISTED_WITHIN_S
+
 GPU = "GPU-11111111-1111-4111-8111-111111111111"
 POD_UID = "22222222-2222-4222-8222-222222222222"
 SMALL = "mig-1g.10gb"
@@ -259,3 +261,19 @@ def test_what_it_cannot_do_without_ends_it_with_one_line(
     (line,) = ended.stderr.splitlines()
     assert line.startswith("tessera-device-plugin: ")
     assert message in line
+
+
+@pytest.mark.slow
+def test_an_old_library_stays_while_a_pod_of_its_time_lives(node: Node) -> None:
+    old = node.agent.root / "lib" / "0123456789abcdef"
+    old.mkdir()
+    node.want(("1g.10gb", 0), ("1g.10gb", 1))
+    node.ready()
+    uuid = node.slices["1g.10gb", 0]["uuid"]
+    node.hold(uuid)  # by a pod that an earlier agent allocated it to
+    wait_until(lambda: node.holders(uuid) == [POD_UID])
+    time.sleep(LISTED_WITHIN_S + 6)  # until all that was allocated before the start must be listed
+    assert old.is_dir()
+    node.release()
+    wait_until(lambda: not old.exists(), 30)
+    assert len(list(old.parent.iterdir())) == 1

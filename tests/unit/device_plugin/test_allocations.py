@@ -32,6 +32,20 @@ def test_whoever_comes_first_wins() -> None:
     assert allocations.allocate([SLICE.uuid]) is None
 
 
+def test_slices_that_an_earlier_agent_may_have_allocated_are_told_from_ours() -> None:
+    now = 100.0
+    allocations = Allocations(lambda: now)
+    assert not allocations.all_ours([])  # what it allocated last may not be listed yet
+    now += LISTED_WITHIN_S
+    assert allocations.all_ours([])
+    assert not allocations.all_ours(["MIG-1"])
+    allocations.allocate(["MIG-1"])
+    assert allocations.all_ours(["MIG-1"])
+    assert not allocations.all_ours(["MIG-1", "MIG-2"])
+    allocations.keep_only(["MIG-2"])
+    assert not allocations.all_ours(["MIG-1"])
+
+
 def test_a_slice_that_gpud_could_not_be_asked_to_destroy_can_be_allocated(tmp_path: Path) -> None:
     """The layout may be changed back before gpud returns: then the slice is offered again."""
     allocations = Allocations()

@@ -57,3 +57,22 @@ def test_library_is_installed_once_a_build_and_never_overwritten(tmp_path: Path)
     assert second != first
     assert (first / "libcuda.so.1").read_bytes() == b"one"
     assert (second / "libcuda.so.1").stat().st_mode & 0o777 == 0o755
+
+
+def test_other_builds_are_removed_and_nothing_else(tmp_path: Path) -> None:
+    source = tmp_path / "libcuda.so.1"
+    source.write_bytes(b"one")
+    old = libraries.install(tmp_path / "lib", source)
+    (old / ".libcuda.so.1.4711").write_bytes(b"left by an agent that was killed")
+    source.write_bytes(b"two")
+    current = libraries.install(tmp_path / "lib", source)
+    foreign = tmp_path / "lib" / "notes"
+    foreign.mkdir()
+    link = tmp_path / "lib" / "0123456789abcdef"
+    link.symlink_to(tmp_path)
+    libraries.remove_others(current)
+    assert sorted(path.name for path in (tmp_path / "lib").iterdir()) == sorted(
+        [current.name, "notes", link.name]
+    )
+    assert source.exists()
+    assert (current / "libcuda.so.1").read_bytes() == b"two"
