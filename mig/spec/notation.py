@@ -20,7 +20,7 @@ MAX_TEXT_LENGTH = 4096
 MAX_REQUESTS = 64  # no board holds more than twelve; a wish above that is a mistake or an attack
 
 _ENTRY = re.compile(
-    r"(?:(?P<count>[0-9]{1,3})x)?(?P<profile>[^@,\s]{1,63})(?:@(?P<start>[0-9]{1,3}))?", re.ASCII
+    r"(?:(?P<count>[0-9]{1,18})x)?(?P<profile>[^@,\s]{1,63})(?:@(?P<start>[0-9]{1,18}))?", re.ASCII
 )
 _FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance 3g.40gb@4"
 

@@ -155,6 +155,8 @@ async def _evict(kube: Kube, gpus: Iterable[Document], quiet: dict[str, int]) ->
         if quiet[name] < _QUIET_LOOKS:
             continue  # the pod that replaces an evicted one would be sent to the slice again
         for namespace, pod, uid in _holders(gpu, withdrawing=True):
+            if not uid:
+                continue  # the agent has yet to find it: it might be another pod of that name
             try:
                 await kube.perform(Evict(namespace, pod, uid))
             except (errors.EvictionBlocked, errors.Refused) as err:

@@ -16,6 +16,7 @@ from gpu_operator.kube.actions import Action, Apply, Evict, Manager
 from gpu_operator.render import gpu as gpu_render
 from mig.errors import MigError
 
+_LONG = datetime.timedelta.max
 SETTLE_S = 3.0  # for the scheduler to see what is no longer allocatable, before pods are evicted
 
 
@@ -169,17 +170,19 @@ def _help(world: World, step: Progress, layout: Layout, now: datetime.datetime) 
             gpu_render.instances(gpu.name, gpu.meta.uid, better, layout.name, annotations),
         )
         return
-    node = world.nodes.get(gpu.spec.node_name)
+    node, since = world.nodes.get(gpu.spec.node_name), progress.withdrawn_at(gpu) or now
     if layout.spec.rollout.on_in_use is OnInUse.EVICT and node is not None:
         # Only what is withdrawn, and known to be: else the next pod is sent to that slice again.
-        since = max(progress.changed_at(gpu, now), progress.withdrawn_at(gpu) or now)
-        if (now - since).total_seconds() < SETTLE_S:
+        # The node's clock, and that of an operator before this one, may be ahead of ours.
+        ages = [now - moment for moment in (progress.changed_at(gpu, now), since) if moment <= now]
+        if min(ages, default=_LONG).total_seconds() < SETTLE_S:
             return
         for held in step.withdrawn:
             known = node_status.is_withdrawn(world, node, held.resource)
             if held.state is SliceState.WITHDRAWING and known:
                 for pod in held.holders:
-                    yield Evict(pod.namespace, pod.name, pod.uid)
+                    if pod.uid:  # without it, it might be another pod of that name by now
+                        yield Evict(pod.namespace, pod.name, pod.uid)
 
 
 def _better(step: Progress, layout: Layout) -> tuple[PlacedInstance, ...] | None:

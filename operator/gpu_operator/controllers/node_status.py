@@ -10,7 +10,8 @@ when nothing on the node could offer it, and its capacity has been 0 for so long
 has forgotten it: it puts back what it still remembers, which is for five minutes after the node
 agent stopped serving it.
 
-With a prefix that others use too (nvidia.com), only nodes with GPUs of ours are touched.
+With a prefix that others use too (nvidia.com), only nodes with GPUs of ours are touched. Resources
+of our own prefix are removed also when another is in force by now.
 """
 
 from collections import Counter
@@ -89,12 +90,13 @@ def _prefix(world: World) -> str:
 
 
 def _candidates(world: World, node: Node) -> set[str]:
-    if world.policy.resource_prefix != GROUP and POOL_LABEL not in node.labels:
-        return set()
+    prefixes = [f"{GROUP}/mig-"]
+    if POOL_LABEL in node.labels:
+        prefixes.append(_prefix(world))
     zero = {
         resource
         for resource, count in node.capacity.items()
-        if resource.startswith(_prefix(world)) and count == "0" and resource in node.allocatable
+        if resource.startswith(tuple(prefixes)) and count == "0" and resource in node.allocatable
     }
     return zero - _offered(world, node)
 

@@ -81,6 +81,8 @@ def closed(node: dict[str, Any]) -> dict[str, Any]:
         ("miglayouts", {"instances": [{"profile": "1g.10gb", "count": 0}]}),
         ("miglayouts", {"instances": [{"profile": "1g.10gb"}], "rollout": {"onInUse": "Kill"}}),
         ("miglayouts", {"instances": [{"profil": "1g.10gb"}]}),
+        ("miglayouts", {"instances": [{"profile": "1g.10gb", "count": 64}] * 65}),
+        ("miglayouts", {"instances": [{"profile": "x" * 64}]}),
         ("gpupolicies", {"resourcePrefix": "UPPER"}),
         ("gpupolicies", {"strategy": "single"}),
     ],
@@ -88,6 +90,19 @@ def closed(node: dict[str, Any]) -> dict[str, Any]:
 def test_malformed_specs_do_not_pass(plural: str, spec: dict[str, Any]) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"spec": spec}, closed(schema(plural)))
+
+
+@pytest.mark.parametrize(
+    "holder",
+    [{"namespace": "default", "name": "x/../../y"}, {"namespace": "../kube-system", "name": "x"}],
+)
+def test_a_holder_is_a_name_and_no_path(holder: dict[str, str]) -> None:
+    """The operator evicts whom an agent names."""
+    status = schema("gpus")["properties"]["status"]["properties"]
+    holders = status["slices"]["items"]["properties"]["holders"]
+    jsonschema.validate([{"namespace": "default", "name": "x-1.y"}], holders)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate([holder], holders)
 
 
 def test_boards_are_named_where_they_are_asked_for() -> None:

@@ -19,6 +19,7 @@ from gpu_world import (
 )
 
 from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED, ROLLED_BACK
+from gpu_operator.api.v1alpha1.gpu import Slice
 from gpu_operator.controllers import layouts, orphans
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.kube.actions import Apply, Evict, Manager
@@ -166,11 +167,15 @@ def test_waiting_is_counted() -> None:
 
 
 def evicting(
-    allocatable: str, since_s: float = 10, reported_s: float = 10, **changes: Any
+    allocatable: str,
+    since_s: float = 10,
+    reported_s: float = 10,
+    held: Slice | None = None,
+    **changes: Any,
 ) -> Outcome:
     reported = NOW - datetime.timedelta(seconds=reported_s)
-    held = changing(
-        mig_slice("1g.10gb@6", "default/x", withdrawing=True),
+    moving = changing(
+        held or mig_slice("1g.10gb@6", "default/x", withdrawing=True),
         want=HALVES,
         before=SEVEN,
         since_s=since_s,
@@ -180,7 +185,7 @@ def evicting(
     )
     there = node(allocatable={"gpu.tessera.dev/mig-1g.10gb": allocatable})
     wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
-    return decide(world(there, pool(), held, wish, **changes))
+    return decide(world(there, pool(), moving, wish, **changes))
 
 
 def test_pods_are_evicted_only_where_asked_and_only_when_the_scheduler_knows() -> None:
@@ -194,6 +199,20 @@ def test_the_scheduler_is_given_a_moment(ages: tuple[float, float]) -> None:
     outcome = evicting("0", *ages)
     assert not any(isinstance(a, Evict) for a in outcome.actions)
     assert outcome.again_in_s == layouts.SETTLE_S
+
+
+@pytest.mark.parametrize("ages", [(10, -900), (-900, 10), (-900, -900)])
+def test_a_clock_that_is_ahead_of_ours_keeps_nobody_waiting(ages: tuple[float, float]) -> None:
+    """The agent's, or that of the operator before this one."""
+    assert Evict("default", "x", "uid-x") in evicting("0", *ages).actions
+
+
+def test_only_a_pod_whose_uid_is_known_is_evicted() -> None:
+    """A name alone may be another pod's by now, or whatever a broken agent made up."""
+    nameless = mig_slice("1g.10gb@6", "default/x", withdrawing=True)
+    holder = nameless.holders[0].model_copy(update={"uid": ""})
+    held = nameless.model_copy(update={"holders": (holder,)})
+    assert not any(isinstance(a, Evict) for a in evicting("0", held=held).actions)
 
 
 def test_a_refused_eviction_is_told() -> None:

@@ -108,5 +108,12 @@ def test_with_a_shared_prefix_foreign_nodes_are_left_alone() -> None:
     assert len(operations(ours, 1e9)) == 3
 
 
+def test_what_our_own_prefix_left_goes_after_a_change_of_the_prefix() -> None:
+    policy = ChartPolicy(GPUPolicySpec(resource_prefix="nvidia.com"))
+    figures = {"capacity": {SMALL: "0"}, "allocatable": {SMALL: "0"}}
+    seen = world(node(**figures), zero_since={("n1", SMALL): 0.0}, chart_policy=policy)
+    assert len(operations(seen, 1e9)) == 3
+
+
 def test_a_node_that_is_gone() -> None:
     assert node_status.reconcile(world(), "n1", 0.0).actions == ()

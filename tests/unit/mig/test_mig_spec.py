@@ -102,6 +102,7 @@ FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance 
         ("1g.10gb, 2g.20gb", f"item 2: cannot read ' 2g.20gb'; {FORM}"),
         ("0x1g.10gb", "item 1: count 0; write a count from 1 to 64"),
         ("65x1g.10gb", "item 1: count 65; write a count from 1 to 64"),
+        ("999999999x1g.10gb", "item 1: count 999999999; write a count from 1 to 64"),
         ("-1x1g.10gb", f"item 1: board h100-80gb has no profile '-1x1g.10gb'; {LEGAL}"),
         (
             "3g.40gb@4",
@@ -121,6 +122,10 @@ def test_requests_that_cannot_be_read(text, message):
     ("text", "message"),
     [
         ("3g.40gb", "item 1: '3g.40gb' has no start; write 3g.40gb@START"),
+        (
+            "3g.40gb@99999",
+            "item 1: 3g.40gb cannot start at 99999; legal starts on h100-80gb: 0, 4",
+        ),
         (
             "1g.10gb@0,3g.40gb@2",
             "item 2: 3g.40gb cannot start at 2; legal starts on h100-80gb: 0, 4",

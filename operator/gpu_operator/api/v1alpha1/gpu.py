@@ -7,11 +7,15 @@ from pydantic import Field
 from gpu_operator.api.v1alpha1.base import Model, Status, StatusModel
 from gpu_operator.api.v1alpha1.gpupool import Isolation
 
+_NAME = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+
 
 class PlacedInstance(Model):
     """A MIG GPU instance at its place."""
 
-    profile: str = Field(description="MIG profile such as 1g.10gb or 1g.10gb+me.")
+    profile: str = Field(
+        min_length=1, max_length=63, description="MIG profile such as 1g.10gb or 1g.10gb+me."
+    )
     start: int = Field(ge=0, le=15, description="First placement unit (memory slice).")
 
 
@@ -25,7 +29,7 @@ class GPUSpec(Model):
     pool: str = Field(description="GPUPool it belongs to.")
     layout: str | None = Field(default=None, description="MIGLayout that asked for the instances.")
     instances: tuple[PlacedInstance, ...] = Field(
-        default=(), description="Desired MIG instances, all of them."
+        default=(), max_length=16, description="Desired MIG instances, all of them."
     )
     node_budget: str | None = Field(default=None, description="As in the pool.")
     isolation: Isolation = Field(default=Isolation.DEFAULT, description="As in the pool.")
@@ -34,8 +38,9 @@ class GPUSpec(Model):
 class Holder(StatusModel):
     """A pod that the kubelet has given a slice to."""
 
-    namespace: str = Field(description="Namespace of the pod.")
-    name: str = Field(description="Name of the pod.")
+    # The operator may evict this pod: what an agent writes here must be a name and nothing else.
+    namespace: str = Field(pattern=_NAME, max_length=63, description="Namespace of the pod.")
+    name: str = Field(pattern=_NAME, max_length=253, description="Name of the pod.")
     uid: str = Field(default="", description="UID of the pod.")
 
 

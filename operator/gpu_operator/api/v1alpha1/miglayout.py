@@ -18,7 +18,9 @@ class LayoutSelector(Model):
 class InstanceRequest(Model):
     """A number of instances of one profile."""
 
-    profile: str = Field(description="MIG profile, or an alias of it.")
+    profile: str = Field(
+        min_length=1, max_length=63, description="MIG profile such as 1g.10gb, or an alias of it."
+    )
     count: int = Field(default=1, ge=1, le=64, description="How many on each GPU.")
     start: int | None = Field(
         default=None, ge=0, le=15, description="Fixed placement (only with count 1)."
@@ -60,7 +62,7 @@ class MIGLayoutSpec(Model):
         default_factory=LayoutSelector, description="Which GPUs; empty: all."
     )
     instances: tuple[InstanceRequest, ...] = Field(
-        description="Slices of each GPU; an empty list removes all."
+        max_length=64, description="Slices of each GPU; an empty list removes all."
     )
     rollout: Rollout = Field(default_factory=Rollout, description="How to get there.")
 
