@@ -147,6 +147,14 @@ def test_a_stream_works_while_another_context_is_current(cuda):
     assert back[0] == 30_005
     assert cuda.cuEventElapsedTime(begin, end) > 0
 
+    # A variable belongs to the context that loaded it, whoever's stream the copy is put into.
+    variables = cuda.cuModuleLoadData(ptx_kernels.VARIABLES.encode() + b"\0")
+    counter, _ = cuda.cuModuleGetGlobal(variables, b"counter")
+    cuda.cuMemcpyHtoDAsync(counter, np.array([41], np.uint32), 4, stream)
+    cuda.cuMemcpyDtoDAsync(copied, counter, 4, stream)
+    cuda.cuMemcpyDtoHAsync(back, copied, 4, stream)
+    assert back[0] == 41
+
     # Handles of two contexts never go together.
     assert cuda.code("cuEventRecord", end, theirs) == INVALID_HANDLE
     assert cuda.code("cuEventRecord", end, 0) == INVALID_HANDLE

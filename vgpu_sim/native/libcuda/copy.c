@@ -100,7 +100,12 @@ static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const 
 
 static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, const struct end *to,
                                const struct end *from, uint64_t bytes) {
-  if (!to->host || !from->host) return copy_staged(context, stream, to, from, bytes);
+  if (!to->host || !from->host) {
+    /* Only its own context's worker reaches a variable; two variables share the current context. */
+    struct tsr_context *owner = to->host ? from->context : to->context;
+    if (owner != context) stream = TSR_LEGACY_STREAM;
+    return copy_staged(owner, stream, to, from, bytes);
+  }
   memmove(to->host, from->host, bytes);
   return CUDA_SUCCESS;
 }
