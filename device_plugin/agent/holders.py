@@ -36,6 +36,7 @@ class Holders:
         self._memory = HolderMemory()
         self._by_uid: dict[str, HolderPod] = {}
         self._listed_at = float("-inf")
+        self._elsewhere: frozenset[str] = frozenset()
 
     def refresh(self) -> View:
         """Ask the kubelet, tell gpud, return what is believed.
@@ -54,6 +55,7 @@ class Holders:
             except PodResourcesError:
                 self._tell(self._memory.view)
                 raise
+            self._elsewhere = listing.elsewhere
             view = self._memory.observe(
                 listing.holders, self._own_pod in listing.pod_names, self._clock()
             )
@@ -65,6 +67,11 @@ class Holders:
         """Return what is believed without asking anybody."""
         with self._lock:
             return self._memory.view
+
+    def elsewhere(self) -> frozenset[str]:
+        """Return slices that the kubelet gave away under another name than it is offered now."""
+        with self._lock:
+            return self._elsewhere
 
     def age_s(self) -> float:
         """Return how long ago the kubelet was last asked."""

@@ -233,7 +233,9 @@ class Agent:
         return True
 
     def _offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
-        gone = {s.uuid for step in steps.values() for s in step.withdraw}
+        gone = {
+            s.uuid for step in steps.values() for s in step.withdraw
+        } | self._holders.elsewhere()
         prefix = self._settings.resource_prefix
         if self._settings.use_cdi:
             document = spec.render(prefix, str(self._libraries_dir), inventory.slices())

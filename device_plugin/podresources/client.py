@@ -7,7 +7,7 @@ The API knows no pod UIDs; they come from the names of the kubelet's log directo
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -32,10 +32,13 @@ class Listing:
     """One answer of the kubelet.
 
     ``holders`` are the pods of each device id; a pod whose UID is not known yet has an empty one.
+    ``elsewhere`` are the devices among them that a pod got as a resource of another prefix: when
+    the prefix was changed the kubelet does not know that they are the same devices.
     ``pod_names`` are all pods that the kubelet runs, with devices or without.
     """
 
     holders: dict[str, tuple[HolderPod, ...]]
+    elsewhere: frozenset[str]
     pod_names: frozenset[str]
 
 
@@ -52,7 +55,7 @@ class PodResources:
         self._last = float("-inf")
 
     def list(self, resource_prefix: str) -> Listing:
-        """Return who holds the devices of our resources.
+        """Return who holds devices that are named like ours, under whatever resource name.
 
         Raises:
             PodResourcesError: the kubelet did not answer (it may be restarting).
@@ -65,8 +68,11 @@ class PodResources:
                 response = self._ask()
             finally:
                 self._last = self._clock()
+        names = _names_by_pod(response)
+        ours = resource_prefix + "/"
         return Listing(
-            self._by_device(response, resource_prefix + "/"),
+            self._by_device(response, names),
+            frozenset(d for pod in names for d, name in pod.items() if not name.startswith(ours)),
             frozenset(pod.name for pod in response.pod_resources),
         )
 
@@ -82,19 +88,11 @@ class PodResources:
             raise PodResourcesError(f"kubelet's pod resources: {code}") from err
 
     def _by_device(
-        self, response: pb.ListPodResourcesResponse, prefix: str
+        self, response: pb.ListPodResourcesResponse, names: Sequence[Mapping[str, str]]
     ) -> dict[str, tuple[HolderPod, ...]]:
         uids = self._pod_uids()
         found: dict[str, list[HolderPod]] = {}
-        for pod in response.pod_resources:
-            devices = {
-                device
-                for container in pod.containers
-                for entry in container.devices
-                if entry.resource_name.startswith(prefix)
-                for device in entry.device_ids
-                if _DEVICE.fullmatch(device)  # another plugin may serve names of this prefix
-            }
+        for pod, devices in zip(response.pod_resources, names, strict=True):
             uid = uids.get((pod.namespace, pod.name), "")
             for device in devices:
                 found.setdefault(device, []).append(HolderPod(pod.namespace, pod.name, uid))
@@ -118,3 +116,17 @@ class PodResources:
                 continue  # removed since the directory was read
             newest[namespace, name] = max(made, newest.get((namespace, name), made))
         return {key: uid for key, (_, uid) in newest.items()}
+
+
+def _names_by_pod(response: pb.ListPodResourcesResponse) -> list[dict[str, str]]:
+    """Return each pod's devices with the resource name it got them by."""
+    return [
+        {
+            device: entry.resource_name
+            for container in pod.containers
+            for entry in container.devices
+            for device in entry.device_ids
+            if _DEVICE.fullmatch(device)
+        }
+        for pod in response.pod_resources
+    ]

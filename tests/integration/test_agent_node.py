@@ -277,3 +277,25 @@ def test_an_old_library_stays_while_a_pod_of_its_time_lives(node: Node) -> None:
     node.release()
     wait_until(lambda: not old.exists(), 30)
     assert len(list(old.parent.iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_a_new_resource_prefix_takes_no_slice_from_a_running_pod(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.want(("1g.10gb", 0), ("1g.10gb", 1))
+    node.ready()
+    held, free = (node.slices["1g.10gb", start]["uuid"] for start in (0, 1))
+    node.hold(held)  # as gpu.tessera.dev/mig-1g.10gb
+    wait_until(lambda: node.holders(held) == [POD_UID])
+
+    monkeypatch.setenv("TESSERA_RESOURCE_PREFIX", "other.tessera.dev")
+    node.agent.end()
+    node.agent.start()
+    wait_until(lambda: node.agent.sockets())
+    seen = node.kubelet.lists
+    wait_until(lambda: node.kubelet.lists >= seen + 3)  # absence counts after some seconds
+    assert node.holders(held) == [POD_UID]
+    assert node.agent.devices("1g.10gb") == {free: "Healthy"}  # never two pods on one slice
+    node.release()
+    wait_until(lambda: held in node.agent.devices("1g.10gb"))

@@ -42,21 +42,28 @@ def test_the_younger_of_two_pods_of_one_name_counts_though_the_older_changed_las
     assert listing.holders == {SLICE: (HolderPod("team", "train-0", NEW),)}
 
 
-def test_other_resources_other_ids_and_pods_without_devices_are_nobodys(
-    kubelet: FakeKubelet,
-) -> None:
+def test_other_ids_and_pods_without_devices_are_nobodys(kubelet: FakeKubelet) -> None:
     kubelet.log_directory("team", "train-0", NEW)
     (kubelet.pod_logs / "not-a-pod").mkdir()
     (kubelet.pod_logs / "team_train-0_no-uid").mkdir()
     kubelet.pods = [
         ("team", "train-0", {"gpu.tessera.dev/mig-1g.10gb": [SLICE]}),
         ("team", "real", {"gpu.tessera.dev/mig-1g.10gb": ["MIG-not-ours", "nvidia0"]}),
-        ("team", "nic", {"example.org/nic": [SLICE]}),
+        ("team", "nic", {"example.org/nic": ["eth0"]}),
         ("kube-system", "agent-1", {}),
     ]
     listing = client(kubelet).list("gpu.tessera.dev")
     assert listing.holders == {SLICE: (HolderPod("team", "train-0", NEW),)}
+    assert not listing.elsewhere
     assert "agent-1" in listing.pod_names
+
+
+def test_a_slice_under_the_prefix_of_before_is_held_and_known_as_that(kubelet: FakeKubelet) -> None:
+    kubelet.log_directory("team", "train-0", NEW)
+    kubelet.pods = [("team", "train-0", {"before.example.org/mig-1g.10gb": [SLICE]})]
+    listing = client(kubelet).list("gpu.tessera.dev")
+    assert listing.holders == {SLICE: (HolderPod("team", "train-0", NEW),)}
+    assert listing.elsewhere == {SLICE}
 
 
 def test_a_static_pods_uid_has_no_dashes(kubelet: FakeKubelet) -> None:
