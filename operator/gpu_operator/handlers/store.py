@@ -32,6 +32,9 @@ KINDS = (*_MODELS, "Node", "DaemonSet", "Pod")
 NAMESPACED = ("DaemonSet", "Pod")  # of those only the operator's own namespace is watched
 
 
+_REMEMBERED_GONE = 4096
+
+
 class Store:
     """Owned by one event loop."""
 
@@ -45,6 +48,7 @@ class Store:
         self._documents: dict[str, dict[str, Document]] = {kind: {} for kind in KINDS}
         self._values: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         self._touched: dict[tuple[str, str], float] = {}
+        self._gone: dict[str, None] = {}  # UIDs, oldest first: answers may come after the watch
         self._zero_since: dict[tuple[str, str], float] = {}
         self._refused_evictions: dict[str, str] = {}
         self._refused_writes: dict[tuple[str, str], str] = {}
@@ -57,7 +61,8 @@ class Store:
         """
         name = document["metadata"]["name"]
         known = self._documents[kind].get(name)
-        if known is not None and not trusted and _is_older(document, known):
+        gone = document["metadata"].get("uid") in self._gone
+        if not trusted and (gone or (known is not None and _is_older(document, known))):
             return False
         self._documents[kind][name] = document
         self._touched[kind, name] = self._clock()
@@ -75,6 +80,9 @@ class Store:
         known = self._documents[kind].get(name)
         if known is None or (uid and known["metadata"].get("uid") != uid):
             return False
+        self._gone[known["metadata"].get("uid") or ""] = None
+        if len(self._gone) > _REMEMBERED_GONE:
+            del self._gone[next(iter(self._gone))]
         del self._documents[kind][name]
         del self._values[kind][name]
         self._touched[kind, name] = self._clock()
@@ -91,7 +99,6 @@ class Store:
         changed = [
             self.put(kind, document, trusted=name not in heard_since)
             for name, document in listed.items()
-            if name in known or name not in heard_since  # else it was deleted since
         ]
         changed += [self.remove(kind, name) for name in set(known) - set(listed) - heard_since]
         for gone in [(k, n) for k, n in self._touched if k == kind and n not in heard_since]:

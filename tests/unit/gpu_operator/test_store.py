@@ -55,6 +55,16 @@ def test_a_successor_of_the_same_name_is_another_object() -> None:
     assert store.world().pools == {}
 
 
+def test_the_answer_to_a_write_that_comes_after_the_deletion_brings_nothing_back() -> None:
+    """Taking the last finalizer off deletes: the watch may tell it before the answer is here."""
+    store = Store()
+    store.put("GPUPool", pool(9))
+    store.remove("GPUPool", "p", uid="u")
+    assert not store.put("GPUPool", pool(10))
+    assert store.world().pools == {}
+    assert store.put("GPUPool", pool(11, uid="v"))
+
+
 def test_a_list_that_was_under_way_does_not_bring_back_what_was_deleted_meanwhile() -> None:
     clock = Clock()
     store = Store(clock=clock)
