@@ -193,7 +193,7 @@ def test_everything_but_the_node_pods_fits_pod_security_restricted() -> None:
 def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> None:
     group = "gpu.tessera.dev"
     assert rules(render(), "ClusterRole", "tessera-node") == {
-        *((group, "gpus", verb) for verb in ("get", "list", "watch")),
+        *((group, "gpus", verb) for verb in ("list", "watch")),
         (group, "gpus/status", "patch"),
         *(("", "events", verb) for verb in ("create", "get", "patch")),
     }

@@ -12,11 +12,14 @@ import httpx2
 import pytest
 from fake_cluster import FakeCluster
 from helm_chart import Manifests, render, require_helm, rules
-from lightkube import AsyncClient
+from lightkube import AsyncClient, Client
 from lightkube.config.kubeconfig import KubeConfig
 
-from gpu_operator import errors
+from device_plugin.errors import ClusterError
+from device_plugin.inventory.model import HolderPod
+from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1.gpu import GPUStatus
 from gpu_operator.app import check, cleanup, serve
 from gpu_operator.config import Config, Identity, NodeConfig
 from gpu_operator.controllers import layouts, node_status
@@ -198,6 +201,30 @@ def test_the_operator_has_the_rights_that_it_uses_and_no_other(
     assert given - used == set(), "granted and not used"
 
 
+def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
+    rights: set[Right] = set()
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        namespace, group, resource, verb = right_of(request.method, request.url.path)
+        verb = "watch" if "watch" in request.url.params else verb
+        rights.add((namespace, group, resource, verb))
+        # An event is known already, so that it is counted; a watch ends at once.
+        code = {"create": 409, "watch": 403}.get(verb, 200)
+        reply = {"kind": "Status", "code": code, "message": "no"} if code > 200 else {}
+        empty = {"metadata": {"name": "x"}, "involvedObject": {}, "items": []}
+        return httpx2.Response(code, json=reply or empty)
+
+    config = KubeConfig.from_dict(KUBECONFIG).get()
+    agent = Kube("n", Client(config=config, transport=httpx2.MockTransport(answer)))
+    agent.gpus()
+    with pytest.raises(ClusterError):
+        next(agent.changes())
+    agent.apply_status("g", GPUStatus())
+    agent.pod_event(HolderPod("default", "train", "u"), "Faulted", "why")
+    given = granted(render(), "tessera-node")
+    assert asked(rights, given) == given
+
+
 def test_the_hook_has_the_rights_that_it_uses_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -244,4 +271,3 @@ def test_requests_are_read_as_the_api_server_reads_them() -> None:
     assert evict == ("a", "", "pods/eviction", "create")
     with pytest.raises(KeyError):
         right_of("BREW", "/api/v1/pods")
-    assert issubclass(errors.Refused, errors.KubeError)  # what a missing right becomes
