@@ -4,6 +4,9 @@ Workers of one owner run under several uids and reach the directory by its path 
 their privileges, so it must be writable for others; gpud has no privilege to give files away. What
 keeps strangers out is the worker's sandbox, which shows it this one directory, and behind that a
 name that cannot be guessed below a parent that cannot be listed.
+
+What an owner keeps is trimmed now and then, the oldest entries first: nobody's programs shall fill
+the node's disk. (A worker that a tenant has taken over can write faster than that.)
 """
 
 import hashlib
@@ -11,6 +14,10 @@ import hmac
 import logging
 import os
 import secrets
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from vgpu_sim.driver.model import Owner
@@ -20,14 +27,25 @@ logger = logging.getLogger("tessera.gpud")
 _SECRET_NAME = ".secret"
 _SECRET_BYTES = 32
 _NAME_DIGITS = 32
+MAX_OWNER_BYTES = 1 << 30
+TRIM_EVERY_SECONDS = 60.0
 
 
 class OwnerCaches:
     """The caches below ``root``; ``shared``: workers have uids of their own."""
 
-    def __init__(self, root: Path, shared: bool) -> None:
+    def __init__(
+        self,
+        root: Path,
+        shared: bool,
+        limit_bytes: int = MAX_OWNER_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._root = root
         self._shared = shared
+        self._limit_bytes = limit_bytes
+        self._clock = clock
+        self._trimmed_at: dict[str, float] = {}
 
     def directory(self, owner: Owner) -> str | None:
         """Return an owner's directory, made if need be; None where it cannot be: only slower."""
@@ -36,6 +54,23 @@ class OwnerCaches:
         except OSError as err:
             logger.info("no_cache root=%s error=%s", self._root, err)
             return None
+
+    def trim(self, owner: Owner) -> None:
+        """Bring what an owner keeps below the limit; looks at most every TRIM_EVERY_SECONDS.
+
+        Blocks while it reads the directory. Safe on any thread, one call at a time for an owner.
+        """
+        directory = self.directory(owner)
+        if directory is None:
+            return
+        now = self._clock()
+        if now - self._trimmed_at.get(directory, float("-inf")) < TRIM_EVERY_SECONDS:
+            return
+        self._trimmed_at[directory] = now
+        try:
+            _remove_oldest(directory, self._limit_bytes)
+        except OSError as err:
+            logger.info("cache_not_trimmed directory=%s error=%s", directory, err)
 
     def _private_directory(self) -> Path:
         directory = self._root / "user"
@@ -66,3 +101,19 @@ class OwnerCaches:
             file.write(made)
         temporary.rename(path)
         return made
+
+
+def _remove_oldest(directory: str, limit_bytes: int) -> None:
+    files = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # workers rename and replace meanwhile
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    files.append((status.st_mtime_ns, status.st_size, entry.path))
+    excess = sum(size for _, size, _ in files) - limit_bytes
+    for _, size, path in sorted(files):
+        if excess <= 0:
+            return
+        Path(path).unlink(missing_ok=True)
+        excess -= size

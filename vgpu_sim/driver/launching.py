@@ -1,5 +1,6 @@
 """Starts the worker of an authorised context and hands it over to the table of contexts."""
 
+import asyncio
 import socket
 from collections import Counter
 from dataclasses import dataclass
@@ -107,6 +108,7 @@ class Launcher:
         except BaseException:
             mine.close()
             raise
+        asyncio.get_running_loop().run_in_executor(None, self._caches.trim, owner)
         account = self._budget.open(instance)
         return Context(instance, owner, peer, account, pid, pidfd, mine)
 

@@ -1,10 +1,11 @@
 """Owners' cache directories: apart, stable, not to be found by others."""
 
 import os
+from pathlib import Path
 
 import pytest
 
-from vgpu_sim.driver.caches import OwnerCaches
+from vgpu_sim.driver.caches import TRIM_EVERY_SECONDS, OwnerCaches
 from vgpu_sim.driver.model import Owner, PodUid
 
 TEAM, OTHER = Owner(PodUid("1"), "team"), Owner(PodUid("2"), "other")
@@ -39,3 +40,33 @@ def test_a_users_own_is_private(tmp_path):
 def test_no_place_is_no_cache(tmp_path, shared):
     (tmp_path / "cache").write_text("in the way")
     assert OwnerCaches(tmp_path / "cache", shared).directory(TEAM) is None
+
+
+def test_an_owner_that_fills_its_directory_loses_its_oldest_entries(tmp_path):
+    now = 0.0
+    caches = OwnerCaches(tmp_path / "cache", shared=True, limit_bytes=10_000, clock=lambda: now)
+    mine, other = Path(caches.directory(TEAM)), Path(caches.directory(OTHER))
+    for age, name in enumerate(["newest", "middle", "oldest"]):
+        (mine / name).write_bytes(bytes(4000))
+        os.utime(mine / name, ns=(0, 10**18 - age))
+    (other / "entry").write_bytes(bytes(9000))
+    (mine / "a directory").mkdir()
+    (mine / "a link").symlink_to(other / "entry")
+    caches.trim(TEAM)
+    assert sorted(path.name for path in mine.iterdir()) == [
+        "a directory",
+        "a link",
+        "middle",
+        "newest",
+    ]
+    (mine / "more").write_bytes(bytes(8000))
+    caches.trim(TEAM)  # looked at just now
+    assert (mine / "middle").exists()
+    now = TRIM_EVERY_SECONDS
+    caches.trim(TEAM)
+    assert sorted(path.name for path in mine.iterdir()) == ["a directory", "a link", "more"]
+    assert (other / "entry").exists()
+
+
+def test_a_cache_that_is_not_there_is_nothing_to_trim(tmp_path):
+    OwnerCaches(tmp_path / "nowhere", shared=True).trim(TEAM)
