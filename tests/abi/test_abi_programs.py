@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ptx_kernels
+import pytest
 from gpud_process import wait_until
 
 from vgpu_sim.native import build
@@ -11,6 +13,14 @@ from vgpu_sim.native import build
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VECADD = str(EXAMPLES / "vecadd.ptx")
 TIMEOUT_S = 240
+
+
+@pytest.fixture
+def spin(tmp_path) -> Path:
+    """PTX that the threads of contexts.c launch."""
+    path = tmp_path / "spin.ptx"
+    path.write_text(ptx_kernels.SPIN)
+    return path
 
 
 def run(command, environment, **more) -> subprocess.CompletedProcess[str]:
@@ -55,13 +65,20 @@ def test_threads(compile_c, libraries, either_backend):
     assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
 
 
-def test_threads_under_the_address_sanitizer(compile_c, environment, tmp_path):
+def test_threads_that_share_contexts(compile_c, libraries, either_backend, spin):
+    program = compile_c("contexts", f"-L{libraries}", "-lcuda")
+    done = run([program, spin, "50"], either_backend)
+    assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
+
+
+@pytest.mark.parametrize(("name", "rounds"), [("stress", 3), ("contexts", 30)])
+def test_threads_under_sanitizers(compile_c, environment, tmp_path, spin, name, rounds):
     """ThreadSanitizer leaves no 8 TiB free for the aperture: test_native_ring.py uses it instead."""
     build.build_all(tmp_path, "address", only=("libcuda.so.1",))
-    program = compile_c("stress", "-fsanitize=address", f"-L{tmp_path}", "-lcuda")
+    program = compile_c(name, "-fsanitize=address", f"-L{tmp_path}", "-lcuda")
     # Handles are kept in slabs that live as long as the process: no leak to look for.
     done = run(
-        [program, VECADD, "3"],
+        [program, VECADD if name == "stress" else spin, rounds],
         environment,
         LD_LIBRARY_PATH=str(tmp_path),
         ASAN_OPTIONS="detect_leaks=0",

@@ -21,7 +21,10 @@ LIBRARIES = NATIVE / "lib"
 # Not in LIBRARIES: what is there goes into wheels.
 SANITIZED = NATIVE.parents[1] / "out"
 INCLUDE = NATIVE / "include"
-SANITIZERS = ("address", "thread")
+SANITIZERS = {
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
+    "thread": ("-fsanitize=thread",),
+}
 
 _FLAGS = (
     "-std=c11",
@@ -101,7 +104,7 @@ def platform_tag() -> str:
 
 
 def _command(part: Part, cc: str, sanitize: str | None, output: Path) -> list[str]:
-    extra = [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else []
+    extra = [*SANITIZERS[sanitize], "-fno-omit-frame-pointer"] if sanitize else []
     flags = [flag for flag in _FLAGS if not (sanitize and "z,defs" in flag)]
     sources = map(str, part.sources())
     # Debug information says where a line is in the project, not on the machine that compiled it.

@@ -7,34 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "generated/api.h"
-
-/* The exported names have the prototypes of the implementations. */
-#define DECLARE(name, ...) CUresult name(__VA_ARGS__)
-DECLARE(cuInit, unsigned int);
-DECLARE(cuCtxCreate_v2, CUcontext *, unsigned int, CUdevice);
-DECLARE(cuCtxDestroy_v2, CUcontext);
-DECLARE(cuCtxSetCurrent, CUcontext);
-DECLARE(cuCtxSynchronize, void);
-DECLARE(cuModuleLoad, CUmodule *, const char *);
-DECLARE(cuModuleUnload, CUmodule);
-DECLARE(cuModuleGetFunction, CUfunction *, CUmodule, const char *);
-DECLARE(cuMemAlloc_v2, CUdeviceptr *, size_t);
-DECLARE(cuMemFree_v2, CUdeviceptr);
-DECLARE(cuMemHostAlloc, void **, size_t, unsigned int);
-DECLARE(cuMemFreeHost, void *);
-DECLARE(cuMemcpyAsync, CUdeviceptr, CUdeviceptr, size_t, CUstream);
-DECLARE(cuMemsetD32Async, CUdeviceptr, unsigned int, size_t, CUstream);
-DECLARE(cuStreamCreate, CUstream *, unsigned int);
-DECLARE(cuStreamDestroy_v2, CUstream);
-DECLARE(cuStreamSynchronize, CUstream);
-DECLARE(cuStreamWaitEvent, CUstream, CUevent, unsigned int);
-DECLARE(cuEventCreate, CUevent *, unsigned int);
-DECLARE(cuEventRecord, CUevent, CUstream);
-DECLARE(cuEventSynchronize, CUevent);
-DECLARE(cuEventDestroy_v2, CUevent);
-DECLARE(cuLaunchKernel, CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-        unsigned, CUstream, void **, void **);
+#include "checked.h"
 
 enum { THREADS = 4, N = 3000 };
 
@@ -42,25 +15,6 @@ static const char *ptx;
 static int rounds;
 static CUcontext shared_context;
 static CUevent shared_event;
-static _Atomic int failures;
-
-#define OK(call)                                                         \
-  do {                                                                   \
-    const CUresult result = (call);                                      \
-    if (result != CUDA_SUCCESS) {                                        \
-      fprintf(stderr, "%s:%d: %d\n", #call, __LINE__, (int)result);      \
-      failures++;                                                        \
-    }                                                                    \
-  } while (0)
-#define FAILS(expected, call)                                            \
-  do {                                                                   \
-    const CUresult result = (call);                                      \
-    if (result != (expected)) {                                          \
-      fprintf(stderr, "%s:%d: %d\n", #call, __LINE__, (int)result);      \
-      failures++;                                                        \
-    }                                                                    \
-  } while (0)
-
 static void add(CUfunction function, CUstream stream, float *pinned, unsigned seed) {
   CUdeviceptr memory[3];
   for (int i = 0; i < 3; i++) OK(cuMemAlloc_v2(&memory[i], N * sizeof(float)));
