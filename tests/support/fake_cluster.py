@@ -78,6 +78,11 @@ class FakeCluster:
         else:
             self._drop(kind, name)
 
+    def disown(self, kind: str, name: str) -> None:
+        """Let everything in an object be somebody else's: our managers own nothing of it."""
+        for key in [k for k in self._fields if k[:2] == (kind, name)]:
+            del self._fields[key]
+
     def run_agents(self, *nodes: str) -> None:
         """Let the agents of these nodes make one pass."""
         for gpu in list(self.objects.get("GPU", {}).values()):

@@ -1,65 +1,14 @@
 """The operator's own loop against an API server in memory: whatever happens, it converges."""
 
-import asyncio
 from typing import Any
 
 import pytest
+from driven_operator import SELECTED, Operator, layout, node, pool, slices
 from fake_cluster import FakeCluster
-from hypothesis import HealthCheck, given, settings, strategies as st
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import FINALIZER, POOL_LABEL
-from gpu_operator.config import Config, NodeConfig
 from gpu_operator.controllers import layouts
-from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
-from gpu_operator.handlers import routes
-from gpu_operator.handlers.queue import WorkQueue
-from gpu_operator.handlers.store import Store
-from gpu_operator.handlers.worker import Worker
-
-CONFIG = Config(node=NodeConfig(image="tessera:1", service_account="tessera-node"))
-SELECTED = {"gpu": "yes"}
-
-
-class Operator:
-    """The real worker, driven by full resyncs instead of watches."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self.cluster = cluster
-        self.leads = True
-        self.restart()
-
-    def restart(self) -> None:
-        """Lose everything that is in memory."""
-        store = Store(ChartPolicy(GPUPolicySpec()))
-        self.store = store
-        self.worker = Worker(
-            self.cluster, store, WorkQueue(), CONFIG, "tessera-system", self._fence
-        )
-
-    def _fence(self) -> None:
-        if not self.leads:
-            raise errors.NotLeader("lost")
-
-    def round(self) -> int:
-        """Look at everything once; return how many objects were written."""
-        before = self.cluster.writes
-        asyncio.run(self._round())
-        return self.cluster.writes - before
-
-    async def _round(self) -> None:
-        await self.worker.list_all()
-        for key in sorted(routes.all_keys(self.store.world())):
-            await self.worker.work(key)
-
-    def settle(self, *nodes: str, rounds: int = 40) -> None:
-        """Let operator and agents run until nothing is written any more."""
-        for _ in range(rounds):
-            written = self.round()
-            self.cluster.run_agents(*nodes)
-            if not written and not self.round():
-                return
-        raise AssertionError("still writing: it does not converge")
 
 
 @pytest.fixture
@@ -68,27 +17,6 @@ def cluster() -> FakeCluster:
     for name in ("n1", "n2"):
         node(found, name)
     return found
-
-
-def node(cluster: FakeCluster, name: str) -> None:
-    cluster.add("Node", name, labels=dict(SELECTED))
-    cluster.objects["Node"][name]["status"] = {"capacity": {}, "allocatable": {}}
-
-
-def pool(cluster: FakeCluster, name: str = "p", **spec: Any) -> None:
-    cluster.add(
-        "GPUPool", name, {"nodeSelector": SELECTED, "board": "h100-80gb", "count": 2, **spec}
-    )
-
-
-def layout(cluster: FakeCluster, name: str = "l", profile: str = "1g.10gb", count: int = 7) -> None:
-    cluster.add("MIGLayout", name, {"instances": [{"profile": profile, "count": count}]})
-
-
-def slices(cluster: FakeCluster) -> list[int]:
-    return [
-        len(g.get("status", {}).get("slices", [])) for g in cluster.objects.get("GPU", {}).values()
-    ]
 
 
 def test_from_bare_to_slices_and_back(cluster: FakeCluster) -> None:
@@ -317,103 +245,3 @@ def test_a_spec_that_cannot_be_read_changes_nothing_but_its_status(cluster: Fake
     operator.settle("n1", "n2")
     assert cluster.condition("GPUPool", "p", "Accepted")[1] == "InvalidSpec"
     assert slices(cluster) == [7, 7, 7, 7]
-
-
-STEPS = st.lists(
-    st.sampled_from(
-        [
-            "pool p",
-            "pool q",
-            "remove p",
-            "remove q",
-            "grow",
-            "shrink",
-            "layout a",
-            "layout b",
-            "remove a",
-            "remove b",
-            "edit a",
-            "hold",
-            "free",
-            "lose n2",
-            "regain n2",
-            "unlabel n1",
-            "label n1",
-            "delete gpu",
-            "restart",
-            "operator",
-            "agents",
-        ]
-    ),
-    max_size=25,
-)
-
-
-def take(step: str, cluster: FakeCluster, operator: Operator) -> None:
-    verb, _, name = step.partition(" ")
-    objects = cluster.objects
-    match verb, name:
-        case "pool", _ if name not in objects.get("GPUPool", {}):
-            pool(cluster, name)
-        case "remove", "p" | "q":
-            cluster.remove("GPUPool", name)
-        case "remove", _:
-            cluster.remove("MIGLayout", name)
-        case "grow" | "shrink", _ if "p" in objects.get("GPUPool", {}):
-            cluster.edit("GPUPool", "p", count=3 if verb == "grow" else 1)
-        case "layout", _ if name not in objects.get("MIGLayout", {}):
-            layout(cluster, name, *(("1g.10gb", 7) if name == "a" else ("2g.20gb", 3)))
-        case "edit", _ if "a" in objects.get("MIGLayout", {}):
-            cluster.edit("MIGLayout", "a", instances=[{"profile": "3g.40gb", "count": 2}])
-        case "hold", _:
-            for gpu in objects.get("GPU", {}).values():
-                for item in gpu.get("status", {}).get("slices", [])[:1]:
-                    if item["state"] == "Active":
-                        key = (gpu["metadata"]["name"], item["profile"], item["start"])
-                        cluster.holders[key] = ["default/pod"]
-        case "free", _:
-            cluster.holders.clear()
-        case "lose", _:
-            cluster.remove("Node", "n2")
-        case "regain", _ if "n2" not in objects["Node"]:
-            node(cluster, "n2")
-        case "unlabel", _:
-            objects["Node"]["n1"]["metadata"]["labels"].pop("gpu", None)
-        case "label", _:
-            objects["Node"]["n1"]["metadata"]["labels"]["gpu"] = "yes"
-        case "delete", _:
-            for found in list(objects.get("GPU", {}))[:1]:
-                cluster.remove("GPU", found)
-        case "restart", _:
-            operator.restart()
-        case "operator", _:
-            operator.round()
-        case "agents", _:
-            cluster.run_agents(*objects["Node"])
-
-
-@given(STEPS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_after_any_history_everything_can_be_taken_away(steps: list[str]) -> None:
-    cluster = FakeCluster()
-    for name in ("n1", "n2"):
-        node(cluster, name)
-    operator = Operator(cluster)
-    for step in steps:
-        take(step, cluster, operator)
-    operator.settle(*cluster.objects["Node"])
-    nodes = cluster.objects["Node"]
-    for gpu in cluster.objects.get("GPU", {}).values():
-        if "deletionTimestamp" not in gpu["metadata"] and gpu["spec"].get("layout"):
-            assert gpu["spec"]["layout"] in cluster.objects["MIGLayout"]
-        assert gpu["spec"]["nodeName"] in nodes
-
-    cluster.holders.clear()
-    for kind in ("MIGLayout", "GPUPool"):
-        for name in list(cluster.objects.get(kind, {})):
-            cluster.remove(kind, name)
-    operator.restart()
-    operator.settle(*nodes)
-    for kind in ("GPU", "GPUPool", "MIGLayout", "DaemonSet"):
-        assert not cluster.objects.get(kind), kind
-    assert not any(POOL_LABEL in n["metadata"]["labels"] for n in nodes.values())
