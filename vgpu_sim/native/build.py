@@ -92,8 +92,8 @@ def compiler() -> str:
     found = shutil.which(wanted)
     if found is None:
         raise BuildError(
-            f"no C compiler: {wanted!r} is not on PATH; install gcc or clang (Debian: apt-get"
-            " install gcc libc6-dev) or name one in CC"
+            f"no C compiler: {wanted!r} is not on PATH; install gcc (Debian: apt-get install gcc"
+            " libc6-dev) or name one in CC (clang from version 18 on knows the flags used)"
         )
     return found
 

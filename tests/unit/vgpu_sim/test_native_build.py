@@ -52,7 +52,7 @@ def test_a_missing_compiler_is_one_clear_line(monkeypatch, capsys, tmp_path):
     )
     assert run.returncode == 1
     assert run.stderr.count("\n") == 1
-    assert "install gcc or clang" in run.stderr
+    assert "install gcc (Debian" in run.stderr
 
 
 def test_a_refused_source_says_where(sources, tmp_path):
