@@ -25,6 +25,7 @@ from gpu_operator.kube.port import Kube
 
 _WORKERS = 4
 _MISSED_RESYNCS = 5
+_RETRY_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -96,8 +97,7 @@ async def _lead(elector: Elector, worker: Worker, store: Store, namespace: str) 
     """Wait for the lease, then work; return when kopf, which takes the signals over, was told to
     stop. Raises NotLeader, or whatever else ended a part.
     """
-    await elector.acquire()
-    await _served(worker)
+    await _served(worker, elector)
     parts = {
         asyncio.create_task(elector.keep(), name="lease"),
         asyncio.create_task(worker.resync(), name="resync"),
@@ -114,14 +114,19 @@ async def _lead(elector: Elector, worker: Worker, store: Store, namespace: str) 
         await asyncio.gather(*parts, return_exceptions=True)
 
 
-async def _served(worker: Worker) -> None:
-    """Return once the API server serves our kinds: right after an installation it may not yet."""
+async def _served(worker: Worker, elector: Elector) -> None:
+    """Return once the lease is ours and the API server serves our kinds.
+
+    Right after an installation, or while somebody deletes the definitions, it does not; the lease
+    is kept meanwhile.
+    """
     while True:
+        await elector.acquire()
         try:
             await worker.list_all()
         except errors.KubeError as err:
             _log.warning("waiting for the custom resources: %s", err)
-            await asyncio.sleep(1)
+            await asyncio.sleep(_RETRY_S)
         else:
             return
 

@@ -1,7 +1,8 @@
 """Leader election on a coordination/v1 Lease, and the fence that stops writes when it is lost.
 
 As in client-go, clocks of different machines are never compared: a holder is considered gone when
-its record has not changed for a whole term of *our* clock.
+its record has not changed for a whole term of *our* clock. The term is the one in the record: while
+an upgrade changes it the old leader still goes by its own.
 """
 
 import asyncio
@@ -118,7 +119,8 @@ class Elector:
         record = lease["metadata"]["resourceVersion"]
         if self._seen is None or self._seen[0] != record:
             self._seen = (record, self._clock())
-        return self._clock() - self._seen[1] > self._term_s
+        term_s = (lease.get("spec") or {}).get("leaseDurationSeconds") or self._term_s
+        return self._clock() - self._seen[1] > term_s
 
     def _document(self, now: str, transitions: int) -> Document:
         return {

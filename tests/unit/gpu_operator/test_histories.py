@@ -1,6 +1,5 @@
 """Any history of edits, failures and deaths: everything settles, and can be taken away."""
 
-
 from driven_operator import Operator, layout, node, pool
 from fake_cluster import FakeCluster
 from hypothesis import HealthCheck, given, settings, strategies as st
