@@ -39,7 +39,8 @@ _FLAGS = (
     "-Werror",
     "-Wl,-z,relro,-z,now,-z,noexecstack,-z,defs",
 )
-# musl and old glibc have no fortified functions; descriptors keep ld-linux out of DT_NEEDED.
+# musl and old glibc have no fortified functions; descriptors keep ld-linux out of DT_NEEDED
+# (clang has them on x86-64 only in versions later than 18, and refuses the flag before).
 _PORTABLE = ("-U_FORTIFY_SOURCE", "-fno-stack-protector")
 _TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
 
@@ -93,7 +94,7 @@ def compiler() -> str:
     if found is None:
         raise BuildError(
             f"no C compiler: {wanted!r} is not on PATH; install gcc (Debian: apt-get install gcc"
-            " libc6-dev) or name one in CC (clang from version 18 on knows the flags used)"
+            " libc6-dev) or name one in CC"
         )
     return found
 
