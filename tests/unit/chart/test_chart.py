@@ -1,6 +1,7 @@
 """The chart as Helm renders it: names, values, privileges; mistakes are refused by the schema."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,18 @@ def test_the_schema_describes_every_value_and_no_other() -> None:
             compare(child, node["properties"][key], f"{path}.{key}")
 
     compare(values, schema, "values")
+
+
+def test_every_value_is_used_by_a_template_and_every_used_one_exists() -> None:
+    templates = "\n".join(p.read_text() for p in (CHART / "templates").rglob("*.*"))
+    used = set(re.findall(r"\.Values\.([A-Za-z.]+)", templates))
+
+    def leaves(value: Any, path: str) -> set[str]:
+        if isinstance(value, dict) and value and not path.endswith(".resources"):
+            return {p for k, child in value.items() for p in leaves(child, f"{path}.{k}")}
+        return {path.removeprefix(".")}
+
+    assert leaves(yaml.safe_load((CHART / "values.yaml").read_text()), "") == used
 
 
 def test_crds_are_those_of_the_files_and_kept_if_wanted() -> None:
