@@ -201,6 +201,47 @@ def test_a_context_that_waits_to_be_destroyed_holds_no_other_up(cuda, node, prim
     assert codes == [0]
 
 
+@pytest.mark.parametrize("kind", ["Module", "Library"])
+def test_an_unload_that_waits_holds_no_other_context_up(cuda, node, kind):
+    image = ptx_kernels.SPIN.encode() + b"\0"
+    function = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(image), b"spin")
+    before = worker_pids(node)
+    context = cuda.cuCtxCreate(None, 0, 0)
+    (pid,) = worker_pids(node) - before
+    if kind == "Module":
+        loaded = cuda.cuModuleLoadData(image)
+    else:
+        loaded = cuda.cuLibraryLoadData(image, [], [], 0, [], [], 0)
+    stop(pid)
+    cuda.cuEventRecord(cuda.cuEventCreate(2), 0)
+    codes: list[int] = []
+
+    def unload() -> None:
+        cuda.cuCtxSetCurrent(context)
+        codes.append(cuda.code(f"cu{kind}Unload", loaded))
+
+    waiting = threading.Thread(target=unload)
+    asked = threading.Event()
+
+    def ask() -> None:
+        cuda.cuFuncGetName(function)
+        asked.set()
+
+    asking = threading.Thread(target=ask)
+    try:
+        waiting.start()
+        waiting.join(0.3)
+        asking.start()
+        assert asked.wait(10)
+        assert not codes
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    waiting.join()
+    asking.join()
+    assert codes == [0]
+    cuda.cuCtxDestroy(context)
+
+
 def test_the_primary_context(cuda, driver):
     assert cuda.cuDevicePrimaryCtxGetState(0) == (0, 0)
     cuda.cuDevicePrimaryCtxSetFlags(0, 4)

@@ -8,6 +8,7 @@
 #include "function.h"
 #include "log.h"
 #include "module.h"
+#include "ring.h"
 
 static struct tsr_library *find_library(CUlibrary handle) {
   return TSR_FIND(tsr_library, TSR_LIBRARY, handle);
@@ -116,7 +117,20 @@ static void drop_kernels(struct tsr_library *library) {
   }
 }
 
+/* Waits, without the lock that others may need meanwhile, for all contexts that loaded it. */
+static void finish_work(CUlibrary handle) {
+  for (uint32_t i = 0; i < TESSERA_MAX_CONTEXTS; i++) {
+    pthread_mutex_lock(&tsr_module_lock);
+    const struct tsr_library *library = find_library(handle);
+    const struct tsr_module *module = library ? library->modules[i] : NULL;
+    struct tsr_context *context = module ? module->context : NULL;
+    pthread_mutex_unlock(&tsr_module_lock);
+    if (context) tsr_wait_all(context);
+  }
+}
+
 CUresult tsr_cuLibraryUnload(CUlibrary handle) {
+  finish_work(handle);
   pthread_mutex_lock(&tsr_module_lock);
   struct tsr_library *library = find_library(handle);
   CUresult result = CUDA_ERROR_INVALID_HANDLE;

@@ -7,6 +7,7 @@
 #include "context.h"
 #include "log.h"
 #include "module.h"
+#include "ring.h"
 
 static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buffers *logs) {
   TSR_CURRENT(context);
@@ -51,8 +52,10 @@ CUresult tsr_cuModuleLoad(CUmodule *module, const char *fname) {
 
 CUresult tsr_cuModuleUnload(CUmodule hmod) {
   TSR_CURRENT(context);
-  pthread_mutex_lock(&tsr_module_lock);
   struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
+  if (module) tsr_wait_all(module->context); /* before the lock, which others may need meanwhile */
+  pthread_mutex_lock(&tsr_module_lock);
+  module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   /* A library's module lives as long as the library. */
   if (module && !module->library && tsr_object_retire(TSR_MODULE, (uint64_t)(uintptr_t)hmod))
