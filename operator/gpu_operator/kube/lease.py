@@ -86,7 +86,11 @@ class Elector:
     async def _try(self) -> bool:
         started = self._clock()
         try:
-            held = await self._write()
+            async with asyncio.timeout(self._term_s / 4):  # one lost answer is not a lost lease
+                held = await self._write()
+        except TimeoutError:
+            _log.warning("lease %s: no answer in %.1f s", self._name, self._term_s / 4)
+            return False
         except errors.KubeError as err:
             _log.warning("lease %s: %s", self._name, err)
             return False

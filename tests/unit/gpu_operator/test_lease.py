@@ -111,6 +111,29 @@ def test_it_leads_on_through_a_short_silence(cluster: Cluster, clock: Clock) -> 
     assert attempt(first)
 
 
+def test_an_answer_that_never_comes_does_not_cost_the_lease() -> None:
+    class Silent(Cluster):
+        silent = 0
+
+        async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
+            if self.silent:
+                self.silent -= 1
+                await asyncio.sleep(60)
+            return await super().get(kind, name, namespace)
+
+    async def keep() -> None:
+        cluster = Silent()
+        first = Elector(cluster, "lease", "ns", "a", term_s=2.0)
+        assert await first._try()
+        cluster.silent = 1
+        with pytest.raises(TimeoutError):  # of the test: it goes on
+            await asyncio.wait_for(first.keep(), 1.9)
+        first.fence()
+        assert cluster.silent == 0
+
+    asyncio.run(keep())
+
+
 def test_a_restarted_container_of_the_same_pod_goes_on_at_once(
     cluster: Cluster, clock: Clock
 ) -> None:
