@@ -69,6 +69,7 @@ def test_ctrl_c_ends_it_by_that_signal():
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for &
     ) as waiting:
         os.write(waiting.stdin.fileno(), b".version 7.0\n")
         with pytest.raises(subprocess.TimeoutExpired):
