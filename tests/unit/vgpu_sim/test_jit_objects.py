@@ -1,6 +1,5 @@
 """Object code: the cache on disk, loading, and the way back from a pc to a word."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ from kernel_builder import KernelBuilder
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import elf, llvm
 from vgpu_sim.exec.jit.compiler import content_key
 from vgpu_sim.exec.jit.lines import WordTable
 from vgpu_sim.hw.backends.jit import JitBackend
@@ -50,7 +48,7 @@ def test_a_damaged_entry_is_replaced(tmp_path: Path, damage: str) -> None:
         data[60] ^= 1
     elif damage == "older":
         data[: len(b"tessera-object-N")] = b"tessera-object-1"
-    entry.write_bytes({"cut": data[:-1], "empty": b""}.get(damage, data))
+    entry.write_bytes({"cut": bytes(data[:-1]), "empty": b""}.get(damage, bytes(data)))
     assert jit.Compiler(tmp_path).compile(module, function, _BLOCK) == first
     assert entry.read_bytes() == good
 
@@ -90,30 +88,6 @@ def test_every_load_and_store_is_found_from_some_pc() -> None:
     assert accessing <= words
     assert loaded.locate(loaded.entry - 1) == ()
     assert loaded.locate(loaded.end) == ()
-
-
-def test_the_line_table_is_the_one_that_llvm_wrote() -> None:
-    module = compile_ptx((_EXAMPLES / "sgemm.ptx").read_text(), capability=(8, 0))
-    compiler = jit.Compiler()
-    for plan in (None, jit.Plan(16, 1), jit.Plan(1, 4)):
-        code = compiler.compile(module, module.functions[0], (32, 4, 1), plan)
-        text = compiler.emit_llvm(module, module.functions[0], (32, 4, 1), plan)
-        machine_code, program = elf.sections(code.object_code)
-        rows = elf.line_rows(program)
-        written = re.findall(r"\.loc\s+\d+ (\d+)", llvm.assembly(text, code.plan.tier))
-        assert {line for _, line in rows} == {0, *map(int, written)}
-        offsets = [offset for offset, _ in rows]
-        assert offsets == sorted(set(offsets))
-        assert (offsets[0], rows[-1]) == (0, (len(machine_code), 0))
-
-
-def test_a_line_program_of_another_version_is_refused() -> None:
-    module, function = vecadd()
-    _, program = elf.sections(jit.Compiler().compile(module, function, _BLOCK).object_code)
-    with pytest.raises(ValueError, match="DWARF 4"):
-        elf.line_rows(program[:4] + b"\5" + program[5:])
-    with pytest.raises(ValueError, match="one line program"):
-        elf.line_rows(program * 2)
 
 
 def test_words_of_an_offset() -> None:

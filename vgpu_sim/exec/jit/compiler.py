@@ -72,10 +72,10 @@ class Compiler:
 
         form, made, text = self._generate(module, function, block, plan)
         object_code = llvm.object_code(text, made.tier)
-        machine_code, line_program = elf.sections(object_code)
-        words = WordTable.pack(elf.line_rows(line_program), lines.loads_read(form))
+        section = elf.read(object_code)
+        words = WordTable.pack(section.rows, lines.loads_read(form))
         symbol = assemble.ENTRY
-        code = NativeCode(symbol, object_code, made, block, len(machine_code), words)
+        code = NativeCode(symbol, object_code, made, block, section.size_bytes, words)
         if self._cache_dir is not None:
             cache.store(self._cache_dir, key, code.to_bytes())
         return code

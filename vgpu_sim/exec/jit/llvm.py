@@ -71,13 +71,6 @@ def object_code(text: str, tier: int) -> bytes:
     return code
 
 
-def assembly(text: str, tier: int) -> str:
-    """The machine code in readable form. Raises as ``object_code``."""
-    module, machine = _parsed(text, tier)
-    listing: str = machine.emit_assembly(module)
-    return listing
-
-
 def optimised(text: str, tier: int) -> str:
     """The module after the passes. Raises as ``object_code``."""
     return str(_parsed(text, tier)[0])
