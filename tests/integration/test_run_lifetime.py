@@ -86,9 +86,9 @@ def test_the_status_survives_a_parent_that_ignores_its_children(place):
 def test_a_program_that_dies_of_the_signal_is_128_and_it(place):
     with start(place, "sh", "-c", "echo up; exec sleep 60") as running:
         running.stdout.readline()
-        running.send_signal(signal.SIGINT)
+        running.send_signal(signal.SIGTERM)
         running.communicate(timeout=30)
-        assert running.returncode == 128 + signal.SIGINT
+        assert running.returncode == 128 + signal.SIGTERM
 
 
 def test_a_terminals_interrupt_reaches_the_program_once(place):

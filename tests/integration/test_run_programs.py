@@ -187,10 +187,13 @@ def test_smi_inside_a_run_shows_the_slice_and_its_programs(place):
     lines = listing.stdout.splitlines()
     assert lines[0].startswith("GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-")
     assert lines[1].startswith("  MIG 1g.10gb     Device  0: (UUID: MIG-")
-    script = f"{sys.executable} {EXAMPLES}/vectoradd.py --n 512 --seconds 4 & sleep 2; {' '.join(map(repr, tessera('smi', '--json')))}; wait"
-    done = run(place, "sh", "-c", script)
-    text = done.stdout[done.stdout.index("\n{\n") :]
-    document, _ = json.JSONDecoder().raw_decode(text.lstrip())
+    script = f"""
+        {sys.executable} {EXAMPLES}/vectoradd.py --n 512 --hold 600 > words &
+        until grep -qs verified words; do sleep 0.1; done
+        {" ".join(map(repr, tessera("smi", "--json")))}
+        kill $!
+    """
+    document = json.loads(run(place, "sh", "-c", script).stdout)
     (device,) = document["gpus"][0]["devices"]
     (process,) = device["processes"]
     assert process["pid"] > 0
