@@ -14,7 +14,7 @@ from gpu_operator.kube.actions import Delete, Evict
 from gpu_operator.kube.port import Document, Kube
 
 _EVERY_S = 1.0
-_TELL_EVERY_S = 10.0
+_TELL_EVERY_S = 60.0  # and whenever something else is left
 _QUIET_LOOKS = 3  # the scheduler sees what is no longer allocatable a moment after we do
 _RETIRE_TIMEOUT_S = RETIRE_AFTER_S + 60
 
@@ -64,7 +64,8 @@ async def cleanup(kube: Kube, request: Request, say: Callable[[str], Any]) -> in
 async def _until_gone(look: Callable[[], Any], timeout_s: float, say: Callable[[str], Any]) -> bool:
     """Look every second until nothing is left; what the API server fails to do is tried again."""
     end = time.monotonic() + timeout_s
-    told = 0.0
+    told: list[str] = []
+    told_at = 0.0
     while True:
         try:
             left: list[str] = await look()
@@ -75,8 +76,8 @@ async def _until_gone(look: Callable[[], Any], timeout_s: float, say: Callable[[
         if time.monotonic() >= end:
             say(f"not done in {timeout_s:.0f} s; left: {', '.join(left)}")
             return False
-        if time.monotonic() - told >= _TELL_EVERY_S:
-            told = time.monotonic()
+        if left != told or time.monotonic() - told_at >= _TELL_EVERY_S:
+            told, told_at = left, time.monotonic()
             say(f"waiting for: {', '.join(left)}")
         await asyncio.sleep(_EVERY_S)
 
