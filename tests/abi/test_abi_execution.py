@@ -312,14 +312,20 @@ def test_the_legacy_stream_orders_blocking_ones(cuda, spin):
 
 
 def test_a_non_blocking_stream_takes_no_part(cuda, spin):
-    out = [int(cuda.cuMemAlloc(4)) for _ in range(2)]
-    free = cuda.cuStreamCreate(1)
-    slow = cuda.cuStreamCreate(0)
-    launch(cuda, spin, (out[0], u32(30_000)), stream=slow)
-    launch(cuda, spin, (out[1], u32(1)), stream=free)
+    """It is done while the legacy stream is busy; a blocking one is done only afterwards."""
+    word = int(cuda.cuMemAlloc(4))
+    other = int(cuda.cuMemAlloc(4))
+    free, blocking = cuda.cuStreamCreate(1), cuda.cuStreamCreate(0)
+    cuda.cuMemsetD32(word, 0, 1)
+    launch(cuda, spin, (word, u32(60_000)))
+    cuda.cuMemsetD32Async(other, 1, 1, free)
     cuda.cuStreamSynchronize(free)
-    assert cuda.code("cuStreamQuery", slow) in (0, NOT_READY)
-    cuda.cuStreamSynchronize(slow)
+    assert cuda.code("cuStreamQuery", 0) == NOT_READY
+    cuda.cuMemsetD32Async(other, 2, 1, blocking)
+    assert cuda.code("cuStreamQuery", blocking) == NOT_READY
+    cuda.cuStreamSynchronize(blocking)
+    assert cuda.code("cuStreamQuery", 0) == 0
+    assert read_u32(cuda, word) == 60_000
 
 
 def test_copies_wait_for_their_stream(cuda, spin):
