@@ -1,6 +1,7 @@
 """Which pool holds which node, and which GPUs are on their way out."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
 from gpu_operator.controllers.world import Node, World
@@ -15,6 +16,7 @@ def selects(pool: Pool, node: Node) -> bool:
     return all(node.labels.get(key) == value for key, value in pool.spec.node_selector.items())
 
 
+@lru_cache(maxsize=2)
 def claims(world: World) -> Mapping[str, str]:
     """Return the pool of each node that has one: the oldest that selects it and is valid."""
     pools = sorted(

@@ -15,6 +15,7 @@ of our own prefix are removed also when another is in force by now.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 
 from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
 from gpu_operator.api.v1alpha1.gpu import SliceState
@@ -57,8 +58,8 @@ def is_withdrawn(world: World, node: Node, resource: str) -> bool:
     return _count(node, resource) <= _active(world, node)[resource]
 
 
-def _on(world: World, node: Node) -> list[Gpu]:
-    return [gpu for gpu in world.gpus.values() if gpu.spec.node_name == node.name]
+def _on(world: World, node: Node) -> Sequence[Gpu]:
+    return world.gpus_by_node().get(node.name, ())
 
 
 def _active(world: World, node: Node) -> Counter[str]:

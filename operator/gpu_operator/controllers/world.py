@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
@@ -60,9 +61,11 @@ class ChartPolicy:
     owners: tuple[Mapping[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class World:
-    """A snapshot; all maps are by name."""
+    """A snapshot; all maps are by name. Worlds are equal only to themselves: what is derived from
+    one is kept as long as nothing changes.
+    """
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
     pools: Mapping[str, Pool] = field(default_factory=dict)
@@ -79,10 +82,7 @@ class World:
 
     def gpus_by_node(self) -> Mapping[str, Sequence[Gpu]]:
         """Return the GPUs of each node that has any."""
-        found: dict[str, list[Gpu]] = {}
-        for gpu in self.gpus.values():
-            found.setdefault(gpu.spec.node_name, []).append(gpu)
-        return found
+        return _gpus_by_node(self)
 
     @property
     def policy(self) -> GPUPolicySpec:
@@ -91,6 +91,14 @@ class World:
         if found is not None and not found.meta.deleting:
             return found.spec
         return self.chart_policy.spec if self.chart_policy is not None else GPUPolicySpec()
+
+
+@lru_cache(maxsize=2)
+def _gpus_by_node(world: World) -> Mapping[str, Sequence[Gpu]]:
+    found: dict[str, list[Gpu]] = {}
+    for gpu in world.gpus.values():
+        found.setdefault(gpu.spec.node_name, []).append(gpu)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from gpu_operator.api.v1alpha1.gpu import Slice
 from gpu_operator.controllers import layouts, orphans
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.kube.actions import Apply, Evict, Manager
+from gpu_operator.render import gpu as gpu_render
 
 SEVEN = [f"1g.10gb@{i}" for i in range(7)]
 HALVES = ["3g.40gb@0", "3g.40gb@4"]
@@ -422,6 +423,26 @@ def test_a_selector_that_no_longer_matches_lets_the_gpu_go() -> None:
     left = gpu(want=SEVEN, layout="l", have=[mig_slice(s) for s in SEVEN])
     seen = everything(left, layout("l", "7x1g.10gb", select={"indices": (1,)}))
     assert len(orphans.reconcile(seen, "n1-gpu-0").actions) == 1
+
+
+def test_looking_at_every_gpu_once_costs_no_more_than_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A rack's worth of GPUs is looked at in one go: quadratic would stop the lease's renewal."""
+    nodes = [node(f"n{i}") for i in range(30)]
+    gpus = [gpu(f"n{i}", index, layout="gone") for i in range(30) for index in range(8)]
+    seen = world(*nodes, *gpus, pool(count=8))
+    asked = 0
+    uuid_of = gpu_render.uuid_of
+
+    def counted(uid: str, index: int) -> str:
+        nonlocal asked
+        asked += 1
+        return uuid_of(uid, index)
+
+    monkeypatch.setattr(gpu_render, "uuid_of", counted)
+    assert sum(len(orphans.reconcile(seen, g.name).actions) for g in gpus) == 240
+    assert asked <= 240
 
 
 def test_instances_are_read_back_as_they_are_written() -> None:
