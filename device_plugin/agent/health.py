@@ -1,12 +1,17 @@
 """The agent's probes: ``/healthz`` (the loop turns) and ``/readyz`` (it gets somewhere)."""
 
 import http.server
+import socket
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from device_plugin.agent.loop import Pulse
 
 STALE_AFTER_S = 120.0
+MAX_CONNECTIONS = 64
 
 
 def judge(path: str, pulse: Pulse, now: float) -> tuple[int, str]:
@@ -29,6 +34,37 @@ def judge(path: str, pulse: Pulse, now: float) -> tuple[int, str]:
     return 200, "ok\n"
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    """A thread for each connection, of which there are few: the oldest makes way for a new one.
+
+    Every pod of the cluster can connect, and one that says nothing must keep nobody out.
+    """
+
+    request_queue_size = 128
+
+    def __init__(self, port: int, handler: type[http.server.BaseHTTPRequestHandler]) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+        super().__init__(("", port), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open[request] = None
+            if len(self._open) > MAX_CONNECTIONS:
+                with suppress(OSError):
+                    next(iter(self._open)).shutdown(socket.SHUT_RDWR)
+                del self._open[next(iter(self._open))]
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks off is nobody's concern."""
+
+
 def server(
     port: int, pulse: Pulse, clock: Callable[[], float] = time.monotonic
 ) -> http.server.ThreadingHTTPServer:
@@ -39,7 +75,7 @@ def server(
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
-        timeout = 5  # a probe that says nothing holds its thread no longer
+        timeout = 5
 
         def do_GET(self) -> None:
             status, text = judge(self.path, pulse, clock())
@@ -51,4 +87,4 @@ def server(
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass
 
-    return http.server.ThreadingHTTPServer(("", port), Handler)
+    return _Server(port, Handler)
