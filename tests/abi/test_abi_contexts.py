@@ -18,6 +18,7 @@ INVALID_HANDLE = 400
 ILLEGAL_ADDRESS = 700
 DESTROYED = 709
 LAUNCH_FAILED = 719
+NOT_SUPPORTED = 801
 
 
 def poke(cuda, address: int) -> None:
@@ -66,7 +67,12 @@ def test_the_stack(cuda, driver):
     assert cuda.code("cuCtxDestroy", other) == INVALID_CONTEXT
     assert cuda.code("cuCtxDestroy", 0) == INVALID_CONTEXT
     assert cuda.code("cuCtxCreate", None, 0, 7) == INVALID_DEVICE
-    assert cuda.code("cuCtxCreate", None, 3, 0) == INVALID_VALUE
+    for primary in (False, True):  # two ways to schedule, no flag at all, flags not supported yet
+        for flags, code in ((3, INVALID_VALUE), (0x100, INVALID_VALUE), (0x80, NOT_SUPPORTED)):
+            name, given = "cuCtxCreate", (None, flags, 0)
+            if primary:
+                name, given = "cuDevicePrimaryCtxSetFlags", (0, flags)
+            assert cuda.code(name, *given) == code, (name, flags)
     assert cuda.cuCtxGetApiVersion(base) == 3020
     assert int(cuda.cuCtxGetDevice()) == 0
 

@@ -127,7 +127,8 @@ static CUresult record(CUevent hEvent, CUstream hStream) {
 CUresult tsr_cuEventRecord(CUevent hEvent, CUstream hStream) { return record(hEvent, hStream); }
 
 CUresult tsr_cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsigned int flags) {
-  if (flags != 0) TSR_REFUSE("cuEventRecordWithFlags with a flag");
+  if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (flags) TSR_REFUSE("cuEventRecordWithFlags with an external event");
   return record(hEvent, hStream);
 }
 
@@ -185,7 +186,8 @@ CUresult tsr_cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hE
 }
 
 CUresult tsr_cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned int Flags) {
-  if (Flags != 0) TSR_REFUSE("cuStreamWaitEvent with a flag");
+  if (Flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  if (Flags) TSR_REFUSE("cuStreamWaitEvent with an external event");
   struct tsr_context *context;
   uint32_t stream;
   CUresult result = tsr_stream_locate(hStream, &context, &stream);

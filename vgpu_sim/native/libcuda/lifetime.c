@@ -6,20 +6,26 @@
 #include "ring.h"
 
 enum { API_VERSION = 3020, DEFAULT_FLAGS = 0 }; /* the version of contexts since CUDA 3.2 */
-enum { KNOWN_FLAGS = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX };
+enum { SUPPORTED_FLAGS = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX };
 
-static bool valid_flags(unsigned int flags) {
+static CUresult check_flags(unsigned int flags) {
   const unsigned schedule = flags & CU_CTX_SCHED_MASK;
-  return !(flags & ~(unsigned)KNOWN_FLAGS) && (schedule & (schedule - 1)) == 0;
+  if (flags & ~(unsigned)CU_CTX_FLAGS_MASK || schedule & (schedule - 1))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (flags & ~(unsigned)SUPPORTED_FLAGS)
+    TSR_REFUSE("a context with core dumps or synchronous memory operations");
+  return CUDA_SUCCESS;
 }
 
 static CUresult create(CUcontext *pctx, unsigned int flags, CUdevice dev) {
   struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  if (!pctx || !valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!pctx) return CUDA_ERROR_INVALID_VALUE;
+  CUresult result = check_flags(flags);
+  if (result != CUDA_SUCCESS) return result;
   uint64_t handle = 0;
   pthread_mutex_lock(&tsr_context_lock);
-  CUresult result = tsr_context_open(device, flags, API_VERSION, false, &handle);
+  result = tsr_context_open(device, flags, API_VERSION, false, &handle);
   if (result == CUDA_SUCCESS) {
     result = tsr_stack_push(handle);
     if (result != CUDA_SUCCESS) tsr_context_close(handle);
@@ -145,7 +151,8 @@ CUresult tsr_cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *
 CUresult tsr_cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned int flags) {
   struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
-  if (!valid_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult result = check_flags(flags);
+  if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&tsr_context_lock);
   device->primary_flags = flags;
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, device->primary);
