@@ -1,6 +1,5 @@
 """MIGLayout, decision by decision."""
 
-import datetime
 from typing import Any
 
 import pytest
@@ -17,46 +16,12 @@ from gpu_world import (
     pool,
     world,
 )
+from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
-from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED, ROLLED_BACK
-from gpu_operator.api.v1alpha1.gpu import Slice
+from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED
 from gpu_operator.controllers import layouts, orphans
-from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.kube.actions import Apply, Evict, Manager
 from gpu_operator.render import gpu as gpu_render
-
-SEVEN = [f"1g.10gb@{i}" for i in range(7)]
-HALVES = ["3g.40gb@0", "3g.40gb@4"]
-
-
-def decide(seen: World, name: str = "l") -> Outcome:
-    return layouts.reconcile(seen, name, NOW)
-
-
-def written(outcome: Outcome) -> dict[str, list[str]]:
-    return {
-        d["metadata"]["name"]: [f"{i['profile']}@{i['start']}" for i in d["spec"]["instances"]]
-        for d in applied(outcome.actions, Manager.LAYOUT)
-    }
-
-
-def status(outcome: Outcome) -> dict[str, Any]:
-    (write,) = (a for a in outcome.actions if isinstance(a, Apply) and a.status)
-    found: dict[str, Any] = write.document["status"]
-    return found
-
-
-def everything(*items: Any, **changes: Any) -> World:
-    return world(node(), pool(count=8), *items, **changes)
-
-
-def changing(
-    *slices: Any, want: list[str], before: list[str], since_s: float = 10, **changes: Any
-) -> Any:
-    """A GPU on its way to ``want`` for a while."""
-    began = NOW - datetime.timedelta(seconds=since_s)
-    annotations = {CHANGED_AT: began.isoformat(), LAST_APPLIED: ",".join(before)}
-    return gpu(want=want, layout="l", have=slices, annotations=annotations, **changes)
 
 
 def test_an_empty_gpu_is_filled() -> None:
@@ -165,130 +130,6 @@ def test_waiting_is_counted() -> None:
     assert "n1-gpu-0: 1g.10gb@6 is held by pod default/x" in condition(outcome.actions, "Ready")[2]
     assert outcome.again_in_s == 600 - 10 + 0.5
     assert not any(isinstance(a, Evict) for a in outcome.actions)
-
-
-def evicting(
-    allocatable: str,
-    since_s: float = 10,
-    reported_s: float = 10,
-    held: Slice | None = None,
-    **changes: Any,
-) -> Outcome:
-    reported = NOW - datetime.timedelta(seconds=reported_s)
-    moving = changing(
-        held or mig_slice("1g.10gb@6", "default/x", withdrawing=True),
-        want=HALVES,
-        before=SEVEN,
-        since_s=since_s,
-        conditions=agent_conditions(
-            ready=("False", "SliceInUse", ""), progressing_since=reported.isoformat()
-        ),
-    )
-    there = node(allocatable={"gpu.tessera.dev/mig-1g.10gb": allocatable})
-    wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
-    return decide(world(there, pool(), moving, wish, **changes))
-
-
-def test_pods_are_evicted_only_where_asked_and_only_when_the_scheduler_knows() -> None:
-    """Else the pod that replaces an evicted one is sent to the same slice, and fails, for ever."""
-    assert not any(isinstance(a, Evict) for a in evicting("7").actions)
-    assert Evict("default", "x", "uid-x") in evicting("0").actions
-
-
-@pytest.mark.parametrize("ages", [(2, 2), (60, 2)], ids=["just begun", "just reported"])
-def test_the_scheduler_is_given_a_moment(ages: tuple[float, float]) -> None:
-    outcome = evicting("0", *ages)
-    assert not any(isinstance(a, Evict) for a in outcome.actions)
-    assert outcome.again_in_s == layouts.SETTLE_S
-
-
-@pytest.mark.parametrize("ages", [(10, -900), (-900, 10), (-900, -900)])
-def test_a_clock_that_is_ahead_of_ours_keeps_nobody_waiting(ages: tuple[float, float]) -> None:
-    """The agent's, or that of the operator before this one."""
-    assert Evict("default", "x", "uid-x") in evicting("0", *ages).actions
-
-
-def test_only_a_pod_whose_uid_is_known_is_evicted() -> None:
-    """A name alone may be another pod's by now, or whatever a broken agent made up."""
-    nameless = mig_slice("1g.10gb@6", "default/x", withdrawing=True)
-    holder = nameless.holders[0].model_copy(update={"uid": ""})
-    held = nameless.model_copy(update={"holders": (holder,)})
-    assert not any(isinstance(a, Evict) for a in evicting("0", held=held).actions)
-
-
-def test_a_refused_eviction_is_told() -> None:
-    outcome = evicting("0", refused_evictions={"uid-x": "the budget needs 1 pod"})
-    assert "default/x: the budget needs 1 pod" in condition(outcome.actions, "Progressing")[2]
-
-
-def test_a_slice_that_is_still_offered_is_not_evicted() -> None:
-    held = changing(mig_slice("1g.10gb@6", "default/x"), want=HALVES, before=SEVEN)
-    wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
-    assert not any(isinstance(a, Evict) for a in decide(everything(held, wish)).actions)
-
-
-def test_past_the_deadline_the_last_slices_come_back() -> None:
-    held = changing(
-        mig_slice("1g.10gb@6", "default/x", withdrawing=True),
-        want=HALVES,
-        before=SEVEN,
-        since_s=601,
-    )
-    wish = layout("l", "2x3g.40gb", generation=4)
-    outcome = decide(everything(held, wish))
-    assert written(outcome) == {"n1-gpu-0": SEVEN}
-    (document,) = applied(outcome.actions, Manager.LAYOUT)
-    assert document["metadata"]["annotations"][ROLLED_BACK] == "uid-l/4"
-    result, reason, message = condition(outcome.actions, "Degraded")
-    assert (result, reason) == ("True", "DeadlineExceeded")
-    assert "default/x" in message
-
-
-@pytest.mark.parametrize("text", ["yesterday", "2026-01-01T00:00:00", ""])
-def test_a_broken_annotation_stops_nothing(text: str) -> None:
-    broken = gpu(want=SEVEN, layout="l", generation=2, seen=1, annotations={CHANGED_AT: text})
-    outcome = decide(everything(broken, layout("l", "7x1g.10gb")))
-    assert condition(outcome.actions, "Progressing")[:2] == ("True", "Applying")
-
-
-def test_what_was_rolled_back_stays_so_until_the_layout_is_edited() -> None:
-    have = [mig_slice(s) for s in SEVEN]
-    back = gpu(want=SEVEN, layout="l", have=have, annotations={ROLLED_BACK: "uid-l/4"})
-    same = decide(everything(back, layout("l", "2x3g.40gb", generation=4)))
-    assert written(same) == {}
-    assert condition(same.actions, "Degraded")[:2] == ("True", "DeadlineExceeded")
-    edited = decide(everything(back, layout("l", "2x3g.40gb", generation=5)))
-    assert written(edited) == {"n1-gpu-0": HALVES}
-
-
-def test_a_rollback_stops_the_rollout() -> None:
-    have = [mig_slice(s) for s in SEVEN]
-    back = gpu(want=SEVEN, layout="l", have=have, annotations={ROLLED_BACK: "uid-l/1"})
-    other = gpu(index=1, want=SEVEN, layout="l", have=have)
-    outcome = decide(everything(back, other, layout("l", "2x3g.40gb")))
-    assert written(outcome) == {}
-    assert "the rollout has stopped" in status(outcome)["gpus"][1]["message"]
-
-
-@pytest.mark.parametrize(("limit", "begun"), [(1, 1), (2, 2), (5, 3)])
-def test_no_more_gpus_than_allowed_lose_slices_at_a_time(limit: int, begun: int) -> None:
-    have = [mig_slice(s) for s in SEVEN]
-    gpus = [gpu(index=i, want=SEVEN, layout="l", have=have) for i in range(3)]
-    wish = layout("l", "2x3g.40gb", rollout={"max_unavailable": limit})
-    outcome = decide(everything(*gpus, wish))
-    assert list(written(outcome)) == [f"n1-gpu-{i}" for i in range(begun)]
-
-
-def test_a_gpu_on_its_way_counts_as_unavailable() -> None:
-    have = [mig_slice(s) for s in SEVEN]
-    moving = changing(*have, want=HALVES, before=SEVEN, generation=2, seen=1)
-    other = gpu(index=1, want=SEVEN, layout="l", have=have)
-    assert written(decide(everything(moving, other, layout("l", "2x3g.40gb")))) == {}
-
-
-def test_empty_gpus_do_not_wait_for_their_turn() -> None:
-    gpus = [gpu(index=i) for i in range(4)]
-    assert len(written(decide(everything(*gpus, layout("l", "7x1g.10gb"))))) == 4
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Pods that hold a slice in the way: who is evicted, and when."""
+
+import datetime
+from typing import Any
+
+import pytest
+from gpu_world import (
+    NOW,
+    agent_conditions,
+    condition,
+    layout,
+    mig_slice,
+    node,
+    pool,
+    world,
+)
+from layout_world import HALVES, SEVEN, changing, decide, everything
+
+from gpu_operator.api.v1alpha1.gpu import Slice
+from gpu_operator.controllers import layouts
+from gpu_operator.controllers.world import Outcome
+from gpu_operator.kube.actions import Evict
+
+
+def evicting(
+    allocatable: str,
+    since_s: float = 10,
+    reported_s: float = 10,
+    held: Slice | None = None,
+    **changes: Any,
+) -> Outcome:
+    reported = NOW - datetime.timedelta(seconds=reported_s)
+    moving = changing(
+        held or mig_slice("1g.10gb@6", "default/x", withdrawing=True),
+        want=HALVES,
+        before=SEVEN,
+        since_s=since_s,
+        conditions=agent_conditions(
+            ready=("False", "SliceInUse", ""), progressing_since=reported.isoformat()
+        ),
+    )
+    there = node(allocatable={"gpu.tessera.dev/mig-1g.10gb": allocatable})
+    wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
+    return decide(world(there, pool(), moving, wish, **changes))
+
+
+def test_pods_are_evicted_only_where_asked_and_only_when_the_scheduler_knows() -> None:
+    """Else the pod that replaces an evicted one is sent to the same slice, and fails, for ever."""
+    assert not any(isinstance(a, Evict) for a in evicting("7").actions)
+    assert Evict("default", "x", "uid-x") in evicting("0").actions
+
+
+@pytest.mark.parametrize("ages", [(2, 2), (60, 2)], ids=["just begun", "just reported"])
+def test_the_scheduler_is_given_a_moment(ages: tuple[float, float]) -> None:
+    outcome = evicting("0", *ages)
+    assert not any(isinstance(a, Evict) for a in outcome.actions)
+    assert outcome.again_in_s == layouts.SETTLE_S
+
+
+@pytest.mark.parametrize("ages", [(10, -900), (-900, 10), (-900, -900)])
+def test_a_clock_that_is_ahead_of_ours_keeps_nobody_waiting(ages: tuple[float, float]) -> None:
+    """The agent's, or that of the operator before this one."""
+    assert Evict("default", "x", "uid-x") in evicting("0", *ages).actions
+
+
+def test_only_a_pod_whose_uid_is_known_is_evicted() -> None:
+    """A name alone may be another pod's by now, or whatever a broken agent made up."""
+    nameless = mig_slice("1g.10gb@6", "default/x", withdrawing=True)
+    holder = nameless.holders[0].model_copy(update={"uid": ""})
+    held = nameless.model_copy(update={"holders": (holder,)})
+    assert not any(isinstance(a, Evict) for a in evicting("0", held=held).actions)
+
+
+def test_a_refused_eviction_is_told() -> None:
+    outcome = evicting("0", refused_evictions={"uid-x": "the budget needs 1 pod"})
+    assert "default/x: the budget needs 1 pod" in condition(outcome.actions, "Progressing")[2]
+
+
+def test_a_slice_that_is_still_offered_is_not_evicted() -> None:
+    held = changing(mig_slice("1g.10gb@6", "default/x"), want=HALVES, before=SEVEN)
+    wish = layout("l", "2x3g.40gb", rollout={"on_in_use": "Evict"})
+    assert not any(isinstance(a, Evict) for a in decide(everything(held, wish)).actions)
