@@ -76,6 +76,7 @@ class _Tessera(click.Group):
         try:
             return super().main(*args, **kwargs)
         except OSError as err:  # output that cannot be written; click knows a broken pipe
+            _drop_output_that_cannot_be_written()
             sys.exit(f"tessera: {err}")
 
 
@@ -84,6 +85,14 @@ def _open_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
+
+
+def _drop_output_that_cannot_be_written() -> None:
+    """Or the interpreter tries once more at its end, and ends with a status of its own."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.command(cls=_Tessera, context_settings={"help_option_names": ["-h", "--help"]})
