@@ -225,13 +225,31 @@ class _Writer:
             b.op(Op.ADD, D.U32, index, base, Literal(self._number(0, 6)))
         wide = {"mode": MulMode.WIDE}
         kind = self._pick([D.U32, D.S32])
+        vector = self._pick([1, 1, 2, 4]) if size == 4 else 1
+        if vector > 1 and shape < 2:
+            b.op(Op.MIN, D.U32, index, index, Literal(words - vector))
         b.op(Op.MAD, kind, address, index, Literal(size), self._table, **wide)
+        if vector > 1:
+            self._load_vector(type_, address, vector)
+            return
         target, bits = self._target(None if size < 8 else 64)
         if bits < size * 8:
             target, bits = self._target(32)
         guard = self._guard()
         space = self._pick([Space.GLOBAL, Space.GENERIC])
         b.op(Op.LD, type_, target, address, space=space, guard=guard)
+
+    def _load_vector(self, type_: DataType, address: Register, count: int) -> None:
+        """Into some registers of 32 bits; elements without one are dropped."""
+        places = [r for r, bits in zip(self._registers, _WIDTHS, strict=True) if bits == 32]
+        chosen = self._draw(st.permutations([*places, *[None] * count]))[:count]
+        if all(place is None for place in chosen):
+            chosen[0] = places[0]
+        space, guard = self._pick([Space.GLOBAL, Space.GENERIC]), self._guard()
+        load = Instruction(
+            Op.LD, type_, tuple(chosen), (address,), guard, space=space, vector=count
+        )
+        self.builder.add(load)
 
     def _store(self, register: Register, bits: int) -> None:
         self.builder.store(_UNTYPED[bits], self._out, register, self._slot % SLOT_BYTES)
