@@ -331,6 +331,17 @@ def test_a_non_blocking_stream_takes_no_part(cuda, spin):
     assert read_u32(cuda, word) == 60_000
 
 
+def test_work_of_a_destroyed_stream_stays_in_the_legacy_order(cuda, spin):
+    """Also when all streams are in use and a non-blocking one takes the destroyed one's place."""
+    word = int(cuda.cuMemAlloc(4))
+    cuda.cuMemsetD32(word, 0, 1)
+    streams = [cuda.cuStreamCreate(0) for _ in range(127)]
+    launch(cuda, spin, (word, u32(30_000)), stream=streams[5])
+    cuda.cuStreamDestroy(streams[5])
+    cuda.cuStreamCreate(1)
+    assert read_u32(cuda, word) == 30_000
+
+
 def test_copies_wait_for_their_stream(cuda, spin):
     """Pageable and pinned copies back see what the kernel before them stored."""
     stream = cuda.cuStreamCreate(1)

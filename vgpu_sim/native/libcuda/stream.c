@@ -34,8 +34,8 @@ static int take_index(struct tsr_context *context) {
   return busy;
 }
 
-/* A destroyed stream stays in the legacy order until its index is used again: its work may still
- * be under way. */
+/* A destroyed stream's work may still be under way and stays in the legacy order: a non-blocking
+ * stream that gets its index takes part then, which costs time and no result. */
 static CUresult open_ring(struct tsr_context *context, bool blocking, uint32_t *index) {
   pthread_mutex_lock(&context->stream_lock);
   const int found = take_index(context);
@@ -45,7 +45,7 @@ static CUresult open_ring(struct tsr_context *context, bool blocking, uint32_t *
     context->streams[found / 64] |= bit;
     if (blocking)
       atomic_fetch_or(&context->blocking[found / 64], bit);
-    else
+    else if (tsr_stream_idle(context, *index))
       atomic_fetch_and(&context->blocking[found / 64], ~bit);
     if (context->area->stream_limit <= *index)
       __atomic_store_n(&context->area->stream_limit, *index + 1, __ATOMIC_RELEASE);
