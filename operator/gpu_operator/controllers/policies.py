@@ -5,7 +5,7 @@ import datetime
 from gpu_operator.api.v1alpha1 import API_VERSION
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicyStatus
-from gpu_operator.controllers.conditions import Verdict, refused, report, verdicts
+from gpu_operator.controllers.conditions import Verdict, blocked, refused, report, verdicts
 from gpu_operator.controllers.world import POLICY_NAME, Outcome, World
 from gpu_operator.kube.actions import Action, Apply, Manager
 
@@ -28,5 +28,6 @@ def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
             verdict = verdicts(Verdict(True, Reason.RECONCILED, "in force"))
         else:
             verdict = refused(Reason.IGNORED, f"only the GPUPolicy called {POLICY_NAME} counts")
+        verdict = blocked(verdict, world.refused_writes.get(("GPUPolicy", name), ""))
         actions += report(policy.meta, policy.status, GPUPolicyStatus(), verdict, now)
     return Outcome(tuple(actions))

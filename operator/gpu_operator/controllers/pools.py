@@ -53,11 +53,11 @@ def reconcile(
             actions += _populate(world, pool, node, by_node.get(node.name, ()))
     actions += _unlabel(labelled, nodes, gpus)
     in_use = bool(nodes or gpus)  # a label that stays is somebody else's: it holds nothing up
-    rollout = ""
+    updated, rollout = len(nodes), ""
     if pool is not None and in_use:
         document = daemonset.daemon_set(name, pool.spec, world.policy, node_config, namespace)
         actions.append(Apply(Manager.CHILDREN, document))
-        rollout = _rollout(world, document)
+        updated, rollout = _rollout(world, document)
     elif not in_use and daemonset.name_of(name) in world.daemon_sets:
         actions.append(Delete("DaemonSet", daemonset.name_of(name), namespace))
 
@@ -67,7 +67,7 @@ def reconcile(
             for node in nodes
             if (problem := _node_problem(world, pool, node, by_node.get(node.name, ())))
         }
-        status = _status(world, pool, nodes, gpus, problems)
+        status = _status(world, pool, nodes, gpus, min(updated, len(nodes) - len(problems)))
         wanted = _verdicts(world, pool, nodes, gpus, leaving, status, problems, rollout)
         wanted = blocked(wanted, world.refused_writes.get(("GPUPool", name), ""))
         actions += report(pool.meta, pool.status, status, wanted, now)
@@ -135,7 +135,7 @@ def _status(
     pool: Pool,
     nodes: Sequence[Node],
     gpus: Sequence[Gpu],
-    problems: Mapping[str, Verdict],
+    ready_nodes: int,
 ) -> GPUPoolStatus:
     held = {n.name for n in nodes}
     conflicts = sorted(
@@ -145,7 +145,7 @@ def _status(
     )
     return GPUPoolStatus(
         nodes=len(nodes),
-        ready_nodes=len(nodes) - len(problems),
+        ready_nodes=ready_nodes,
         gpus=len(gpus),
         conflicts=tuple(conflicts),
     )
@@ -195,18 +195,18 @@ def _verdicts(
 _FAILURES = (Reason.AGENT_ERROR, Reason.UNHEALTHY, Reason.AGENT_UNREACHABLE)
 
 
-def _rollout(world: World, document: Mapping[str, Any]) -> str:
-    """Return how far the nodes' pods are from this DaemonSet; empty when all are of it."""
+def _rollout(world: World, document: Mapping[str, Any]) -> tuple[int, str]:
+    """Return how many pods are of this DaemonSet, and what is missing; empty when all are."""
     metadata = document["metadata"]
     found = world.daemon_sets.get(metadata["name"])
     if found is None or found.rendered != metadata["annotations"][daemonset.RENDERED]:
-        return f"DaemonSet {metadata['name']} is being written"
+        return 0, f"DaemonSet {metadata['name']} is being written"
     if not found.observed:
-        return f"DaemonSet {metadata['name']} is being rolled out"
+        return 0, f"DaemonSet {metadata['name']} is being rolled out"
     if found.updated < found.pods:
         done = f"{found.updated} of {found.pods} pods are up to date"
-        return f"DaemonSet {metadata['name']} is being rolled out: {done}"
-    return ""
+        return found.updated, f"DaemonSet {metadata['name']} is being rolled out: {done}"
+    return found.updated, ""
 
 
 def _progress(

@@ -349,6 +349,8 @@ def test_a_pool_is_not_ready_before_its_nodes_run_what_its_spec_says(
     actions = decide(world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=found)).actions
     assert condition(actions, "Ready")[:2] == ("False", "WaitingForAgent")
     assert told in condition(actions, "Ready")[2]
+    (write,) = (a for a in actions if isinstance(a, Apply) and a.status)
+    assert write.document["status"]["readyNodes"] == (1 if "2 of 3" in told else 0)
     assert condition(actions, "Progressing")[0] == "True"
     assert condition(actions, "Degraded")[0] == "False"
 

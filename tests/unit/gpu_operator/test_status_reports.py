@@ -2,7 +2,7 @@
 
 import datetime
 
-from gpu_world import NOW
+from gpu_world import NOW, condition, world
 
 from gpu_operator.api.v1alpha1.base import Reason, Status
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
@@ -99,3 +99,15 @@ def test_the_policy_of_the_chart_goes_with_its_owner() -> None:
     assert isinstance(action, Apply)
     assert action.manager is Manager.POLICY
     assert action.document["metadata"]["ownerReferences"] == [owner]
+
+
+def test_a_policy_that_cannot_be_written_says_so() -> None:
+    policy = Resource(
+        Meta(kind="GPUPolicy", name="default", uid="u"), GPUPolicySpec(), GPUPolicyStatus()
+    )
+    refused = {("GPUPolicy", "default"): "an admission policy says no"}
+    actions = policies.reconcile(world(policy, refused_writes=refused), "default", NOW).actions
+    assert condition(actions, "Ready")[:2] == ("False", "Refused")
+    assert "says no" in condition(actions, "Degraded")[2]
+    actions = policies.reconcile(world(policy), "default", NOW).actions
+    assert condition(actions, "Ready")[0] == "True"
