@@ -358,6 +358,25 @@ def test_copies_wait_for_their_stream(cuda, spin):
         assert ctypes.c_uint32.from_address(pinned).value == 3000 + round_number
 
 
+@pytest.mark.parametrize("call", ["cuMemsetD8", "cuMemcpyDtoD", "cuMemcpyAsync"])
+def test_what_touches_pinned_memory_is_done_on_return(cuda, spin, call):
+    """CUDA Driver API, "API synchronization behavior": fills, and copies from host to host."""
+    size = 1 << 20
+    source, target = (int(cuda.cuMemHostAlloc(size, 0)) for _ in range(2))
+    word, filled = int(cuda.cuMemAlloc(4)), int(cuda.cuMemAlloc(size))
+    ctypes.memset(source, 0x5A, size)
+    ctypes.memset(target, 0, size)
+    cuda.cuMemsetD8(filled, 0x5A, size)
+    launch(cuda, spin, (word, u32(30_000)))
+    if call == "cuMemsetD8":
+        cuda.cuMemsetD8(target, 0x5A, size)
+    elif call == "cuMemcpyDtoD":
+        cuda.cuMemcpyDtoD(target, filled, size)
+    else:
+        cuda.cuMemcpyAsync(target, source, size, 0)
+    assert ctypes.string_at(target, size) == b"\x5a" * size
+
+
 def test_stale_streams_and_events(cuda):
     stream, event = cuda.cuStreamCreate(0), cuda.cuEventCreate(0)
     cuda.cuEventRecord(event, stream)

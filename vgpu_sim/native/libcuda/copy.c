@@ -124,8 +124,9 @@ static CUresult copy_now(struct tsr_context *context, uint32_t stream, const str
 
 static CUresult copy_in_stream(struct tsr_context *context, uint32_t stream, const struct end *to,
                                const struct end *from, uint64_t bytes) {
-  /* Pageable memory must not be read or written after this function has returned. */
-  if (to->context != context || from->context != context)
+  /* Pageable memory must not be read or written after this function has returned; nor, as CUDA has
+   * it, any host memory that is copied to other host memory. */
+  if (to->context != context || from->context != context || (!to->device && !from->device))
     return copy_now(context, stream, to, from, bytes);
   const bool both_device = to->device && from->device;
   if (!both_device && bytes <= SMALL_COPY_BYTES && to->host && from->host &&
@@ -178,9 +179,9 @@ CUresult tsr_cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t B
   return copy(locate_host, locate_device, ADDRESS(dstHost), srcDevice, ByteCount, hStream, false);
 }
 
-/* Copies inside the device do not make the host wait, in either form. */
+/* Copies inside the device do not make the host wait, in either form; pinned memory does here. */
 CUresult tsr_cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount) {
-  return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, NULL, false);
+  return copy(locate_device, locate_device, dstDevice, srcDevice, ByteCount, NULL, true);
 }
 
 CUresult tsr_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t ByteCount,
@@ -189,7 +190,7 @@ CUresult tsr_cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, 
 }
 
 static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_bytes, size_t count,
-                     CUstream handle) {
+                     CUstream handle, bool now) {
   struct tsr_context *context;
   uint32_t stream;
   CUresult result = tsr_stream_locate(handle, &context, &stream);
@@ -207,30 +208,31 @@ static CUresult fill(CUdeviceptr destination, uint32_t pattern, uint32_t width_b
   request.slot->body.set = (tessera_set_body){
       .destination = destination, .count = count, .pattern = pattern, .width_bytes = width_bytes};
   tsr_ring_commit(&request);
-  return CUDA_SUCCESS;
+  /* The host waits for fills of its own memory only. */
+  return now && !to.device ? tsr_wait_stream(context, stream) : CUDA_SUCCESS;
 }
 
 CUresult tsr_cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N) {
-  return fill(dstDevice, uc, 1, N, NULL);
+  return fill(dstDevice, uc, 1, N, NULL, true);
 }
 
 CUresult tsr_cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream) {
-  return fill(dstDevice, uc, 1, N, hStream);
+  return fill(dstDevice, uc, 1, N, hStream, false);
 }
 
 CUresult tsr_cuMemsetD16_v2(CUdeviceptr dstDevice, unsigned short us, size_t N) {
-  return fill(dstDevice, us, 2, N, NULL);
+  return fill(dstDevice, us, 2, N, NULL, true);
 }
 
 CUresult tsr_cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N,
                               CUstream hStream) {
-  return fill(dstDevice, us, 2, N, hStream);
+  return fill(dstDevice, us, 2, N, hStream, false);
 }
 
 CUresult tsr_cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N) {
-  return fill(dstDevice, ui, 4, N, NULL);
+  return fill(dstDevice, ui, 4, N, NULL, true);
 }
 
 CUresult tsr_cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream) {
-  return fill(dstDevice, ui, 4, N, hStream);
+  return fill(dstDevice, ui, 4, N, hStream, false);
 }
