@@ -186,9 +186,8 @@ def _verdicts(
     elif rollout:
         ready = Verdict(False, Reason.WAITING_FOR_AGENT, rollout)
     else:
-        ready = Verdict(
-            True, Reason.RECONCILED, f"{len(gpus)} GPUs on {len(nodes)} nodes are served"
-        )
+        served = len(gpus) - len(leaving)
+        ready = Verdict(True, Reason.RECONCILED, f"{served} GPUs on {len(nodes)} nodes are served")
     return verdicts(ready, progressing=progressing, degraded=degraded)
 
 

@@ -319,6 +319,13 @@ def test_a_layout_does_not_matter_to_a_pool() -> None:
     assert condition(decide(seen).actions, "Ready")[0] == "True"
 
 
+def test_a_gpu_that_leaves_is_not_called_served() -> None:
+    held = gpu(index=1, have=[mig_slice("7g.80gb@0", "default/x", withdrawing=True)])
+    seen = world(node(labels=IN_POOL), pool(), gpu(), held, daemon_sets=agent_set())
+    ready = condition(decide(seen).actions, "Ready")
+    assert ready == ("True", "Reconciled", "1 GPUs on 1 nodes are served")
+
+
 def test_a_node_whose_name_is_no_label_value_is_named() -> None:
     long = "n" * 64
     actions = decide(world(node(long), pool())).actions
