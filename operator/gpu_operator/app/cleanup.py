@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1 import GROUP
+from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.controllers.node_status import RETIRE_AFTER_S
 from gpu_operator.kube.actions import Delete, Evict
 from gpu_operator.kube.port import Document, Kube
@@ -98,7 +99,7 @@ async def _remove(
                 seen.deleted.add((kind, uid))
     gpus = await _all(kube, "GPU")
     seen.nodes |= {gpu["spec"]["nodeName"] for gpu in gpus}
-    left = [f"GPUPool {pool['metadata']['name']}" for pool in await _all(kube, "GPUPool")]
+    left = [_pool(document) for document in await _all(kube, "GPUPool")]
     for gpu in gpus:
         pods = sorted({f"{ns}/{name}" for ns, name, _ in _holders(gpu)})
         held = f" (held by {', '.join(pods)})" if pods else ""
@@ -106,6 +107,13 @@ async def _remove(
     if request.evict and gpus:
         left += await _evict(kube, gpus, seen.quiet)
     return left
+
+
+def _pool(document: Document) -> str:
+    """Name a pool, and what the operator says that its deletion waits for."""
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    told = [c.get("message", "") for c in conditions if c.get("reason") == Reason.DELETING.value]
+    return f"GPUPool {document['metadata']['name']}" + (f" ({told[0]})" if told else "")
 
 
 async def _all(kube: Kube, kind: str) -> list[Document]:

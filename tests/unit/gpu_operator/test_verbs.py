@@ -99,6 +99,14 @@ def test_without_an_operator_it_ends_and_says_what_is_left() -> None:
     assert "is the operator running?" in said
 
 
+def test_what_the_operator_waits_for_is_passed_on() -> None:
+    cluster = Cluster()
+    cluster.operator = False
+    waits = {"type": "Ready", "reason": "Deleting", "message": "node n is not ready"}
+    cluster.objects["GPUPool"]["p"]["status"] = {"conditions": [waits]}
+    assert "GPUPool p (node n is not ready)" in run(cluster)[1]
+
+
 def test_waiting_names_the_pods() -> None:
     cluster = Cluster()
     cluster.objects["GPU"]["g"]["status"] = gpu("train")
