@@ -209,12 +209,24 @@ def _agent_set(document: Document, pool: str) -> AgentSet:
 
 
 def _agent(document: Document, pool: str) -> AgentPod | None:
-    node = (document.get("spec") or {}).get("nodeName")
+    spec = document.get("spec") or {}
+    node = spec.get("nodeName") or _meant_for(spec)
     metadata = document["metadata"]
     if not pool or not node or metadata.get("deletionTimestamp"):
         return None
     problem, failing = _pod_problem(document.get("status") or {})
     return AgentPod(metadata["name"], node, pool, problem, failing)
+
+
+def _meant_for(spec: Document) -> str:
+    """Return the node that a DaemonSet's pod is for, which it names before it is scheduled."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for rule in term.get("matchFields") or ():
+            if rule.get("key") == "metadata.name" and rule.get("values"):
+                return str(rule["values"][0])
+    return ""
 
 
 _STARTING = ("", "ContainerCreating", "PodInitializing")
@@ -229,6 +241,9 @@ def _pod_problem(status: Document) -> tuple[str, bool]:
         ended = (container.get("lastState") or {}).get("terminated") or {}
         reason = waiting.get("reason") or ended.get("reason") or ""
         return f"container {container['name']}: {reason or 'starting'}", reason not in _STARTING
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"not scheduled: {condition.get('message') or condition.get('reason')}", True
     phase = status.get("phase", "Pending")
     if phase != "Running":
         return str(status.get("message") or status.get("reason") or phase), phase == "Failed"

@@ -183,6 +183,25 @@ def test_what_keeps_an_agent_from_working(
     assert (found.problem, found.failing) == (problem, failing)
 
 
+def test_an_agent_that_does_not_fit_its_node_says_so() -> None:
+    """A budget that is more memory than the node has left: the pod is on no node yet."""
+    pending = agent(
+        phase="Pending",
+        conditions=[
+            {"type": "PodScheduled", "status": "False", "message": "1 Insufficient memory"}
+        ],
+    )
+    rule = {"key": "metadata.name", "operator": "In", "values": ["n"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [rule]}]}
+    pending["spec"] = {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    }
+    store = Store()
+    store.put("Pod", pending)
+    found = store.world().agents["n"]
+    assert (found.problem, found.failing) == ("not scheduled: 1 Insufficient memory", True)
+
+
 def test_pods_that_end_or_are_not_agents_do_not_count() -> None:
     store = Store()
     ending = agent(phase="Running")
