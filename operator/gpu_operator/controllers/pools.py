@@ -243,7 +243,10 @@ def _node_problem(world: World, pool: Pool, node: Node, on_node: Sequence[Gpu]) 
             reason = Reason.AGENT_UNREACHABLE if failed else Reason.WAITING_FOR_AGENT
             return Verdict(True, reason, f"node agent {agent.name}: {agent.problem}")
         if not reported:
-            return Verdict(True, Reason.WAITING_FOR_AGENT, "the node agent has not reported yet")
+            message = "the node agent has not reported yet"
+            if agent is None:  # Pod Security, a quota: only its DaemonSet's events say so
+                message = f"there is no pod of DaemonSet {daemonset.name_of(pool.name)} on it yet"
+            return Verdict(True, Reason.WAITING_FOR_AGENT, message)
         degraded = next(
             (
                 c

@@ -299,6 +299,8 @@ def test_a_node_that_is_not_ready_says_why(seen: World, ready: str, degraded: st
     assert "n1" in message
     for agent in seen.agents.values():
         assert agent.problem in message
+    if ready == "WaitingForAgent" and not seen.agents:
+        assert "no pod of DaemonSet tessera-node-p on it" in message
     assert condition(actions, "Degraded")[1] == degraded
 
 
