@@ -242,7 +242,7 @@ def test_the_hook_has_the_rights_that_it_uses_and_no_other(
             }
         ]
     }
-    request = cleanup.Request(evict=True, timeout_s=0.2)
+    request = cleanup.Request(evict=True, timeout_s=2.0)
     assert asyncio.run(cleanup.cleanup(cluster, request, lambda text: None)) == 1
     cluster.objects["GPU"].clear()
     assert asyncio.run(cleanup.cleanup(cluster, request, lambda text: None)) == 0
