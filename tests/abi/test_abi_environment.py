@@ -90,6 +90,22 @@ def test_a_socket_that_hangs_up(environment, tmp_path):
         assert process.communicate(timeout=60)[0] == "100\n3 True\n"
 
 
+NO_ROOM = """
+import resource
+from cuda.bindings import driver as d
+print(int(d.cuInit(0)[0]))
+resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+print(int(d.cuCtxCreate(None, 0, 0)[0]))
+"""
+
+
+def test_a_limit_of_the_address_space_is_named(environment):
+    done = python(NO_ROOM, environment)
+    assert done.stdout == "0\n205\n", done.stderr
+    assert "8 TiB of address space" in done.stderr
+    assert "ulimit -v" in done.stderr
+
+
 FORK = """
 import ctypes, os, threading
 lib = ctypes.CDLL("libcuda.so.1")

@@ -106,7 +106,11 @@ static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
 static CUresult connect_worker(struct tsr_context *context, struct tsr_reply *reply) {
   unsigned candidate = 0;
   for (;;) {
-    if (!tsr_aperture_base && !tsr_aperture_reserve(&candidate)) return CUDA_ERROR_MAP_FAILED;
+    if (!tsr_aperture_base && !tsr_aperture_reserve(&candidate)) {
+      tsr_log("no place for %llu TiB of address space (none of it is memory; see ulimit -v)",
+              (unsigned long long)(TESSERA_APERTURE_BYTES >> 40));
+      return CUDA_ERROR_MAP_FAILED;
+    }
     const CUresult result = greet(context, reply);
     if (result == CUDA_SUCCESS || settled) return result;
     tsr_aperture_release();
@@ -124,7 +128,10 @@ static int free_index(void) {
 CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t api_version,
                           bool primary, uint64_t *handle) {
   const int index = free_index();
-  if (index < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (index < 0) {
+    tsr_log("a process has at most %d contexts", (int)TESSERA_MAX_CONTEXTS);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
   struct tsr_context *context = tsr_object_new(TSR_CONTEXT);
   if (!context) return CUDA_ERROR_OUT_OF_MEMORY;
   context->device = device;
