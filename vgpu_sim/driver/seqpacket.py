@@ -1,8 +1,10 @@
 """SOCK_SEQPACKET sockets under asyncio, with ancillary data (which asyncio itself cannot carry)."""
 
+import array
 import asyncio
+import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vgpu_sim.driver.model import Peer
@@ -15,8 +17,8 @@ SCM_MAX_FD = 253  # Linux: descriptors in one message
 class Packet:
     """A message received. Empty ``data`` is the end: a peer cannot send an empty one usefully.
 
-    ``truncated``: it was longer than allowed, or brought descriptors that nobody asked for (which
-    the kernel has then dropped).
+    ``truncated``: it was longer than allowed, or brought descriptors, which nobody asked for and
+    which are closed again.
     """
 
     data: bytes
@@ -49,8 +51,20 @@ async def receive(sock: socket.socket, limit_bytes: int) -> Packet:
         except BlockingIOError:
             await readable(sock.fileno())
             continue
-        truncated = bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC))
+        descriptors = _descriptors(ancillary)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        truncated = bool(descriptors) or bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC))
         return Packet(data, sender_of(ancillary), truncated)
+
+
+def _descriptors(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
+    """Return the descriptors that came: where room was left for credentials, some find room."""
+    found = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(content[: len(content) - len(content) % found.itemsize])
+    return found.tolist()
 
 
 async def send(sock: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import socket
 
 import pytest
 
@@ -155,3 +157,21 @@ def test_a_worker_that_does_not_read_its_replies_is_a_violation():
 def test_texts_lose_what_terminals_and_logs_would_act_on():
     assert clean_text("a\r\n\0\u202eb") == "a    b"
     assert clean_text(7) == ""
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 200])
+def test_descriptors_that_nobody_asked_for_are_a_violation_and_are_closed(count):
+    async def pass_some() -> None:
+        mine, its = seqpacket.pair()
+        mine.setblocking(False)
+        budget = Budget(1 << 50)
+        channel = WorkerChannel(mine, budget, budget.open(INSTANCE))
+        with mine, its:
+            message = json.dumps({"type": "memory", "request": 1}).encode()
+            before = os.listdir("/proc/self/fd")
+            socket.send_fds(its, [message], [0] * count)
+            with pytest.raises(ChannelViolation):
+                await anext(channel.events())
+            assert os.listdir("/proc/self/fd") == before
+
+    asyncio.run(pass_some())
