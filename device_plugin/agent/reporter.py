@@ -89,6 +89,6 @@ def _without_use(full: GPUStatus) -> GPUStatus:
     return full.model_copy(
         update={
             "slices": tuple(s.model_copy(update={"memory_used_bytes": 0}) for s in full.slices),
-            "budget": budget and budget.model_copy(update={"used_bytes": 0}),
+            "budget": budget and budget.model_copy(update={"used": "0"}),
         }
     )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory
 from device_plugin.inventory.resources import resource_name
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import (
     Budget,
@@ -61,7 +62,8 @@ def build(
         slices_used=sum(bool(s.holders) for s in slices),
         holders=",".join(names),
         budget=Budget(
-            total_bytes=inventory.budget_total_bytes, used_bytes=inventory.budget_used_bytes
+            total=quantity.of_bytes(inventory.budget_total_bytes),
+            used=quantity.of_bytes(inventory.budget_used_bytes),
         ),
         isolation=IsolationStatus(
             enforced=inventory.isolation_enforced, reason=inventory.isolation_reason

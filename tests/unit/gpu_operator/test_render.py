@@ -148,6 +148,15 @@ def test_quantities(text: str, size: int) -> None:
     assert quantity.to_bytes(text) == size
 
 
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(4 << 30, "4Gi"), (65 << 20, "65Mi"), (1 << 50, "1024Ti"), (1025, "1025"), (0, "0")],
+)
+def test_bytes_as_a_quantity(size: int, text: str) -> None:
+    assert quantity.of_bytes(size) == text
+    assert quantity.to_bytes(text) == size
+
+
 @pytest.mark.parametrize("text", ["", "8GB", "-1", "8 Gi", "1e3"])
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="not a memory quantity"):

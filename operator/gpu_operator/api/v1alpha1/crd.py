@@ -84,7 +84,7 @@ KINDS = (
             Column("Health", ".status.health"),
             _AGE,
             Column("UUID", ".spec.uuid", wide=True),
-            Column("Budget", ".status.budget.totalBytes", "integer", wide=True),
+            Column("Budget", ".status.budget.total", wide=True),
             Column("Holders", ".status.holders", wide=True),
         ),
         "GPU is one simulated device: the operator writes its spec, its node's agent the status.",

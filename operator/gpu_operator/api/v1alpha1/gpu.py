@@ -68,8 +68,8 @@ class Slice(StatusModel):
 class Budget(StatusModel):
     """Node memory behind device memory."""
 
-    total_bytes: int = Field(description="What all slices of the node may use together.")
-    used_bytes: int = Field(description="What they use.")
+    total: str = Field(description="What all slices of the node may use together, such as 4Gi.")
+    used: str = Field(description="What they use.")
 
 
 class IsolationStatus(StatusModel):

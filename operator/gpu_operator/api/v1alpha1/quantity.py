@@ -16,3 +16,10 @@ def to_bytes(text: str) -> int:
     if match is None:
         raise ValueError(f"not a memory quantity: {text!r} (write 8Gi, 512Mi or bytes)")
     return int(float(match[1]) * _UNITS[match[2] or ""])
+
+
+def of_bytes(count: int) -> str:
+    """Return the same number in the largest unit that it is a multiple of."""
+    fitting = [unit for unit, size in _UNITS.items() if count >= size and count % size == 0]
+    unit = fitting[-1] if fitting else ""
+    return f"{count // _UNITS[unit]}{unit}"
