@@ -233,6 +233,22 @@ def render_map(functions: list[Function]) -> str:
     return "\n".join(["{", "  global:", *(f"    {n};" for n in names), "  local: *;", "};", ""])
 
 
+def _refused() -> list[str]:
+    """What implemented functions refuse, in the words of their messages."""
+    texts = (path.read_text(encoding="ascii") for path in SOURCES.glob("*.c"))
+    return sorted(
+        found for text in texts for found in re.findall(r'TSR_REFUSE\(\s*"(.+?)"\)', text)
+    )
+
+
+def _limit(name: str) -> int:
+    header = (SOURCES.parent / "include" / "tessera_abi.h").read_text(encoding="ascii")
+    found = re.search(rf"#define TESSERA_{name} UINT64_C\((\w+)\)", header)
+    if found is None:
+        raise ValueError(f"tessera_abi.h: no {name}")
+    return int(found[1], 0)
+
+
 def render_support(functions: list[Function]) -> str:
     """The table in the documentation."""
     done = [f for f in functions if f.kind]
@@ -258,6 +274,18 @@ def render_support(functions: list[Function]) -> str:
         "| variable | meaning |",
         "|---|---|",
         *(f"| `{name}` | {meaning} |" for name, meaning in VARIABLES),
+        "",
+        "## Limits",
+        "",
+        f"A process has at most {_limit('MAX_CONTEXTS')} contexts, a context"
+        f" {_limit('MAX_STREAMS') - 1} streams besides the NULL stream and"
+        f" {_limit('MAX_TIMESTAMPS')} recorded events with timing, an image"
+        f" {_limit('MAX_IMAGE_BYTES') >> 20} MiB. Implemented functions answer"
+        " `CUDA_ERROR_NOT_SUPPORTED` to the list below. Kernels reach pinned memory only in the"
+        " context that allocated it, with or without `CU_MEMHOSTALLOC_PORTABLE`; elsewhere they"
+        " end with an illegal address. Copies reach it from every context.",
+        "",
+        *(f"- {part}" for part in _refused()),
         "",
         "## Implemented",
         "",
