@@ -163,6 +163,8 @@ class ContextTable:
             return  # gpud ends and the worker lives on
         finally:
             serving.cancel()
+        if context.wait_status is None:  # its zygote may have ended without a report just now
+            context.wait_status = processes.reap(context.pidfd)
         self._end(context)
 
     async def _learn_end(self, context: Context) -> None:
