@@ -261,3 +261,33 @@ def test_a_vector_load_without_all_its_elements_in_a_branch() -> None:
     for chooser in (0, 8):
         data = np.array([*range(1, 17), chooser], np.uint32).tobytes()
         compare(module, [data, bytes(8 * 32)], (1, 1, 1), block, [None, *plans[::6]])
+
+
+@pytest.mark.parametrize("block", [(64, 1, 1), (32, 4, 1), (16, 2, 2), (24, 2, 1)], ids=str)
+def test_bits_of_thread_indices(block: tuple[int, int, int]) -> None:
+    """What a shift or a mask takes from a group's lanes, and what from where the group begins."""
+    b = KernelBuilder(8)
+    s = SpecialRegister
+    indices = [b.special(which) for which in (s.TID_X, s.TID_Y, s.TID_Z, s.LANEID, s.CTAID_X)]
+    results = []
+    for index, amount in itertools.product(indices, range(7)):
+        mask = (1 << amount) - 1
+        for op, type_, operand in (
+            (Op.SHR, D.U32, amount),
+            (Op.SHR, D.S32, amount),
+            (Op.AND, D.B32, mask),
+            (Op.AND, D.B32, ~mask & 0xFFFF_FFFF),
+            (Op.OR, D.B32, mask),
+            (Op.DIV, D.U32, max(mask, 1)),
+        ):
+            results.append(b.register(32))
+            b.op(op, type_, results[-1], index, Literal(operand))
+    out = b.address(b.parameter(0), b.linear_thread(), 4 * len(results))
+    for place, result in enumerate(results):
+        b.store(D.B32, out, result, 4 * place)
+    module, threads = b.module(), 2 * block[0] * block[1] * block[2]
+    plans = list(jit.legal_plans(module.functions[0], block))
+    chosen = [None, *(plan for plan in plans if plan.chunks in (1, 2, 4) and plan.versioned)]
+    found = compare(module, [bytes(4 * threads * len(results))], (2, 1, 1), block, chosen)[0]
+    first = np.frombuffer(found, np.uint32).reshape(threads, len(results))[:, 6]
+    assert first.tolist() == [t % block[0] >> 1 for t in range(threads)]

@@ -168,8 +168,10 @@ class Transfer:
         uncut = [[offset + a.stride * lane for lane in lanes] for offset in a.offsets]
         rows = tuple(tuple(v >> operand if shift else v & operand for v in row) for row in uncut)
         result = self._algebra.from_lanes(rows, bits)
-        if not isinstance(result, Affine) or not shift:
+        if not shift:  # nothing of the base is left
             return result
+        if not isinstance(result, Affine):
+            return None  # the base, shifted, is still to be added
         assert result.constant is not None
         offsets = [offset + result.constant for offset in result.offsets]
         return self._algebra.affine(offsets, result.stride, None, a.align // size, bits)
