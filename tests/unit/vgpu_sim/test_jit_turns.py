@@ -1,12 +1,22 @@
-"""How often a loop can turn: never told too low, and told where compilers' loops are."""
+"""Where addresses start, and how often a loop that bumps them can turn."""
 
 import pytest
 from hypothesis import given, settings, strategies as st
 from kernel_builder import KernelBuilder
 
 from vgpu_sim.exec.jit import ssa
+from vgpu_sim.exec.jit.roots import Roots
 from vgpu_sim.exec.jit.turns import most_turns
-from vgpu_sim.isa import Compare, DataType, Guard, Instruction, Literal, Op, Operand
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Guard,
+    Instruction,
+    Literal,
+    Op,
+    Operand,
+    SpecialRegister,
+)
 
 D = DataType
 _ALL = 1 << 32
@@ -133,3 +143,18 @@ def test_no_loop_turns_more_often_than_told(
     assert told is None or turns <= told
     if how in (Compare.EQ, Compare.NE) and told is None:
         assert turns > 256 or limit % (step & -step) or start % (step & -step)
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.SUB])
+def test_a_long_chain_leads_to_its_root(op: Op) -> None:
+    """As unrolled loops have it: each pointer made from the one before."""
+    b = KernelBuilder(8)
+    pointer, index = b.parameter(0), b.register(64)
+    b.op(Op.CVT, D.U64, index, b.special(SpecialRegister.TID_X), source_type=D.U32)
+    for _ in range(3000):
+        b.op(op, D.U64, pointer, pointer, Literal(4))
+        b.op(op, D.U64, index, index, Literal(1))
+    b.op(Op.ADD, D.U64, pointer, pointer, index)
+    form = ssa.build(b.module().functions[0])
+    (last,) = [n for n in next(iter(form.blocks.values())).nodes if n.word == 6003]
+    assert Roots(form).trace(last.results[0], 0, 4) == 0

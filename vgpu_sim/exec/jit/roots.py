@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.elements import signed
-from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Source, SsaFunction, Value
+from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Source, SsaFunction, Value, results_of
 from vgpu_sim.exec.jit.turns import most_turns, step_of
 from vgpu_sim.isa import Literal, MulMode, Op, Space, Symbol
 
@@ -34,6 +34,13 @@ class Roots:
         self._ssa = ssa
         self._known: dict[Value, Root | None] = {}
         self._distances: dict[Value, int | None] = {}
+        # In the order of the program what a value is made from is known already: however long the
+        # chain that leads to an address, no search goes deep.
+        for block in ssa.blocks.values():
+            for node in (*block.phis, *block.nodes):
+                for value in results_of(node):
+                    self._root(value)
+                    self._distance(value)
 
     def trace(self, address: Source, displacement: int, size: int) -> int | None:
         """The root of an access of ``size`` bytes, or None where it must be made safe itself."""
