@@ -244,3 +244,19 @@ def test_a_worker_without_its_client_is_ended_after_a_restart(node, pods):
     node.start()
     assert node.instance(made["uuid"])["contexts"]
     wait_until(lambda: not node.instance(made["uuid"])["contexts"], 15)
+
+
+def test_a_slice_is_held_to_the_nodes_budget_where_that_is_less(node):
+    made = node.make_slice()
+    parent = node.options[node.options.index("--cgroup-parent") + 1]
+    group = Path("/sys/fs/cgroup/memory") / parent / made["uuid"]
+    gpus = [{k: g[k] for k in ("uuid", "index", "board")} for g in node.call("inventory")["gpus"]]
+
+    def limit_with(budget_bytes: int) -> int:
+        node.call("configure", gpus=gpus, budget_bytes=budget_bytes)
+        return int((group / "memory.limit_in_bytes").read_text())
+
+    overhead = limit_with(1 << 45) - made["memory_bytes"]
+    assert 0 < overhead < 1 << 30
+    assert limit_with(100 << 20) == (100 << 20) + overhead
+    assert limit_with(1 << 45) == made["memory_bytes"] + overhead

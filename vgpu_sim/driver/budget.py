@@ -101,6 +101,10 @@ class Budget:
         in_slice = instance.profile.memory_bytes - self.slice_used_bytes(instance.uuid)
         return max(0, min(in_slice, self.total_bytes - self.used_bytes))
 
+    def most_bytes(self, instance: MigInstance) -> int:
+        """Return what an instance could ever hold: the node's budget, or what it holds already."""
+        return max(self.total_bytes, self.slice_used_bytes(instance.uuid))
+
     def report(self, account: Account) -> Grant:
         """Return what is free for an account, reserving nothing. Raises KeyError when closed."""
         instance, _ = self._accounts[account]

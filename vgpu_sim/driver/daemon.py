@@ -149,12 +149,15 @@ class Daemon:
     def _context_changed(self, instance: MigInstance) -> None:
         leftovers.save(self._options.run_dir, self._contexts)
         self._holders.notify()
+        self._update_group(instance)
+        if not self._options.standalone:
+            self._fence_unlisted(instance.uuid)
+
+    def _update_group(self, instance: MigInstance) -> None:
         try:
             self._prepare_group(instance)
         except OSError as err:
             logger.warning("cgroup_not_updated instance=%s error=%s", instance.uuid, err)
-        if not self._options.standalone:
-            self._fence_unlisted(instance.uuid)
 
     def _prepare_group(self, instance: MigInstance) -> None:
         share = self._launcher.share_of(instance)
@@ -212,6 +215,8 @@ class Daemon:
         budget_bytes = parameters.budget_bytes(values["budget_bytes"])
         self._inventory.configure(parameters.gpus(values["gpus"]), budget_bytes)
         self._budget.total_bytes = self._budget_total()
+        for instance in self._inventory.instances:
+            self._update_group(instance)
         return {}
 
     async def _op_create_instance(self, params: dict[str, Any]) -> dict[str, Any]:

@@ -90,7 +90,12 @@ class Launcher:
 
     def share_of(self, instance: MigInstance) -> Share:
         """Return what an instance's control group is to hold."""
-        return Share.of(instance, self._settings.threads, self._settings.strict_cpu)
+        return Share.of(
+            instance,
+            self._budget.most_bytes(instance),
+            self._settings.threads,
+            self._settings.strict_cpu,
+        )
 
     async def _start(
         self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner

@@ -27,7 +27,8 @@ class Isolation:
 class Share:
     """A slice's share of the node.
 
-    ``sm_count`` of ``board_sm_count`` becomes the CPU weight; ``strict`` adds the hard quota.
+    ``memory_bytes`` is what it can be granted. ``sm_count`` of ``board_sm_count`` becomes the CPU
+    weight; ``strict`` adds the hard quota.
     """
 
     memory_bytes: int
@@ -37,10 +38,10 @@ class Share:
     strict: bool
 
     @classmethod
-    def of(cls, instance: MigInstance, cpu_count: int, strict: bool) -> "Share":
-        """Return an instance's share."""
+    def of(cls, instance: MigInstance, memory_bytes: int, cpu_count: int, strict: bool) -> "Share":
+        """Return an instance's share; it is granted ``memory_bytes`` or what its profile has."""
         return cls(
-            memory_bytes=instance.profile.memory_bytes,
+            memory_bytes=min(instance.profile.memory_bytes, memory_bytes),
             sm_count=instance.profile.sm_count,
             board_sm_count=instance.gpu.board.sm_count,
             cpu_count=cpu_count,
