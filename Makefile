@@ -41,7 +41,7 @@ shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's clu
 
 clean: ## delete the cluster, our images and .venv (CACHE=1: also everything that was built for them)
 	@CACHE_TOO=$(CACHE) deploy/kind/down
-	@rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv dist vgpu_sim/native/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -prune -exec rm -rf {} +
 
 venv: .venv/.installed
