@@ -1,4 +1,4 @@
-"""The notation and the layout document: round trips, and errors that say where and what to do."""
+"""The notation: round trips, and errors that say where and what to do."""
 
 import contextlib
 import re
@@ -40,37 +40,11 @@ def test_instances_round_trip(case):
         assert spec.parse_instance(board, spec.format_instance(instance)) == instance
 
 
-@given(instance_lists, st.data())
-def test_layouts_round_trip(case, data):
-    board, instances = case
-    mixed = tuple(i if data.draw(st.booleans()) else i.profile for i in instances)
-    layout = spec.Layout(board, mixed)
-    assert spec.parse_layout(layout.to_document()) == layout
-
-
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_refused(text):
     for parse in (spec.parse_requests, spec.parse_instances):
         with contextlib.suppress(SpecError):  # any other exception fails the test
             parse(H100, text)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["version", "board", "instances", "other"]) | st.text(max_size=5), inner
-        )
-    ),
-    max_leaves=8,
-)
-
-
-@given(json_values)
-def test_any_document_is_read_or_refused(document):
-    with pytest.raises(SpecError):
-        spec.parse_layout(document)
 
 
 def test_requests_keep_their_order():
@@ -143,75 +117,6 @@ def test_requests_that_cannot_be_read(text, message):
 def test_instances_that_cannot_be_read(text, message):
     with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
         spec.parse_instances(H100, text)
-
-
-def document(**changes):
-    base = {"version": "v1", "board": "h100-80gb", "instances": ["3g.40gb@4", "2x1g.10gb"]}
-    return {**base, **changes}
-
-
-def without(field):
-    return {name: value for name, value in document().items() if name != field}
-
-
-def test_a_layout_document():
-    layout = spec.parse_layout(document())
-    assert layout.board is H100
-    assert layout.entries == (
-        Instance(H100.profile("3g.40gb"), 4),
-        H100.profile("1g.10gb"),
-        H100.profile("1g.10gb"),
-    )
-
-
-def test_an_empty_layout_is_a_wish():
-    assert spec.parse_layout(document(instances=[])).entries == ()
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ([], "document: is of type list; write a mapping"),
-        (None, "document: is empty; write a mapping"),
-        (without("version"), "version: is missing; write version: v1"),
-        (document(version="v2"), "version: 'v2' is not known; this release reads v1"),
-        (
-            document(version=10**5000),
-            "version: a value of type int is not known; this release reads v1",
-        ),
-        (
-            document(instance=[]),
-            "document: unknown field 'instance'; fields: version, board, instances",
-        ),
-        (
-            document(board="h900"),
-            f"board: unknown board 'h900'; known boards: {', '.join(BOARDS)}",
-        ),
-        (document(board=7), f"board: is of type int; known boards: {', '.join(BOARDS)}"),
-        (without("board"), f"board: is missing; known boards: {', '.join(BOARDS)}"),
-        (without("instances"), "instances: is missing; write a list; [] for no slices"),
-        (document(instances=None), "instances: is empty; write a list of text"),
-        (
-            document(instances="1g.10gb"),
-            "instances: is of type str; write a list of text",
-        ),
-        (
-            document(instances=["1g.10gb", {"profile": "1g.10gb"}]),
-            'instances[1]: is of type dict; write text such as "3g.40gb@4"',
-        ),
-        (
-            document(instances=["1g.10gb", "3g.40gb@1"]),
-            "instances[1]: 3g.40gb cannot start at 1; legal starts on h100-80gb: 0, 4",
-        ),
-        (
-            document(instances=["40x1g.10gb", "40x1g.10gb"]),
-            "instances[1]: more than 64 slices; ask for fewer",
-        ),
-    ],
-)
-def test_documents_that_cannot_be_read(source, message):
-    with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
-        spec.parse_layout(source)
 
 
 def test_an_entry_is_an_instance_or_profiles():
