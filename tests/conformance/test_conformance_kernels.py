@@ -23,6 +23,7 @@ from vgpu_sim.isa import (
     Op,
     Predicate,
     Register,
+    Rounding,
     Space,
     SpecialRegister,
     Symbol,
@@ -291,3 +292,22 @@ def test_bits_of_thread_indices(block: tuple[int, int, int]) -> None:
     found = compare(module, [bytes(4 * threads * len(results))], (2, 1, 1), block, chosen)[0]
     first = np.frombuffer(found, np.uint32).reshape(threads, len(results))[:, 6]
     assert first.tolist() == [t % block[0] >> 1 for t in range(threads)]
+
+
+@pytest.mark.parametrize("op", [Op.FMIN, Op.FMAX])
+def test_a_converted_integer_beats_a_nan(op: Op) -> None:
+    """A compiler that knows one operand to be a number may not forget the other."""
+    b = KernelBuilder(8, 8)
+    thread = b.linear_thread()
+    loaded = b.load(D.F32, b.address(b.parameter(0), thread, 4))
+    number = b.register(32)
+    b.op(Op.CVT, D.F32, number, thread, source_type=D.U32, rounding=Rounding.RN)
+    out = b.address(b.parameter(1), thread, 8)
+    for place, operands in enumerate([(loaded, number), (number, loaded)]):
+        result = b.register(32)
+        b.op(op, D.F32, result, *operands)
+        b.store(D.B32, out, result, 4 * place)
+    data = np.array([0x7FC00001, 0xFF800001, 0x80000000, 0x7F800000] * 8, np.uint32).tobytes()
+    plans = [None, jit.Plan(16, 1), jit.Plan(4, 2), jit.Plan(1, 1), jit.Plan(1, 4)]
+    found = compare(b.module(), [data, bytes(256)], (1, 1, 1), (32, 1, 1), plans)[1]
+    assert np.frombuffer(found, np.float32)[::8].tolist() == [4.0 * t for t in range(8)]

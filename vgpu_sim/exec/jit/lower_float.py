@@ -8,7 +8,7 @@ become so.
 from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.soft_float import SoftFloat
 from vgpu_sim.exec.jit.support import DIRECTED
-from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.exec.jit.text import BITS, Text, integer
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 
 NATIVE = {DataType.F32: "float", DataType.F64: "double"}
@@ -111,10 +111,8 @@ def _native(text: Text, instruction: Instruction, args: list[str], vector: bool)
             return text.intrinsic("fma", scalar, vector, *args)
         case Op.FSQRT:
             return text.intrinsic("sqrt", scalar, vector, *args)
-        case Op.FMIN:
-            return text.intrinsic("minimumnum", scalar, vector, *args)
-        case Op.FMAX:
-            return text.intrinsic("maximumnum", scalar, vector, *args)
+        case Op.FMIN | Op.FMAX:
+            return _extremum(text, instruction.op, scalar, args, vector)
         case Op.FRCP:
             one = text.const(ONE[instruction.type], scalar, vector)
             return text.let(f"fdiv {type_} {one}, {args[0]}")
@@ -122,11 +120,31 @@ def _native(text: Text, instruction: Instruction, args: list[str], vector: bool)
             return text.let(f"{_BINARY[instruction.op]} {type_} {args[0]}, {args[1]}")
 
 
+def _extremum(text: Text, op: Op, scalar: str, args: list[str], vector: bool) -> str:
+    """The number among a number and a NaN; -0 is less than +0.
+
+    Not LLVM's minimumnum and maximumnum: for x86 it takes the NaN where the other operand was
+    converted from an integer (seen with LLVM 22.1).
+    """
+    a, b = args
+    type_, whole = text.type_of(scalar, vector), text.type_of(integer(BITS[scalar]), vector)
+    relation, joint = ("olt", "or") if op is Op.FMIN else ("ogt", "and")
+    better = text.let(f"fcmp {relation} {type_} {a}, {b}")
+    result = text.select(better, a, b, scalar, vector)
+    # Equal numbers have equal bits, except for zeros of two signs.
+    patterns = [text.let(f"bitcast {type_} {value} to {whole}") for value in args]
+    both = text.let(f"{joint} {whole} {patterns[0]}, {patterns[1]}")
+    both = text.let(f"bitcast {whole} {both} to {type_}")
+    equal = text.let(f"fcmp oeq {type_} {a}, {b}")
+    result = text.select(equal, both, result, scalar, vector)
+    is_nan = text.let(f"fcmp uno {type_} {b}, {b}")
+    return text.select(is_nan, a, result, scalar, vector)
+
+
 def _small_extremum(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
     soft = SoftFloat(text, vector)
     wide = [soft.widen(arg, instruction.type) for arg in args]
-    stem = "minimumnum" if instruction.op is Op.FMIN else "maximumnum"
-    result = text.intrinsic(stem, "double", vector, *wide)
+    result = _extremum(text, instruction.op, "double", wide, vector)
     return soft.narrow(result, instruction.type, Rounding.RN)
 
 
