@@ -314,23 +314,6 @@ def test_the_legacy_stream_orders_blocking_ones(cuda, spin):
     assert read_u32(cuda, out) == expected
 
 
-def test_a_non_blocking_stream_takes_no_part(cuda, spin):
-    """It is done while the legacy stream is busy; a blocking one is done only afterwards."""
-    word = int(cuda.cuMemAlloc(4))
-    other = int(cuda.cuMemAlloc(4))
-    free, blocking = cuda.cuStreamCreate(1), cuda.cuStreamCreate(0)
-    cuda.cuMemsetD32(word, 0, 1)
-    launch(cuda, spin, (word, u32(60_000)))
-    cuda.cuMemsetD32Async(other, 1, 1, free)
-    cuda.cuStreamSynchronize(free)
-    assert cuda.code("cuStreamQuery", 0) == NOT_READY
-    cuda.cuMemsetD32Async(other, 2, 1, blocking)
-    assert cuda.code("cuStreamQuery", blocking) == NOT_READY
-    cuda.cuStreamSynchronize(blocking)
-    assert cuda.code("cuStreamQuery", 0) == 0
-    assert read_u32(cuda, word) == 60_000
-
-
 def test_work_of_a_destroyed_stream_stays_in_the_legacy_order(cuda, spin):
     """Also when all streams are in use and a non-blocking one takes the destroyed one's place."""
     word = int(cuda.cuMemAlloc(4))
