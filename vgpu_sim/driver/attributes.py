@@ -15,6 +15,7 @@ WARP_SIZE = 32
 MAX_THREADS_PER_BLOCK = 1024
 REGISTERS_PER_MULTIPROCESSOR = 65536
 _INT_MAX = (1 << 31) - 1
+_SHARED_BYTES_PER_BLOCK = 48 * 1024
 _NVIDIA_PCI_VENDOR = 0x10DE  # what the boards that are simulated carry
 
 
@@ -155,7 +156,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.MAX_GRID_DIM_X: _INT_MAX,
         a.MAX_GRID_DIM_Y: 65535,
         a.MAX_GRID_DIM_Z: 65535,
-        a.MAX_SHARED_MEMORY_PER_BLOCK: 48 * 1024,
+        a.MAX_SHARED_MEMORY_PER_BLOCK: _SHARED_BYTES_PER_BLOCK,
         a.TOTAL_CONSTANT_MEMORY: 64 * 1024,
         a.WARP_SIZE: WARP_SIZE,
         a.MAX_PITCH: _INT_MAX,
@@ -189,7 +190,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: architecture.shared_bytes,
         a.MAX_REGISTERS_PER_MULTIPROCESSOR: REGISTERS_PER_MULTIPROCESSOR,
         a.SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: architecture.double_ratio,
-        a.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: architecture.shared_optin_bytes,
+        a.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: _SHARED_BYTES_PER_BLOCK,  # a kernel cannot opt in yet
         a.MAX_BLOCKS_PER_MULTIPROCESSOR: architecture.max_blocks,
         a.RESERVED_SHARED_MEMORY_PER_BLOCK: 1024 if capability[0] >= 8 else 0,
         a.MEM_SYNC_DOMAIN_COUNT: 1,

@@ -100,3 +100,10 @@ def test_nothing_is_announced_that_the_library_answers_as_not_supported():
         for number, names in NEEDS.items():
             if values[number]:
                 assert names <= implemented, OFFICIAL[number]
+
+
+def test_no_kernel_is_told_to_ask_for_more_shared_memory_than_it_has():
+    """cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES), which it would call next, answers 801."""
+    for instance in instances():
+        values = attributes_of(instance, instance.gpu.board.compute_capability)
+        assert values[97] == values[8]
