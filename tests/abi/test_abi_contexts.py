@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +171,33 @@ def test_a_stream_works_while_another_context_is_current(cuda):
     cuda.cuCtxDestroy(other)
 
 
+def assert_holds_nobody_up(
+    pid: int, wait: Callable[[], int], other: Callable[[], object], other_s: float
+) -> None:
+    """While ``wait`` waits for a stopped worker, ``other`` is done within ``other_s``."""
+    codes: list[int] = []
+    waiting = threading.Thread(target=lambda: codes.append(wait()))
+    done = threading.Event()
+
+    def run() -> None:
+        other()
+        done.set()
+
+    running = threading.Thread(target=run)
+    try:
+        waiting.start()
+        waiting.join(0.3)
+        assert not codes
+        running.start()
+        assert done.wait(other_s)
+        assert not codes
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    waiting.join()
+    running.join()
+    assert codes == [0]
+
+
 @pytest.mark.parametrize("primary", [False, True], ids=["created", "primary"])
 def test_a_context_that_waits_to_be_destroyed_holds_no_other_up(cuda, node, primary):
     before = worker_pids(node)
@@ -184,27 +212,11 @@ def test_a_context_that_waits_to_be_destroyed_holds_no_other_up(cuda, node, prim
     cuda.cuEventRecord(cuda.cuEventCreate(2), 0)
     cuda.cuCtxPopCurrent()
     call = ("cuDevicePrimaryCtxRelease", 0) if primary else ("cuCtxDestroy", context)
-    codes: list[int] = []
-    waiting = threading.Thread(target=lambda: codes.append(cuda.code(*call)))
-    created = threading.Event()
 
     def create() -> None:
         cuda.cuCtxDestroy(cuda.cuCtxCreate(None, 0, 0))
-        created.set()
 
-    creating = threading.Thread(target=create)
-    try:
-        waiting.start()
-        waiting.join(0.3)
-        assert not codes
-        creating.start()
-        assert created.wait(20)
-        assert not codes
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    waiting.join()
-    creating.join()
-    assert codes == [0]
+    assert_holds_nobody_up(pid, lambda: cuda.code(*call), create, 20)
 
 
 @pytest.mark.parametrize("kind", ["Module", "Library"])
@@ -220,31 +232,12 @@ def test_an_unload_that_waits_holds_no_other_context_up(cuda, node, kind):
         loaded = cuda.cuLibraryLoadData(image, [], [], 0, [], [], 0)
     stop(pid)
     cuda.cuEventRecord(cuda.cuEventCreate(2), 0)
-    codes: list[int] = []
 
-    def unload() -> None:
+    def unload() -> int:
         cuda.cuCtxSetCurrent(context)
-        codes.append(cuda.code(f"cu{kind}Unload", loaded))
+        return cuda.code(f"cu{kind}Unload", loaded)
 
-    waiting = threading.Thread(target=unload)
-    asked = threading.Event()
-
-    def ask() -> None:
-        cuda.cuFuncGetName(function)
-        asked.set()
-
-    asking = threading.Thread(target=ask)
-    try:
-        waiting.start()
-        waiting.join(0.3)
-        asking.start()
-        assert asked.wait(10)
-        assert not codes
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    waiting.join()
-    asking.join()
-    assert codes == [0]
+    assert_holds_nobody_up(pid, unload, lambda: cuda.cuFuncGetName(function), 10)
     cuda.cuCtxDestroy(context)
 
 
