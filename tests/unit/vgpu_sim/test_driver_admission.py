@@ -2,26 +2,21 @@
 
 import asyncio
 
+import a30_slice
 import pytest
 
-from mig.geometry import board
 from vgpu_sim.driver import admission
 from vgpu_sim.driver.admission import HolderTable, PodAdmission, TokenAdmission
 from vgpu_sim.driver.errors import HelloRefused
 from vgpu_sim.driver.events import EventBus
 from vgpu_sim.driver.model import (
-    Gpu,
     Holder,
-    MigInstance,
     Peer,
     PodUid,
-    new_gpu_uuid,
     new_instance_uuid,
 )
 
-INSTANCE = MigInstance(
-    new_instance_uuid(), Gpu(new_gpu_uuid(), 0, "a30"), board("a30").profile("1g.6gb"), 0, 0
-)
+INSTANCE = a30_slice.make()
 POD = Holder(PodUid("8b7a1c2d-0e4f-4a6b-9c8d-7e6f5a4b3c2d"), "team", "train")
 PROCESSES = {100: POD.pod_uid, 101: POD.pod_uid, 200: PodUid("f" * 32)}  # pid -> pod
 

@@ -8,27 +8,21 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import a30_slice
 import pytest
 
-from mig.geometry import board
 from vgpu_sim.driver import processes, seqpacket
 from vgpu_sim.driver.budget import Budget
 from vgpu_sim.driver.contexts import Context, ContextTable
 from vgpu_sim.driver.events import EventBus
 from vgpu_sim.driver.model import (
-    Gpu,
-    MigInstance,
     Owner,
     Peer,
     PodUid,
-    new_gpu_uuid,
-    new_instance_uuid,
 )
 from vgpu_sim.hal import spawn
 
-INSTANCE = MigInstance(
-    new_instance_uuid(), Gpu(new_gpu_uuid(), 0, "a30"), board("a30").profile("1g.6gb"), 0, 0
-)
+INSTANCE = a30_slice.make()
 POD = "11111111-1111-4111-8111-111111111111"
 WORKER = "import sys; sys.exit(int(sys.stdin.readline()))"
 

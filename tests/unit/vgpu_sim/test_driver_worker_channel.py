@@ -5,18 +5,15 @@ import json
 import os
 import socket
 
+import a30_slice
 import pytest
 
-from mig.geometry import board
 from vgpu_sim.driver import seqpacket
 from vgpu_sim.driver.budget import Budget
 from vgpu_sim.driver.events import clean_text
-from vgpu_sim.driver.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
 from vgpu_sim.driver.worker_channel import ChannelViolation, WorkerChannel
 
-INSTANCE = MigInstance(
-    new_instance_uuid(), Gpu(new_gpu_uuid(), 0, "a30"), board("a30").profile("1g.6gb"), 0, 0
-)
+INSTANCE = a30_slice.make()
 TOTAL = INSTANCE.profile.memory_bytes
 
 
