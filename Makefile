@@ -7,25 +7,36 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell $(p) -c \
   'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 BIN := .venv/bin
+JOBS ?= $(shell nproc)
+PYTEST := $(BIN)/python -m pytest
 
 help: ## list these verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 demo: venv ## kind cluster, images, chart and samples; then a verified CUDA program in a pod
 	@deploy/kind/up
 	@deploy/install
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
-# On the cluster everything runs on both backends. What takes minutes and computes nothing (resources
-# that retire, helm uninstall) runs once, at the end.
+# The cluster comes first: the chart's tests need its helm. On it everything runs on the JIT; on the
+# interpreter what depends on the backend, and helm uninstall at the very end.
 test: venv ## everything: unit, golden, ABI and conformance tests, then the same product on kind
-	$(BIN)/python -m pytest
 	@deploy/kind/up
+	$(PYTEST) -n $(JOBS)
 	@deploy/install
-	deploy/kind/shell $(BIN)/python -m pytest --with-e2e tests/e2e \
-	  --ignore tests/e2e/test_retirement.py --ignore tests/e2e/test_uninstall.py
+	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'not last'
 	@TESSERA_BACKEND=interp deploy/install
-	deploy/kind/shell $(BIN)/python -m pytest --with-e2e tests/e2e
+	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'backend or last'
+
+test-quick: venv ## the tests that need no cluster, on all cores
+	$(PYTEST) -n $(JOBS)
+
+mutate: venv ## would the tests notice? a sample of small defects (N=55 SEED=1 ROOM=jit ARGS=--narrow)
+	$(BIN)/python tests/mutation -n $(or $(N),55) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
+
+fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 kernel=FILE)
+	@PYTHONPATH=tests/support $(BIN)/python -m fuzzing \
+	  $(foreach name,seed n minutes jobs plans shrink kernel folder,$(name)=$($(name)))
 
 lint: venv ## ruff, mypy --strict and the layer contracts
 	$(BIN)/ruff check .
@@ -41,7 +52,7 @@ shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's clu
 
 clean: ## delete the cluster, our images and .venv (CACHE=1: also everything that was built for them)
 	@CACHE_TOO=$(CACHE) deploy/kind/down
-	@rm -rf .venv dist vgpu_sim/native/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf .venv dist vgpu_sim/native/lib .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .fuzz
 	@find . -name __pycache__ -prune -exec rm -rf {} +
 
 venv: .venv/.installed
@@ -56,4 +67,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test lint bench shell clean venv
+.PHONY: help demo test test-quick mutate fuzz lint bench shell clean venv

@@ -1,26 +1,57 @@
 """Build hook: compiles the C parts (client library, worker runtime) before packaging."""
 
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+_INSTALLED = "vgpu_sim/native/lib"
+
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Runs ``vgpu_sim.native.build`` before the wheel (or the editable install) is assembled."""
+    """Runs ``vgpu_sim.native.build`` before the wheel (or the editable install) is assembled.
+
+    A wheel's libraries are compiled outside of the checkout, which may be read-only; an editable
+    install uses the checkout, so its libraries belong there.
+    """
+
+    _scratch: Path | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile; a missing compiler ends the build with one line that says what is missing."""
-        del version
+        sys.dont_write_bytecode = True
         sys.path.insert(0, str(Path(self.root)))
         try:
             from vgpu_sim.native import build
         finally:
             sys.path.pop(0)
+        directory = build.LIBRARIES
+        if version != "editable":
+            self._scratch = directory = Path(tempfile.mkdtemp(prefix="tessera-build-"))
         try:
-            build.build_all()
+            build.build_all(directory)
         except build.BuildError as err:
+            self._remove_scratch()
             sys.exit(f"error: {err}")  # a traceback would hide the one line that helps
+        if version != "editable":
+            build_data["force_include"].update(
+                {
+                    str(library): f"{_INSTALLED}/{library.name}"
+                    for library in directory.iterdir()
+                    if not library.name.startswith(".")  # what the next build compares with
+                }
+            )
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{build.platform_tag()}"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove what is in the wheel now."""
+        del version, build_data, artifact_path
+        self._remove_scratch()
+
+    def _remove_scratch(self) -> None:
+        if self._scratch is not None:
+            shutil.rmtree(self._scratch, ignore_errors=True)

@@ -27,17 +27,14 @@ _POD_S = 120.0
 class _Pods:
     """Pods of one run, deleted one by one."""
 
-    def __init__(self, client: Any) -> None:
-        from lightkube.resources.core_v1 import Pod
-
-        self._client = client
-        self._pod = Pod
+    def __init__(self, core: Any) -> None:
+        self._core = core
         self._run = uuid.uuid4().hex[:6]
         self._count = 0
 
     def logs(self, command: list[str], with_slice: bool, volume: str = "") -> tuple[float, str]:
         """Run a pod to its end; return when it was asked for (epoch, s) and what it printed."""
-        from lightkube.core.exceptions import ApiError
+        from kubernetes.client import ApiException
 
         self._count += 1
         name = f"bench-{self._run}-{self._count}"
@@ -52,14 +49,14 @@ class _Pods:
             ]
         manifest = {"metadata": {"name": name, "namespace": _NAMESPACE}, "spec": spec}
         asked = time.time()
-        self._client.create(self._pod.from_dict(manifest))
+        self._core.create_namespaced_pod(_NAMESPACE, manifest)
         try:
             phase = self._wait(name)
-            text = "".join(self._client.log(name, namespace=_NAMESPACE))
-        except ApiError as err:
+            text = self._core.read_namespaced_pod_log(name, _NAMESPACE)
+        except ApiException as err:
             raise ProgramFailed(f"pod {name}: {err}") from err
         finally:
-            self._client.delete(self._pod, name, namespace=_NAMESPACE)
+            self._core.delete_namespaced_pod(name, _NAMESPACE)
         if phase != "Succeeded":
             raise ProgramFailed(f"pod {name} {phase}: {text[-500:]}")
         return asked, text
@@ -67,7 +64,7 @@ class _Pods:
     def _wait(self, name: str) -> str:
         deadline = time.monotonic() + _POD_S
         while time.monotonic() < deadline:
-            status = self._client.get(self._pod, name, namespace=_NAMESPACE).status
+            status = self._core.read_namespaced_pod(name, _NAMESPACE).status
             if status.phase in ("Succeeded", "Failed"):
                 return str(status.phase)
             time.sleep(0.1)
@@ -79,54 +76,50 @@ def _start_s(pods: _Pods, with_slice: bool) -> float:
     return float(text) - asked
 
 
-def _latency_rows(client: Any, pods: _Pods) -> tuple[Row, ...]:
-    from lightkube.models.meta_v1 import ObjectMeta
-    from lightkube.resources.core_v1 import ConfigMap
-
+def _latency_rows(core: Any, pods: _Pods) -> tuple[Row, ...]:
     name = f"bench-{uuid.uuid4().hex[:6]}"
     with tempfile.TemporaryDirectory() as directory:
         program = latency.build(Path(directory) / "latency").read_bytes()
-    files = ConfigMap(
-        metadata=ObjectMeta(name=name, namespace=_NAMESPACE),
-        binaryData={"latency": base64.b64encode(program).decode()},
-        data={"kernel.ptx": latency.PTX.read_text()},
-    )
-    client.create(files)
+    files = {
+        "metadata": {"name": name},
+        "binaryData": {"latency": base64.b64encode(program).decode()},
+        "data": {"kernel.ptx": latency.PTX.read_text()},
+    }
+    core.create_namespaced_config_map(_NAMESPACE, files)
     try:
         command = latency.script("/bench/latency", "/bench/kernel.ptx")
         _, text = pods.logs(["sh", "-c", command], True, name)
     finally:
-        client.delete(ConfigMap, name, namespace=_NAMESPACE)
+        core.delete_namespaced_config_map(name, _NAMESPACE)
     return latency.rows(NAME, text, "in a pod: ")
 
 
 def measure() -> Section:
     """Make pods in turns, with and without a slice; skipped where there is no cluster."""
     try:
-        import httpx2
-        import lightkube
-        from lightkube.core.exceptions import ApiError, ConfigError
-        from lightkube.resources.core_v1 import Node
+        import urllib3
+        from kubernetes import client, config
     except ImportError as err:
         return Section(NAME, skipped=f"no Kubernetes client: {err}")
+    unreachable = (client.ApiException, urllib3.exceptions.HTTPError)
     try:
-        client = lightkube.Client()
+        config.load_kube_config()
+        core = client.CoreV1Api()
         slices = sum(
             int((node.status.allocatable or {}).get(RESOURCE, "0"))
-            for node in client.list(Node)
-            if node.status is not None
+            for node in core.list_node().items
         )
-    except (ConfigError, ApiError, httpx2.HTTPError) as err:
+    except (config.ConfigException, *unreachable) as err:
         return Section(NAME, skipped=f"no cluster: {err}")
     if not slices:
         return Section(NAME, skipped=f"no node offers {RESOURCE}")
-    pods = _Pods(client)
+    pods = _Pods(core)
     try:
         for with_slice in (False, True):  # images and caches
             _start_s(pods, with_slice)
         pairs = [(_start_s(pods, False), _start_s(pods, True)) for _ in range(PAIRS)]
-        inside = _latency_rows(client, pods)
-    except (ApiError, httpx2.HTTPError) as err:
+        inside = _latency_rows(core, pods)
+    except unreachable as err:
         return Section(NAME, skipped=str(err))
     without, with_slices = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
     return Section(

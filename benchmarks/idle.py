@@ -9,9 +9,9 @@ from pathlib import Path
 
 from benchmarks.on_slice import BOARD, ProgramFailed
 from benchmarks.report import Row, Section
-from vgpu_sim.driver import interpreter
-from vgpu_sim.driver.admin_client import AdminClient
-from vgpu_sim.driver.model import new_gpu_uuid
+from vgpu_sim.cli.clients.admin import AdminClient
+from vgpu_sim.gpud.model import new_gpu_uuid
+from vgpu_sim.gpud.system import python_process
 
 NAME = "idle"
 _WATCH_S = 10.0
@@ -74,12 +74,12 @@ def measure() -> Section:
     """Start gpud as a node does, with seven slices, and watch it. Raises ProgramFailed."""
     with tempfile.TemporaryDirectory(prefix="t-") as name:
         run_dir = Path(name) / "run"
-        command = interpreter.module_command(
+        command = python_process.module_command(
             "vgpu_sim.gpud",
             *("--run-dir", str(run_dir), "--state-dir", str(Path(name) / "state")),
         )
         with subprocess.Popen(
-            command, env=interpreter.module_environment(), stderr=subprocess.DEVNULL
+            command, env=python_process.module_environment(), stderr=subprocess.DEVNULL
         ) as process:
             try:
                 with _connect(run_dir, process) as admin:

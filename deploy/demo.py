@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from mig.spec import format_place
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 VERIFIED = "16777216 results verified"
 POD_TIMEOUT_S = 180
@@ -54,7 +56,7 @@ def slices() -> list[tuple[str, ...]]:
         spec, status = gpu["spec"], gpu.get("status", {})
         for item in status.get("slices", []):
             holders = ", ".join(f"{h['namespace']}/{h['name']}" for h in item.get("holders", []))
-            where = f"{item['profile']}@{item['start']}"
+            where = format_place(item["profile"], item["start"])
             rows.append((spec["nodeName"], str(spec["index"]), where, item["uuid"], holders or "-"))
     return sorted(rows)
 

@@ -1,96 +1,161 @@
-"""Composition root of the node agent: ``tessera-device-plugin``."""
+"""Composition root of the node agent: ``tessera-device-plugin``.
 
+Three processes of one container. This one only keeps the other two running; it starts no thread, so
+that it can fork at any time, and both share what is imported here. One serves the kubelet and does
+nothing else: while it lives the kubelet goes on admitting pods. The other is the agent, which talks
+to gpud and the API server, and may end and start again.
+"""
+
+import ctypes
 import logging
+import multiprocessing
 import os
+import secrets
 import signal
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Listener, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import FrameType
-from typing import Never
 
-from device_plugin import config
-from device_plugin.agent import health, libraries
-from device_plugin.agent.events import EventFollower
-from device_plugin.agent.holders import Holders
-from device_plugin.agent.loop import Agent
-from device_plugin.agent.notices import Notices
-from device_plugin.backends.gpud import Gpud
+from device_plugin import agent_process, config, kubelet_process
 from device_plugin.config import Settings
-from device_plugin.dp.allocations import Allocations
-from device_plugin.dp.resources import Resources
-from device_plugin.errors import AgentError, ClusterError
-from device_plugin.kube.client import Kube
-from device_plugin.podresources.client import PodResources
+from device_plugin.errors import AgentError
 
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 10.0
+_STEADY_S = 30.0  # who lived this long is started again at once
+_LEAVE_S = 7.0  # the kubelet allows the pod ten seconds
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_fork = multiprocessing.get_context("fork")
 _log = logging.getLogger(__name__)
 
 
 def main() -> None:
     """Serve this node's slices until told to stop. Exits with 1 and one line if it cannot."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
     try:
         settings = config.from_environment()
-        run(settings, Kube(settings.node_name))
+        with tempfile.TemporaryDirectory(prefix="tessera-agent-") as directory:
+            status = Supervisor(settings, Path(directory) / "link").run()
     except (AgentError, OSError, ValueError) as err:
         sys.exit(f"tessera-device-plugin: {err}")
+    sys.exit(status)
 
 
-def run(settings: Settings, kube: Kube) -> None:
-    """Wire everything and serve. Raises OSError when a file, socket or port cannot be had."""
-    wake = threading.Event()
-    gpud = Gpud(settings.gpud_socket)
-    pods = PodResources(settings.pod_resources_socket, settings.pod_logs_dir)
-    holders = Holders(pods, gpud, settings.resource_prefix, settings.pod_name)
-    notices = Notices(kube)
-    allocations = Allocations()
-    directory = libraries.install(settings.libraries_dir)
-    resources = Resources(
-        settings.registry_dir,
-        settings.pod_name,
-        settings.resource_prefix,
-        settings.use_cdi,
-        allocations,
-        wake.set,
-    )
-    agent = Agent(settings, gpud, holders, kube, resources, allocations, directory, wake)
-    probes = health.server(settings.health_port, agent.pulse)
+class Supervisor:
+    """Starts both processes, and again whichever ends. Single-threaded."""
 
-    def stop(signum: int, frame: FrameType | None) -> None:
-        del signum, frame
-        resources.stop()
-        os._exit(0)  # threads hold nothing that needs more than this
+    def __init__(self, settings: Settings, address: Path) -> None:
+        key = secrets.token_bytes(32)
+        self._listener = listener = Listener(str(address), authkey=key)
+        self._started, started = multiprocessing.Pipe(duplex=False)
+        self._stop, self._stop_writer = multiprocessing.Pipe(duplex=False)
+        self._kubelet = Kept("tessera-kubelet", lambda: kubelet_process.run(settings, listener))
+        self._agent = Kept(
+            "tessera-agent", lambda: agent_process.run(settings, address, key, started)
+        )
 
-    threading.excepthook = _die
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
-    _start("gpud-events", EventFollower(gpud, holders, notices, wake.set).run)
-    _start("pod-events", notices.run)
-    _start("gpu-watch", lambda: _watch(kube, wake))
-    _start("reconcile", agent.run)
-    probes.serve_forever()
+    def run(self) -> int:
+        """Return the exit status: 0 when told to stop, 1 if the agent never got to work."""
+        with self._listener:
+            return self._keep_both()
 
+    def _keep_both(self) -> int:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._told_to_stop)
+        kept = (self._kubelet, self._agent)
+        while True:
+            pauses = [pause for one in kept if (pause := one.keep()) is not None]
+            running = [one.sentinel for one in kept if one.sentinel]
+            ready = wait([*running, self._stop], min(pauses, default=None))
+            for one in kept:
+                if one.sentinel in ready:
+                    one.reap()
+            if self._stop.poll():
+                self._agent.end(_LEAVE_S)  # it says good-bye while the kubelet is still served
+                self._kubelet.end(_LEAVE_S)
+                return 0
+            if self._agent.has_ended and not self._started.poll():
+                self._kubelet.end(_LEAVE_S)
+                return 1
 
-def _start(name: str, body: Callable[[], Never]) -> None:
-    threading.Thread(target=body, name=name, daemon=True).start()
-
-
-def _die(failure: threading.ExceptHookArgs) -> None:
-    """A thread that ends leaves a node that looks alive: let the kubelet start us again."""
-    threading.__excepthook__(failure)
-    os._exit(1)
+    def _told_to_stop(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        self._stop_writer.send(None)
 
 
-def _watch(kube: Kube, wake: threading.Event) -> Never:
-    while True:
-        try:
-            for _ in kube.changes():
-                wake.set()
-        except ClusterError as err:
-            _log.info("watch ended: %s", err)
-        time.sleep(1)
+class Kept:
+    """A child process that is started again, after a pause that grows while it dies young."""
+
+    def __init__(self, name: str, body: Callable[[], None]) -> None:
+        self._name = name
+        self._body = body
+        self._process: BaseProcess | None = None
+        self._started_at = 0.0
+        self._due_at = 0.0
+        self._pause_s = 0.0
+
+    @property
+    def sentinel(self) -> int:
+        """Return what becomes ready when it ends; 0: it is not running."""
+        return self._process.sentinel if self._process is not None else 0
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether it was started and is no more."""
+        return self._process is not None and self._process.exitcode is not None
+
+    def reap(self) -> None:
+        """Wait for the exit status: the sentinel tells of an end a moment before there is one."""
+        if self._process is not None:
+            self._process.join()
+
+    def keep(self) -> float | None:
+        """Start it if it is due; return the seconds until it will be, None if it runs."""
+        now = time.monotonic()
+        if self._process is not None and self._process.exitcode is not None:
+            _log.error("%s ended with %s", self._name, self._process.exitcode)
+            steady = now - self._started_at >= _STEADY_S
+            self._due_at = now + (0.0 if steady else self._pause_s)
+            longer = min(max(2 * self._pause_s, _FIRST_PAUSE_S), _LONGEST_PAUSE_S)
+            self._pause_s = 0.0 if steady else longer
+            self._process = None
+        if self._process is None:
+            if now < self._due_at:
+                return self._due_at - now
+            self._started_at = now
+            self._process = _fork.Process(
+                target=_be_child, args=(os.getpid(), self._name, self._body)
+            )
+            self._process.start()
+        return None
+
+    def end(self, within_s: float) -> None:
+        """Ask it to end, and make it."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        self._process.join(within_s)
+        self._process.kill()
+        self._process.join()
+
+
+def _be_child(parent: int, name: str, body: Callable[[], None]) -> None:
+    """Run ``body`` under a name of its own; it may not outlive the parent."""
+    Path("/proc/self/comm").write_text(name)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        body()
+    except (AgentError, OSError, ValueError) as err:
+        sys.exit(f"tessera-device-plugin: {err}")
 
 
 if __name__ == "__main__":

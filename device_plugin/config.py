@@ -7,6 +7,8 @@ from pathlib import Path
 
 from device_plugin.errors import SettingsError
 
+LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed, or was given up
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -23,6 +25,10 @@ class Settings:
     use_cdi: bool = True
     budget: str = "0"
     health_port: int = 8081
+    listed_within_s: float = LISTED_WITHIN_S
+    """From an allocation until the kubelet lists the pod, or has given it up."""
+    leave_s: float = 3.0
+    """From saying that no pod is admitted here until that is so: pods under way still are."""
 
     @property
     def gpud_socket(self) -> Path:
@@ -30,7 +36,7 @@ class Settings:
 
     @property
     def registry_dir(self) -> Path:
-        """Where the kubelet looks for plugins by itself."""
+        """Return where the kubelet looks for plugins by itself."""
         return self.kubelet_dir / "plugins_registry"
 
     @property
@@ -54,6 +60,16 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     port = env.get("TESSERA_HEALTH_PORT", "8081")
     if not port.isdecimal() or not 0 <= int(port) < 65536:
         raise SettingsError(f"TESSERA_HEALTH_PORT={port}: not a port")
+    seconds: dict[str, float] = {}
+    for name, field in (
+        ("TESSERA_LISTED_WITHIN_SECONDS", "listed_within_s"),
+        ("TESSERA_LEAVE_SECONDS", "leave_s"),
+    ):
+        if text := env.get(name):
+            try:
+                seconds[field] = float(text)
+            except ValueError as err:
+                raise SettingsError(f"{name}={text}: not a number of seconds") from err
     return Settings(
         node_name=env["NODE_NAME"],
         pod_name=env["POD_NAME"],
@@ -66,4 +82,5 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         use_cdi=strategy == "cdi",
         budget=env.get("TESSERA_NODE_BUDGET") or "0",
         health_port=int(port),
+        **seconds,
     )

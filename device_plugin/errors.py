@@ -4,6 +4,7 @@ AgentError
 ├── GpudError            gpud refused a request; ``code`` says how (docs/gpud-admin.md)
 ├── GpudUnreachable      nobody answers on gpud's socket; worth retrying
 ├── PodResourcesError    the kubelet did not answer; worth retrying
+├── KubeletSideLost      the process that serves the kubelet is away; worth retrying
 ├── ClusterError         the API server refused or did not answer; worth retrying
 └── SettingsError        the environment lacks something; the agent does not start
 """
@@ -30,8 +31,16 @@ class PodResourcesError(AgentError):
     """The kubelet's pod resources socket did not give an answer."""
 
 
+class KubeletSideLost(AgentError):
+    """The process that serves the kubelet did not answer."""
+
+
 class ClusterError(AgentError):
-    """The API server refused a request or could not be reached."""
+    """The API server refused a request, with an HTTP ``status``, or could not be reached."""
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class SettingsError(AgentError):

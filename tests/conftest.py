@@ -1,5 +1,7 @@
 """Which tests run: those of ``tests/e2e`` need a cluster and run only with ``--with-e2e``."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,3 +26,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not config.getoption("--with-e2e"):
             item.add_marker(pytest.mark.skip(reason="NOT RUN: needs the cluster of `make test`"))
     items[:] = [item for item in items if item not in set(e2e)] + e2e
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """A directory of a short name, instead of pytest's: sockets live in it, whose paths are limited."""
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
+        yield Path(name)

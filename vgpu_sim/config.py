@@ -13,6 +13,7 @@ SLICES_DIR_VARIABLE = "TESSERA_SLICES_DIR"
 TOKEN_VARIABLE = "TESSERA_TOKEN"
 RUN_DIR_VARIABLE = "TESSERA_RUN_DIR"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
+LINK_PATH_VARIABLE = "LIBRARY_PATH"  # where gcc and clang look for -lcuda
 
 LIBRARIES_DIR = Path(__file__).parent / "native" / "lib"  # where the build hook puts libcuda.so.1
 
@@ -48,10 +49,14 @@ def user_cache_dir() -> Path | None:
 
 
 def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mapping[str, str]:
-    """Return this process's environment with what finds a slice and its client library."""
+    """Return this process's environment with what finds a slice and its client library.
+
+    Programs find the library when they start, and compilers when they link with ``-lcuda``.
+    """
     environment = dict(os.environ)
-    paths = [str(libraries), *filter(None, [environment.get(LIBRARY_PATH_VARIABLE)])]
-    environment[LIBRARY_PATH_VARIABLE] = os.pathsep.join(paths)
+    for variable in (LIBRARY_PATH_VARIABLE, LINK_PATH_VARIABLE):
+        paths = [str(libraries), *filter(None, [environment.get(variable)])]
+        environment[variable] = os.pathsep.join(paths)
     environment[SLICES_DIR_VARIABLE] = str(slices)
     environment[TOKEN_VARIABLE] = token_hex
     return environment

@@ -2,13 +2,13 @@
 
 import os
 import socket
-from pathlib import Path
 from typing import NoReturn
 
 from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.spawn import WorkerConfig
-from vgpu_sim.hw import worker
-from vgpu_sim.hw.runtime import NativeRuntime
+from vgpu_sim.worker import process as worker, sandbox
+from vgpu_sim.worker.runtime import NativeRuntime
+from vgpu_sim.worker.sandbox import system
 
 
 def prepare() -> None:
@@ -16,9 +16,22 @@ def prepare() -> None:
 
     Not here: numpy, which starts threads, and a live LLVM engine, which must not be forked.
     """
-    from vgpu_sim.hw.backends import jit
+    from vgpu_sim.worker.backends import jit
 
     jit.prepare()
+
+
+def adopt_orphans() -> None:
+    """In a zygote: become the parent of what workers leave behind, so that it is waited for.
+
+    A compile helper ends with its worker, and somebody must take note (PR_SET_CHILD_SUBREAPER).
+    """
+    system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+
+
+def walls(uid: int | None) -> dict[str, bool]:
+    """Return which walls a worker with this user would stand behind here, by name."""
+    return sandbox.probe(uid).to_json()
 
 
 def run_worker(config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> NoReturn:
@@ -35,13 +48,13 @@ def _make_backend(
         ValueError: for a backend that does not exist.
     """
     if config.backend == "jit":
-        from vgpu_sim.hw.backends.jit import JitBackend
+        from vgpu_sim.worker.backends.jit import JitBackend
 
-        return JitBackend(Path(config.cache_dir) if config.cache_dir is not None else None)
+        return JitBackend()
     if config.backend == "interp":
         # numpy brings a linear algebra library that starts threads of its own unless told not to.
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
-        from vgpu_sim.hw.backends.interp import InterpBackend
+        from vgpu_sim.worker.backends.interp import InterpBackend
 
         return InterpBackend(runtime.regions)
     raise ValueError(f"no backend is called {config.backend!r}")

@@ -1,4 +1,4 @@
-"""Starts context workers by forking: ``python -m vgpu_sim.zygote FD`` (contract: ``hal.spawn``).
+"""Starts context workers by forking: ``python -m vgpu_sim.zygote FD [UID]`` (``hal.spawn``).
 
 Single-threaded, without grpc, numpy or a live LLVM engine, everything that workers need imported
 beforehand: a fork costs a millisecond where a fresh interpreter costs fifty. It ends when gpud
@@ -23,14 +23,15 @@ _INT_BYTES: Final = array.array("i").itemsize
 
 
 class Zygote:
-    """One socket to gpud; children are told of when they end."""
+    """One socket to gpud, which hears of every child that ends, workers' helpers included."""
 
     def __init__(self, gpud: socket.socket) -> None:
         self._gpud = gpud
         self._wakeup, self._wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
-    def serve(self) -> None:
-        """Spawn workers until gpud closes the socket."""
+    def serve(self, walls: dict[str, bool]) -> None:
+        """Say which walls workers will have, then spawn them until gpud closes the socket."""
+        self._send({"type": "ready", "sandbox": walls})
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(self._wakeup_writer, warn_on_full_buffer=False)
         poller = select.poll()
@@ -55,19 +56,22 @@ class Zygote:
         descriptors = array.array("i", b"".join(content for _, _, content in ancillary)).tolist()
         if not data:
             return False
+        reply = self._answer(data, descriptors)
+        # Before gpud hears of it and closes its own: the last to close may be made to wait.
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self._send(reply)
+        return True
+
+    def _answer(self, data: bytes, descriptors: list[int]) -> dict[str, Any]:
         request = None
         try:
             message = spawn.decode(data)
             request = message.get("request")
             pid = self._spawn(message, descriptors)
         except (OSError, ValueError, RuntimeError) as err:
-            self._send({"type": "failed", "request": request, "error": str(err)})
-        else:
-            self._send({"type": "spawned", "request": request, "pid": pid})
-        finally:
-            for descriptor in descriptors:
-                os.close(descriptor)
-        return True
+            return {"type": "failed", "request": request, "error": str(err)}
+        return {"type": "spawned", "request": request, "pid": pid}
 
     def _spawn(self, message: dict[str, Any], descriptors: list[int]) -> int:
         if message["type"] != "spawn" or len(descriptors) != 2:
@@ -132,11 +136,13 @@ def _keep_only(client_fd: int, gpud_fd: int) -> tuple[socket.socket, socket.sock
 
 
 def main() -> None:
-    """Entry point: the argument is the number of an inherited socket."""
+    """Entry point: the arguments are the number of an inherited socket and the workers' user."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # gpud decides when workers end
     machine.prepare()
+    machine.adopt_orphans()
     gc.freeze()  # children do not copy pages merely to count references
-    Zygote(socket.socket(fileno=int(sys.argv[1]))).serve()
+    walls = machine.walls(int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    Zygote(socket.socket(fileno=int(sys.argv[1]))).serve(walls)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ class Desired:
     budget_bytes: int = 0
 
     def instances(self, gpu: Gpu) -> tuple[PlacedInstance, ...] | None:
-        """Return the instances a device shall have; None: as they are."""
+        """Return the instances that a device is to have; None: those that it has."""
         spec = self.gpus.get(gpu.uuid)
         if spec is not None:
             return spec.instances if _fits(gpu, spec) else ()  # first its slices go, then it does
@@ -36,7 +36,7 @@ class Desired:
         return ()
 
     def configuration(self, inventory: Inventory) -> list[dict[str, str | int]]:
-        """Return the devices gpud shall have; one that has slices stays until they are gone."""
+        """Return the devices that gpud is to have; one with slices stays until they are gone."""
         found: dict[str, dict[str, str | int]] = {
             uuid: {"uuid": uuid, "index": spec.index, "board": geometry.board(spec.board).key}
             for uuid, spec in self.gpus.items()

@@ -24,9 +24,7 @@ def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
     if name == "unsupported_ptx":
         return Reason.UNSUPPORTED_PTX, str(event.get("message") or "unsupported PTX")
     if name == "out_of_memory":
-        return Reason.OUT_OF_BUDGET, (
-            f"{event.get('requested_bytes')} bytes asked for, {event.get('free_bytes')} free"
-        )
+        return Reason.OUT_OF_BUDGET, _shortage(event)
     if name == "fenced":
         return Reason.FENCED, str(event.get("reason") or "fenced")
     if name == "refused":
@@ -36,8 +34,24 @@ def describe(event: dict[str, Any]) -> tuple[Reason, str] | None:
     return None
 
 
+def _shortage(event: dict[str, Any]) -> str:
+    """Return what was free where: a slice can have room that the node has not."""
+    asked, of_slice, slice_total, of_node, node_total = (
+        f"{int(event.get(key) or 0) >> 20} MiB"
+        for key in (
+            "requested_bytes",
+            *("slice_free_bytes", "slice_total_bytes"),
+            *("node_free_bytes", "node_total_bytes"),
+        )
+    )
+    return (
+        f"{asked} asked for; free are {of_slice} of the slice's {slice_total} and {of_node} of the"
+        f" node's memory budget of {node_total}, which all its slices share"
+    )
+
+
 def _place(event: dict[str, Any]) -> str:
-    """Where a kernel faulted; empty when it was no kernel, or nobody lived to say which."""
+    """Return where a kernel faulted; empty when it was no kernel, or nobody lived to say which."""
     if not event.get("kernel"):
         return ""
     line = f", PTX line {event['ptx_line']}" if event.get("ptx_line") else ""
@@ -56,7 +70,7 @@ class EventFollower:
         self._poke = poke
 
     def run(self) -> Never:
-        """Handle events for ever."""
+        """Handle events until the process ends."""
         waiting = False
         while True:
             try:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from device_plugin.agent.holding import HolderMemory, View
 from device_plugin.backends.gpud import Gpud
@@ -36,12 +36,12 @@ class Holders:
         self._memory = HolderMemory()
         self._by_uid: dict[str, HolderPod] = {}
         self._listed_at = float("-inf")
-        self._elsewhere: frozenset[str] = frozenset()
+        self._elsewhere: Mapping[str, str] = {}
 
     def refresh(self) -> View:
         """Ask the kubelet, tell gpud, return what is believed.
 
-        gpud is told what was believed before if the kubelet does not answer: it forgets holders
+        gpud hears what was believed before if the kubelet does not answer: it forgets holders
         when it restarts.
 
         Raises:
@@ -68,8 +68,8 @@ class Holders:
         with self._lock:
             return self._memory.view
 
-    def elsewhere(self) -> frozenset[str]:
-        """Return slices that the kubelet gave away under another name than it is offered now."""
+    def elsewhere(self) -> Mapping[str, str]:
+        """Return by which resource the kubelet gave slices away that are offered as others now."""
         with self._lock:
             return self._elsewhere
 

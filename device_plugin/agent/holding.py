@@ -33,7 +33,7 @@ class HolderMemory:
 
     @property
     def view(self) -> View:
-        """What is believed."""
+        """Return what is believed."""
         return View(dict(self._pods), self._complete)
 
     def observe(
@@ -71,7 +71,7 @@ class HolderMemory:
 
 
 def _with_uid(pod: HolderPod, before: tuple[HolderPod, ...]) -> HolderPod:
-    """A pod listed without a UID is the one of that name that had the slice before, if any."""
+    """Return the pod; without a UID, the one of its name that had the slice before, if any."""
     if pod.uid:
         return pod
     same_name = (b for b in before if (b.namespace, b.name) == (pod.namespace, pod.name))

@@ -3,7 +3,7 @@
 Containers that run keep the file they were started with; ``/run`` would not do, it is noexec.
 
 When an old build may go: a container that runs has the file mounted and needs no name of it, and
-one that is made anew from the CDI file gets the newest. But with plain mounts the kubelet remembers
+one that is started from the CDI file gets the newest. But with plain mounts the kubelet remembers
 the path from Allocate for as long as the pod lives, and a runtime makes a directory of a path that
 is missing. So old builds go only when no pod is left that an earlier agent allocated a slice to.
 """

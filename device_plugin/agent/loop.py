@@ -15,13 +15,14 @@ from typing import Never
 from device_plugin.agent import libraries
 from device_plugin.agent.desired import Desired, sort_out
 from device_plugin.agent.holders import Holders
+from device_plugin.agent.notices import Notices
 from device_plugin.agent.reporter import Refusals, Reporter
 from device_plugin.agent.steps import Steps, plan_steps
+from device_plugin.agent.withdrawals import Withdrawals
 from device_plugin.backends.gpud import Gpud
 from device_plugin.cdi import spec, writer
 from device_plugin.config import Settings
-from device_plugin.dp.allocations import Allocations
-from device_plugin.dp.resources import Resources
+from device_plugin.dp.kubelet_side import KubeletSide
 from device_plugin.dp.service import Offer
 from device_plugin.errors import (
     AgentError,
@@ -63,10 +64,10 @@ class Agent:
         gpud: Gpud,
         holders: Holders,
         kube: Kube,
-        resources: Resources,
-        allocations: Allocations,
+        kubelet_side: KubeletSide,
         libraries_dir: Path,
         wake: threading.Event,
+        notices: Notices,
     ) -> None:
         self._settings = settings
         self._default_budget_bytes = quantity.to_bytes(settings.budget)
@@ -74,25 +75,43 @@ class Agent:
         self._holders = holders
         self._kube = kube
         self._reporter = Reporter(kube, settings.resource_prefix)
-        self._resources = resources
-        self._allocations = allocations
+        self._kubelet_side = kubelet_side
         self._libraries_dir = libraries_dir
         self._wake = wake
+        self._withdrawals = Withdrawals(notices)
         self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
         self._configured: object = None
         self._inventory: Inventory | None = None
         self._gpud_seen_at = time.monotonic()
         self._withdrawn_at: dict[str, float] = {}
+        self._leaving = threading.Event()
+        self._left = threading.Event()
         self.pulse = Pulse()
 
+    def leave(self, within_s: float) -> None:
+        """Report that no pod is admitted here any more; for any thread, returns when it is done."""
+        self._leaving.set()
+        self._wake.set()
+        self._left.wait(within_s)
+
     def run(self) -> Never:
-        """Reconcile for ever: at every wake-up, and every few seconds."""
+        """Reconcile without end: at every wake-up, and every few seconds."""
         while True:
             self.pulse.began = time.monotonic()
+            if self._leaving.is_set() and not self._left.is_set():
+                self._say_that_it_leaves()
             settled = self.attempt()
             self._wake.wait(_RESYNC_S if settled else _UNSETTLED_S)
             time.sleep(max(0.0, self.pulse.began + _MIN_INTERVAL_S - time.monotonic()))
             self._wake.clear()
+
+    def _say_that_it_leaves(self) -> None:
+        """Report it whatever else fails: gpud is being stopped at the same time."""
+        try:
+            self._reporter.report_leaving(self._kube.gpus())
+        except ClusterError as err:
+            _log.warning("cannot say that pods are not admitted any more: %s", err)
+        self._left.set()
 
     def attempt(self) -> bool:
         """Make one pass; whatever fails is logged and tried again."""
@@ -119,7 +138,7 @@ class Agent:
         held: Mapping[str, Sequence[HolderPod]] | None = None
         try:
             held = self._holders.refresh().holders
-            self._allocations.listed(held)
+            self._kubelet_side.listed(held.keys())
         except PodResourcesError as err:
             failures.append(err)
         try:
@@ -139,17 +158,27 @@ class Agent:
             self._offer(inventory, steps)
         self._inventory, self._gpud_seen_at = inventory, time.monotonic()
         existing = {s.uuid for s in inventory.slices()}
-        self._allocations.keep_only(existing)
+        self._kubelet_side.keep_only(existing)
         believed = self._holders.believed()
         in_use = existing & believed.holders.keys()
-        if held is not None and believed.complete and self._allocations.all_ours(in_use):
+        if held is not None and believed.complete and self._kubelet_side.all_ours(in_use):
             libraries.remove_others(self._libraries_dir)
+        self._withdrawals.tell(inventory, steps, believed.holders, desired.gpus)
         if not any(isinstance(failure, ClusterError) for failure in failures):
-            self._reporter.report(self._objects or (), inventory, steps, believed.holders, refused)
+            served = frozenset[str]() if self._leaving.is_set() else self._kubelet_side.connected()
+            self._reporter.report(
+                self._objects or (),
+                inventory,
+                steps,
+                believed.holders,
+                served,
+                refused,
+                self._holders.elsewhere(),
+            )
         if failures:
             raise failures[0]
         settled = not refused and all(step.settled for step in steps.values())
-        return settled and not self._allocations.pending()
+        return settled and not self._kubelet_side.pending()
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
         """Tell gpud which GPUs exist, if that is news."""
@@ -219,12 +248,12 @@ class Agent:
         )
 
     def _destroy(self, gpu: Gpu, mig_slice: MigSlice) -> bool:
-        if not self._allocations.condemn(mig_slice.uuid):
+        if not self._kubelet_side.condemn(mig_slice.uuid):
             return False  # the kubelet has just given it to a pod
         try:
             self._gpud.destroy_instance(mig_slice.uuid)
         except AgentError as err:
-            self._allocations.spare(mig_slice.uuid)
+            self._kubelet_side.spare(mig_slice.uuid)
             if isinstance(err, GpudError) and err.code == "in_use":
                 return False
             raise
@@ -235,14 +264,14 @@ class Agent:
     def _offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
         gone = {
             s.uuid for step in steps.values() for s in step.withdraw
-        } | self._holders.elsewhere()
+        } | self._holders.elsewhere().keys()
         prefix = self._settings.resource_prefix
         if self._settings.use_cdi:
             document = spec.render(prefix, str(self._libraries_dir), inventory.slices())
             writer.write(self._settings.cdi_dir, document)
         active = by_resource(prefix, (s for s in inventory.slices() if s.uuid not in gone))
         withdrawn = by_resource(prefix, (s for s in inventory.slices() if s.uuid in gone))
-        self._resources.update(
+        self._kubelet_side.update(
             {
                 name: Offer(
                     active.get(name, ()),

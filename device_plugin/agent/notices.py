@@ -6,6 +6,7 @@ times a second. Each pod has an allowance, the queue is short, and nobody who se
 
 import logging
 import queue
+import threading
 import time
 from collections.abc import Callable
 from typing import Never
@@ -42,17 +43,19 @@ class Allowance:
 
 
 class Notices:
-    """``post`` from any one thread; ``run`` is the thread that writes."""
+    """``post`` from any thread; ``run`` is the thread that writes."""
 
     def __init__(self, kube: Kube, allowance: Allowance | None = None) -> None:
         self._kube = kube
         self._allowance = allowance or Allowance()
+        self._lock = threading.Lock()  # for the allowance
         self._queue: queue.Queue[tuple[HolderPod, Reason, str]] = queue.Queue(_MAX_QUEUED)
 
     def post(self, pod: HolderPod, reason: Reason, message: str) -> bool:
         """Queue an event; False if the pod had too many, or all pods together."""
-        if not self._allowance.take(pod.uid):
-            return False
+        with self._lock:
+            if not self._allowance.take(pod.uid):
+                return False
         try:
             self._queue.put_nowait((pod, reason, message))
         except queue.Full:
@@ -60,7 +63,7 @@ class Notices:
         return True
 
     def run(self) -> Never:
-        """Write events for ever; one that the API server refuses is lost."""
+        """Write events until the process ends; one that the API server refuses is lost."""
         while True:
             pod, reason, message = self._queue.get()
             try:

@@ -2,11 +2,13 @@
 
 import datetime
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from device_plugin.agent import status
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import HolderPod, Inventory
+from device_plugin.inventory.resources import resource_name
 from device_plugin.kube.client import Kube
 from device_plugin.kube.gpu_object import GpuObject
 from gpu_operator.api.v1alpha1.base import Reason
@@ -34,9 +36,16 @@ class Reporter:
         inventory: Inventory,
         steps: Mapping[str, Steps],
         holders: Mapping[str, Sequence[HolderPod]],
+        served: Collection[str],
         refused: Refusals,
+        elsewhere: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Write what differs. Raises ClusterError."""
+        """Write what differs; ``served`` are the resources whose list a kubelet follows,
+        ``elsewhere`` as in ``Holders``.
+
+        Raises:
+            ClusterError: the API server did not take it.
+        """
         now = datetime.datetime.now(datetime.UTC)
         gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
         owned = {wanted.uuid for wanted in objects if wanted.name not in refused}
@@ -53,7 +62,8 @@ class Reporter:
                     gpu,
                     steps[gpu.uuid],
                     holders,
-                    self._prefix,
+                    served,
+                    {s.uuid: resource_name(self._prefix, s) for s in gpu.slices} | dict(elsewhere),
                     wanted.generation,
                     wanted.status.conditions,
                     now,
@@ -64,6 +74,12 @@ class Reporter:
             self._write(wanted, new)
         names = {wanted.name for wanted in objects}
         self._written_at = {n: t for n, t in self._written_at.items() if n in names}
+
+    def report_leaving(self, objects: Sequence[GpuObject]) -> None:
+        """Say of every slice that no pod is admitted with it any more. Raises ClusterError."""
+        for wanted in objects:
+            slices = tuple(s.model_copy(update={"admitted": False}) for s in wanted.status.slices)
+            self._write(wanted, wanted.status.model_copy(update={"slices": slices}))
 
     def report_failure(self, objects: Sequence[GpuObject], message: str) -> None:
         """Say of every GPU that the agent cannot look after it. Raises ClusterError."""
@@ -84,7 +100,7 @@ class Reporter:
 
 
 def _without_use(full: GPUStatus) -> GPUStatus:
-    """The status without the figures that every allocation of a program moves."""
+    """Return the status without the figures that every allocation of a program moves."""
     budget = full.budget
     return full.model_copy(
         update={

@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory
-from device_plugin.inventory.resources import resource_name
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import (
@@ -25,12 +24,16 @@ def build(
     gpu: Gpu,
     steps: Steps,
     holders: Mapping[str, Sequence[HolderPod]],
-    prefix: str,
+    served: Collection[str],
+    resources: Mapping[str, str],
     generation: int,
     before: Sequence[Condition],
     now: datetime.datetime,
 ) -> GPUStatus:
-    """Return the status of one GPU after ``steps`` were taken."""
+    """Return the status of one GPU after ``steps`` were taken.
+
+    ``resources`` has the extended resource of each slice, by its UUID.
+    """
     withdrawn = {s.uuid for s in steps.withdraw}
     slices = tuple(
         Slice(
@@ -38,7 +41,8 @@ def build(
             profile=s.instance.profile.name,
             start=s.instance.start,
             state=SliceState.WITHDRAWING if s.uuid in withdrawn else SliceState.ACTIVE,
-            resource=resource_name(prefix, s),
+            resource=resources[s.uuid],
+            admitted=resources[s.uuid] in served,
             memory_bytes=s.memory_bytes,
             memory_used_bytes=s.memory_used_bytes,
             multiprocessors=s.multiprocessors,
@@ -124,16 +128,17 @@ def _states(gpu: Gpu, steps: Steps, inventory: Inventory) -> dict[ConditionType,
     else:
         ready = (True, Reason.RECONCILED, f"{len(gpu.slices)} slices as desired")
         progressing = (False, Reason.RECONCILED, "")
+    walls = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
     if not healthy:
         degraded: _State = (True, Reason.UNHEALTHY, f"{gpu.uuid} is {gpu.health}")
     elif not inventory.isolation_enforced:
         degraded = (
             False,
             Reason.NOT_ENFORCED,
-            f"limits are bookkeeping only: {inventory.isolation_reason}",
+            f"limits are bookkeeping only: {inventory.isolation_reason}; {walls}",
         )
     else:
-        degraded = (False, Reason.HEALTHY, "")
+        degraded = (False, Reason.HEALTHY, walls)
     return {
         ConditionType.ACCEPTED: (True, Reason.ACCEPTED, ""),
         ConditionType.READY: ready,

@@ -24,7 +24,7 @@ class Steps:
 
     @property
     def settled(self) -> bool:
-        """Whether the GPU is as desired."""
+        """Return whether the GPU is as desired."""
         return not (self.withdraw or self.create or self.problem)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from device_plugin.errors import GpudError, GpudUnreachable
 from device_plugin.inventory import model
 from mig.errors import MigError
+from vgpu_sim.hal.admin import DocumentError
 
 SUBSCRIBED = "subscribed"
 _MAX_LINE_BYTES = 4 << 20
@@ -38,8 +39,8 @@ class Gpud:
         document = self.call("inventory")
         try:
             return model.parse(document)
-        except (KeyError, TypeError, AttributeError, MigError) as err:
-            raise GpudError("mismatch", f"inventory of another version: {err!r}") from err
+        except (DocumentError, MigError) as err:
+            raise GpudError("mismatch", f"inventory of another version: {err}") from err
 
     def configure(self, gpus: Sequence[Mapping[str, Any]], budget_bytes: int = 0) -> None:
         """Make exactly these GPUs exist (``uuid``, ``index``, ``board`` each)."""

@@ -13,13 +13,16 @@ FILE_NAME = "tessera.json"
 
 
 def write(directory: Path, document: dict[str, Any]) -> bool:
-    """Replace the CDI file if it differs; return whether it did.
+    """Replace the CDI file if it differs; return whether it did. Without a device there is no file.
 
     Raises:
         OSError: when the directory cannot be written.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / FILE_NAME
+    if not document["devices"]:
+        path.unlink(missing_ok=True)
+        return True
+    directory.mkdir(parents=True, exist_ok=True)
     text = json.dumps(document, indent=2, sort_keys=True)
     try:
         if path.read_text(encoding="utf-8") == text:

@@ -9,14 +9,19 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 
-LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed, or was given up
+from device_plugin.config import LISTED_WITHIN_S
 
 
 class Allocations:
     """Shared by the services of all resources and the reconcile loop (``_lock``)."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        listed_within_s: float = LISTED_WITHIN_S,
+    ) -> None:
         self._clock = clock
+        self._listed_within_s = listed_within_s
         self._lock = threading.Lock()
         self._allocated_at: dict[str, float] = {}
         self._condemned: set[str] = set()
@@ -36,7 +41,7 @@ class Allocations:
     def condemn(self, uuid: str) -> bool:
         """Forbid allocation from now on; False if the slice is on its way to a pod."""
         with self._lock:
-            if self._clock() - self._allocated_at.get(uuid, float("-inf")) < LISTED_WITHIN_S:
+            if self._clock() - self._allocated_at.get(uuid, float("-inf")) < self._listed_within_s:
                 return False
             self._condemned.add(uuid)
             return True
@@ -46,6 +51,11 @@ class Allocations:
         with self._lock:
             self._condemned.discard(uuid)
 
+    def spare_all(self) -> None:
+        """Allow allocation of everything again: whoever was destroying something is gone."""
+        with self._lock:
+            self._condemned.clear()
+
     def listed(self, uuids: Iterable[str]) -> None:
         """From here on the kubelet's lists speak for these slices."""
         with self._lock:
@@ -53,18 +63,18 @@ class Allocations:
                 self._allocated_at.pop(uuid, None)
 
     def pending(self) -> bool:
-        """Whether an allocated slice has not been listed yet."""
+        """Return whether an allocated slice has not been listed yet."""
         with self._lock:
             newest = max(self._allocated_at.values(), default=float("-inf"))
-            return self._clock() - newest < LISTED_WITHIN_S
+            return self._clock() - newest < self._listed_within_s
 
     def all_ours(self, held: Iterable[str]) -> bool:
-        """Whether no pod has, or is about to get, a slice that an earlier agent allocated.
+        """Return whether no pod has, or is about to get, a slice that an earlier agent allocated.
 
         ``held`` are the slices of all pods that the kubelet lists.
         """
         with self._lock:
-            listed = self._clock() - self._began_at >= LISTED_WITHIN_S
+            listed = self._clock() - self._began_at >= self._listed_within_s
             return listed and self._ours.issuperset(held)
 
     def keep_only(self, uuids: Collection[str]) -> None:

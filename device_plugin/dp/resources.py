@@ -46,6 +46,11 @@ class Resources:
         """Return the resources that are served, empty ones included."""
         return tuple(sorted(self._servers))
 
+    def connected(self) -> frozenset[str]:
+        """Return the resources whose list a kubelet is following."""
+        servers = tuple(self._servers.items())
+        return frozenset(name for name, server in servers if server.plugin.connected)
+
     def update(self, offers: Mapping[str, Offer]) -> None:
         """Serve exactly these; what has no slice any more is emptied now and retired later.
 

@@ -33,7 +33,7 @@ class Offer:
     withdrawn: tuple[MigSlice, ...] = ()
 
     def devices(self) -> list[pb.Device]:
-        """What the kubelet is told."""
+        """Return the list that the kubelet gets."""
         healthy = {gpu.uuid: gpu.health == HEALTHY for gpu in self.gpus}
         return [
             pb.Device(ID=s.uuid, health=HEALTHY if healthy.get(s.gpu_uuid) else UNHEALTHY)
@@ -60,6 +60,7 @@ class DevicePlugin:
         self._changed = threading.Condition()
         self._offer = Offer((), (), "")
         self._generation = 0
+        self._streams = 0
         self._stopped = False
 
     def offer(self, offer: Offer) -> None:
@@ -76,6 +77,12 @@ class DevicePlugin:
             self._stopped = True
             self._changed.notify_all()
 
+    @property
+    def connected(self) -> bool:
+        """Return whether a kubelet listens: without one no pod with a slice of this is admitted."""
+        with self._changed:
+            return self._streams > 0
+
     def GetDevicePluginOptions(  # noqa: N802 (kubelet API)
         self, request: pb.Empty, context: grpc.ServicerContext
     ) -> pb.DevicePluginOptions:
@@ -86,6 +93,13 @@ class DevicePlugin:
     ) -> Iterator[pb.ListAndWatchResponse]:
         """Send the whole list now and at every change, until the kubelet goes away."""
         context.add_callback(self._wake)
+        self._count(+1)
+        try:
+            yield from self._lists(context)
+        finally:
+            self._count(-1)
+
+    def _lists(self, context: grpc.ServicerContext) -> Iterator[pb.ListAndWatchResponse]:
         sent = -1
         while context.is_active():
             with self._changed:
@@ -97,6 +111,12 @@ class DevicePlugin:
                 sent, offer = self._generation, self._offer
             _log.info("%s: %d devices to the kubelet", self.resource, len(offer.slices))
             yield pb.ListAndWatchResponse(devices=offer.devices())
+
+    def _count(self, change: int) -> None:
+        """Note that a kubelet came or went, and have it reported."""
+        with self._changed:
+            self._streams += change
+        self._refresh()
 
     def GetPreferredAllocation(  # noqa: N802
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mig import geometry
+from vgpu_sim.hal import admin
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,11 @@ class Inventory:
     budget_used_bytes: int
     isolation_enforced: bool
     isolation_reason: str
+    sandbox: tuple[str, ...]
     gpus: tuple[Gpu, ...]
 
     def slices(self) -> tuple[MigSlice, ...]:
-        """All slices of the node, in the order of GPUs and placements."""
+        """Return all slices of the node, in the order of GPUs and placements."""
         return tuple(s for gpu in self.gpus for s in gpu.slices)
 
 
@@ -62,43 +64,42 @@ def parse(document: dict[str, Any]) -> Inventory:
     """Read the result of gpud's ``inventory``.
 
     Raises:
-        KeyError, TypeError, mig.errors.MigError: when gpud and this agent do not fit together.
+        admin.DocumentError, mig.errors.MigError: when gpud and this agent do not fit together.
     """
+    node = admin.Inventory.from_json(document)
     return Inventory(
-        version=document["version"],
-        libraries_dir=document["libraries_dir"],
-        budget_total_bytes=document["budget"]["total_bytes"],
-        budget_used_bytes=document["budget"]["used_bytes"],
-        isolation_enforced=document["isolation"]["enforced"],
-        isolation_reason=document["isolation"].get("reason") or "",
-        gpus=tuple(_gpu(gpu) for gpu in sorted(document["gpus"], key=lambda g: g["index"])),
+        version=node.version,
+        libraries_dir=node.libraries_dir,
+        budget_total_bytes=node.budget.total_bytes,
+        budget_used_bytes=node.budget.used_bytes,
+        isolation_enforced=node.isolation.enforced,
+        isolation_reason=node.isolation.reason,
+        sandbox=node.sandbox.standing,
+        gpus=tuple(_gpu(gpu) for gpu in sorted(node.gpus, key=lambda gpu: gpu.index)),
     )
 
 
-def _gpu(document: dict[str, Any]) -> Gpu:
-    board = geometry.board(document["board"])
-    instances = sorted(document["instances"], key=lambda i: i["start"])
+def _gpu(gpu: admin.Gpu) -> Gpu:
+    board = geometry.board(gpu.board)
+    instances = sorted(gpu.instances, key=lambda instance: instance.start)
     return Gpu(
-        uuid=document["uuid"],
-        index=document["index"],
+        uuid=gpu.uuid,
+        index=gpu.index,
         board=board,
-        health=document["health"],
-        slices=tuple(_slice(board, document["uuid"], instance) for instance in instances),
+        health=gpu.health,
+        slices=tuple(_slice(board, gpu.uuid, instance) for instance in instances),
     )
 
 
-def _slice(board: geometry.Board, gpu_uuid: str, document: dict[str, Any]) -> MigSlice:
+def _slice(board: geometry.Board, gpu_uuid: str, instance: admin.Instance) -> MigSlice:
     return MigSlice(
-        uuid=document["uuid"],
+        uuid=instance.uuid,
         gpu_uuid=gpu_uuid,
-        instance=geometry.Instance(board.profile(document["profile"]), document["start"]),
-        memory_bytes=document["memory_bytes"],
-        memory_used_bytes=document["memory_used_bytes"],
-        multiprocessors=document["multiprocessors"],
-        socket_dir=document["socket_dir"],
-        contexts=len(document["contexts"]),
-        holders=tuple(
-            HolderPod(holder["namespace"], holder["name"], holder["pod_uid"])
-            for holder in document["holders"]
-        ),
+        instance=geometry.Instance(board.profile(instance.profile), instance.start),
+        memory_bytes=instance.memory_bytes,
+        memory_used_bytes=instance.memory_used_bytes,
+        multiprocessors=instance.multiprocessors,
+        socket_dir=instance.socket_dir,
+        contexts=len(instance.contexts),
+        holders=tuple(HolderPod(one.namespace, one.name, one.pod_uid) for one in instance.holders),
     )

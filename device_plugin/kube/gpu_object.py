@@ -39,7 +39,7 @@ def read(document: Mapping[str, Any]) -> GpuObject:
     try:
         status = GPUStatus.model_validate(document.get("status") or {})
     except ValidationError:
-        status = GPUStatus()  # it is ours to write anew
+        status = GPUStatus()  # it is ours to write again
     uuid = raw_spec.get("uuid") if isinstance(raw_spec, Mapping) else None
     return GpuObject(
         name=metadata["name"],

@@ -32,13 +32,13 @@ class Listing:
     """One answer of the kubelet.
 
     ``holders`` are the pods of each device id; a pod whose UID is not known yet has an empty one.
-    ``elsewhere`` are the devices among them that a pod got as a resource of another prefix: when
-    the prefix was changed the kubelet does not know that they are the same devices.
+    ``elsewhere`` has the resource by which a pod got a device, where that is of another prefix:
+    when the prefix was changed the kubelet does not know that they are the same devices.
     ``pod_names`` are all pods that the kubelet runs, with devices or without.
     """
 
     holders: dict[str, tuple[HolderPod, ...]]
-    elsewhere: frozenset[str]
+    elsewhere: dict[str, str]
     pod_names: frozenset[str]
 
 
@@ -72,7 +72,7 @@ class PodResources:
         ours = resource_prefix + "/"
         return Listing(
             self._by_device(response, names),
-            frozenset(d for pod in names for d, name in pod.items() if not name.startswith(ours)),
+            {d: name for pod in names for d, name in pod.items() if not name.startswith(ours)},
             frozenset(pod.name for pod in response.pod_resources),
         )
 

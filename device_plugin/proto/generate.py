@@ -4,6 +4,7 @@ Needs grpcio-tools (dependency group ``dev``); what it writes is committed, so t
 nor an image build needs a protobuf compiler.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -34,5 +35,8 @@ def generate(output: Path) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m device_plugin.proto.generate", description=__doc__
+    ).parse_args()
     generate(Path(__file__).resolve().parent.parent.parent)
     sys.exit(0)

@@ -45,7 +45,7 @@ class Board:
 
     @property
     def memory_gib(self) -> int:
-        """The board's size in whole GiB, rounded up, as names use it."""
+        """Return the board's size in whole GiB, rounded up, as names use it."""
         return -(-self.memory_bytes // naming.GIB)
 
     def __str__(self) -> str:

@@ -37,12 +37,12 @@ class ComputeProfile:
 
     @property
     def driver_id(self) -> int:
-        """The number that ``-lcip`` prints and ``-cci`` takes: NVML's enumeration value."""
+        """Return the number that ``-lcip`` prints and ``-cci`` takes: NVML's enumeration value."""
         return int(self.nvml_ci_enum)
 
     @property
     def max_count(self) -> int:
-        """How many fit into one GPU instance."""
+        """Return how many fit into one GPU instance."""
         return len(self.starts)
 
 

@@ -47,6 +47,11 @@ def resource_name(profile: str) -> str:
     return "mig-" + profile.replace("+", ".").replace(",", ".")
 
 
+def place_name(profile: str, start: int) -> str:
+    """Return the name of a placed instance: "3g.40gb@4". ``mig.spec`` reads it back."""
+    return f"{profile}@{start}"
+
+
 @dataclass(frozen=True, slots=True)
 class ParsedName:
     """The parts of a profile name. Without "Cc." ``compute_slices`` equals ``gpu_slices``."""

@@ -47,7 +47,7 @@ class Placement:
 
     @property
     def end(self) -> int:
-        """The unit after the last."""
+        """Return the unit after the last."""
         return self.start + self.size
 
     def overlaps(self, other: "Placement") -> bool:
@@ -88,22 +88,22 @@ class Profile:
 
     @property
     def resource_name(self) -> str:
-        """The Kubernetes resource without its domain: "mig-1g.10gb.me"."""
+        """Return the Kubernetes resource without its domain: "mig-1g.10gb.me"."""
         return naming.resource_name(self.name)
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """Every place where an instance may be, by rising start."""
+        """Return every place where an instance may be, by rising start."""
         return tuple(Placement(start, self.size) for start in self.starts)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it has no attribute (media, graphics)."""
+        """Return whether it has no attribute (media, graphics)."""
         return not self.attribute
 
     @property
     def is_classic(self) -> bool:
-        """Whether it is plain and not the one-slice profile with double memory."""
+        """Return whether it is plain and not the one-slice profile with double memory."""
         return self.is_plain and self.nvml_gi_enum is not GpuInstanceProfile.SLICE_1_REV2
 
     def __str__(self) -> str:
@@ -127,8 +127,8 @@ class Instance:
 
     @property
     def placement(self) -> Placement:
-        """The units that it occupies."""
+        """Return the units that it occupies."""
         return Placement(self.start, self.profile.size)
 
     def __str__(self) -> str:
-        return f"{self.profile.name}@{self.start}"
+        return naming.place_name(self.profile.name, self.start)

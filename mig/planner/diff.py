@@ -26,12 +26,12 @@ class Diff:
 
     @property
     def layout(self) -> tuple[Instance, ...]:
-        """The instances after the steps, by start."""
+        """Return the instances after the steps, by start."""
         return _by_start((*self.keep, *self.create))
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
+        """Return whether there is nothing to do."""
         return not (self.destroy or self.create)
 
 

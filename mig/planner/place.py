@@ -24,7 +24,7 @@ class Plan:
 
     @property
     def layout(self) -> tuple[Instance, ...]:
-        """All instances after the plan, by start."""
+        """Return all instances after the plan, by start."""
         return tuple(sorted((*self.have, *self.placed), key=lambda instance: instance.start))
 
 

@@ -4,10 +4,13 @@ from mig.geometry import Instance
 from mig.spec.notation import (
     format_instance,
     format_instances,
+    format_place,
+    format_places,
     format_requests,
     parse_entry,
     parse_instance,
     parse_instances,
+    parse_places,
     parse_requests,
 )
 
@@ -15,9 +18,12 @@ __all__ = [
     "Instance",
     "format_instance",
     "format_instances",
+    "format_place",
+    "format_places",
     "format_requests",
     "parse_entry",
     "parse_instance",
     "parse_instances",
+    "parse_places",
     "parse_requests",
 ]

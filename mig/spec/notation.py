@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from mig.errors import IllegalLayoutError, SpecError, UnknownProfileError
-from mig.geometry import Board, Instance, Profile
+from mig.geometry import Board, Instance, Profile, naming
 
 MAX_TEXT_LENGTH = 4096
 MAX_REQUESTS = 64  # no board holds more than twelve; a wish above that is a mistake or an attack
@@ -63,9 +63,33 @@ def parse_instance(board: Board, text: str, position: str = "instance") -> Insta
     raise SpecError(position, f"{excerpt(text)} has no start", f"write {entry.name}@START")
 
 
+def format_place(profile: str, start: int) -> str:
+    """Write "3g.40gb@4" from names alone, where there is no board to look them up on."""
+    return naming.place_name(profile, start)
+
+
+def format_places(places: Iterable[tuple[str, int]]) -> str:
+    """Write a list of places that ``parse_places`` reads back."""
+    return ",".join(format_place(profile, start) for profile, start in places)
+
+
+def parse_places(text: str) -> tuple[tuple[str, int], ...]:
+    """Read "3g.40gb@4,1g.10gb@0" as names and starts, order kept. "" is none.
+
+    Whether a board has such profiles is not asked. Raises SpecError.
+    """
+    found = []
+    for position, item in _items(text):
+        match = _ENTRY.fullmatch(item)
+        if match is None or match["count"] is not None or match["start"] is None:
+            raise SpecError(position, f"cannot read {excerpt(item)}", "write 3g.40gb@4")
+        found.append((match["profile"], int(match["start"])))
+    return tuple(found)
+
+
 def format_instance(instance: Instance) -> str:
     """Write "3g.40gb@4", which ``parse_instance`` reads back."""
-    return str(instance)
+    return format_place(instance.profile.name, instance.start)
 
 
 def parse_instances(board: Board, text: str) -> tuple[Instance, ...]:

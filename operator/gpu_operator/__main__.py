@@ -1,5 +1,20 @@
-"""``python -m gpu_operator``."""
+"""``tessera-operator`` and ``python -m gpu_operator``: what to install, where parts are missing."""
 
-from gpu_operator.app import main
+import sys
 
-main()
+_OURS = ("gpu_operator", "mig")
+
+
+def main() -> None:
+    """Run the operator's command line. Exits with 1 and one line where a library is missing."""
+    try:
+        from gpu_operator.app import main as command
+    except ModuleNotFoundError as err:
+        if err.name is None or err.name.partition(".")[0] in _OURS:
+            raise
+        sys.exit(f"tessera-operator: {err.name} is not installed: pip install 'tessera[operator]'")
+    command(prog_name="tessera-operator")
+
+
+if __name__ == "__main__":
+    main()

@@ -28,6 +28,7 @@ class GpudConfig(_Section):
     backend: str = "jit"
     node_budget: str = "4Gi"
     threads: int | None = None
+    allow_weak_sandbox: bool = False
     resources: dict[str, Any] = Field(default_factory=dict)
 
 

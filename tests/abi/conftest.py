@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import c_programs
 import pytest
 
 from mig.geometry import board
+from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.cli.run import configure, layout
 from vgpu_sim.config import program_environment
-from vgpu_sim.driver.standalone import StandaloneNode, StandaloneOptions
 from vgpu_sim.native import build
 
 
@@ -21,6 +22,13 @@ def libraries() -> Path:
     """The folder with the freshly built libcuda.so.1."""
     build.build_all()
     return build.LIBRARIES
+
+
+@pytest.fixture(scope="session")
+def run_dirs() -> Iterator[Path]:
+    """Where gpuds put their run directories: a short name, because sockets live there."""
+    with tempfile.TemporaryDirectory(prefix="abi-", dir="/tmp") as name:
+        yield Path(name)
 
 
 @contextlib.contextmanager
@@ -43,9 +51,9 @@ def environment_of(node: StandaloneNode, libraries: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def node(libraries, tmp_path_factory) -> Iterator[StandaloneNode]:
+def node(libraries, run_dirs) -> Iterator[StandaloneNode]:
     """The gpud of most tests."""
-    with running_node("interp", tmp_path_factory.mktemp("run")) as running:
+    with running_node("interp", run_dirs) as running:
         yield running
 
 
@@ -56,9 +64,9 @@ def environment(node, libraries) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module", params=["interp", "jit"])
-def either_backend(request, libraries, tmp_path_factory) -> Iterator[dict[str, str]]:
+def either_backend(request, libraries, run_dirs) -> Iterator[dict[str, str]]:
     """For programs of their own, on a gpud with each backend."""
-    with running_node(request.param, tmp_path_factory.mktemp("run")) as running:
+    with running_node(request.param, run_dirs) as running:
         yield environment_of(running, libraries)
 
 

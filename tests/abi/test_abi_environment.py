@@ -1,11 +1,13 @@
 """What the library does where things are not as they should be: no gpud, variables, other drivers."""
 
 import contextlib
+import ctypes
 import os
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -13,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from vgpu_sim.hal import messages
 
 ASK = """
 import sys, time
@@ -53,7 +57,14 @@ def test_no_directory_and_an_empty_one(environment, tmp_path):
     for directory in (tmp_path / "missing", tmp_path):
         done = python(ASK, environment, TESSERA_SLICES_DIR=str(directory))
         assert done.stdout == "100\n3 True\n", done.stderr
-        assert done.stderr == ""
+        assert done.stderr == (
+            f"tessera: no slice in {directory}: start the program with `tessera run`, or ask for a"
+            " slice in the pod's limits\n"
+        )
+
+
+def test_slices_that_the_user_has_hidden_are_not_missed(environment):
+    assert python(ASK, environment, CUDA_VISIBLE_DEVICES="").stderr == ""
 
 
 @contextlib.contextmanager
@@ -73,6 +84,7 @@ def start(text: str, environment, directory: Path) -> subprocess.Popen[str]:
         env={**environment, "TESSERA_SLICES_DIR": str(directory)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
     )
 
@@ -80,12 +92,63 @@ def start(text: str, environment, directory: Path) -> subprocess.Popen[str]:
 def test_a_dead_socket(environment, tmp_path):
     with imposter(tmp_path):
         pass
-    assert python(ASK, environment, TESSERA_SLICES_DIR=str(tmp_path)).stdout == "100\n3 True\n"
+    where = str(tmp_path)
+    at_once = python(ASK, environment, TESSERA_SLICES_DIR=where, TESSERA_WAIT_S="0")
+    assert (at_once.stdout, at_once.stderr) == ("100\n3 True\n", "")
+    later = python(NAME, environment, TESSERA_SLICES_DIR=where, TESSERA_WAIT_S="1")
+    assert later.stdout == "100 0 "
+    assert later.stderr == (
+        f"tessera: nobody listens at {where}/MIG-0/s.sock: waiting for gpud, up to 1 s\n"
+    )
+
+
+LATER = """
+from cuda.bindings import driver as d
+print(int(d.cuInit(0)[0]), flush=True)
+input()
+print(int(d.cuCtxCreate(None, 0, 0)[0]))
+"""
+
+
+def test_a_gpud_that_is_being_restarted_is_waited_for(environment, slices, tmp_path):
+    """By cuInit and by a new context. Its socket is missing meanwhile, or refuses."""
+    link = tmp_path / slices[0] / "s.sock"
+    link.parent.mkdir()
+    real = Path(environment["TESSERA_SLICES_DIR"]) / slices[0] / "s.sock"
+    process = start(LATER, {**environment, "TESSERA_WAIT_S": "60"}, tmp_path)
+    waiting = f"tessera: nobody listens at {link}: waiting for gpud, up to 60 s\n"
+    assert process.stderr.readline() == waiting
+    link.symlink_to(real)
+    assert process.stdout.readline() == "0\n"
+    link.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
+        dead.bind(str(tmp_path / ".dead"))
+    link.symlink_to(tmp_path / ".dead")
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stderr.readline() == waiting
+    link.unlink()
+    link.symlink_to(real)
+    assert process.communicate(timeout=60)[0] == "0\n"
+
+
+def test_a_slice_that_is_withdrawn_is_not_waited_for(environment, slices, tmp_path):
+    where = tmp_path / "slices"
+    where.mkdir()
+    link = where / slices[0]
+    link.symlink_to(Path(environment["TESSERA_SLICES_DIR"]) / slices[0])
+    process = start(LATER, {**environment, "TESSERA_WAIT_S": "60"}, where)
+    assert process.stdout.readline() == "0\n"
+    link.unlink()
+    done = process.communicate("\n", timeout=50)
+    assert done == ("46\n", ""), "CUDA_ERROR_DEVICE_UNAVAILABLE at once"
 
 
 def test_a_socket_that_hangs_up(environment, tmp_path):
+    """Once may be a gpud that has just ended; twice is not."""
     with imposter(tmp_path) as server:
         process = start(ASK, environment, tmp_path)
+        server.accept()[0].close()
         server.accept()[0].close()
         assert process.communicate(timeout=60)[0] == "100\n3 True\n"
 
@@ -123,20 +186,23 @@ thread.join()
 
 def test_a_fork_while_another_thread_initialises(environment, tmp_path):
     with imposter(tmp_path) as server:
-        process = start(FORK, environment, tmp_path)
+        process = start(FORK, {**environment, "TESSERA_WAIT_S": "0"}, tmp_path)
         parent, _ = server.accept()  # it waits for an answer, and holds what cuInit holds
         process.stdin.write("\n")
         process.stdin.flush()
         with parent:
-            server.accept()[0].close()
+            for _ in range(2):
+                server.accept()[0].close()
+        server.close()
         assert process.communicate(timeout=60)[0] == "100\n"
 
 
 @pytest.mark.parametrize("answer", [b"", b"x", b"\0" * 24, b"TSRA" + b"\xff" * 4000])
 def test_garbage_for_an_answer(environment, tmp_path, answer):
     with imposter(tmp_path) as server:
-        process = start(ASK, environment, tmp_path)
+        process = start(ASK, {**environment, "TESSERA_WAIT_S": "0"}, tmp_path)
         connection, _ = server.accept()
+        server.close()  # nothing at all is a hang-up, after which the client asks again
         with connection:
             connection.recv(4096)
             connection.send(answer)
@@ -210,6 +276,37 @@ def test_visible_devices(environment, slices, given, index):
         assert done.stdout == f"0 1 {hexadecimal(slices[index])}\n", given
 
 
+def test_a_beginning_that_two_slices_share_names_none(environment, slices, tmp_path):
+    for name, real in (("MIG-ab1", slices[0]), ("MIG-ab2", slices[1])):
+        (tmp_path / name).symlink_to(Path(environment["TESSERA_SLICES_DIR"]) / real)
+    where = {**environment, "TESSERA_SLICES_DIR": str(tmp_path)}
+    for visible, expected in (("MIG-ab", None), ("MIG-ab2", 1), ("AB1", 0), ("MIG-ab3", None)):
+        done = python(NAME, where, CUDA_VISIBLE_DEVICES=visible)
+        wanted = "100 0 " if expected is None else f"0 1 {hexadecimal(slices[expected])}\n"
+        assert done.stdout == wanted, visible
+
+
+@pytest.mark.parametrize("field", ["magic", "type", "request", "payload_bytes", "status"])
+def test_an_answer_to_something_else_is_no_answer(environment, tmp_path, field):
+    """Right but for one field of its header."""
+    with imposter(tmp_path) as server:
+        process = start(ASK, {**environment, "TESSERA_WAIT_S": "0"}, tmp_path)
+        connection, _ = server.accept()
+        with connection:
+            asked = messages.Header.from_buffer_copy(connection.recv(4096))
+            header = messages.Header(
+                magic=asked.magic,
+                version=asked.version,
+                type=asked.type + 1,
+                request=asked.request,
+                payload_bytes=ctypes.sizeof(messages.DeviceInfo),
+            )
+            setattr(header, field, -1 if field == "status" else getattr(header, field) + 1)
+            connection.send(bytes(header) + bytes(messages.DeviceInfo()))
+            printed = process.communicate(timeout=60)[0].splitlines()
+    assert printed[0] == "803"
+
+
 def test_the_wrong_token_gets_no_context(environment):
     """Queries are free; a context needs the run's token."""
     text = """
@@ -252,6 +349,108 @@ def test_strict_ends_the_program(environment):
     assert strict.returncode == -signal.SIGABRT
     assert strict.stdout == ""
     assert "cuGraphCreate was called" in strict.stderr
+
+
+LOAD = """
+from cuda.bindings import driver as d
+d.cuInit(0); d.cuCtxCreate(None, 0, 0)
+print(int(d.cuModuleLoadData({image!r})[0]))
+"""
+CUBIN = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(100)
+MANY_REASONS = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n" + (
+    b"  .reg .b32 %r<3>;\n" + 12 * b"  bar.sync 0;\n" + b"  ret;\n}\n\0"
+)
+
+
+@pytest.mark.parametrize(("image", "code"), [(MANY_REASONS, 801), (b"no PTX\0", 218), (CUBIN, 209)])
+def test_strict_ends_the_program_where_an_image_is_refused(environment, image, code):
+    plain = python(LOAD.format(image=image), environment)
+    assert plain.stdout == f"{code}\n"
+    strict = python(LOAD.format(image=image), environment, TESSERA_STRICT="1")
+    assert (strict.returncode, strict.stdout) == (-signal.SIGABRT, "")
+    assert strict.stderr.endswith(
+        "an image was refused and TESSERA_STRICT is set: ending the program\n"
+    )
+    assert strict.stderr.startswith(plain.stderr)
+
+
+def test_the_reasons_that_stderr_has_no_room_for_are_counted(environment):
+    said = python(LOAD.format(image=MANY_REASONS), environment).stderr.splitlines()
+    buffered = """
+import ctypes
+from cuda.bindings import driver as d
+d.cuInit(0); d.cuCtxCreate(None, 0, 0); log = bytearray(1 << 16)
+o = d.CUjit_option
+d.cuModuleLoadDataEx({image!r}, 2, [o.CU_JIT_ERROR_LOG_BUFFER,
+                     o.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES], [log, len(log)])
+print(log.split(b"\\0")[0].decode(), end="")
+"""
+    done = python(buffered.format(image=MANY_REASONS), environment)
+    every = [line for line in done.stdout.splitlines() if line]
+    assert len(every) >= 12
+    assert said[0] == "tessera: module not loaded (CUDA error 801)"
+    assert said[1:9] == [f"tessera:   {line}" for line in every[:8]]
+    assert said[9:] == [
+        f"tessera:   and {len(every) - 8} more lines: `tessera ptx check` shows all, as"
+        " CU_JIT_ERROR_LOG_BUFFER does"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "wanted"),
+    [
+        ("TESSERA_LOG", "debug", "quiet, or unset"),
+        ("TESSERA_STRICT", "yes", "0 or 1"),
+        ("TESSERA_RELAXED", "2", "0 or 1"),
+        ("TESSERA_WAIT_S", "-1", "a number of seconds from 0 to 3600"),
+        ("TESSERA_WAIT_S", "3601", "a number of seconds from 0 to 3600"),
+        ("TESSERA_WAIT_S", "5s", "a number of seconds from 0 to 3600"),
+        ("TESSERA_TOKEN", "ab" * 31, "64 hexadecimal digits"),
+        ("TESSERA_TOKEN", "xy" * 32, "64 hexadecimal digits"),
+    ],
+)
+def test_a_variable_that_is_set_wrongly_is_named_once(environment, name, value, wanted):
+    done = python(NAME, environment, **{name: value})
+    shown = "(not shown)" if name == "TESSERA_TOKEN" else value
+    assert done.stderr == f"tessera: {name}={shown} is ignored: it must be {wanted}\n"
+    assert done.stdout.startswith("0 1 ")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"TESSERA_LOG": ""},
+        {"TESSERA_STRICT": "0", "TESSERA_RELAXED": "1"},
+        {"TESSERA_WAIT_S": "3600"},
+        {"TESSERA_WAIT_S": "0"},
+    ],
+)
+def test_a_variable_that_is_set_rightly_is_not_remarked_on(environment, more):
+    assert python(NAME, environment, **more).stderr == ""
+
+
+def test_a_program_on_the_cuda_runtime_hears_what_it_misses(environment):
+    text = """
+from cuda.bindings import runtime
+for _ in range(2): print(int(runtime.cudaGetDeviceCount()[0]) != 0)
+"""
+    done = python(text, environment)
+    assert done.stdout == "True\nTrue\n"
+    assert done.stderr == (
+        "tessera: this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver"
+        ' and cannot run here: see "Limits" in docs/cuda-support.md\n'
+    )
+
+
+def test_nvrtc_which_runs_here_is_not_remarked_on(environment):
+    text = """
+import ctypes
+lib = ctypes.CDLL("libcuda.so.1")
+table = ctypes.c_void_p()
+print(lib.cuGetExportTable(ctypes.byref(table), bytes.fromhex("da9151d33ae6cc41a5c04f26d533e328")))
+"""
+    done = python(text, environment)
+    assert (done.stdout, done.stderr) == ("500\n", "")
 
 
 def test_relaxed_lets_the_host_look(environment):

@@ -1,12 +1,15 @@
 """Modules, launches, streams, events, through cuda.bindings on the real worker."""
 
 import ctypes
+import struct
+from pathlib import Path
 
 import numpy as np
 import ptx_kernels
 import pytest
 
 INVALID_VALUE = 1
+INVALID_IMAGE = 200
 NO_BINARY = 209
 INVALID_PTX = 218
 INVALID_HANDLE = 400
@@ -127,6 +130,16 @@ def test_impossible_geometry(cuda, spin, grid, block, code):
     cuda.cuCtxSynchronize()
 
 
+def test_the_largest_geometry_runs(cuda):
+    nothing = f"{ptx_kernels.HEADER}.visible .entry nothing() {{ ret; }}\n"
+    function = cuda.cuModuleGetFunction(load(cuda, nothing), b"nothing")
+    for grid in ((1, 65535, 1), (1, 1, 65535)):
+        cuda.cuLaunchKernel(function, *grid, 1, 1, 1, 0, 0, 0, 0)
+    for block in ((1024, 1, 1), (1, 1024, 1), (1, 16, 64)):
+        cuda.cuLaunchKernel(function, 1, 1, 1, *block, 0, 0, 0, 0)
+    cuda.cuCtxSynchronize()
+
+
 def test_limits_of_a_kernel(cuda):
     module = load(cuda, ptx_kernels.LIMITS)
     at_most = cuda.cuModuleGetFunction(module, b"at_most")
@@ -180,7 +193,8 @@ def test_launch_attributes_are_refused(cuda, spin):
 def test_images_that_cannot_run(cuda):
     cases = {
         b"not PTX at all\0": INVALID_PTX,
-        b"\x7fELF" + bytes(100): NO_BINARY,
+        b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(100): NO_BINARY,
+        Path("/bin/true").read_bytes(): INVALID_IMAGE,
         b"\x50\xed\x55\xba" + bytes(100): NO_BINARY,
         ptx_kernels.POKE.replace("sm_80", "sm_121").encode() + b"\0": NO_BINARY,
         ptx_kernels.POKE.replace("st.global.u32", "st.async.u32").encode() + b"\0": None,
@@ -202,11 +216,26 @@ def test_the_loader_says_what_is_wrong(cuda, driver, capfd):
         [buffer, 400],
     )
     assert int(status) != 0
-    assert b"st.nowhere" in buffer
+    assert b"'st' has no modifier '.nowhere'" in buffer
     assert cuda.code("cuModuleLoadData", b"not PTX\0") == INVALID_PTX
     said = capfd.readouterr().err.splitlines()
     assert len(said) >= 4
     assert all(line.removeprefix("tessera:").strip("\0 ") for line in said), said
+
+
+@pytest.mark.parametrize("room", [1, 16, 4096])
+def test_a_log_stays_in_its_buffer(cuda, room):
+    log = bytearray(b"\xff" * 8192)
+    options = [
+        cuda.CUjit_option.CU_JIT_ERROR_LOG_BUFFER,
+        cuda.CUjit_option.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+    ]
+    image = ptx_kernels.HEADER.encode() + 300 * b"nonsense" + b"\0"
+    assert cuda.code("cuModuleLoadDataEx", image, 2, options, [log, room]) == INVALID_PTX
+    assert log[room:] == b"\xff" * (len(log) - room)
+    text = bytes(log[:room])
+    assert text.count(b"\0") >= 1
+    assert room > 1000 or text.index(b"\0") == room - 1, "it is filled"
 
 
 def test_modules_and_stale_handles(cuda):
@@ -243,6 +272,42 @@ def test_module_variables(cuda):
     assert (back == data).all()
     assert cuda.code("cuMemcpyHtoD", int(scratch) + 1, data, data.nbytes) == INVALID_VALUE
     assert cuda.code("cuModuleGetGlobal", module, b"nope") == NOT_FOUND
+
+
+def test_variables_end_where_they_end(cuda):
+    module = load(cuda, ptx_kernels.VARIABLES)
+    scratch, size = (int(one) for one in cuda.cuModuleGetGlobal(module, b"scratch"))
+    assert tuple(map(int, cuda.cuMemGetAddressRange(scratch + size - 1))) == (scratch, size)
+    assert cuda.code("cuMemGetAddressRange", scratch + size) == NOT_FOUND
+    counter = int(cuda.cuModuleGetGlobal(module, b"counter")[0])
+    for beyond in (counter - 1, counter + 4):
+        assert cuda.code("cuMemGetAddressRange", beyond) == NOT_FOUND
+
+
+def test_variables_end_with_their_module(cuda):
+    """Whichever of three modules is unloaded: the others keep theirs."""
+    modules = [load(cuda, ptx_kernels.VARIABLES) for _ in range(3)]
+    pointers = [int(cuda.cuModuleGetGlobal(one, b"counter")[0]) for one in modules]
+    assert len(set(pointers)) == 3
+    for gone in (1, 2, 0):
+        cuda.cuModuleUnload(modules[gone])
+        pointers[gone] = -pointers[gone]
+        for pointer in pointers:
+            found = cuda.code("cuMemGetAddressRange", abs(pointer))
+            assert found == (0 if pointer > 0 else NOT_FOUND)
+
+
+def test_a_librarys_module_ends_with_the_library_alone(cuda):
+    library = cuda.cuLibraryLoadData(ptx_kernels.SPIN.encode() + b"\0", [], [], 0, [], [], 0)
+    module = cuda.cuLibraryGetModule(library)
+    assert cuda.code("cuModuleUnload", module) == INVALID_HANDLE
+    function = cuda.cuModuleGetFunction(module, b"spin")
+    out = int(cuda.cuMemAlloc(4))
+    cuda.cuMemsetD8(out, 0, 4)
+    launch(cuda, function, (out, u32(6)))
+    assert read_u32(cuda, out) == 6
+    cuda.cuLibraryUnload(library)
+    assert cuda.code("cuModuleGetFunction", module, b"spin") == INVALID_HANDLE
 
 
 def test_libraries(cuda):

@@ -2,8 +2,10 @@
 
 import ctypes
 import random
+import threading
 
 import numpy as np
+import ptx_kernels
 import pytest
 
 INVALID_VALUE = 1
@@ -24,6 +26,111 @@ def test_what_is_copied_in_comes_back(cuda, size):
     cuda.cuMemcpyHtoD(pointer, data, size)
     assert to_host(cuda, pointer, size) == data.tobytes()
     cuda.cuMemFree(pointer)
+
+
+def mappings(address: int, size: int) -> set[str]:
+    """Permissions of everything that is mapped in a range; "hole" where nothing is."""
+    found = set()
+    with open("/proc/self/maps") as lines:
+        for line in lines:
+            start, end = (int(part, 16) for part in line.split()[0].split("-"))
+            if start < address + size and end > address:
+                if start > address:
+                    found.add("hole")
+                found.add(line.split()[1])
+                size -= end - address
+                address = end
+    return found | ({"hole"} if size > 0 else set())
+
+
+def memory_files() -> int:
+    with open("/proc/self/maps") as lines:
+        return sum("memfd:" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["cuMemAlloc", "cuMemHostAlloc"])
+def test_freed_memory_leaves_no_hole_in_the_aperture(cuda, name):
+    """Or somebody else's mapping would get device addresses."""
+    size = 4 * MIB
+    files = memory_files()
+    pointer = int(cuda.cuMemAlloc(size) if name == "cuMemAlloc" else cuda.cuMemHostAlloc(size, 0))
+    assert mappings(pointer, size) == {"---p" if name == "cuMemAlloc" else "rw-s"}
+    assert memory_files() == files + 1
+    cuda.cuMemFree(pointer) if name == "cuMemAlloc" else cuda.cuMemFreeHost(pointer)
+    assert mappings(pointer, size) == {"---p"}
+    assert memory_files() == files, "the client still maps it"
+
+
+@pytest.mark.parametrize("size", [100, 3 * MIB])
+def test_pinned_memory_keeps_its_flags(cuda, size):
+    """Blocks of different flags share no chunk, those of equal ones do."""
+    portable, mapped, combined = 1, 2, 4
+    flags = [0, portable, 0, combined, portable, portable | combined, 0]
+    pointers = [int(cuda.cuMemHostAlloc(size, flag)) for flag in flags]
+    assert [cuda.cuMemHostGetFlags(one) for one in pointers] == [one | mapped for one in flags]
+    if size < MIB:
+        assert len({one // (2 * MIB) for one in pointers}) == len(set(flags))
+    for pointer in pointers:
+        cuda.cuMemFreeHost(pointer)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_fills_begin_at_multiples_of_their_width(cuda, width):
+    pointer = int(cuda.cuMemAlloc(64))
+    for offset in range(8):
+        code = cuda.code(f"cuMemsetD{8 * width}", pointer + offset, 1, 3)
+        assert code == (0 if offset % width == 0 else INVALID_VALUE), offset
+
+
+@pytest.mark.parametrize("size", [4096, 1 * MIB])
+def test_asynchronous_copies_of_pinned_memory_do_not_wait(cuda, size):
+    """The kernel before them in the stream ends only when they have returned."""
+    flag, pinned = int(cuda.cuMemHostAlloc(4, 0)), int(cuda.cuMemHostAlloc(size, 0))
+    device = [int(cuda.cuMemAlloc(size)) for _ in range(2)]
+    ctypes.memset(flag, 0, 4)
+    ctypes.memset(pinned, 65, size)
+    image = ptx_kernels.ENDLESS.encode() + b"\0"
+    endless = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(image), b"endless")
+    cuda.cuLaunchKernel(endless, 1, 1, 1, 1, 1, 1, 0, 0, ((flag,), (ctypes.c_void_p,)), 0)
+    gave_up = threading.Timer(20, ctypes.memset, (flag, 1, 4))  # or a call that waits never returns
+    gave_up.start()
+    cuda.cuMemcpyHtoDAsync(device[0], pinned, size, 0)
+    cuda.cuMemcpyDtoDAsync(device[1], device[0], size, 0)
+    cuda.cuMemsetD8Async(device[0], 66, size, 0)
+    cuda.cuMemcpyDtoHAsync(pinned, device[0], size, 0)
+    assert ctypes.string_at(pinned, 1) == b"A", "the copies wait for the kernel"
+    assert cuda.code("cuStreamQuery", 0) == 600
+    gave_up.cancel()
+    ctypes.memset(flag, 1, 4)
+    cuda.cuStreamSynchronize(0)
+    assert ctypes.string_at(pinned, size) == b"B" * size
+    assert to_host(cuda, device[1], size) == b"A" * size
+
+
+def test_one_empty_chunk_of_small_blocks_is_kept(cuda):
+    free = cuda.cuMemGetInfo()[0]
+    for _ in range(2):
+        cuda.cuMemFree(cuda.cuMemAlloc(256))
+        assert cuda.cuMemGetInfo()[0] == free - 2 * MIB
+    pointers = [cuda.cuMemAlloc(MIB - 1) for _ in range(6)]  # two of them fill a chunk
+    assert cuda.cuMemGetInfo()[0] == free - 6 * MIB
+    for pointer in pointers:
+        cuda.cuMemFree(pointer)
+    assert cuda.cuMemGetInfo()[0] == free - 2 * MIB
+
+
+@pytest.mark.parametrize("size", [64, 3 * MIB])
+@pytest.mark.parametrize("name", ["cuMemAlloc", "cuMemHostAlloc"])
+def test_memory_is_not_freed_before_its_kernel_has_ended(cuda, name, size):
+    image = ptx_kernels.SPIN.encode() + b"\0"
+    spin = cuda.cuModuleGetFunction(cuda.cuModuleLoadData(image), b"spin")
+    out = int(cuda.cuMemAlloc(size) if name == "cuMemAlloc" else cuda.cuMemHostAlloc(size, 0))
+    values = (out, 5000), (ctypes.c_uint64, ctypes.c_uint32)
+    cuda.cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, 0, values, 0)
+    done = cuda.cuEventCreate(2)
+    cuda.cuEventRecord(done, 0)
+    cuda.cuMemFree(out) if name == "cuMemAlloc" else cuda.cuMemFreeHost(out)
+    assert cuda.code("cuEventQuery", done) == 0
 
 
 def test_fresh_memory_of_a_chunk_is_zero(cuda):

@@ -52,7 +52,7 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
     if form == "uniform":
         index = builder.register(32)
         builder.op(Op.AND, D.B32, index, thread, Literal(0))
-    elif form == "chunk":  # one value per row of 16
+    elif form == "strip":  # one value per row of 16
         index = builder.register(32)
         builder.op(Op.SHR, D.U32, index, thread, Literal(4))
     reads = [builder.address(pointer, index, 8) for pointer in pointers[:3]]
@@ -94,7 +94,7 @@ _OPS = [
 ]
 _PLANS = {
     "lanes": [Plan(16, 1), Plan(4, 2, tier=0)],
-    "chunk": [Plan(1, 8)],
+    "strip": [Plan(1, 8)],
     "uniform": [Plan(16, 2, tier=0)],
 }
 
@@ -121,7 +121,7 @@ def _cases() -> Iterator:
                 yield pytest.param(width, part, id=f"{op.name}-{width}-{start}")
 
 
-@pytest.mark.parametrize("form", ["lanes", "chunk", "uniform"])
+@pytest.mark.parametrize("form", ["lanes", "strip", "uniform"])
 @pytest.mark.parametrize(("width", "instructions"), list(_cases()))
 def test_instruction(width: int, instructions: list[Instruction], form: str) -> None:
     module, stride = _kernel(instructions, form)

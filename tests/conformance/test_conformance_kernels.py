@@ -260,7 +260,7 @@ def test_a_vector_load_without_all_its_elements_in_a_branch() -> None:
     module, block = b.module(), (32, 1, 1)
     plans = list(jit.legal_plans(module.functions[0], block))
     for chooser in (0, 8):
-        data = np.array([*range(1, 17), chooser], np.uint32).tobytes()
+        data = np.array([*range(1, 17), chooser, 0, 0, 0], np.uint32).tobytes()  # 16 a vector
         compare(module, [data, bytes(8 * 32)], (1, 1, 1), block, [None, *plans[::6]])
 
 
@@ -288,7 +288,7 @@ def test_bits_of_thread_indices(block: tuple[int, int, int]) -> None:
         b.store(D.B32, out, result, 4 * place)
     module, threads = b.module(), 2 * block[0] * block[1] * block[2]
     plans = list(jit.legal_plans(module.functions[0], block))
-    chosen = [None, *(plan for plan in plans if plan.chunks in (1, 2, 4) and plan.versioned)]
+    chosen = [None, *(plan for plan in plans if plan.strips in (1, 2, 4) and plan.versioned)]
     found = compare(module, [bytes(4 * threads * len(results))], (2, 1, 1), block, chosen)[0]
     first = np.frombuffer(found, np.uint32).reshape(threads, len(results))[:, 6]
     assert first.tolist() == [t % block[0] >> 1 for t in range(threads)]
@@ -311,3 +311,41 @@ def test_a_converted_integer_beats_a_nan(op: Op) -> None:
     plans = [None, jit.Plan(16, 1), jit.Plan(4, 2), jit.Plan(1, 1), jit.Plan(1, 4)]
     found = compare(b.module(), [data, bytes(256)], (1, 1, 1), (32, 1, 1), plans)[1]
     assert np.frombuffer(found, np.float32)[::8].tolist() == [4.0 * t for t in range(8)]
+
+
+@pytest.mark.parametrize("far", [0, -(1 << 31), (1 << 31) - 512])
+def test_a_displacement_that_leads_far(far: int) -> None:
+    """Bytes at one place for all lanes, for a row, for each lane; stored where they came from."""
+    b = KernelBuilder(8)
+    lane, row = b.special(SpecialRegister.TID_X), b.special(SpecialRegister.TID_Y)
+    shifted = b.register(64)
+    b.op(Op.SUB, D.B64, shifted, b.parameter(0), Literal(far & (1 << 64) - 1))
+    own = b.address(shifted, b.linear_thread(), 4)
+    values = [b.load(D.U8, shifted, far + 3), b.load(D.S8, b.address(shifted, row, 64), far + 66)]
+    values.append(b.load(D.U8, b.address(shifted, lane, 1), far + 1))
+    for place, value in enumerate(values):
+        b.store(D.B8, own, value, far + 256 + place)
+    data = np.random.default_rng(5).integers(0, 256, 256 + 4 * 30, dtype=np.uint8).tobytes()
+    module = b.module()
+    for block in ((15, 2, 1), (8, 2, 1)):
+        plans = [None, *jit.legal_plans(module.functions[0], block)]
+        compare(module, [data], (1, 1, 1), block, plans[::3])
+
+
+@pytest.mark.parametrize("offset", [3, 0xFFFFFFF9])
+def test_a_tested_widening_does_not_take_its_load_past_a_store(offset: int) -> None:
+    """One block: a store, a load of the same place for all lanes, an index widened from it."""
+    b = KernelBuilder(8, 8)
+    cell, lane = b.parameter(0), b.linear_thread()
+    base, index, wide = b.register(32), b.register(32), b.register(64)
+    b.store(D.B32, cell, Literal(offset))
+    b.op(Op.LD, D.B32, base, cell, space=Space.GLOBAL)
+    b.op(Op.ADD, D.B32, index, base, lane)
+    b.op(Op.CVT, D.U64, wide, index, source_type=D.U32)
+    b.store(D.B64, b.address(b.parameter(1), lane, 8), wide)
+    module, block = b.module(), (16, 1, 1)
+    plans = [None, jit.Plan(16, 1), jit.Plan(4, 2), jit.Plan(1, 4)]
+    data = (77).to_bytes(4, "little")
+    found = compare(module, [data, bytes(8 * 16)], (1, 1, 1), block, plans)[1]
+    expected = [(offset + lane) & 0xFFFFFFFF for lane in range(16)]
+    assert np.frombuffer(found, np.uint64).tolist() == expected

@@ -10,6 +10,7 @@ from c_programs import linked_with_lcuda
 from cluster import EXAMPLES, Cluster
 
 Manifest = Callable[..., dict[str, Any]]
+pytestmark = pytest.mark.backend
 FILES = "c-program"
 
 

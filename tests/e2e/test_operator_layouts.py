@@ -51,8 +51,7 @@ def slices(namespace: Cluster) -> Iterator[Cluster]:
     namespace.delete("miglayout", "mixed")  # the sample would hold the GPUs that are used here
     namespace.apply(layout("2g.20gb", 3))
     ready(namespace)
-    until(lambda: all("2g.20gb" in o for o in namespace.offered_slices()), 30)
-    until(lambda: {o["2g.20gb"] for o in namespace.offered_slices()} == {"3"}, 30)
+    assert [o.get("2g.20gb") for o in namespace.offered_slices()] == ["3", "3"]  # ready says so
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "e2e")
@@ -89,6 +88,7 @@ def test_a_slice_in_use_is_waited_for_and_its_pod_named(
     assert gpu in message
     status = slices.get("miglayout", "e2e")["status"]
     assert status["waiting"] == 1
+    until(lambda: "MIGLayout e2e asks for others" in withdrawn(slices, "holder"), 10)
     assert any("2g.20gb" in s for s in placed(slices)[gpu])
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
     # What is withdrawn is not offered any more, neither by the kubelet nor before it says so.
@@ -108,6 +108,14 @@ def test_a_slice_in_use_that_fits_stays_where_it_is(slices: Cluster, sample_pod:
     after = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i["profile"] == "2g.20gb"}
     assert after == before
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
+
+
+def withdrawn(cluster: Cluster, pod: str) -> str:
+    """What the pod itself was told of its slice."""
+    chosen = f"involvedObject.name={pod},reason=SliceWithdrawn"
+    return " ".join(
+        e["message"] for e in cluster.get("events", "--field-selector", chosen)["items"]
+    )
 
 
 def deployment(sample_pod: Manifest) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def test_running_pods_survive(namespace: Cluster, sample_pod: Manifest, victim: 
     assert namespace.wait_pod("next")["status"]["phase"] == "Succeeded"
 
 
+@pytest.mark.backend
 def test_after_gpud_is_killed_the_next_pod_works(namespace: Cluster, sample_pod: Manifest) -> None:
     node = start(namespace, sample_pod, "running")
     kill(node, "tessera-gpud")
@@ -72,6 +73,7 @@ def test_after_gpud_is_killed_the_next_pod_works(namespace: Cluster, sample_pod:
     assert namespace.wait_pod("next")["status"]["phase"] == "Succeeded", namespace.logs("next")
 
 
+@pytest.mark.backend
 def test_a_kernel_that_faults_ends_alone(namespace: Cluster, sample_pod: Manifest) -> None:
     """A store through a null pointer: error 700 for its own pod, an event, no harm next door."""
     ptx = (EXAMPLES / "vecadd.ptx").read_text()
@@ -98,6 +100,7 @@ def test_a_kernel_that_faults_ends_alone(namespace: Cluster, sample_pod: Manifes
     assert ended["status"]["phase"] == "Succeeded", namespace.logs("neighbour")
 
 
+@pytest.mark.backend
 def test_nothing_is_computed_without_the_worker(namespace: Cluster, sample_pod: Manifest) -> None:
     """With its worker stopped a program waits, however long; it goes on when the worker does."""
     node = start(namespace, sample_pod, "waiting")
@@ -109,3 +112,40 @@ def test_nothing_is_computed_without_the_worker(namespace: Cluster, sample_pod: 
     in_node(node, "kill", "-CONT", worker)
     assert namespace.wait_pod("waiting")["status"]["phase"] == "Succeeded"
     assert "1048576 results verified" in namespace.logs("waiting")
+
+
+def gpu_node(cluster: Cluster) -> str:
+    nodes = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    return str(min(node["metadata"]["name"] for node in nodes))
+
+
+def wave(cluster: Cluster, sample_pod: Manifest, node: str, count: int) -> None:
+    """Make pods for one node, a tenth of a second apart, and see each of them succeed."""
+    names = [f"wave-{number}" for number in range(count)]
+    for name in names:
+        cluster.apply(sample_pod(name, "--n", "1024", node=node))
+    for name in names:
+        pod = cluster.wait_pod(name)
+        assert pod["status"]["phase"] == "Succeeded", pod["status"]
+
+
+def test_no_pod_fails_while_the_node_s_agent_is_replaced(
+    namespace: Cluster, sample_pod: Manifest
+) -> None:
+    system = Cluster("tessera-system")
+    node = gpu_node(namespace)
+    on_it = ("-l", "app.kubernetes.io/component=node", "--field-selector", f"spec.nodeName={node}")
+    system.kubectl("delete", "pod", *on_it, "--wait=false")
+    wave(namespace, sample_pod, node, 6)
+
+
+def test_no_pod_fails_after_the_agent_is_killed(namespace: Cluster, sample_pod: Manifest) -> None:
+    node = gpu_node(namespace)
+    in_node(node, "pkill", "-KILL", "-x", "tessera-agent")
+    wave(namespace, sample_pod, node, 3)
+
+
+def test_no_pod_fails_after_the_kubelet_restarts(namespace: Cluster, sample_pod: Manifest) -> None:
+    node = gpu_node(namespace)
+    in_node(node, "systemctl", "restart", "kubelet")
+    wave(namespace, sample_pod, node, 3)

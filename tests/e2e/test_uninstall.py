@@ -2,9 +2,11 @@
 
 import subprocess
 
+import pytest
 from cluster import Cluster, until
 
 
+@pytest.mark.last
 def test_helm_uninstall_ends_and_removes_what_was_installed(whole_cluster: Cluster) -> None:
     command = ["helm", "uninstall", "tessera", "-n", "tessera-system", "--timeout", "4m"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=270)

@@ -7,6 +7,7 @@ import pytest
 from cluster import EXAMPLES, Cluster
 
 Manifest = Callable[..., dict[str, Any]]
+pytestmark = pytest.mark.backend
 
 
 def uuid_in(logs: str) -> str:

@@ -4,6 +4,7 @@ The kubelet and the API server, which are not ours, are stand-ins (tests/support
 """
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -14,12 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_process import OWN_POD, AgentProcess
+from agent_process import LISTED_WITHIN_S, OWN_POD, AgentProcess
 from api_server import ApiServer, wait_for
 from gpud_process import Gpud, gpud, wait_until
 from kubelet import FakeKubelet
-
-from device_plugin.dp.allocations import LISTED_WITHIN_S
 
 GPU = "GPU-11111111-1111-4111-8111-111111111111"
 POD_UID = "22222222-2222-4222-8222-222222222222"
@@ -50,6 +49,9 @@ class Node:
     def slices(self) -> dict[tuple[str, int], dict[str, Any]]:
         found = self.gpud.call("inventory")["gpus"]
         return {(i["profile"], i["start"]): i for gpu in found for i in gpu["instances"]}
+
+    def admitted(self) -> set[bool]:
+        return {s["admitted"] for s in self.api.status("gpu-1")["slices"]}
 
     def ready(self, message: str = "") -> None:
         def as_desired() -> bool:
@@ -177,7 +179,49 @@ def test_restarts_of_gpud_and_agent_and_kubelet_leave_holders_as_they_are(node: 
     assert node.holders(uuid) == [POD_UID]
 
     assert node.agent.end() == 0
-    assert node.agent.sockets() == []
+    assert node.agent.sockets() == [], node.agent.log
+
+
+def test_the_kubelet_does_not_notice_that_the_agent_is_killed(node: Node) -> None:
+    node.want(("1g.10gb", 0), ("1g.10gb", 1))
+    node.ready()
+    first, second = (node.slices["1g.10gb", start]["uuid"] for start in (0, 1))
+    with node.agent.following("1g.10gb") as stream:
+        assert set(next(stream)) == {first, second}
+        wait_for(node.api, lambda: node.admitted() == {True})
+        killed = node.agent.child("tessera-agent")
+        os.kill(killed, signal.SIGKILL)
+        assert node.agent.allocate("1g.10gb", first) == [f"gpu.tessera.dev/slice={first}"]
+        wait_until(lambda: node.agent.child("tessera-agent") not in (0, killed))
+        node.hold(first)
+        wait_until(lambda: node.holders(first) == [POD_UID])
+        node.want(("1g.10gb", 0))  # and what the new agent offers arrives on the old stream
+        assert set(next(stream)) == {first}
+    wait_for(node.api, lambda: node.admitted() == {False})  # nobody follows any more
+
+
+def test_the_process_that_serves_the_kubelet_is_started_again(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    uuid = node.slices["1g.10gb", 0]["uuid"]
+    killed, agent = node.agent.child("tessera-kubelet"), node.agent.child("tessera-agent")
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: node.agent.child("tessera-kubelet") not in (0, killed))
+    wait_until(lambda: node.agent.answers("1g.10gb"))
+    assert node.agent.devices("1g.10gb") == {uuid: "Healthy"}
+    assert node.agent.child("tessera-agent") == agent
+
+
+def test_an_agent_that_leaves_says_so_while_it_still_serves(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    with node.agent.following("1g.10gb") as stream:
+        next(stream)
+        wait_for(node.api, lambda: node.admitted() == {True})
+        node.gpud.end()  # its container is stopped with ours
+        assert node.agent.end() == 0
+    assert node.admitted() == {False}
+    assert node.agent.sockets() == [], node.agent.log
 
 
 def test_without_the_api_server_what_stands_is_served_and_nothing_changes(node: Node) -> None:
@@ -230,7 +274,7 @@ def test_a_deleted_gpu_takes_its_slices_with_it(node: Node) -> None:
     node.ready()
     node.api.delete_gpu("gpu-1")
     wait_until(lambda: not node.gpud.call("inventory")["gpus"])
-    assert json.loads(node.agent.cdi_file.read_text())["devices"] == []
+    assert not node.agent.cdi_file.exists()  # nothing of us is left to containers
 
 
 @pytest.mark.parametrize(
@@ -258,7 +302,8 @@ def test_what_it_cannot_do_without_ends_it_with_one_line(
             check=False,
         )
     assert ended.returncode == 1
-    (line,) = ended.stderr.splitlines()
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    line = ended.stderr.rstrip()
     assert line.startswith("tessera-device-plugin: ")
     assert message in line
 
@@ -272,7 +317,7 @@ def test_an_old_library_stays_while_a_pod_of_its_time_lives(node: Node) -> None:
     uuid = node.slices["1g.10gb", 0]["uuid"]
     node.hold(uuid)  # by a pod that an earlier agent allocated it to
     wait_until(lambda: node.holders(uuid) == [POD_UID])
-    time.sleep(LISTED_WITHIN_S + 6)  # until all that was allocated before the start must be listed
+    time.sleep(LISTED_WITHIN_S + 3)  # until all that was allocated before the start must be listed
     assert old.is_dir()
     node.release()
     wait_until(lambda: not old.exists(), 30)

@@ -5,8 +5,11 @@ import json
 import os
 import random
 import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gpud_process import (
@@ -17,10 +20,12 @@ from gpud_process import (
     status_of_passed_on_socket,
     wait_until,
 )
+from lingering import lingering_socket
 
-from vgpu_sim.driver import slice_client
-from vgpu_sim.driver.admin_client import AdminRefused
-from vgpu_sim.driver.slice_client import hello_message
+from vgpu_sim.cli.clients import slices as slice_client
+from vgpu_sim.cli.clients.admin import AdminRefused
+from vgpu_sim.cli.clients.slices import hello_message
+from vgpu_sim.gpud.system import python_process
 from vgpu_sim.hal.messages import MessageType
 
 TOKEN = bytes(range(32))
@@ -30,6 +35,7 @@ TOKEN = bytes(range(32))
 def node():
     with gpud(token=TOKEN) as running:
         running.slice = running.make_slice()
+        running.neighbour = running.make_slice(start=1)
         yield running
         assert running.process.poll() is None
         assert "Traceback" not in running.log
@@ -53,8 +59,21 @@ def answers(node: Gpud) -> bool:
     return slice_client.query(Path(node.slice["socket_dir"])).multiprocessors == 16
 
 
+def neighbour_answers(node: Gpud) -> bool:
+    """Ask the other slice; the client waits 5 s at most."""
+    return slice_client.query(Path(node.neighbour["socket_dir"])).multiprocessors == 16
+
+
 @pytest.mark.parametrize(
-    "data", [b"x", b"\0" * 88, b"GET / HTTP/1.1\r\n\r\n", os.urandom(88), os.urandom(4096)]
+    "data",
+    [
+        b"x",
+        b"\0" * 88,
+        b"GET / HTTP/1.1\r\n\r\n",
+        random.Random(88).randbytes(88),
+        random.Random(4096).randbytes(4096),
+    ],
+    ids=["x", "zeros", "http", "random88", "random4096"],
 )
 def test_garbage_on_the_slice_socket_is_hung_up_on(node, data):
     with connect(node) as sock:
@@ -67,9 +86,121 @@ def test_descriptors_with_a_hello_are_refused_and_closed(node):
     before = len(os.listdir(f"/proc/{node.process.pid}/fd"))
     with connect(node) as sock, open("/dev/null") as null:
         hello = hello_message(MessageType.HELLO_QUERY)
-        socket.send_fds(sock, [hello], [null.fileno()] * 100)
+        try:
+            socket.send_fds(sock, [hello], [null.fileno()] * 100)
+        except PermissionError:  # the kernel lets a socket refuse them (SO_PASSRIGHTS)
+            sock.send(b"garbage")
         assert hung_up(sock)
     assert wait_until(lambda: len(os.listdir(f"/proc/{node.process.pid}/fd")) <= before)
+
+
+@pytest.mark.parametrize(
+    "data", [hello_message(MessageType.HELLO_QUERY), b"garbage"], ids=["hello", "garbage"]
+)
+@pytest.mark.parametrize("read", [True, False], ids=["read", "unread"])
+def test_a_descriptor_that_lingers_delays_no_neighbour(node, data, read):
+    """It would hold up for a minute whoever closes it last, read or not."""
+    with lingering_socket() as linger, connect(node) as sock:
+        if not read:
+            sock.send(data)  # the answer to this one is the end
+        with contextlib.suppress(PermissionError, BrokenPipeError):
+            socket.send_fds(sock, [data], [linger.fileno()])
+            linger.close()  # it is the receiver's now; otherwise the reset comes first
+        sock.close()
+        assert neighbour_answers(node)
+    assert answers(node)
+
+
+def test_one_that_lingers_at_a_worker_delays_no_neighbour(node):
+    """Workers take descriptors, and gpud has had the same socket."""
+    with lingering_socket() as linger, raw_client(node.slice["socket_dir"], TOKEN) as client:
+        assert client.open().status == 0
+        socket.send_fds(client.sock, [b"garbage"], [linger.fileno()])
+        linger.close()
+        assert neighbour_answers(node)
+        with raw_client(node.neighbour["socket_dir"], TOKEN) as neighbour:
+            assert neighbour.open().status == 0
+    assert answers(node)
+
+
+STORM = """
+import itertools, os, select, socket, sys, threading
+from vgpu_sim.cli.clients.slices import hello_message
+from vgpu_sim.hal.messages import MessageType
+token, kind, many = bytes.fromhex(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+hello = hello_message(MessageType.HELLO_CONTEXT, 1, token, 0, 0x2000_0000_0000)
+done = itertools.count(1)
+
+def attack(path):
+    waiting = []
+    while True:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            sock.connect(path)  # waits where too many wait to be accepted
+            if kind != "connects":
+                sock.send(hello)
+        except OSError:
+            continue
+        if next(done) == many:
+            os.write(1, b"storm")
+        waiting.append(sock)
+        if kind != "contexts":
+            waiting.pop().close()
+        elif len(waiting) >= 40:
+            select.select(waiting, [], [])  # an answer to one of them: it hangs up
+            waiting.sort(key=lambda one: one in select.select([one], [], [], 0)[0])
+            waiting.pop().close()
+
+for path in sys.argv[4:]:
+    threading.Thread(target=attack, args=(path,)).start()
+"""
+
+
+@contextlib.contextmanager
+def storm(node: Gpud, kind: str, many: int, slices: list[dict[str, Any]]):
+    """Go on with what an attacker does on each of these slices; entered when it did so many."""
+    paths = [f"{made['socket_dir']}/s.sock" for made in slices]
+    with subprocess.Popen(
+        [sys.executable, "-c", STORM, TOKEN.hex(), kind, str(many), *paths],
+        stdout=subprocess.PIPE,
+        env=python_process.module_environment(),
+    ) as process:
+        try:
+            assert process.stdout.read(5) == b"storm"
+            yield
+            assert process.poll() is None, "the storm was over"
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize(
+    ("kind", "many", "attackers"),
+    [
+        ("connects", 10_000, 6),  # a slice's are accepted at 500 a second
+        ("hang-ups", 1_500, 1),  # asks for a context and is gone, 500 times a second
+        ("contexts", 60, 1),  # 40 wait at any time for one to start
+    ],
+)
+def test_a_storm_on_one_slice_leaves_its_neighbour_its_turn(node, kind, many, attackers):
+    """That the neighbour's start comes next is ``test_gpud_starts``'s to show."""
+    others = [node.make_slice(start=start) for start in range(2, 1 + attackers)]
+    with storm(node, kind, many, [node.slice, *others]):
+        for _ in range(20):
+            assert neighbour_answers(node)
+        for _ in range(3):
+            with raw_client(node.neighbour["socket_dir"], TOKEN) as client:
+                assert client.open().status == 0
+    assert wait_until(lambda: not node.instance(node.slice["uuid"])["contexts"])
+    assert wait_until(lambda: answers_at_last(node))
+    for made in others:
+        node.call("destroy_instance", uuid=made["uuid"])
+
+
+def answers_at_last(node: Gpud) -> bool:
+    """Ask the slice itself, whose queue may still be full of those who have gone."""
+    with contextlib.suppress(slice_client.NotAnswered):
+        return answers(node)
+    return False
 
 
 def test_hundreds_of_mutated_hellos_leave_it_serving(node):
@@ -118,8 +249,9 @@ def test_a_second_message_before_the_answer_ends_the_connection(node):
         hello = hello_message(MessageType.HELLO_CONTEXT, 1, TOKEN, 0, 0x2000_0000_0000)
         sock.send(hello)
         sock.send(hello)
-        while sock.recv(4096):  # perhaps a context came first: its worker then hangs up
-            pass
+        with contextlib.suppress(ConnectionResetError):  # what was not read makes the end a reset
+            while sock.recv(4096):  # perhaps a context came first: its worker then hangs up
+                pass
     assert answers(node)
 
 

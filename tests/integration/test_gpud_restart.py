@@ -3,12 +3,15 @@
 import os
 import signal
 import subprocess
+import sys
 
 import pytest
-from gpud_process import gpud, raw_client, wait_until
+from gpud_process import TIMEOUT_S, gpud, raw_client, wait_until
+from tessera_run import LIBCUDA
 
-from vgpu_sim.driver import interpreter, processes
-from vgpu_sim.driver.admin_client import AdminRefused
+from vgpu_sim import config
+from vgpu_sim.cli.clients.admin import AdminRefused
+from vgpu_sim.gpud.system import processes, python_process
 
 MIB = 1 << 20
 TOKEN = bytes(range(32))
@@ -38,6 +41,34 @@ def test_sigkill_of_gpud_leaves_the_program_its_context():
                 assert second.allocate(4 * MIB) == 0
         wait_until(lambda: not node.instance(made["uuid"])["contexts"])
         assert node.call("inventory")["budget"]["used_bytes"] == 0
+
+
+PROGRAM = """
+from cuda.bindings import driver as d
+print([int(d.cuInit(0)[0]), int(d.cuCtxCreate(None, 0, 0)[0]), int(d.cuMemAlloc(1 << 20)[0])])
+"""
+
+
+@pytest.mark.skipif(not LIBCUDA.exists(), reason="NOT RUN: python -m vgpu_sim.native.build")
+def test_a_program_that_starts_while_gpud_is_dead_waits_for_the_next_one():
+    """Killed, gpud leaves its sockets behind; the next one binds them again and serves."""
+    with gpud(token=TOKEN) as node:
+        made = node.make_slice()
+        node.end(signal.SIGKILL)
+        environment = python_process.module_environment() | config.program_environment(
+            node.run_dir / "slices", TOKEN.hex(), LIBCUDA.parent
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", PROGRAM],
+            env=environment | {"TESSERA_WAIT_S": str(TIMEOUT_S)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as program:
+            waiting = program.stderr.readline()
+            assert f"nobody listens at {made['socket_dir']}" in waiting
+            node.start()
+            assert program.communicate(timeout=TIMEOUT_S) == ("[0, 0, 0]\n", "")
 
 
 def test_the_journal_is_moved_aside_when_corrupt_and_gpud_says_so():
@@ -130,7 +161,9 @@ def test_beyond_the_budget_is_out_of_memory_and_an_event():
             assert events[2]["event"] == "out_of_memory"
             assert events[2]["instance"] == two["uuid"]
             assert events[2]["requested_bytes"] == 40 * MIB
-            assert events[2]["free_bytes"] == 20 * MIB
+            assert events[2]["free_bytes"] == events[2]["node_free_bytes"] == 20 * MIB
+            assert events[2]["node_total_bytes"] == 100 * MIB
+            assert events[2]["slice_free_bytes"] == events[2]["slice_total_bytes"] > 9000 * MIB
             assert second.allocate(20 * MIB, 1) == 0
 
 
@@ -153,7 +186,7 @@ def test_a_second_gpud_of_the_same_node_waits_and_then_gives_up():
         made = node.make_slice()
         second = subprocess.run(
             [*node.process.args, "--takeover-wait", "0.3"],
-            env=interpreter.module_environment(),
+            env=python_process.module_environment(),
             capture_output=True,
             text=True,
             check=False,

@@ -137,6 +137,24 @@ def test_sigkill_of_the_run_leaves_nothing(place):
     wait_until(lambda: not list(place.glob("tessera-*")), 20)
 
 
+def test_what_two_kills_leave_the_next_run_removes(place):
+    """Of the command and of its gpud: nobody is left to remove the directory, token and all."""
+    with start(place, *LONG, "60") as running:
+        parts = parts_when_computing(place)
+        (left,) = place.glob("tessera-*")
+        assert (left / "token").stat().st_mode & 0o777 == 0o600
+        running.send_signal(signal.SIGSTOP)  # it sees nothing of gpud's end
+        os.kill(parts.gpud, signal.SIGKILL)
+        (program,) = (p for p, c in processes_naming(str(place)) if c.split()[1:2] == [LONG[1]])
+        running.kill()
+        os.kill(program, signal.SIGKILL)
+        running.communicate(timeout=30)
+    assert left.exists()
+    wait_until(lambda: not parts.any_left(), 20)
+    assert run(place, "true").returncode == 0
+    assert not left.exists()
+
+
 def test_an_ordinary_end_leaves_nothing(place):
     with start(place, *LONG, "2") as running:
         parts = parts_when_computing(place)

@@ -1,13 +1,19 @@
 """Unmodified CUDA programs through ``tessera run``: results, devices, errors, statuses."""
 
+import importlib.util
 import json
+import re
 import subprocess
 import sys
 import textwrap
 
+import ptx_kernels
 import pytest
 from c_programs import linked_with_lcuda
-from tessera_run import EXAMPLES, LIBCUDA, environment, run, tessera
+from tessera_run import EXAMPLES, LIBCUDA, environment, run, run_command, tessera
+
+from vgpu_sim.hal import limits
+from vgpu_sim.native import build
 
 VECTORADD = (sys.executable, str(EXAMPLES / "vectoradd.py"))
 
@@ -29,6 +35,73 @@ def test_a_c_program_that_links_lcuda(place):
     done = run(place, program, str(EXAMPLES / "vecadd.ptx"))
     assert done.returncode == 0, done.stderr
     assert "10000 results, wrong 0" in done.stdout
+
+
+CUDA_H = """
+#include "generated/api.h"
+#define DECLARE(name, ...) CUresult name(__VA_ARGS__)
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemcpyHtoD cuMemcpyHtoD_v2
+#define cuMemcpyDtoH cuMemcpyDtoH_v2
+DECLARE(cuInit, unsigned int);
+DECLARE(cuDeviceGet, CUdevice *, int);
+DECLARE(cuDevicePrimaryCtxRetain, CUcontext *, CUdevice);
+DECLARE(cuCtxSetCurrent, CUcontext);
+DECLARE(cuModuleLoad, CUmodule *, const char *);
+DECLARE(cuModuleGetFunction, CUfunction *, CUmodule, const char *);
+DECLARE(cuMemAlloc_v2, CUdeviceptr *, size_t);
+DECLARE(cuMemcpyHtoD_v2, CUdeviceptr, const void *, size_t);
+DECLARE(cuMemcpyDtoH_v2, void *, CUdeviceptr, size_t);
+DECLARE(cuLaunchKernel, CUfunction, unsigned int, unsigned int, unsigned int, unsigned int,
+        unsigned int, unsigned int, unsigned int, CUstream, void **, void **);
+DECLARE(cuGetErrorName, CUresult, const char **);
+"""
+
+
+def test_the_first_c_program_is_compiled_and_linked_inside_of_a_run(place):
+    """As docs/first-kernel.md says, with no -L: the compiler knows where libcuda is."""
+    build.build_all(only=("libcuda.so.1",))
+    (place / "cuda.h").write_text(CUDA_H)  # what NVIDIA's declares of these
+    include = f"-I{place} -I{build.NATIVE / 'libcuda'} -I{build.INCLUDE}"
+    gcc = f"gcc -Wall -Werror {EXAMPLES}/first_kernel.c {include} -lcuda -o first_kernel"
+    done = run(place, "sh", "-c", f"{gcc} && ./first_kernel {EXAMPLES}/saxpy.ptx")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1000 results verified\n"
+
+
+def test_the_first_python_program_compiles_its_own_kernel(place):
+    if importlib.util.find_spec("nvidia") is None:
+        pytest.skip("NOT RUN: NVRTC is not installed (pip install 'cuda-core[cu13]')")
+    done = run(place, sys.executable, str(EXAMPLES / "first_kernel.py"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1000 results verified\n"
+
+
+WIDENED = """
+import sys
+from pathlib import Path
+import numpy as np
+from cuda.core import Device, LaunchConfig, LegacyPinnedMemoryResource, ObjectCode, launch
+device = Device(0)
+device.set_current()
+stream = device.create_stream()
+values = LegacyPinnedMemoryResource().allocate(8 * 64)
+view = np.from_dlpack(values).view(np.uint64)
+view[:] = np.arange(64)
+kernel = ObjectCode.from_ptx(sys.argv[1]).get_kernel("widened")
+launch(stream, LaunchConfig(grid=1, block=64), kernel, values)
+stream.sync()
+half = int(np.float32(0.5).view(np.uint32))
+assert view.tolist() == [7 + (n * half if n & 4 == 0 else 0) for n in range(64)], view
+print("right")
+"""
+
+
+def test_a_kernel_on_which_llvm_aborts_computes_what_it_should(place):
+    """LLVM 22 cannot select the first plan's code where there is AVX-512: it ends its process."""
+    (place / "widened.ptx").write_text(ptx_kernels.WIDENED)
+    done = run(place, *python(WIDENED), str(place / "widened.ptx"), backend="jit")
+    assert (done.returncode, done.stdout) == (0, "right\n"), done.stderr
 
 
 def test_the_program_computes_what_its_ptx_says(place):
@@ -200,3 +273,110 @@ def test_smi_inside_a_run_shows_the_slice_and_its_programs(place):
     assert process["memory_bytes"] == device["memory_used_bytes"] > 0
     assert document["isolation_enforced"] is False
     assert "standalone" in document["isolation_reason"]
+
+
+ENDLESS = f"""
+import ctypes, json, subprocess
+from cuda.bindings import driver as d
+d.cuInit(0); d.cuCtxCreate(None, 0, 0)
+flag = d.cuMemHostAlloc(4, 0)[1]; ctypes.memset(flag, 0, 4)
+function = d.cuModuleGetFunction(
+    d.cuModuleLoadData({ptx_kernels.ENDLESS.encode() + bytes(1)!r})[1], b"endless")[1]
+d.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, 0, ((flag,), (ctypes.c_void_p,)), 0)
+"""
+
+
+@pytest.mark.parametrize("backend", ["interp", "jit"])
+def test_smi_says_which_kernel_runs(place, backend):
+    look = f"""
+def smi(option):
+    command = [*{tessera("smi")!r}, option]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+def process():
+    return json.loads(smi("--json"))["gpus"][0]["devices"][0]["processes"][0]
+while not process()["running_kernel"]: pass
+seen = process()
+print(seen["running_kernel"], seen["launches"], seen["busy_ns"] > 0, seen["running_seconds"] > 0)
+line = next(one for one in smi("-q").splitlines() if "Running Kernel" in one)
+print(line.split(":")[1].split(",")[0].strip(), line.endswith(" s"))
+ctypes.memset(flag, 1, 4)
+print(int(d.cuCtxSynchronize()[0]))
+while process()["running_kernel"]: pass
+seen = process()
+print(seen["running_kernel"], seen["running_seconds"], seen["launches"])
+"""
+    done = run(place, *python(ENDLESS + look), backend=backend)
+    assert done.stdout == "endless 0 True True\nendless True\n0\nNone None 1\n", done.stderr
+
+
+def test_as_many_threads_as_may_be_asked_for(place):
+    most = str(limits.MAX_WORKER_THREADS)
+    done = run(place, *VECTORADD, "--n", "4097", backend="jit", options=("--threads", most))
+    assert "4097 results verified" in done.stdout, done.stderr
+
+
+def test_statistics_that_cannot_be_written_leave_the_programs_status(place):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            run_command(*python("raise SystemExit(7)"), options=("--stats",)),
+            env=environment(place),
+            stderr=full,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 7
+
+
+@pytest.mark.parametrize("backend", ["interp", "jit"])
+def test_a_kernel_that_never_ends_is_ended(place, backend):
+    end = "print(int(d.cuCtxSynchronize()[0]))"
+    options = ("--kernel-timeout", "0.5")
+    done = run(place, *python(ENDLESS + end), backend=backend, options=options)
+    assert done.stdout == "702\n", done.stderr
+    # No line and no block: nobody knows where in the kernel it was.
+    assert "CUDA error 702: kernel endless: the kernel ran for" in done.stderr
+    assert "ran for more than the 0.5 s that --kernel-timeout allows" in done.stderr
+
+
+def test_stats_say_what_a_run_has_cost(place):
+    """Also from a second context, and from the cache the second time."""
+    twice = """
+import subprocess, sys
+for n in ("4096", "512"): subprocess.run([sys.executable, sys.argv[1], "--n", n], check=True)
+"""
+    program = (*python(twice), VECTORADD[1])
+    first = run(place, *program, backend="jit", options=("--stats",))
+    assert first.returncode == 0, first.stderr
+    lines = [line.removeprefix("tessera run: ") for line in first.stderr.splitlines()]
+    assert lines[:2] == ["contexts: 2", "  launches     total ms      mean us  kernel"]
+    launches, total_ms, mean_us, name = lines[2].split()
+    assert (launches, name) == ("4", "vecadd")
+    assert float(total_ms) > 0
+    assert float(mean_us) == pytest.approx(float(total_ms) * 1000 / 4, abs=1)
+    assert re.fullmatch(
+        r"modules loaded: 2 in \d+\.\d{3} s, 1 compiled, 1 from the cache", lines[3]
+    ), lines
+    assert re.fullmatch(r"kernels made ready for a block shape: 2 in \d+\.\d{3} s", lines[4])
+    assert len(lines) == 5
+    assert run(place, *VECTORADD, "--n", "64").stderr == "", "only who asks is told"
+
+
+def test_stats_of_a_context_that_faults_and_of_no_context(place):
+    fault = f"""
+from cuda.bindings import driver as d
+d.cuInit(0); d.cuCtxCreate(None, 0, 0)
+poke = d.cuModuleGetFunction(
+    d.cuModuleLoadData({ptx_kernels.POKE.encode() + bytes(1)!r})[1], b"poke")[1]
+import ctypes
+def launch(pointer):
+    kinds = (ctypes.c_uint64, ctypes.c_uint32)
+    d.cuLaunchKernel(poke, 1, 1, 1, 1, 1, 1, 0, 0, ((pointer, 1), kinds), 0)
+    print(int(d.cuCtxSynchronize()[0]))
+launch(int(d.cuMemAlloc(4)[1])); launch(8)
+"""
+    done = run(place, *python(fault), options=("--stats",))
+    assert done.stdout == "0\n700\n", done.stderr
+    assert "tessera run: contexts: 1\n" in done.stderr
+    assert re.search(r"^tessera run: +1 .* poke$", done.stderr, re.MULTILINE), done.stderr
+    nothing = run(place, "true", options=("--stats",))
+    assert nothing.stderr.startswith("tessera run: contexts: 0\n")

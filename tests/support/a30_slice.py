@@ -1,7 +1,7 @@
 """A slice for tests of what gpud does with one, whichever it is."""
 
 from mig.geometry import board
-from vgpu_sim.driver.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
+from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
 
 
 def make() -> MigInstance:

@@ -1,5 +1,6 @@
 """The real node agent in a process of its own, on a gpud, a stand-in kubelet and API server."""
 
+import contextlib
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
@@ -19,6 +21,7 @@ from device_plugin.proto import deviceplugin_pb2 as dp, deviceplugin_pb2_grpc as
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OWN_POD = "tessera-node-demo-agent"
+LISTED_WITHIN_S = 10.0
 
 
 class AgentProcess:
@@ -53,6 +56,9 @@ class AgentProcess:
             "POD_LOGS_DIR": str(self.kubelet.pod_logs),
             "TESSERA_LIBRARIES_DIR": str(self.root / "lib"),
             "TESSERA_HEALTH_PORT": str(self._port),
+            "TESSERA_LISTED_WITHIN_SECONDS": str(LISTED_WITHIN_S),
+            "TESSERA_LEAVE_SECONDS": "0.2",
+            "TMPDIR": str(self.root),  # killed, it leaves its directory behind
         }
 
     def start(self) -> None:
@@ -83,6 +89,16 @@ class AgentProcess:
             self.process.send_signal(number)
         return self.process.wait(15)
 
+    def child(self, name: str) -> int:
+        """Return the process ID of one of its two processes; 0 while it is not there."""
+        assert self.process is not None
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        for pid in children.read_text().split():
+            with contextlib.suppress(OSError):
+                if Path(f"/proc/{pid}/comm").read_text().strip() == name:
+                    return int(pid)
+        return 0
+
     def sockets(self) -> list[str]:
         """Return the sockets in the kubelet's plugin registry."""
         return sorted(p.name for p in (self.kubelet.dir / "plugins_registry").glob("*.sock"))
@@ -92,6 +108,21 @@ class AgentProcess:
         with self._channel(profile) as channel:
             stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=10)
             return {device.ID: device.health for device in next(stream).devices}
+
+    @contextlib.contextmanager
+    def following(self, profile: str) -> Iterator[Iterator[dict[str, str]]]:
+        """Follow a resource's list as the kubelet does: device ids and health at each change."""
+        with self._channel(profile) as channel:
+            stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
+            yield ({device.ID: device.health for device in each.devices} for each in stream)
+            stream.cancel()
+
+    def answers(self, profile: str) -> bool:
+        """Whether a resource is served."""
+        try:
+            return bool(self.devices(profile))
+        except (grpc.RpcError, ValueError):
+            return False
 
     def allocate(self, profile: str, device: str) -> list[str]:
         """Allocate as the kubelet does; return the CDI devices."""

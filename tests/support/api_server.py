@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any, Self
 from urllib.parse import parse_qs, urlparse
 
-import lightkube
-from lightkube import KubeConfig
+from kubernetes.client import ApiClient, Configuration
 
 from gpu_operator.api.v1alpha1 import GROUP, NODE_LABEL, VERSION
 
@@ -32,7 +31,7 @@ class ApiServer:
         self.broken = False
         self._changed = threading.Condition()
         self._version = 0
-        self._clients: list[lightkube.Client] = []
+        self._clients: list[ApiClient] = []
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
 
     def __enter__(self) -> Self:
@@ -49,8 +48,8 @@ class ApiServer:
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def client(self) -> lightkube.Client:
-        made = lightkube.Client(config=KubeConfig.from_dict(self.kubeconfig()), trust_env=False)
+    def client(self) -> ApiClient:
+        made = ApiClient(Configuration(host=self.url))
         self._clients.append(made)
         return made
 

@@ -10,6 +10,9 @@ from typing import Any
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DONE = ("Succeeded", "Failed")
+# The API server never saw such a request: a busy machine was slow to connect.
+NOT_SENT = ("TLS handshake timeout", "dial tcp", "connection refused")
+SENT_WITHIN_S = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +22,18 @@ class Cluster:
     namespace: str = "default"
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
-        """Run kubectl; raises AssertionError with its own message where it fails."""
+        """Run kubectl; raises AssertionError with its own message where it fails.
+
+        What the API server has answered is final; what did not reach it is tried again.
+        """
         command = ["kubectl", "-n", self.namespace, *arguments]
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240)
+        end = time.monotonic() + SENT_WITHIN_S
+        while True:
+            done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=240)
+            unsent = done.returncode and any(reason in done.stderr for reason in NOT_SENT)
+            if not unsent or time.monotonic() > end:
+                break
+            time.sleep(1)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr.strip()}"
         return done.stdout
 

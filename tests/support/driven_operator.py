@@ -8,10 +8,10 @@ from fake_cluster import FakeCluster
 from gpu_operator import errors
 from gpu_operator.config import Config, NodeConfig
 from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
-from gpu_operator.handlers import routes
-from gpu_operator.handlers.queue import WorkQueue
-from gpu_operator.handlers.store import Store
-from gpu_operator.handlers.worker import Worker
+from gpu_operator.engine import routes
+from gpu_operator.engine.queue import WorkQueue
+from gpu_operator.engine.store import Store
+from gpu_operator.engine.worker import Worker
 
 CONFIG = Config(node=NodeConfig(image="tessera:1", service_account="tessera-node"))
 SELECTED = {"gpu": "yes"}

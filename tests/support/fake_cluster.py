@@ -7,6 +7,7 @@ finalizers, generations, status as a subresource. Agents do what the real one do
 
 import copy
 import itertools
+from collections import Counter
 from typing import Any
 
 from gpu_operator import errors
@@ -33,7 +34,10 @@ class FakeCluster:
         self.events: list[Record] = []
         self.protected: set[str] = set()  # UIDs of pods that a PodDisruptionBudget protects
         self.holders: dict[tuple[str, str, int], list[str]] = {}  # GPU, profile, start → pods
+        # node and index → the UUID and the slices that the node itself knows
+        self.devices: dict[tuple[str, int], tuple[str, set[tuple[str, int]]]] = {}
         self.terminating: set[str] = set()  # kinds of which nothing can be created any more
+        self.kubelets_run = True
         self.writes = 0
         self._fields: dict[tuple[str, str, str, bool], Document] = {}
         self._numbers = itertools.count(1)
@@ -59,8 +63,12 @@ class FakeCluster:
         return document
 
     def edit(self, kind: str, name: str, **spec: Any) -> None:
-        """Change a spec as a user would."""
+        """Change a spec as a user would, who owns what was changed from now on."""
         document = self.objects[kind][name]
+        for (of_kind, of_name, _, _), owned in self._fields.items():
+            if (of_kind, of_name) == (kind, name):
+                for field in spec:
+                    owned.get("spec", {}).pop(field, None)
         document["spec"] |= spec
         document["metadata"]["generation"] += 1
         self._touch(document)
@@ -84,10 +92,16 @@ class FakeCluster:
             del self._fields[key]
 
     def run_agents(self, *nodes: str) -> None:
-        """Let the agents of these nodes make one pass."""
-        for gpu in list(self.objects.get("GPU", {}).values()):
-            if gpu["metadata"]["labels"][NODE_LABEL] in nodes:
-                self._run_agent(gpu)
+        """Let the agents of these nodes make one pass, and the kubelets bring it to the nodes."""
+        there = [g for g in self.objects.get("GPU", {}).values() if g["spec"]["nodeName"] in nodes]
+        for gpu in there:
+            self._run_agent(gpu)
+        named = {(gpu["spec"]["nodeName"], gpu["spec"]["index"]) for gpu in there}
+        for at, (uuid, places) in list(self.devices.items()):
+            if at[0] in nodes and at not in named:  # what no object speaks of goes, unless in use
+                self.devices[at] = (uuid, {p for p in places if self._is_held(at, p)})
+        for node in nodes if self.kubelets_run else ():
+            self._run_kubelet(node)
 
     def condition(self, kind: str, name: str, wanted: str) -> tuple[str, str, str]:
         """Status, reason and message of a condition."""
@@ -221,20 +235,29 @@ class FakeCluster:
                     del values[key]
         self._touch(node)
 
+    def _is_held(self, at: tuple[str, int], place: tuple[str, int]) -> bool:
+        return bool(self.holders.get((f"{at[0]}-gpu-{at[1]}", *place)))
+
     def _run_agent(self, gpu: Document) -> None:
         metadata, spec = gpu["metadata"], gpu["spec"]
+        at = (spec["nodeName"], spec["index"])
+        uuid, have = self.devices.get(at, ("", set()))
+        if uuid != spec["uuid"] and any(self._is_held(at, place) for place in have):
+            gpu["status"] = {"conditions": [_condition("Degraded", True, "AgentError")]}
+            self._touch(gpu)
+            return  # two devices at one index
         deleting = "deletionTimestamp" in metadata
         board = geometry.board(spec["board"])
         wanted = {
             (i["profile"], i["start"]) for i in ([] if deleting else spec.get("instances", []))
         }
-        have = {(s["profile"], s["start"]) for s in gpu.get("status", {}).get("slices", [])}
         kept = {i for i in have if i in wanted or self.holders.get((metadata["name"], *i))}
         placed = [geometry.Instance(board.profile(p), s) for p, s in kept]
         for profile, start in sorted(wanted - kept, key=lambda i: i[1]):
             new = geometry.Instance(board.profile(profile), start)
             if not planner.violations(board, [*placed, new]):
                 placed.append(new)
+        self.devices[at] = (spec["uuid"], {(i.profile.name, i.start) for i in placed})
         slices = [self._slice(metadata["name"], i, wanted) for i in placed]
         settled = {(s["profile"], s["start"]) for s in slices} == wanted
         status = {
@@ -252,6 +275,26 @@ class FakeCluster:
         if status != gpu.get("status"):
             gpu["status"] = status
             self._touch(gpu)
+
+    def _run_kubelet(self, name: str) -> None:
+        """Let the node's status say how many slices its agent offers; what is gone stays as 0."""
+        offered = Counter(
+            s["resource"]
+            for gpu in self.objects.get("GPU", {}).values()
+            if gpu["metadata"]["labels"][NODE_LABEL] == name
+            for s in gpu.get("status", {}).get("slices", [])
+            if s["state"] == "Active"
+        )
+        node = self.objects["Node"].get(name)
+        if node is None:
+            return
+        figures = node.setdefault("status", {}).setdefault("allocatable", {})
+        capacity = node["status"].setdefault("capacity", {})
+        wanted = dict.fromkeys(figures, "0") | {r: str(n) for r, n in offered.items()}
+        if wanted != figures:
+            figures |= wanted
+            capacity |= wanted
+            self._touch(node)
 
     def _slice(
         self, gpu: str, instance: geometry.Instance, wanted: set[tuple[str, int]]

@@ -1,10 +1,12 @@
 """Builders of what the operator sees: nodes, pools, GPUs and layouts, with defaults that fit."""
 
 import datetime
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from gpu_operator.api.v1alpha1 import FINALIZER, INDEX_LABEL, NODE_LABEL, POOL_LABEL
+from gpu_operator.api.v1alpha1 import FINALIZER, INDEX_LABEL, NODE_LABEL, NODE_UID, POOL_LABEL
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType
 from gpu_operator.api.v1alpha1.gpu import (
     GPUSpec,
@@ -102,11 +104,12 @@ def gpu(
         "finalizers": (FINALIZER,),
         "labels": {NODE_LABEL: on, POOL_LABEL: pool, INDEX_LABEL: str(index)},
     }
+    meta["annotations"] = {NODE_UID: f"uid-{on}"} | meta.get("annotations", {})
     spec = GPUSpec(
         node_name=on,
         index=index,
         board=BOARD,
-        uuid=gpu_render.uuid_of(f"uid-{on}", index),
+        uuid=gpu_render.uuid_of(on, index),
         pool=pool,
         layout=layout,
         instances=instances(*want),
@@ -182,15 +185,31 @@ def layout(
 
 
 def world(*items: Any, **changes: Any) -> World:
-    """A world of these nodes, pools, GPUs and layouts."""
+    """A world of these nodes, pools, GPUs and layouts. Kubelets that nothing is said of are quick:
+    their nodes offer all slices that are active.
+    """
+    gpus = [i for i in items if _is(i, "GPU")]
     return World(
-        nodes=named([i for i in items if isinstance(i, Node)]),
+        nodes=named([_offering(i, gpus) for i in items if isinstance(i, Node)]),
         pools=named([i for i in items if _is(i, "GPUPool")]),
         gpus=named([i for i in items if _is(i, "GPU")]),
         layouts=named([i for i in items if _is(i, "MIGLayout")]),
         policies=named([i for i in items if _is(i, "GPUPolicy")]),
         **changes,
     )
+
+
+def _offering(there: Node, gpus: Sequence[Gpu]) -> Node:
+    if there.allocatable:
+        return there
+    offered = Counter(
+        s.resource
+        for gpu in gpus
+        if gpu.spec.node_name == there.name
+        for s in gpu.status.slices
+        if s.state is SliceState.ACTIVE
+    )
+    return replace(there, allocatable={resource: str(n) for resource, n in offered.items()})
 
 
 def _is(item: Any, kind: str) -> bool:

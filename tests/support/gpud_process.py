@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vgpu_sim.driver import interpreter
-from vgpu_sim.driver.admin_client import AdminClient
-from vgpu_sim.driver.model import new_gpu_uuid
-from vgpu_sim.driver.slice_client import hello_message
+from vgpu_sim.cli.clients.admin import AdminClient
+from vgpu_sim.cli.clients.slices import hello_message
+from vgpu_sim.gpud.model import new_gpu_uuid
+from vgpu_sim.gpud.system import python_process
 from vgpu_sim.hal import messages
 from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
 from vgpu_sim.hal.messages import Chunk, Header, MessageType
@@ -54,14 +54,14 @@ class Gpud:
 
     def start(self) -> "Gpud":
         """Start it and wait until it serves."""
-        arguments = interpreter.module_command(
+        arguments = python_process.module_command(
             "vgpu_sim.gpud",
             *("--run-dir", str(self.run_dir), "--state-dir", str(self.root / "state")),
             *("--backend", "interp", *self.options),
         )
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                arguments, env=interpreter.module_environment(), stderr=log, stdout=log
+                arguments, env=python_process.module_environment(), stderr=log, stdout=log
             )
         wait_until(self._serves)
         return self
@@ -226,7 +226,7 @@ def client_process(
     socket_dir: str, before: Callable[[], None], chunk_bytes: int = 4 << 20
 ) -> subprocess.Popen[str]:
     """Start a client in a process of its own that calls ``before`` first (joins a pod's group)."""
-    environment = interpreter.module_environment()
+    environment = python_process.module_environment()
     return subprocess.Popen(
         [sys.executable, "-c", CLIENT_PROGRAM, socket_dir, str(chunk_bytes)],
         env=environment,

@@ -39,7 +39,9 @@ def prepare(*lines: str) -> interp.Warp:
     text = f".isa 1\n.function f\n{registers}\n.predicates 4\n{{\n{body}\nRET\n}}\n"
     module = assemble(text)
     memory = interp.BufferMemory(0x1000, bytearray(256))
-    launch = interp.Launch(module, module.functions[0], (1, 1, 1), (LANES, 1, 1), b"", memory)
+    launch = interp.InterpretedLaunch(
+        module, module.functions[0], (1, 1, 1), (LANES, 1, 1), b"", memory
+    )
     return launch.warp(0)
 
 

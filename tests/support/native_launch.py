@@ -7,6 +7,7 @@ import ctypes
 import faulthandler
 import mmap
 import os
+import signal
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from vgpu_sim.exec import jit
 APERTURE_BYTES = 1 << 43
 ZONE_BYTES = 1 << 37  # never allocated, at both ends of the aperture
 BEFORE_BYTES, AFTER_BYTES = 1 << 37, 1 << 38
+MISALIGNED_OFFSET_BYTES = 9 << 40  # where native code moves accesses that are not aligned
 _PROT_NONE = 0
 _MAP_NORESERVE = 0x4000
 _MAP_FIXED = 0x10
@@ -32,7 +34,7 @@ class Aperture:
     """The reserved range of addresses; memory appears in it page by page."""
 
     def __init__(self) -> None:
-        self._bytes = BEFORE_BYTES + APERTURE_BYTES + AFTER_BYTES
+        self._bytes = BEFORE_BYTES + MISALIGNED_OFFSET_BYTES + APERTURE_BYTES + AFTER_BYTES
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
         self._start = _libc.mmap(None, self._bytes, _PROT_NONE, flags, -1, 0)
         assert self._start not in (None, ctypes.c_void_p(-1).value), ctypes.get_errno()
@@ -118,6 +120,47 @@ def run_forked(
         status, _ = run(loaded, launch, parameters, ranges)
         os._exit(1 if status else 0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class _SignalAction(ctypes.Structure):
+    _fields_ = (
+        ("handler", ctypes.c_void_p),
+        ("mask", ctypes.c_ulong * 16),
+        ("flags", ctypes.c_int),
+        ("restorer", ctypes.c_void_p),
+    )
+
+
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+_SA_SIGINFO = 4
+
+
+def run_watched(
+    loaded: jit.Loaded, launch: bytes, parameters: bytes, ranges: Iterable[tuple[int, int]]
+) -> int | None:
+    """``run`` in a child; returns the address of the memory fault that ends it, None if none does.
+
+    Raises:
+        AssertionError: when the child ends in any other way.
+    """
+    report = mmap.mmap(-1, 4096)
+    child = os.fork()
+    if not child:
+
+        @_HANDLER
+        def on_fault(_: int, info: int, __: int) -> None:
+            report[:8] = ctypes.string_at(info + 16, 8)
+            os._exit(9)
+
+        handler = ctypes.cast(on_fault, ctypes.c_void_p).value
+        action = _SignalAction(handler, flags=_SA_SIGINFO)
+        for number in (signal.SIGSEGV, signal.SIGBUS):
+            _libc.sigaction(int(number), ctypes.byref(action), None)
+        run(loaded, launch, parameters, ranges)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code in (0, 9), code
+    return int(struct.unpack("<Q", report[:8])[0]) if code else None
 
 
 def pack(function_parameters: Sequence[object], size: int, values: Sequence[int | bytes]) -> bytes:

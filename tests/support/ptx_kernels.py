@@ -21,6 +21,52 @@ POKE = (
 """
 )
 
+# widened(values): one block of 64; each 64-bit value v < 2**23 becomes 7, and for threads whose
+# number has no 4 in it 7 plus v times the bits of 0.5, which is v saturated (v is read as a float).
+WIDENED = (
+    HEADER
+    + """
+.visible .entry widened(.param .u64 values)
+{
+    .reg .b32 %r<4>; .reg .b64 %d<3>; .reg .f32 %f<2>; .reg .pred %p;
+    ld.param.u64 %d0, [values];
+    mov.u32 %r0, %tid.x;
+    mad.wide.u32 %d0, %r0, 8, %d0;
+    ld.global.u32 %r1, [%d0];
+    mov.b32 %f1, %r1;
+    add.sat.f32 %f0, %f1, 0f3F000000;
+    mov.b32 %r3, %f0;
+    mov.u64 %d2, 7;
+    and.b32 %r2, %r0, 4;
+    setp.eq.u32 %p, %r2, 0;
+    @!%p bra OUT;
+    mad.wide.u32 %d2, %r1, %r3, %d2;
+OUT:
+    st.global.u64 [%d0], %d2;
+    ret;
+}
+"""
+)
+
+# endless(flag): runs until `flag` is not 0.
+ENDLESS = (
+    HEADER
+    + """
+.visible .entry endless(.param .u64 p0)
+{
+    .reg .u64 %rd<2>;
+    .reg .u32 %r<2>;
+    .reg .pred %p<2>;
+    ld.param.u64 %rd1, [p0];
+again:
+    ld.volatile.global.u32 %r1, [%rd1];
+    setp.eq.u32 %p1, %r1, 0;
+    @%p1 bra again;
+    ret;
+}
+"""
+)
+
 # spin(out, n): counts to n, then stores n + what `out` held.
 SPIN = (
     HEADER

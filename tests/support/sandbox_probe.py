@@ -18,10 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from vgpu_sim.hal.spawn import WorkerConfig
-from vgpu_sim.hw import sandbox
-from vgpu_sim.hw.memory import create_populated
+from vgpu_sim.worker import sandbox
+from vgpu_sim.worker.memory import create_populated
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+# Numbers of fcntl(2), ioctl(2) and prctl(2) on x86-64.
+F_SETOWN, F_SETSIG, F_SETOWN_EX, F_OFD_SETLK = 8, 10, 15, 37
+F_SETLEASE, F_NOTIFY = 1024, 1026
+FIOSETOWN, SIOCSPGRP = 0x8901, 0x8902
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_NAME, PR_SET_PTRACER = 1, 4, 15, 0x59616D61
+
+_SOCKETS = socket.socketpair()
+_NAME = ctypes.create_string_buffer(b"probe")
 
 
 def _raw(number: int, *arguments: int) -> Callable[[], None]:
@@ -33,6 +42,18 @@ def _raw(number: int, *arguments: int) -> Callable[[], None]:
     return call
 
 
+def _fcntl(command: int, argument: int) -> Callable[[], None]:
+    def call() -> None:
+        _raw(72, _SOCKETS[0].fileno(), command, argument)()
+
+    return call
+
+
+def _fcntl_owner_ex(pid: int) -> Callable[[], None]:
+    owner = (ctypes.c_int * 2)(1, pid)  # F_OWNER_PID
+    return lambda: _fcntl(F_SETOWN_EX, ctypes.addressof(owner))()
+
+
 def _fork() -> None:
     pid = os.fork()
     if pid == 0:
@@ -42,7 +63,10 @@ def _fork() -> None:
 
 def _thread() -> None:
     thread = threading.Thread(target=lambda: None)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as err:  # what Python makes of every error there
+        raise PermissionError(errno.EPERM, str(err)) from err
     thread.join()
 
 
@@ -60,6 +84,7 @@ def _executable_memory() -> None:
 def main() -> None:
     config = WorkerConfig.from_json(json.loads(sys.argv[1]))
     outside, parent = sys.argv[2], os.getppid()
+    socket_fd = _SOCKETS[0].fileno()
     inside = Path(config.cache_dir or "/nonexistent") / "entry"
     attempts: dict[str, Callable[[], Any]] = {
         "open": lambda: open(outside).close(),
@@ -74,6 +99,29 @@ def main() -> None:
         "kill_thread": _raw(234, parent, parent, 0),
         "pin_parent": lambda: os.sched_setaffinity(parent, os.sched_getaffinity(parent)),
         "become_root": lambda: os.setresuid(0, 0, 0),
+        "kill_by_owner": _fcntl(F_SETOWN, parent),
+        "kill_by_owner_group": _fcntl(F_SETOWN, -os.getpgid(parent)),
+        "kill_by_owner_ex": _fcntl_owner_ex(parent),
+        "kill_by_signal": _fcntl(F_SETSIG, signal.SIGKILL),
+        "notify": _fcntl(F_NOTIFY, 1),
+        "lease": _fcntl(F_SETLEASE, 1),
+        "lock": _fcntl(F_OFD_SETLK, 0),
+        "kill_by_ioctl": _raw(16, socket_fd, FIOSETOWN, 0),
+        "kill_by_socket_ioctl": _raw(16, socket_fd, SIOCSPGRP, 0),
+        "kill_by_pidfd": _raw(424, 0, 0, 0, 0),
+        "kill_by_sigqueue": _raw(129, parent, 0, 0),
+        "kill_by_thread_sigqueue": _raw(297, parent, parent, 0, 0),
+        "kill_by_timer": _raw(222, 0, 0, 0),
+        "open_pidfd": _raw(434, parent, 0),
+        "take_a_descriptor": _raw(438, 0, 0, 0),
+        "become_dumpable": _raw(157, PR_SET_DUMPABLE, 1, 0, 0, 0),
+        "let_others_trace": _raw(157, PR_SET_PTRACER, -1, 0, 0, 0),
+        "die_with_parent": _raw(157, PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
+        "change_limits": _raw(302, 0, 7, 0, 0),
+        "change_priority": _raw(141, 0, parent, 5),
+        "move_memory": _raw(279, parent, 0, 0, 0, 0, 0),
+        "socket_option": _raw(54, socket_fd, 1, 83, 0, 0),
+        "name_itself": _raw(157, PR_SET_NAME, ctypes.addressof(_NAME), 0, 0, 0),
         "ptrace": _raw(101, 16, 1 << 23),  # of nobody: where it is allowed it must do no harm
         "unshare": _raw(272, 0x1000_0000),
         "shared_memory": _raw(29, 0x7E55E7A, 4096, 0o600),

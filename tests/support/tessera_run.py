@@ -10,8 +10,8 @@ from typing import Any
 
 from gpud_process import wait_until
 
-from vgpu_sim.driver import processes
-from vgpu_sim.driver.admin_client import AdminClient
+from vgpu_sim.cli.clients.admin import AdminClient
+from vgpu_sim.gpud.system import processes
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"

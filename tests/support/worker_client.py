@@ -71,29 +71,34 @@ class Gpud:
     def fence(self, reason: str) -> None:
         self.connection.send(spawn.encode({"type": "fence", "reason": reason}))
 
-    def event(self, name: str, timeout_s: float = 10) -> dict[str, Any]:
-        """Wait for an event of that name."""
+    def event(self, name: str, timeout_s: float = 10, **fields: object) -> dict[str, Any]:
+        """Wait for an event of that name with those fields."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             for message in self.events:
-                if message.get("event") == name or message["type"] == name:
+                if name in (message.get("event"), message["type"]) and fields.items() <= (
+                    message.items()
+                ):
                     return message
             time.sleep(0.005)
         raise AssertionError(f"no {name} event; got {self.events}")
 
 
 class Zygote:
-    """The real zygote process."""
+    """The real zygote process; ``start`` is how Python is told to be one."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: tuple[str, str] = ("-m", "vgpu_sim.zygote")) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket = ours
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "vgpu_sim.zygote", str(theirs.fileno())],
+            [sys.executable, *start, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
         )
         theirs.close()
+        ready = json.loads(ours.recv(65536))
+        assert ready["type"] == "ready"
+        self.walls: dict[str, bool] = ready["sandbox"]
         self._requests = 0
         self.exits: dict[int, int] = {}
 
@@ -290,7 +295,12 @@ class Client:
     def slot(self, stream: int, opcode: int, waits: tuple[tuple[int, int], ...] = ()) -> abi.Slot:
         """Make the next slot of a stream, its body empty."""
         self.values[stream] += 1
-        slot = abi.Slot(opcode=opcode, wait_count=len(waits), value=self.values[stream])
+        slot = abi.Slot(
+            opcode=opcode,
+            wait_count=len(waits),
+            order=sum(self.values),
+            value=self.values[stream],
+        )
         for index, (waited, value) in enumerate(waits):
             slot.waits[index] = abi.Wait(waited, 0, value)
         return slot
@@ -434,9 +444,9 @@ def worker_config(**changes: Any) -> spawn.WorkerConfig:
 
 
 @contextmanager
-def running_zygote() -> Iterator[Zygote]:
+def running_zygote(*start: str) -> Iterator[Zygote]:
     """A zygote for a test module."""
-    zygote = Zygote()
+    zygote = Zygote(*([(start[0], start[1])] if start else []))
     try:
         yield zygote
     finally:

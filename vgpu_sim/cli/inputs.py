@@ -1,22 +1,47 @@
-"""Reads the file that a verb is given: bounded, whatever it is."""
-
-import errno
-import os
+"""Reads the file that a verb is given: bounded, whatever it is, and one line where it cannot."""
 
 import click
 
 from vgpu_sim.hal.messages import MAX_IMAGE_BYTES
+
+# click would hold an existing file that cannot be read for wrong usage, with usage's exit status.
+FILE = click.Path(readable=False)
+
+
+class UnreadableFile(click.ClickException):
+    """A file that cannot be read; the message is the whole line."""
+
+    def __init__(self, file: str, reason: str) -> None:
+        super().__init__(f"{file}: {reason}")
 
 
 def read(file: str) -> bytes:
     """Return the bytes of ``file``; - is standard input.
 
     Raises:
-        OSError: it cannot be read, or is larger than any image that a device loads (EFBIG).
+        UnreadableFile: it cannot be read, or is larger than any image that a device loads.
     """
-    with click.open_file(file, "rb") as stream:
-        content: bytes = stream.read(MAX_IMAGE_BYTES + 1)
+    try:
+        with click.open_file(file, "rb") as stream:
+            content: bytes = stream.read(MAX_IMAGE_BYTES + 1)
+    except OSError as error:
+        raise UnreadableFile(file, error.strerror or str(error)) from error
     if len(content) > MAX_IMAGE_BYTES:
-        reason = f"{os.strerror(errno.EFBIG)} (a device loads {MAX_IMAGE_BYTES >> 20} MiB at most)"
-        raise OSError(errno.EFBIG, reason)
+        limit = f"a device loads {MAX_IMAGE_BYTES >> 20} MiB at most"
+        raise UnreadableFile(file, f"File too large ({limit})")
     return content
+
+
+def read_text(file: str) -> str:
+    """Return the text of ``file``, which is UTF-8; - is standard input.
+
+    Raises:
+        UnreadableFile: as ``read``, and for bytes that are not UTF-8.
+    """
+    content = read(file)
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        reason = f"not a text: line {line} has the byte {content[error.start]:#04x}"
+        raise UnreadableFile(file, f"{reason}, which is not UTF-8") from error

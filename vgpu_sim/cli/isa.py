@@ -1,10 +1,8 @@
 """``tessera isa``: the assembler and the disassembler."""
 
-from typing import BinaryIO
-
 import click
 
-from vgpu_sim.cli import inputs
+from vgpu_sim.cli import inputs, outputs
 from vgpu_sim.isa import container
 from vgpu_sim.isa.asm import assemble
 from vgpu_sim.isa.disasm import disassemble
@@ -17,36 +15,32 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("file", type=click.Path())
+@click.argument("file", type=inputs.FILE)
 @click.option(
     "-o",
     "--output",
-    type=click.File("wb", lazy=True),
+    type=outputs.FILE,
     required=True,
     help="Container to write; - for standard output.",
 )
-def asm(file: str, output: BinaryIO) -> None:
+def asm(file: str, output: str) -> None:
     """Assemble the text FILE (- for standard input) into a container."""
     try:
-        data = container.encode(assemble(inputs.read(file).decode()))
-    except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror}") from error
+        data = container.encode(assemble(inputs.read_text(file)))
     except AssemblyError as error:
         place = f"{file}:{error.line}:{error.column}"
         raise click.ClickException(f"{place}: {error.reason}") from error
-    except (IsaError, UnicodeDecodeError) as error:
+    except IsaError as error:
         raise click.ClickException(f"{file}: {error}") from error
-    output.write(data)
+    outputs.write_binary(output, data, "a container")
 
 
 @command.command()
-@click.argument("file", type=click.Path())
+@click.argument("file", type=inputs.FILE)
 def disasm(file: str) -> None:
     """Print the container FILE (- for standard input) as text that asm reads back."""
     try:
         text = disassemble(container.decode(inputs.read(file)))
-    except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror}") from error
     except ContainerError as error:
         raise click.ClickException(f"{file}: {error}") from error
     click.echo(text, nl=False)

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -44,12 +44,26 @@ def _isa() -> click.Command:
     return isa.command
 
 
+def _libdir() -> click.Command:
+    from vgpu_sim.cli import libdir
+
+    return libdir.command
+
+
+def _validate() -> click.Command:
+    from vgpu_sim.cli import validate
+
+    return validate.command
+
+
 _VERBS: dict[str, Callable[[], click.Command]] = {
     "isa": _isa,
+    "libdir": _libdir,
     "mig": _mig,
     "ptx": _ptx,
     "run": _run,
     "smi": _smi,
+    "validate": _validate,
 }
 
 
@@ -76,26 +90,32 @@ class _Tessera(click.Group):
         try:
             return super().main(*args, **kwargs)
         except OSError as err:  # output that cannot be written; click knows a broken pipe
-            _drop_output_that_cannot_be_written()
-            sys.exit(f"tessera: {err}")
+            _drop_what_cannot_be_written(sys.stdout)
+            sys.exit(f"tessera: {err.filename or 'output'}: {err.strerror or err}")
+        finally:
+            _drop_what_cannot_be_written(sys.stderr)
 
 
 def _open_closed_streams() -> None:
-    """Put /dev/null where the caller has closed a stream: no other file may get its number."""
+    """Open /dev/null where the caller has closed a stream: no other file may get its number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - until the process ends
 
 
-def _drop_output_that_cannot_be_written() -> None:
-    """Or the interpreter tries once more at its end, and ends with a status of its own."""
+def _drop_what_cannot_be_written(stream: TextIO) -> None:
+    """Discard what is buffered: the interpreter would try once more and end with its own status."""
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.command(cls=_Tessera, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="tessera", prog_name="tessera")
 def main() -> None:
     """Simulated GPUs that run CUDA programs: run, inspect, slice, compile."""
+
+
+if __name__ == "__main__":
+    main(prog_name="tessera")

@@ -4,12 +4,12 @@ import enum
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import click
 
 from vgpu_sim import compiler
-from vgpu_sim.cli import inputs
+from vgpu_sim.cli import inputs, outputs
 from vgpu_sim.isa import Function, Module, container
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import IsaError
@@ -56,6 +56,15 @@ class _WrongUsage(click.UsageError):
 
 
 class _Verbs(click.Group):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(os.EX_USAGE)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _WrongUsage(error.format_message(), error.ctx) from error
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -69,7 +78,7 @@ def command() -> None:
 
 
 @command.command()
-@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=click.Path())
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=inputs.FILE)
 @_cc_option
 @click.pass_context
 def check(context: click.Context, files: Sequence[str], cc: tuple[int, int] | None) -> None:
@@ -85,8 +94,8 @@ def check(context: click.Context, files: Sequence[str], cc: tuple[int, int] | No
 def _check(file: str, cc: tuple[int, int] | None) -> _Verdict:
     try:
         module = _compile(file, cc)
-    except OSError as error:
-        click.echo(f"{file}: {error.strerror or error}", err=True)
+    except inputs.UnreadableFile as error:
+        click.echo(error.message, err=True)
         return _Verdict.NOT_PTX
     except compiler.PtxError as error:
         click.echo(error.log(), nl=False)
@@ -135,7 +144,7 @@ def _parse_block(
 
 
 @command.command(name="compile")
-@click.argument("file", type=click.Path())
+@click.argument("file", type=inputs.FILE)
 @click.option(
     "--emit",
     type=click.Choice(["isa", "container", "llvm", "object"]),
@@ -147,7 +156,7 @@ def _parse_block(
 @click.option(
     "-o",
     "--output",
-    type=click.File("wb", lazy=True),
+    type=outputs.FILE,
     default="-",
     help="File to write; standard output unless given.",
 )
@@ -164,7 +173,7 @@ def compile_command(
     context: click.Context,
     file: str,
     emit: str,
-    output: BinaryIO,
+    output: str,
     kernel: str | None,
     block: tuple[int, int, int] | None,
     cc: tuple[int, int] | None,
@@ -173,20 +182,24 @@ def compile_command(
 
     Exit status as of `check`; nothing is written unless it is 0.
     """
+    native = emit in ("llvm", "object")
+    if not native and (kernel is not None or block is not None):
+        raise click.UsageError(f"--kernel and --block mean nothing to --emit {emit}")
     try:
         module = _compile(file, cc)
-        if emit in ("llvm", "object"):
+        if native:
             data = _emit_native(file, module, _kernel(file, module, kernel), block, emit)
         else:
             data = _emit_portable(module, emit)
-    except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror or error}") from error
     except compiler.PtxError as error:
         click.echo(error.log(), nl=False, err=True)
         context.exit(_verdict(error))
     except IsaError as error:
         raise click.ClickException(f"{file}: {error}") from error
-    output.write(data)
+    if emit in ("isa", "llvm"):
+        outputs.write_text(output, data)
+    else:
+        outputs.write_binary(output, data, f"{'an' if emit == 'object' else 'a'} {emit}")
 
 
 def _emit_portable(module: Module, emit: str) -> bytes:
@@ -226,5 +239,5 @@ def _emit_native(
     except jit.UnsupportedError as error:
         click.echo(f"{file}: {error}", err=True)
         raise click.exceptions.Exit(_Verdict.NOT_SUPPORTED) from error
-    except jit.JitError as error:
+    except jit.ExecutionError as error:
         raise click.ClickException(f"{file}: {error}") from error

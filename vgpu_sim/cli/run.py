@@ -1,5 +1,8 @@
 """``tessera run``: a program on a simulated MIG slice, without a cluster and without root."""
 
+import math
+import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +15,12 @@ from mig.errors import MigError
 from mig.geometry import Board, Instance, Profile
 from mig.planner.rules import violations
 from vgpu_sim import config
-from vgpu_sim.cli import boards
-from vgpu_sim.driver.admin_client import AdminClient, AdminRefused
-from vgpu_sim.driver.model import new_gpu_uuid
-from vgpu_sim.driver.silicon import ARCHITECTURES
-from vgpu_sim.driver.standalone import StandaloneNode, StandaloneOptions, StartFailed
+from vgpu_sim.cli import boards, quantity, run_stats
+from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
+from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
+from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
+from vgpu_sim.gpud.model import new_gpu_uuid
+from vgpu_sim.hal import limits
 from vgpu_sim.hal.address_map import MAX_GPUS
 
 # As env(1) and timeout(1): the tool itself failed, or the program cannot be executed or found.
@@ -37,6 +41,15 @@ def _parse_capability(
     if value is not None and value not in known:
         raise click.BadParameter(f"{value!r} is not one of {', '.join(known)}")
     return known[value] if value is not None else None
+
+
+def _finite(
+    _context: click.Context, _parameter: click.Parameter, value: float | None
+) -> float | None:
+    """Refuse nan, which no range does, and infinity. Raises click.BadParameter."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a number of seconds")
+    return value
 
 
 def _complete_profile(
@@ -86,11 +99,24 @@ def _complete_command(
 @click.option(
     "--budget",
     "budget_bytes",
-    type=click.IntRange(min=1),
-    metavar="BYTES",
-    help="Host memory for all slices together; default: half of the host's.",
+    callback=quantity.convert,
+    metavar="SIZE",
+    help="Host memory for all slices together, such as 4Gi; default: half of the host's.",
 )
-@click.option("--threads", type=click.IntRange(1, 1024), help="Native threads of each context.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, limits.MAX_WORKER_THREADS),
+    help="Native threads of each context; default: as many as there are CPUs.",
+)
+@click.option(
+    "--kernel-timeout",
+    "kernel_timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
+    metavar="SECONDS",
+    help="End a kernel that runs longer, with CUDA_ERROR_LAUNCH_TIMEOUT; default: let it run.",
+)
+@click.option("--stats", is_flag=True, help="Say at the end what each kernel took, on stderr.")
 @click.argument(
     "command_line",
     nargs=-1,
@@ -107,6 +133,8 @@ def command(
     capability: tuple[int, int] | None,
     budget_bytes: int | None,
     threads: int | None,
+    kernel_timeout_s: float | None,
+    stats: bool,
     command_line: tuple[str, ...],
 ) -> None:
     """Run COMMAND with a simulated MIG slice as its only CUDA device.
@@ -131,6 +159,8 @@ def command(
         cache_dir=config.user_cache_dir(),
         budget_bytes=budget_bytes,
         threads=threads,
+        kernel_timeout_s=kernel_timeout_s,
+        report_usage=stats,
     )
     try:
         with StandaloneNode(config.private_dir_parents(), options) as node:
@@ -139,9 +169,14 @@ def command(
             environment = config.program_environment(
                 node.slices_dir, node.token_hex, config.LIBRARIES_DIR
             )
-            status = run_program(command_line, environment)
-    except (StartFailed, AdminRefused, OSError) as err:
+            with run_stats.collected(node if stats else None):
+                status = run_program(command_line, environment)
+    except (StartFailed, AdminRefused) as err:
         click.echo(f"tessera run: {err}", err=True)
+        status = EXIT_FAILED
+    except OSError as err:
+        where = f"{err.filename}: " if err.filename else "the slice cannot be made: "
+        click.echo(f"tessera run: {where}{err.strerror or err}", err=True)
         status = EXIT_FAILED
     sys.exit(status)
 
@@ -199,11 +234,14 @@ def run_program(command_line: Sequence[str], environment: Mapping[str, str]) -> 
             env=environment,
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
         )
-    except FileNotFoundError:
-        click.echo(f"tessera run: {command_line[0]}: command not found", err=True)
-        return EXIT_NOT_FOUND
-    except (PermissionError, OSError) as err:
-        click.echo(f"tessera run: {command_line[0]}: {err.strerror}", err=True)
+    except OSError as err:
+        name = command_line[0]
+        # A directory of PATH that may not be searched makes a missing command "not permitted".
+        elsewhere = os.path.dirname(name) == "" and shutil.which(name, os.F_OK) is None
+        if isinstance(err, FileNotFoundError) or elsewhere:
+            click.echo(f"tessera run: {name or repr(name)}: command not found", err=True)
+            return EXIT_NOT_FOUND
+        click.echo(f"tessera run: {name}: {err.strerror}", err=True)
         return EXIT_NOT_EXECUTABLE
     while program.poll() is None:
         received = signal.sigwaitinfo(watched)

@@ -10,8 +10,9 @@ import click
 from mig.errors import MigError
 from vgpu_sim import config
 from vgpu_sim.cli import smi_view
-from vgpu_sim.cli.smi_view import DeviceView, GpuView, NodeView
-from vgpu_sim.driver.slice_client import NotAnswered
+from vgpu_sim.cli.clients.slices import NotAnswered
+from vgpu_sim.cli.smi_view import DeviceView, GpuView, NodeView, ProcessView
+from vgpu_sim.hal.admin import DocumentError
 
 # The statuses of nvidia-smi for the same two cases.
 EXIT_NO_DEVICES = 6
@@ -34,7 +35,7 @@ def command(listing: bool, query: bool, as_json: bool) -> None:
         raise click.UsageError("-L, -q and --json exclude each other")
     try:
         node = look()
-    except (NotAnswered, MigError) as err:
+    except (NotAnswered, MigError, DocumentError) as err:
         _fail(EXIT_NO_DRIVER, f"tessera smi: gpud does not answer: {err}")
     if node is None:
         _fail(
@@ -82,6 +83,7 @@ def query_lines(node: NodeView) -> Iterator[str]:
     yield _field(0, "Tessera Version", node.version)
     yield _field(0, "CUDA Version", node.cuda_version)
     yield _field(0, "Isolation", _isolation(node))
+    yield _field(0, "Worker Sandbox", None if node.sandbox is None else _joined(node.sandbox))
     yield "Node Memory Budget"
     yield _field(1, "Total", _mib(node.budget_total_bytes))
     yield _field(1, "Used", _mib(node.budget_used_bytes))
@@ -122,8 +124,15 @@ def _query_gpu(gpu: GpuView) -> Iterator[str]:
             yield _field(3, "Holder", process.holder or "-")
             yield _field(3, "Used GPU Memory", _mib(process.memory_bytes))
             yield _field(3, "Launches", process.launches)
+            yield _field(3, "Running Kernel", _running(process))
             walls = [name for name, stands in process.sandbox.items() if stands is True]
             yield _field(3, "Sandbox", _joined(walls))
+
+
+def _running(process: ProcessView) -> str:
+    if process.running_kernel is None:
+        return "-"
+    return f"{process.running_kernel}, {process.running_seconds} s"
 
 
 def table_lines(node: NodeView) -> Iterator[str]:

@@ -4,6 +4,7 @@ Only gpud knows processes, holders and the budget: where it cannot be asked thes
 is printed as such and never as zero.
 """
 
+import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,10 +12,11 @@ from typing import Any
 from uuid import UUID
 
 from mig.geometry import board
-from vgpu_sim.driver import slice_client
-from vgpu_sim.driver.admin_client import AdminClient
-from vgpu_sim.driver.device_info import DRIVER_VERSION
-from vgpu_sim.driver.events import clean_text
+from vgpu_sim.cli.clients import slices as slice_client
+from vgpu_sim.cli.clients.admin import AdminClient
+from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
+from vgpu_sim.gpud.events import clean_text
+from vgpu_sim.hal import admin
 from vgpu_sim.hal.messages import DeviceInfo
 
 CUDA_VERSION = f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
@@ -24,7 +26,8 @@ CUDA_VERSION = f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 class ProcessView:
     """A CUDA context: ``pid`` is the program's where gpud can see it.
 
-    Launch times are the worker's CLOCK_MONOTONIC, 0 before the first launch has ended.
+    Launch times are the worker's CLOCK_MONOTONIC, 0 before the first launch has ended; ``busy_ns``
+    counts the running kernel too. Where none runs it is None, as is ``running_seconds``.
     """
 
     pid: int
@@ -37,7 +40,9 @@ class ProcessView:
     first_launch_ns: int
     last_launch_ns: int
     busy_ns: int
-    sandbox: dict[str, Any]
+    running_kernel: str | None
+    running_seconds: float | None
+    sandbox: dict[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class NodeView:
     cuda_version: str
     isolation_enforced: bool | None
     isolation_reason: str
+    sandbox: list[str] | None
     budget_total_bytes: int | None
     budget_used_bytes: int | None
     gpus: list[GpuView]
@@ -92,18 +98,24 @@ class NodeView:
 
 
 def from_gpud(run_dir: Path) -> NodeView:
-    """Ask the administration socket. Raises OSError when it cannot be reached or used."""
-    with AdminClient(run_dir, timeout_seconds=5.0) as admin:
-        inventory = admin.call("inventory")
+    """Ask the administration socket.
+
+    Raises:
+        OSError: it cannot be reached or used.
+        admin.DocumentError: gpud is of another version.
+    """
+    with AdminClient(run_dir, timeout_seconds=5.0) as client:
+        inventory = client.inventory()
     return NodeView(
         source="gpud",
-        version=inventory["version"],
+        version=inventory.version,
         cuda_version=CUDA_VERSION,
-        isolation_enforced=inventory["isolation"]["enforced"],
-        isolation_reason=inventory["isolation"]["reason"],
-        budget_total_bytes=inventory["budget"]["total_bytes"],
-        budget_used_bytes=inventory["budget"]["used_bytes"],
-        gpus=[_gpu(gpu) for gpu in inventory["gpus"]],
+        isolation_enforced=inventory.isolation.enforced,
+        isolation_reason=inventory.isolation.reason,
+        sandbox=list(inventory.sandbox.standing),
+        budget_total_bytes=inventory.budget.total_bytes,
+        budget_used_bytes=inventory.budget.used_bytes,
+        gpus=[_gpu(gpu) for gpu in inventory.gpus],
     )
 
 
@@ -120,6 +132,7 @@ def from_slices(slices_dir: Path) -> NodeView:
         cuda_version=CUDA_VERSION,
         isolation_enforced=enforced,
         isolation_reason="" if enforced else "gpud keeps limits by bookkeeping alone",
+        sandbox=None,
         budget_total_bytes=None,
         budget_used_bytes=None,
         gpus=[
@@ -129,52 +142,59 @@ def from_slices(slices_dir: Path) -> NodeView:
     )
 
 
-def _gpu(gpu: dict[str, Any]) -> GpuView:
+def _gpu(gpu: admin.Gpu) -> GpuView:
     return GpuView(
-        index=gpu["index"],
-        uuid=gpu["uuid"],
-        board=gpu["board"],
-        product=gpu["product"],
-        capability=".".join(map(str, gpu["capability"])),
-        memory_bytes=gpu["memory_bytes"],
-        multiprocessors=gpu["multiprocessors"],
-        health=gpu["health"],
-        devices=[_device(index, one) for index, one in enumerate(gpu["instances"])],
+        index=gpu.index,
+        uuid=gpu.uuid,
+        board=gpu.board,
+        product=gpu.product,
+        capability=".".join(map(str, gpu.capability)),
+        memory_bytes=gpu.memory_bytes,
+        multiprocessors=gpu.multiprocessors,
+        health=gpu.health,
+        devices=[_device(index, one) for index, one in enumerate(gpu.instances)],
     )
 
 
-def _device(index: int, instance: dict[str, Any]) -> DeviceView:
-    names = {one["pod_uid"]: f"{one['namespace']}/{one['name']}" for one in instance["holders"]}
+def _device(index: int, instance: admin.Instance) -> DeviceView:
+    names = {one.pod_uid: f"{one.namespace}/{one.name}" for one in instance.holders}
     return DeviceView(
         index=index,
-        uuid=instance["uuid"],
-        profile=instance["profile"],
-        start=instance["start"],
-        size=instance["size"],
-        multiprocessors=instance["multiprocessors"],
-        memory_bytes=instance["memory_bytes"],
-        memory_used_bytes=instance["memory_used_bytes"],
-        context_count=len(instance["contexts"]),
-        admit=instance["admit"],
+        uuid=instance.uuid,
+        profile=instance.profile,
+        start=instance.start,
+        size=instance.size,
+        multiprocessors=instance.multiprocessors,
+        memory_bytes=instance.memory_bytes,
+        memory_used_bytes=instance.memory_used_bytes,
+        context_count=len(instance.contexts),
+        admit=instance.admit,
         holders=list(names.values()),
-        processes=[_process(context, names) for context in instance["contexts"]],
+        processes=[_process(context, names) for context in instance.contexts],
     )
 
 
-def _process(context: dict[str, Any], names: dict[str, str]) -> ProcessView:
+def _process(context: admin.Context, names: dict[str, str]) -> ProcessView:
     return ProcessView(
-        pid=context["client_pid"],
-        name=_program_of(context["client_pid"]),
-        worker_pid=context["pid"],
-        uid=context["client_uid"],
-        holder=names.get(context["pod_uid"], context["pod_uid"]),
-        memory_bytes=context["memory_bytes"],
-        launches=context["launches"],
-        first_launch_ns=context["first_launch_ns"],
-        last_launch_ns=context["last_launch_ns"],
-        busy_ns=context["busy_ns"],
-        sandbox=context["sandbox"],
+        pid=context.client_pid,
+        name=_program_of(context.client_pid),
+        worker_pid=context.pid,
+        uid=context.client_uid,
+        holder=names.get(context.pod_uid, context.pod_uid),
+        memory_bytes=context.memory_bytes,
+        launches=context.launches,
+        first_launch_ns=context.first_launch_ns,
+        last_launch_ns=context.last_launch_ns,
+        busy_ns=context.busy_ns,
+        running_kernel=context.running_kernel or None,
+        running_seconds=_seconds_since(context.running_since_ns),
+        sandbox=context.sandbox,
     )
+
+
+def _seconds_since(begin_ns: int) -> float | None:
+    """Return the seconds from a time of this node's CLOCK_MONOTONIC until now; None for 0."""
+    return round(max(0, time.monotonic_ns() - begin_ns) / 1e9, 1) if begin_ns else None
 
 
 def _program_of(pid: int) -> str | None:

@@ -72,14 +72,17 @@ class InvalidPtxError(PtxError):
 class PtxSyntaxError(InvalidPtxError):
     """The text does not follow PTX's grammar; parsing stops at the first such place."""
 
-    def __init__(self, line: int, column: int, message: str, name: str = "<ptx>") -> None:
+    def __init__(
+        self, line: int, column: int, message: str, name: str = "<ptx>", text: str = ""
+    ) -> None:
         self.line = line
         self.column = column
         self.message = message
-        super().__init__([Diagnostic(line, column, message)], name)
+        self.text = text
+        super().__init__([Diagnostic(line, column, message, text)], name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.line, self.column, self.message, self.name)
+        return type(self), (self.line, self.column, self.message, self.name, self.text)
 
 
 class UnsupportedPtxError(PtxError):

@@ -12,6 +12,8 @@ from vgpu_sim.compiler.lower.modules import lower_module
 from vgpu_sim.compiler.ptx import decode, parse, tree
 from vgpu_sim.isa import Module
 
+_MAX_SHOWN_CHARACTERS = 400
+
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
@@ -39,7 +41,19 @@ def _parse(compilation: Compilation) -> Compilation:
     try:
         return replace(compilation, syntax=parse(compilation.source))
     except PtxSyntaxError as error:
-        raise PtxSyntaxError(error.line, error.column, error.message, compilation.name) from error
+        text = _line(compilation.source, error.line)
+        raise PtxSyntaxError(
+            error.line, error.column, error.message, compilation.name, text
+        ) from error
+
+
+def _line(source: str, line: int) -> str:
+    """Return a line of the source fit for a terminal; nothing for line 0, the whole file."""
+    lines = source.split("\n", line)
+    if not 0 < line <= len(lines):
+        return ""
+    text = " ".join(lines[line - 1][:_MAX_SHOWN_CHARACTERS].split())
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _check_target(compilation: Compilation) -> Compilation:

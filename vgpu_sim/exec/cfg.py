@@ -5,16 +5,28 @@ the point where its lanes meet again (PTX ISA, "Divergence of Threads in Control
 JIT orders blocks by loop level. Nothing here depends on operands other than branch targets.
 """
 
-from collections.abc import Iterable
+from collections import Counter
 from dataclasses import dataclass
 
 from vgpu_sim.isa import Function, Instruction, Op
 
 _NO_BLOCK = -1
 
+MAX_LOOP_DEPTH = 256
+"""Loops within each other in code that is compiled: as deep as clang lets brackets nest by default
+(-fbracket-depth)."""
+
+MAX_LOOP_SPAN = 1 << 20
+"""Blocks from each backward branch to its target, summed: work and memory grow with it. Compilers
+stay far below; about a thousand loops inside each other reach it."""
+
 
 class ControlFlowError(ValueError):
     """A branch that leaves its function, or a function without code."""
+
+
+class LoopNestError(ControlFlowError):
+    """Loops inside loops without end: naming the blocks of each would take memory and minutes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +57,8 @@ class Cfg:
     exit (an endless loop) is given an edge to it first, so every reachable block has one.
     ``loops`` maps a header to the blocks of its natural loop, header included;
     ``innermost_loop`` gives the header of the smallest loop around a block, or -1.
-    ``irreducible_edges`` are the retreating edges that enter a cycle elsewhere than at a header
-    that dominates it; with one of them ``loops`` is incomplete.
+    ``loop_depth`` is how many loops nest. ``irreducible_edges`` are the retreating edges that enter
+    a cycle elsewhere than at a header that dominates it; with one of them ``loops`` is incomplete.
     """
 
     blocks: tuple[Block, ...]
@@ -55,6 +67,7 @@ class Cfg:
     ipdom: tuple[int, ...]
     loops: dict[int, frozenset[int]]
     innermost_loop: tuple[int, ...]
+    loop_depth: int
     irreducible_edges: tuple[tuple[int, int], ...]
     block_of_word: tuple[int, ...]
 
@@ -64,7 +77,7 @@ class Cfg:
         return len(self.blocks)
 
     def dominates(self, above: int, below: int) -> bool:
-        """Whether every path from the entry to ``below`` passes ``above`` (itself included)."""
+        """Return whether every path from the entry to ``below`` (itself included) has ``above``."""
         entry = self.reverse_post_order[0]
         while below != above:
             if below == entry or self.idom[below] == _NO_BLOCK:
@@ -73,7 +86,7 @@ class Cfg:
         return True
 
     def post_dominates(self, after: int, before: int) -> bool:
-        """Whether every path from ``before`` to the exit passes ``after`` (itself included)."""
+        """Return whether every path from ``before`` (itself included) to the exit has ``after``."""
         while before != after:
             if before == self.exit or self.ipdom[before] == _NO_BLOCK:
                 return False
@@ -85,6 +98,7 @@ def build(function: Function) -> Cfg:
     """Build the graph of ``function``.
 
     Raises:
+        LoopNestError: when its loops span more than ``MAX_LOOP_SPAN`` blocks together.
         ControlFlowError: when the function has no code or a branch leaves it.
     """
     code = function.code
@@ -102,6 +116,7 @@ def build(function: Function) -> Cfg:
     exit_index = len(starts)
     order = _post_order(0, [*successors, ()])[::-1]
     order = [block for block in order if block != exit_index]
+    _check_nesting(order, successors)
     reachable = set(order)
     predecessors: list[list[int]] = [[] for _ in starts]
     for block in order:
@@ -120,7 +135,9 @@ def build(function: Function) -> Cfg:
         )
         for index, start in enumerate(starts)
     )
-    loops, irreducible = _natural_loops(order, successors, predecessors, idom, exit_index)
+    loops, irreducible, loop_depth = _natural_loops(
+        order, successors, predecessors, idom, exit_index
+    )
     return Cfg(
         blocks=blocks,
         reverse_post_order=tuple(order),
@@ -128,9 +145,21 @@ def build(function: Function) -> Cfg:
         ipdom=tuple(ipdom),
         loops=loops,
         innermost_loop=tuple(_innermost(loops, len(starts))),
+        loop_depth=loop_depth,
         irreducible_edges=tuple(irreducible),
         block_of_word=tuple(block_of_word),
     )
+
+
+def _check_nesting(order: list[int], successors: list[tuple[int, ...]]) -> None:
+    position = {block: place for place, block in enumerate(order)}
+    spans = (
+        position[block] - position.get(target, len(order))
+        for block in order
+        for target in successors[block]
+    )
+    if sum(span + 1 for span in spans if span >= 0) > MAX_LOOP_SPAN:
+        raise LoopNestError(f"loops nest too deep (they span over {MAX_LOOP_SPAN} blocks)")
 
 
 def _ends_block(instruction: Instruction) -> bool:
@@ -244,7 +273,7 @@ def _natural_loops(
     predecessors: list[list[int]],
     idom: list[int],
     exit_index: int,
-) -> tuple[dict[int, frozenset[int]], list[tuple[int, int]]]:
+) -> tuple[dict[int, frozenset[int]], list[tuple[int, int]], int]:
     position = {block: place for place, block in enumerate(order)}
 
     def dominates(above: int, below: int) -> bool:
@@ -261,7 +290,8 @@ def _natural_loops(
                     latches.setdefault(target, []).append(block)
                 else:
                     irreducible.append((block, target))
-    loops = {}
+    loops: dict[int, frozenset[int]] = {}
+    depth: Counter[int] = Counter()
     for header, sources in latches.items():
         body = {header}
         pending = list(sources)
@@ -271,10 +301,13 @@ def _natural_loops(
                 body.add(block)
                 pending += predecessors[block]
         loops[header] = frozenset(body)
-    return loops, irreducible
+        depth.update(body)
+    return loops, irreducible, max(depth.values(), default=0)
 
 
-def _innermost(loops: dict[int, frozenset[int]], count: int) -> Iterable[int]:
-    for block in range(count):
-        around = [header for header, body in loops.items() if block in body]
-        yield min(around, key=lambda header: len(loops[header])) if around else _NO_BLOCK
+def _innermost(loops: dict[int, frozenset[int]], count: int) -> list[int]:
+    innermost = [_NO_BLOCK] * count
+    for header in sorted(loops, key=lambda header: len(loops[header]), reverse=True):
+        for block in loops[header]:
+            innermost[block] = header
+    return innermost

@@ -1,13 +1,18 @@
-"""What can go wrong while a kernel runs. Every executor raises these and no others.
+"""What can go wrong before and while a kernel runs. Every executor raises these and no others.
+
+What a kernel did is named after it (a fault, a trap); what an executor cannot do ends in ``Error``.
 
 ::
 
     ExecutionError
     ├── KernelError            the kernel itself failed; its context is lost
     │   ├── AddressFault       CUDA_ERROR_ILLEGAL_ADDRESS (700)
+    │   ├── MisalignedFault    CUDA_ERROR_MISALIGNED_ADDRESS (716)
     │   └── Trap               CUDA_ERROR_LAUNCH_FAILED (719)
     ├── BadAddress             raised by a memory; an executor turns it into an AddressFault
-    └── Unsupported            the executor cannot run this code; nothing was executed
+    ├── UnsupportedError       valid code that the executor cannot run; nothing was executed
+    ├── PlanError              a block shape that no kernel has, or a plan that does not fit it
+    └── CodeGenerationError    a defect of ours: LLVM refused what was generated, say
 """
 
 from vgpu_sim.isa import Space
@@ -41,6 +46,20 @@ class AddressFault(KernelError):
         self.space = space
 
 
+class MisalignedFault(KernelError):
+    """A lane accessed ``size`` bytes at an address that is no multiple of that."""
+
+    def __init__(self, address: int, size: int, word: int, block: Block, space: Space) -> None:
+        super().__init__(
+            f"misaligned {space.name.lower()} address {address:#x} of an access of {size} bytes"
+            f" at word {word} in block {block}",
+            word,
+            block,
+        )
+        self.address = address
+        self.size = size
+
+
 class Trap(KernelError):
     """A lane executed TRAP."""
 
@@ -56,11 +75,21 @@ class BadAddress(ExecutionError):
         self.address = address
 
 
-class Unsupported(ExecutionError):
-    """Valid code that this executor cannot run yet; ``word`` is the first such instruction."""
+class UnsupportedError(ExecutionError):
+    """Valid code that this executor cannot run; ``word`` is the first such instruction, or None."""
 
-    def __init__(self, what: str, function: str, word: int) -> None:
-        super().__init__(f"{function}, word {word}: {what} is not supported yet")
+    def __init__(self, what: str, function: str, word: int | None = None) -> None:
+        where = function if word is None else f"{function}, word {word}"
+        super().__init__(f"{where}: {what} is not supported yet")
         self.what = what
         self.function = function
         self.word = word
+
+
+class PlanError(ExecutionError, ValueError):
+    """A block shape that no kernel has, or a plan that does not fit it."""
+
+
+class CodeGenerationError(ExecutionError):
+    """A defect of ours: LLVM refused the generated text, or an object that came out of it, or code
+    came to be lowered that ``refusals`` names."""

@@ -1,4 +1,4 @@
 """The hardware abstraction layer: address map, shared-memory layout, messages and ports.
 
-Contract, not code: ``hw`` implements it, ``driver`` consumes it, ``machine`` alone knows both.
+Contract, not code: ``worker`` implements it, ``gpud`` consumes it, ``machine`` alone knows both.
 """

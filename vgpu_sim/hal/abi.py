@@ -11,7 +11,7 @@ from ctypes import c_char, c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from enum import IntEnum
 from typing import Final
 
-ABI_VERSION: Final = 1
+ABI_VERSION: Final = 2
 CLIENT_AREA_MAGIC: Final = 0x54534341  # "TSCA"
 WORKER_PAGE_MAGIC: Final = 0x54535750  # "TSWP"
 
@@ -47,6 +47,8 @@ class FaultKind(IntEnum):
     INTERNAL = 5
     FENCED = 6  # the holder lost the slice
     OUT_OF_MEMORY = 7
+    TIMEOUT = 8  # a kernel ran longer than the node allows
+    MISALIGNED = 9
 
 
 class Wait(ctypes.Structure):
@@ -106,14 +108,16 @@ class Slot(ctypes.Structure):
     """One request in a stream's ring.
 
     ``value`` is the stream's timeline value when the request is done: one more than that of the
-    slot before it (continuation slots carry none and are 256 bytes of parameters each).
+    slot before it (continuation slots carry none and are 256 bytes of parameters each). ``order``
+    counts the context's requests over all streams, modulo 2**32: of several streams whose next
+    request can run, the worker takes the one with the oldest first.
     """
 
     _fields_ = (
         ("opcode", c_uint16),
-        ("wait_count", c_uint16),
-        ("continuation_slots", c_uint16),
-        ("reserved", c_uint16),
+        ("wait_count", c_uint8),
+        ("continuation_slots", c_uint8),
+        ("order", c_uint32),
         ("value", c_uint64),
         ("waits", Wait * MAX_WAITS),
         ("body", Body),
@@ -211,15 +215,15 @@ class ThreadState(ctypes.Structure):
     """Last argument of a native kernel: one per native thread.
 
     The kernel stores the block it works on once per block (a fault reports it). A trap stores a
-    CUresult in ``status`` and its PTX line (0: unknown) in ``trap_line`` and returns. The bases are
-    for later waves: per-CTA shared and local memory, and the frames of blocks suspended at a
-    barrier.
+    CUresult in ``status`` and the number of its instruction, plus 1 (0: unknown), in ``trap_word``
+    and returns. The bases are for what is not there yet: per-CTA shared and local memory, and the
+    frames of blocks suspended at a barrier.
     """
 
     _fields_ = (
         ("current_block", c_uint64),
         ("status", c_uint32),
-        ("trap_line", c_uint32),
+        ("trap_word", c_uint32),
         ("shared_base", c_uint64),
         ("local_base", c_uint64),
         ("frame_base", c_uint64),

@@ -2,8 +2,12 @@
 
 Decision: docs/adr/0002-address-map.md. The aperture's base is negotiated when a context is created;
 everything else here is an offset from it. The first and last 128 GiB of the aperture are never
-allocated and the guards around it are inaccessible, so that an address formed from a clamped root
-plus a bounded offset (at most 2^37 bytes either way) never reaches live memory by accident.
+allocated and the guards around it are inaccessible, so that an address formed from a clamped
+pointer plus a bounded distance (at most 2^37 bytes either way) never reaches live memory by
+accident.
+
+In a worker an image of all that follows, ``MISALIGNED_OFFSET_BYTES`` further: inaccessible as a
+whole. Native code moves a misaligned access there, so that it faults, and the place says where.
 """
 
 from typing import Final
@@ -15,6 +19,7 @@ APERTURE_BYTES: Final = 1 << APERTURE_BITS
 GUARD_BEFORE_BYTES: Final = 128 * GIB
 GUARD_AFTER_BYTES: Final = 256 * GIB
 CLAMP_BOUND_BYTES: Final = 1 << 37
+MISALIGNED_OFFSET_BYTES: Final = 9 << 40
 
 # Where a client tries to put its aperture, in this order; a worker that cannot map there refuses
 # the context and the client tries the next one.

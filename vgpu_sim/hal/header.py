@@ -3,6 +3,7 @@
 The header carries a static assertion for every offset, so C and Python cannot drift apart.
 """
 
+import argparse
 import ctypes
 import re
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vgpu_sim.hal import abi, address_map, messages
+from vgpu_sim.hal import abi, address_map, limits, messages
 
 HEADER_PATH = Path(__file__).parent.parent / "native" / "include" / "tessera_abi.h"
 
@@ -84,7 +85,7 @@ def render() -> str:
         "#include <stddef.h>",
         "#include <stdint.h>",
     ]
-    for module in (address_map, abi, messages):
+    for module in (address_map, limits, abi, messages):
         lines += ["", *_constants(module)]
     bases = ", ".join(f"UINT64_C({base:#x})" for base in address_map.APERTURE_BASES)
     lines.append(f"#define TESSERA_APERTURE_BASES {{{bases}}}")
@@ -103,4 +104,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog="python -m vgpu_sim.hal.header", description=__doc__).parse_args()
     main()

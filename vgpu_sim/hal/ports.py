@@ -5,7 +5,9 @@ runtime. A backend loads containers and runs launches: a native one hands out en
 C runtime calls by itself, an interpreted one is called for every launch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NewType, Protocol, runtime_checkable
 
 ProgramHandle = NewType("ProgramHandle", int)
@@ -30,6 +32,32 @@ class FaultSite:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class NativeFault:
+    """What is left of a native kernel that faulted; ``kind`` is an ``abi.FaultKind``.
+
+    ``address`` is where it faulted, confined to the aperture. ``trap_word`` is the number of the
+    trap's instruction, plus 1, or 0. ``parameters`` begins with the launch's parameter block.
+    ``mapped`` is the memory that there is: addresses and sizes in bytes.
+    """
+
+    pc: int
+    kind: int = 0
+    address: int = 0
+    trap_word: int = 0
+    parameters: bytes = b""
+    aperture_base: int = 0
+    mapped: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NativeSite:
+    """Where that was. ``address`` is what the program asked for, 0 where nobody knows."""
+
+    site: FaultSite
+    address: int
+
+
 class LaunchFault(Exception):
     """A launch that ended its context: ``kind`` is an ``abi.FaultKind``, addresses are absolute."""
 
@@ -39,6 +67,10 @@ class LaunchFault(Exception):
         self.site = site
         self.address = address
         self.block = block
+
+
+class EmitError(Exception):
+    """There is no code for a request: a backend's own refusal, or the end of who was emitting."""
 
 
 class Backend(Protocol):
@@ -58,6 +90,22 @@ class Backend(Protocol):
 class NativeBackend(Backend, Protocol):
     """Compiles to native code that the worker's C runtime calls by itself."""
 
+    def use_cache(self, directory: Path | None) -> None:
+        """Keep compiled code in this directory from now on, None: nowhere.
+
+        The caller is inside its sandbox: code that is found there may be run at once.
+        """
+
+    def emit(self, request: bytes) -> bytes:
+        """Emit code in this process, which a defect of the code generator may end.
+
+        Raises:
+            EmitError: when there is no code for the request.
+        """
+
+    def emit_by(self, emit: Callable[[bytes], bytes]) -> None:
+        """Have code emitted by a function that passes on to ``emit`` of another process."""
+
     def entry(self, program: ProgramHandle, function: str, block: tuple[int, int, int]) -> int:
         """Return the address of native code for this block shape, compiling it if need be.
 
@@ -67,8 +115,8 @@ class NativeBackend(Backend, Protocol):
             LaunchFault: when the function cannot be compiled (kind COMPILE).
         """
 
-    def locate(self, pc: int) -> FaultSite | None:
-        """Map a program counter inside code of this backend to where it came from."""
+    def locate(self, fault: NativeFault) -> NativeSite | None:
+        """Say where a fault inside code of this backend came from."""
 
 
 @runtime_checkable

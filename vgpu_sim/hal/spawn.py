@@ -1,13 +1,16 @@
 """How gpud starts a context worker and what the two say to each other afterwards.
 
-gpud executes a *zygote* (``python -m vgpu_sim.zygote FD``: single-threaded, imports done, no live
-LLVM engine) and talks to it over a SOCK_SEQPACKET socketpair, one JSON object a message:
+gpud executes a *zygote* (``python -m vgpu_sim.zygote FD [UID]``: single-threaded, imports done, no
+live LLVM engine) and talks to it over a SOCK_SEQPACKET socketpair, one JSON object a message:
 
+- zygote -> gpud, first: ``{"type": "ready", "sandbox": {...}}``: the walls that a worker which
+  takes this UID will stand behind, tried out by a child;
 - gpud -> zygote: ``{"type": "spawn", "request": n, "worker": {...}}`` with two descriptors, the
   client's socket and the worker's channel;
 - zygote -> gpud: ``{"type": "spawned", "request": n, "pid": p}`` or
   ``{"type": "failed", "request": n, "error": text}``;
-- zygote -> gpud: ``{"type": "exited", "pid": p, "status": s}``, status as from waitpid.
+- zygote -> gpud: ``{"type": "exited", "pid": p, "status": s}``, status as from waitpid; also of
+  processes that gpud has not heard of: the helpers of workers that have ended.
 
 The child joins the cgroups it is given, drops its privileges, then answers the client's HELLO on
 the client socket. Its *channel* to gpud (SOCK_SEQPACKET, JSON) carries:
@@ -20,10 +23,14 @@ the client socket. Its *channel* to gpud (SOCK_SEQPACKET, JSON) carries:
 - worker -> gpud: ``{"type": "event", "event": "started", "sandbox": {...}}``, the walls it stands
   behind, before it answers the client;
 - worker -> gpud: ``{"type": "event", "event": NAME, ...}``: fault (``kind, kernel, ptx_line,
-  address, block, message``), unsupported_ptx (``message``), out_of_memory (``requested_bytes,
-  free_bytes``), failed (``message``): the context could not be set up;
+  address, block, message``), unsupported_ptx (``message``), out_of_memory
+  (``requested_bytes``; gpud knows the rest), failed (``message``): the context could not be set up;
 - worker -> gpud: ``{"type": "stats", "launches": n, "first_launch_ns": t0, "last_launch_ns": t1,
-  "busy_ns": b}`` in every second in which something ran, and at the end;
+  "busy_ns": b, "running_kernel": name, "running_since_ns": t}`` in every second in which something
+  ran, and at the end; ``busy_ns`` counts the kernel that runs too, whose name is empty for none;
+- worker -> gpud: ``{"type": "usage", "kernels": [[name, launches, ns], ...], ...}`` at the end, in
+  parts and only if ``report_usage`` is set: what each kernel took, and in the first part what was
+  compiled (``modules, modules_ns, compiled, cached, shapes, shapes_ns``);
 - gpud -> worker: ``{"type": "fence", "reason": text}``: the worker ends its context (FENCED).
 
 Either side treats a closed channel as the other's death: a worker without gpud finishes what it
@@ -32,8 +39,11 @@ client has gone; else with one of the statuses below.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final
+
+from vgpu_sim.hal import limits
 
 FAULTED_STATUS: Final = 70  # the context died; TESSERA_WORKER_EXIT_STATUS of the native runtime
 REFUSED_STATUS: Final = 71  # there is no context: the client was told why
@@ -42,12 +52,15 @@ CRASHED_STATUS: Final = 72  # a defect of ours
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Everything a worker is told; it reads no file and no environment.
+    """Everything that a worker needs to know; it reads no file and no environment.
 
     ``request`` is the id of the client's HELLO, which the worker answers. ``cgroup_procs`` are
     files to write one's pid into, ``uid``/``gid`` are None where gpud may not change them.
     ``memory_limit_bytes`` is the slice's. ``cache_dir`` is the owner's object cache, already
-    created; None turns caching off.
+    created; None turns caching off. A kernel that runs for ``kernel_timeout_s`` (wall clock) ends
+    its context; None lets it run.
+    ``sandbox`` false: no walls at all, for tests.
+    ``weak_sandbox``: serve even where they are not enough (``is_confined``).
     """
 
     request: int
@@ -60,12 +73,15 @@ class WorkerConfig:
     context_index: int
     memory_limit_bytes: int
     threads: int
-    max_threads_per_block: int = 1024
+    max_threads_per_block: int = limits.MAX_THREADS_PER_BLOCK
     cgroup_procs: tuple[str, ...] = ()
     uid: int | None = None
     gid: int | None = None
     cache_dir: str | None = None
+    kernel_timeout_s: float | None = None
+    report_usage: bool = False
     sandbox: bool = True
+    weak_sandbox: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for the spawn message."""
@@ -88,6 +104,24 @@ class WorkerConfig:
             return cls(**values)
         except (KeyError, TypeError) as err:
             raise ValueError(f"worker config: {err}") from err
+
+
+def is_confined(walls: Mapping[str, bool]) -> bool:
+    """Tell whether these walls, by name, hold a worker that its tenant has taken over.
+
+    System calls must be filtered, and the file system must be out of reach: by namespaces, or by
+    Landlock where a container's seccomp profile or the system forbids them.
+    """
+    return walls.get("seccomp", False) and (
+        walls.get("namespaces", False) or walls.get("landlock", False)
+    )
+
+
+NOT_CONFINED: Final = (
+    "workers cannot be confined on this node: the kernel must filter system calls (seccomp) and"
+    " have Landlock or allow user namespaces; gpud's --allow-weak-sandbox does without"
+    " (the chart's gpud.allowWeakSandbox)"
+)
 
 
 def encode(message: dict[str, Any]) -> bytes:

@@ -4,6 +4,7 @@ Tables come from the definitions; prose stands here or in the docstrings of the 
 about, so it is read where the code is changed.
 """
 
+import argparse
 import sys
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
@@ -61,9 +62,12 @@ disassembler, interpreter and JIT read the same binary. The interpreter
 - An operand is at least as wide as its role says; of a wider register the low bits are taken. A
   destination that is wider than the result is filled with the sign of a signed type, else with
   zeros (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
-- Memory is little-endian. Alignment is not required. A module's variables lie in one segment;
+- Memory is little-endian. A module's variables lie in one segment;
   an address in `GENERIC`, `GLOBAL` and `CONST` space has 64 bits and means the same in all three.
 - An access to memory that is not there ends the context with CUDA_ERROR_ILLEGAL_ADDRESS (700).
+- The address of an access is a multiple of its size: of the type's, times the elements of a vector.
+  Else it ends the context with CUDA_ERROR_MISALIGNED_ADDRESS (716), before any address of it is
+  looked at. Which lane's address is reported where several fault is not defined.
 
 ## Arithmetic
 - Integers wrap modulo 2^bits; signed ones are two's complement; untyped bits count as unsigned.
@@ -236,4 +240,7 @@ def _prose(module: object) -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m vgpu_sim.isa.reference", description=__doc__
+    ).parse_args()
     sys.stdout.write(render())

@@ -53,7 +53,7 @@ Sections = dict[tuple[Section, int], bytes]
 
 
 def is_container(data: bytes) -> bool:
-    """Whether the bytes begin like a container of any version."""
+    """Return whether the bytes begin like a container of any version."""
     return data[: len(MAGIC)] == MAGIC
 
 

@@ -77,7 +77,7 @@ def compares_of(type_: DataType) -> tuple[Compare, ...]:
 
 
 def is_wide(instruction: Instruction) -> bool:
-    """Whether the product is twice as wide as the type."""
+    """Return whether the product is twice as wide as the type."""
     return instruction.mode is MulMode.WIDE
 
 

@@ -54,12 +54,12 @@ class Line:
 
     @property
     def empty(self) -> bool:
-        """Whether all was read."""
+        """Return whether all was read."""
         return self._position == len(self._tokens)
 
     @property
     def current(self) -> Token:
-        """The next token; an "end" token after the last."""
+        """Return the next token; an "end" token after the last."""
         return self._end if self.empty else self._tokens[self._position]
 
     def fail(self, reason: str, token: Token | None = None) -> AssemblyError:

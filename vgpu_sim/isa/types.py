@@ -50,7 +50,7 @@ class DataType(IntEnum):
 
     @property
     def is_signed(self) -> bool:
-        """Whether it is a signed *integer* type."""
+        """Return whether it is a signed *integer* type."""
         return DataType.S8 <= self <= DataType.S64
 
     @property
@@ -63,7 +63,7 @@ class DataType(IntEnum):
 
     @property
     def is_integer(self) -> bool:
-        """Whether integer arithmetic may take it (untyped bits count as unsigned)."""
+        """Return whether integer arithmetic may take it (untyped bits count as unsigned)."""
         return DataType.B8 <= self <= DataType.S64
 
 

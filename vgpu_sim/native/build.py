@@ -1,7 +1,7 @@
-"""Compiles the native parts into ``lib``: ``python -m vgpu_sim.native.build [--sanitize KIND]``.
+"""Compile the native parts into ``lib``: ``python -m vgpu_sim.native.build [--sanitize KIND]``.
 
 Standard library only: the wheel's build hook imports it before anything is installed. A part is
-compiled again when its sources, the shared headers, the command or the compiler have changed.
+compiled again when its sources, the headers, the command or the compiler have changed.
 """
 
 import argparse
@@ -21,6 +21,8 @@ LIBRARIES = NATIVE / "lib"
 # Not in LIBRARIES: what is there goes into wheels.
 SANITIZED = NATIVE.parents[1] / "out"
 INCLUDE = NATIVE / "include"
+# Linked into every client library: transport, slices, variables, log and trace.
+CLIENT = NATIVE / "client"
 SANITIZERS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "thread": ("-fsanitize=thread",),
@@ -47,34 +49,48 @@ _TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One library: its folder of C sources, its file name, its links, its flags."""
+    """One library: its folder of C sources, its file name, its links, its flags.
+
+    ``shared`` are folders whose sources it has in common with other libraries.
+    """
 
     folder: Path
     library: str
     links: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
+    shared: tuple[Path, ...] = ()
 
     def sources(self) -> list[Path]:
         """Return the C files, generated ones included."""
-        return sorted(self.folder.rglob("*.c"))
+        return sorted(
+            path for folder in (self.folder, *self.shared) for path in folder.rglob("*.c")
+        )
 
 
-def _parts() -> tuple[Part, ...]:
-    cuda = NATIVE / "libcuda"
-    return (
-        Part(
-            cuda,
-            "libcuda.so.1",
-            ("libcuda.so",),
-            (
-                *_PORTABLE,
-                *_TLS_DESCRIPTORS.get(platform.machine(), ()),
-                f"-I{cuda}",
-                f"-I{cuda / 'generated'}",
-                f"-Wl,--version-script={cuda / 'generated' / 'exports.map'}",
-                "-Wl,-soname,libcuda.so.1,-z,nodelete",
-            ),
+def client_part(folder: Path, soname: str) -> Part:
+    """Return the client library whose sources, functions.toml among them, lie in ``folder``."""
+    generated = folder / "generated"
+    return Part(
+        folder,
+        soname,
+        (soname.removesuffix(".1"),),
+        (
+            *_PORTABLE,
+            *_TLS_DESCRIPTORS.get(platform.machine(), ()),
+            f"-I{folder}",
+            f"-I{generated}",
+            f"-I{CLIENT}",
+            f"-Wl,--version-script={generated / 'exports.map'}",
+            f"-Wl,-soname,{soname},-z,nodelete",
         ),
+        (CLIENT,),
+    )
+
+
+def parts() -> tuple[Part, ...]:
+    """Return everything that is built."""
+    return (
+        client_part(NATIVE / "libcuda", "libcuda.so.1"),
         Part(NATIVE / "worker", "libtessera_worker.so"),
     )
 
@@ -114,14 +130,15 @@ def _command(part: Part, cc: str, sanitize: str | None, output: Path) -> list[st
 
 
 def _digest(part: Part, cc: str, sanitize: str | None) -> str:
-    inputs = [p for folder in (part.folder, INCLUDE) for p in folder.rglob("*") if p.is_file()]
+    folders = (part.folder, *part.shared, INCLUDE)
+    inputs = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     digest = hashlib.sha256()
     digest.update("\0".join(_command(part, cc, sanitize, Path("-"))).encode())
     version = subprocess.run([cc, "--version"], capture_output=True, check=False)
     digest.update(version.stdout)
     for path in sorted(inputs):
         if path.suffix in {".c", ".h", ".map"}:
-            digest.update(str(path.relative_to(NATIVE)).encode() + b"\0" + path.read_bytes())
+            digest.update(str(os.path.relpath(path, NATIVE)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -133,7 +150,12 @@ def _link(directory: Path, name: str, target: str) -> None:
     path.symlink_to(target)
 
 
-def _build(part: Part, directory: Path, sanitize: str | None) -> Path:
+def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
+    """Compile one part into ``directory``, which exists, unless it is up to date there.
+
+    Raises:
+        BuildError: when the compiler is missing or refuses it.
+    """
     cc = compiler()
     output = directory / part.library
     stamp = directory / f".{part.library}.sha256"
@@ -167,8 +189,8 @@ def build_all(
         BuildError: when the compiler is missing or refuses a part.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    parts = [part for part in _parts() if not only or part.library in only]
-    return [_build(part, directory, sanitize) for part in parts if part.sources()]
+    wanted = [part for part in parts() if not only or part.library in only]
+    return [build(part, directory, sanitize) for part in wanted if part.sources()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,7 +25,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{- define "tessera.image" -}}
-{{ .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
+{{ required "image.repository is required: build and push the image with deploy/images/build --push PREFIX, then --set image.repository=PREFIX/tessera,image.tag=TAG (docs/install.md)" .Values.image.repository }}:{{ default .Chart.AppVersion .Values.image.tag }}
 {{- end -}}
 
 {{- define "tessera.operatorAccount" -}}

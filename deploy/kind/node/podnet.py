@@ -81,7 +81,7 @@ def reconcile(own_name: str, written: str) -> str:
 
 
 def main() -> None:
-    """Reconcile for ever."""
+    """Reconcile until the process ends."""
     written = ""
     while True:
         try:

@@ -16,7 +16,8 @@ ROWS = (
     ProfileRow(s.EIGHT_2G,          20096,  32,  ( 2, 2, 0, 2, 0), HW, other_memory_mib=(19968,)),
     ProfileRow(s.EIGHT_3G,          40448,  60,  ( 3, 3, 0, 3, 0), HW, other_memory_mib=(40192,)),
     ProfileRow(s.EIGHT_4G,          40448,  64,  ( 4, 4, 0, 4, 0), HW, other_memory_mib=(40192,)),
-    ProfileRow(s.EIGHT_7G,          81152,  132, ( 8, 7, 0, 7, 1), HW),
+    ProfileRow(s.EIGHT_7G,          81152,  132, ( 8, 7, 0, 7, 1), HW,
+               aliases=("7g.79gb",)),
 )
 # fmt: on
 

@@ -3,14 +3,15 @@
 import asyncio
 import logging
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import click
 
 from gpu_operator import config, errors
-from gpu_operator.app import check, cleanup, serve
-from gpu_operator.kube.client import LightkubeCluster
+from gpu_operator.app import check, cleanup, serve, validation
+from gpu_operator.kube.client import KubernetesCluster
+from gpu_operator.kube.port import Kube
 
 
 @click.group(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -31,7 +32,6 @@ def _serve() -> None:
     logging.basicConfig(
         level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s %(message)s"
     )
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
     logging.getLogger("kopf").setLevel(logging.WARNING)
     sys.exit(_run(serve.serve(settings, identity)))
 
@@ -45,14 +45,26 @@ def _serve() -> None:
 def _cleanup(on_in_use: str, timeout_s: int, retire_resources: bool) -> None:
     """Delete all layouts and pools and wait until the operator has removed their GPUs."""
     request = cleanup.Request(on_in_use == "Evict", timeout_s, retire_resources)
-    sys.exit(_run(cleanup.cleanup(LightkubeCluster(), request, click.echo)))
+    sys.exit(_run(_connected(lambda kube: cleanup.cleanup(kube, request, click.echo))))
 
 
 @main.command("check")
 @click.option("--deployment", required=True, help="The operator's Deployment.")
-def _check(deployment: str) -> None:
-    """Check an installation: custom resources served, operator available, lease held."""
-    sys.exit(_run(check.check(LightkubeCluster(), config.identity(), deployment, click.echo)))
+@click.option("--image", required=True, help="Tessera's image, for a pod that computes.")
+@click.option("--pull-policy", default="IfNotPresent", show_default=True)
+@click.option("--pull-secret", "pull_secrets", multiple=True, help="Name of a Secret.")
+def _check(deployment: str, image: str, pull_policy: str, pull_secrets: tuple[str, ...]) -> None:
+    """Check an installation: operator available, pools and layouts ready, a pod computes."""
+    who, runs = config.identity(), validation.Image(image, pull_policy, pull_secrets)
+    sys.exit(_run(_connected(lambda kube: check.check(kube, who, deployment, runs, click.echo))))
+
+
+async def _connected(use: Callable[[Kube], Coroutine[Any, Any, int]]) -> int:
+    kube = await KubernetesCluster.connect()
+    try:
+        return await use(kube)
+    finally:
+        await kube.close()
 
 
 def _run(work: Coroutine[Any, Any, int]) -> int:

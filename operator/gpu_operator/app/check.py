@@ -1,43 +1,72 @@
-"""``helm test``: is what was installed there, and does it work?"""
+"""``helm test``: is what was installed there, does it say that it works, and does it compute?"""
 
 import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
 
-from gpu_operator import errors
+from gpu_operator import errors, kinds
+from gpu_operator.app import validation
 from gpu_operator.config import Identity
-from gpu_operator.kube.port import Kube
+from gpu_operator.kube.port import Document, Kube
 
-_KINDS = ("GPUPool", "GPU", "MIGLayout", "GPUPolicy")
 _TIMEOUT_S = 60.0
+_READY = ("GPUPool", "MIGLayout")
+Say = Callable[[str], Any]
 
 
-async def check(kube: Kube, identity: Identity, deployment: str, say: Callable[[str], Any]) -> int:
-    """Return 0 when all is well within a minute, 1 otherwise; says what it found."""
+async def check(
+    kube: Kube, identity: Identity, deployment: str, image: validation.Image, say: Say
+) -> int:
+    """Return 0 when all is well within a minute, 1 otherwise; say what was found."""
     end = time.monotonic() + _TIMEOUT_S
     while True:
         problems = await _problems(kube, identity.namespace, deployment)
         if not problems:
-            say(f"{', '.join(_KINDS)} are served; {deployment} is available and holds its lease")
-            return 0
+            break
         if time.monotonic() >= end:
             for problem in problems:
                 say(f"problem: {problem}")
             return 1
         await asyncio.sleep(1)
+    served = ", ".join(kind.name for kind in kinds.of_ours())
+    say(f"{served} are served; {deployment} is available and holds its lease")
+    return await _computes(kube, identity.namespace, image, say)
+
+
+async def _computes(kube: Kube, namespace: str, image: validation.Image, say: Say) -> int:
+    pools = await kube.list("GPUPool")
+    if not pools:
+        say("no GPUPool yet, so nothing was computed: apply one and test again")
+        return 0
+    resource = await validation.free_resource(kube)
+    if resource is None:
+        say("all pools and layouts are ready; no slice is free, so nothing was computed")
+        return 0
+    try:
+        succeeded, said = await validation.compute(kube, namespace, resource, image)
+    except errors.KubeError as err:
+        succeeded, said = False, str(err)
+    if succeeded:
+        say(f"all pools and layouts are ready; a pod with {resource}: {said}")
+        return 0
+    say(f"problem: a pod with {resource} failed: {said}")
+    return 1
 
 
 async def _problems(kube: Kube, namespace: str, deployment: str) -> list[str]:
     problems = []
-    for kind in _KINDS:
+    for kind in kinds.of_ours():
         try:
-            await kube.list(kind)
+            found = await kube.list(kind.name)
         except errors.KubeError as err:
-            problems.append(f"{kind} is not served: {err}")
+            problems.append(f"{kind.name} is not served: {err}")
+            continue
+        if kind.name in _READY:
+            problems += [problem for document in found if (problem := _unready(document))]
     try:
-        found = await kube.get("Deployment", deployment, namespace)
-        if not (found.get("status") or {}).get("availableReplicas"):
+        found_deployment = await kube.get("Deployment", deployment, namespace)
+        if not (found_deployment.get("status") or {}).get("availableReplicas"):
             problems.append(f"Deployment {deployment} has no available replica")
         lease = await kube.get("Lease", deployment, namespace)
         if not lease["spec"].get("holderIdentity"):
@@ -45,3 +74,17 @@ async def _problems(kube: Kube, namespace: str, deployment: str) -> list[str]:
     except errors.KubeError as err:
         problems.append(str(err))
     return problems
+
+
+def _unready(document: Document) -> str:
+    """Say why an object is not ready as it stands now; empty if it is."""
+    what = f"{document['kind']} {document['metadata']['name']}"
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    ready = next((c for c in conditions if c["type"] == "Ready"), None)
+    if ready is None:
+        return f"{what} has no condition Ready yet"
+    if ready.get("observedGeneration") != document["metadata"].get("generation"):
+        return f"{what} was changed and has not been looked at since"
+    if ready["status"] != "True":
+        return f"{what} is not ready: {ready['reason']}: {ready['message']}"
+    return ""

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpu_operator import errors
+from gpu_operator import errors, kinds
 from gpu_operator.api.v1alpha1 import GROUP
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.controllers.node_status import RETIRE_AFTER_S
+from gpu_operator.kinds import POLICY_NAME, Uninstall
 from gpu_operator.kube.actions import Delete, Evict
 from gpu_operator.kube.port import Document, Kube
 
@@ -88,32 +89,42 @@ async def _remove(
 ) -> list[str]:
     """Delete what is not being deleted yet, evict who may be; return what is left."""
     for policy in await _all(kube, "GPUPolicy"):
-        if policy["metadata"]["name"] == "default":
+        if policy["metadata"]["name"] == POLICY_NAME:
             seen.prefix = str(policy["spec"].get("resourcePrefix", GROUP))
-    for kind in ("MIGLayout", "GPUPool"):
-        for document in await _all(kube, kind):
-            name, uid = document["metadata"]["name"], document["metadata"]["uid"]
-            if (kind, uid) not in seen.deleted:
-                say(f"deleting {kind} {name}")
-                await kube.perform(Delete(kind, name))
-                seen.deleted.add((kind, uid))
-    gpus = await _all(kube, "GPU")
+    ours = list(kinds.of_ours())
+    for kind in reversed(ours):  # what was listed last stands on what was listed before
+        if kind.on_uninstall is Uninstall.DELETE:
+            await _delete_all(kube, kind.name, seen, say)
+    gpus: list[Document] = []
+    left = []
+    for kind in ours:
+        if kind.on_uninstall is not Uninstall.KEEP:
+            found = await _all(kube, kind.name)
+            gpus += found if kind.name == "GPU" else ()
+            left += [_told(kind.name, document) for document in found]
     seen.nodes |= {gpu["spec"]["nodeName"] for gpu in gpus}
-    left = [_pool(document) for document in await _all(kube, "GPUPool")]
-    for gpu in gpus:
-        pods = sorted({f"{ns}/{name}" for ns, name, _ in _holders(gpu)})
-        held = f" (held by {', '.join(pods)})" if pods else ""
-        left.append(f"GPU {gpu['metadata']['name']}{held}")
     if request.evict and gpus:
         left += await _evict(kube, gpus, seen.quiet)
     return left
 
 
-def _pool(document: Document) -> str:
-    """Name a pool, and what the operator says that its deletion waits for."""
+async def _delete_all(kube: Kube, kind: str, seen: _Seen, say: Callable[[str], Any]) -> None:
+    for document in await _all(kube, kind):
+        name, uid = document["metadata"]["name"], document["metadata"]["uid"]
+        if (kind, uid) not in seen.deleted:
+            say(f"deleting {kind} {name}")
+            await kube.perform(Delete(kind, name))
+            seen.deleted.add((kind, uid))
+
+
+def _told(kind: str, document: Document) -> str:
+    """Name an object, what the operator says that its deletion waits for, and who holds it."""
     conditions = (document.get("status") or {}).get("conditions") or ()
-    told = [c.get("message", "") for c in conditions if c.get("reason") == Reason.DELETING.value]
-    return f"GPUPool {document['metadata']['name']}" + (f" ({told[0]})" if told else "")
+    waits = [c.get("message", "") for c in conditions if c.get("reason") == Reason.DELETING.value]
+    pods = sorted({f"{namespace}/{name}" for namespace, name, _ in _holders(document)})
+    why = waits[:1] + ([f"held by {', '.join(pods)}"] if pods else [])
+    name = f"{kind} {document['metadata']['name']}"
+    return f"{name} ({'; '.join(why)})" if why else name
 
 
 async def _all(kube: Kube, kind: str) -> list[Document]:
@@ -174,7 +185,7 @@ async def _evict(kube: Kube, gpus: Iterable[Document], quiet: dict[str, int]) ->
 
 
 def _is_withdrawn(gpu: Document, node: Document) -> bool:
-    """Whether the scheduler knows that the node offers nothing of the GPU's resources any more."""
+    """Return whether the scheduler knows that none of the GPU's resources is offered any more."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     slices = (gpu.get("status") or {}).get("slices") or []
     return all(allocatable.get(item["resource"], "0") == "0" for item in slices)

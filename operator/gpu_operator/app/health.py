@@ -33,7 +33,7 @@ class Health:
 
     @property
     def port(self) -> int:
-        """The IPv4 port it listens on; with port 0 the two families get different ones."""
+        """Return the IPv4 port it listens on; with port 0 the two families get different ones."""
         assert self._server is not None
         listening = next(s for s in self._server.sockets if s.family == socket.AF_INET)
         port: int = listening.getsockname()[1]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import signal
 import time
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, cast
 
@@ -15,12 +16,13 @@ from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.app.health import Health
 from gpu_operator.config import Config, Identity
 from gpu_operator.controllers.world import ChartPolicy
-from gpu_operator.handlers import watch
-from gpu_operator.handlers.queue import WorkQueue
-from gpu_operator.handlers.store import Store
-from gpu_operator.handlers.worker import Worker
-from gpu_operator.kube.client import LightkubeCluster
+from gpu_operator.engine import watch
+from gpu_operator.engine.queue import WorkQueue
+from gpu_operator.engine.store import Store
+from gpu_operator.engine.worker import Worker
+from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.lease_thread import LeaseThread
 from gpu_operator.kube.port import Kube
 
 _WORKERS = 4
@@ -31,42 +33,53 @@ _log = logging.getLogger(__name__)
 
 async def serve(config: Config, identity: Identity) -> int:
     """Reconcile until SIGTERM; return the exit status, 1 when something ended by itself."""
-    kube = LightkubeCluster()
+    kube = await KubernetesCluster.connect()
+    try:
+        return await _serve(config, identity, kube)
+    finally:
+        await kube.close()
+
+
+async def _serve(config: Config, identity: Identity, kube: Kube) -> int:
     owners = await _owners(config, kube)
-    elector = Elector(
-        kube,
-        config.lease_name,
-        identity.namespace,
-        identity.pod_name,
-        config.lease_seconds,
-        owners=owners,
-    )
-    store = Store(_chart_policy(config, owners))
-    worker = Worker(kube, store, WorkQueue(), config, identity.namespace, elector.fence)
+
+    def candidate(own_connection: Kube) -> Elector:
+        return Elector(
+            own_connection,
+            config.lease_name,
+            identity.namespace,
+            identity.pod_name,
+            config.lease_seconds,
+            owners=owners,
+        )
+
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
+    store = Store(_chart_policy(config, owners))
+    async with LeaseThread(KubernetesCluster.connect, candidate) as lease:
+        worker = Worker(kube, store, WorkQueue(), config, identity.namespace, lease.fence)
+        patience_s = _MISSED_RESYNCS * config.resync_seconds
+        leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            async with Health(config.health_port, lambda: _alive(lease, worker, patience_s)):
+                await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                failure = leading.exception() if leading.done() else None
+                if failure is not None:
+                    _log.critical("ended by itself: %r", failure)
+                return 1 if failure is not None else 0
+        finally:
+            for task in (leading, stopping):
+                task.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await task
 
-    def alive() -> bool:
-        age_s = time.monotonic() - worker.last_resync
-        return not elector.is_leader or age_s < _MISSED_RESYNCS * config.resync_seconds
 
-    leading = asyncio.create_task(_lead(elector, worker, store, identity.namespace))
-    stopping = asyncio.create_task(stop.wait())
-    try:
-        async with Health(config.health_port, alive):
-            await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            failure = leading.exception() if leading.done() else None
-            if failure is not None:
-                _log.critical("ended by itself: %r", failure)
-            return 1 if failure is not None else 0
-    finally:
-        for task in (leading, stopping):
-            task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
-        await elector.release()
-        await kube.close()
+def _alive(lease: LeaseThread, worker: Worker, patience_s: float) -> bool:
+    """Return whether a leader lists the cluster as it should, and no controller has got stuck."""
+    age_s = max(time.monotonic() - worker.last_resync, worker.stuck_for_s)
+    return not lease.is_leader or age_s < patience_s
 
 
 async def _owners(config: Config, kube: Kube) -> tuple[dict[str, Any], ...]:
@@ -93,35 +106,39 @@ def _chart_policy(config: Config, owners: tuple[dict[str, Any], ...]) -> ChartPo
         raise errors.ConfigError(f"policy: {err}") from err
 
 
-async def _lead(elector: Elector, worker: Worker, store: Store, namespace: str) -> None:
+async def _lead(lease: LeaseThread, worker: Worker, store: Store, namespace: str) -> None:
     """Wait for the lease, then work; return when kopf, which takes the signals over, was told to
     stop. Raises NotLeader, or whatever else ended a part.
     """
-    await _served(worker, elector)
-    parts = {
-        asyncio.create_task(elector.keep(), name="lease"),
-        asyncio.create_task(worker.resync(), name="resync"),
-        asyncio.create_task(_watch(store, worker, namespace), name="watch"),
-        *(asyncio.create_task(worker.run(), name=f"worker-{n}") for n in range(_WORKERS)),
-    }
+    await lease.acquire()
+    await _until_one_ends(lease.keep(), _work(worker, store, namespace))
+
+
+async def _work(worker: Worker, store: Store, namespace: str) -> None:
+    await _served(worker)
+    workers = (worker.run() for _ in range(_WORKERS))
+    await _until_one_ends(worker.resync(), _watch(store, worker, namespace), *workers)
+
+
+async def _until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
+    """Return when the first part does, or raise what ended it; the others are cancelled."""
+    tasks = {asyncio.create_task(part) for part in parts}
     try:
-        done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        for part in done:
-            part.result()
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
     finally:
-        for part in parts:
-            part.cancel()
-        await asyncio.gather(*parts, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _served(worker: Worker, elector: Elector) -> None:
-    """Return once the lease is ours and the API server serves our kinds.
+async def _served(worker: Worker) -> None:
+    """Return once the API server serves our kinds.
 
-    Right after an installation, or while somebody deletes the definitions, it does not; the lease
-    is kept meanwhile.
+    Right after an installation, or while somebody deletes the definitions, it does not.
     """
     while True:
-        await elector.acquire()
         try:
             await worker.list_all()
         except errors.KubeError as err:

@@ -125,7 +125,8 @@ def _events(
         now = (condition.status, condition.reason)
         if known.get(kind.value) == now or condition.reason in told:
             continue
-        if kind.value not in known and condition.status == _QUIET.get(kind):
+        usual = condition.status == _QUIET.get(kind) and not condition.message
+        if kind.value not in known and usual:
             continue
         told.add(condition.reason)
         yield Record(

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from functools import lru_cache
 
+from gpu_operator.api.v1alpha1 import NODE_UID
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
 from gpu_operator.controllers.world import Node, World
 from gpu_operator.render import gpu as gpu_render
@@ -12,7 +13,7 @@ _LABEL_VALUE_LENGTH = 63  # a node's name becomes the value of a label
 
 
 def selects(pool: Pool, node: Node) -> bool:
-    """Whether the pool's selector matches the node."""
+    """Return whether the pool's selector matches the node."""
     return all(node.labels.get(key) == value for key, value in pool.spec.node_selector.items())
 
 
@@ -38,7 +39,7 @@ def claims(world: World) -> Mapping[str, str]:
 
 
 def belongs(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
-    """Whether the GPU should exist as it is; one that should not is being released."""
+    """Return whether the GPU should exist as it is; one that should not is being released."""
     spec = gpu.spec
     pool, node = world.pools.get(spec.pool), world.nodes.get(spec.node_name)
     return (
@@ -47,11 +48,14 @@ def belongs(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:
         and node is not None
         and held.get(spec.node_name) == spec.pool
         and spec.index < pool.spec.count
-        and spec.uuid == gpu_render.uuid_of(node.uid, spec.index)
+        and spec.uuid == gpu_render.uuid_of(node.name, spec.index)
     )
 
 
 def node_is_gone(gpu: Gpu, world: World) -> bool:
-    """Whether the GPU's node is gone for good: deleted, or made anew under the same name."""
+    """Return whether the Node object that the GPU was made for is gone: deleted, or replaced.
+
+    The GPU of one that was replaced goes only if it does not belong to the new one.
+    """
     node = world.nodes.get(gpu.spec.node_name)
-    return node is None or gpu.spec.uuid != gpu_render.uuid_of(node.uid, gpu.spec.index)
+    return node is None or gpu.meta.annotations.get(NODE_UID, node.uid) != node.uid

@@ -3,25 +3,26 @@
 The kubelet brings a change of the node agent's lists to the node's status within ten seconds. Until
 then the scheduler sends pods to slices that are no longer offered, and each of them fails with
 UnexpectedAdmissionError; a ReplicaSet makes ten a second. So what is withdrawn leaves
-``allocatable`` here at once. It is never raised: only the kubelet knows when it can admit.
+``allocatable`` here at once, and so does everything while a kubelet or a node agent restarts. It is
+never raised: only the kubelet knows when it can admit.
 
-A resource that no slice is offered as any more stays in the status as 0 for ever. It is removed
-when nothing on the node could offer it, and its capacity has been 0 for so long that the kubelet
+A resource that no slice is offered as any more stays in the status as 0. It is removed here when
+nothing on the node could offer it, and its capacity has been 0 for so long that the kubelet
 has forgotten it: it puts back what it still remembers, which is for five minutes after the node
 agent stopped serving it.
 
-With a prefix that others use too (nvidia.com), only nodes with GPUs of ours are touched. Resources
-of our own prefix are removed also when another is in force by now.
+With a prefix that others use too (nvidia.com), only nodes with GPUs of ours are touched. By which
+such prefixes a node has offered slices is noted on it, so that their resources are removed also
+when another prefix is in force by now, or the node has left its pool.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
-from gpu_operator.api.v1alpha1.gpu import SliceState
+from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers import offers
 from gpu_operator.controllers.world import Node, Outcome, World
-from gpu_operator.kube.actions import Action, PatchNodeStatus
+from gpu_operator.kube.actions import Action, Apply, Manager, PatchNodeStatus
 from gpu_operator.render import node as node_render
 from mig import geometry
 from mig.errors import MigError
@@ -34,7 +35,7 @@ def reconcile(world: World, name: str, clock_s: float) -> Outcome:
     node = world.nodes.get(name)
     if node is None:
         return Outcome()
-    actions: list[Action] = []
+    actions: list[Action] = list(_note(world, node))
     lowered = _lagging(world, node)
     if lowered:
         actions.append(
@@ -53,37 +54,37 @@ def reconcile(world: World, name: str, clock_s: float) -> Outcome:
     return Outcome(tuple(actions), min(later, default=None))
 
 
+def _note(world: World, node: Node) -> Iterator[Action]:
+    """Note the prefixes by which the node offers slices, and forget those it lists nothing of."""
+    noted = _noted(node)
+    slices = [s.resource for gpu in _on(world, node) for s in gpu.status.slices]
+    offered = {resource.partition("/")[0] for resource in slices} - {GROUP}
+    listed = {p for p in noted if any(r.startswith(f"{p}/mig-") for r in node.capacity)}
+    if noted != offered | listed:
+        document = node_render.with_prefixes(node.name, node.uid, offered | listed)
+        yield Apply(Manager.RESOURCES, document)
+
+
+def _noted(node: Node) -> set[str]:
+    return set(filter(None, node.annotations.get(RESOURCE_PREFIXES, "").split(",")))
+
+
 def is_withdrawn(world: World, node: Node, resource: str) -> bool:
-    """Whether the scheduler knows how few slices of this resource the node still offers."""
-    return _count(node, resource) <= _active(world, node)[resource]
+    """Return whether the scheduler knows how few slices of this resource the node still offers."""
+    return offers.allocatable(node, resource) <= offers.active(world, node).get(resource, 0)
 
 
 def _on(world: World, node: Node) -> Sequence[Gpu]:
     return world.gpus_by_node().get(node.name, ())
 
 
-def _active(world: World, node: Node) -> Counter[str]:
-    """Count the slices that the node's agent offers, by resource."""
-    return Counter(
-        s.resource
-        for gpu in _on(world, node)
-        for s in gpu.status.slices
-        if s.state is SliceState.ACTIVE
-    )
-
-
 def _lagging(world: World, node: Node) -> dict[str, int]:
     gpus = _on(world, node)
     if not gpus or not all(gpu.status.conditions for gpu in gpus):
         return {}  # an agent that has not reported may still offer anything
-    active = _active(world, node)
+    admitted = offers.admitted(world, node)
     ours = (r for r in node.allocatable if r.startswith(_prefix(world)))
-    return {r: active[r] for r in ours if _count(node, r) > active[r]}
-
-
-def _count(node: Node, resource: str) -> int:
-    text = node.allocatable.get(resource, "0")
-    return int(text) if text.isdecimal() else 0
+    return {r: admitted.get(r, 0) for r in ours if offers.allocatable(node, r) > admitted.get(r, 0)}
 
 
 def _prefix(world: World) -> str:
@@ -91,7 +92,7 @@ def _prefix(world: World) -> str:
 
 
 def _candidates(world: World, node: Node) -> set[str]:
-    prefixes = [f"{GROUP}/mig-"]
+    prefixes = [f"{prefix}/mig-" for prefix in (GROUP, *_noted(node))]
     if POOL_LABEL in node.labels:
         prefixes.append(_prefix(world))
     zero = {
@@ -103,7 +104,7 @@ def _candidates(world: World, node: Node) -> set[str]:
 
 
 def _offered(world: World, node: Node) -> set[str]:
-    """Return resources that a GPU of the node has a slice of, or shall have."""
+    """Return resources that a GPU of the node has a slice of, or is asked for one of."""
     offered: set[str] = set()
     for gpu in _on(world, node):
         offered |= {s.resource for s in gpu.status.slices}

@@ -4,7 +4,7 @@ Layouts have no finalizer: deleting one never hangs, and what it leaves behind i
 also when the operator was down meanwhile.
 """
 
-from gpu_operator.controllers import membership, selection
+from gpu_operator.controllers import selection
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.kube.actions import Apply, Manager
 from gpu_operator.render import gpu as gpu_render
@@ -15,11 +15,11 @@ def reconcile(world: World, name: str) -> Outcome:
     gpu = world.gpus.get(name)
     if gpu is None or gpu.spec.layout is None:
         return Outcome()
-    if not membership.belongs(gpu, world, membership.claims(world)):
+    if name not in selection.live_gpus(world):
         return Outcome()  # it is being released
     if ("MIGLayout", gpu.spec.layout) in world.broken:
         return Outcome()
-    if gpu.name in selection.followed(world, (gpu,)):
+    if name in selection.followed(world):
         return Outcome()  # that layout's reconciliation does what is needed
     document = gpu_render.instances(gpu.name, gpu.meta.uid, (), layout=None)
     return Outcome((Apply(Manager.LAYOUT, document),))

@@ -10,7 +10,7 @@ from gpu_operator.api.v1alpha1.gpu import GPUSpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolStatus
 from gpu_operator.api.v1alpha1.resource import Gpu, Meta, Pool
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import membership
+from gpu_operator.controllers import membership, offers, rollouts
 from gpu_operator.controllers.conditions import (
     Verdict,
     Verdicts,
@@ -46,18 +46,21 @@ def reconcile(
     actions: list[Action] = []
     if pool is not None and not pool.meta.deleting and FINALIZER not in pool.meta.finalizers:
         actions.append(_finalizer(pool.meta))
-    for gpu in leaving:  # first: what is made anew may be refused, and must not keep the old
+    for (
+        gpu
+    ) in leaving:  # first: what is created below may be refused, and must not hold up what leaves
         actions += release(gpu, node_gone=membership.node_is_gone(gpu, world))
     if pool is not None:
         for node in nodes:
             actions += _populate(world, pool, node, by_node.get(node.name, ()))
     actions += _unlabel(labelled, nodes, gpus)
     in_use = bool(nodes or gpus)  # a label that stays is somebody else's: it holds nothing up
+    document: Mapping[str, Any] | None = None
     updated, rollout = len(nodes), ""
     if pool is not None and in_use:
         document = daemonset.daemon_set(name, pool.spec, world.policy, node_config, namespace)
         actions.append(Apply(Manager.CHILDREN, document))
-        updated, rollout = _rollout(world, document)
+        updated, rollout = rollouts.progress(world, document)
     elif not in_use and daemonset.name_of(name) in world.daemon_sets:
         actions.append(Delete("DaemonSet", daemonset.name_of(name), namespace))
 
@@ -65,9 +68,14 @@ def reconcile(
         problems = {
             node.name: problem
             for node in nodes
-            if (problem := _node_problem(world, pool, node, by_node.get(node.name, ())))
+            if (problem := _node_problem(world, pool, document, node, by_node.get(node.name, ())))
         }
-        status = _status(world, pool, nodes, gpus, min(updated, len(nodes) - len(problems)))
+        if not problems and not rollout and pool.status.resource_prefix != _prefix(world):
+            problems = _unoffered(world, nodes, by_node)
+        served = nodes and not problems and not rollout
+        prefix = _prefix(world) if served else pool.status.resource_prefix
+        ready_nodes = min(updated, len(nodes) - len(problems))
+        status = _status(world, pool, nodes, gpus, ready_nodes, prefix)
         wanted = _verdicts(world, pool, nodes, gpus, leaving, status, problems, rollout)
         wanted = blocked(wanted, world.refused_writes.get(("GPUPool", name), ""))
         actions += report(pool.meta, pool.status, status, wanted, now)
@@ -99,24 +107,24 @@ def _populate(world: World, pool: Pool, node: Node, on_node: Sequence[Gpu]) -> I
             node_name=node.name,
             index=index,
             board=pool.spec.board,
-            uuid=gpu_render.uuid_of(node.uid, index),
+            uuid=gpu_render.uuid_of(node.name, index),
             pool=pool.name,
             node_budget=pool.spec.node_budget,
             isolation=pool.spec.isolation,
         )
         known = existing.get(index)
-        if known is None or not _same(known, spec):
-            yield Apply(Manager.CHILDREN, gpu_render.gpu(spec))
+        if known is None or not _same(known, spec, node):
+            yield Apply(Manager.CHILDREN, gpu_render.gpu(spec, node.uid))
 
 
-def _same(gpu: Gpu, wanted: GPUSpec) -> bool:
+def _same(gpu: Gpu, wanted: GPUSpec, node: Node) -> bool:
     if gpu.meta.deleting or gpu.spec.uuid != wanted.uuid:
         return True  # has to go first
-    document = gpu_render.gpu(wanted)
-    labels = document["metadata"]["labels"]
+    metadata = gpu_render.gpu(wanted, node.uid)["metadata"]
     return (
         gpu.spec.model_copy(update={"instances": (), "layout": None}) == wanted
-        and all(gpu.meta.labels.get(key) == value for key, value in labels.items())
+        and metadata["labels"].items() <= gpu.meta.labels.items()
+        and metadata["annotations"].items() <= gpu.meta.annotations.items()
         and FINALIZER in gpu.meta.finalizers
     )
 
@@ -136,6 +144,7 @@ def _status(
     nodes: Sequence[Node],
     gpus: Sequence[Gpu],
     ready_nodes: int,
+    prefix: str,
 ) -> GPUPoolStatus:
     held = {n.name for n in nodes}
     conflicts = sorted(
@@ -147,6 +156,7 @@ def _status(
         nodes=len(nodes),
         ready_nodes=ready_nodes,
         gpus=len(gpus),
+        resource_prefix=prefix,
         conflicts=tuple(conflicts),
     )
 
@@ -194,25 +204,12 @@ def _verdicts(
 _FAILURES = (Reason.AGENT_ERROR, Reason.UNHEALTHY, Reason.AGENT_UNREACHABLE)
 
 
-def _rollout(world: World, document: Mapping[str, Any]) -> tuple[int, str]:
-    """Return how many pods are of this DaemonSet, and what is missing; empty when all are."""
-    metadata = document["metadata"]
-    found = world.daemon_sets.get(metadata["name"])
-    if found is None or found.rendered != metadata["annotations"][daemonset.RENDERED]:
-        return 0, f"DaemonSet {metadata['name']} is being written"
-    if not found.observed:
-        return 0, f"DaemonSet {metadata['name']} is being rolled out"
-    if found.updated < found.pods:
-        done = f"{found.updated} of {found.pods} pods are up to date"
-        return found.updated, f"DaemonSet {metadata['name']} is being rolled out: {done}"
-    return found.updated, ""
-
-
 def _progress(
     world: World, problems: Mapping[str, Verdict], leaving: Sequence[Gpu], rollout: str
 ) -> Verdict | None:
-    if any(p.reason is Reason.WAITING_FOR_AGENT for p in problems.values()):
-        return Verdict(True, Reason.WAITING_FOR_AGENT, "nodes are being set up")
+    for reason in (Reason.WAITING_FOR_AGENT, Reason.WAITING_FOR_KUBELET):
+        if any(p.reason is reason for p in problems.values()):
+            return Verdict(True, reason, "nodes are being set up")
     if rollout:
         return Verdict(True, Reason.WAITING_FOR_AGENT, rollout)
     if leaving:
@@ -221,7 +218,30 @@ def _progress(
     return None
 
 
-def _node_problem(world: World, pool: Pool, node: Node, on_node: Sequence[Gpu]) -> Verdict | None:
+def _prefix(world: World) -> str:
+    return world.policy.resource_prefix
+
+
+def _unoffered(
+    world: World, nodes: Sequence[Node], by_node: Mapping[str, Sequence[Gpu]]
+) -> dict[str, Verdict]:
+    """Return the nodes whose slices the scheduler does not know by the prefix in force."""
+    found = {}
+    for node in nodes:
+        slices = (s for gpu in by_node.get(node.name, ()) for s in gpu.status.slices)
+        late = offers.late(world, node, slices)
+        if late:
+            found[node.name] = Verdict(True, Reason.WAITING_FOR_KUBELET, late)
+    return found
+
+
+def _node_problem(
+    world: World,
+    pool: Pool,
+    document: Mapping[str, Any] | None,
+    node: Node,
+    on_node: Sequence[Gpu],
+) -> Verdict | None:
     """Return why a node of the pool is not ready, as its Degraded or its waiting verdict."""
     agent = world.agents.get(node.name)
     if not node.ready:
@@ -259,7 +279,8 @@ def _node_problem(world: World, pool: Pool, node: Node, on_node: Sequence[Gpu]) 
             known = degraded.reason in [r.value for r in _FAILURES]
             reason = Reason(degraded.reason) if known else Reason.AGENT_ERROR
             return Verdict(True, reason, f"{gpu.name}: {degraded.message}")
-    return None
+    late = rollouts.outdated(world, document, node) if document is not None else ""
+    return Verdict(True, Reason.WAITING_FOR_AGENT, late) if late else None
 
 
 def _conflicts(world: World, names: Sequence[str]) -> str:

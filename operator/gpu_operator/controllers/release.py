@@ -26,7 +26,7 @@ def release(gpu: Gpu, *, node_gone: bool) -> Iterable[Action]:
 
 
 def _empty(gpu: Gpu) -> bool:
-    """Whether the agent has said that nothing is left; one that never reported has made nothing."""
+    """Return whether the agent says that nothing is left; if it never reported it made nothing."""
     status = gpu.status
     if not status.conditions:
         return True

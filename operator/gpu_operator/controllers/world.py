@@ -7,9 +7,8 @@ from typing import Any
 
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, Policy, Pool
+from gpu_operator.kinds import POLICY_NAME as POLICY_NAME
 from gpu_operator.kube.actions import Action
-
-POLICY_NAME = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +18,7 @@ class Node:
     name: str
     uid: str
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)  # ours
     capacity: Mapping[str, str] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     ready: bool = True
@@ -29,7 +29,7 @@ class AgentPod:
     """A pod of one of our DaemonSets.
 
     ``problem`` is empty when all its containers are ready; ``failing`` says that it is not just
-    starting.
+    starting. ``rendered`` is the digest of the DaemonSet that it was made from.
     """
 
     name: str
@@ -37,6 +37,7 @@ class AgentPod:
     pool: str
     problem: str = ""
     failing: bool = False
+    rendered: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class World:
     agents: Mapping[str, AgentPod] = field(default_factory=dict)  # by node
     refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
     refused_writes: Mapping[tuple[str, str], str] = field(default_factory=dict)  # by kind, name
-    chart_policy: ChartPolicy | None = None  # what the policy ``default`` shall be, if anything
+    chart_policy: ChartPolicy | None = None  # what the chart asks of the policy ``default``
     zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
 
     def gpus_by_node(self) -> Mapping[str, Sequence[Gpu]]:
@@ -86,7 +87,7 @@ class World:
 
     @property
     def policy(self) -> GPUPolicySpec:
-        """The policy in force."""
+        """Return the policy in force."""
         found = self.policies.get(POLICY_NAME)
         if found is not None and not found.meta.deleting:
             return found.spec

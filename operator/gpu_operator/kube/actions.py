@@ -10,6 +10,7 @@ class Manager(StrEnum):
     """Field managers of server-side apply, one for each concern."""
 
     LABELS = "tessera-labels"  # on nodes
+    RESOURCES = "tessera-resources"  # on nodes: by which prefixes slices were offered
     CHILDREN = "tessera-children"  # DaemonSets and GPUs
     LAYOUT = "tessera-layout"  # spec.instances of GPUs
     STATUS = "tessera-status"  # of pools, layouts and policies
@@ -63,7 +64,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Evict:
-    """Evict a pod through the Eviction API, which honours PodDisruptionBudgets."""
+    """Evict a pod through the Eviction API, which honours PodDisruptionBudgets.
+
+    One that has ended is left alone: it holds nothing, and would be lost with its logs.
+    """
 
     namespace: str
     name: str

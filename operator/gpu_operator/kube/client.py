@@ -1,21 +1,22 @@
-"""The adapter to lightkube. Nothing else in this package knows a client library."""
+"""The adapter to the Kubernetes client. Nothing else in this package sends requests.
 
-import contextlib
+The dynamic client is used without its discovery, which would ask the API server for every resource
+it serves and keep a file of them: the table of kinds knows the paths.
+"""
+
 import datetime
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Self
 
-import httpx2  # lightkube's transport; its errors are not lightkube's own
-from lightkube import AsyncClient
-from lightkube.core.exceptions import ApiError, ConfigError as KubeconfigError
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
-from lightkube.models.meta_v1 import DeleteOptions, ObjectMeta, Preconditions
-from lightkube.resources.core_v1 import Event, Node, Pod
-from lightkube.types import PatchType
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.dynamic.client import DynamicClient
+from kubernetes.aio.dynamic.resource import Resource
 
-from gpu_operator import errors
-from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, GROUP, VERSION
+from gpu_operator import errors, kinds
+from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER
+from gpu_operator.kube import connection
 from gpu_operator.kube.actions import (
     Action,
     Apply,
@@ -25,95 +26,74 @@ from gpu_operator.kube.actions import (
     PatchNodeStatus,
     Record,
 )
+from gpu_operator.kube.connection import translated
 from gpu_operator.kube.port import Document
 
-_RESOURCES: Mapping[str, Any] = {
-    "GPU": create_global_resource(GROUP, VERSION, "GPU", "gpus"),
-    "GPUPool": create_global_resource(GROUP, VERSION, "GPUPool", "gpupools"),
-    "MIGLayout": create_global_resource(GROUP, VERSION, "MIGLayout", "miglayouts"),
-    "GPUPolicy": create_global_resource(GROUP, VERSION, "GPUPolicy", "gpupolicies"),
-    "ClusterRole": create_global_resource(
-        "rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"
-    ),
-    "DaemonSet": create_namespaced_resource("apps", "v1", "DaemonSet", "daemonsets"),
-    "Deployment": create_namespaced_resource("apps", "v1", "Deployment", "deployments"),
-    "Lease": create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases"),
-    "Node": Node,
-    "Pod": Pod,
-}
 _EVENT_NAMESPACE = "default"  # where events on cluster-scoped objects belong
 _COMPONENT = "tessera-operator"
+_TIMEOUT_S = 10.0  # of each request, its answer's last byte included
+_ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
+_PAGE = 500  # objects a list asks for at a time
+_JSON_PATCH = "application/json-patch+json"
+_MERGE_PATCH = "application/merge-patch+json"
 
 
-@contextlib.contextmanager
-def _translated(what: str) -> Iterator[None]:
-    try:
-        yield
-    except ApiError as err:
-        raise _error(err.status.code)(f"{what}: {err.status.message}") from err
-    except httpx2.HTTPStatusError as err:  # without a Status: a kind that is not served, a proxy
-        answer = f"{err.response.status_code} {err.response.text.strip()[:200]}"
-        raise _error(err.response.status_code)(f"{what}: {answer}") from err
-    except httpx2.HTTPError as err:
-        raise errors.Unreachable(f"{what}: {err!r}") from err
+class KubernetesCluster:
+    """The cluster that an API client leads to. Used by one event loop."""
 
+    def __init__(self, client: ApiClient) -> None:
+        """Use ``client``, which is closed with this object."""
+        self._client = client
+        self._dynamic = DynamicClient(client)
 
-def _error(code: int | None) -> type[errors.KubeError]:
-    match code:
-        case 404:
-            return errors.NotFound
-        case 409:
-            return errors.Conflict
-        case 400 | 401 | 403 | 405 | 422:
-            return errors.Refused
-        case _:
-            return errors.Unreachable
-
-
-class LightkubeCluster:
-    """The cluster that the pod's service account, or KUBECONFIG, leads to."""
-
-    def __init__(self, client: AsyncClient | None = None) -> None:
-        """Connect lazily. Raises ConfigError where there is neither account nor kubeconfig."""
-        try:
-            self._client = client or AsyncClient(timeout=httpx2.Timeout(10))
-        except KubeconfigError as err:
-            raise errors.ConfigError(f"no access to a cluster: {err}") from err
+    @classmethod
+    async def connect(cls) -> Self:
+        """Use the pod's service account or KUBECONFIG. Raises ConfigError if there is neither."""
+        return cls(await connection.api_client())
 
     async def close(self) -> None:
         """Close connections."""
-        await self._client.aclose()
+        await self._client.close()
 
     async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
-        """Return all objects of a kind."""
-        with _translated(f"list {kind}"):
-            found = self._client.list(_RESOURCES[kind], namespace=namespace)
-            return [_document(item, kind) async for item in found]
+        """Return all objects of a kind, which are asked for page by page."""
+        resource = self._resource(kind)
+        with translated(f"list {kind}"):
+            try:
+                items = [item async for item in self._paged(resource, namespace)]
+            except ApiException as err:
+                if err.status != 410:
+                    raise
+                # The pages were of a state that etcd has forgotten meanwhile: all at once.
+                whole = await self._sent(self._dynamic.get, resource, namespace=namespace)
+                items = whole.get("items") or []
+            return [_document(item, kind) for item in items]
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
         """Return one object. Raises NotFound."""
-        with _translated(f"{kind} {name}"):
-            return _document(
-                await self._client.get(_RESOURCES[kind], name, namespace=namespace), kind
+        with translated(f"{kind} {name}"):
+            found = await self._sent(
+                self._dynamic.get, self._resource(kind), name=name, namespace=namespace
             )
+            return _document(found, kind)
 
     async def create(self, document: Document) -> Document:
         """Create one object. Raises Conflict if it exists."""
         kind, metadata = document["kind"], document["metadata"]
-        with _translated(f"create {kind} {metadata['name']}"):
-            created = await self._client.create(_RESOURCES[kind](document))
+        with translated(f"create {kind} {metadata['name']}"):
+            created = await self._written(self._dynamic.create, self._resource(kind), document)
             return _document(created, kind)
 
     async def replace(self, document: Document) -> Document:
         """Replace one object; its resourceVersion must be current, else Conflict."""
         kind, metadata = document["kind"], document["metadata"]
-        with _translated(f"replace {kind} {metadata['name']}"):
-            replaced = await self._client.replace(_RESOURCES[kind](document))
+        with translated(f"replace {kind} {metadata['name']}"):
+            replaced = await self._written(self._dynamic.replace, self._resource(kind), document)
             return _document(replaced, kind)
 
     async def perform(self, action: Action) -> Document | None:
         """Do it; return the object as it is afterwards, where there is one."""
-        with _translated(action.what):
+        with translated(action.what):
             match action:
                 case Apply():
                     return await self._apply(action)
@@ -124,25 +104,39 @@ class LightkubeCluster:
                 case Evict():
                     await self._evict(action)
                 case PatchNodeStatus():
-                    await self._json_patch(Node.Status, action.name, action.operations)
+                    node = self._resource("Node").subresources["status"]
+                    await self._json_patch(node, action.name, action.operations)
                 case Record():
                     await self._record(action)
         return None
 
+    async def _paged(self, resource: Resource, namespace: str | None) -> AsyncIterator[Document]:
+        token = ""
+        while True:
+            page = await self._sent(
+                self._dynamic.get,
+                resource,
+                namespace=namespace,
+                limit=_PAGE,
+                _continue=token or None,
+            )
+            for item in page.get("items") or ():
+                yield item
+            token = (page.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return
+
     async def _apply(self, action: Apply) -> Document:
         document = dict(action.document)
-        kind, metadata = document["kind"], document["metadata"]
-        resource = _RESOURCES[kind]
-        applied = await self._client.patch(
-            resource.Status if action.status else resource,
-            metadata["name"],
-            cast(Any, document),
-            namespace=metadata.get("namespace"),
-            patch_type=PatchType.APPLY,
+        resource = self._resource(document["kind"])
+        applied = await self._written(
+            self._dynamic.server_side_apply,
+            resource.subresources["status"] if action.status else resource,
+            document,
             field_manager=action.manager.value,
-            force=True,
+            force_conflicts=True,
         )
-        return _document(applied, kind)
+        return _document(applied, document["kind"])
 
     async def _drop_finalizer(self, action: DropFinalizer) -> Document:
         path = f"/metadata/finalizers/{action.index}"
@@ -151,91 +145,158 @@ class LightkubeCluster:
             {"op": "test", "path": path, "value": FINALIZER},
             {"op": "remove", "path": path},
         )
-        patched = await self._json_patch(_RESOURCES[action.kind], action.name, operations)
+        patched = await self._json_patch(self._resource(action.kind), action.name, operations)
         return _document(patched, action.kind)
 
     async def _json_patch(
-        self, resource: Any, name: str, operations: Sequence[Mapping[str, str]]
-    ) -> Any:
+        self, resource: Resource, name: str, operations: Sequence[Mapping[str, str]]
+    ) -> Document:
         """Patch; raise Conflict where a test in it fails, of which the API server says 422."""
         try:
-            return await self._client.patch(
-                resource, name, cast(Any, list(operations)), patch_type=PatchType.JSON
+            return await self._written(
+                self._dynamic.patch,
+                resource,
+                [dict(operation) for operation in operations],
+                name=name,
+                content_type=_JSON_PATCH,
             )
-        except ApiError as err:
-            if err.status.code == 422:
-                raise errors.Conflict(f"{name} has changed: {err.status.message}") from err
+        except ApiException as err:
+            if err.status == 422:
+                why = connection.message(err)
+                raise errors.Conflict(f"{name} has changed: {why}") from err
             raise
 
     async def _delete(self, action: Delete) -> None:
         try:
-            await self._client.delete(
-                _RESOURCES[action.kind], action.name, namespace=action.namespace
+            await self._sent(
+                self._dynamic.delete,
+                self._resource(action.kind),
+                name=action.name,
+                namespace=action.namespace,
             )
-        except ApiError as err:
-            if err.status.code != 404:
+        except ApiException as err:
+            if err.status != 404:
                 raise
 
     async def _evict(self, action: Evict) -> None:
-        eviction = Pod.Eviction(
-            apiVersion="policy/v1",
-            kind="Eviction",
-            metadata=ObjectMeta(name=action.name, namespace=action.namespace),
-            deleteOptions=DeleteOptions(
-                apiVersion="v1",
-                kind="DeleteOptions",
-                preconditions=Preconditions(uid=action.uid) if action.uid else None,
-            ),
-        )
+        version = await self._living(action)
+        if not version:
+            return
+        # Unless it changes meanwhile: it may end, and an eviction would delete it with its logs.
+        preconditions = {"uid": action.uid, "resourceVersion": version}
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": action.name, "namespace": action.namespace},
+            "deleteOptions": {
+                "apiVersion": "v1",
+                "kind": "DeleteOptions",
+                "preconditions": preconditions,
+            },
+        }
         try:
-            await self._client.create(eviction, action.name, namespace=action.namespace)
-        except ApiError as err:
-            if err.status.code == 429:
-                raise errors.EvictionBlocked(str(err.status.message)) from err
+            await self._written(self._resource("Pod").subresources["eviction"].create, eviction)
+        except ApiException as err:
+            if err.status == 429:
+                raise errors.EvictionBlocked(connection.message(err)) from err
             # Gone, or another pod of that name by now, or going with its namespace anyhow.
-            if err.status.code not in (404, 409) and not _is_terminating(err):
+            if err.status not in (404, 409) and not _is_terminating(err):
                 raise
+
+    async def _living(self, action: Evict) -> str:
+        """Return the resourceVersion of the pod; empty if it has ended, is gone, or is another."""
+        try:
+            pod = await self._sent(
+                self._dynamic.get,
+                self._resource("Pod"),
+                name=action.name,
+                namespace=action.namespace,
+            )
+        except ApiException as err:
+            if err.status != 404:
+                raise
+            return ""
+        metadata = pod.get("metadata") or {}
+        ended = (pod.get("status") or {}).get("phase") in _ENDED
+        if ended or metadata.get("uid") != action.uid:
+            return ""
+        return str(metadata.get("resourceVersion") or "")
 
     async def _record(self, action: Record) -> None:
         key = f"{action.uid}/{action.reason}/{action.message}"
         digest = hashlib.blake2s(key.encode(), digest_size=8).hexdigest()
-        now = datetime.datetime.now(datetime.UTC)
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         name = f"{action.name}.{digest}"
-        event = Event.from_dict(
-            {
-                "metadata": {"name": name, "namespace": _EVENT_NAMESPACE},
-                "involvedObject": {
-                    "apiVersion": API_VERSION,
-                    "kind": action.kind,
-                    "name": action.name,
-                    "uid": action.uid,
-                },
-                "reason": action.reason,
-                "message": action.message[:1024],
-                "type": "Warning" if action.warning else "Normal",
-                "source": {"component": _COMPONENT},
-                "firstTimestamp": now,
-                "lastTimestamp": now,
-                "count": 1,
-            }
-        )
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": _EVENT_NAMESPACE},
+            "involvedObject": {
+                "apiVersion": API_VERSION,
+                "kind": action.kind,
+                "name": action.name,
+                "uid": action.uid,
+            },
+            "reason": action.reason,
+            "message": action.message[:1024],
+            "type": "Warning" if action.warning else "Normal",
+            "source": {"component": _COMPONENT},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        events = self._resource("Event")
         try:
-            await self._client.create(cast(Event, event))
-        except ApiError as err:
-            if err.status.code != 409:
+            await self._written(self._dynamic.create, events, event)
+        except ApiException as err:
+            if err.status != 409:
                 raise
-            patch = {"lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
-            await self._client.patch(Event, name, cast(Any, patch), namespace=_EVENT_NAMESPACE)
+            await self._written(
+                self._dynamic.patch,
+                events,
+                {"lastTimestamp": now},
+                name=name,
+                namespace=_EVENT_NAMESPACE,
+                content_type=_MERGE_PATCH,
+            )
+
+    def _resource(self, kind: str) -> Resource:
+        row = kinds.named(kind)
+        parts = ("status", *row.subresources)
+        return Resource(
+            prefix="apis" if row.group else "api",
+            group=row.group,
+            api_version=row.version,
+            kind=row.name,
+            name=row.plural,
+            namespaced=row.namespaced,
+            client=self._dynamic,
+            subresources={
+                part: {
+                    "kind": kind,
+                    "name": f"{row.plural}/{part}",
+                    "namespaced": row.namespaced,
+                }
+                for part in parts
+            },
+        )
+
+    async def _written(self, verb: Any, *args: Any, **kwargs: Any) -> Document:
+        """Send a write; a field that the API server does not know is refused, never dropped."""
+        return await self._sent(verb, *args, query_params=[("fieldValidation", "Strict")], **kwargs)
+
+    async def _sent(self, verb: Any, *args: Any, **kwargs: Any) -> Document:
+        answer = await verb(*args, serialize=False, _request_timeout=_TIMEOUT_S, **kwargs)
+        document: Document = await answer.json()
+        return document
 
 
-def _is_terminating(err: ApiError) -> bool:
-    """Whether the refusal is that the namespace is being deleted, and all in it."""
-    details = err.status.details
-    causes = (details.causes or []) if details is not None else []
-    return any(cause.reason == "NamespaceTerminating" for cause in causes)
+def _is_terminating(err: ApiException) -> bool:
+    """Return whether the refusal is that the namespace is being deleted, and all in it."""
+    causes = (connection.status_of(err).get("details") or {}).get("causes") or ()
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)
 
 
-def _document(item: Any, kind: str) -> Document:
-    document: Document = item.to_dict()
-    document.setdefault("kind", kind)
-    return document
+def _document(item: Document, kind: str) -> Document:
+    item.setdefault("kind", kind)
+    return item

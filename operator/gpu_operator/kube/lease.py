@@ -3,6 +3,9 @@
 As in client-go, clocks of different machines are never compared: a holder is considered gone when
 its record has not changed for a whole term of *our* clock. The term is the one in the record: while
 an upgrade changes it the old leader still goes by its own.
+
+The Kubernetes client has an election too. It goes by the wall clock and by the candidate's own
+term, has no fence and no release, and gives its requests no time limit.
 """
 
 import asyncio
@@ -43,7 +46,7 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the lease is ours beyond doubt, with a margin for a write on its way."""
+        """Return whether the lease is ours beyond doubt, with a margin for a write on its way."""
         return (
             self._renewed_at is not None and self._clock() - self._renewed_at < self._term_s * 2 / 3
         )

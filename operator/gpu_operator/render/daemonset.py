@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import Any, Final
 
 from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, quantity
@@ -11,7 +12,7 @@ from gpu_operator.config import NodeConfig
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 COMPONENT: Final = "node"
-RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet was rendered to
+RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet and its pods are of
 _RUN_DIR = "/run/tessera"
 _STATE_DIR = "/var/lib/tessera"
 _HEALTH_PORT = 8081
@@ -56,12 +57,13 @@ def daemon_set(
             "volumes": _volumes(node.device_plugin.kubelet_dir),
         },
     }
-    spec = {
+    spec: dict[str, Any] = {
         "selector": {"matchLabels": selector},
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
         "template": template,
     }
     digest = hashlib.blake2s(json.dumps(spec, sort_keys=True).encode(), digest_size=8).hexdigest()
+    template["metadata"]["annotations"][RENDERED] = digest  # each pod says what it is of
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -75,6 +77,11 @@ def daemon_set(
     }
 
 
+def rendered(document: Mapping[str, Any]) -> str:
+    """Return the digest of a DaemonSet that ``daemon_set`` returned."""
+    return str(document["metadata"]["annotations"][RENDERED])
+
+
 def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
     budget = budget_of(pool, node)
     arguments = [
@@ -86,6 +93,8 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
     ]
     if node.gpud.threads is not None:
         arguments.append(f"--threads={node.gpud.threads}")
+    if node.gpud.allow_weak_sandbox:
+        arguments.append("--allow-weak-sandbox")
     resources = dict(node.gpud.resources)
     # Device memory lies in the slices' own cgroups, which the kubelet does not know: requesting it
     # here is what makes the scheduler see it.

@@ -3,10 +3,17 @@
 import uuid
 from typing import Any
 
-from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, INDEX_LABEL, NODE_LABEL, POOL_LABEL
+from gpu_operator.api.v1alpha1 import (
+    API_VERSION,
+    FINALIZER,
+    INDEX_LABEL,
+    NODE_LABEL,
+    NODE_UID,
+    POOL_LABEL,
+)
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, PlacedInstance
 
-_NAMESPACE = uuid.UUID("6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10")  # ours, random, for ever
+_NAMESPACE = uuid.UUID("6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10")  # ours, random, never to change
 
 
 def name_of(node: str, index: int) -> str:
@@ -14,13 +21,15 @@ def name_of(node: str, index: int) -> str:
     return f"{node}-gpu-{index}"
 
 
-def uuid_of(node_uid: str, index: int) -> str:
-    """Return the UUID: the same for ever, and another one when the node is made anew."""
-    return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node_uid}/{index}')}"
+def uuid_of(node: str, index: int) -> str:
+    """Return the UUID, which follows from the node's name: a machine whose Node object is deleted
+    and registered again has the same devices, and pods that hold slices of them.
+    """
+    return f"GPU-{uuid.uuid5(_NAMESPACE, f'{node}/{index}')}"
 
 
-def gpu(spec: GPUSpec) -> dict[str, Any]:
-    """Return a GPU without its instances."""
+def gpu(spec: GPUSpec, node_uid: str) -> dict[str, Any]:
+    """Return a GPU without its instances, of the Node object with this UID."""
     wanted = spec.model_dump(mode="json", by_alias=True, exclude={"instances", "layout"})
     metadata: dict[str, Any] = {
         "name": name_of(spec.node_name, spec.index),
@@ -29,6 +38,7 @@ def gpu(spec: GPUSpec) -> dict[str, Any]:
             POOL_LABEL: spec.pool,
             INDEX_LABEL: str(spec.index),
         },
+        "annotations": {NODE_UID: node_uid},
         "finalizers": [FINALIZER],
     }
     return {

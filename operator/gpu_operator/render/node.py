@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1 import POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
 from mig import geometry
@@ -37,6 +37,13 @@ def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
         "kind": "Node",
         "metadata": {"name": name, "uid": uid, "labels": wanted},
     }
+
+
+def with_prefixes(name: str, uid: str, prefixes: Collection[str]) -> dict[str, Any]:
+    """Return a node that says by which prefixes, other than our own, it offered slices."""
+    noted = {RESOURCE_PREFIXES: ",".join(sorted(prefixes))} if prefixes else {}
+    metadata = {"name": name, "uid": uid, "annotations": noted}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 
 
 def with_allocatable(

@@ -13,7 +13,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "context.h"
+#include "doorbell.h"
+#include "health.h"
 #include "ring.h"
 #include "wait.h"
 
@@ -32,6 +33,7 @@ static struct {
   uint32_t after; /* an event's request that it waits for */
 } plan[MAX_REQUESTS];
 static _Atomic uint8_t done[MAX_REQUESTS];
+static int64_t counted[MAX_REQUESTS + 1]; /* tessera_slot.order of the request, plus 1 */
 
 CUresult tsr_context_error(struct tsr_context *c) {
   (void)c;
@@ -96,6 +98,10 @@ static bool step(uint32_t stream) {
     }
     if (producers == 1) {
       check_order(sequence);
+      counted[sequence] = (int64_t)slot.order + 1;
+      if (counted[sequence] <= counted[sequence - 1]) fail("counted before its elder", sequence);
+      if (counted[sequence + 1] && counted[sequence] >= counted[sequence + 1])
+        fail("counted after its younger", sequence);
       done[sequence] = 1;
     }
   }
@@ -217,6 +223,7 @@ static void check_bell(void) {
   }
   page.sleeping = 0;
   memset((void *)done, 0, sizeof done);
+  memset(counted, 0, sizeof counted);
 }
 
 int main(int count, char **arguments) {

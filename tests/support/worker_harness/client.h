@@ -21,7 +21,14 @@ typedef struct client {
   tessera_client_area *area;
   const tessera_worker_page *page;
   uint64_t values[TESSERA_MAX_STREAMS];
+  uint32_t order; /* of the next request */
 } client;
+
+/* What a worker process may do while it dies: wait for its owner, in vain too, or not at all. One
+ * that does more exits with HARNESS_WAITED. */
+enum dying { DYING_MAY_TIME_OUT, DYING_MAY_WAIT, DYING_MAY_NOT_WAIT };
+enum { HARNESS_WAITED = 99 };
+extern enum dying client_dying;
 
 /* Maps what tessera_worker_create_shared made. */
 void client_open(client *c);

@@ -11,7 +11,7 @@
 #include "internal.h"
 #include "platform.h"
 
-enum { BAD_BLOCK = 37, BLOCKS = 64, TRAP_LINE = 12, RESOLVED_LINE = 99 };
+enum { BAD_BLOCK = 37, BLOCKS = 64, TRAP_WORD = 12, RESOLVED_LINE = 99 };
 
 static client c;
 static int client_socket, worker_socket;
@@ -33,7 +33,7 @@ static void trap(const tessera_launch_context *launch, const uint8_t *parameters
   if (first > BAD_BLOCK || BAD_BLOCK >= end) return;
   thread->current_block = BAD_BLOCK;
   thread->status = CUDA_ERROR_LAUNCH_FAILED;
-  thread->trap_line = TRAP_LINE;
+  thread->trap_word = TRAP_WORD;
 }
 
 static void illegal_instruction(const tessera_launch_context *launch, const uint8_t *parameters,
@@ -44,6 +44,8 @@ static void illegal_instruction(const tessera_launch_context *launch, const uint
 
 static tessera_kernel_entry kernels[] = {store_outside, trap, illegal_instruction};
 static uint64_t handles[3];
+/* Interpreted: one whose interpreter fails itself, one whose memory was freed meanwhile. */
+static uint64_t broken, vanished;
 
 static tessera_kernel_entry choose(uint64_t handle) {
   for (int i = 0; i < 3; i++)
@@ -52,16 +54,22 @@ static tessera_kernel_entry choose(uint64_t handle) {
 }
 
 static void answer(tessera_worker_call *call) {
+  const uint64_t wrong = call->kernel == broken     ? 64
+                         : call->kernel == vanished ? tw.aperture_base + TESSERA_DEVICE_OFFSET
+                                                    : 0;
+  if (wrong) (void)*(volatile uint8_t *)(uintptr_t)wrong;
   call->entry = (uint64_t)(uintptr_t)choose(call->kernel);
   call->fault_kind = TESSERA_FAULT_KIND_NONE;
 }
 
-/* The owner thread, as vgpu_sim.hw.control: waits for a fault and says where it came from. */
+/* The owner thread, as vgpu_sim.worker.control: waits for a fault and says where it came from. */
 static void own(int fault_event) {
   uint64_t count;
   CHECK(read(fault_event, &count, sizeof count) == sizeof count);
   if (resolve && tessera_worker_fault()->pc != 0)
-    tessera_worker_resolve_fault(RESOLVED_LINE, "resolved");
+    tessera_worker_resolve_fault(
+        tessera_worker_get_fault_origin()->word ? TRAP_WORD + 1 : RESOLVED_LINE,
+        tessera_worker_fault()->address, "resolved");
   tessera_worker_fault_reported();
   for (;;) pause();
 }
@@ -114,6 +122,14 @@ static uint64_t provoke(uint64_t kernel, uint32_t expected_error, uint32_t expec
   return known;
 }
 
+static uint64_t add_interpreted(const char *name) {
+  tessera_worker_kernel kernel = {.interpreted = 1};
+  strncpy(kernel.name, name, sizeof kernel.name - 1);
+  const uint64_t handle = tessera_worker_add_kernel(&kernel);
+  CHECK(handle != 0);
+  return handle;
+}
+
 static int ascending(const void *a, const void *b) {
   uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
   return (x > y) - (x < y);
@@ -123,9 +139,12 @@ int main(void) {
   static const char *const NAMES[] = {"store_outside", "trap", "illegal_instruction"};
   client_open(&c);
   for (int i = 0; i < 3; i++) handles[i] = kernel_add(NAMES[i], 0);
+  broken = add_interpreted("broken");
+  vanished = add_interpreted("vanished");
   static const uint64_t BASES[] = TESSERA_APERTURE_BASES;
   uint64_t times[15];
   resolve = true;
+  client_dying = DYING_MAY_WAIT; /* the owner answers whatever it is asked */
   for (int i = 0; i < 15; i++) {
     times[i] = provoke(handles[0], CUDA_ERROR_ILLEGAL_ADDRESS, TESSERA_FAULT_KIND_ADDRESS);
     const tessera_fault_record *fault = &c.page->fault;
@@ -134,14 +153,22 @@ int main(void) {
     CHECK(fault->ptx_line == RESOLVED_LINE && strcmp(fault->message, "resolved") == 0);
     CHECK(strcmp(fault->kernel_name, "store_outside") == 0);
   }
-  resolve = false; /* an owner that has no answer delays the end by 20 ms, no more */
+  resolve = false; /* an owner that has no answer delays the end by half a second, no more */
+  client_dying = DYING_MAY_TIME_OUT;
   CHECK(provoke(handles[0], CUDA_ERROR_ILLEGAL_ADDRESS, TESSERA_FAULT_KIND_ADDRESS) >= 20000000);
   CHECK(strcmp(c.page->fault.message, "illegal address") == 0);
   resolve = true;
+  client_dying = DYING_MAY_WAIT;
   provoke(handles[1], CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP);
-  CHECK(c.page->fault.ptx_line == TRAP_LINE && c.page->fault.block == BAD_BLOCK);
+  CHECK(c.page->fault.ptx_line == TRAP_WORD + 1 && c.page->fault.block == BAD_BLOCK);
   provoke(handles[2], CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP);
   CHECK(c.page->fault.pc != 0);
+  client_dying = DYING_MAY_NOT_WAIT; /* the owner's lock may be held by the thread that faults */
+  provoke(broken, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_INTERNAL);
+  CHECK(c.page->fault.address == 64);
+  CHECK(strcmp(c.page->fault.message, "the worker itself failed") == 0);
+  provoke(vanished, CUDA_ERROR_ILLEGAL_ADDRESS, TESSERA_FAULT_KIND_ADDRESS);
+  CHECK(c.page->fault.address == BASES[0] + TESSERA_DEVICE_OFFSET && c.page->fault.pc == 0);
   qsort(times, 15, sizeof times[0], ascending);
   printf("ok: the client knows after %.0f us (median of 15), at most %.0f us\n",
          (double)times[7] / 1e3, (double)times[14] / 1e3);

@@ -55,7 +55,7 @@ CASE(dead_kernel, LAUNCH.kernel = removed_kernel)
 CASE(short_parameters, LAUNCH.parameter_bytes--)
 CASE(long_parameters, LAUNCH.parameter_bytes = UINT32_MAX)
 CASE(no_continuation, s->continuation_slots = 0)
-CASE(many_continuations, s->continuation_slots = UINT16_MAX)
+CASE(many_continuations, s->continuation_slots = UINT8_MAX)
 CASE(empty_grid, LAUNCH.grid[1] = 0)
 CASE(deep_grid, LAUNCH.grid[2] = 65536)
 CASE(wide_grid, LAUNCH.grid[0] = UINT32_MAX)
@@ -175,9 +175,9 @@ static void random_requests(uint32_t seed) {
     /* Mostly right headers, so that the bodies are looked at. */
     if (seed % 2 == 0) {
       header->opcode = (uint16_t)(1 + random % 5);
-      header->wait_count = (uint16_t)(seed % 3);
+      header->wait_count = (uint8_t)(seed % 3);
       header->value = (uint64_t)i + 1;
-      header->continuation_slots = (uint16_t)(seed % 5 == 0);
+      header->continuation_slots = (uint8_t)(seed % 5 == 0);
     }
     client_put(&c, seed % TESSERA_MAX_STREAMS, slot);
   }
@@ -195,6 +195,7 @@ static void random_requests(uint32_t seed) {
 }
 
 int main(void) {
+  client_dying = DYING_MAY_NOT_WAIT; /* the worker has no owner that could answer */
   client_open(&c);
   kernel = kernel_add("kernel", PARAMETER_BYTES);
   removed_kernel = kernel_add("removed", PARAMETER_BYTES);

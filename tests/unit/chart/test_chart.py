@@ -19,7 +19,8 @@ def helm_is_there() -> None:
 
 
 def refused(*settings: str) -> str:
-    done = helm("template", "tessera", str(CHART), *[f"--set={s}" for s in settings])
+    named = ("image.repository=tessera", *settings)
+    done = helm("template", "tessera", str(CHART), *[f"--set={s}" for s in named])
     assert done.returncode != 0, "this should have been refused"
     return done.stderr
 
@@ -41,12 +42,20 @@ def test_the_operator_understands_the_file_that_the_chart_writes(tmp_path: Path)
     loaded = operator_config(render(), tmp_path)
     assert loaded.node.image == "tessera:0.1.0"
     assert loaded.node.service_account == "tessera-node"
+    assert loaded.node.gpud.allow_weak_sandbox is False
     assert loaded.policy == {
         "strategy": "mixed",
         "resourcePrefix": "gpu.tessera.dev",
         "deviceListStrategy": "cdi",
     }
     assert loaded.owner_cluster_role in render()["ClusterRole"]
+
+
+def test_without_an_image_it_says_how_to_make_one() -> None:
+    done = helm("template", "tessera", str(CHART))
+    assert done.returncode != 0
+    assert "deploy/images/build --push" in done.stderr
+    assert "docs/install.md" in done.stderr
 
 
 def test_every_value_reaches_its_place(tmp_path: Path) -> None:
@@ -59,6 +68,7 @@ def test_every_value_reaches_its_place(tmp_path: Path) -> None:
         "gpud.backend=interp",
         "gpud.nodeBudget=1Gi",
         "gpud.threads=3",
+        "gpud.allowWeakSandbox=true",
         "devicePlugin.deviceListStrategy=mounts",
         "devicePlugin.kubeletRootDir=/data/kubelet",
         "devicePlugin.serviceAccount.create=false",
@@ -74,6 +84,7 @@ def test_every_value_reaches_its_place(tmp_path: Path) -> None:
     assert (node.image, node.image_pull_policy) == ("r/t:x", "Always")
     assert node.image_pull_secrets == ({"name": "s"},)
     assert (node.gpud.backend, node.gpud.node_budget, node.gpud.threads) == ("interp", "1Gi", 3)
+    assert node.gpud.allow_weak_sandbox is True
     assert node.device_plugin.kubelet_dir == "/data/kubelet"
     assert (node.service_account, node.priority_class_name) == ("mine", "high")
     assert (loaded.lease_seconds, loaded.log_level) == (30, "DEBUG")
@@ -98,6 +109,7 @@ def test_every_value_reaches_its_place(tmp_path: Path) -> None:
         ("migStrategy=single", "migStrategy"),
         ("gpud.nodeBudget=8GB", "nodeBudget"),
         ("gpud.threads=0", "threads"),
+        ("gpud.allowWeakSandbox=perhaps", "allowWeakSandbox"),
         ("crds.keep=maybe", "keep"),
         ("imagePullSecrets[0]=x", "imagePullSecrets"),
         ("uninstall.onInUse=Kill", "onInUse"),

@@ -5,31 +5,33 @@ memory, and what it does there is sent through the real client, whose requests a
 """
 
 import asyncio
-import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx2
 import pytest
+from checked_cluster import end_pods, furnish
 from fake_cluster import FakeCluster
 from helm_chart import Manifests, render, require_helm, rules
-from lightkube import AsyncClient, Client
-from lightkube.config.kubeconfig import KubeConfig
+from http_stub import Answer, HttpStub, Request
+from kubernetes.aio.client import ApiClient as AsyncApiClient, Configuration as AsyncConfiguration
+from kubernetes.client import ApiClient, Configuration
 
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
-from gpu_operator.app import check, cleanup, serve
+from gpu_operator.app import check, cleanup, serve, validation
 from gpu_operator.config import Config, Identity, NodeConfig
-from gpu_operator.controllers import layouts, node_status
+from gpu_operator.controllers import layout_act, node_status
 from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
-from gpu_operator.handlers import routes, watch
-from gpu_operator.handlers.queue import WorkQueue
-from gpu_operator.handlers.store import Store
-from gpu_operator.handlers.worker import Worker
+from gpu_operator.engine import routes, watch
+from gpu_operator.engine.queue import WorkQueue
+from gpu_operator.engine.store import Store
+from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.actions import Action, Apply
-from gpu_operator.kube.client import LightkubeCluster
+from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.port import Document
 
@@ -38,12 +40,6 @@ CONFIG = Config(
     node=NodeConfig(image="tessera:1", service_account="tessera-node"),
     owner_cluster_role="tessera-operator",
 )
-KUBECONFIG = {
-    "clusters": [{"name": "c", "cluster": {"server": "http://cluster"}}],
-    "users": [{"name": "u", "user": {"token": "t"}}],
-    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-    "current-context": "x",
-}
 Right = tuple[str, str, str, str]  # namespace or "", group, resource, verb
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -56,24 +52,10 @@ def helm_is_there() -> None:
 class Watched(FakeCluster):
     """Sends everything that is asked of it through the real client too, and keeps the requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: KubernetesCluster, rights: set[Right]) -> None:
         super().__init__()
-        self.rights: set[Right] = set()
-        transport = httpx2.MockTransport(self._answer)
-        self._client = LightkubeCluster(
-            AsyncClient(config=KubeConfig.from_dict(KUBECONFIG).get(), transport=transport)
-        )
-
-    def _answer(self, request: httpx2.Request) -> httpx2.Response:
-        right = right_of(request.method, request.url.path)
-        self.rights.add(right)
-        if right[2] == "events" and right[3] == "create":
-            return httpx2.Response(409, json={"kind": "Status", "code": 409, "message": "exists"})
-        if right[3] == "list":
-            return httpx2.Response(200, json={"kind": "List", "items": []})
-        name = {"metadata": {"name": "x"}, "involvedObject": {}, "kind": "X", "apiVersion": "v1"}
-        body = json.loads(request.content) if request.content else {}
-        return httpx2.Response(200, json=name | (body if isinstance(body, dict) else {}))
+        self.rights = rights
+        self._client = client
 
     async def perform(self, action: Action) -> Document | None:
         known = isinstance(action, Apply) and self._is_there(action.document)
@@ -101,6 +83,31 @@ class Watched(FakeCluster):
     async def replace(self, document: Document) -> Document:
         await self._client.replace(document)
         return await super().replace(document)
+
+
+@asynccontextmanager
+async def watched_cluster() -> AsyncIterator[Watched]:
+    rights: set[Right] = set()
+
+    def answer(request: Request) -> Answer:
+        right = right_of(request.method, request.path)
+        rights.add(right)
+        if right[2] == "events" and right[3] == "create":
+            return Answer(409, {"kind": "Status", "code": 409, "message": "exists"})
+        if right[3] == "list":
+            return Answer(document={"kind": "List", "items": []})
+        name = {"metadata": {"name": "x"}, "kind": "X", "apiVersion": "v1"}
+        if right[2:] == ("pods", "get"):
+            pod = request.path.rpartition("/")[2]
+            name["metadata"] = {"name": pod, "uid": f"uid-{pod}", "resourceVersion": "1"}
+        return Answer(document=name | (request.body if isinstance(request.body, dict) else {}))
+
+    with HttpStub(answer) as stub:
+        client = KubernetesCluster(AsyncApiClient(AsyncConfiguration(host=stub.url)))
+        try:
+            yield Watched(client, rights)
+        finally:
+            await client.close()
 
 
 def right_of(method: str, path: str) -> Right:
@@ -134,12 +141,12 @@ def asked(rights: set[Right], cluster_wide: set[Right]) -> set[Right]:
     return {("", *right[1:]) if ("", *right[1:]) in cluster_wide else right for right in rights}
 
 
-def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+async def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pools, layouts, evictions, retired resources, deletions: all that the operator ever does."""
-    monkeypatch.setattr(layouts, "SETTLE_S", 0.0)
+    monkeypatch.setattr(layout_act, "SETTLE_S", 0.0)
     monkeypatch.setattr(node_status, "RETIRE_AFTER_S", 0.0)
     cluster.add("ClusterRole", "tessera-operator")
-    owners = asyncio.run(serve._owners(CONFIG, cluster))
+    owners = await serve._owners(CONFIG, cluster)
     elector = Elector(cluster, "tessera-operator", NAMESPACE, "me", owners=owners)
     store = Store(ChartPolicy(GPUPolicySpec(), owners))
     worker = Worker(cluster, store, WorkQueue(), CONFIG, NAMESPACE, elector.fence)
@@ -157,24 +164,22 @@ def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.add("GPUPool", "p", {"nodeSelector": {"gpu": "yes"}, "board": "a30"})
     wanted = {"instances": [{"profile": "1g.6gb"}], "rollout": {"onInUse": "Evict"}}
     cluster.add("MIGLayout", "l", wanted)
-    asyncio.run(rounds(4))
+    await rounds(4)
     resource = "gpu.tessera.dev/mig-1g.6gb"
     node["status"] = {"capacity": {resource: "1"}, "allocatable": {resource: "1"}}
     cluster._touch(node)
     cluster.holders["n-gpu-0", "1g.6gb", 0] = ["default/train"]
     cluster.edit("MIGLayout", "l", instances=[{"profile": "4g.24gb"}])
-    asyncio.run(rounds(6))
+    await rounds(6)
     assert not any(cluster.holders.values())
-    node["status"]["capacity"][resource] = "0"
-    cluster._touch(node)
-    asyncio.run(rounds(3))
-    assert node["status"]["capacity"] == {}
+    await rounds(3)
+    assert resource not in node["status"]["capacity"]
     cluster.remove("MIGLayout", "l")
     cluster.remove("GPUPool", "p")
-    asyncio.run(rounds(8))
+    await rounds(8)
     assert POOL_LABEL not in node["metadata"]["labels"]
     assert not any(cluster.objects[kind] for kind in ("GPU", "GPUPool", "DaemonSet"))
-    asyncio.run(elector.release())
+    await elector.release()
 
 
 def watched() -> set[Right]:
@@ -193,10 +198,13 @@ def watched() -> set[Right]:
 def test_the_operator_has_the_rights_that_it_uses_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cluster = Watched()
-    a_life(cluster, monkeypatch)
+    async def live() -> set[Right]:
+        async with watched_cluster() as cluster:
+            await a_life(cluster, monkeypatch)
+            return cluster.rights
+
     given = granted(render(), "tessera-operator")
-    used = asked(cluster.rights, given) | watched()
+    used = asked(asyncio.run(live()), given) | watched()
     assert used - given == set(), "used and not granted"
     assert given - used == set(), "granted and not used"
 
@@ -204,23 +212,22 @@ def test_the_operator_has_the_rights_that_it_uses_and_no_other(
 def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
     rights: set[Right] = set()
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        namespace, group, resource, verb = right_of(request.method, request.url.path)
-        verb = "watch" if "watch" in request.url.params else verb
+    def answer(request: Request) -> Answer:
+        namespace, group, resource, verb = right_of(request.method, request.path)
+        verb = "watch" if "watch" in request.query else verb
         rights.add((namespace, group, resource, verb))
         # An event is known already, so that it is counted; a watch ends at once.
         code = {"create": 409, "watch": 403}.get(verb, 200)
         reply = {"kind": "Status", "code": code, "message": "no"} if code > 200 else {}
-        empty = {"metadata": {"name": "x"}, "involvedObject": {}, "items": []}
-        return httpx2.Response(code, json=reply or empty)
+        return Answer(code, reply or {"metadata": {"name": "x"}, "items": []})
 
-    config = KubeConfig.from_dict(KUBECONFIG).get()
-    agent = Kube("n", Client(config=config, transport=httpx2.MockTransport(answer)))
-    agent.gpus()
-    with pytest.raises(ClusterError):
-        next(agent.changes())
-    agent.apply_status("g", GPUStatus())
-    agent.pod_event(HolderPod("default", "train", "u"), "Faulted", "why")
+    with HttpStub(answer) as stub, ApiClient(Configuration(host=stub.url)) as client:
+        agent = Kube("n", client)
+        agent.gpus()
+        with pytest.raises(ClusterError):
+            next(agent.changes())
+        agent.apply_status("g", GPUStatus())
+        agent.pod_event(HolderPod("default", "train", "u"), "Faulted", "why")
     given = granted(render(), "tessera-node")
     assert asked(rights, given) == given
 
@@ -229,37 +236,48 @@ def test_the_hook_has_the_rights_that_it_uses_and_no_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cleanup, "_EVERY_S", 0.0)
-    cluster = Watched()
-    cluster.add("Node", "n")
-    cluster.add("MIGLayout", "l")
-    cluster.add("GPUPool", "p")
-    cluster.add("GPU", "g", {"nodeName": "n"})["status"] = {
-        "slices": [
-            {
-                "state": "Withdrawing",
-                "resource": "gpu.tessera.dev/mig-1g.6gb",
-                "holders": [{"namespace": "default", "name": "train", "uid": "u"}],
+
+    async def clean() -> set[Right]:
+        async with watched_cluster() as cluster:
+            cluster.add("Node", "n")
+            cluster.add("MIGLayout", "l")
+            cluster.add("GPUPool", "p")
+            cluster.add("GPU", "g", {"nodeName": "n"})["status"] = {
+                "slices": [
+                    {
+                        "state": "Withdrawing",
+                        "resource": "gpu.tessera.dev/mig-1g.6gb",
+                        "holders": [{"namespace": "default", "name": "train", "uid": "uid-train"}],
+                    }
+                ]
             }
-        ]
-    }
-    request = cleanup.Request(evict=True, timeout_s=2.0)
-    assert asyncio.run(cleanup.cleanup(cluster, request, lambda text: None)) == 1
-    cluster.objects["GPU"].clear()
-    assert asyncio.run(cleanup.cleanup(cluster, request, lambda text: None)) == 0
+            request = cleanup.Request(evict=True, timeout_s=2.0)
+            assert await cleanup.cleanup(cluster, request, lambda text: None) == 1
+            cluster.objects["GPU"].clear()
+            assert await cleanup.cleanup(cluster, request, lambda text: None) == 0
+            return cluster.rights
+
+    rights = asyncio.run(clean())
     given = granted(render(), "tessera-cleanup")
-    assert asked(cluster.rights, given) == given
+    assert asked(rights, given) == given
 
 
 def test_the_check_has_the_rights_that_it_uses_and_no_other() -> None:
-    cluster = Watched()
-    cluster.add("Deployment", "tessera-operator")["status"] = {"availableReplicas": 1}
-    cluster.add("Lease", "tessera-operator", {"holderIdentity": "me"})
-    identity = Identity(namespace=NAMESPACE, pod_name="me")
-    said: list[str] = []
-    found = asyncio.run(check.check(cluster, identity, "tessera-operator", said.append))
-    assert found == 0, said
+    async def look() -> set[Right]:
+        async with watched_cluster() as cluster:
+            furnish(cluster, "tessera-operator")
+            end_pods(cluster)
+            identity = Identity(namespace=NAMESPACE, pod_name="me")
+            said: list[str] = []
+            image = validation.Image("tessera:1")
+            found = await check.check(cluster, identity, "tessera-operator", image, said.append)
+            assert found == 0, said
+            assert "computed and verified" in said[-1]
+            return cluster.rights
+
+    rights = asyncio.run(look())
     given = granted(render(), "tessera-check")
-    assert asked(cluster.rights, given) == given
+    assert asked(rights, given) == given
 
 
 def test_requests_are_read_as_the_api_server_reads_them() -> None:

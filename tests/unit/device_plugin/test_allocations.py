@@ -50,15 +50,16 @@ def test_a_slice_that_gpud_could_not_be_asked_to_destroy_can_be_allocated(tmp_pa
     """The layout may be changed back before gpud returns: then the slice is offered again."""
     allocations = Allocations()
     unused: Any = None
+    kubelet_side: Any = allocations  # has what a destruction asks for
     agent = Agent(
         Settings("node-1", "agent", run_dir=tmp_path),
         GpudClient(tmp_path / "gpud.sock"),
         unused,
         unused,
-        unused,
-        allocations,
+        kubelet_side,
         tmp_path,
         threading.Event(),
+        unused,
     )
     with pytest.raises(GpudUnreachable):
         agent._destroy(GPU, SLICE)

@@ -40,9 +40,19 @@ def test_file_is_replaced_only_when_it_differs(tmp_path: Path) -> None:
     document = spec.render("gpu.tessera.dev", "/lib", [SLICE])
     assert writer.write(tmp_path / "cdi", document)
     assert not writer.write(tmp_path / "cdi", document)
-    assert writer.write(tmp_path / "cdi", spec.render("gpu.tessera.dev", "/lib", []))
+    assert writer.write(tmp_path / "cdi", spec.render("gpu.tessera.dev", "/lib2", [SLICE]))
     (path,) = (tmp_path / "cdi").iterdir()
-    assert json.loads(path.read_text())["devices"] == []
+    assert "/lib2" in path.read_text()
+    assert json.loads(path.read_text())["devices"]
+
+
+def test_without_a_device_there_is_no_file(tmp_path: Path) -> None:
+    nothing = spec.render("gpu.tessera.dev", "/lib", [])
+    writer.write(tmp_path / "cdi", nothing)
+    assert not (tmp_path / "cdi").exists()
+    writer.write(tmp_path / "cdi", spec.render("gpu.tessera.dev", "/lib", [SLICE]))
+    writer.write(tmp_path / "cdi", nothing)
+    assert list((tmp_path / "cdi").iterdir()) == []
 
 
 def test_library_is_installed_once_a_build_and_never_overwritten(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def gpu(name: str, index: int = 0, slices: int = 0) -> Gpu:
 
 
 def inventory(*gpus: Gpu) -> Inventory:
-    return Inventory("1", "/lib", 0, 0, True, "", gpus)
+    return Inventory("1", "/lib", 0, 0, True, "", ("landlock", "seccomp"), gpus)
 
 
 def test_objects_become_configuration_and_budget() -> None:

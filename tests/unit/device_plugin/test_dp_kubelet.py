@@ -7,6 +7,8 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from device_plugin.dp import registration
 from device_plugin.dp.allocations import LISTED_WITHIN_S, Allocations
 from device_plugin.dp.resources import Resources
-from device_plugin.dp.service import Offer, prefer
+from device_plugin.dp.service import DevicePlugin, Offer, prefer
 from device_plugin.inventory.model import Gpu, MigSlice
 from device_plugin.proto import (
     deviceplugin_pb2 as dp,
@@ -253,6 +255,19 @@ def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:
     finally:
         resources.stop()
     assert woken.is_set()
+
+
+def test_a_resource_is_connected_exactly_while_a_kubelet_listens() -> None:
+    told: list[bool] = []
+    plugin = DevicePlugin(RESOURCE, "p", True, Allocations(), lambda: told.append(plugin.connected))
+    assert not plugin.connected
+    looks = iter([True, True])  # an end without a third look
+    kubelet: Any = SimpleNamespace(add_callback=lambda _: None, is_active=looks.__next__)
+    stream = plugin.ListAndWatch(dp.Empty(), kubelet)
+    assert len(next(stream).devices) == 0
+    plugin.stop()
+    assert list(stream) == []
+    assert told == [True, False]
 
 
 def test_preference_fills_the_gpu_that_is_in_use_and_keeps_big_placements() -> None:

@@ -63,7 +63,7 @@ def test_a_slice_under_the_prefix_of_before_is_held_and_known_as_that(kubelet: F
     kubelet.pods = [("team", "train-0", {"before.example.org/mig-1g.10gb": [SLICE]})]
     listing = client(kubelet).list("gpu.tessera.dev")
     assert listing.holders == {SLICE: (HolderPod("team", "train-0", NEW),)}
-    assert listing.elsewhere == {SLICE}
+    assert listing.elsewhere == {SLICE: "before.example.org/mig-1g.10gb"}
 
 
 def test_a_static_pods_uid_has_no_dashes(kubelet: FakeKubelet) -> None:

@@ -20,6 +20,7 @@ from mig import geometry
 
 BOARD = geometry.board("h100-80gb")
 POD = HolderPod("team", "train", "11111111-1111-4111-8111-111111111111")
+SERVED = {"gpu.tessera.dev/mig-1g.10gb"}
 SPEC = {"nodeName": "node-1", "index": 0, "board": BOARD.key, "uuid": "GPU-1", "pool": "p"}
 
 
@@ -35,7 +36,58 @@ def inventory(used_bytes: int) -> Inventory:
     place = geometry.Instance(BOARD.profile("1g.10gb"), 0)
     made = MigSlice("MIG-1", "GPU-1", place, 1, used_bytes, 1, "/run", 0, ())
     gpus = (Gpu("GPU-1", 0, BOARD, "Healthy", (made,)),)
-    return Inventory("1", "/lib", 1 << 30, used_bytes, True, "", gpus)
+    return Inventory("1", "/lib", 1 << 30, used_bytes, True, "", ("landlock", "seccomp"), gpus)
+
+
+def test_a_slice_that_a_pod_got_by_the_former_prefix_is_listed_by_it() -> None:
+    """The kubelet does not offer it by the new one before that pod ends."""
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        reporter = Reporter(kube, "nvidia.com")
+        former = {"MIG-1": "gpu.tessera.dev/mig-1g.10gb"}
+        new = "nvidia.com/mig-1g.10gb"
+        for elsewhere, resource in ((former, former["MIG-1"]), ({}, new)):
+            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, {new}, {}, elsewhere)
+            (listed,) = api.status("gpu-1")["slices"]
+            assert listed["resource"] == resource
+            assert listed["admitted"] == (resource == new)
+
+
+@pytest.mark.parametrize(
+    ("changes", "degraded", "message"),
+    [
+        ({}, ("False", "Healthy"), "workers are confined by: landlock, seccomp"),
+        (
+            {"isolation_enforced": False, "isolation_reason": "no cgroups here"},
+            ("False", "IsolationNotEnforced"),
+            "limits are bookkeeping only: no cgroups here;"
+            " workers are confined by: landlock, seccomp",
+        ),
+        ({"health": "Unhealthy: fenced"}, ("True", "Unhealthy"), "GPU-1 is Unhealthy: fenced"),
+        (
+            {"health": "Unhealthy: fenced", "isolation_enforced": False},
+            ("True", "Unhealthy"),
+            "GPU-1 is Unhealthy: fenced",
+        ),
+    ],
+    ids=["healthy", "not enforced", "unhealthy", "unhealthy comes first"],
+)
+def test_degraded_says_whether_the_device_is_well_and_its_limits_are_kept(
+    changes: dict[str, Any], degraded: tuple[str, str], message: str
+) -> None:
+    found = inventory(0)
+    gpus = (dataclasses.replace(found.gpus[0], health=changes.get("health", "Healthy")),)
+    others = {name: value for name, value in changes.items() if name != "health"}
+    found = dataclasses.replace(found, gpus=gpus, **others)
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        Reporter(kube, "p").report(kube.gpus(), found, {"GPU-1": Steps()}, {}, SERVED, {})
+        conditions = {c["type"]: c for c in api.status("gpu-1")["conditions"]}
+        assert (conditions["Degraded"]["status"], conditions["Degraded"]["reason"]) == degraded
+        assert conditions["Degraded"]["message"] == message
+        assert conditions["Ready"]["status"] == "True"
 
 
 def test_memory_that_flaps_is_written_seldom_and_a_holder_at_once() -> None:
@@ -46,7 +98,9 @@ def test_memory_that_flaps_is_written_seldom_and_a_holder_at_once() -> None:
         reporter = Reporter(kube, "gpu.tessera.dev", clock)
 
         def report(used_bytes: int, holders: dict[str, tuple[HolderPod, ...]]) -> int:
-            reporter.report(kube.gpus(), inventory(used_bytes), {"GPU-1": Steps()}, holders, {})
+            reporter.report(
+                kube.gpus(), inventory(used_bytes), {"GPU-1": Steps()}, holders, SERVED, {}
+            )
             return api.status_writes
 
         assert report(0, {}) == 1
@@ -61,16 +115,26 @@ def test_memory_that_flaps_is_written_seldom_and_a_holder_at_once() -> None:
         assert report(78, {"MIG-1": (POD,)}) == 3
 
 
+def test_a_slice_that_no_kubelet_follows_is_reported_as_not_admitted_at_once() -> None:
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        reporter = Reporter(kube, "gpu.tessera.dev", Clock())
+        for served, admitted in ((SERVED, True), (set(), False), ({"another"}, False)):
+            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, served, {})
+            assert api.status("gpu-1")["slices"][0]["admitted"] is admitted
+
+
 def test_a_refused_object_shows_its_device_as_it_is_and_says_why() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
         reporter = Reporter(kube, "gpu.tessera.dev")
-        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, {})
+        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, SERVED, {})
         refused = {"gpu-1": (Reason.UNKNOWN_BOARD, "unknown board 'x'")}
         since = api.status("gpu-1")["conditions"]
         for holders in ({"MIG-1": (POD,)}, {}):  # its slices are served on: pods come and go
-            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, refused)
+            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, refused)
             assert api.condition("gpu-1", "Accepted") == ("False", "UnknownBoard")
             assert api.condition("gpu-1", "Ready")[0] == "False"
             assert api.status("gpu-1")["slicesTotal"] == 1
@@ -84,7 +148,7 @@ def test_what_gpud_does_not_have_has_no_slices_and_no_health() -> None:
         kube = Kube("node-1", api.client())
         reporter = Reporter(kube, "gpu.tessera.dev")
         holders = {"MIG-1": (POD,)}
-        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, {})
+        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, {})
 
         reporter.report_failure(kube.gpus(), "gpud does not answer")
         assert api.condition("gpu-1", "Degraded") == ("True", "AgentError")
@@ -93,9 +157,9 @@ def test_what_gpud_does_not_have_has_no_slices_and_no_health() -> None:
 
         gone = dataclasses.replace(inventory(0), gpus=())
         for refused in ({}, {"gpu-1": (Reason.UNKNOWN_BOARD, "unknown board 'x'")}):
-            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, {})
+            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, {})
             assert api.status("gpu-1")["health"] == "Healthy"
-            reporter.report(kube.gpus(), gone, {}, holders, refused)
+            reporter.report(kube.gpus(), gone, {}, holders, SERVED, refused)
             status = api.status("gpu-1")
             assert status["slices"] == []  # what the operator waits for
             assert (status["slicesTotal"], status["slicesUsed"], status["holders"]) == (0, 0, "")
@@ -109,7 +173,7 @@ def test_an_object_that_names_anothers_device_shows_none_of_its_slices() -> None
         kube = Kube("node-1", api.client())
         refused = {"gpu-2": (Reason.NODE_CONFLICT, "another GPU object of this node has GPU-1")}
         reporter = Reporter(kube, "gpu.tessera.dev")
-        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, refused)
+        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, SERVED, refused)
         assert api.status("gpu-1")["slicesTotal"] == 1
         assert api.status("gpu-2")["slicesTotal"] == 0
         assert api.condition("gpu-2", "Accepted") == ("False", "NodeConflict")
@@ -123,7 +187,7 @@ def test_health_is_one_word_and_its_cause_a_condition() -> None:
         sick = dataclasses.replace(gpu, health="Unhealthy: the zygote does not start")
         reporter = Reporter(kube, "gpu.tessera.dev")
         found = dataclasses.replace(inventory(0), gpus=(sick,))
-        reporter.report(kube.gpus(), found, {"GPU-1": Steps()}, {}, {})
+        reporter.report(kube.gpus(), found, {"GPU-1": Steps()}, {}, SERVED, {})
         assert api.status("gpu-1")["health"] == "Unhealthy"
         conditions = {c["type"]: c for c in api.status("gpu-1")["conditions"]}
         assert "the zygote does not start" in conditions["Degraded"]["message"]
@@ -138,7 +202,15 @@ def test_a_pod_that_floods_runs_out_and_its_neighbour_does_not() -> None:
     assert [allowance.take("hostile") for _ in range(3)] == [True, False, False]
     for number in range(5000):
         allowance.take(str(number))  # memory is bounded; the test would show in its size
-    assert len(allowance._buckets) <= 1024
+    assert len(allowance._buckets) == 1024
+
+
+def test_events_that_nobody_writes_pile_up_only_so_far() -> None:
+    with ApiServer() as api:
+        notices = Notices(Kube("node-1", api.client()))  # nothing runs it
+        assert sum(notices.post(POD, Reason.FAULTED, "bad") for _ in range(1000)) == BURST
+        others = (dataclasses.replace(POD, uid=f"uid-{number}") for number in range(1000))
+        assert sum(notices.post(pod, Reason.FAULTED, "bad") for pod in others) == 256 - BURST
 
 
 def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:
@@ -171,9 +243,18 @@ def test_events_land_on_the_pod_and_repeat_as_a_count() -> None:
         ),
         ({"event": "unsupported_ptx", "message": "tex.2d"}, "UnsupportedPTX", "tex.2d"),
         (
-            {"event": "out_of_memory", "requested_bytes": 9, "free_bytes": 3},
+            {
+                "event": "out_of_memory",
+                "requested_bytes": 3 << 30,
+                "free_bytes": 969 << 20,
+                "slice_free_bytes": 9984 << 20,
+                "slice_total_bytes": 9984 << 20,
+                "node_free_bytes": 969 << 20,
+                "node_total_bytes": 4 << 30,
+            },
             "OutOfBudget",
-            "9 bytes asked for, 3 free",
+            "3072 MiB asked for; free are 9984 MiB of the slice's 9984 MiB and 969 MiB of the"
+            " node's memory budget of 4096 MiB, which all its slices share",
         ),
         ({"event": "fenced", "reason": "no longer"}, "Fenced", "no longer"),
         ({"event": "worker_failed", "message": "no cgroup"}, "AgentError", "no cgroup"),
@@ -195,5 +276,6 @@ def test_probes_tell_a_loop_that_turns_from_one_that_gets_somewhere() -> None:
     assert health.judge("/readyz", pulse, 20.0)[0] == 503
     pulse = dataclasses.replace(pulse, succeeded=15.0)
     assert health.judge("/readyz", pulse, 20.0)[0] == 200
-    assert health.judge("/readyz", pulse, 20.0 + health.STALE_AFTER_S)[0] == 503
+    assert health.judge("/readyz", pulse, 15.0 + health.STALE_AFTER_S)[0] == 200
+    assert health.judge("/readyz", pulse, 15.5 + health.STALE_AFTER_S)[0] == 503
     assert health.judge("/metrics", pulse, 20.0)[0] == 404

@@ -7,8 +7,8 @@ from driven_operator import SELECTED, Operator, layout, node, pool, slices
 from fake_cluster import FakeCluster
 
 from gpu_operator import errors
-from gpu_operator.api.v1alpha1 import FINALIZER, POOL_LABEL
-from gpu_operator.controllers import layouts
+from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL
+from gpu_operator.controllers import layout_act
 
 
 @pytest.fixture
@@ -83,12 +83,21 @@ def test_gpus_leave_while_their_definition_is_being_deleted(cluster: FakeCluster
     assert cluster.condition("GPUPool", "p", "Ready")[0] == "True"
 
 
-def test_the_chart_s_policy_is_made_and_kept(cluster: FakeCluster) -> None:
+def test_the_chart_s_policy_is_made_and_an_edit_of_it_stays(cluster: FakeCluster) -> None:
     operator = Operator(cluster)
     operator.settle()
-    cluster.edit("GPUPolicy", "default", resourcePrefix="nvidia.com")
+    prefix = {"gpu.tessera.dev"}
+    for edited in ("nvidia.com", "gpu.tessera.dev", "example.com"):
+        assert {cluster.objects["GPUPolicy"]["default"]["spec"]["resourcePrefix"]} == prefix
+        cluster.edit("GPUPolicy", "default", resourcePrefix=edited)
+        operator.settle()
+        prefix = {edited}
+    assert cluster.objects["GPUPolicy"]["default"]["spec"]["resourcePrefix"] == "example.com"
+    assert cluster.condition("GPUPolicy", "default", "Accepted")[:2] == ("True", "Overridden")
+    assert "Overridden" in {event.reason for event in cluster.events}
+    operator.restart()
     operator.settle()
-    assert cluster.objects["GPUPolicy"]["default"]["spec"]["resourcePrefix"] == "gpu.tessera.dev"
+    assert cluster.objects["GPUPolicy"]["default"]["spec"]["resourcePrefix"] == "example.com"
     cluster.add("GPUPolicy", "other", {"resourcePrefix": "nvidia.com"})
     operator.settle()
     assert cluster.condition("GPUPolicy", "other", "Accepted")[:2] == ("False", "Ignored")
@@ -121,6 +130,55 @@ def test_a_pool_goes_although_a_node_is_gone_for_good(cluster: FakeCluster) -> N
     operator.settle("n2")
     assert cluster.objects["GPU"] == {}
     assert cluster.objects["GPUPool"] == {}
+
+
+@pytest.mark.parametrize("seen_gone", [True, False], ids=["seen gone", "at once"])
+def test_a_node_that_registers_again_has_the_slices_that_its_pods_hold(
+    cluster: FakeCluster, seen_gone: bool
+) -> None:
+    """The machine is the same: gpud still has the devices, and pods compute on them."""
+    operator = Operator(cluster)
+    pool(cluster)
+    layout(cluster)
+    operator.settle("n1", "n2")
+    cluster.holders["n1-gpu-1", "1g.10gb", 3] = ["default/train"]
+    cluster.run_agents("n1")
+    cluster.remove("Node", "n1")
+    if seen_gone:
+        operator.settle("n2")
+        cluster.run_agents("n1")
+        assert list(cluster.objects["GPU"]) == ["n2-gpu-0", "n2-gpu-1"]
+    node(cluster, "n1")
+    operator.settle("n1", "n2")
+    assert slices(cluster) == [7, 7, 7, 7]
+    assert cluster.condition("MIGLayout", "l", "Ready")[0] == "True"
+    assert cluster.condition("GPUPool", "p", "Ready")[0] == "True"
+    (held,) = (
+        (name, s["start"], s["holders"][0]["name"])
+        for name, gpu in cluster.objects["GPU"].items()
+        for s in gpu["status"]["slices"]
+        if s["holders"]
+    )
+    assert held == ("n1-gpu-1", 3, "train")
+    new = cluster.objects["Node"]["n1"]["metadata"]["uid"]
+    noted = cluster.objects["GPU"]["n1-gpu-0"]["metadata"]["annotations"][NODE_UID]
+    assert noted == new
+
+
+def test_the_gpus_of_a_machine_that_another_has_replaced_go_with_it(cluster: FakeCluster) -> None:
+    """The operator was away; the new machine has the old one's name, and is in no pool."""
+    operator = Operator(cluster)
+    pool(cluster)
+    layout(cluster)
+    operator.settle("n1", "n2")
+    cluster.holders["n1-gpu-0", "1g.10gb", 3] = ["default/train"]
+    cluster.run_agents("n1")
+    cluster.remove("Node", "n1")
+    node(cluster, "n1")
+    cluster.objects["Node"]["n1"]["metadata"]["labels"].clear()
+    operator.restart()
+    operator.settle("n2")
+    assert list(cluster.objects["GPU"]) == ["n2-gpu-0", "n2-gpu-1"]
 
 
 def test_a_node_changes_hands(cluster: FakeCluster) -> None:
@@ -173,7 +231,7 @@ def test_a_layout_moves_around_a_pod_and_ends_when_it_does(cluster: FakeCluster)
 def test_a_pod_that_may_not_be_evicted_is_named(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layouts, "SETTLE_S", -1.0)
+    monkeypatch.setattr(layout_act, "SETTLE_S", -1.0)
     operator = Operator(cluster)
     pool(cluster, count=1)
     layout(cluster)

@@ -1,16 +1,16 @@
-"""The adapter to lightkube: requests on the wire, errors as ours. The transport is replaced."""
+"""The adapter to the Kubernetes client: requests on the wire, errors as ours."""
 
 import asyncio
-import json
+import threading
 from collections.abc import Callable
 from typing import Any
 
-import httpx2
 import pytest
-from lightkube import AsyncClient
-from lightkube.config.kubeconfig import KubeConfig
+from http_stub import Answer, HttpStub, Request
+from kubernetes.aio.client import ApiClient, Configuration
 
-from gpu_operator import errors
+from gpu_operator import errors, kinds
+from gpu_operator.kube import client as adapter
 from gpu_operator.kube.actions import (
     Action,
     Apply,
@@ -21,14 +21,8 @@ from gpu_operator.kube.actions import (
     PatchNodeStatus,
     Record,
 )
-from gpu_operator.kube.client import LightkubeCluster
+from gpu_operator.kube.client import KubernetesCluster
 
-CONFIG = {
-    "clusters": [{"name": "c", "cluster": {"server": "http://cluster"}}],
-    "users": [{"name": "u", "user": {"token": "t"}}],
-    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-    "current-context": "x",
-}
 POOL = {
     "apiVersion": "gpu.tessera.dev/v1alpha1",
     "kind": "GPUPool",
@@ -37,41 +31,68 @@ POOL = {
 }
 
 
+POD = {
+    "metadata": {"name": "x", "uid": "uid-x", "resourceVersion": "7"},
+    "status": {"phase": "Running"},
+}
+
+
 def performed(
-    action: Action, status: int = 200, body: dict[str, Any] | None = None
-) -> list[tuple[str, str, str, Any]]:
-    """Method, path with query, content type and body of each request."""
-    seen: list[tuple[str, str, str, Any]] = []
+    action: Action,
+    status: int = 200,
+    body: dict[str, Any] | None = None,
+    pod: dict[str, Any] | None = POD,
+) -> list[Request]:
+    """Return the requests that an action makes, looks at the pod it is about aside.
 
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        content = json.loads(request.content) if request.content else None
-        path = request.url.raw_path.decode()
-        seen.append((request.method, path, request.headers.get("content-type", ""), content))
+    Each is answered alike.
+    """
+
+    def answer(request: Request) -> Answer:
+        if isinstance(action, Evict) and request.method == "GET":
+            return Answer(document=pod) if pod else Answer(404, {"kind": "Status", "code": 404})
         reply = {"kind": "Status", "code": status, "message": "why not"} if status >= 400 else POOL
-        return httpx2.Response(status, json=body or reply)
+        return Answer(status, body or reply)
 
-    asyncio.run(_with(answer, lambda cluster: cluster.perform(action)))
-    return seen
+    with HttpStub(answer) as stub:
+        asyncio.run(use(stub.url, lambda cluster: cluster.perform(action)))
+        return [request for request in stub.requests if request.method != "GET"]
 
 
-async def _with(answer: Callable[..., Any], use: Callable[[LightkubeCluster], Any]) -> Any:
-    config = KubeConfig.from_dict(CONFIG).get()
-    client = AsyncClient(config=config, transport=httpx2.MockTransport(answer))
-    cluster = LightkubeCluster(client)
+async def use(url: str, what: Callable[[KubernetesCluster], Any]) -> Any:
+    cluster = KubernetesCluster(ApiClient(Configuration(host=url)))
     try:
-        return await use(cluster)
+        return await what(cluster)
     finally:
         await cluster.close()
 
 
 def test_apply_is_forced_and_by_its_manager() -> None:
-    ((method, path, kind, body),) = performed(Apply(Manager.STATUS, POOL, status=True))
-    assert method == "PATCH"
-    assert path.startswith("/apis/gpu.tessera.dev/v1alpha1/gpupools/p/status?")
-    assert "fieldManager=tessera-status" in path
-    assert "force=true" in path
-    assert kind == "application/apply-patch+yaml"
-    assert body == POOL
+    (request,) = performed(Apply(Manager.STATUS, POOL, status=True))
+    assert request.method == "PATCH"
+    assert request.path == "/apis/gpu.tessera.dev/v1alpha1/gpupools/p/status"
+    assert request.query["fieldManager"] == "tessera-status"
+    assert request.query["force"] == "true"
+    assert request.content_type == "application/apply-patch+yaml"
+    assert request.body == POOL
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Apply(Manager.CHILDREN, POOL),
+        Apply(Manager.STATUS, POOL, status=True),
+        DropFinalizer("GPUPool", "p", "u", 0),
+        Evict("default", "x", "uid-x"),
+        PatchNodeStatus("n", ({"op": "remove", "path": "/status/x"},)),
+        Record("GPUPool", "p", "u", "NodeConflict", "m"),
+    ],
+    ids=lambda action: type(action).__name__,
+)
+def test_a_field_that_the_server_does_not_know_is_refused(action: Action) -> None:
+    """It would be dropped, and the write reported as done."""
+    (request,) = performed(action)
+    assert request.query["fieldValidation"] == "Strict"
 
 
 def test_a_namespaced_object_goes_to_its_namespace() -> None:
@@ -80,33 +101,49 @@ def test_a_namespaced_object_goes_to_its_namespace() -> None:
         "kind": "DaemonSet",
         "metadata": {"name": "d", "namespace": "ns"},
     }
-    ((_, path, _, _),) = performed(Apply(Manager.CHILDREN, document), body=document)
-    assert path.startswith("/apis/apps/v1/namespaces/ns/daemonsets/d?")
-    ((method, path, _, _),) = performed(Delete("DaemonSet", "d", "ns"))
-    assert (method, path) == ("DELETE", "/apis/apps/v1/namespaces/ns/daemonsets/d")
+    (request,) = performed(Apply(Manager.CHILDREN, document), body=document)
+    assert request.path == "/apis/apps/v1/namespaces/ns/daemonsets/d"
+    (request,) = performed(Delete("DaemonSet", "d", "ns"))
+    assert request.method == "DELETE"
+    assert request.path == "/apis/apps/v1/namespaces/ns/daemonsets/d"
 
 
 def test_an_eviction_is_of_just_that_pod() -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "x"}}
-    ((method, path, _, body),) = performed(Evict("default", "x", "uid-x"), body=eviction)
-    assert (method, path) == ("POST", "/api/v1/namespaces/default/pods/x/eviction")
-    assert body["deleteOptions"]["preconditions"] == {"uid": "uid-x"}
+    (request,) = performed(Evict("default", "x", "uid-x"), body=eviction)
+    assert request.method == "POST"
+    assert request.path == "/api/v1/namespaces/default/pods/x/eviction"
+    preconditions = request.body["deleteOptions"]["preconditions"]
+    assert preconditions == {"uid": "uid-x", "resourceVersion": "7"}
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_is_not_evicted(phase: str) -> None:
+    """The kubelet lists it for a moment yet; an eviction would delete it, and its logs."""
+    ended = POD | {"status": {"phase": phase}}
+    assert performed(Evict("default", "x", "uid-x"), pod=ended) == []
+
+
+def test_another_pod_of_that_name_is_not_evicted() -> None:
+    assert performed(Evict("default", "x", "uid-of-the-former"), pod=POD) == []
+    assert performed(Evict("default", "x", "uid-x"), pod=None) == []
 
 
 def test_a_node_s_status_is_patched_with_its_tests() -> None:
     operations = ({"op": "test", "path": "/status/capacity/x", "value": "0"},)
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    ((method, path, kind, body),) = performed(PatchNodeStatus("n", operations), body=node)
-    assert (method, path) == ("PATCH", "/api/v1/nodes/n/status")
-    assert kind == "application/json-patch+json"
-    assert body == list(operations)
+    (request,) = performed(PatchNodeStatus("n", operations), body=node)
+    assert (request.method, request.path) == ("PATCH", "/api/v1/nodes/n/status")
+    assert request.content_type == "application/json-patch+json"
+    assert request.body == list(operations)
 
 
 def test_a_finalizer_is_dropped_from_just_that_object() -> None:
-    ((method, path, kind, body),) = performed(DropFinalizer("GPUPool", "p", "u", 1))
-    assert (method, path) == ("PATCH", "/apis/gpu.tessera.dev/v1alpha1/gpupools/p")
-    assert kind == "application/json-patch+json"
-    assert body == [
+    (request,) = performed(DropFinalizer("GPUPool", "p", "u", 1))
+    assert request.method == "PATCH"
+    assert request.path == "/apis/gpu.tessera.dev/v1alpha1/gpupools/p"
+    assert request.content_type == "application/json-patch+json"
+    assert request.body == [
         {"op": "test", "path": "/metadata/uid", "value": "u"},
         {"op": "test", "path": "/metadata/finalizers/1", "value": "gpu.tessera.dev/finalizer"},
         {"op": "remove", "path": "/metadata/finalizers/1"},
@@ -114,7 +151,11 @@ def test_a_finalizer_is_dropped_from_just_that_object() -> None:
 
 
 @pytest.mark.parametrize(
-    "action", [DropFinalizer("GPUPool", "p", "u", 0), PatchNodeStatus("n", ())]
+    "action",
+    [
+        DropFinalizer("GPUPool", "p", "u", 0),
+        PatchNodeStatus("n", ({"op": "test", "path": "/status/x", "value": "0"},)),
+    ],
 )
 def test_a_json_patch_whose_test_fails_is_a_conflict(action: Action) -> None:
     with pytest.raises(errors.Conflict, match="has changed"):
@@ -124,11 +165,26 @@ def test_a_json_patch_whose_test_fails_is_a_conflict(action: Action) -> None:
 def test_an_event_names_its_object() -> None:
     record = Record("GPUPool", "p", "u", "NodeConflict", "m" * 5000, warning=True)
     event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e"}, "involvedObject": {}}
-    ((method, path, _, body),) = performed(record, body=event)
-    assert (method, path.partition("?")[0]) == ("POST", "/api/v1/namespaces/default/events")
-    assert body["involvedObject"]["uid"] == "u"
-    assert (body["type"], body["reason"]) == ("Warning", "NodeConflict")
-    assert len(body["message"]) == 1024
+    (request,) = performed(record, body=event)
+    assert (request.method, request.path) == ("POST", "/api/v1/namespaces/default/events")
+    assert request.body["involvedObject"]["uid"] == "u"
+    assert (request.body["type"], request.body["reason"]) == ("Warning", "NodeConflict")
+    assert len(request.body["message"]) == 1024
+
+
+def test_an_event_that_is_known_is_only_dated_anew() -> None:
+    record = Record("GPUPool", "p", "u", "NodeConflict", "m")
+
+    def answer(request: Request) -> Answer:
+        return Answer(409 if request.method == "POST" else 200, POOL)
+
+    with HttpStub(answer) as stub:
+        asyncio.run(use(stub.url, lambda cluster: cluster.perform(record)))
+        created, dated = stub.requests
+    assert dated.method == "PATCH"
+    assert dated.path == f"{created.path}/{created.body['metadata']['name']}"
+    assert dated.content_type == "application/merge-patch+json"
+    assert set(dated.body) == {"lastTimestamp"}
 
 
 @pytest.mark.parametrize(
@@ -152,35 +208,124 @@ def test_an_answer_without_a_status_object_is_understood(
     status: int, error: type[errors.KubeError]
 ) -> None:
     """What the API server says of a kind whose definition is gone, and proxies of anything."""
+    with (
+        HttpStub(lambda _: Answer(status, text="page not found\n")) as stub,
+        pytest.raises(error, match=f"list GPU: {status} page not found"),
+    ):
+        asyncio.run(use(stub.url, lambda cluster: cluster.list("GPU")))
 
-    def answer(_: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(status, text="page not found\n")
 
-    with pytest.raises(error, match=f"list GPU: {status} page not found"):
-        asyncio.run(_with(answer, lambda cluster: cluster.list("GPU")))
+@pytest.mark.parametrize("text", ["{", "<html>"])
+def test_an_answer_that_is_no_json_is_none(text: str) -> None:
+    with HttpStub(lambda _: Answer(text=text)) as stub, pytest.raises(errors.Unreachable):
+        asyncio.run(use(stub.url, lambda cluster: cluster.list("GPU")))
 
 
 def test_silence_is_an_error_of_ours() -> None:
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        raise httpx2.ConnectError("refused", request=request)
+    with HttpStub(lambda _: Answer()) as stub:
+        nobody = stub.url
+    with pytest.raises(errors.Unreachable, match="Connect call failed"):
+        asyncio.run(use(nobody, lambda cluster: cluster.list("GPUPool")))
 
-    with pytest.raises(errors.Unreachable, match="refused"):
-        asyncio.run(_with(answer, lambda cluster: cluster.list("GPUPool")))
+
+def test_without_an_account_and_a_kubeconfig_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    place = "kubernetes.aio.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION"
+    monkeypatch.setattr(place, "/nowhere")
+    with pytest.raises(errors.ConfigError, match="no access to a cluster"):
+        asyncio.run(KubernetesCluster.connect())
+
+
+def test_an_answer_that_never_comes_ends_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "_TIMEOUT_S", 0.05)
+    done = threading.Event()
+
+    def answer(_: Request) -> Answer:
+        done.wait(30)
+        return Answer()
+
+    with HttpStub(answer) as stub:
+        try:
+            with pytest.raises(errors.Unreachable, match="Timeout"):
+                asyncio.run(use(stub.url, lambda cluster: cluster.get("GPU", "g")))
+        finally:
+            done.set()
+
+
+def test_a_list_is_asked_for_page_by_page() -> None:
+    pages = {"": ("a", "next"), "next": ("b", "last"), "last": ("c", "")}
+
+    def answer(request: Request) -> Answer:
+        assert int(request.query["limit"]) > 0
+        name, token = pages[request.query.get("continue", "")]
+        return Answer(document={"metadata": {"continue": token}, "items": [named(name)]})
+
+    with HttpStub(answer) as stub:
+        found = asyncio.run(use(stub.url, lambda cluster: cluster.list("Pod", "ns")))
+        assert {request.path for request in stub.requests} == {"/api/v1/namespaces/ns/pods"}
+    assert [(d["kind"], d["metadata"]["name"]) for d in found] == [
+        ("Pod", "a"),
+        ("Pod", "b"),
+        ("Pod", "c"),
+    ]
+
+
+def test_pages_that_are_too_old_are_asked_for_at_once() -> None:
+    def answer(request: Request) -> Answer:
+        if "continue" in request.query:
+            return Answer(410, {"kind": "Status", "reason": "Expired", "message": "too old"})
+        token = "next" if "limit" in request.query else ""
+        names = ("a",) if token else ("a", "b")
+        items = [named(name) for name in names]
+        return Answer(document={"metadata": {"continue": token}, "items": items})
+
+    with HttpStub(answer) as stub:
+        found = asyncio.run(use(stub.url, lambda cluster: cluster.list("GPU")))
+    assert [d["metadata"]["name"] for d in found] == ["a", "b"]
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}}
+
+
+def test_requests_follow_the_table_of_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    widget = kinds.Kind("Widget", "widgets", "example.com", "v2", namespaced=True)
+    monkeypatch.setattr(kinds, "KINDS", (*kinds.KINDS, widget))
+    document = {"kind": "Widget", "metadata": {"name": "w", "namespace": "ns"}}
+
+    async def everything(cluster: KubernetesCluster) -> None:
+        await cluster.list("Widget")
+        await cluster.get("Widget", "w", "ns")
+        await cluster.create(document)
+        await cluster.replace(document)
+        await cluster.perform(Apply(Manager.STATUS, document, status=True))
+
+    with HttpStub(lambda _: Answer(document=document)) as stub:
+        asyncio.run(use(stub.url, everything))
+    assert [r.query.get("fieldValidation") for r in stub.requests] == [None] * 2 + ["Strict"] * 3
+    one = "/apis/example.com/v2/namespaces/ns/widgets"
+    assert [(r.method, r.path) for r in stub.requests] == [
+        ("GET", "/apis/example.com/v2/widgets"),
+        ("GET", f"{one}/w"),
+        ("POST", one),
+        ("PUT", f"{one}/w"),
+        ("PATCH", f"{one}/w/status"),
+    ]
 
 
 def test_what_is_gone_need_not_be_deleted_or_evicted() -> None:
     assert len(performed(Delete("GPU", "g"), 404)) == 1
-    assert len(performed(Evict("default", "x", "u"), 404)) == 1
+    assert len(performed(Evict("default", "x", "uid-x"), 404)) == 1
 
 
 def test_a_pod_that_goes_with_its_namespace_need_not_be_evicted() -> None:
     cause = {"reason": "NamespaceTerminating", "message": "is being terminated"}
     body = {"kind": "Status", "code": 403, "message": "no", "details": {"causes": [cause]}}
-    assert len(performed(Evict("default", "x", "u"), 403, body)) == 1
+    assert len(performed(Evict("default", "x", "uid-x"), 403, body)) == 1
     with pytest.raises(errors.Refused, match="why not"):
-        performed(Evict("default", "x", "u"), 403)
+        performed(Evict("default", "x", "uid-x"), 403)
 
 
 def test_a_disruption_budget_is_told_apart() -> None:
     with pytest.raises(errors.EvictionBlocked, match="why not"):
-        performed(Evict("default", "x", "u"), 429)
+        performed(Evict("default", "x", "uid-x"), 429)

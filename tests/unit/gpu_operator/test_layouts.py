@@ -19,7 +19,7 @@ from gpu_world import (
 from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
 from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED
-from gpu_operator.controllers import layouts, orphans
+from gpu_operator.controllers import change, orphans
 from gpu_operator.kube.actions import Apply, Evict, Manager
 from gpu_operator.render import gpu as gpu_render
 
@@ -288,8 +288,8 @@ def test_looking_at_every_gpu_once_costs_no_more_than_that(
 
 def test_instances_are_read_back_as_they_are_written() -> None:
     placed = instances("3g.40gb@4", "1g.10gb+me@0")
-    assert layouts.targets.read(layouts.targets.write(placed)) == placed
-    assert layouts.targets.read("nonsense") == ()
+    assert change.read(change.write(placed)) == placed
+    assert change.read("nonsense") == ()
 
 
 def test_the_last_good_slices_are_noted_when_a_change_begins() -> None:

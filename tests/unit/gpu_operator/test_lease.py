@@ -6,11 +6,6 @@ import pytest
 from fake_cluster import FakeCluster
 
 from gpu_operator import errors
-from gpu_operator.app import serve
-from gpu_operator.config import Config, NodeConfig
-from gpu_operator.handlers.queue import WorkQueue
-from gpu_operator.handlers.store import Store
-from gpu_operator.handlers.worker import Worker
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.port import Document
 
@@ -178,28 +173,6 @@ def test_a_leader_with_a_longer_term_is_given_it(cluster: Cluster, clock: Clock)
     assert not attempt(new)
     clock.now += 50
     assert attempt(new)
-
-
-def test_the_lease_is_kept_while_nothing_is_served_yet(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Bare(Cluster):
-        missing = 5
-
-        async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
-            if self.missing:
-                self.missing -= 1
-                clock.now += TERM_S / 2
-                raise errors.NotFound(f"list {kind}: 404 page not found")
-            return await super().list(kind, namespace)
-
-    cluster = Bare()
-    first = elector(cluster, "a", clock)
-    monkeypatch.setattr(serve, "_RETRY_S", 0.0)
-    config = Config(node=NodeConfig(image="tessera:1", service_account="tessera-node"))
-    worker = Worker(cluster, Store(), WorkQueue(), config, "ns", first.fence)
-    asyncio.run(serve._served(worker, first))
-    first.fence()
 
 
 def test_the_lease_goes_with_its_owner(cluster: Cluster, clock: Clock) -> None:

@@ -3,13 +3,13 @@
 from typing import Any
 
 import pytest
-from gpu_world import GPU_NODE, gpu, mig_slice, node, world
+from gpu_world import GPU_NODE, applied, gpu, mig_slice, node, world
 
-from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1 import POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.controllers import node_status
 from gpu_operator.controllers.world import ChartPolicy, World
-from gpu_operator.kube.actions import PatchNodeStatus
+from gpu_operator.kube.actions import Manager, PatchNodeStatus
 
 SMALL = "gpu.tessera.dev/mig-1g.10gb"
 
@@ -113,6 +113,37 @@ def test_what_our_own_prefix_left_goes_after_a_change_of_the_prefix() -> None:
     figures = {"capacity": {SMALL: "0"}, "allocatable": {SMALL: "0"}}
     seen = world(node(**figures), zero_since={("n1", SMALL): 0.0}, chart_policy=policy)
     assert len(operations(seen, 1e9)) == 3
+
+
+SHARED = "nvidia.com/mig-1g.10gb"
+
+
+def noted(seen: World) -> list[str | None]:
+    """What is written to the node about the prefixes of its resources."""
+    found = applied(node_status.reconcile(seen, "n1", 0.0).actions, Manager.RESOURCES)
+    return [d["metadata"]["annotations"].get(RESOURCE_PREFIXES) for d in found]
+
+
+def test_a_shared_prefix_is_noted_on_the_node_while_it_lists_resources_of_it() -> None:
+    mine = mig_slice("1g.10gb@0")
+    shared = mine.model_copy(update={"resource": SHARED})
+    marked = {RESOURCE_PREFIXES: "nvidia.com"}
+    zero = {SHARED: "0"}
+    assert noted(world(node(), gpu(have=[mine]))) == []
+    assert noted(world(node(), gpu(have=[shared]))) == ["nvidia.com"]
+    assert noted(world(node(annotations=marked), gpu(have=[shared]))) == []
+    assert noted(world(node(annotations=marked, capacity=zero), gpu(have=[mine]))) == []
+    assert noted(world(node(annotations=marked), gpu(have=[mine]))) == [None]
+
+
+@pytest.mark.parametrize("labels", [{POOL_LABEL: "p"}, {}], ids=["in a pool", "left its pool"])
+def test_what_a_shared_prefix_left_goes_after_it_was_changed_back(labels: dict[str, str]) -> None:
+    figures = {"capacity": {SHARED: "0"}, "allocatable": {SHARED: "0"}}
+    marked = node(labels=labels, annotations={RESOURCE_PREFIXES: "nvidia.com"}, **figures)
+    foreign = node(labels=labels, **figures)
+    zero = {("n1", SHARED): 0.0}
+    assert len(operations(world(marked, zero_since=zero), 1e9)) == 3
+    assert operations(world(foreign, zero_since=zero), 1e9) == []
 
 
 def test_a_node_that_is_gone() -> None:

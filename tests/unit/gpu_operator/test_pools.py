@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from gpu_world import (
     GPU_NODE,
-    NOW,
     agent_conditions,
     applied,
     condition,
@@ -17,41 +16,12 @@ from gpu_world import (
     pool,
     world,
 )
+from pool_world import IN_POOL, agent_set, decide
 
-from gpu_operator.api.v1alpha1 import FINALIZER, POOL_LABEL
-from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
-from gpu_operator.api.v1alpha1.resource import Pool
-from gpu_operator.config import NodeConfig
+from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL
 from gpu_operator.controllers import pools
 from gpu_operator.controllers.world import AgentPod, AgentSet, Outcome, World
 from gpu_operator.kube.actions import Apply, Delete, DropFinalizer, Manager, Record
-from gpu_operator.render import daemonset
-
-CONFIG = NodeConfig(image="tessera:1", service_account="tessera-node")
-IN_POOL = GPU_NODE | {
-    POOL_LABEL: "p",
-    "gpu.tessera.dev/gpu.present": "true",
-    "gpu.tessera.dev/gpu.product": "NVIDIA-H100-80GB-HBM3",
-    "gpu.tessera.dev/gpu.count": "1",
-    "gpu.tessera.dev/gpu.memory": "81559",
-    "gpu.tessera.dev/gpu.compute.major": "9",
-    "gpu.tessera.dev/gpu.compute.minor": "0",
-    "gpu.tessera.dev/mig.capable": "true",
-    "gpu.tessera.dev/mig.strategy": "mixed",
-}
-
-
-def decide(seen: World, name: str = "p") -> Outcome:
-    return pools.reconcile(seen, name, CONFIG, "tessera-system", NOW)
-
-
-def agent_set(wanted: Pool | None = None, **changes: Any) -> dict[str, AgentSet]:
-    """The DaemonSet that was rendered from this pool, rolled out unless ``changes`` say else."""
-    meant = wanted or pool()
-    document = daemonset.daemon_set("p", meant.spec, GPUPolicySpec(), CONFIG, "tessera-system")
-    rendered = document["metadata"]["annotations"][daemonset.RENDERED]
-    state = {"rendered": rendered, "observed": True, "pods": 1, "updated": 1, **changes}
-    return {"tessera-node-p": AgentSet("p", **state)}
 
 
 def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
@@ -200,10 +170,13 @@ def test_the_gpus_of_a_node_that_is_gone_go_at_once() -> None:
     assert Delete("GPU", "n1-gpu-0") in decide(world(pool(), held)).actions
 
 
-def test_a_node_made_anew_under_the_same_name_gets_new_gpus() -> None:
+def test_a_node_that_registers_again_keeps_its_gpus() -> None:
     held = gpu(have=[mig_slice("7g.80gb@0")])
     actions = decide(world(node(uid="another"), pool(), held)).actions
-    assert Delete("GPU", "n1-gpu-0") in actions
+    assert not any(isinstance(action, Delete) for action in actions)
+    (document, _) = applied(actions, Manager.CHILDREN)
+    assert document["metadata"]["annotations"] == {NODE_UID: "another"}
+    assert document["spec"]["uuid"] == held.spec.uuid
 
 
 def test_surplus_gpus_go_when_the_count_is_lowered() -> None:

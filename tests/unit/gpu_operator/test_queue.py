@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpu_operator.handlers import queue as queues
-from gpu_operator.handlers.queue import Key, WorkQueue
+from gpu_operator.engine import queue as queues
+from gpu_operator.engine.queue import Key, WorkQueue
 
 A, B = Key("GPUPool", "a"), Key("GPUPool", "b")
 

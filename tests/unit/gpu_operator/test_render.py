@@ -111,6 +111,16 @@ def test_choices_reach_the_containers() -> None:
     assert registry in [m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]]
 
 
+def test_workers_are_confined_unless_the_administrator_says_otherwise() -> None:
+    def weak(**gpud: Any) -> bool:
+        arguments = containers(rendered(gpud=GpudConfig(**gpud)))["gpud"]["args"]
+        return "--allow-weak-sandbox" in arguments
+
+    assert not weak()
+    assert not weak(backend="interp", threads=2)
+    assert weak(allow_weak_sandbox=True)
+
+
 def test_the_pods_go_where_the_pool_is_and_its_selector_never_changes() -> None:
     one = rendered(labels={"app.kubernetes.io/name": "tessera"})
     other = rendered(pod_annotations={"a": "b"}, labels={"app.kubernetes.io/name": "other"})
@@ -121,15 +131,15 @@ def test_the_pods_go_where_the_pool_is_and_its_selector_never_changes() -> None:
 
 
 def test_uuids_are_stable_distinct_and_well_formed() -> None:
-    first = gpu_render.uuid_of("node-uid", 0)
-    assert first == gpu_render.uuid_of("node-uid", 0) == "GPU-" + first[4:]
+    first = gpu_render.uuid_of("node", 0)
+    assert first == gpu_render.uuid_of("node", 0) == "GPU-" + first[4:]
     assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", first)
-    others = {gpu_render.uuid_of(uid, index) for uid in ("node-uid", "other") for index in range(8)}
+    others = {gpu_render.uuid_of(node, index) for node in ("node", "other") for index in range(8)}
     assert len(others) == 16
 
 
 def test_the_operator_and_a_layout_own_different_parts_of_a_gpu() -> None:
-    whole = gpu_render.gpu(gpu(want=["7g.80gb@0"], layout="l").spec)["spec"]
+    whole = gpu_render.gpu(gpu(want=["7g.80gb@0"], layout="l").spec, "uid-n1")["spec"]
     part = gpu_render.instances("g", "u", instances("7g.80gb@0"), "l")["spec"]
     assert not whole.keys() & part.keys()
 

@@ -1,5 +1,7 @@
 """How a layout reaches many GPUs: deadlines, rollbacks, how many at a time."""
 
+from typing import Any
+
 import pytest
 from gpu_world import (
     applied,
@@ -7,11 +9,17 @@ from gpu_world import (
     gpu,
     layout,
     mig_slice,
+    node,
+    pool,
+    world,
 )
 from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
-from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK
+from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK, ROLLED_BACK_WHY
+from gpu_operator.controllers import plans, targets
+from gpu_operator.controllers.world import World
 from gpu_operator.kube.actions import Manager
+from mig import planner
 
 
 def test_past_the_deadline_the_last_slices_come_back() -> None:
@@ -29,6 +37,17 @@ def test_past_the_deadline_the_last_slices_come_back() -> None:
     result, reason, message = condition(outcome.actions, "Degraded")
     assert (result, reason) == ("True", "DeadlineExceeded")
     assert "default/x" in message
+
+
+@pytest.mark.parametrize(("since_s", "back"), [(599.5, {}), (600, {"n1-gpu-0": SEVEN})])
+def test_a_change_has_all_of_its_time(since_s: float, back: dict[str, list[str]]) -> None:
+    held = changing(
+        mig_slice("1g.10gb@6", "default/x", withdrawing=True),
+        want=HALVES,
+        before=SEVEN,
+        since_s=since_s,
+    )
+    assert written(decide(everything(held, layout("l", "2x3g.40gb")))) == back
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-01T00:00:00", ""])
@@ -76,3 +95,81 @@ def test_a_gpu_on_its_way_counts_as_unavailable() -> None:
 def test_empty_gpus_do_not_wait_for_their_turn() -> None:
     gpus = [gpu(index=i) for i in range(4)]
     assert len(written(decide(everything(*gpus, layout("l", "7x1g.10gb"))))) == 4
+
+
+def test_why_a_gpu_was_rolled_back_is_remembered_by_the_gpu() -> None:
+    """The layout's own status may be lost, cut or written by another version."""
+    have = [mig_slice(s) for s in SEVEN]
+    noted = {ROLLED_BACK: "uid-l/4", ROLLED_BACK_WHY: "1g.10gb@6 is held by pod default/x"}
+    back = gpu(want=SEVEN, layout="l", have=have, annotations=noted)
+    outcome = decide(everything(back, layout("l", "2x3g.40gb", generation=4)))
+    assert "held by pod default/x" in condition(outcome.actions, "Degraded")[2]
+
+
+def test_a_rollback_underway_lets_no_gpu_begin_that_comes_before_it() -> None:
+    have = [mig_slice(s) for s in SEVEN]
+    first = gpu(index=0, want=SEVEN, layout="l", have=have)
+    late = changing(*have, want=HALVES, before=SEVEN, since_s=601, index=1, generation=2, seen=1)
+    wish = layout("l", "2x3g.40gb", rollout={"max_unavailable": 5})
+    outcome = decide(everything(first, late, wish))
+    assert written(outcome) == {"n1-gpu-1": SEVEN}
+    assert "the rollout has stopped" in status(outcome)["gpus"][0]["message"]
+
+
+def a_busy_fleet(nodes: int, limit: int) -> World:
+    """Eight GPUs on each node, every slice of them in use, and a layout that wants others."""
+    gpus = [
+        gpu(
+            f"n{number}",
+            index,
+            want=SEVEN,
+            layout="l",
+            have=[mig_slice(s, f"default/{number}-{index}-{s[-1]}") for s in SEVEN],
+        )
+        for number in range(nodes)
+        for index in range(8)
+    ]
+    wish = layout("l", "2x3g.40gb", rollout={"max_unavailable": limit})
+    return world(*(node(f"n{number}") for number in range(nodes)), pool(count=8), *gpus, wish)
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_fleet_is_planned_only_where_a_change_can_begin(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    seen = a_busy_fleet(200, limit)
+    asked: list[Any] = []
+    choose = plans.choose
+    monkeypatch.setattr(plans, "choose", lambda *wish: asked.append(wish) or choose(*wish))
+    outcome = decide(seen)
+    assert len(written(outcome)) == limit
+    assert len(asked) == limit
+
+
+def test_gpus_that_are_alike_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans._chosen.cache_clear()
+    seen = a_busy_fleet(4, limit=32)
+    asked: list[Any] = []
+    diff = planner.diff
+    monkeypatch.setattr(planner, "diff", lambda *wish: asked.append(wish) or diff(*wish))
+    decide(seen)
+    for_one = len(asked)
+    assert for_one > 0
+    plans._chosen.cache_clear()
+    asked.clear()
+    decide(a_busy_fleet(1, limit=1))
+    assert len(asked) == for_one
+
+
+def test_a_layout_that_no_board_can_hold_is_worked_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen = a_busy_fleet(4, limit=1)
+    impossible = layout("l", "8x1g.10gb", generation=7)
+    seen = world(*seen.nodes.values(), *seen.pools.values(), *seen.gpus.values(), impossible)
+    asked: list[Any] = []
+    diff = planner.diff
+    monkeypatch.setattr(planner, "diff", lambda *wish: asked.append(wish) or diff(*wish))
+    targets.wish.cache_clear()
+    assert condition(decide(seen).actions, "Accepted")[1] == "NotPlaceable"
+    assert len(asked) == 1

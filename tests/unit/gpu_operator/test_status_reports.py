@@ -2,14 +2,13 @@
 
 import datetime
 
-from gpu_world import NOW, condition, world
+from gpu_world import NOW
 
 from gpu_operator.api.v1alpha1.base import Reason, Status
-from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
-from gpu_operator.api.v1alpha1.resource import Broken, Meta, Policy, Resource
-from gpu_operator.controllers import conditions, policies
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicyStatus
+from gpu_operator.api.v1alpha1.resource import Broken, Meta
+from gpu_operator.controllers import conditions
 from gpu_operator.controllers.conditions import Verdict, Verdicts, verdicts
-from gpu_operator.controllers.world import ChartPolicy, World
 from gpu_operator.kube.actions import Action, Apply, Manager, Record
 
 META = Meta("GPUPolicy", "default", "uid-1", generation=3)
@@ -73,41 +72,3 @@ def test_an_unreadable_spec_is_reported_and_its_last_status_kept() -> None:
     assert isinstance(write, Apply)
     assert isinstance(event, Record)
     assert (event.reason, event.warning) == ("InvalidSpec", True)
-
-
-def policy(name: str, **spec: str) -> Policy:
-    return Resource(Meta("GPUPolicy", name, "u"), GPUPolicySpec(**spec), GPUPolicyStatus())
-
-
-def test_only_the_policy_called_default_counts() -> None:
-    world = World(policies={"x": policy("x", resource_prefix="nvidia.com")})
-    assert world.policy.resource_prefix == "gpu.tessera.dev"
-    status = written(policies.reconcile(world, "x", NOW).actions)
-    assert status.conditions[0].reason == "Ignored"
-    world = World(policies={"default": policy("default", resource_prefix="nvidia.com")})
-    assert world.policy.resource_prefix == "nvidia.com"
-
-
-def test_without_a_policy_of_the_chart_none_is_written() -> None:
-    assert policies.reconcile(World(), "default", NOW).actions == ()
-
-
-def test_the_policy_of_the_chart_goes_with_its_owner() -> None:
-    owner = {"kind": "ClusterRole", "name": "r", "uid": "1", "apiVersion": "v1"}
-    world = World(chart_policy=ChartPolicy(GPUPolicySpec(), (owner,)))
-    (action,) = policies.reconcile(world, "default", NOW).actions
-    assert isinstance(action, Apply)
-    assert action.manager is Manager.POLICY
-    assert action.document["metadata"]["ownerReferences"] == [owner]
-
-
-def test_a_policy_that_cannot_be_written_says_so() -> None:
-    policy = Resource(
-        Meta(kind="GPUPolicy", name="default", uid="u"), GPUPolicySpec(), GPUPolicyStatus()
-    )
-    refused = {("GPUPolicy", "default"): "an admission policy says no"}
-    actions = policies.reconcile(world(policy, refused_writes=refused), "default", NOW).actions
-    assert condition(actions, "Ready")[:2] == ("False", "Refused")
-    assert "says no" in condition(actions, "Degraded")[2]
-    actions = policies.reconcile(world(policy), "default", NOW).actions
-    assert condition(actions, "Ready")[0] == "True"

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from gpu_operator.api.v1alpha1 import POOL_LABEL
-from gpu_operator.handlers import routes
-from gpu_operator.handlers.queue import Key
-from gpu_operator.handlers.store import Store
+from gpu_operator.engine import routes
+from gpu_operator.engine.queue import Key
+from gpu_operator.engine.store import Store
 
 SPEC = {"nodeSelector": {"a": "b"}, "board": "a30"}
 

@@ -13,7 +13,7 @@ import pytest
 from fake_cluster import FakeCluster
 
 from gpu_operator import errors
-from gpu_operator.app import check, cleanup
+from gpu_operator.app import check, cleanup, validation
 from gpu_operator.app.cleanup import Request
 from gpu_operator.app.health import Health
 from gpu_operator.config import Identity
@@ -207,6 +207,9 @@ def test_a_pool_that_is_made_meanwhile_goes_too() -> None:
     assert cluster.objects["GPUPool"] == {}
 
 
+IMAGE = validation.Image("tessera:1")
+
+
 def installed(**changes: Any) -> FakeCluster:
     cluster = FakeCluster()
     cluster.add("Deployment", "tessera-operator")
@@ -229,7 +232,7 @@ def installed(**changes: Any) -> FakeCluster:
 def test_check(cluster: FakeCluster, problem: str) -> None:
     said: list[str] = []
     identity = Identity(namespace="ns", pod_name="me")
-    status = asyncio.run(check.check(cluster, identity, "tessera-operator", said.append))
+    status = asyncio.run(check.check(cluster, identity, "tessera-operator", IMAGE, said.append))
     assert status == (1 if problem else 0)
     assert problem in "\n".join(said)
 

@@ -58,6 +58,24 @@ def test_aliases_and_kubernetes_spelling_are_read():
     assert spec.parse_instance(H100, "1g.10gb.me@3") == Instance(H100.profile("1g.10gb+me"), 3)
 
 
+def test_an_older_driver_s_name_of_the_whole_board_is_read():
+    """Manifests written for an A100 name it so, whatever the board."""
+    assert spec.parse_instance(H100, "7g.79gb@0") == spec.parse_instance(H100, "7g.80gb@0")
+    assert spec.format_instances(spec.parse_instances(H100, "7g.79gb@0")) == "7g.80gb@0"
+
+
+def test_places_are_read_back_without_a_board():
+    places = (("3g.40gb", 4), ("1g.10gb+me", 0))
+    assert spec.parse_places(spec.format_places(places)) == places
+    assert spec.parse_places("") == ()
+
+
+@pytest.mark.parametrize("text", ["nonsense", "1g.10gb", "2x1g.10gb@0", "1g.10gb@-1", "1g.10gb@0,"])
+def test_what_is_no_place_is_refused_by_its_position(text):
+    with pytest.raises(SpecError, match=r"item [12]: cannot read '.*'; write 3g.40gb@4"):
+        spec.parse_places(text)
+
+
 def test_no_text_is_no_slices():
     assert spec.parse_requests(H100, "") == ()
     assert spec.parse_instances(H100, "") == ()

@@ -5,10 +5,12 @@ import importlib.metadata
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -23,10 +25,12 @@ needs_hatchling = pytest.mark.skipif(
 )
 
 
-def build(target: str, directory: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def build(
+    target: str, directory: Path, checkout: Path = ROOT, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(directory)],
-        cwd=ROOT,
+        cwd=checkout,
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -53,6 +57,64 @@ def test_the_source_distribution_has_all_sources_and_no_binary(tmp_path: Path) -
     assert wanted <= names
     assert {"pyproject.toml", "hatch_build.py", "README.md", "LICENSE"} <= names
     assert not [name for name in names if "native/lib/" in name]
+
+
+def copy_of_the_sources(directory: Path) -> Path:
+    """Return a checkout of what is tracked or new, without anything that is compiled."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file() and not name.startswith(("tests/", "docs/")):
+            (directory / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, directory / name)
+    return directory
+
+
+@needs_hatchling
+def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
+    checkout = copy_of_the_sources(tmp_path / "checkout")
+    before = sorted(checkout.rglob("*"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    done = build("wheel", tmp_path / "dist", checkout, TMPDIR=str(scratch))
+    assert done.returncode == 0, done.stderr
+    assert sorted(checkout.rglob("*")) == before, "a checkout may be read-only"
+    assert not list(scratch.iterdir())
+    (wheel,) = (tmp_path / "dist").iterdir()
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+    assert len(names) == len(set(names))
+    libraries = sorted(name for name in names if "native/lib/" in name)
+    assert [Path(name).name for name in libraries] == [
+        "libcuda.so",
+        "libcuda.so.1",
+        "libtessera_worker.so",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [("gpu_operator", "kopf", "operator"), ("device_plugin", "grpc", "plugin")],
+)
+def test_a_missing_extra_is_one_line(module: str, missing: str, extra: str) -> None:
+    hide = f"import sys, runpy; sys.modules[{missing!r}] = None"
+    run = f"runpy.run_module({module!r}, run_name='__main__')"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{hide}; {run}"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "operator")])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    program = {"gpu_operator": "tessera-operator", "device_plugin": "tessera-device-plugin"}[module]
+    line = f"{program}: {missing} is not installed: pip install 'tessera[{extra}]'\n"
+    assert done.stderr == line
 
 
 @needs_hatchling

@@ -1,13 +1,16 @@
 """What the documents say can be done: links lead somewhere, commands of the README work."""
 
+import os
 import re
 import shlex
-import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from vgpu_sim import config
 from vgpu_sim.cli.main import main
 
 ROOT = Path(__file__).parents[3]
@@ -34,16 +37,49 @@ def commands() -> list[str]:
 
 
 def test_the_readme_shows_commands_of_every_kind() -> None:
-    assert {command.split()[1] for command in commands()} == {"mig", "ptx", "isa"}
+    assert {command.split()[1] for command in commands()} == {"mig", "ptx", "isa", "libdir"}
 
 
-@pytest.mark.parametrize("command", commands())
-def test_a_command_of_the_readme_works(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_commands_of_the_readme_work_as_they_stand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One after the other, as somebody types them who has only the checkout."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    shutil.copy(ROOT / "examples" / "vecadd.ptx", "kernel.ptx")
-    runner = CliRunner()
-    Path("kernel.isa").write_text(runner.invoke(main, ["ptx", "compile", "kernel.ptx"]).output)
-    done = runner.invoke(main, shlex.split(command)[1:], prog_name="tessera")
-    assert done.exit_code == 0, done.output
+    for command in commands():
+        done = CliRunner().invoke(main, shlex.split(command)[1:], prog_name="tessera")
+        assert done.exit_code == 0, (command, done.output)
+
+
+GENERATORS = re.findall(
+    r"`(?:python -m) ([\w.]+)[^`]*`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("module", [*GENERATORS, "vgpu_sim.compiler.binding"])
+def test_a_generator_that_is_asked_for_help_writes_nothing(module: str, tmp_path: Path) -> None:
+    paths = [str(ROOT), str(ROOT / "operator"), *filter(None, sys.path)]
+    before = {path: path.stat().st_mtime_ns for path in ROOT.glob("docs/*.md")}
+    done = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"usage: python -m {module}")
+    assert not list(tmp_path.iterdir())
+    assert before == {path: path.stat().st_mtime_ns for path in ROOT.glob("docs/*.md")}
+
+
+def test_the_first_page_for_authors_has_every_variable() -> None:
+    text = (ROOT / "docs" / "first-kernel.md").read_text(encoding="utf-8")
+    first = "".join(re.findall(r"^\| `[^|]* \|", text, re.MULTILINE))
+    rows = set(re.findall(r"`([A-Z_]{3,})`", first))
+    generated = (ROOT / "docs" / "cuda-support.md").read_text(encoding="utf-8")
+    known = set(re.findall(r"^\| `([A-Z_]{3,})` \|", generated, re.MULTILINE))
+    known |= {value for name, value in vars(config).items() if name.endswith("_VARIABLE")}
+    assert known
+    assert rows == known | {"XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "TMPDIR"}  # not ours

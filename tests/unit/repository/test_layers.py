@@ -31,11 +31,20 @@ PLANTED = {
     ),
     "Inside MIG": ("mig/geometry/__init__.py", "import mig.planner"),
     "Inside the simulated GPU": ("vgpu_sim/exec/cfg.py", "import vgpu_sim.compiler"),
+    "Inside gpud": ("vgpu_sim/gpud/devices/silicon.py", "import vgpu_sim.gpud.slices"),
+    "No two rooms import each other, at any depth": (
+        "vgpu_sim/isa/types.py",
+        "import vgpu_sim.isa.table",
+    ),
     "gpud never loads an executor, a compiler or LLVM": (
-        "vgpu_sim/driver/model.py",
+        "vgpu_sim/gpud/model.py",
         "import vgpu_sim.isa",
     ),
-    "kopf only where handlers are registered": ("device_plugin/errors.py", "import kopf"),
+    "kopf only in the engine and above": ("device_plugin/errors.py", "import kopf"),
+    "The Kubernetes client only in the rooms called kube": (
+        "device_plugin/agent/loop.py",
+        "import kubernetes",
+    ),
     "gRPC only at the kubelet's edge": ("device_plugin/cdi/spec.py", "import grpc"),
     "The JIT's worker never loads numpy": ("vgpu_sim/exec/jit/ssa.py", "import numpy"),
 }

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from vgpu_sim.exec import cfg
+from vgpu_sim.exec.jit import support
 from vgpu_sim.isa import DataType, Function, Guard, Instruction, Op, Predicate
 
 P0 = Guard(Predicate(0))
@@ -31,6 +32,25 @@ def test_diamond_meets_at_its_post_dominator() -> None:
     assert graph.idom == (0, 0, 0, 0)
     assert graph.block_of_word == (0, 1, 1, 2, 3)
     assert not graph.loops
+
+
+def _nested_loops(depth: int) -> Function:
+    heads = [NOP] * depth
+    return function(*heads, *(bra(head) for head in reversed(range(depth))), RET)
+
+
+def test_the_innermost_loop_of_deep_nests() -> None:
+    graph = cfg.build(_nested_loops(400))
+    assert len(graph.loops) == 400
+    assert graph.innermost_loop[:400] == tuple(range(400))
+    assert graph.innermost_loop[400:799] == tuple(reversed(range(399)))
+
+
+def test_loops_without_end_inside_each_other_are_refused_by_name() -> None:
+    with pytest.raises(cfg.LoopNestError, match=r"loops nest too deep .*1048576 blocks"):
+        cfg.build(_nested_loops(10_000))
+    (refusal,) = support.refusals(_nested_loops(10_000))
+    assert "loops nest too deep" in str(refusal)
 
 
 def test_early_return_moves_the_meeting_point_to_the_exit() -> None:

@@ -1,12 +1,16 @@
 """``tessera`` as shells meet it: closed streams, full disks, Ctrl-C, hostile files, completion."""
 
+import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 
+import click
 import pytest
 from click.shell_completion import ShellComplete
+from click.testing import CliRunner
 from tessera_run import EXAMPLES, tessera
 
 from mig.geometry import BOARDS, board
@@ -48,13 +52,74 @@ def test_closed_standard_input_is_empty(verb):
     assert "-:" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    "verb", ["--help", "mig boards", f"ptx check {PTX}", f"ptx compile {PTX} -o /dev/full"]
-)
+@pytest.mark.parametrize("verb", ["--help", "mig boards", f"ptx check {PTX}", "libdir"])
 def test_output_that_cannot_be_written_is_one_line(verb):
     done = shell(f'"$@" {verb} > /dev/full')
     assert done.returncode == 1
-    assert done.stderr == "tessera: [Errno 28] No space left on device\n"
+    assert done.stderr == "tessera: output: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "verb", [f"ptx compile {PTX} -o", f"ptx compile {PTX} --emit container -o", "isa asm - -o"]
+)
+def test_a_file_that_cannot_be_written_is_named(verb):
+    done = shell(f'"$@" ptx compile {PTX} | "$@" {verb} /dev/full')
+    assert done.returncode == 1
+    assert done.stderr == "Error: /dev/full: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "verb", ["nonsense", "ptx check /nonexistent", f"ptx compile {PTX} -o /nonexistent/k"]
+)
+def test_errors_that_cannot_be_written_end_it_with_a_status_of_ours(verb):
+    done = shell(f'"$@" {verb} 2> /dev/full')
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_file_that_may_be_written_but_not_read_takes_output(tmp_path, monkeypatch):
+    (tmp_path / "k.isa").touch()
+    allowed = os.access
+    monkeypatch.setattr(  # root may read everything
+        os, "access", lambda path, mode, **rest: mode != os.R_OK and allowed(path, mode, **rest)
+    )
+    done = CliRunner().invoke(main, ["ptx", "compile", PTX, "-o", str(tmp_path / "k.isa")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "k.isa").read_bytes().startswith(b".isa 1\n")
+
+
+@pytest.mark.parametrize("verb", ["ptx compile --emit container", "ptx compile --emit object"])
+def test_no_binary_goes_to_a_terminal(verb):
+    done = shell(f"""script -qec "$(printf '%q ' "$@") {verb} {PTX}" /dev/null""")
+    assert done.returncode == 1
+    assert re.search(r"Error: an? \w+ is no text for a terminal: name a file with -o", done.stdout)
+    assert done.stdout.count("\n") == 1
+
+
+def test_the_module_is_the_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "vgpu_sim.cli.main", "ptx", "check", PTX],
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{PTX}: loads (1 kernel)\n")
+
+
+def test_text_that_is_not_utf_8_is_told_with_its_line(tmp_path):
+    (tmp_path / "k.isa").write_bytes(b".isa 1\n// caf\xe9\n")
+    done = shell(f'"$@" isa asm {tmp_path}/k.isa -o /dev/null')
+    assert done.returncode == 1
+    reason = "not a text: line 2 has the byte 0xe9, which is not UTF-8"
+    assert done.stderr == f"Error: {tmp_path}/k.isa: {reason}\n"
+
+
+def test_libdir_is_where_programs_link(tmp_path):
+    (tmp_path / "p.c").write_text("int cuInit(unsigned); int main(void) { return cuInit(0) == 0; }")
+    done = shell(f'gcc {tmp_path}/p.c -o {tmp_path}/p -L"$("$@" libdir)" -lcuda')
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_reader_that_has_gone_is_no_story():
@@ -103,6 +168,25 @@ def test_a_file_that_cannot_be_read_is_1_and_one_line(verb, file, reason, tmp_pa
     assert done.stderr.count("\n") == 1
     assert f"{file}: {reason}" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "verb", [["ptx", "check"], ["ptx", "compile"], ["isa", "disasm"], ["isa", "asm", "-o", "out"]]
+)
+def test_a_file_without_permission_is_1_and_one_line(verb, tmp_path, monkeypatch):
+    """Root may read everything: what the system would say is said for it."""
+    secret = tmp_path / "secret"
+    secret.write_text("")
+
+    def refuse(*_arguments, **_options):
+        raise PermissionError(errno.EACCES, "Permission denied", str(secret))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_arguments, **_options: False)
+    monkeypatch.setattr(click, "open_file", refuse)
+    done = CliRunner().invoke(main, [*verb, str(secret)])
+    assert done.exit_code == 1
+    assert done.output.removeprefix("Error: ") == f"{secret}: Permission denied\n"
 
 
 def complete(*words):

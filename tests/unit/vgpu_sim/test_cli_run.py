@@ -1,7 +1,9 @@
 """The run verb's own rules: where slices go, what is refused, how signals are told apart."""
 
+import errno
 import os
 import signal
+import subprocess
 import sys
 import threading
 
@@ -13,7 +15,8 @@ from mig.geometry import BOARDS, board
 from mig.planner.rules import violations
 from vgpu_sim import config
 from vgpu_sim.cli import run
-from vgpu_sim.driver.silicon import ARCHITECTURES
+from vgpu_sim.gpud.__main__ import main as gpud
+from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 
 
 @pytest.mark.parametrize("key", BOARDS)
@@ -80,6 +83,15 @@ def test_an_aliased_profile_is_the_same_slice():
     assert run.layout(chosen, chosen.profile("1g.10gb.me"), 1)
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "0", "x"])
+@pytest.mark.parametrize("verb", [run.command, gpud])
+def test_a_time_that_never_comes_is_no_timeout(verb, seconds):
+    fixed = ("--board", "a30", "--slice", "1g.6gb", "true") if verb is run.command else ()
+    done = CliRunner().invoke(verb, ["--kernel-timeout", seconds, *fixed])
+    assert done.exit_code == 2
+    assert "--kernel-timeout" in done.output
+
+
 @pytest.fixture
 def unblocked():
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
@@ -107,6 +119,26 @@ def test_a_signal_to_us_alone_is_passed_on():
     )
     assert status == 128 + signal.SIGUSR1
     timer.join()
+
+
+@pytest.mark.usefixtures("unblocked")
+@pytest.mark.parametrize("name", ["no-such-command", ""])
+def test_a_missing_command_is_not_found_whatever_else_path_has(name, monkeypatch, capsys):
+    def refused(*_arguments, **_options):  # as execvp does if one directory may not be searched
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    assert run.run_program([name], os.environ) == run.EXIT_NOT_FOUND
+    assert capsys.readouterr().err == f"tessera run: {name or repr(name)}: command not found\n"
+
+
+@pytest.mark.usefixtures("unblocked")
+def test_a_file_that_is_no_program_is_found_but_not_executed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "data").touch()
+    for name in ("data", str(tmp_path / "data")):
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert run.run_program([name], os.environ) == run.EXIT_NOT_EXECUTABLE
+        assert capsys.readouterr().err == f"tessera run: {name}: Permission denied\n"
 
 
 def test_the_environment_puts_ours_first_and_keeps_the_rest(monkeypatch, tmp_path):

@@ -94,6 +94,22 @@ def test_the_query_has_a_field_for_everything(look):
     assert values["Holders"] == "-"
 
 
+def test_the_query_is_laid_out_in_levels(look):
+    lines = look("gpud", "-q").output.splitlines()
+    device = ["MIG Device"]
+    device += [f"    {name}" for name in ("Index", "UUID", "Profile", "Placement")]
+    device += [f"    {name}" for name in ("Multiprocessors", "FB Memory Total", "FB Memory Used")]
+    device += [f"    {name}" for name in ("Contexts", "New Contexts", "Holders")]
+    gpu = ["Product Name", "Board", "GPU UUID", "CUDA Compute Capability", "Multiprocessors"]
+    gpu += ["FB Memory Total", "Health", "MIG Mode", *device, *device]
+    assert [line.split(":")[0].rstrip() for line in lines] == [
+        *("Asked", "Tessera Version", "CUDA Version", "Isolation", "Worker Sandbox"),
+        *("Node Memory Budget", "    Total", "    Used", "Attached GPUs"),
+        *("", "GPU 0", *(f"    {name}" for name in gpu)),
+    ]
+    assert {line.index(":") for line in lines if ":" in line} == {40}
+
+
 def test_nobody_to_ask_is_9(monkeypatch, tmp_path):
     monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
     monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path / "slices"))

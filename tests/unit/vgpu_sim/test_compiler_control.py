@@ -5,7 +5,7 @@ import pytest
 from interpreted_ptx import compile_verified, kernel, run
 
 from vgpu_sim import isa
-from vgpu_sim.compiler import InvalidPtxError, UnsupportedPtxError
+from vgpu_sim.compiler import InvalidPtxError, PtxError, PtxSyntaxError, UnsupportedPtxError
 from vgpu_sim.exec.errors import Trap
 from vgpu_sim.isa import Op
 
@@ -257,7 +257,8 @@ def test_setp_without_first_destination() -> None:
         ("frobnicate.u32 %r0, %r1;", InvalidPtxError, "'frobnicate' is not an instruction"),
         ("add.f16 %h0, %h1, %h2;", UnsupportedPtxError, ".f16 of add is not supported yet"),
         ("add.sat.s32 %r0, %r1, %r2;", UnsupportedPtxError, ".s32 of add.sat is not supported"),
-        ("add %r0, %r1, %r2;", UnsupportedPtxError, "add without a further modifier"),
+        ("add %r0, %r1, %r2;", InvalidPtxError, "'add' needs a further modifier"),
+        ("sqrt.f32 %r0, %r1;", UnsupportedPtxError, ".f32 of sqrt is not supported yet"),
         ("min.NaN.f32 %r0, %r1, %r2;", UnsupportedPtxError, ".NaN of min"),
         ("ld.global.v4.u64 {%o, %w, %off, _}, [%o];", UnsupportedPtxError, "more than 16 bytes"),
         ("ld.acquire.gpu.global.u32 %r0, [%o];", UnsupportedPtxError, ".acquire of ld"),
@@ -319,20 +320,32 @@ def test_directives_of_kernels(directives: str, required: object, maximum: objec
 
 
 @pytest.mark.parametrize(
-    ("directives", "error"),
+    ("directives", "error", "message"),
     [
-        (".explicitcluster", UnsupportedPtxError),
-        (".reqnctapercluster 2", UnsupportedPtxError),
-        (".blocksareclusters", UnsupportedPtxError),
-        (".maxclusterrank 8", UnsupportedPtxError),
-        (".noreturn", UnsupportedPtxError),
-        (".reqntid 0", InvalidPtxError),
-        (".maxntid 1024, 2", InvalidPtxError),
+        (
+            ".explicitcluster",
+            UnsupportedPtxError,
+            "directive .explicitcluster is not supported yet",
+        ),
+        (".reqnctapercluster 2", UnsupportedPtxError, "directive .reqnctapercluster is not"),
+        (".blocksareclusters", UnsupportedPtxError, "directive .blocksareclusters is not"),
+        (".maxclusterrank 8", UnsupportedPtxError, "directive .maxclusterrank is not"),
+        (".minperctamemory 64", UnsupportedPtxError, "directive .minperctamemory is not"),
+        (".noreturn", UnsupportedPtxError, "directive .noreturn is not supported yet"),
+        (".reqntid 0", InvalidPtxError, ".reqntid allows 1 to 1024 threads"),
+        (".maxntid 1024, 2", InvalidPtxError, ".maxntid allows 1 to 1024 threads"),
+        (".maxntids 8", PtxSyntaxError, "unknown directive of a function, found '.maxntids'"),
     ],
 )
-def test_directives_that_cannot_be_kept(directives: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        compile_verified(kernel("").replace("()", f"()\n{directives}"))
+def test_directives_that_cannot_be_kept(
+    directives: str, error: type[PtxError], message: str
+) -> None:
+    source = kernel("").replace("()", f"()\n  {directives}")
+    with pytest.raises(error) as caught:
+        compile_verified(source)
+    (finding,) = caught.value.diagnostics
+    assert finding.message.startswith(message)
+    assert (finding.line, finding.column) == (source[: source.index(directives)].count("\n") + 1, 3)
 
 
 def test_functions_and_aliases_are_refused_where_they_are_defined() -> None:

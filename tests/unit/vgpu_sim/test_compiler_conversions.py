@@ -7,9 +7,11 @@ from fractions import Fraction
 import number_reference as reference
 import pytest
 from binding_rows import COUNT, RANDOM, Words, forms, patterns, rounded, run, same, spellings
+from interpreted_ptx import compile_verified, kernel
 from number_reference import as_float, as_integer, bits_of, float_pattern
 
 from vgpu_sim.compiler.lower.forms import Form
+from vgpu_sim.isa import Instruction
 
 
 def _takes(comparison: str, type_: str) -> bool:
@@ -152,6 +154,19 @@ def test_cvt(form: Form) -> None:
                 wanted = as_float(reference.flush(float_pattern(wanted, to)), to)
             assert same(got[lane], wanted, to), where
     assert ran > 0
+
+
+@pytest.mark.parametrize("to", ["u8", "s16", "u32", "s64"])
+@pytest.mark.parametrize("source", ["f16", "f32", "f64"])
+def test_saturation_adds_nothing_where_conversions_clamp_anyway(to: str, source: str) -> None:
+    """PTX ISA, "cvt": for float to integer .sat is the default; one instruction says it, not two."""
+
+    def code(spelling: str) -> tuple[Instruction, ...]:
+        registers = f".reg .b64 %d; .reg .b{source[1:]} %a;"
+        text = kernel(f"{spelling} %d, %a;", registers=registers)
+        return compile_verified(text).functions[0].code
+
+    assert code(f"cvt.rzi.sat.{to}.{source}") == code(f"cvt.rzi.{to}.{source}")
 
 
 @pytest.mark.parametrize("form", forms(lambda form: form.opcode in ("mov", "selp")))

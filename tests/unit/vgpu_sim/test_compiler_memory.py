@@ -55,7 +55,7 @@ def test_loads_extend_to_the_register(form: Form) -> None:
         type_, count = words["type"], int(words.get("vec", "v1")[1:])
         size = int(type_[1:]) // 8
         names = [f"%d{index}" for index in range(count)]
-        where = "[data+8]" if is_param else "[%a+8]"
+        where = "[data+16]" if is_param else "[%a+16]"
         body = [
             "ld.param.u64 %a, [source];" if not is_param else "",
             "ld.param.u64 %o, [out];",
@@ -73,7 +73,7 @@ def test_loads_extend_to_the_register(form: Form) -> None:
             (out,) = run(module, [np.zeros(4, np.uint64), block], block=(1, 1, 1))
         else:
             out, _ = run(module, [np.zeros(4, np.uint64), DATA], block=(1, 1, 1))
-        raw = DATA.tobytes()[8:]
+        raw = DATA.tobytes()[16:]
         wanted = [_extended(raw[i * size : (i + 1) * size], type_) for i in range(count)]
         assert [int(value) for value in out[:count]] == wanted, spelling
 
@@ -230,6 +230,17 @@ def test_variables_are_placed_initialised_and_addressed() -> None:
     assert out.view(np.float64)[1:3].tolist() == [3.0, 0.0]
     assert out.view(np.float32)[6] == 1.5
     assert out.view(np.int32)[7] == -1
+
+
+def test_parameters_have_names_of_their_own() -> None:
+    source = kernel("", ".param .u64 a, .param .u32 b,\n  .param .u32 a, .param .u32 b")
+    with pytest.raises(InvalidPtxError) as caught:
+        compile_verified(source)
+    line = source[: source.index("  .param .u32 a")].count("\n") + 1
+    assert [(d.line, d.column, d.message) for d in caught.value.diagnostics] == [
+        (line, 15, "'a' is declared twice"),
+        (line, 30, "'b' is declared twice"),
+    ]
 
 
 @pytest.mark.parametrize(

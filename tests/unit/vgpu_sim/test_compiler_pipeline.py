@@ -89,7 +89,7 @@ def test_targets(
 
 def test_a_target_is_refused_before_anything_else_is_looked_at() -> None:
     with pytest.raises(TargetError):
-        compiler.compile_ptx(SOURCE.replace("%tid", "%clock"), capability=(7, 0))
+        compiler.compile_ptx(SOURCE.replace("%tid.x", "%clock"), capability=(7, 0))
 
 
 @pytest.mark.parametrize("target", ["compute_80", "sm_", "sm_80x", "sm_8000", "sm_80, frob"])
@@ -112,7 +112,7 @@ def test_errors_are_one_tree_with_names_and_places() -> None:
     for source, error in [
         ("nonsense", PtxSyntaxError),
         (SOURCE.replace("%r0", "%r1"), InvalidPtxError),
-        (SOURCE.replace("%tid", "%clock"), UnsupportedPtxError),
+        (SOURCE.replace("%tid.x", "%clock"), UnsupportedPtxError),
         (SOURCE.replace("sm_80", "sm_99"), TargetError),
     ]:
         with pytest.raises(PtxError) as caught:

@@ -8,7 +8,7 @@ import pytest
 from isa_lanes import launch_golden
 
 from vgpu_sim.exec import interp
-from vgpu_sim.exec.errors import Trap, Unsupported
+from vgpu_sim.exec.errors import Trap, UnsupportedError
 from vgpu_sim.isa.asm import assemble
 from vgpu_sim.isa.errors import InvalidFunction
 
@@ -71,7 +71,7 @@ def test_program_computes_what_its_model_does(
 def _trace(name: str, threads: int = 32) -> list[interp.StepRecord]:
     module = assemble((GOLDEN / f"{name}.isa").read_text())
     memory = interp.BufferMemory(0, bytearray(4 * threads))
-    launch = interp.Launch(
+    launch = interp.InterpretedLaunch(
         module, module.functions[0], (1, 1, 1), (threads, 1, 1), bytes(8), memory
     )
     warp = launch.warp(0)
@@ -111,7 +111,9 @@ def test_a_wide_warp_shows_each_warp_its_own_masks() -> None:
     """``run`` steps many warps in lockstep; cut to one warp it must look like that warp alone."""
     module = assemble((GOLDEN / "collatz.isa").read_text())
     memory = interp.BufferMemory(0, bytearray(4 * 96))
-    launch = interp.Launch(module, module.functions[0], (1, 1, 1), (96, 1, 1), bytes(8), memory)
+    launch = interp.InterpretedLaunch(
+        module, module.functions[0], (1, 1, 1), (96, 1, 1), bytes(8), memory
+    )
 
     def trace(warp: interp.Warp, lanes: slice) -> list[tuple[int, tuple[bool, ...]]]:
         result = []
@@ -219,9 +221,20 @@ def test_a_trap_that_no_lane_reaches_does_nothing() -> None:
     assert np.frombuffer(data, np.uint32).tolist() == [2] * 20 + [3] * 12
 
 
+@pytest.mark.parametrize(("grid", "block"), [((0, 1, 1), (1, 1, 1)), ((1, 1, 1), (1025, 1, 1))])
+def test_a_shape_that_no_device_has_is_refused(
+    grid: tuple[int, int, int], block: tuple[int, int, int]
+) -> None:
+    module = assemble(".isa 1\n.function f\n{\n RET\n}\n")
+    with pytest.raises(ValueError, match=r"(grid|block)"):
+        interp.InterpretedLaunch(module, module.functions[0], grid, block, b"", NO_MEMORY)
+
+
 def test_stepping_a_finished_warp_is_an_error() -> None:
     module = assemble(".isa 1\n.function f\n{\n RET\n}\n")
-    launch = interp.Launch(module, module.functions[0], (1, 1, 1), (1, 1, 1), b"", NO_MEMORY)
+    launch = interp.InterpretedLaunch(
+        module, module.functions[0], (1, 1, 1), (1, 1, 1), b"", NO_MEMORY
+    )
     warp = launch.warp(0)
     record = interp.step(warp)
     assert (record.word, record.mask.tolist()) == (0, [True] + [False] * 31)
@@ -237,6 +250,8 @@ def test_stepping_a_finished_warp_is_an_error() -> None:
         ("", (1, 1, 1), (1, 1, 1), b"x", "takes 0 bytes of parameters, not 1"),
         (".required_block 2 1 1", (1, 1, 1), (1, 1, 1), b"", "requires block"),
         (".maximum_block 2 2 1", (1, 1, 1), (5, 1, 1), b"", "allows 4 threads"),
+        (".maximum_block 2 3 2", (1, 1, 1), (4, 4, 1), b"", "allows 12 threads"),
+        (".maximum_block 2 3 2", (1, 1, 1), (1, 4, 4), b"", "allows 12 threads"),
     ],
 )
 def test_a_wrong_launch_is_refused(
@@ -254,7 +269,7 @@ def test_a_wrong_launch_is_refused(
 def test_shared_memory_is_refused_before_anything_runs() -> None:
     text = ".isa 1\n.function f\n.registers r0-r0 32\n{\n NOP\n ST.SHARED.B32 [r0], r0\n RET\n}\n"
     module = assemble(text)
-    with pytest.raises(Unsupported, match="f, word 1: shared memory is not supported yet"):
+    with pytest.raises(UnsupportedError, match="f, word 1: shared memory is not supported yet"):
         interp.run(module, module.functions[0], (1, 1, 1), (1, 1, 1), b"", NO_MEMORY)
 
 

@@ -26,6 +26,7 @@ from vgpu_sim.isa import (
 )
 from vgpu_sim.isa.errors import ContainerError, InvalidFunction, IsaError
 from vgpu_sim.isa.verify import MAXIMUM_WORDS
+from vgpu_sim.isa.wire import Strings
 
 _RELAXED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -196,6 +197,14 @@ def test_bytes_between_sections_must_be_zero() -> None:
             container.decode(sections.seal(bytes(damaged)))
 
 
+@pytest.mark.parametrize(("offset", "size"), [(2, 2), (3, 1), (4, 0), (0, 4), (2**32 - 1, 2)])
+def test_a_string_that_ends_outside_of_its_section_is_refused(offset: int, size: int) -> None:
+    assert Strings(b"abc").get(1, 2) == "bc"
+    where = f"string at {offset} of {size} bytes is out of its section"
+    with pytest.raises(ContainerError, match=where):
+        Strings(b"abc").get(offset, size)
+
+
 def test_names_that_overlap_are_refused() -> None:
     """Else a file of a megabyte could spell out gigabytes of names."""
     parameters = tuple(Parameter("q" * 40 + letter, 0, 1, 1) for letter in "abc")
@@ -299,3 +308,12 @@ def test_random_functions_are_valid_only_with_their_variables(function: Function
             container.encode(Module((function,)))
     else:
         container.encode(Module((function,)))
+
+
+def test_the_code_of_all_functions_together_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = container.encode(Module((_function(), _function(name="g"))))
+    monkeypatch.setattr(container, "MAXIMUM_MODULE_WORDS", 2)
+    container.decode(data)
+    monkeypatch.setattr(container, "MAXIMUM_MODULE_WORDS", 1)
+    with pytest.raises(ContainerError, match="32 bytes of code are too many"):
+        container.decode(data)

@@ -1,4 +1,4 @@
-"""SSA form, value analysis, roots and plans: what the JIT knows before it writes a line."""
+"""SSA form, value analysis, pointer provenance and plans: what the JIT knows before it writes a line."""
 
 import subprocess
 import sys
@@ -11,10 +11,10 @@ from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit import choose, ssa
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.elements import Affine, Algebra, Element, PerChunk, Vector
 from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, PerStrip, Vector
 from vgpu_sim.exec.jit.nans import NanPlan
-from vgpu_sim.exec.jit.roots import Roots
+from vgpu_sim.exec.jit.provenance import Provenance
 from vgpu_sim.isa import (
     Compare,
     DataType,
@@ -39,32 +39,34 @@ def example(name: str) -> Function:
     return compile_ptx(source, capability=(8, 0)).functions[0]
 
 
-def accesses(function: Function, geometry: Geometry) -> list[tuple[str, Element, int | None]]:
-    """Opcode, element of the address and root of each access through global memory."""
+def accesses(function: Function, geometry: Geometry) -> list[tuple[str, LaneShape, int | None]]:
+    """Opcode, element of the address and confined origin of each access through global memory."""
     form = ssa.build(function)
     analysis = Analysis(form, geometry, assume_guards=True)
-    roots = Roots(form)
+    provenance = Provenance(form)
     found = []
     for block in form.blocks.values():
         for node in block.nodes:
             if not isinstance(node, ssa.Operation) or node.instruction.op not in (Op.LD, Op.ST):
                 continue
             if node.instruction.space is not Space.PARAM:
-                element = analysis.element(node.sources[0], block.index, 64)
-                root = roots.trace(node.sources[0], node.instruction.displacement, 4)
+                element = analysis.shape(node.sources[0], block.index, 64)
+                source = provenance.trace(node.sources[0])
+                confined = source is not None and source.confined(node.instruction.displacement, 4)
+                origin = source.origin if source is not None and confined else None
                 assert element is not None
-                found.append((node.instruction.op.name, element, root))
+                found.append((node.instruction.op.name, element, origin))
     return found
 
 
-def test_sgemm_reads_rows_once_per_chunk_and_columns_in_lines() -> None:
+def test_sgemm_reads_rows_once_per_strip_and_columns_in_lines() -> None:
     found = accesses(example("sgemm"), _TILE)
     loads = [element for op, element, _ in found if op == "LD"]
     rows, columns = loads[::2], loads[1::2]
-    assert all(isinstance(e, PerChunk) and e.stride == 0 for e in rows)
+    assert all(isinstance(e, PerStrip) and e.stride == 0 for e in rows)
     assert all(isinstance(e, Affine) and e.stride == 4 for e in columns)
     assert all(isinstance(e, Affine) and e.offsets[:4] == (0, 64, 0, 64) for e in columns)
-    assert [root for _, _, root in found] == [0, 8] * 5 + [16]
+    assert [origin for _, _, origin in found] == [0, 8] * 5 + [16]
 
 
 def test_without_a_multiple_of_the_row_nothing_is_affine_in_the_group() -> None:
@@ -111,7 +113,7 @@ def test_a_guarded_result_merges_with_the_former_value() -> None:
     assert nodes[1].old == Literal(0)
 
 
-def _element_of(build: object, geometry: Geometry) -> Element:
+def _element_of(build: object, geometry: Geometry) -> LaneShape:
     b = KernelBuilder(8)
     result = build(b)  # type: ignore[operator]
     b.store(D.B32, b.parameter(0), result)
@@ -120,7 +122,7 @@ def _element_of(build: object, geometry: Geometry) -> Element:
     block = next(iter(form.blocks.values()))
     stored = block.nodes[-1]
     assert isinstance(stored, ssa.Operation)
-    element = analysis.element(stored.sources[1], block.index, 32)
+    element = analysis.shape(stored.sources[1], block.index, 32)
     assert element is not None
     return element
 
@@ -147,7 +149,7 @@ def _binary(op: Op, type_: DataType, literal: int) -> object:
     ],
 )
 def test_arithmetic_on_a_thread_index(
-    op: Op, type_: DataType, literal: int, expected: Element
+    op: Op, type_: DataType, literal: int, expected: LaneShape
 ) -> None:
     assert _element_of(_binary(op, type_, literal), Geometry((256, 1, 1), 16, 1)) == expected
 
@@ -191,7 +193,7 @@ def test_canonical_nans_wait_for_the_store() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "block", "bits", "width", "chunks"),
+    ("name", "block", "bits", "width", "strips"),
     [
         ("vecadd", (256, 1, 1), 512, 16, 1),
         ("saxpy", (96, 1, 1), 512, 16, 1),
@@ -202,10 +204,10 @@ def test_canonical_nans_wait_for_the_store() -> None:
     ],
 )
 def test_chosen_plans(
-    name: str, block: tuple[int, int, int], bits: int, width: int, chunks: int
+    name: str, block: tuple[int, int, int], bits: int, width: int, strips: int
 ) -> None:
     plan = choose.choose(ssa.build(example(name)), block, bits)
-    assert (plan.width, plan.chunks) == (width, chunks)
+    assert (plan.width, plan.strips) == (width, strips)
 
 
 def test_legal_plans_are_all_the_geometries_and_no_others() -> None:
@@ -235,11 +237,42 @@ def test_a_loop_without_a_counter_leaves_its_pointer_without_a_root() -> None:
         return b.module().functions[0]
 
     geometry = Geometry((32, 1, 1), 16, 1)
-    assert [root for *_, root in accesses(kernel(counted=True), geometry)] == [0]
-    assert [root for *_, root in accesses(kernel(counted=False), geometry)] == [None]
+    assert [origin for *_, origin in accesses(kernel(counted=True), geometry)] == [0]
+    assert [origin for *_, origin in accesses(kernel(counted=False), geometry)] == [None]
 
 
 def test_importing_the_jit_imports_neither_numpy_nor_llvm() -> None:
     code = "import sys, vgpu_sim.exec.jit; print({'numpy', 'llvmlite'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_no_guard_is_assumed_behind_an_effect_or_in_a_loop() -> None:
+    """A lane group that starts over must not repeat what memory has seen."""
+    b = KernelBuilder(8)
+    lane = b.special(SpecialRegister.TID_X)
+    flags = []
+    for number in (3, 5, 7):
+        flags.append(b.predicate())
+        sources = (lane, Literal(number))
+        b.add(Instruction(Op.SETP, D.U32, (flags[-1], None), sources, compare=Compare.EQ))
+    b.add(Instruction(Op.RET, guard=Guard(flags[0])))
+    b.store(D.B32, b.parameter(0), lane)
+    b.add(Instruction(Op.RET, guard=Guard(flags[1])))
+    b.store(D.B32, b.parameter(0), lane, 4)
+    form = ssa.build(b.module().functions[0])
+    analysis = Analysis(form, Geometry((32, 1, 1), 16, 2), assume_guards=True)
+    first = next(iter(form.blocks))
+    assert analysis.assumed == {first}
+
+    b = KernelBuilder(8)
+    lane, flag, more = b.special(SpecialRegister.TID_X), b.predicate(), b.predicate()
+    b.place("again")
+    b.op(Op.ADD, D.U32, lane, lane, Literal(1))
+    b.add(Instruction(Op.SETP, D.U32, (flag, None), (lane, Literal(3)), compare=Compare.EQ))
+    b.add(Instruction(Op.RET, guard=Guard(flag)))
+    b.add(Instruction(Op.SETP, D.U32, (more, None), (lane, Literal(9)), compare=Compare.NE))
+    b.branch("again", Guard(more))
+    b.store(D.B32, b.parameter(0), lane)
+    form = ssa.build(b.module().functions[0])
+    assert not Analysis(form, Geometry((32, 1, 1), 16, 2), assume_guards=True).assumed

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,9 @@ from kernel_builder import KernelBuilder
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit.assemble import Assembler
 from vgpu_sim.exec.jit.compiler import content_key
 from vgpu_sim.exec.jit.lines import WordTable
-from vgpu_sim.hw.backends.jit import JitBackend
 from vgpu_sim.isa import DataType, Function, Instruction, Literal, Module, Op, Space, container
 from vgpu_sim.isa.errors import InvalidFunction
 
@@ -116,26 +117,28 @@ def test_damaged_object_code_is_refused() -> None:
 
 _AFTER_WARM_UP = """
 import pathlib, sys
-from vgpu_sim.hw.backends.jit import JitBackend
 from vgpu_sim.isa import container
-backend = JitBackend(pathlib.Path(sys.argv[1]))
+from vgpu_sim.hal.ports import NativeFault
+from vgpu_sim.worker.backends import jit
+jit.prepare()
+backend = jit.JitBackend()
 class Closed:
     def find_spec(self, name, path=None, target=None):
         raise ImportError(f"{name} is imported after the warm-up")
 sys.meta_path.insert(0, Closed())
+backend.use_cache(pathlib.Path(sys.argv[1]))
 program = backend.load(pathlib.Path(sys.argv[2]).read_bytes(), 0)
 entry = backend.entry(program, "vecadd", (256, 1, 1))
-found = {backend.locate(entry + offset) for offset in range(600)}
-print(sum(site is not None and site.ptx_line > 0 for site in found))
+found = {backend.locate(NativeFault(entry + offset)) for offset in range(600)}
+print(sum(one is not None and one.site.ptx_line > 0 for one in found))
 """
 
 
 def test_a_worker_that_has_warmed_up_imports_nothing_more(tmp_path: Path) -> None:
-    """Its files are gone by then; and the warm-up itself compiles nothing when it is cached."""
+    """Its files are gone by then; and the warm-up itself compiles nothing after ``prepare``."""
     module, _ = vecadd()
     image = tmp_path / "vecadd.container"
     image.write_bytes(container.encode(module))
-    JitBackend(tmp_path / "cache")
     command = [sys.executable, "-c", _AFTER_WARM_UP, str(tmp_path / "cache"), str(image)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
@@ -170,3 +173,35 @@ def test_a_plan_that_does_not_fit_is_refused() -> None:
     module, function = vecadd()
     with pytest.raises(jit.PlanError):
         jit.Compiler().compile(module, function, (24, 1, 1), jit.Plan(16, 1))
+
+
+def _refusing(monkeypatch: pytest.MonkeyPatch, refused: Callable[[jit.Plan], bool]) -> None:
+    """Make LLVM refuse the text of some plans."""
+    write = Assembler.text
+
+    def text(assembler: Assembler) -> str:
+        return "nonsense" if refused(assembler.plan) else write(assembler)
+
+    monkeypatch.setattr(Assembler, "text", text)
+
+
+def test_a_plan_whose_text_llvm_refuses_gives_way_to_the_simplest(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    module, function = vecadd()
+    _refusing(monkeypatch, lambda plan: plan.width > 1)
+    code = jit.Compiler().compile(module, function, _BLOCK)
+    assert code.plan == jit.Plan(1, 1, versioned=False, tier=0)
+    assert "vecadd, Plan(width=" in caplog.text
+
+
+def test_what_no_plan_can_compile_is_an_error_that_names_kernel_and_plan(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module, function = vecadd()
+    _refusing(monkeypatch, lambda plan: True)
+    with pytest.raises(jit.CodeGenerationError, match=r"(?s)vecadd, Plan\(.*\), block .*lane by"):
+        jit.Compiler().compile(module, function, _BLOCK)
+    with pytest.raises(jit.CodeGenerationError, match=r"vecadd, Plan\(width=4, strips=1") as caught:
+        jit.Compiler().compile(module, function, _BLOCK, jit.Plan(4, 1))
+    assert "lane by lane" not in str(caught.value)

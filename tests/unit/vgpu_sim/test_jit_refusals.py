@@ -73,15 +73,14 @@ def test_nothing_is_refused_that_is_not_listed_and_nothing_listed_is_compiled() 
     assert {what for form in forms for what in _refused(form)} == _REFUSED
 
 
-def test_irreducible_control_flow_is_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    ("depth", "refused"),
+    [(256, []), (257, ["more than 256 loops within"]), (3_000, ["loops nest too deep"])],
+)
+def test_loops_within_each_other_have_a_limit(depth: int, refused: list[str]) -> None:
     guard = Guard(Predicate(0))
-    code = (
-        Instruction(Op.BRA, guard=guard, target=2),
-        Instruction(Op.NOP),
-        Instruction(Op.NOP),
-        Instruction(Op.BRA, guard=guard, target=1),
-        Instruction(Op.RET),
-    )
-    function = Function("odd", (), 0, (), 1, code, (0,) * 5)
-    with pytest.raises(jit.UnsupportedError, match=r"odd, word [13]: irreducible control flow"):
-        jit.Compiler().compile(Module((function,)), function, (16, 1, 1))
+    backwards = [Instruction(Op.BRA, guard=guard, target=depth - n) for n in range(1, depth + 1)]
+    code = (*[Instruction(Op.NOP)] * depth, *backwards, Instruction(Op.RET))
+    function = Function("deep", (), 0, (), 1, code, (0,) * len(code))
+    found = [error.what for error in jit.refusals(function)]
+    assert [what[: len(start)] for what, start in zip(found, refused, strict=True)] == refused

@@ -10,16 +10,22 @@ from vgpu_sim.native import build
 
 @pytest.fixture
 def sources(tmp_path, monkeypatch):
-    """One part with one source, in a tree of its own."""
+    """One part with one source and a header that it shares, in a tree of its own."""
     native = tmp_path / "native"
     (native / "toy").mkdir(parents=True)
     (native / "include").mkdir()
     (native / "include" / "toy.h").write_text("#define ANSWER 42\n")
-    (native / "toy" / "toy.c").write_text('#include "toy.h"\nint answer(void) { return ANSWER; }\n')
-    part = build.Part(native / "toy", "libtoy.so.1", ("libtoy.so",))
+    (native / "common").mkdir()
+    (native / "common" / "common.h").write_text("enum { MORE = 0 };\n")
+    (native / "toy" / "toy.c").write_text(
+        '#include "../common/common.h"\n#include "toy.h"\n'
+        '__attribute__((visibility("default"))) int answer(void) { return ANSWER + MORE; }\n'
+    )
+    shared = (native / "common",)
+    part = build.Part(native / "toy", "libtoy.so.1", ("libtoy.so",), shared=shared)
     monkeypatch.setattr(build, "NATIVE", native)
     monkeypatch.setattr(build, "INCLUDE", native / "include")
-    monkeypatch.setattr(build, "_parts", lambda: (part,))
+    monkeypatch.setattr(build, "parts", lambda: (part,))
     return native
 
 
@@ -31,16 +37,46 @@ def test_unchanged_sources_are_not_compiled_again(sources, tmp_path):
     assert (tmp_path / "lib" / "libtoy.so").resolve() == library
 
 
-@pytest.mark.parametrize("changed", ["toy/toy.c", "include/toy.h"])
-def test_a_changed_input_replaces_the_library(sources, tmp_path, changed):
+def answers(library) -> int:
+    """What the library's function returns; asked in a process that does not keep it loaded."""
+    ask = "import ctypes, sys; print(ctypes.CDLL(sys.argv[1]).answer())"
+    command = [sys.executable, "-c", ask, str(library)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.parametrize(
+    ("changed", "old", "new"),
+    [
+        ("toy/toy.c", "return ANSWER", "return 1 + ANSWER"),
+        ("include/toy.h", "42", "43"),
+        ("common/common.h", "0", "1"),
+    ],
+)
+def test_a_changed_input_replaces_the_library(sources, tmp_path, changed, old, new):
     (library,) = build.build_all(tmp_path / "lib")
+    assert answers(library) == 42
     with library.open("rb") as mapped:
-        old = mapped.read()
-        (sources / changed).write_text((sources / changed).read_text() + "\n#define MORE 1\n")
+        before = mapped.read()
+        text = (sources / changed).read_text()
+        (sources / changed).write_text(text.replace(old, new))
         build.build_all(tmp_path / "lib")
         mapped.seek(0)
-        assert mapped.read() == old, "the old file must stay whole for those who mapped it"
-        assert library.stat().st_nlink == 1
+        assert mapped.read() == before, "the old file must stay whole for those who mapped it"
+    assert answers(library) == 43
+
+
+def test_another_command_or_compiler_replaces_the_library(sources, tmp_path, monkeypatch):
+    (library,) = build.build_all(tmp_path / "lib")
+    first = library.stat().st_ino
+    build.build_all(tmp_path / "lib", sanitize="address")
+    second = library.stat().st_ino
+    assert second != first
+    compiler = tmp_path / "mycc"
+    compiler.write_text(f'#!/bin/sh\nexec {build.compiler()} "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    build.build_all(tmp_path / "lib", sanitize="address")
+    assert library.stat().st_ino != second
 
 
 def test_a_missing_compiler_is_one_clear_line(monkeypatch, capsys, tmp_path):

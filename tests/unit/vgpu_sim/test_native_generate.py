@@ -6,16 +6,28 @@ import subprocess
 import pytest
 from cuda.bindings import driver
 
-from vgpu_sim.native.libcuda import generate
+from vgpu_sim.native import build
+from vgpu_sim.native.codegen import __main__ as codegen, library, page
+
+LIBCUDA = build.NATIVE / "libcuda"
 
 
-def test_generated_files_are_fresh():
-    for path, text in generate.outputs().items():
-        assert path.read_text() == text, f"{path.name}: run python -m {generate.__name__}"
+@pytest.mark.parametrize("sources", codegen.LIBRARIES, ids=lambda path: path.name)
+def test_generated_files_are_fresh(sources):
+    outputs = codegen.outputs(library.load(sources))
+    for path, text in outputs.items():
+        assert path.read_text() == text, f"{path.name}: run python -m vgpu_sim.native.codegen"
+    committed = set((sources / "generated").iterdir())
+    assert committed == {path for path in outputs if path.parent.name == "generated"}
+
+
+def test_every_client_library_is_generated():
+    built = {part.folder for part in build.parts() if part.shared}
+    assert built == set(codegen.LIBRARIES)
 
 
 def test_the_table_names_every_function_of_the_bindings():
-    functions, _ = generate.load()
+    functions = library.load(LIBCUDA).functions
     names = {name for function in functions for name in (function.name, function.symbol)}
     bound = {name for name in dir(driver) if name.startswith("cu") and name[2].isupper()}
     assert bound - names == set()
@@ -23,7 +35,7 @@ def test_the_table_names_every_function_of_the_bindings():
 
 
 def test_errors_have_their_official_names_and_numbers():
-    _, errors = generate.load()
+    errors = library.load(LIBCUDA).statuses
     assert {error.name: error.code for error in errors} == {
         one.name: int(one) for one in driver.CUresult
     }
@@ -44,20 +56,28 @@ def test_a_wrong_row_is_refused(tmp_path, row):
     table = tmp_path / "functions.toml"
     table.write_text(f"functions = [{row}]\nerrors = []\n")
     with pytest.raises(ValueError, match=r"functions\.toml"):
-        generate.load(table)
+        library.read_functions(table)
 
 
 def test_the_header_of_handles_and_structures_compiles_alone(tmp_path):
     source = tmp_path / "alone.c"
     source.write_text('#include "generated/api.h"\nint unused;\n')
-    command = ["cc", "-std=c11", "-Werror", "-fsyntax-only", f"-I{generate.SOURCES}", str(source)]
-    subprocess.run([*command, f"-I{generate.SOURCES}"], check=True)
+    command = ["cc", "-std=c11", "-Werror", "-fsyntax-only", f"-I{LIBCUDA}", str(source)]
+    subprocess.run(command, check=True)
 
 
 def test_every_variable_that_is_read_is_documented():
-    read = set(
-        re.findall(r'"((?:TESSERA|CUDA)_[A-Z_]+)"', (generate.SOURCES / "config.c").read_text())
-    )
-    assert read == {name for name, _ in generate.VARIABLES}
-    others = [path for path in generate.SOURCES.glob("*.c") if "getenv" in path.read_text()]
-    assert [path.name for path in others] == ["config.c"]
+    """And each is read in one file of its library."""
+    for sources, documented in (
+        (build.CLIENT, page.client_variables()),
+        (LIBCUDA, library.load(LIBCUDA).variables),
+    ):
+        readers = [path for path in sources.glob("*.c") if "getenv(" in path.read_text()]
+        assert len(readers) == 1, readers
+        read = re.findall(r'"((?:TESSERA|CUDA)_[A-Z_]+)"', readers[0].read_text())
+        assert set(read) == set(documented)
+
+
+def test_what_every_client_library_stands_on_names_none_of_them():
+    for path in build.CLIENT.iterdir():
+        assert "cuda" not in path.read_text().lower(), path.name

@@ -8,13 +8,19 @@ import pytest
 from vgpu_sim.native import build
 
 HARNESS = Path(__file__).parents[2] / "support" / "client_ring" / "rules.c"
-SOURCES = ("ring.c", "wait.c", "objects.c")
+SOURCES = ("ring.c", "wait.c", "doorbell.c", "objects.c")
 
 
 def compile_harness(output: Path, sanitizer: str) -> Path:
     client = build.NATIVE / "libcuda"
     command = [build.compiler(), "-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    command += [f"-fsanitize={sanitizer}", f"-I{client}", f"-I{build.INCLUDE}", str(HARNESS)]
+    command += [
+        f"-fsanitize={sanitizer}",
+        f"-I{client}",
+        f"-I{build.CLIENT}",
+        f"-I{build.INCLUDE}",
+        str(HARNESS),
+    ]
     command += [str(client / name) for name in SOURCES]
     subprocess.run([*command, "-o", str(output)], check=True)
     return output

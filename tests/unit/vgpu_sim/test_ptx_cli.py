@@ -62,6 +62,27 @@ def test_wrong_usage_is_no_verdict(arguments: tuple[str, ...]) -> None:
     assert _run(*arguments).exit_code == 64
 
 
+@pytest.mark.parametrize("arguments", [(), ("--nonsense",), ("--nonsense", "check", GOOD)])
+def test_wrong_usage_of_the_group_is_no_verdict_either(arguments: tuple[str, ...]) -> None:
+    result = _run(*arguments)
+    assert result.exit_code == 64
+    assert "Usage: ptx" in result.stderr
+
+
+def test_without_a_verb_there_is_help() -> None:
+    assert "Check and compile PTX." in _run().stderr
+
+
+@pytest.mark.parametrize("option", [("--block", "8"), ("--kernel", "vecadd")])
+@pytest.mark.parametrize("emit", ["isa", "container"])
+def test_what_one_kernel_needs_is_refused_where_all_are_written(
+    option: tuple[str, str], emit: str
+) -> None:
+    result = _run("compile", GOOD, "--emit", emit, *option)
+    assert result.exit_code == 64
+    assert f"--kernel and --block mean nothing to --emit {emit}" in result.output
+
+
 def test_check_reads_standard_input() -> None:
     assert _run("check", "-", stdin=Path(GOOD).read_bytes()).output == "-: loads (1 kernel)\n"
 

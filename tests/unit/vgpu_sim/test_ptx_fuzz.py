@@ -1,5 +1,6 @@
 """Hostile input: whatever the bytes, the parser answers with a tree or a PtxSyntaxError, soon."""
 
+import re
 import time
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from vgpu_sim import compiler
-from vgpu_sim.compiler import PtxError, PtxSyntaxError
+from vgpu_sim.compiler import InvalidPtxError, PtxError, PtxSyntaxError
 from vgpu_sim.compiler.ptx import limits, parse, tree
 from vgpu_sim.isa import container, verify
 
@@ -67,11 +68,13 @@ def _compiles_or_refuses(source: str | bytes) -> None:
     try:
         module = compiler.compile_ptx(source, capability=(9, 0))
     except PtxError as error:
-        log = error.log()
+        refusal = error
     else:
         verify.check_module(module)
         return
-    assert log.startswith("<ptx>:")
+    assert refusal.log().startswith("<ptx>:")
+    if isinstance(refusal, InvalidPtxError):
+        assert all(finding.line >= 1 and finding.message for finding in refusal.diagnostics)
 
 
 def test_the_seed_itself_is_ptx() -> None:
@@ -98,6 +101,34 @@ def test_mutations_of_ptx(data: st.DataObject) -> None:
             st.one_of(st.sampled_from(FRAGMENTS), st.text(max_size=3), st.just(text[start:end] * 2))
         )
         text = text[:start] + piece + text[end:]
+    _parses_or_refuses(text)
+    _compiles_or_refuses(text)
+
+
+MODIFIER = re.compile(r"(?<=[a-z0-9])\.[a-z][A-Za-z0-9_:]*")
+
+
+@given(st.data())
+@settings(max_examples=300, deadline=None)
+def test_mutations_of_modifiers(data: st.DataObject) -> None:
+    """Change, drop, repeat and swap modifiers: what comes out is PTX or is not, with its line."""
+    text = data.draw(st.sampled_from([SEED, (EXAMPLES / "saxpy.ptx").read_text()]))
+    for _ in range(data.draw(st.integers(1, 3))):
+        places = [match.span() for match in MODIFIER.finditer(text)]
+        start, end = data.draw(st.sampled_from(places))
+        other = slice(*data.draw(st.sampled_from(places)))
+        word = text[start:end]
+        at = data.draw(st.integers(1, len(word)))
+        letter = data.draw(st.sampled_from("abfnrsuxz0123468:._"))
+        word = data.draw(
+            st.sampled_from(
+                [
+                    *("", word * 2, word.upper(), text[other], word + text[other]),
+                    *(word[:at] + letter + word[at:], word[: at - 1] + word[at:]),
+                ]
+            )
+        )
+        text = text[:start] + word + text[end:]
     _parses_or_refuses(text)
     _compiles_or_refuses(text)
 
@@ -133,8 +164,19 @@ LINEAR_N = 500
     ids=lambda text: text[-30:],
 )
 def test_deep_nesting_is_refused_at_once(text: str) -> None:
-    with pytest.raises(PtxSyntaxError):
+    with pytest.raises(PtxSyntaxError, match=r"nest(ed)? deeper than (64|32|16)|operand"):
         parse(HEAD + text)
+
+
+def test_thousands_of_nested_loops_compile() -> None:
+    """Nesting that is no syntax: branches back, 10,000 of them inside each other."""
+    count = 10_000
+    heads = "".join(f"L{i}: add.u32 %r{i % 8}, %r{i % 8}, 1;\n" for i in range(count))
+    tails = "".join(f"@%p0 bra L{i};\n" for i in reversed(range(count)))
+    registers = ".reg .pred %p<1>; .reg .b32 %r<8>;"
+    source = f"{HEAD}.entry k() {{ {registers}\n{heads}{tails}ret; }}"
+    (function,) = compiler.compile_ptx(source, capability=(9, 0)).functions
+    assert len(function.code) == 2 * count + 1
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ def _instruction(text: str) -> tree.Instruction:
 
 
 def _operand(text: str) -> tree.Operand:
-    (operand,) = _instruction(f"op {text};").operands
+    (operand,) = _instruction(f"bra {text};").operands
     return operand
 
 
-def _name(text: str, component: str = "", column: int = 4) -> tree.Name:
+def _name(text: str, component: str = "", column: int = 5) -> tree.Name:
     return tree.Name(text, 6, column, component)
 
 
@@ -86,9 +86,18 @@ def test_file_level_directives() -> None:
         ("1 << 3 | 4 & ~4 ^ 1", tree.Integer(9)),
         ("!5 + !0", tree.Integer(1)),
         ("1 && 0 || 1", tree.Integer(1)),
+        ("2 && 0", tree.Integer(0)),
+        ("0 && 2", tree.Integer(0)),
+        ("2 && 4", tree.Integer(1)),
+        ("0 || 0", tree.Integer(0)),
+        ("0 || 2", tree.Integer(1)),
         ("1 ? 2 ? 3 : 4 : 5", tree.Integer(3)),
         ("0 ? 2 : 0 ? 4 : 5", tree.Integer(5)),
         ("3 == 3 != 0", tree.Integer(1)),
+        *((f"{a} <= 1", tree.Integer(int(a <= 1))) for a in (0, 1, 2)),
+        *((f"{a} >= 1", tree.Integer(int(a >= 1))) for a in (0, 1, 2)),
+        *((f"{a} < 1", tree.Integer(int(a < 1))) for a in (0, 1, 2)),
+        *((f"{a} > 1", tree.Integer(int(a > 1))) for a in (0, 1, 2)),
         ("0x7FFFFFFFFFFFFFFF + 1", tree.Integer(-(1 << 63))),
     ],
 )
@@ -106,31 +115,31 @@ def test_constant_expressions_are_folded(text: str, wanted: tree.Operand) -> Non
         ("_", tree.Sink()),
         ("sym+4", tree.Offset(_name("sym"), 4)),
         ("sym-4+1", tree.Offset(_name("sym"), -3)),
-        ("8+sym", tree.Offset(_name("sym", column=6), 8)),
+        ("8+sym", tree.Offset(_name("sym", column=7), 8)),
         ("a[3]", tree.Element(_name("a"), tree.Integer(3))),
-        ("!p", tree.Not(_name("p", column=5))),
-        ("-%r1", tree.Negated(_name("%r1", column=5))),
+        ("!p", tree.Not(_name("p", column=6))),
+        ("-%r1", tree.Negated(_name("%r1", column=6))),
         ("%r1.b0", _name("%r1", "b0")),
         ("p|_", tree.Pair(_name("p"), tree.Sink())),
-        ("{a, _, 5}", tree.Vector((_name("a", column=5), tree.Sink(), tree.Integer(5)))),
-        ("{a}|p", tree.Pair(tree.Vector((_name("a", column=5),)), _name("p", column=8))),
-        ("[a]", tree.Memory((_name("a", column=5),))),
-        ("[a+-4]", tree.Memory((tree.Offset(_name("a", column=5), -4),))),
-        ("[a+4]", tree.Memory((tree.Offset(_name("a", column=5), 4),))),
+        ("{a, _, 5}", tree.Vector((_name("a", column=6), tree.Sink(), tree.Integer(5)))),
+        ("{a}|p", tree.Pair(tree.Vector((_name("a", column=6),)), _name("p", column=9))),
+        ("[a]", tree.Memory((_name("a", column=6),))),
+        ("[a+-4]", tree.Memory((tree.Offset(_name("a", column=6), -4),))),
+        ("[a+4]", tree.Memory((tree.Offset(_name("a", column=6), 4),))),
         ("[0x10]", tree.Memory((tree.Integer(16),))),
         (
             "[t, {x, 1}]",
             tree.Memory(
-                (_name("t", column=5), tree.Vector((_name("x", column=9), tree.Integer(1))))
+                (_name("t", column=6), tree.Vector((_name("x", column=10), tree.Integer(1))))
             ),
         ),
         (
             "[t, s, {x}]",
             tree.Memory(
                 (
-                    _name("t", column=5),
-                    _name("s", column=8),
-                    tree.Vector((_name("x", column=12),)),
+                    _name("t", column=6),
+                    _name("s", column=9),
+                    tree.Vector((_name("x", column=13),)),
                 )
             ),
         ),
@@ -307,3 +316,34 @@ def test_syntax_errors_say_where(text: str, line: int, column: int, message: str
     error = caught.value
     assert message in error.message
     assert (error.line, error.column) == (line, column)
+
+
+@pytest.mark.parametrize(
+    ("directive", "most"),
+    [
+        *((name, 3) for name in ("maxntid", "reqntid", "reqnctapercluster")),
+        *((name, 1) for name in ("maxnreg", "minnctapersm", "maxnctapersm", "maxclusterrank")),
+        *((name, 1) for name in ("minperctamemory", "abi_preserve", "abi_preserve_control")),
+    ],
+)
+def test_a_directive_takes_up_to_so_many_numbers(directive: str, most: int) -> None:
+    def entry(count: int) -> str:
+        return HEAD + f".entry k() .{directive} {', '.join('2' * count)} {{}}"
+
+    parse(entry(1))
+    parse(entry(most))
+    with pytest.raises(PtxSyntaxError, match="wrong number of arguments"):
+        parse(entry(most + 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        (".global .u32 a = {open}1{close};", 31),  # the expression itself is one level
+        (".global .u32 a = {{{open}1{close}}};", 31),
+    ],
+)
+def test_expressions_nest_as_deep_as_the_limit_says(text: str, most: int) -> None:
+    parse(HEAD + text.format(open="(" * most, close=")" * most))
+    with pytest.raises(PtxSyntaxError, match="nested deeper than 32"):
+        parse(HEAD + text.format(open="(" * (most + 1), close=")" * (most + 1)))

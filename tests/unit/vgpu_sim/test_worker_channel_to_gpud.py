@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from vgpu_sim.hal import spawn
-from vgpu_sim.hw import channel as channel_module
-from vgpu_sim.hw.channel import Channel
+from vgpu_sim.worker import channel as channel_module
+from vgpu_sim.worker.channel import Channel
 
 Pair = tuple[Channel, socket.socket, int]
 

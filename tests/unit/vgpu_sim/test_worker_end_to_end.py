@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import ptx_kernels
 import pytest
 from worker_client import Client, LoadedModule, Memory, Zygote, running_client, running_zygote
 
-from vgpu_sim.hal.abi import Opcode
+from vgpu_sim.hal import spawn
+from vgpu_sim.hal.abi import FaultKind, Opcode
 from vgpu_sim.hal.address_map import APERTURE_BASES
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import ChunkKind
@@ -124,6 +126,67 @@ def test_a_taken_aperture_is_refused(zygote: Zygote) -> None:
     with running_client(zygote, aperture_base=0x7FF0_0000_0000) as client:
         assert client.ready.status == CudaError.MAP_FAILED
     with running_client(zygote, aperture_base=APERTURE_BASES[1]) as client:
+        module, memory, (a, b, c) = prepare(client)
+        client.wait(0, launch_vecadd(client, module, [m.address for m in memory]))
+        np.testing.assert_array_equal(c, a + b)
+
+
+def launch_endless(client: Client) -> tuple[Memory, int]:
+    """Launch a kernel that runs until the first byte of the memory is set; also the value."""
+    module = client.load(ptx_kernels.ENDLESS.encode())
+    assert (module.status, module.log) == (0, "")
+    flag = client.allocate(4096)
+    kernel = module.functions["endless"].kernel
+    return flag, client.launch(kernel, (1, 1, 1), (1, 1, 1), struct.pack("<Q", flag.address))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_kernel_that_runs_too_long_ends_its_context(zygote: Zygote, backend: str) -> None:
+    with running_client(zygote, backend=backend, kernel_timeout_s=0.2) as client:
+        launch_endless(client)
+        page = client.wait_for_error()
+        assert page.error == CudaError.LAUNCH_TIMEOUT
+        assert (page.fault.kind, page.fault.kernel_name) == (FaultKind.TIMEOUT, b"endless")
+        assert b"more than the 0.2 s" in page.fault.message
+        assert client.gpud.event("fault")["kernel"] == "endless"
+        status = os.waitstatus_to_exitcode(zygote.exit_status(client.pid))
+        assert status == spawn.FAULTED_STATUS
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_kernel_that_runs_too_long_does_so_while_its_module_is_unloaded(
+    zygote: Zygote, backend: str
+) -> None:
+    """The worker's main thread waits for the kernel then, and its watch must not wait with it."""
+    with running_client(zygote, backend=backend, kernel_timeout_s=2.5) as client:
+        module = client.load(ptx_kernels.ENDLESS.encode())
+        flag = client.allocate(4096)
+        kernel = module.functions["endless"].kernel
+        client.launch(kernel, (1, 1, 1), (1, 1, 1), struct.pack("<Q", flag.address))
+        client.gpud.event("stats", running_kernel="endless")
+        with pytest.raises(ConnectionError):
+            client.unload(module)
+        assert client.wait_for_error().error == CudaError.LAUNCH_TIMEOUT
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_kernel_that_runs_is_reported(zygote: Zygote, backend: str) -> None:
+    with running_client(zygote, backend=backend) as client:
+        flag, value = launch_endless(client)
+        running = client.gpud.event("stats", running_kernel="endless")
+        assert running["launches"] == 0
+        assert running["busy_ns"] > 0, "the kernel that runs is work too"
+        assert running["running_since_ns"] > 0
+        flag.alias[0] = 1
+        client.wait(0, value)
+        done = client.gpud.event("stats", running_kernel="", launches=1)
+        assert done["running_since_ns"] == 0
+        assert done["busy_ns"] >= running["busy_ns"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_kernel_within_its_time_is_left_alone(zygote: Zygote, backend: str) -> None:
+    with running_client(zygote, backend=backend, kernel_timeout_s=3600.0) as client:
         module, memory, (a, b, c) = prepare(client)
         client.wait(0, launch_vecadd(client, module, [m.address for m in memory]))
         np.testing.assert_array_equal(c, a + b)

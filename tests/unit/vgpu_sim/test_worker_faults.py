@@ -94,12 +94,28 @@ def test_a_store_outside_kills_its_context_alone(zygote: Zygote, backend: str, w
         assert fault.kernel_name == b"vecadd"
         assert fault.ptx_line == STORE_LINE
         assert fault.block < 4
+        # The program's own address, not where it was confined to.
+        assert (fault.address - pointers[where]) % (1 << 64) < 4000
+        assert b"ST.GLOBAL" in fault.message
+        assert b"PTX line" not in fault.message  # whoever shows it says that
         assert client.page.timeline[0] == value - 1
         assert not host.any()
         assert not np.frombuffer(memory.alias, dtype=np.float32).any()
         done = launch(neighbour, (others[0].address, others[1].address, others[2].address))
         neighbour.wait(0, done)
         np.testing.assert_array_equal(c, a + b)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_misaligned_store(zygote: Zygote, backend: str) -> None:
+    with running_client(zygote, backend=backend) as client:
+        memory, other = client.allocate(4000), client.allocate(4000)
+        launch(client, (memory.address, memory.address, other.address + 2))
+        fault = expect_death(zygote, client, FaultKind.MISALIGNED, CudaError.MISALIGNED_ADDRESS)
+        assert fault.ptx_line == STORE_LINE
+        assert other.address <= fault.address < other.address + 4000
+        assert fault.address % 4 == 2
+        assert not np.frombuffer(other.alias, dtype=np.uint8).any()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -132,14 +148,35 @@ def test_a_trap(zygote: Zygote, backend: str) -> None:
         fault = expect_death(zygote, client, FaultKind.TRAP, CudaError.LAUNCH_FAILED)
         assert fault.kernel_name == b"stop"
         assert fault.block == 7
-
-
-def test_the_interpreter_names_the_line_of_a_trap(zygote: Zygote) -> None:
-    with running_client(zygote) as client:
-        kernel = client.load(TRAP).functions["stop"].kernel
-        client.launch(kernel, (1, 1, 1), (32, 1, 1), struct.pack("<I", 0))
-        fault = expect_death(zygote, client, FaultKind.TRAP, CudaError.LAUNCH_FAILED)
         assert fault.ptx_line == TRAP_LINE
+        assert fault.message == b"the kernel executed a trap: TRAP"
+
+
+LOST = b"""
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry lost(.param .u64 a, .param .u64 b)
+{
+    .reg .b64 %d<4>;
+    ld.param.u64 %d1, [a];
+    ld.param.u64 %d2, [b];
+    xor.b64 %d3, %d1, %d2;
+    st.global.u32 [%d3], 7;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_address_that_native_code_does_not_keep(zygote: Zygote, backend: str) -> None:
+    """It is made from two pointers: no wrong one is told instead."""
+    with running_client(zygote, backend=backend) as client:
+        kernel = client.load(LOST).functions["lost"].kernel
+        client.launch(kernel, (1, 1, 1), (32, 1, 1), struct.pack("<QQ", 0x1230, 0x30))
+        fault = expect_death(zygote, client, FaultKind.ADDRESS, CudaError.ILLEGAL_ADDRESS)
+        assert fault.address == (0 if backend == "jit" else 0x1200)
+        assert b"memory" in fault.message
 
 
 def test_a_launch_after_unload_is_a_protocol_error(zygote: Zygote) -> None:

@@ -50,6 +50,11 @@ def shared(zygote: Zygote) -> Iterator[Client]:
         yield client
 
 
+def elf(machine: int) -> bytes:
+    """Return the header of an ELF file for a machine: 190 is CUDA, 62 x86-64."""
+    return b"\x7fELF\2\1\1".ljust(16, b"\0") + struct.pack("<HH", 2, machine) + bytes(44)
+
+
 def compute(client: Client, kernel: int) -> np.ndarray:
     memory = [client.allocate(4000) for _ in range(3)]
     a, b, c = (np.frombuffer(m.alias, dtype=np.float32)[:1000] for m in memory)
@@ -66,7 +71,9 @@ def compute(client: Client, kernel: int) -> np.ndarray:
         (b"\xff\xfe\x00garbage", CudaError.INVALID_PTX, ""),
         (VECADD.replace(b"%f3, %f1", b"%f99, %f1"), CudaError.INVALID_PTX, ":"),
         (VECADD.replace(b"sm_80", b"sm_120"), CudaError.NO_BINARY_FOR_GPU, "sm_120"),
-        (b"\x7fELF" + bytes(60), CudaError.NO_BINARY_FOR_GPU, "cubin"),
+        (elf(190), CudaError.NO_BINARY_FOR_GPU, "the image is a cubin"),
+        (elf(62), CudaError.INVALID_IMAGE, "a program or library of the host"),
+        (b"\x7fELF", CudaError.INVALID_IMAGE, "a program or library of the host"),
         (b"\x50\xed\x55\xba" + bytes(60), CudaError.NO_BINARY_FOR_GPU, "fat binary"),
         (
             container.encode(compile_ptx(VECADD, capability=(9, 0)))[:-1],

@@ -2,7 +2,9 @@
 
 ``tests/support/worker_harness``: ``order`` many streams, waits, full rings, all parameter sizes;
 ``memory`` copies, fills and chunks; ``hostile`` requests that no client library writes; ``fault``
-kernels that fault; ``doze`` a worker on its client's CPU. ``latency`` only measures, and must still build.
+kernels that fault; ``doze`` a worker on its client's CPU; ``nap`` requests that come just before it
+sleeps; ``turns`` whose request comes first, which kernel runs, what is left of a removed one.
+``latency`` only measures, and must still build.
 """
 
 import subprocess
@@ -46,6 +48,9 @@ def build(program: str, sanitizer: str, directory: Path) -> Path:
         ("hostile", "address"),
         ("fault", "plain"),
         ("doze", "plain"),
+        ("nap", "plain"),
+        ("turns", "plain"),
+        ("turns", "thread"),
     ],
 )
 def test_native_runtime(program: str, sanitizer: str, tmp_path: Path) -> None:

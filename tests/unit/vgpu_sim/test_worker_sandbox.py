@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from worker_client import worker_config
 
-from vgpu_sim.hw.sandbox import seccomp
+from vgpu_sim.worker.sandbox import seccomp
 
 PROBE = Path(__file__).parents[2] / "support/sandbox_probe.py"
 ROOT = Path(__file__).parents[3]
-NEEDED = ["thread", "memory", "executable_memory", "eventfd", "signal_handler"]
+NEEDED = ["thread", "memory", "executable_memory", "eventfd", "signal_handler", "name_itself"]
 CACHE = ["cache_write", "cache_read", "cache_replace", "cache_list"]
 as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
 
@@ -73,7 +73,8 @@ def test_everything_but_work_is_denied(outside: Path) -> None:
     assert not level["cache"]
     allowed = {name for name, outcome in outcomes.items() if outcome == "ok"}
     assert allowed == set(NEEDED)
-    for denied in ("execute", "ptrace", "shared_memory", "bpf", "io_uring", "process_vm_readv"):
+    by_other_walls = {"open", "list", "write", "stat"}
+    for denied in set(outcomes) - allowed - by_other_walls - {n for n in outcomes if "cache" in n}:
         assert outcomes[denied] == "EPERM", denied
     assert outside.read_text() == "secret"
 
@@ -119,6 +120,59 @@ def test_without_a_sandbox_nothing_is_claimed(outside: Path) -> None:
     assert outcomes["open"] == outcomes["unix_socket"] == "ok"
     assert outcomes["execute"] == outcomes["shared_memory"] == "ENOENT"
     assert outcomes["ptrace"] == "ESRCH"
+    # Without the filter the kernel does all of these for a process of the same user.
+    for name in ("kill_by_owner", "kill_by_owner_ex", "kill_by_signal", "become_dumpable"):
+        assert outcomes[name] == "ok", name
+
+
+WITHOUT = """
+import json, sys
+from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.worker import sandbox
+from vgpu_sim.worker.sandbox import landlock, namespaces, seccomp
+def refuse(*_, **__):
+    raise OSError(1, "not here")
+for wall in sys.argv[2].split(","):
+    module, function = wall.split(".")
+    setattr(globals()[module], function, refuse)
+probed = sandbox.probe(None).confined
+try:
+    sandbox.enter(WorkerConfig.from_json(json.loads(sys.argv[1])))
+    print(probed, "entered")
+except sandbox.NotConfinedError as err:
+    print(probed, err)
+"""
+NAMESPACES, LANDLOCK, SECCOMP = (
+    "namespaces.enter_empty",
+    "landlock.restrict_to",
+    "seccomp.install",
+)
+
+
+def enter_without(*walls: str, **changes: Any) -> str:
+    config = json.dumps(worker_config(**changes).to_json())
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, config, ",".join(walls)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("walls", [(NAMESPACES, LANDLOCK), (SECCOMP,)])
+def test_too_few_walls_are_an_error_unless_that_is_allowed(walls: tuple[str, ...]) -> None:
+    refused = enter_without(*walls)
+    assert refused.startswith("False workers cannot be confined on this node")
+    assert "--allow-weak-sandbox" in refused
+    assert enter_without(*walls, weak_sandbox=True) == "False entered"
+
+
+@pytest.mark.parametrize("wall", [NAMESPACES, LANDLOCK])
+def test_one_of_the_two_that_hide_files_is_enough(wall: str) -> None:
+    assert enter_without(wall) == "True entered"
 
 
 @pytest.mark.parametrize("wall", ["namespaces", "landlock"])
@@ -131,7 +185,7 @@ def test_each_wall_holds_the_cache_alone(
     script = tmp_path / "probe.py"
     script.write_text(
         "import runpy, sys\n"
-        f"from vgpu_sim.hw.sandbox import {module}\n"
+        f"from vgpu_sim.worker.sandbox import {module}\n"
         "def refuse(*_):\n    raise OSError(1, 'not here')\n"
         f"{module}.{function} = refuse\n"
         f"sys.argv[0] = {str(PROBE)!r}\n"
@@ -154,6 +208,42 @@ def test_each_wall_holds_the_cache_alone(
     assert allowed - {"stat"} == set(NEEDED) | set(CACHE)
 
 
+HELPERS = """
+import runpy, sys
+from vgpu_sim.worker.sandbox import seccomp
+who, narrow = sys.argv[1], seccomp.install
+def install(*, files):
+    seccomp.install_for_helper()
+    if who == "child":
+        narrow(files=False)
+seccomp.install = install
+sys.argv[:2] = []
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(
+    ("who", "more"), [("helper", {"fork", "die_with_parent"}), ("child", set())]
+)
+def test_a_compile_helper_may_fork_and_its_child_may_not(
+    outside: Path, cache: Path, who: str, more: set[str]
+) -> None:
+    """Neither reaches the object cache, nor starts a thread."""
+    config = json.dumps(worker_config(cache_dir=str(cache)).to_json())
+    done = subprocess.run(
+        [sys.executable, "-c", HELPERS, who, PROBE, config, outside],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)["outcomes"]
+    allowed = {name for name, outcome in outcomes.items() if outcome == "ok"}
+    assert allowed - {"stat"} == set(NEEDED) - {"thread"} | more
+
+
 def test_the_filter_knows_its_system_calls_by_their_numbers() -> None:
     """Against the kernel's own table, where its headers are installed."""
     header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
@@ -163,5 +253,10 @@ def test_the_filter_knows_its_system_calls_by_their_numbers() -> None:
     numbers = {
         w[1].removeprefix("__NR_"): int(w[2]) for w in words if w[:1] == ["#define"] and len(w) == 3
     }
-    for name, number in {**seccomp._ALLOWED, **seccomp._ALLOWED_FOR_CACHE}.items():
+    by_argument = {
+        name: row[0]
+        for name, row in {**seccomp._ALLOWED_BY_ARGUMENT, **seccomp._FOR_HELPER}.items()
+    }
+    by_argument["wait4"] = seccomp._SYS_WAIT4
+    for name, number in {**seccomp._ALLOWED, **seccomp._ALLOWED_FOR_CACHE, **by_argument}.items():
         assert numbers[name] == number

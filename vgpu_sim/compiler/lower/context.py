@@ -26,7 +26,6 @@ class Context:
     symbols: Symbols
     parameters: dict[str, Parameter]
     refused_parameters: frozenset[str]
-    version: tuple[int, int]
     scope: Scope
     operands: tuple[tree.Operand, ...] = ()
 

@@ -10,19 +10,17 @@ from vgpu_sim.compiler.lower.parameters import lay_out
 from vgpu_sim.compiler.lower.scopes import Declared, Refused, RegisterClass, Scope
 from vgpu_sim.compiler.lower.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK
 from vgpu_sim.isa import Function
 
-MAX_BLOCK_THREADS = 1024
-
 # They tune how a real compiler or scheduler works and change no result.
-TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma"})
+TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma", ".language"})
 
 
 def lower_function(
     function: tree.Function,
     body: tree.Block,
     symbols: Symbols,
-    version: tuple[int, int],
     findings: Findings,
 ) -> Function:
     """Lower one ``.entry``; what cannot be is recorded in ``findings``."""
@@ -33,7 +31,6 @@ def lower_function(
         symbols=symbols,
         parameters={parameter.name: parameter for parameter in parameters},
         refused_parameters=frozenset(p.name for p in function.parameters),
-        version=version,
         scope=Scope(),
     )
     for attribute in function.attributes:
@@ -81,8 +78,8 @@ def _block_limits(function: tree.Function, findings: Findings) -> tuple[Block | 
 
 def _block(directive: tree.Directive) -> Block:
     x, y, z = (*directive.arguments, 1, 1)[:3]
-    if min(x, y, z) < 1 or math.prod((x, y, z)) > MAX_BLOCK_THREADS:
-        raise Invalid(f"{directive.name} allows 1 to {MAX_BLOCK_THREADS} threads", directive)
+    if min(x, y, z) < 1 or math.prod((x, y, z)) > MAX_THREADS_PER_BLOCK:
+        raise Invalid(f"{directive.name} allows 1 to {MAX_THREADS_PER_BLOCK} threads", directive)
     return x, y, z
 
 

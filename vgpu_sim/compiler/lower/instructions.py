@@ -3,7 +3,6 @@
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import Form, Match
-from vgpu_sim.compiler.lower.opcodes import LATEST_VERSION, OPCODES
 from vgpu_sim.compiler.lower.table import FORMS_BY_OPCODE
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Guard, Predicate
@@ -26,7 +25,7 @@ def lower_instruction(context: Context, instruction: tree.Instruction) -> None:
 def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, Match]:
     forms = FORMS_BY_OPCODE.get(instruction.opcode, ())
     if not forms:
-        _refuse_opcode(context, instruction.opcode)
+        raise Unsupported(f"instruction {instruction.opcode!r}")
     farthest, counts = 0, set()
     for form in forms:
         found = form.match(instruction.modifiers)
@@ -44,12 +43,6 @@ def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, M
         raise Unsupported(f"{instruction.modifiers[farthest]} of {known}")
     spelling = instruction.opcode + "".join(instruction.modifiers)
     raise Unsupported(f"{spelling} without a further modifier")
-
-
-def _refuse_opcode(context: Context, opcode: str) -> None:
-    if opcode not in OPCODES and context.version <= LATEST_VERSION:
-        raise Invalid(f"{opcode!r} is not an instruction of PTX")
-    raise Unsupported(f"instruction {opcode!r}")
 
 
 def _guard(context: Context, guard: tree.Guard | None) -> Guard | None:

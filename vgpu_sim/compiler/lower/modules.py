@@ -50,7 +50,7 @@ def _lower_functions(module: tree.Module, symbols: Symbols, findings: Findings) 
         defined.add(function.name)
         if function.is_entry:
             body = function.body
-            functions.append(lower_function(function, body, symbols, module.version, findings))
+            functions.append(lower_function(function, body, symbols, findings))
         else:
             findings.add(Unsupported(f".func {function.name!r}"), function)
     return functions

@@ -65,7 +65,7 @@ def _piece_bits(vector: tree.Vector, type_: DataType) -> int:
 
 
 def _pack(context: Context, first: tree.Operand, vector: tree.Vector, type_: DataType) -> None:
-    """``mov.b64 d, {a, b}``: d = b << 32 | a, with the first element lowest."""
+    """Lower ``mov.b64 d, {a, b}``: d = b << 32 | a, with the first element lowest."""
     bits = _piece_bits(vector, type_)
     piece, builder = DATA_TYPES[f"b{bits}"], context.builder
     total = builder.scratch(type_.bits)
@@ -89,7 +89,7 @@ def _pack(context: Context, first: tree.Operand, vector: tree.Vector, type_: Dat
 
 
 def _unpack(context: Context, vector: tree.Vector, value: tree.Operand, type_: DataType) -> None:
-    """``mov.b64 {a, b}, s``: the first element takes the lowest bits."""
+    """Lower ``mov.b64 {a, b}, s``: the first element takes the lowest bits."""
     bits = _piece_bits(vector, type_)
     piece, builder = DATA_TYPES[f"b{bits}"], context.builder
     whole = values.source(context, value, type_)

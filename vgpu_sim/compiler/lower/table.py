@@ -120,7 +120,7 @@ _LOAD_NOTE = "cache hints are dropped"
 
 
 def _hinted(pattern: str, operands: str, op: Op, lower: Lower) -> tuple[Form, ...]:
-    """A form without and with a cache policy operand, which is a hint like the rest."""
+    """Return a form without and with a cache policy operand, which is a hint like the rest."""
     return (
         Form(pattern.replace("{.policy}", ""), operands, op, lower, _MEMORY, _LOAD_NOTE),
         Form(

@@ -8,8 +8,8 @@ import struct
 
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS, is_special
-from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS
+from vgpu_sim.compiler.ptx import grammar, tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Register, SpecialRegister
 
 
@@ -39,14 +39,14 @@ def source(
 
     Raises:
         Invalid: when it does not fit.
-        Unsupported: for special registers that the ISA has not.
+        Unsupported: for special registers that the ISA cannot read.
     """
     match operand:
         case tree.Integer():
             return integer_literal(operand, type_)
         case tree.Float():
             return float_literal(operand, type_)
-        case tree.Name() if is_special(operand.text):
+        case tree.Name() if grammar.is_special(operand.text):
             return _special(context, operand, type_)
         case tree.Name():
             register = _named_register(context, operand)
@@ -77,7 +77,7 @@ def _at(operand: tree.Operand) -> tree.Name | None:
 def _named_register(context: Context, name: tree.Name) -> Register | Predicate:
     register = context.register(name)
     if register is None:
-        if is_special(name.text):
+        if grammar.is_special(name.text):
             raise Invalid(f"{name.text!r} is read-only", name)
         known = name.text in context.symbols.variables or name.text in context.parameters
         what = "is not a register" if known else "is not declared"
@@ -141,10 +141,13 @@ def special_register(name: tree.Name) -> SpecialRegister | None:
     """Return the special register of that name, or None when it is an ordinary name.
 
     Raises:
-        Unsupported: for one that the ISA has not.
+        Invalid: for a component that the register does not have.
+        Unsupported: for a register that the ISA does not have.
     """
-    if not is_special(name.text):
+    if not grammar.is_special(name.text):
         return None
+    if name.component and name.component not in grammar.SPECIAL_REGISTERS[name.text]:
+        raise Invalid(f"{name.text!r} has no component {name.component!r}", name)
     spelling = f"{name.text}.{name.component}" if name.component else name.text
     sreg = SPECIAL_REGISTERS.get(spelling)
     if sreg is None:
@@ -191,7 +194,7 @@ def predicate_source(context: Context, operand: tree.Operand) -> Predicate | Lit
 
 
 def _predicate(context: Context, operand: tree.Operand) -> Predicate:
-    if isinstance(operand, tree.Name) and not is_special(operand.text):
+    if isinstance(operand, tree.Name) and not grammar.is_special(operand.text):
         register = _named_register(context, operand)
         if isinstance(register, Predicate):
             return register

@@ -77,7 +77,7 @@ def apply_unary(operator: str, operand: Constant) -> Constant:
 
 
 def _divide(a: int, b: int) -> int:
-    """C's division: toward zero, also for values that float division cannot hold."""
+    """Divide as C does: toward zero, also where a float could not hold the values."""
     quotient = abs(a) // abs(b)
     return quotient if (a < 0) == (b < 0) else -quotient
 

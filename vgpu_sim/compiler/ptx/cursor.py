@@ -9,13 +9,15 @@ _MAX_SHOWN_CHARACTERS = 40
 class Cursor:
     """Reads tokens in order. ``current`` is the next one; it is never past the END token."""
 
-    __slots__ = ("_index", "_tokens", "current", "depth")
+    __slots__ = ("_index", "_tokens", "current", "depth", "version")
 
     def __init__(self, tokens: list[Token]) -> None:
         self._tokens = tokens
         self._index = 0
         self.current = tokens[0]
-        self.depth = 0  # of nested expressions; kept here because all parsers share it
+        # Kept here because all parsers share them.
+        self.depth = 0  # of nested expressions
+        self.version = (0, 0)  # of the file, once its first line has been read
 
     def peek(self, ahead: int = 1) -> Token:
         """Return the token ``ahead`` of the current one (END when there is none)."""
@@ -30,7 +32,7 @@ class Cursor:
         return token
 
     def at(self, text: str) -> bool:
-        """Whether the current token is the punctuation or dotted word ``text``."""
+        """Return whether the current token is the punctuation or dotted word ``text``."""
         return self.current.text == text and self.current.kind is not Kind.STRING
 
     def accept(self, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Debugging directives (PTX ISA, "Debugging Directives"): .file, .loc and .section.
+"""Debugging directives (PTX ISA, "Debugging Directives"): .file, .loc, .section and the like.
 
 They say where code came from and never what it does, so sections are checked and dropped.
 """
@@ -38,6 +38,33 @@ def parse_location(cursor: Cursor) -> tree.Location:
         cursor.advance()
         _parse_inlining(cursor)
     return tree.Location(start.line, start.column, file, line, column)
+
+
+def parse_intermediate_location(cursor: Cursor) -> tree.Location:
+    """Parse ``.loc_intermediate file line column``: the place in a compiler's own language."""
+    start = cursor.expect(".loc_intermediate")
+    numbers = [_parse_number(cursor, what) for what in ("a file index", "a line", "a column")]
+    return tree.Location(start.line, start.column, *numbers)
+
+
+def parse_intermediate_source(cursor: Cursor) -> tree.Section:
+    """Parse ``.nv_intermediate_source_section { .code_block { ... } ... }``.
+
+    The lexer has dropped the source that it holds.
+    """
+    start = cursor.expect(".nv_intermediate_source_section")
+    cursor.expect("{")
+    while cursor.accept(".code_block"):
+        cursor.expect("{")
+        cursor.expect(".ir_name")
+        cursor.expect(":")
+        cursor.expect_kind(Kind.STRING, "a language")
+        cursor.expect(".sourceFileName")
+        cursor.expect(":")
+        _parse_number(cursor, "a file index")
+        cursor.expect("}")
+    cursor.expect("}")
+    return tree.Section(start.line, start.column, start.text)
 
 
 def _parse_inlining(cursor: Cursor) -> None:

@@ -233,7 +233,7 @@ def _parse_dimension(cursor: Cursor) -> int:
 
 def _parse_initial(cursor: Cursor, depth: int) -> tree.InitialValue:
     if depth >= limits.MAX_INITIALIZER_DEPTH:
-        raise cursor.error("nested too deep")
+        raise cursor.error(f"nested deeper than {limits.MAX_INITIALIZER_DEPTH}")
     if cursor.at("{"):
         return _parse_value_list(cursor, depth)
     token = cursor.current

@@ -12,6 +12,7 @@ _ARGUMENTS = {
     ".reqntid": (1, 3),
     ".minnctapersm": (1, 1),
     ".maxnctapersm": (1, 1),
+    ".minperctamemory": (1, 1),
     ".maxclusterrank": (1, 1),
     ".reqnctapercluster": (1, 3),
     ".explicitcluster": (0, 0),
@@ -34,6 +35,9 @@ def parse_directives(cursor: Cursor) -> tuple[tree.Directive, ...]:
         if cursor.at(".pragma"):
             directives.append(_parse_pragma(cursor))
             continue
+        if cursor.at(".language"):
+            directives.append(_parse_language(cursor))
+            continue
         start = cursor.current
         if start.text not in _ARGUMENTS:
             raise cursor.error("unknown directive of a function")
@@ -52,6 +56,17 @@ def _parse_numbers(cursor: Cursor) -> list[int]:
         token = cursor.expect_kind(Kind.INTEGER, "a number")
         numbers.append(parse_plain_integer(cursor, token))
     return numbers
+
+
+def _parse_language(cursor: Cursor) -> tree.Directive:
+    start = cursor.expect(".language")
+    names: list[str] = []
+    while True:
+        if cursor.current.kind not in (Kind.STRING, Kind.INTEGER):
+            raise cursor.error("expected a language")
+        names.append(cursor.advance().text.strip('"'))
+        if not cursor.accept(","):
+            return tree.Directive(start.line, start.column, start.text, strings=tuple(names))
 
 
 def _parse_pragma(cursor: Cursor) -> tree.Directive:

@@ -31,16 +31,17 @@ class Token(NamedTuple):
     offset: int
 
 
-# ``0f...`` comes before decimal integers, dotted words before punctuation. ``@@`` lines are the
-# DWARF directives of PTX 1.x and mean nothing to code. A trailing letter or digit on a number is
-# caught by the lookahead, so ``12abc`` is an error and never two tokens.
+# ``0f...`` comes before decimal integers, dotted words before punctuation. ``@@DWARF`` lines are
+# directives of PTX 1.x for debuggers and mean nothing to code, and neither does the source of
+# another language between ``.source_begin`` and ``.source_end``. A trailing letter or digit on a
+# number is caught by the lookahead, so ``12abc`` is an error and never two tokens.
 _TOKEN = re.compile(
     r"""
-    (?P<blank>[ \t\r\f\v]+|//[^\n]*|@@[^\n]*)
+    (?P<blank>[ \t\r\f\v]+|//[^\n]*|@@DWARF\b[^\n]*)
   | (?P<newline>\n)
-  | (?P<comment>/\*.*?\*/)
+  | (?P<comment>/\*.*?\*/|\.source_begin\b.*?\.source_end\b)
   | (?P<name>[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_)
-  | (?P<dotted>\.[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+)*)
+  | (?P<dotted>\.[A-Za-z0-9_$]+(?:::[A-Za-z0-9_]+(?::[0-9]+)?)*)
   | (?P<bits>0[fF][0-9A-Fa-f]{8}(?![A-Za-z0-9_$])|0[dD][0-9A-Fa-f]{16}(?![A-Za-z0-9_$]))
   | (?P<float>[0-9]+(?:\.[0-9]*(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+)(?![A-Za-z0-9_$.]))
   | (?P<integer>(?:0[xX][0-9A-Fa-f]+|0[bB][01]+|[0-9]+)U?(?![A-Za-z0-9_$.]))

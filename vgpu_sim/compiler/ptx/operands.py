@@ -91,7 +91,7 @@ def _parse_list(cursor: Cursor, opening: str, closing: str) -> tuple[tree.Operan
 def _enter(cursor: Cursor) -> None:
     cursor.depth += 1
     if cursor.depth > limits.MAX_EXPRESSION_DEPTH:
-        raise cursor.error("nested too deep")
+        raise cursor.error(f"nested deeper than {limits.MAX_EXPRESSION_DEPTH}")
 
 
 def parse_integer(cursor: Cursor, what: str = "an integer constant") -> int:

@@ -5,7 +5,12 @@ from dataclasses import dataclass, field
 from vgpu_sim.compiler.errors import PtxSyntaxError
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.compiler.ptx.cursor import Cursor
-from vgpu_sim.compiler.ptx.debugging import parse_file, parse_location, parse_section
+from vgpu_sim.compiler.ptx.debugging import (
+    parse_file,
+    parse_intermediate_source,
+    parse_location,
+    parse_section,
+)
 from vgpu_sim.compiler.ptx.declarations import (
     LINKAGES,
     SPACES,
@@ -52,14 +57,14 @@ def parse(source: str | bytes) -> tree.Module:
             input.
     """
     cursor = Cursor(tokenize(decode(source)))
-    version = _parse_version(cursor)
+    cursor.version = _parse_version(cursor)
     contents = _Contents()
     while cursor.current.kind is not Kind.END:
         _parse_item(cursor, contents)
     if not contents.targets:
         raise cursor.error("expected a '.target' directive")
     return tree.Module(
-        version=version,
+        version=cursor.version,
         targets=tuple(contents.targets),
         address_size=contents.address_size,
         functions=tuple(contents.functions),
@@ -93,6 +98,8 @@ def _parse_item(cursor: Cursor, contents: _Contents) -> None:
             contents.files.append(parse_file(cursor))
         case ".section":
             contents.sections.append(parse_section(cursor))
+        case ".nv_intermediate_source_section":
+            contents.sections.append(parse_intermediate_source(cursor))
         case ".pragma":
             contents.pragmas.append(parse_pragma(cursor))
         case ".alias":

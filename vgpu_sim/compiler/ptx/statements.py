@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from vgpu_sim.compiler.ptx import limits, tree
+from vgpu_sim.compiler.errors import PtxSyntaxError
+from vgpu_sim.compiler.ptx import grammar, limits, tree
 from vgpu_sim.compiler.ptx.cursor import Cursor
-from vgpu_sim.compiler.ptx.debugging import parse_location
+from vgpu_sim.compiler.ptx.debugging import parse_intermediate_location, parse_location
 from vgpu_sim.compiler.ptx.declarations import (
     LINKAGES,
     SPACES,
@@ -13,7 +14,7 @@ from vgpu_sim.compiler.ptx.declarations import (
     parse_variables,
 )
 from vgpu_sim.compiler.ptx.functions import parse_directives
-from vgpu_sim.compiler.ptx.lexer import Kind
+from vgpu_sim.compiler.ptx.lexer import Kind, Token
 from vgpu_sim.compiler.ptx.operands import parse_arguments, parse_operand
 
 
@@ -25,7 +26,7 @@ def parse_body(cursor: Cursor, depth: int = 0) -> tree.Block:
     """
     start = cursor.expect("{")
     if depth >= limits.MAX_BLOCK_DEPTH:
-        raise cursor.error("scopes nest too deep", start)
+        raise cursor.error(f"scopes nest deeper than {limits.MAX_BLOCK_DEPTH}", start)
     statements: list[tree.Statement] = []
     while not cursor.at("}"):
         if cursor.at("{"):
@@ -58,9 +59,12 @@ def _parse_instruction(cursor: Cursor) -> tree.Instruction:
     start = cursor.current
     guard = _parse_guard(cursor) if start.text == "@" else None
     opcode = cursor.expect_kind(Kind.NAME, "an instruction")
-    modifiers: list[str] = []
+    dotted: list[Token] = []
     while cursor.current.kind is Kind.DOTTED:
-        modifiers.append(cursor.advance().text)
+        dotted.append(cursor.advance())
+    modifiers = tuple(token.text for token in dotted)
+    if cursor.version <= grammar.LATEST_VERSION:
+        _check_spelling(opcode, modifiers, dotted)
     operands: list[tree.Operand] = []
     is_call = opcode.text == "call"
     if not cursor.at(";"):
@@ -72,12 +76,20 @@ def _parse_instruction(cursor: Cursor) -> tree.Instruction:
         line=start.line,
         column=start.column,
         opcode=opcode.text,
-        modifiers=tuple(modifiers),
+        modifiers=modifiers,
         operands=tuple(operands),
         guard=guard,
         start=start.offset,
         end=end.offset,
     )
+
+
+def _check_spelling(opcode: Token, modifiers: tuple[str, ...], dotted: list[Token]) -> None:
+    found = grammar.first_error(opcode.text, modifiers)
+    if found is not None:
+        index, message = found
+        at = opcode if index < 0 or not dotted else dotted[min(index, len(dotted) - 1)]
+        raise PtxSyntaxError(at.line, at.column, message)
 
 
 def _parse_operand(cursor: Cursor, is_call: bool) -> tree.Operand:
@@ -139,6 +151,7 @@ _DIRECTIVES: dict[str, Callable[[Cursor], tree.Statement]] = {
     ".reg": parse_registers,
     ".pragma": parse_pragma,
     ".loc": parse_location,
+    ".loc_intermediate": parse_intermediate_location,
     ".branchtargets": _parse_targets,
     ".calltargets": _parse_targets,
     ".callprototype": _parse_prototype,

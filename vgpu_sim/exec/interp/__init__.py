@@ -5,12 +5,12 @@ One file per opcode family (``control`` ... ``memory``) maps opcodes to semantic
 
 from vgpu_sim.exec.interp.address_space import BufferMemory, Memory
 from vgpu_sim.exec.interp.engine import SEMANTICS, run, step
-from vgpu_sim.exec.interp.state import Launch, StackEntry, StepRecord, Warp, refusals
+from vgpu_sim.exec.interp.state import InterpretedLaunch, StackEntry, StepRecord, Warp, refusals
 
 __all__ = [
     "SEMANTICS",
     "BufferMemory",
-    "Launch",
+    "InterpretedLaunch",
     "Memory",
     "StackEntry",
     "StepRecord",

@@ -56,7 +56,7 @@ class BufferMemory:
         self._bytes()[lanes] = little[:, :width_bytes]
 
     def _bytes(self) -> NDArray[np.uint8]:
-        # Made anew for each access: a lasting view would forbid the owner to resize the bytearray.
+        # Made for each access: a lasting view would forbid the owner to resize the bytearray.
         return np.frombuffer(self._data, dtype=np.uint8)
 
     def _offsets(self, addresses: Words, width_bytes: int) -> NDArray[np.int64]:

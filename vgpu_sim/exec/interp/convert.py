@@ -57,7 +57,7 @@ def _integer_to_integer(bits: Bits, source: DataType, to: DataType, clamp: bool)
 
 
 def _of_nan(source: DataType, to: DataType) -> int:
-    """What a NaN becomes as an integer (PTX ISA, "cvt"): 0 if all is narrow, else the top bit."""
+    """Return a NaN as an integer (PTX ISA, "cvt"): 0 if all is narrow, else the top bit."""
     return 1 << (to.bits - 1) if source is DataType.F64 or to.bits == 64 else 0
 
 

@@ -13,7 +13,7 @@ from vgpu_sim.exec.interp import (
     move,
 )
 from vgpu_sim.exec.interp.address_space import Memory
-from vgpu_sim.exec.interp.state import Launch, StepRecord, Warp
+from vgpu_sim.exec.interp.state import InterpretedLaunch, StepRecord, Warp
 from vgpu_sim.isa import Function, Module
 
 SEMANTICS = {
@@ -76,9 +76,9 @@ def run(
     Raises:
         AddressFault: a lane touched memory that is not there; earlier stores have happened.
         Trap: a lane executed TRAP.
-        Unsupported, ValueError: see ``Launch``; nothing was executed.
+        UnsupportedError, ValueError: see ``InterpretedLaunch``; nothing was executed.
     """
-    launch = Launch(module, function, grid, block, parameters, memory, segment_base)
+    launch = InterpretedLaunch(module, function, grid, block, parameters, memory, segment_base)
     lanes = min(_RUN_LANES, _RUN_REGISTER_CELLS // max(1, len(function.register_bits)))
     for warp in launch.warps(max(1, lanes // 32)):
         while not warp.done:

@@ -1,8 +1,11 @@
-"""Accesses: only lanes in the mask touch memory, so only they can fault."""
+"""Accesses: only lanes in the mask touch memory, so only they can fault.
+
+That an access is aligned to its size, elements of a vector together, is asked before anything else.
+"""
 
 import numpy as np
 
-from vgpu_sim.exec.errors import AddressFault, BadAddress
+from vgpu_sim.exec.errors import AddressFault, BadAddress, MisalignedFault
 from vgpu_sim.exec.interp.address_space import Words
 from vgpu_sim.exec.interp.operands import read_bits, write_bits
 from vgpu_sim.exec.interp.state import Mask, Warp, unsigned_dtype
@@ -25,10 +28,21 @@ def _fault(
     return AddressFault(bad, warp.pc - 1, warp.block_of(int(lane)), instruction.space)
 
 
+def _check_alignment(warp: Warp, instruction: Instruction, mask: Mask, first: Words) -> None:
+    size = instruction.vector * instruction.type.bytes
+    bad = (first & np.uint64(size - 1)) != 0
+    if bad.any():
+        place = int(bad.argmax())
+        block = warp.block_of(int(np.flatnonzero(mask)[place]))
+        raise MisalignedFault(int(first[place]), size, warp.pc - 1, block, instruction.space)
+
+
 def _ld(warp: Warp, instruction: Instruction, mask: Mask) -> Words | None:
     type_ = instruction.type
     dtype = unsigned_dtype(type_.bits)
     if instruction.space is Space.PARAM:
+        offset = np.full(int(np.count_nonzero(mask)), instruction.displacement, dtype=np.uint64)
+        _check_alignment(warp, instruction, mask, offset)
         for index, destination in enumerate(instruction.dsts):
             begin = instruction.displacement + index * type_.bytes
             data = warp.launch.parameters[begin : begin + type_.bytes]
@@ -36,6 +50,7 @@ def _ld(warp: Warp, instruction: Instruction, mask: Mask) -> Words | None:
             write_bits(warp, destination, value, type_, mask)
         return None
     first = _addresses(warp, instruction, mask)
+    _check_alignment(warp, instruction, mask, first)
     loaded = []
     for index in range(instruction.vector):
         addresses = first + np.uint64(index * type_.bytes)
@@ -54,6 +69,7 @@ def _ld(warp: Warp, instruction: Instruction, mask: Mask) -> Words | None:
 def _st(warp: Warp, instruction: Instruction, mask: Mask) -> Words:
     type_ = instruction.type
     first = _addresses(warp, instruction, mask)
+    _check_alignment(warp, instruction, mask, first)
     for index, source in enumerate(instruction.srcs[1:]):
         addresses = first + np.uint64(index * type_.bytes)
         bits = np.broadcast_to(read_bits(warp, source, type_.bits), mask.shape)[mask]

@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.errors import Block, Unsupported
+from vgpu_sim.exec.errors import Block, UnsupportedError
 from vgpu_sim.exec.interp.address_space import Memory, Words
+from vgpu_sim.hal import limits
 from vgpu_sim.isa import Function, Literal, Module, Op, Operand, Space, Symbol
 from vgpu_sim.isa.verify import check_function
 
-WARP_LANES = 32
+WARP_LANES = limits.WARP_THREADS
 
 Mask = NDArray[np.bool_]
 Bits = NDArray[np.unsignedinteger]
@@ -59,24 +60,24 @@ class StepRecord:
     addresses: Words | None
 
 
-def refusals(function: Function) -> tuple[Unsupported, ...]:
+def refusals(function: Function) -> tuple[UnsupportedError, ...]:
     """Return what of ``function`` the interpreter cannot run yet."""
     return tuple(
-        Unsupported(f"{instruction.space.name.lower()} memory", function.name, word)
+        UnsupportedError(f"{instruction.space.name.lower()} memory", function.name, word)
         for word, instruction in enumerate(function.code)
         if instruction.space in (Space.SHARED, Space.LOCAL)
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class InterpretedLaunch:
     """A kernel launch, checked: what all of its warps share.
 
     Raises (from its constructor):
         ValueError: for dimensions below one, a wrong size of the parameter block, or a block that
             contradicts the kernel's required or maximum block; InvalidFunction, which is one, for
             code that the instruction set does not define.
-        Unsupported: for code that the interpreter cannot run.
+        UnsupportedError: for code that the interpreter cannot run.
     """
 
     module: Module
@@ -142,7 +143,7 @@ class Warp:
 
     __slots__ = ("block", "launch", "predicates", "registers", "stack", "thread")
 
-    def __init__(self, launch: Launch, first: int, count: int) -> None:
+    def __init__(self, launch: InterpretedLaunch, first: int, count: int) -> None:
         lanes = count * WARP_LANES
         self.launch = launch
         self.registers = [
@@ -165,7 +166,7 @@ class Warp:
 
     @property
     def done(self) -> bool:
-        """Whether all lanes have ended."""
+        """Return whether all lanes have ended."""
         return not self.stack
 
     @property
@@ -211,10 +212,10 @@ def _reconvergence(function: Function) -> dict[int, int]:
     return result
 
 
-def _check_shape(launch: Launch) -> None:
+def _check_shape(launch: InterpretedLaunch) -> None:
     function = launch.function
-    if min(*launch.grid, *launch.block) < 1:
-        raise ValueError(f"grid {launch.grid} and block {launch.block} must be at least 1")
+    limits.check_grid(launch.grid)
+    limits.check_block(launch.block)
     if len(launch.parameters) != function.parameter_bytes:
         raise ValueError(
             f"{function.name} takes {function.parameter_bytes} bytes of parameters,"

@@ -1,6 +1,6 @@
-"""Value analysis: an element of the lattice for every SSA value, and where lanes diverge.
+"""Value analysis: a shape of the lattice for every SSA value, and where lanes diverge.
 
-Starts from the assumption that no branch diverges, computes elements to a fixpoint, adds the
+Starts from the assumption that no branch diverges, computes shapes to a fixpoint, adds the
 branches whose condition differs between lanes, and repeats until nothing changes. A value that is
 read outside a loop which its lanes leave in different iterations is a ``Vector`` there.
 """
@@ -8,8 +8,8 @@ read outside a loop which its lanes leave in different iterations is a ``Vector`
 from collections.abc import Iterable
 
 from vgpu_sim.exec.jit import divergence, layout
-from vgpu_sim.exec.jit.elements import Affine, Algebra, Element, Vector
 from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, Vector
 from vgpu_sim.exec.jit.ssa import (
     Condition,
     Merge,
@@ -38,22 +38,22 @@ class Analysis:
     def __init__(self, ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> None:
         self.ssa = ssa
         self.geometry = geometry
-        self.algebra = Algebra(geometry.width, geometry.chunks)
+        self.algebra = Algebra(geometry.width, geometry.strips)
         self.top = layout.build(ssa.graph)
         self.order = tuple(self.top.linear())
-        self.elements: dict[Value, Element] = {}
+        self.shapes: dict[Value, LaneShape] = {}
         self.assumed = frozenset(self._top_guards() if assume_guards else ())
         self.divergence = divergence.Divergence()
         self._restartable = self._find_restartable()
-        self._transfer = Transfer(self.algebra, geometry, self.element, self.may_restart)
+        self._transfer = Transfer(self.algebra, geometry, self.shape, self.may_restart)
         self._run()
 
     @property
     def checked(self) -> set[Operation]:
         return self._transfer.checked
 
-    def element(self, source: Source, block: int, bits: int) -> Element | None:
-        """The element of ``source`` as ``block`` sees it, cut or zero-extended to ``bits``.
+    def shape(self, source: Source, block: int, bits: int) -> LaneShape | None:
+        """Return the shape of ``source`` as ``block`` sees it, cut or zero-extended to ``bits``.
 
         None while the fixpoint has not reached it yet.
         """
@@ -61,38 +61,38 @@ class Analysis:
             return self.algebra.constant(source.bits, bits)
         if not isinstance(source, Value):
             return self.algebra.uniform()
-        element = self.elements.get(source)
-        if element is _UNDECIDED:
+        shape = self.shapes.get(source)
+        if shape is _UNDECIDED:
             return None
-        element = self._seen_from(source, element, block)
+        shape = self._seen_from(source, shape, block)
         if source.bits > bits:
-            return self.algebra.truncate(element, bits)
+            return self.algebra.truncate(shape, bits)
         if source.bits < bits:
-            return self._transfer.widen(element, source.bits, bits, signed=False)
-        return element
+            return self._transfer.widen(shape, source.bits, bits, signed=False)
+        return shape
 
     def uniform(self, condition: Condition, block: int) -> bool:
-        """Whether all lanes of a group agree on ``condition`` in ``block``."""
-        element = self.element(condition.value, block, 1)
-        return isinstance(element, Affine) and element.uniform
+        """Return whether all lanes of a group agree on ``condition`` in ``block``."""
+        shape = self.shape(condition.value, block, 1)
+        return isinstance(shape, Affine) and shape.uniform
 
     def may_restart(self, node: Operation) -> bool:
-        """Whether nothing that memory can see has happened when ``node`` runs."""
+        """Return whether nothing that memory can see has happened when ``node`` runs."""
         return node in self._restartable
 
-    def _seen_from(self, value: Value, element: Element, block: int) -> Element:
-        if self.algebra.lanes(element, value.bits) is not None:
-            return element  # the same in every iteration
+    def _seen_from(self, value: Value, shape: LaneShape, block: int) -> LaneShape:
+        if self.algebra.lanes(shape, value.bits) is not None:
+            return shape  # the same in every iteration
         home = self.ssa.block_of[value]
         for header in self.divergence.loops:
             body = self.ssa.graph.loops[header]
             if home in body and block not in body:
                 return Vector()
-        return element
+        return shape
 
     def _run(self) -> None:
         while True:
-            self.elements = {}
+            self.shapes = {}
             self._transfer.checked.clear()
             self._fixpoint()
             branches = {
@@ -119,26 +119,26 @@ class Analysis:
                         changed |= self._raise(node.result, self._transfer.merge(node, block.index))
                     else:
                         results = self._transfer.operation(node, block.index)
-                        for result, element in zip(node.results, results, strict=True):
+                        for result, shape in zip(node.results, results, strict=True):
                             if result is not None:
-                                changed |= self._raise(result, element)
+                                changed |= self._raise(result, shape)
         for block in self.ssa.blocks.values():  # values of blocks that only feed themselves
             for definition in (*block.phis, *block.nodes):
                 for result in results_of(definition):
-                    self.elements.setdefault(result, Vector())
+                    self.shapes.setdefault(result, Vector())
 
-    def _raise(self, value: Value, element: Element | None) -> bool:
-        if element is None:
+    def _raise(self, value: Value, shape: LaneShape | None) -> bool:
+        if shape is None:
             return False
-        before = self.elements.get(value)
+        before = self.shapes.get(value)
         if before is not None:
-            element = self.algebra.join(before, element)
-        if element == before:
+            shape = self.algebra.join(before, shape)
+        if shape == before:
             return False
-        self.elements[value] = element
+        self.shapes[value] = shape
         return True
 
-    def _phi(self, phi: Phi) -> Element | None:
+    def _phi(self, phi: Phi) -> LaneShape | None:
         header = phi.block
         arguments = list(phi.arguments.items())
         if header in self.divergence.joins and _differ(s for _, s in arguments):
@@ -147,11 +147,11 @@ class Analysis:
             body = self.ssa.graph.loops[header]
             if _differ(s for block, s in arguments if block in body):
                 return Vector()
-        joined: Element | None = None
+        joined: LaneShape | None = None
         for _, source in arguments:
-            element = self.element(source, header, phi.result.bits)
-            if element is not None:
-                joined = element if joined is None else self.algebra.join(joined, element)
+            shape = self.shape(source, header, phi.result.bits)
+            if shape is not None:
+                joined = shape if joined is None else self.algebra.join(joined, shape)
         return joined
 
     def _top_guards(self) -> Iterable[int]:

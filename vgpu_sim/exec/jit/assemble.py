@@ -16,14 +16,14 @@ from vgpu_sim.exec.jit.launch import (
     STATUS_LAUNCH_FAILED,
     THREAD_BLOCK,
     THREAD_STATUS,
-    Launch,
+    EntryArguments,
 )
 from vgpu_sim.exec.jit.masks import MaskWriter
 from vgpu_sim.exec.jit.memory import Memory
 from vgpu_sim.exec.jit.nodes import Nodes, Specials
 from vgpu_sim.exec.jit.plan import Plan
+from vgpu_sim.exec.jit.provenance import Provenance
 from vgpu_sim.exec.jit.regions import Regions
-from vgpu_sim.exec.jit.roots import Roots
 from vgpu_sim.exec.jit.ssa import SsaFunction
 from vgpu_sim.exec.jit.text import Shared, Text
 from vgpu_sim.isa import Module
@@ -41,18 +41,18 @@ class Assembler:
         self._module = module
         self._ssa = ssa
         self._geometry = geometry
-        self._plan = plan
+        self.plan = plan
         self._shared = Shared()
         self._nans = nans.NanPlan(ssa)
         self._types = values.storage_types(ssa, self._nans)
-        self._roots = Roots(ssa)
         self._functions: list[str] = []
         self._exact_needed = False
         self.fast = Analysis(ssa, geometry, assume_guards=plan.versioned)
         self._offsets = {variable.name: variable.offset for variable in module.variables}
+        self._provenance = Provenance(ssa, self._offsets)
 
     def text(self) -> str:
-        """The whole module."""
+        """Return the whole module."""
         shared = self._shared
         shared.add_metadata("!{}")
         shared.add_metadata('!{i32 2, !"Debug Info Version", i32 3}')
@@ -98,16 +98,16 @@ class Assembler:
     ) -> None:
         """Write one version at the present place; it runs on to ``done``."""
         labels = {"done": done, "trap": "trap", "restart": "restart", "masked": "masked"}
-        launch = Launch(text, self._offset_of)
+        launch = EntryArguments(text, self._offset_of)
         store = values.Values(text, analysis, self._nans, self._types, launch.symbol)
-        masks = MaskWriter(text, analysis.geometry.chunks)
-        memory = Memory(text, store, masks, launch, self._roots)
+        masks = MaskWriter(text, analysis.geometry.strips)
+        memory = Memory(text, store, masks, launch, self._provenance)
         specials = Specials(first, self._bases(text, first), block)
         nodes = Nodes(text, store, memory, masks, launch, self._nans, specials, labels)
         Regions(text, store, masks, nodes, self._nans, labels).write()
 
     def _bases(self, text: Text, first: str) -> tuple[str, str, str]:
-        """The thread indices of a group's first lane."""
+        """Return the thread indices of a group's first lane."""
         x, y, z = self._geometry.block
         column, row, plane = first, "0", "0"
         if y > 1 or z > 1:
@@ -180,7 +180,7 @@ class Assembler:
         text.fill(place, "%first", "i32", [("0", "blocks"), ("%following", "grouped")])
 
     def _guarded(self) -> bool:
-        """Whether some assumed guard may send single lanes away."""
+        """Return whether some assumed guard may send single lanes away."""
         blocks = self._ssa.blocks
         return any(
             (condition := blocks[b].condition) is not None and not self.fast.uniform(condition, b)
@@ -188,10 +188,10 @@ class Assembler:
         )
 
     def _call_masked(self, text: Text) -> None:
-        chunks = 2 if self._geometry.chunks % 2 == 0 else 1
-        geometry = replace(self._geometry, chunks=chunks)
+        strips = 2 if self._geometry.strips % 2 == 0 else 1
+        geometry = replace(self._geometry, strips=strips)
         if not geometry.legal:
-            geometry = replace(self._geometry, chunks=1)
+            geometry = replace(self._geometry, strips=1)
         self._function("masked_version", Analysis(self._ssa, geometry, assume_guards=False))
         for part in range(self._geometry.span // geometry.span):
             offset = text.let(f"add i32 %first, {part * geometry.span}")
@@ -203,7 +203,7 @@ class Assembler:
         failed = text.let(f"call i1 @{name}({_ARGUMENTS}, {block}, i32 {first})")
         onward = text.label("called")
         text.branch(failed, stop, onward)
-        text.begin(onward)
+        text.begin(onward, follows=True)
 
     def _call_exact(self, text: Text, span: int, done: str, stop: str) -> None:
         if not self._exact_needed:

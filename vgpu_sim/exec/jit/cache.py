@@ -1,46 +1,39 @@
-"""Object code on disk, keyed by content.
+"""Object code on disk, keyed by content (who may read what: docs/adr/0015-object-cache.md).
 
-One directory, given by the caller, who owns who may write there: entries are native code that will
-be executed. An entry is written to a temporary file and renamed, and read only if its digest fits;
-whatever is damaged is ignored and replaced by the next compilation.
+Entries are native code, so they are read only by a process that may do no more than their writer:
+a worker inside its sandbox, and its own user's entries alone. What is damaged, or no object that
+this generator could have written, is ignored and replaced by the next compilation.
 """
 
 import hashlib
-import os
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-_MAGIC = b"tessera-object-2\n"
+from vgpu_sim.exec import own_files
+
+MAX_ENTRY_BYTES = 64 << 20
+_MAGIC = b"tessera-object-3\n"
 _DIGEST_BYTES = 32
 
 
 def load(directory: Path, key: str) -> bytes | None:
     """Return what was stored under ``key``, or None."""
-    try:
-        data = _path(directory, key).read_bytes()
-    except OSError:
+    data = own_files.read(_path(directory, key), MAX_ENTRY_BYTES)
+    if data is None:
         return None
     body = data[len(_MAGIC) + _DIGEST_BYTES :]
-    digest = data[len(_MAGIC) : len(_MAGIC) + _DIGEST_BYTES]
-    if not data.startswith(_MAGIC) or hashlib.sha256(key.encode() + body).digest() != digest:
-        return None
-    return body
+    return body if data == _head(key, body) + body else None
 
 
 def store(directory: Path, key: str, body: bytes) -> None:
     """Write an entry; a directory that cannot be written to is no error, only slower."""
-    data = _MAGIC + hashlib.sha256(key.encode() + body).digest() + body
-    try:
+    with suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, name = tempfile.mkstemp(dir=directory, prefix=".writing-")
-    except OSError:
-        return
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(name, _path(directory, key))
-    except OSError:
-        Path(name).unlink(missing_ok=True)
+    own_files.replace(_path(directory, key), _head(key, body) + body)
+
+
+def _head(key: str, body: bytes) -> bytes:
+    return _MAGIC + hashlib.sha256(key.encode() + body).digest()
 
 
 def _path(directory: Path, key: str) -> Path:

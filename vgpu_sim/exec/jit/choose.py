@@ -1,7 +1,7 @@
-"""The default plan of a kernel: width by block shape, chunks by register need, mode by rule.
+"""The default plan of a kernel: width by block shape, strips by register need, mode by rule.
 
 Rules and their measurements: the width is the largest power of two that divides the block's x size
-and fits the CPU; a group has as many chunks as leave the hottest loop's live vectors in registers,
+and fits the CPU; a group has as many strips as leave the hottest loop's live vectors in registers,
 at most 4 where lanes leave a loop one by one, one for kernels that only stream; loops whose lanes
 diverge and mostly gather run lane by lane. Code size is bounded before anything is emitted.
 """
@@ -10,8 +10,9 @@ from collections.abc import Iterable
 
 from vgpu_sim.exec.jit import geometry as geometries
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.elements import Affine, PerChunk, Vector
+from vgpu_sim.exec.jit.lane_shapes import Affine, PerStrip, Vector
 from vgpu_sim.exec.jit.plan import Block, Plan, check_block
+from vgpu_sim.exec.jit.soft_float import is_soft
 from vgpu_sim.exec.jit.ssa import (
     Merge,
     Operation,
@@ -24,15 +25,19 @@ from vgpu_sim.exec.jit.ssa import (
 from vgpu_sim.isa import Family, Op, Space
 
 # 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of
-# a chunk is about three of them before the passes.
-MAX_NODE_CHUNKS = 8_000
-_DIVERGENT_CHUNKS = 4
+# a strip is about three of them before the passes.
+MAX_NODE_STRIPS = 8_000
+# Finding where lanes part and meet takes time by the square of the blocks; one lane never parts.
+_MAX_MASKED_BLOCKS = 1_000
+# What ``soft_float`` writes for a node: about 54 LLVM instructions, on numbers of 64 bits.
+_SOFT_COST = 36
+_DIVERGENT_STRIPS = 4
 _STREAMING_LOADS = 4
 _ARITHMETIC_PER_GATHER = 8
 
 
 def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
-    """The plan for ``ssa`` in blocks of this shape, on vectors of ``vector_bits``.
+    """Return the plan for ``ssa`` in blocks of this shape, on vectors of ``vector_bits``.
 
     Raises:
         PlanError: for a block shape that no kernel has.
@@ -41,8 +46,10 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
     width = min(geometries.MAX_WIDTH, vector_bits // 32)
     while block[0] % width:
         width //= 2
-    nodes = sum(len(b.nodes) for b in ssa.blocks.values())
-    if nodes > MAX_NODE_CHUNKS:
+    nodes = sum(_cost(node) for b in ssa.blocks.values() for node in b.nodes)
+    if len(ssa.blocks) > _MAX_MASKED_BLOCKS:
+        return Plan(1, 1, versioned=False, tier=int(nodes <= MAX_NODE_STRIPS))
+    if nodes > MAX_NODE_STRIPS:
         return Plan(min(width, 4), 1, versioned=False, tier=0)
     if width > 1:
         single = Analysis(ssa, geometries.Geometry(block, width, 1), assume_guards=False)
@@ -52,14 +59,21 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
         return Plan(1, 1)
     registers = 32 if vector_bits == 512 else 16
     legal = [
-        g.chunks
+        g.strips
         for g in geometries.legal_geometries(block)
-        if g.width == width and g.chunks * nodes <= MAX_NODE_CHUNKS
+        if g.width == width and g.strips * nodes <= MAX_NODE_STRIPS
     ]
-    for chunks in sorted(legal, reverse=True):
-        if chunks == 1 or _fits(ssa, geometries.Geometry(block, width, chunks), registers):
-            return Plan(width, chunks)
+    for strips in sorted(legal, reverse=True):
+        if strips == 1 or _fits(ssa, geometries.Geometry(block, width, strips), registers):
+            return Plan(width, strips)
     return Plan(width, 1)
+
+
+def _cost(node: Operation | Merge) -> int:
+    """Return how much text a node is for a lane group, in ordinary nodes."""
+    if not isinstance(node, Operation):
+        return 1
+    return _SOFT_COST if is_soft(node.instruction) else 1
 
 
 def _fits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int) -> bool:
@@ -67,7 +81,7 @@ def _fits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int) -> bo
     loops = _innermost(analysis)
     if not loops:
         return _loads(ssa) >= _STREAMING_LOADS
-    if geometry.chunks > _DIVERGENT_CHUNKS and loops & analysis.divergence.loops:
+    if geometry.strips > _DIVERGENT_STRIPS and loops & analysis.divergence.loops:
         return False
     if _has_strided_gather(analysis, loops):
         return False
@@ -93,13 +107,13 @@ def _is_access(node: Operation | Merge, op: Op) -> bool:
 
 
 def _has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
-    """Whether a hot loop reads with a lane stride known only at run time: never interleave."""
+    """Return whether a hot loop reads by a stride known only at run time: never interleave."""
     for header in loops:
         for block in analysis.ssa.graph.loops[header]:
             for node in analysis.ssa.blocks[block].nodes:
                 if isinstance(node, Operation) and _is_access(node, Op.LD):
-                    element = analysis.element(node.sources[0], block, 64)
-                    if isinstance(element, Vector) and element.strided:
+                    shape = analysis.shape(node.sources[0], block, 64)
+                    if isinstance(shape, Vector) and shape.strided:
                         return True
     return False
 
@@ -114,8 +128,8 @@ def _gathers_in_divergent_loops(analysis: Analysis) -> bool:
                     continue
                 if _is_access(node, Op.LD):
                     loads += 1
-                    element = analysis.element(node.sources[0], block, 64)
-                    gathers += isinstance(element, Vector)
+                    shape = analysis.shape(node.sources[0], block, 64)
+                    gathers += isinstance(shape, Vector)
                 arithmetic += node.instruction.op.family is Family.FLOAT
         if gathers * 2 > loads and arithmetic < _ARITHMETIC_PER_GATHER * gathers:
             return True
@@ -123,7 +137,7 @@ def _gathers_in_divergent_loops(analysis: Analysis) -> bool:
 
 
 class _LiveVectors:
-    """How many vector registers are live. Chunks that share a value (the same address expression,
+    """How many vector registers are live. Strips that share a value (the same address expression,
     because they lie above each other in the block) share its register."""
 
     def __init__(self, analysis: Analysis) -> None:
@@ -139,23 +153,23 @@ class _LiveVectors:
         self._live_in = self._solve()
 
     def peak(self, body: frozenset[int]) -> int:
-        """The greatest number of live vectors within some blocks."""
+        """Return the greatest number of live vectors within some blocks."""
         return max(self._block_peak(block) for block in body)
 
     def _add(self, node: Phi | Operation | Merge, result: Value) -> None:
-        chunks = range(self._analysis.geometry.chunks)
-        element = self._analysis.elements[result]
-        if isinstance(element, Affine):
-            self._shares[result] = tuple(element.offsets)
+        strips = range(self._analysis.geometry.strips)
+        shape = self._analysis.shapes[result]
+        if isinstance(shape, Affine):
+            self._shares[result] = tuple(shape.offsets)
             return
-        if isinstance(node, Phi) or isinstance(element, PerChunk):
-            self._shares[result] = tuple((result, chunk) for chunk in chunks)
+        if isinstance(node, Phi) or isinstance(shape, PerStrip):
+            self._shares[result] = tuple((result, strip) for strip in strips)
         else:
             sources = [s for s in sources_of(node) if isinstance(s, Value)]
-            parts = [self._shares.get(s, tuple((s, c) for c in chunks)) for s in sources]
-            self._shares[result] = tuple((node, tuple(p[c] for p in parts)) for c in chunks)
-        known = isinstance(element, Vector) and element.lanes is not None
-        if isinstance(element, Vector) and not known and result.bits > 1:
+            parts = [self._shares.get(s, tuple((s, c) for c in strips)) for s in sources]
+            self._shares[result] = tuple((node, tuple(p[c] for p in parts)) for c in strips)
+        known = isinstance(shape, Vector) and shape.lanes is not None
+        if isinstance(shape, Vector) and not known and result.bits > 1:
             self._cost[result] = len(set(self._shares[result])) * max(1, result.bits // 32)
 
     def _solve(self) -> dict[int, set[Value]]:

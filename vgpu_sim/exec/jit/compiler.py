@@ -3,18 +3,25 @@
 import functools
 import hashlib
 import itertools
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vgpu_sim.exec import cfg
+from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit import assemble, cache, choose, elf, lines, ssa
-from vgpu_sim.exec.jit.errors import CodeGenerationError
-from vgpu_sim.exec.jit.launch import GENERATOR_ABI
 from vgpu_sim.exec.jit.lines import WordTable
 from vgpu_sim.exec.jit.native_code import NativeCode
 from vgpu_sim.exec.jit.plan import Block, Plan
 from vgpu_sim.exec.jit.support import refusals
+from vgpu_sim.hal import abi
 from vgpu_sim.isa import Function, Module, Symbol, verify
+
+# What is left to try where another plan's code was refused.
+SIMPLEST = Plan(1, 1, versioned=False, tier=0)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -30,7 +37,7 @@ class Loaded:
     _tracker: Any
 
     def locate(self, pc: int) -> tuple[int, ...]:
-        """The words that the instruction at ``pc`` may belong to, the likeliest first.
+        """Return the words that the instruction at ``pc`` may belong to, the likeliest first.
 
         Empty where the code has no line (a load that several words share, a spill). An arithmetic
         word is followed by the loads that may have been folded into it.
@@ -49,12 +56,16 @@ class Compiler:
     def __init__(self, cache_dir: Path | None = None) -> None:
         self._cache_dir = cache_dir
         self._session: Any = None
+        self._emit: Callable[[str, int], bytes] = _emit_here
         self._libraries = itertools.count()
 
     def compile(
         self, module: Module, function: Function, block: Block, plan: Plan | None = None
     ) -> NativeCode:
         """Compile ``function`` for blocks of shape ``block``; the plan defaults to the best known.
+
+        Where LLVM refuses that one's code, or aborts on it in another process (``emit_by``), the
+        kernel is compiled lane by lane and without passes before the launch is given up.
 
         Raises:
             UnsupportedError: the JIT cannot compile this code.
@@ -65,13 +76,10 @@ class Compiler:
         key = ""
         if self._cache_dir is not None:
             key = content_key(module, function, block, plan)
-            found = cache.load(self._cache_dir, key)
+            found = self._stored(key, block)
             if found is not None:
-                return NativeCode.from_bytes(found, assemble.ENTRY, block)
-        from vgpu_sim.exec.jit import llvm
-
-        form, made, text = self._generate(module, function, block, plan)
-        object_code = llvm.object_code(text, made.tier)
+                return found
+        form, made, object_code = self._object(module, function, block, plan)
         section = elf.read(object_code)
         words = WordTable.pack(section.rows, lines.loads_read(form))
         symbol = assemble.ENTRY
@@ -89,7 +97,7 @@ class Compiler:
         *,
         optimised: bool = False,
     ) -> str:
-        """The LLVM IR of a kernel, before or after LLVM's passes. Raises as ``compile``."""
+        """Return the LLVM IR of a kernel, before or after LLVM's passes. Raises as ``compile``."""
         _, made, text = self._generate(module, function, block, plan)
         if not optimised:
             return text
@@ -118,6 +126,43 @@ class Compiler:
         entry = int(tracker[code.symbol])
         return Loaded(entry, entry + code.code_bytes, code, tracker)
 
+    def use_cache(self, directory: Path | None) -> None:
+        """Keep object code in another directory from now on; None: nowhere."""
+        self._cache_dir = directory
+
+    def emit_by(self, emit: Callable[[str, int], bytes]) -> None:
+        """Have object code made by something else than LLVM in this process, from text and tier.
+
+        It raises CodeGenerationError, also for what would have ended this process.
+        """
+        self._emit = emit
+
+    def _stored(self, key: str, block: Block) -> NativeCode | None:
+        found = cache.load(self._cache_dir, key) if self._cache_dir is not None else None
+        if found is None:
+            return None
+        try:
+            return NativeCode.from_bytes(found, assemble.ENTRY, block)
+        except ValueError:
+            return None
+
+    def _object(
+        self, module: Module, function: Function, block: Block, plan: Plan | None
+    ) -> tuple[ssa.SsaFunction, Plan, bytes]:
+        form, made, text = self._generate(module, function, block, plan)
+        try:
+            return form, made, self._emit(text, made.tier)
+        except CodeGenerationError as error:
+            failure = CodeGenerationError(f"{function.name}, {made}, block {block}: {error}")
+            if plan is not None or made == SIMPLEST:
+                raise failure from error
+        _LOG.error("%s; compiling lane by lane instead", failure)
+        form, made, text = self._generate(module, function, block, SIMPLEST)
+        try:
+            return form, made, self._emit(text, made.tier)
+        except CodeGenerationError as error:
+            raise CodeGenerationError(f"{failure}; lane by lane: {error}") from error
+
     def _generate(
         self, module: Module, function: Function, block: Block, plan: Plan | None
     ) -> tuple[ssa.SsaFunction, Plan, str]:
@@ -132,14 +177,19 @@ class Compiler:
         return form, made, text
 
 
+def _emit_here(text: str, tier: int) -> bytes:
+    from vgpu_sim.exec.jit import llvm
+
+    return llvm.object_code(text, tier)
+
+
 def content_key(module: Module, function: Function, block: Block, plan: Plan | None) -> str:
-    """A name for everything that object code depends on."""
+    """Return a name for everything that object code depends on."""
     from vgpu_sim.exec.jit import llvm
 
     used = {s.name for i in function.code for s in i.srcs if isinstance(s, Symbol)}
     symbols = sorted((v.name, v.offset) for v in module.variables if v.name in used)
     content = (
-        GENERATOR_ABI,
         _generator(),
         llvm.version(),
         llvm.cpu(),
@@ -156,8 +206,9 @@ def content_key(module: Module, function: Function, block: Block, plan: Plan | N
 
 @functools.cache
 def _generator() -> str:
-    """A digest of the generator itself: another generator makes other code."""
+    """Return a digest of the generator itself: another generator makes other code."""
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    shared = [Path(module.__file__ or "") for module in (cfg, abi)]
+    for source in sorted([*Path(__file__).parent.glob("*.py"), *shared]):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()

@@ -5,6 +5,7 @@ whole graph would not do: a block that every lane reaches sooner or later may st
 different iterations.
 """
 
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -30,10 +31,11 @@ class Divergence:
 def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
     """Follow the lanes from each of ``branches`` (blocks that end in a divergent branch)."""
     result = Divergence(frozenset(branches))
+    position = {block: place for place, block in enumerate(graph.reverse_post_order)}
     for branch in result.branches:
         around = [header for header, body in graph.loops.items() if branch in body]
         ways = [(branch, target) for target in graph.blocks[branch].successors]
-        _Propagation(graph, result, around).run(ways)
+        _Propagation(graph, result, position, around).run(ways)
     done: set[int] = set()
     while result.loops - done:
         header = min(result.loops - done)
@@ -46,7 +48,7 @@ def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
             for target in graph.blocks[block].successors
             if target not in body
         ]
-        _Propagation(graph, result, around).run(ways)
+        _Propagation(graph, result, position, around).run(ways)
     return result
 
 
@@ -54,24 +56,29 @@ class _Propagation:
     """Labels blocks by the way that leads there; ``around`` are the loops whose iteration the lanes
     share where they part."""
 
-    def __init__(self, graph: Cfg, result: Divergence, around: Sequence[int]) -> None:
+    def __init__(
+        self, graph: Cfg, result: Divergence, position: dict[int, int], around: Sequence[int]
+    ) -> None:
         self._graph = graph
         self._result = result
-        self._position = {block: place for place, block in enumerate(graph.reverse_post_order)}
+        self._position = position
         self._label: dict[int, _Way] = {}
-        self._back: dict[int, set[_Way]] = {header: set() for header in graph.loops}
+        self._pending: list[int] = []  # a heap of places in reverse post-order
+        self._back: dict[int, set[_Way]] = {}
         self._out: dict[int, set[_Way]] = {header: set() for header in around}
 
     def run(self, ways: Sequence[_Way]) -> None:
         """Follow ``ways`` (edges) and record what they mean for joins, loops and latches."""
         for source, target in ways:
             self._follow(source, target, (source, target))
-        for block in self._graph.reverse_post_order:
-            if block in self._label:
-                for target in self._graph.blocks[block].successors:
-                    self._follow(block, target, self._label[block])
+        while self._pending:
+            if len(self._pending) == 1 and not any((*self._out.values(), *self._back.values())):
+                break  # all lanes have met again, and none has gone another way
+            block = self._graph.reverse_post_order[heapq.heappop(self._pending)]
+            for target in self._graph.blocks[block].successors:
+                self._follow(block, target, self._label[block])
         for header, out in self._out.items():
-            if out and len(out | self._back[header]) > 1:
+            if out and len(out | self._back.get(header, set())) > 1:
                 self._result.loops.add(header)
         self._result.latches |= {h for h, labels in self._back.items() if len(labels) > 1}
 
@@ -83,7 +90,10 @@ class _Propagation:
         if target == self._graph.exit:
             return
         if self._position[target] <= self._position[source]:
-            self._back[target].add(way)
-        elif self._label.setdefault(target, way) not in (way, (target, target)):
+            self._back.setdefault(target, set()).add(way)
+        elif target not in self._label:
+            self._label[target] = way
+            heapq.heappush(self._pending, self._position[target])
+        elif self._label[target] not in (way, (target, target)):
             self._label[target] = (target, target)
             self._result.joins.add(target)

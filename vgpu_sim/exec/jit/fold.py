@@ -6,7 +6,7 @@ conformance tests compare both with the interpreter.
 
 from collections.abc import Callable
 
-from vgpu_sim.exec.jit.elements import signed
+from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.isa import Compare, DataType, Instruction, MulMode, Op
 
 _TWICE = {
@@ -20,7 +20,7 @@ _TWICE = {
 
 
 def result_type(instruction: Instruction) -> DataType:
-    """The type whose sign and width say how a result fills its register."""
+    """Return the type whose sign and width say how a result fills its register."""
     if instruction.op is Op.SETP:
         return DataType.PRED
     if instruction.op is Op.S2R:
@@ -31,7 +31,7 @@ def result_type(instruction: Instruction) -> DataType:
 
 
 def extend(pattern: int, type_: DataType, bits: int) -> int:
-    """A result of ``type_`` as the pattern of a register of ``bits`` bits."""
+    """Return a result of ``type_`` as the pattern of a register of ``bits`` bits."""
     pattern &= (1 << type_.bits) - 1
     if type_.is_signed:
         pattern = signed(pattern, type_.bits)
@@ -39,7 +39,7 @@ def extend(pattern: int, type_: DataType, bits: int) -> int:
 
 
 def integer_function(instruction: Instruction) -> Callable[..., int] | None:
-    """A function of the operands' patterns (cut to the operand width), or None.
+    """Return a function of the operands' patterns (cut to the operand width), or None.
 
     The result is cut by the caller. SETP's gives its first result.
     """

@@ -1,7 +1,7 @@
-"""How the threads of a block become chunks of lanes and groups of chunks.
+"""How the threads of a block become strips of lanes and groups of strips.
 
-Threads count in linear order, x fastest. A chunk is ``width`` neighbours of one row, the lanes of
-one vector; a group is ``chunks`` neighbouring chunks, interleaved in one run of the code. Thread
+Threads count in linear order, x fastest. A strip is ``width`` neighbours of one row, the lanes of
+one vector; a group is ``strips`` neighbouring strips, interleaved in one run of the code. Thread
 indices of all lanes are known at compile time up to one scalar base per group, which needs groups
 and rows (and groups and planes) to nest.
 """
@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 MAX_WIDTH = 16
-MAX_CHUNKS = 16
-MAX_BLOCK_THREADS = 1024
+MAX_STRIPS = 16
 
 Rows = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Thread indices of one axis: ``rows[chunk][lane]`` plus a base, multiple of ``align``.
+    """Thread indices of one axis: ``rows[strip][lane]`` plus a base, multiple of ``align``.
 
     ``align`` is None where the base is 0 for every group.
     """
@@ -29,11 +28,11 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """A block shape cut into groups of ``chunks`` chunks of ``width`` lanes."""
+    """A block shape cut into groups of ``strips`` strips of ``width`` lanes."""
 
     block: tuple[int, int, int]
     width: int
-    chunks: int
+    strips: int
 
     @property
     def threads(self) -> int:
@@ -42,7 +41,7 @@ class Geometry:
     @property
     def span(self) -> int:
         """Lanes of a group."""
-        return self.width * self.chunks
+        return self.width * self.strips
 
     @property
     def groups(self) -> int:
@@ -50,7 +49,7 @@ class Geometry:
 
     @property
     def legal(self) -> bool:
-        """Whether chunks stay within rows and groups nest with rows and planes."""
+        """Return whether strips stay within rows and groups nest with rows and planes."""
         x, y, _ = self.block
         if x % self.width or self.threads % self.span:
             return False
@@ -62,7 +61,7 @@ class Geometry:
         return y % rows == 0 or rows % y == 0
 
     def axes(self) -> tuple[Axis, Axis, Axis]:
-        """The thread indices x, y and z of a group's lanes."""
+        """Return the thread indices x, y and z of a group's lanes."""
         x, y, z = self.block
         linear = self._rows(lambda thread: thread)
         rows = (
@@ -83,17 +82,17 @@ class Geometry:
 
     def _rows(self, function: Callable[[int], int]) -> Rows:
         return tuple(
-            tuple(function(chunk * self.width + lane) for lane in range(self.width))
-            for chunk in range(self.chunks)
+            tuple(function(strip * self.width + lane) for lane in range(self.width))
+            for strip in range(self.strips)
         )
 
 
 def legal_geometries(block: tuple[int, int, int]) -> Iterator[Geometry]:
-    """All geometries of ``block`` with power-of-two widths up to 16 and up to 16 chunks."""
+    """Yield all geometries of ``block`` with power-of-two widths up to 16 and up to 16 strips."""
     width = 1
     while width <= MAX_WIDTH:
-        for chunks in range(1, MAX_CHUNKS + 1):
-            geometry = Geometry(block, width, chunks)
+        for strips in range(1, MAX_STRIPS + 1):
+            geometry = Geometry(block, width, strips)
             if geometry.legal:
                 yield geometry
         width *= 2

@@ -1,27 +1,29 @@
 """What generated code reads from its caller, and the values that are the same for a whole launch.
 
-The layouts of ``launch_context`` and ``thread_state`` are the binary interface between object code
-and the native runtime: changing an offset changes every cached object (``GENERATOR_ABI``).
+The layouts of ``hal.abi.LaunchContext`` and ``ThreadState`` are the binary interface between object
+code and the native runtime; the key of cached objects knows them (``compiler.content_key``).
 """
 
 from collections.abc import Callable
+from typing import Final
 
-from vgpu_sim.exec.jit.roots import SEGMENT
+from vgpu_sim.exec.jit.provenance import SEGMENT
 from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.hal import abi
+from vgpu_sim.hal.address_map import MISALIGNED_OFFSET_BYTES
+from vgpu_sim.hal.cuda import CudaError
 
-GENERATOR_ABI = 1
-
-CONTEXT_APERTURE_BASE = 0
-CONTEXT_APERTURE_LIMIT = 8
-CONTEXT_SEGMENT_BASE = 16
-CONTEXT_GRID = 24
-THREAD_BLOCK = 0
-THREAD_STATUS = 8
-THREAD_STATE_BYTES = 48
-STATUS_LAUNCH_FAILED = 719
+CONTEXT_APERTURE_BASE: Final = abi.LaunchContext.aperture_base.offset
+CONTEXT_APERTURE_LIMIT: Final = abi.LaunchContext.aperture_limit.offset
+CONTEXT_SEGMENT_BASE: Final = abi.LaunchContext.segment_base.offset
+CONTEXT_GRID: Final = abi.LaunchContext.grid.offset
+THREAD_BLOCK: Final = abi.ThreadState.current_block.offset
+THREAD_STATUS: Final = abi.ThreadState.status.offset
+THREAD_TRAP_WORD: Final = abi.ThreadState.trap_word.offset
+STATUS_LAUNCH_FAILED: Final = int(CudaError.LAUNCH_FAILED)
 
 
-class Launch:
+class EntryArguments:
     """Loads from context and parameters, written once into a function's prologue."""
 
     def __init__(self, text: Text, offset_of: Callable[[str], int]) -> None:
@@ -41,51 +43,89 @@ class Launch:
         return text.let(f"load {type_}, ptr {address}, align 1, !invariant.load !0")
 
     def parameter(self, offset: int, type_: str) -> str:
-        """A kernel parameter."""
+        """Return a kernel parameter."""
         return self._once(
             "parameter", (offset, type_), lambda: self._load("%params", offset, type_)
         )
 
     def context(self, offset: int, type_: str = "i64") -> str:
-        """A field of ``launch_context``."""
+        """Return a field of ``launch_context``."""
         return self._once("context", offset, lambda: self._load("%ctx", offset, type_))
 
     def symbol(self, name: str, addend: int) -> str:
-        """The address of a module variable plus ``addend``."""
+        """Return the address of a module variable plus ``addend``."""
         base = self.context(CONTEXT_SEGMENT_BASE)
         offset = self._offset_of(name) + addend
         return self._once(
             "symbol", (name, addend), lambda: self._text.let(f"add i64 {base}, {offset}")
         )
 
-    def root(self, parameter: int) -> str:
-        """The raw pointer from which addresses start (see ``roots``)."""
+    def origin(self, parameter: int) -> str:
+        """Return the pointer that addresses are made from, as it is (see ``provenance``)."""
         if parameter == SEGMENT:
             return self.context(CONTEXT_SEGMENT_BASE)
         return self.parameter(parameter, "i64")
 
-    def clamped_root(self, parameter: int) -> str:
-        """That pointer within the aperture, as a pointer."""
-        raw = self.root(parameter)
-        return self._once("clamped", parameter, lambda: self.clamp(raw))
+    def clamped_origin(self, parameter: int, size: int) -> str:
+        """That pointer within the aperture, as a pointer for accesses of ``size`` bytes.
 
-    def clamp(self, address: str) -> str:
-        """``aperture_base + umin(address - aperture_base, aperture_limit)`` as a pointer."""
+        It leads to the image for misaligned accesses where it is no multiple of ``size``.
+        """
+        raw = self.origin(parameter)
+
+        def write() -> str:
+            pointer = self.clamp(raw)
+            return pointer if size == 1 else self.moved(pointer, self.origin_shift(parameter, size))
+
+        return self._once("clamped", (parameter, size), write)
+
+    def origin_shift(self, parameter: int, size: int) -> str:
+        """Return how far accesses are moved that are as aligned as that pointer."""
+        raw = self.origin(parameter)
+        return self._once("shift", (parameter, size), lambda: self.shift(raw, size))
+
+    def shift(self, address: str, size: int, *, vector: bool = False) -> str:
+        """Return how far accesses of ``size`` bytes at ``address`` move: 0 if aligned."""
         text = self._text
-        base = self.context(CONTEXT_APERTURE_BASE)
-        limit = self.context(CONTEXT_APERTURE_LIMIT)
-        origin = self._once("pointer", 0, lambda: text.let(f"inttoptr i64 {base} to ptr"))
-        distance = text.let(f"sub i64 {address}, {base}")
-        distance = text.intrinsic("umin", "i64", False, distance, limit)
-        return text.let(f"getelementptr i8, ptr {origin}, i64 {distance}")
+        type_ = text.type_of("i64", vector)
+        low = text.let(f"and {type_} {address}, {text.const(size - 1, 'i64', vector)}")
+        bad = text.let(f"icmp ne {type_} {low}, {text.const(0, 'i64', vector)}")
+        far, near = (text.const(n, "i64", vector) for n in (MISALIGNED_OFFSET_BYTES, 0))
+        return text.select(bad, far, near, "i64", vector)
 
-    def clamp_lanes(self, addresses: str) -> str:
+    def moved(self, pointer: str, distance: str) -> str:
+        """Return a pointer ``distance`` bytes further."""
+        return self._text.let(f"getelementptr i8, ptr {pointer}, i64 {distance}")
+
+    def clamp(self, address: str, shift: str = "0") -> str:
+        """``aperture_base + umin(address - aperture_base, aperture_limit)`` as a pointer.
+
+        ``shift`` bytes further, which is a value of the prologue.
+        """
+        base, limit = self._bounds()
+        distance = self._text.let(f"sub i64 {address}, {base}")
+        distance = self._text.intrinsic("umin", "i64", False, distance, limit)
+        return self.moved(self._start(shift), distance)
+
+    def clamp_lanes(self, addresses: str, shift: str = "0") -> str:
         """``clamp`` of each lane, as a vector of pointers."""
         text = self._text
-        base = self.context(CONTEXT_APERTURE_BASE)
-        limit = self.context(CONTEXT_APERTURE_LIMIT)
-        origin = self._once("pointer", 0, lambda: text.let(f"inttoptr i64 {base} to ptr"))
+        base, limit = self._bounds()
         type_ = text.type_of("i64", vector=True)
         distance = text.let(f"sub {type_} {addresses}, {text.splat('i64', base)}")
         distance = text.intrinsic("umin", "i64", True, distance, text.splat("i64", limit))
-        return text.let(f"getelementptr i8, ptr {origin}, {type_} {distance}")
+        return text.let(f"getelementptr i8, ptr {self._start(shift)}, {type_} {distance}")
+
+    def misaligned(self, offset: int) -> str:
+        """Return a place in the image, where every access faults."""
+        return self.moved(self._start("0"), str(MISALIGNED_OFFSET_BYTES + offset))
+
+    def _bounds(self) -> tuple[str, str]:
+        return self.context(CONTEXT_APERTURE_BASE), self.context(CONTEXT_APERTURE_LIMIT)
+
+    def _start(self, shift: str) -> str:
+        base, _ = self._bounds()
+        origin = self._once("pointer", "0", lambda: self._text.let(f"inttoptr i64 {base} to ptr"))
+        if shift == "0":
+            return origin
+        return self._once("pointer", shift, lambda: self.moved(origin, shift))

@@ -4,7 +4,8 @@ No structuriser is needed: in a reducible graph the blocks of one loop level, wi
 collapsed to their headers, form a directed acyclic graph; masks carry the rest.
 """
 
-from collections.abc import Iterator
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpu_sim.exec.cfg import Cfg
@@ -14,15 +15,27 @@ from vgpu_sim.exec.cfg import Cfg
 class Level:
     """A loop (or the whole function): its units in topological order.
 
-    A unit is a block of this level, or an inner loop as a ``Level`` of its own.
+    A unit is a block of this level, or an inner loop as a ``Level`` of its own. ``meeting`` tells
+    for each unit (a loop by its header) the next one that all its lanes come to in this iteration,
+    and how many more of those follow; units without one are not in it.
     """
 
     header: int
     blocks: frozenset[int]
     units: tuple["int | Level", ...]
+    meeting: Mapping[int, tuple[int, int]]
+
+    def all_come(self, above: int, block: int) -> bool:
+        """Return whether all lanes go from ``above`` to ``block`` within an iteration."""
+        least = self.meeting[block][1] + 1 if block in self.meeting else 0
+        while above in self.meeting and self.meeting[above][1] >= least:
+            above = self.meeting[above][0]
+            if above == block:
+                return True
+        return False
 
     def linear(self) -> Iterator[int]:
-        """All blocks in the order of emission."""
+        """Yield all blocks in the order of emission."""
         for unit in self.units:
             if isinstance(unit, Level):
                 yield from unit.linear()
@@ -54,25 +67,57 @@ def _level(graph: Cfg, header: int, blocks: frozenset[int]) -> Level:
     position = {block: place for place, block in enumerate(graph.reverse_post_order)}
     successors: dict[int, set[int]] = {}
     waiting: dict[int, int] = {}
+    leaving: set[int] = set()
     for block in blocks:
         unit = owner.get(block, block)
         targets = successors.setdefault(unit, set())
         for target in graph.blocks[block].successors:
             if target not in blocks or target == header:
+                leaving.add(unit)
                 continue
             other = owner.get(target, target)
             if other != unit and other not in targets:
                 targets.add(other)
                 waiting[other] = waiting.get(other, 0) + 1
-    units: list[int | Level] = []
-    ready = [header]
+    order: list[int] = []
+    ready = [(position[header], header)]
     while ready:
-        unit = min(ready, key=position.__getitem__)
-        ready.remove(unit)
-        body = outermost.get(unit)
-        units.append(unit if body is None else _level(graph, unit, body))
+        _, unit = heapq.heappop(ready)
+        order.append(unit)
         for other in successors[unit]:
             waiting[other] -= 1
             if not waiting[other]:
-                ready.append(other)
-    return Level(header, blocks, tuple(units))
+                heapq.heappush(ready, (position[other], other))
+    units = tuple(
+        _level(graph, unit, outermost[unit]) if unit in outermost else unit for unit in order
+    )
+    return Level(header, blocks, units, _meetings(order, successors, leaving))
+
+
+def _meetings(
+    order: Sequence[int], successors: Mapping[int, set[int]], leaving: set[int]
+) -> dict[int, tuple[int, int]]:
+    """Return ``Level.meeting``: post-dominators of a graph without cycles, from its end on."""
+    found: dict[int, tuple[int, int]] = {}
+
+    def depth(unit: int) -> int:
+        return found[unit][1] + 1 if unit in found else 0
+
+    for unit in reversed(order):
+        if unit in leaving or not successors[unit]:
+            continue
+        common: int | None = None
+        for target in successors[unit]:
+            other: int | None = target
+            common = target if common is None else common
+            while common != other and common is not None and other is not None:
+                if depth(common) >= depth(other):
+                    common = found[common][0] if common in found else None
+                else:
+                    other = found[other][0]
+            if common is None or other is None:
+                common = None
+                break
+        if common is not None:
+            found[unit] = (common, depth(common))
+    return found

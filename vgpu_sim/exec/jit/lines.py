@@ -67,7 +67,7 @@ class WordTable:
         return packed.tobytes()
 
     def words(self, offset: int) -> tuple[int, ...]:
-        """The words that the instruction at a code offset may belong to, the likeliest first."""
+        """Return the words that a code offset's instruction may belong to, likeliest first."""
         numbers = self._numbers
         count = numbers[0]
         place = bisect.bisect_right(numbers, offset, 1, 1 + count) - 1

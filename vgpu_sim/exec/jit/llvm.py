@@ -1,8 +1,10 @@
 """LLVM: text to object code. Imported lazily; initialises LLVM on first use.
 
 The pass list is short: measured, O2 costs twice the compile time and buys nothing, and the loop and
-SLP vectorisers undo what the plan decided. Code generation runs at level 1, whose missing
-post-register-allocation scheduler is what makes large kernels compile for seconds, not minutes.
+SLP vectorisers undo what the plan decided. There is no value numbering among the passes: ``known``
+does that while the text is written, since an assertion in LLVM's own pass ends the process. Code
+generation runs at level 1, whose missing post-register-allocation scheduler is what makes large
+kernels compile for seconds, not minutes.
 """
 
 import functools
@@ -10,13 +12,12 @@ from typing import Any
 
 from llvmlite import binding
 
-from vgpu_sim.exec.jit.errors import CodeGenerationError
+from vgpu_sim.exec.errors import CodeGenerationError
 
 _SHORT = (
     "sroa",
     "simplify_cfg",
     "instruction_combine",
-    "new_gvn",
     "jump_threading",
     "loop_rotate",
     "loop_unroll",
@@ -64,15 +65,18 @@ def object_code(text: str, tier: int) -> bytes:
     """Compile a module's text.
 
     Raises:
-        CodeGenerationError: LLVM does not accept the text.
+        CodeGenerationError: LLVM does not accept the text, or cannot emit code for it.
     """
     module, machine = _parsed(text, tier)
-    code: bytes = machine.emit_object(module)
+    try:
+        code: bytes = machine.emit_object(module)
+    except RuntimeError as error:
+        raise CodeGenerationError(f"LLVM emitted no code: {error}") from error
     return code
 
 
 def optimised(text: str, tier: int) -> str:
-    """The module after the passes. Raises as ``object_code``."""
+    """Return the module after the passes. Raises as ``object_code``."""
     return str(_parsed(text, tier)[0])
 
 
@@ -102,6 +106,6 @@ def _run_passes(module: Any, machine: Any) -> None:
 
 
 def session() -> Any:
-    """A new linker session. Code that it links sees no symbol of this process."""
+    """Return a new linker session. Code that it links sees no symbol of this process."""
     _initialise()
     return binding.create_lljit_compiler(_machine(1))

@@ -72,7 +72,8 @@ class Loops:
         inside = masks.flat(mask) if divergent else ()
         start, origin = text.label("loop"), text.block_label
         text.jump(start)
-        text.begin(start)
+        text.begin(start, follows=True)
+        text.known.written()  # perhaps by the iteration before
         loop = Loop(level, mask, mask, divergent, ways, start, origin)
         loop.phis = {phi: self._phi(phi, names) for phi, names in initial.items()}
         if divergent:
@@ -110,7 +111,7 @@ class Loops:
         for reserved, names in following:
             for phi, name in zip(reserved, names, strict=True):
                 text.fill(phi.place, phi.name, phi.type_, [(phi.initial, loop.origin), (name, end)])
-        text.begin(done)
+        text.begin(done, follows=True)
         for value, names in gone.items():
             self._values.hold(value, names, vectors=True)
         return self._edges(loop, leaving, left)
@@ -138,11 +139,11 @@ class Loops:
             loop.left = {way: self._zeros(flags) for way in onward}
 
     def _zeros(self, type_: str) -> list[Reserved]:
-        return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.chunks)]
+        return [self._reserve(type_, "zeroinitializer") for _ in range(self._values.strips)]
 
     def _phi(self, phi: Phi, initial: tuple[str, ...]) -> list[Reserved]:
         values = self._values
-        vector = values.shape(phi.result) is Form.VECTOR
+        vector = values.form_of(phi.result) is Form.VECTOR
         type_ = self._text.type_of(values.types[phi.result], vector)
         reserved = [self._reserve(type_, name) for name in initial]
         values.hold(phi.result, tuple(r.name for r in reserved))
@@ -160,23 +161,23 @@ class Loops:
                 found += [
                     value
                     for value in results_of(node)
-                    if self._uses[value] - body and self._values.shape(value) is not None
+                    if self._uses[value] - body and self._values.form_of(value) is not None
                 ]
         return found
 
     def _collect(self, loop: Loop, value: Value, out: tuple[str, ...]) -> tuple[str, ...]:
-        """What a value is after the loop: its present value for the lanes that leave now."""
+        """Return what a value is after the loop: its present value for the lanes that leave now."""
         values, text = self._values, self._text
         values.block = loop.level.header
         scalar = values.types[value]
         names = []
-        for chunk, (lanes, phi) in enumerate(zip(out, loop.collected[value], strict=True)):
-            present = values.read(value, scalar, Form.VECTOR, chunk)
+        for strip, (lanes, phi) in enumerate(zip(out, loop.collected[value], strict=True)):
+            present = values.read(value, scalar, Form.VECTOR, strip)
             names.append(text.select(lanes, present, phi.name, scalar, vector=True))
         return tuple(names)
 
     def _lanes_of(self, loop: Loop, way: Way, leaving: Sequence[Edge]) -> tuple[str, ...]:
-        """All lanes that have left on an edge so far."""
+        """Return all lanes that have left on an edge so far."""
         names = tuple(phi.name for phi in loop.left[way])
         for edge in leaving:
             if (edge.source, edge.target) == way:

@@ -1,7 +1,7 @@
 """CVT between all numeric types (PTX ISA, "cvt")."""
 
+from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit import fold
-from vgpu_sim.exec.jit.errors import CodeGenerationError
 from vgpu_sim.exec.jit.lower_float import NATIVE, flush, operand_type, saturate
 from vgpu_sim.exec.jit.soft_float import SoftFloat
 from vgpu_sim.exec.jit.support import DIRECTED
@@ -17,7 +17,7 @@ _INTEGRAL = {
 
 
 def operand_llvm_type(instruction: Instruction) -> str:
-    """The LLVM type in which CVT's operand is read."""
+    """Return the LLVM type in which CVT's operand is read."""
     assert instruction.source_type is not None
     if instruction.source_type.is_float:
         return operand_type(instruction.source_type)
@@ -25,14 +25,14 @@ def operand_llvm_type(instruction: Instruction) -> str:
 
 
 def result_llvm_type(instruction: Instruction) -> str:
-    """The LLVM type of CVT's result."""
+    """Return the LLVM type of CVT's result."""
     if instruction.type.is_float:
         return operand_type(instruction.type)
     return integer(instruction.type.bits)
 
 
 def lower(text: Text, instruction: Instruction, value: str, vector: bool) -> str:
-    """The converted value, as ``result_llvm_type``."""
+    """Return the converted value, as ``result_llvm_type``."""
     source, target = instruction.source_type, instruction.type
     assert source is not None
     if instruction.ftz and source is DataType.F32:
@@ -78,7 +78,7 @@ def _float_to_float(
 def _rounded(
     text: Text, soft: SoftFloat, value: str, target: DataType, rounding: Rounding, vector: bool
 ) -> str:
-    """A double (exact, or rounded to odd) in the target format, as its ``operand_type``."""
+    """Return a double (exact, or rounded to odd) in the target format, as its ``operand_type``."""
     pattern = soft.narrow(value, target, rounding if rounding in DIRECTED else Rounding.RN)
     if target not in NATIVE:
         return pattern

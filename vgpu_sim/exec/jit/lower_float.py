@@ -5,7 +5,7 @@ FULL forms are computed as RN. NaNs of native results are not canonical; ``nans`
 become so.
 """
 
-from vgpu_sim.exec.jit.errors import CodeGenerationError
+from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit.soft_float import SoftFloat
 from vgpu_sim.exec.jit.support import DIRECTED
 from vgpu_sim.exec.jit.text import BITS, Text, integer
@@ -19,12 +19,12 @@ _INFINITY = {DataType.F16: 0x7C00, DataType.BF16: 0x7F80}
 
 
 def operand_type(type_: DataType) -> str:
-    """The LLVM type in which a float operand is read: its pattern where it is not native."""
+    """Return the LLVM type in which a float operand is read: its pattern where it is not native."""
     return NATIVE.get(type_, integer(type_.bits))
 
 
 def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    """The result, as ``operand_type(instruction.type)``."""
+    """Return the result, as ``operand_type(instruction.type)``."""
     type_ = instruction.type
     if instruction.ftz:
         args = [flush(text, arg, type_, vector) for arg in args]
@@ -121,7 +121,7 @@ def _native(text: Text, instruction: Instruction, args: list[str], vector: bool)
 
 
 def _extremum(text: Text, op: Op, scalar: str, args: list[str], vector: bool) -> str:
-    """The number among a number and a NaN; -0 is less than +0.
+    """Return the number among a number and a NaN; -0 is less than +0.
 
     Not LLVM's minimumnum and maximumnum: for x86 it takes the NaN where the other operand was
     converted from an integer (seen with LLVM 22.1).

@@ -1,6 +1,6 @@
 """Integer, move and compare families: LLVM operations on operands of one form."""
 
-from vgpu_sim.exec.jit.errors import CodeGenerationError
+from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.isa import BoolOp, Compare, DataType, Instruction, MulMode, Op
 
@@ -38,7 +38,7 @@ _FLOAT_PREDICATES = {
 
 
 def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    """The result (as an integer of the result type's width).
+    """Return the result (as an integer of the result type's width).
 
     Operands are integers of the widths that ``transfer.operand_widths`` says. A WIDE product's
     factors are expected widened already.

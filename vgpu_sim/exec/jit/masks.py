@@ -1,4 +1,4 @@
-"""Which lanes of a group run: a vector per chunk and a scalar, either of them absent if all ones.
+"""Which lanes of a group run: a vector per strip and a scalar, either of them absent if all ones.
 
 Uniform branches touch only the scalar part, so nothing becomes a vector under uniform control.
 """
@@ -11,14 +11,14 @@ from vgpu_sim.exec.jit.text import Text
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """Lanes that are set in ``vector[chunk]`` if ``scalar`` is true. Names are LLVM i1 values."""
+    """Lanes that are set in ``vector[strip]`` if ``scalar`` is true. Names are LLVM i1 values."""
 
     vector: tuple[str, ...] | None = None
     scalar: str | None = None
 
     @property
     def full(self) -> bool:
-        """All lanes, whatever happens."""
+        """Return all lanes, whatever happens."""
         return self.vector is None and self.scalar is None
 
 
@@ -37,17 +37,17 @@ class Edge:
 class MaskWriter:
     """Operations on masks, written to ``text``."""
 
-    def __init__(self, text: Text, chunks: int) -> None:
+    def __init__(self, text: Text, strips: int) -> None:
         self._text = text
-        self._chunks = chunks
+        self._strips = strips
         self._type = text.type_of("i1", vector=True)
 
     def flat(self, mask: Mask) -> tuple[str, ...]:
-        """The mask as vectors alone."""
+        """Return the mask as vectors alone."""
         vector = mask.vector
         if vector is None:
             scalar = "true" if mask.scalar is None else mask.scalar
-            return (self._text.splat("i1", scalar),) * self._chunks
+            return (self._text.splat("i1", scalar),) * self._strips
         if mask.scalar is None:
             return vector
         spread = self._text.splat("i1", mask.scalar)
@@ -67,7 +67,7 @@ class MaskWriter:
         return self.both(a, inverse)
 
     def narrow(self, mask: Mask, condition: str) -> Mask:
-        """The mask where a scalar condition holds."""
+        """Return the mask where a scalar condition holds."""
         if mask.scalar is None:
             return Mask(mask.vector, condition)
         return Mask(mask.vector, self._text.let(f"and i1 {mask.scalar}, {condition}"))
@@ -92,18 +92,18 @@ class MaskWriter:
         return Mask(lanes)
 
     def any_lane(self, lanes: str) -> str:
-        """Whether a chunk's vector has a lane."""
+        """Return whether a strip's vector has a lane."""
         return self._reduce("or", lanes)
 
     def all_lanes(self, vectors: Sequence[str]) -> str:
-        """Whether all lanes of all chunks are set."""
+        """Return whether all lanes of all strips are set."""
         joined = vectors[0]
         for lanes in vectors[1:]:
             joined = self.both(joined, lanes)
         return self._reduce("and", joined)
 
     def any(self, mask: Mask) -> str:
-        """Whether the mask has a lane."""
+        """Return whether the mask has a lane."""
         if mask.vector is None:
             return "true" if mask.scalar is None else mask.scalar
         joined = mask.vector[0]

@@ -1,73 +1,57 @@
-"""Loads and stores: one scalar access, one vector access or a gather, by the address's element.
+"""Loads and stores: one scalar access, one vector access or a gather, by the address's shape.
 
-Every address is confined to the aperture (see ``roots`` and ``launch``): at its root where it has
-a bounded one, else per access: an affine address on its base, before offsets and displacement,
-a vector lane by lane.
+Every address is confined to the aperture (see ``provenance`` and ``launch``): at the pointer that
+it is made from where it stays near that, else per access: a scalar before the strip's offset and
+the displacement (after them where they reach far), a vector lane by lane. An access that is not
+aligned to its size is moved to where nothing is mapped: by its origin where the distance from that
+is a multiple of the size, which costs nothing at the access, else by a test of the address.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
+from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.elements import Affine, Element, Vector
-from vgpu_sim.exec.jit.launch import Launch
+from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
+from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.masks import Mask, MaskWriter
-from vgpu_sim.exec.jit.roots import Roots
-from vgpu_sim.exec.jit.ssa import Operation, Source, Value
-from vgpu_sim.exec.jit.text import BITS, Text, integer
+from vgpu_sim.exec.jit.provenance import Provenance
+from vgpu_sim.exec.jit.ssa import Operation, Value
+from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.exec.jit.values import FLOATS, Form, Values
 from vgpu_sim.isa import Op, Space
 
 _CLAMP_REACH_BYTES = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """An access through memory: scalar LLVM type of an element, elements, where."""
-
-    node: Operation
-    scalar: str
-    address: Source
-    element: Element
-    root: int | None
-
-    @property
-    def element_bytes(self) -> int:
-        return BITS[self.scalar] // 8
-
-    @property
-    def count(self) -> int:
-        return self.node.instruction.vector
-
-    @property
-    def displacement(self) -> int:
-        return self.node.instruction.displacement
-
-
 class Memory:
     """Writes the accesses of one function version."""
 
     def __init__(
-        self, text: Text, values: Values, masks: MaskWriter, launch: Launch, roots: Roots
+        self,
+        text: Text,
+        values: Values,
+        masks: MaskWriter,
+        launch: EntryArguments,
+        provenance: Provenance,
     ) -> None:
         self._text = text
         self._values = values
         self._masks = masks
         self._launch = launch
-        self._roots = roots
+        self._provenance = provenance
         self._analysis: Analysis = values.analysis
 
     def load(self, node: Operation, mask: Mask, *, occupied: bool) -> None:
         """Write a load; ``occupied`` says that the mask is known to have a lane."""
         instruction = node.instruction
         if instruction.space is Space.PARAM:
-            self._load_parameters(node)
+            self._load_parameters(node, mask)
             return
         access = self._access(node)
         self._fence(node)
-        if isinstance(access.element, Vector) or access.element.stride:
+        if isinstance(access.shape, Vector) or access.shape.stride:
             columns = self._load_lanes(access, mask)
-            self._define(node, lambda place, _form, chunk: columns[chunk][place])
+            self._define(node, lambda place, _form, strip: columns[strip][place])
         else:
             self._load_scalars(access, mask, occupied)
         self._fence(node)
@@ -76,7 +60,7 @@ class Memory:
         """Write a store."""
         access = self._access(node)
         self._fence(node)
-        same = not isinstance(access.element, Vector) and not access.element.stride
+        same = not isinstance(access.shape, Vector) and not access.shape.stride
         if same and mask.full:
             self._store_scalars(access)
         elif self._contiguous(access):
@@ -92,24 +76,30 @@ class Memory:
         if instruction.op is Op.LD:
             scalar = FLOATS.get(instruction.type, scalar)
         address = node.sources[0]
-        root = self._roots.trace(address, instruction.displacement, instruction.vector * bits // 8)
-        element = self._values.element(address, 64)
-        if root is None and not isinstance(element, Vector):
-            low, high = self._analysis.algebra.extent(element)
-            reach = max(abs(low), abs(high)) + abs(instruction.displacement)
-            if reach + instruction.vector * bits // 8 > _CLAMP_REACH_BYTES:
-                element = Vector()
-        return Access(node, scalar, address, element, root)
+        size = instruction.vector * bits // 8
+        source = self._provenance.trace(address)
+        origin = aligned_as = None
+        if source is not None and source.confined(instruction.displacement, size):
+            origin = source.origin
+        if source is not None and size > 1 and source.aligned(instruction.displacement, size):
+            aligned_as = source.origin
+        shape = self._values.shape(address, 64)
+        return Access(node, scalar, address, shape, origin, aligned_as)
 
     def _fence(self, node: Operation) -> None:
         if node.instruction.volatile:
             self._text.do('fence syncscope("singlethread") seq_cst')
 
-    def _load_parameters(self, node: Operation) -> None:
+    def _load_parameters(self, node: Operation, mask: Mask) -> None:
         instruction = node.instruction
         scalar = FLOATS.get(instruction.type, integer(instruction.type.bits))
+        if instruction.displacement % (instruction.vector * instruction.type.bytes):
+            wanted, text = self._masks.any(mask), self._text
+            place = self._launch.misaligned(instruction.displacement)
+            place = text.let(f"select i1 {wanted}, ptr {place}, ptr %thread")
+            text.let(f"load volatile i8, ptr {place}, align 1")
 
-        def produce(place: int, form: Form, _chunk: int) -> str:
+        def produce(place: int, form: Form, _strip: int) -> str:
             offset = instruction.displacement + place * instruction.type.bytes
             value = self._launch.parameter(offset, scalar)
             return self._text.splat(scalar, value) if form is Form.VECTOR else value
@@ -132,60 +122,90 @@ class Memory:
     ) -> None:
         signed = node.instruction.type.is_signed
 
-        def fill(form: Form, chunk: int) -> str:
-            value = produce(place, form, chunk)
+        def fill(form: Form, strip: int) -> str:
+            value = produce(place, form, strip)
             return self._values.fill(value, scalar, result, form, signed=signed)
 
         self._values.define(result, fill)
 
-    def pointer(self, access: Access, chunk: int | None) -> str:
-        """The pointer of a chunk's first lane; of the group's base for chunk None."""
-        values, text = self._values, self._text
-        form = Form.BASE if isinstance(access.element, Affine) else Form.SCALAR
-        address = values.read(access.address, "i64", form, chunk or 0)
-        if access.root is None:
-            pointer = self._launch.clamp(address)
-        else:
-            raw = self._launch.root(access.root)
-            distance = text.let(f"sub i64 {address}, {raw}")
-            origin = self._launch.clamped_root(access.root)
-            pointer = text.let(f"getelementptr i8, ptr {origin}, i64 {distance}")
+    def pointer(self, access: Access, strip: int | None) -> str:
+        """Return the pointer of a strip's first lane; of the group's base for strip None.
+
+        All lanes are aligned as the first one: they are neighbours, or it is the same place.
+        """
+        values, text, launch = self._values, self._text, self._launch
+        form = Form.BASE if isinstance(access.shape, Affine) else Form.SCALAR
+        address = values.read(access.address, "i64", form, strip or 0)
         offset = access.displacement
-        if isinstance(access.element, Affine) and chunk is not None:
-            offset += access.element.offsets[chunk]
+        if isinstance(access.shape, Affine) and strip is not None:
+            offset += access.shape.offsets[strip]
+        shift = None
+        if access.tested:
+            whole = address
+            if offset % access.size:
+                whole = text.let(f"add i64 {address}, {signed(offset, 64)}")
+            shift = launch.shift(whole, access.size)
+        if access.origin is None:
+            if abs(offset) + access.size * text.width > _CLAMP_REACH_BYTES:
+                address, offset = text.let(f"add i64 {address}, {signed(offset, 64)}"), 0
+            pointer = launch.clamp(address, self._known_shift(access))
+        else:
+            distance = text.let(f"sub i64 {address}, {launch.origin(access.origin)}")
+            pointer = launch.moved(self._clamped_origin(access), distance)
+        if shift is not None:
+            pointer = launch.moved(pointer, shift)
         return self._moved(pointer, offset)
 
-    def pointers(self, access: Access, chunk: int, extra: int) -> str:
-        """The pointers of a chunk's lanes, ``extra`` bytes further."""
-        text = self._text
+    def pointers(self, access: Access, strip: int, extra: int) -> str:
+        """Return the pointers of a strip's lanes, ``extra`` bytes further."""
+        text, launch = self._text, self._launch
         lanes = text.type_of("i64", vector=True)
-        addresses = self._values.read(access.address, "i64", Form.VECTOR, chunk)
+        addresses = self._values.read(access.address, "i64", Form.VECTOR, strip)
         offset = access.displacement + extra
-        if access.root is None:
+        shift = None
+        if access.tested:
+            whole = addresses
+            if access.displacement % access.size:
+                whole = text.let(f"add {lanes} {addresses}, splat (i64 {access.displacement})")
+            shift = launch.shift(whole, access.size, vector=True)
+        if access.origin is None:
             if offset:
                 addresses = text.let(f"add {lanes} {addresses}, splat (i64 {offset})")
-            return self._launch.clamp_lanes(addresses)
-        raw = text.splat("i64", self._launch.root(access.root))
-        distance = text.let(f"sub {lanes} {addresses}, {raw}")
-        if offset:
-            distance = text.let(f"add {lanes} {distance}, splat (i64 {offset})")
-        origin = self._launch.clamped_root(access.root)
-        return text.let(f"getelementptr i8, ptr {origin}, {lanes} {distance}")
+            pointers = launch.clamp_lanes(addresses, self._known_shift(access))
+        else:
+            raw = text.splat("i64", launch.origin(access.origin))
+            distance = text.let(f"sub {lanes} {addresses}, {raw}")
+            if offset:
+                distance = text.let(f"add {lanes} {distance}, splat (i64 {offset})")
+            origin = self._clamped_origin(access)
+            pointers = text.let(f"getelementptr i8, ptr {origin}, {lanes} {distance}")
+        if shift is None:
+            return pointers
+        places = text.type_of("ptr", vector=True)
+        return text.let(f"getelementptr i8, {places} {pointers}, {lanes} {shift}")
+
+    def _known_shift(self, access: Access) -> str:
+        """Return how far the access is moved, where that is known before it."""
+        if access.aligned_as is None:
+            return "0"
+        return self._launch.origin_shift(access.aligned_as, access.size)
+
+    def _clamped_origin(self, access: Access) -> str:
+        assert access.origin is not None
+        return self._launch.clamped_origin(access.origin, 1 if access.tested else access.size)
 
     def _moved(self, pointer: str, offset: int) -> str:
-        if not offset:
-            return pointer
-        return self._text.let(f"getelementptr i8, ptr {pointer}, i64 {offset}")
+        return self._launch.moved(pointer, str(offset)) if offset else pointer
 
     def _load_scalars(self, access: Access, mask: Mask, occupied: bool) -> None:
         text = self._text
-        uniform = isinstance(access.element, Affine) and access.element.uniform
+        uniform = isinstance(access.shape, Affine) and access.shape.uniform
         loaded: dict[int, list[str]] = {}
 
-        def fetch(chunk: int) -> list[str]:
-            pointer = self.pointer(access, chunk)
+        def fetch(strip: int) -> list[str]:
+            pointer = self.pointer(access, strip)
             if mask.vector is not None and not (uniform and occupied):
-                wanted = self._masks.any(Mask((mask.vector[chunk],), mask.scalar))
+                wanted = self._masks.any(Mask((mask.vector[strip],), mask.scalar))
                 if uniform:
                     wanted = self._masks.any(mask)
                 # Without a lane the address may be anything: read the caller's state instead.
@@ -196,37 +216,37 @@ class Memory:
             places = [self._moved(pointer, place * size) for place in range(access.count)]
             return [text.let(f"load {access.scalar}, ptr {p}, align 1") for p in places]
 
-        for chunk in range(1 if uniform else self._values.chunks):
-            loaded[chunk] = fetch(chunk)
+        for strip in range(1 if uniform else self._values.strips):
+            loaded[strip] = fetch(strip)
 
-        def produce(place: int, form: Form, chunk: int) -> str:
-            value = loaded[0 if uniform else chunk][place]
+        def produce(place: int, form: Form, strip: int) -> str:
+            value = loaded[0 if uniform else strip][place]
             return text.splat(access.scalar, value) if form is Form.VECTOR else value
 
         self._define(access.node, produce)
 
     def _contiguous(self, access: Access) -> bool:
         return (
-            not isinstance(access.element, Vector)
-            and access.element.stride == access.element_bytes * access.count
+            not isinstance(access.shape, Vector)
+            and access.shape.stride == access.element_bytes * access.count
         )
 
     def _load_lanes(self, access: Access, mask: Mask) -> list[list[str]]:
-        """Per chunk, the vectors of all elements."""
+        """Return, for each strip, the vectors of all elements."""
         flat = None if mask.full else self._masks.flat(mask)
-        chunks = range(self._values.chunks)
+        strips = range(self._values.strips)
         if self._contiguous(access):
-            return [self._load_row(access, flat[c] if flat else None, c) for c in chunks]
-        return [self._gather(access, flat[c] if flat else None, c) for c in chunks]
+            return [self._load_row(access, flat[c] if flat else None, c) for c in strips]
+        return [self._gather(access, flat[c] if flat else None, c) for c in strips]
 
     def _row_type(self, access: Access) -> tuple[str, str]:
         lanes = self._text.width * access.count
         return f"<{lanes} x {access.scalar}>", f"{Text.mangle(access.scalar, lanes)}.p0"
 
-    def _load_row(self, access: Access, lanes: str | None, chunk: int) -> list[str]:
+    def _load_row(self, access: Access, lanes: str | None, strip: int) -> list[str]:
         text = self._text
         type_, suffix = self._row_type(access)
-        pointer = self.pointer(access, chunk)
+        pointer = self.pointer(access, strip)
         if lanes is None:
             row = text.let(f"load {type_}, ptr {pointer}, align 1")
         else:
@@ -250,7 +270,7 @@ class Memory:
         ]
 
     def _spread(self, access: Access, lanes: str) -> tuple[str, str]:
-        """A mask of lanes as one of elements."""
+        """Return a mask of lanes as one of elements."""
         text, count = self._text, access.count
         flags = f"<{text.width * count} x i1>"
         if count == 1:
@@ -259,7 +279,7 @@ class Memory:
         indices = _indices(place // count for place in range(text.width * count))
         return flags, text.let(f"shufflevector {source} {lanes}, {source} poison, {indices}")
 
-    def _gather(self, access: Access, lanes: str | None, chunk: int) -> list[str]:
+    def _gather(self, access: Access, lanes: str | None, strip: int) -> list[str]:
         text = self._text
         type_ = text.type_of(access.scalar, vector=True)
         flags, places = text.type_of("i1", vector=True), text.type_of("ptr", vector=True)
@@ -268,32 +288,32 @@ class Memory:
             text.call(
                 type_,
                 name,
-                (places, self.pointers(access, chunk, place * access.element_bytes)),
+                (places, self.pointers(access, strip, place * access.element_bytes)),
                 (flags, lanes or text.const(1, "i1", True)),
                 (type_, "zeroinitializer"),
             )
             for place in range(access.count)
         ]
 
-    def _stored(self, access: Access, place: int, form: Form, chunk: int) -> str:
+    def _stored(self, access: Access, place: int, form: Form, strip: int) -> str:
         source = access.node.sources[1 + place]
-        return self._values.read(source, access.scalar, form, chunk, clean=True)
+        return self._values.read(source, access.scalar, form, strip, clean=True)
 
     def _store_scalars(self, access: Access) -> None:
-        """All lanes of a chunk store to one place: the last one wins."""
+        """All lanes of a strip store to one place: the last one wins."""
         text = self._text
-        for chunk in range(self._values.chunks):
-            pointer = self.pointer(access, chunk)
+        for strip in range(self._values.strips):
+            pointer = self.pointer(access, strip)
             for place in range(access.count):
                 source = access.node.sources[1 + place]
                 bits = source.bits if isinstance(source, Value) else 64
-                element = self._values.element(source, bits)
-                if isinstance(element, Vector) or element.stride:
-                    value = self._stored(access, place, Form.VECTOR, chunk)
+                shape = self._values.shape(source, bits)
+                if isinstance(shape, Vector) or shape.stride:
+                    value = self._stored(access, place, Form.VECTOR, strip)
                     type_ = text.type_of(access.scalar, vector=True)
                     value = text.let(f"extractelement {type_} {value}, i64 {text.width - 1}")
                 else:
-                    value = self._stored(access, place, Form.SCALAR, chunk)
+                    value = self._stored(access, place, Form.SCALAR, strip)
                 where = self._moved(pointer, place * access.element_bytes)
                 text.do(f"store {access.scalar} {value}, ptr {where}, align 1")
 
@@ -301,20 +321,20 @@ class Memory:
         text = self._text
         type_, suffix = self._row_type(access)
         flat = None if mask.full else self._masks.flat(mask)
-        for chunk in range(self._values.chunks):
-            row = self._interleaved(access, chunk)
-            pointer = self.pointer(access, chunk)
+        for strip in range(self._values.strips):
+            row = self._interleaved(access, strip)
+            pointer = self.pointer(access, strip)
             if flat is None:
                 text.do(f"store {type_} {row}, ptr {pointer}, align 1")
                 continue
-            flags, spread = self._spread(access, flat[chunk])
+            flags, spread = self._spread(access, flat[strip])
             name = f"llvm.masked.store.{suffix}"
             text.call("void", name, (type_, row), ("ptr", pointer), (flags, spread))
 
-    def _interleaved(self, access: Access, chunk: int) -> str:
-        """The elements of all lanes in the order of memory."""
+    def _interleaved(self, access: Access, strip: int) -> str:
+        """Return the elements of all lanes in the order of memory."""
         text, width = self._text, self._text.width
-        rows = [self._stored(access, p, Form.VECTOR, chunk) for p in range(access.count)]
+        rows = [self._stored(access, p, Form.VECTOR, strip) for p in range(access.count)]
         lanes = width
         while len(rows) > 1:  # concatenate, then bring into order
             type_ = f"<{lanes} x {access.scalar}>"
@@ -338,11 +358,11 @@ class Memory:
         type_ = text.type_of(access.scalar, vector=True)
         flags, places = text.type_of("i1", vector=True), text.type_of("ptr", vector=True)
         name = f"llvm.masked.scatter.{text.mangle(access.scalar, text.width)}.v{text.width}p0"
-        for chunk in range(self._values.chunks):
+        for strip in range(self._values.strips):
             for place in range(access.count):
-                value = self._stored(access, place, Form.VECTOR, chunk)
-                pointers = self.pointers(access, chunk, place * access.element_bytes)
-                text.call("void", name, (type_, value), (places, pointers), (flags, flat[chunk]))
+                value = self._stored(access, place, Form.VECTOR, strip)
+                pointers = self.pointers(access, strip, place * access.element_bytes)
+                text.call("void", name, (type_, value), (places, pointers), (flags, flat[strip]))
 
 
 def _indices(order: Iterable[int]) -> str:

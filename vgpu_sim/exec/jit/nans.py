@@ -33,7 +33,7 @@ _Node = Phi | Operation | Merge
 
 
 def is_arithmetic(node: _Node) -> bool:
-    """Whether the result of ``node`` is a float computed natively, so its NaNs are anyone's."""
+    """Return whether ``node`` computes a float natively, so that its NaNs are anyone's."""
     if not isinstance(node, Operation) or node.instruction.op in _SIGN_OPS:
         return False
     instruction = node.instruction
@@ -67,7 +67,7 @@ class NanPlan:
 
     @staticmethod
     def _is_passive(node: _Node) -> bool:
-        """Whether the result is one of the sources, bit for bit."""
+        """Return whether the result is one of the sources, bit for bit."""
         if isinstance(node, Phi | Merge):
             return True
         (result,) = node.results if len(node.results) == 1 else (None,)
@@ -83,7 +83,7 @@ class NanPlan:
 
     @staticmethod
     def _reads_numbers(node: _Node) -> bool:
-        """Whether all sources are read as floats, whose NaNs are all alike."""
+        """Return whether all sources are read as floats, whose NaNs are all alike."""
         if not isinstance(node, Operation):
             return False
         instruction = node.instruction
@@ -95,7 +95,7 @@ class NanPlan:
 
     @staticmethod
     def _carried(node: _Node) -> list[Source]:
-        """The sources that a passive node hands on."""
+        """Return the sources that a passive node hands on."""
         if isinstance(node, Operation):
             return list(node.sources[:2] if node.instruction.op is Op.SELP else node.sources)
         if isinstance(node, Merge):
@@ -130,17 +130,17 @@ class NanPlan:
                     if result.bits == node.instruction.type.bits:
                         safe[result] = node.instruction.type
         candidates = {node: t for node in passive if (t := self._guess(node, safe)) is not None}
+        believed = {results_of(node)[0]: type_ for node, type_ in candidates.items()}
         changed = True
         while changed:  # a loop's phi is first believed in, then refuted
             changed = False
             for node, type_ in list(candidates.items()):
-                believed = {results_of(n)[0]: t for n, t in candidates.items()}
                 if not all(
                     self._is_safe(source, type_, safe, believed) for source in self._carried(node)
                 ):
-                    del candidates[node]
+                    del candidates[node], believed[results_of(node)[0]]
                     changed = True
-        return safe | {results_of(node)[0]: type_ for node, type_ in candidates.items()}
+        return safe | believed
 
     def _guess(self, node: _Node, safe: dict[Value, DataType]) -> DataType | None:
         bits = results_of(node)[0].bits if results_of(node) else 0

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Self
 
+from vgpu_sim.exec.errors import PlanError
+from vgpu_sim.exec.jit import object_check
 from vgpu_sim.exec.jit.plan import Block, Plan
 
 
@@ -23,7 +25,7 @@ class NativeCode:
     words: bytes = b""
 
     def to_bytes(self) -> bytes:
-        """The whole value but its symbol and block, which whoever asks for it knows."""
+        """Return the whole value but its symbol and block, which whoever asks for it knows."""
         head = {
             "plan": asdict(self.plan),
             "code_bytes": self.code_bytes,
@@ -33,9 +35,20 @@ class NativeCode:
 
     @classmethod
     def from_bytes(cls, data: bytes, symbol: str, block: Block) -> Self:
-        """Undo ``to_bytes``; ``data`` is what it returned."""
+        """Undo ``to_bytes`` of a value whose writer is not trusted.
+
+        Raises:
+            ValueError: it is not what ``to_bytes`` returns for a kernel of this symbol and block.
+        """
         head, _, rest = data.partition(b"\n")
-        fields = json.loads(head)
-        end = fields["words_bytes"]
-        plan = Plan(**fields["plan"])
-        return cls(symbol, rest[end:], plan, block, fields["code_bytes"], rest[:end])
+        try:
+            fields = json.loads(head)
+            end, code_bytes = fields["words_bytes"], fields["code_bytes"]
+            plan = Plan(**fields["plan"])
+            plan.geometry(block)
+        except (KeyError, TypeError, RecursionError, PlanError) as err:
+            raise ValueError("damaged code") from err
+        if type(end) is not int or type(code_bytes) is not int or not 0 <= end <= len(rest):
+            raise ValueError("damaged code")
+        object_check.check(rest[end:], symbol)
+        return cls(symbol, rest[end:], plan, block, code_bytes, rest[:end])

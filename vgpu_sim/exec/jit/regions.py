@@ -12,8 +12,9 @@ successor of a block, a state number in the thread state); calls keep the mask a
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from vgpu_sim.exec.jit import trampoline
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.elements import Vector
+from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.layout import Level
 from vgpu_sim.exec.jit.loops import Blended, Loops
 from vgpu_sim.exec.jit.masks import FULL, Edge, Mask, MaskWriter
@@ -21,6 +22,7 @@ from vgpu_sim.exec.jit.nans import NanPlan
 from vgpu_sim.exec.jit.nodes import Nodes
 from vgpu_sim.exec.jit.ssa import Operation, SsaFunction, Value, sources_of
 from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.trampoline import Steps
 from vgpu_sim.exec.jit.values import Form, Held, Values
 from vgpu_sim.isa import Op, Space
 
@@ -54,12 +56,12 @@ class Regions:
 
     def write(self) -> None:
         """Write all blocks; the current label is where the group starts."""
-        self._level(self._analysis.top, FULL)
+        trampoline.run(self._level(self._analysis.top, FULL))
         self._nodes.flush()
         self._text.jump(self._labels["done"])
 
-    def _level(self, level: Level, live: Mask) -> tuple[list[Edge], list[Edge]]:
-        """Write a level; returns the edges that leave it and its back edges."""
+    def _level(self, level: Level, live: Mask) -> Steps[tuple[list[Edge], list[Edge]]]:
+        """Write a level; return the edges that leave it and its back edges."""
         arriving: dict[int, list[Edge]] = defaultdict(list)
         leaving: list[Edge] = []
         back: list[Edge] = []
@@ -75,7 +77,8 @@ class Regions:
                 mask = self._meeting(level, header, arriving[header], masks)
                 initial = self._blend(header, arriving[header])
             masks[header] = mask
-            for edge in self._unit(unit, mask, live, initial):
+            edges: list[Edge] = yield self._unit(unit, mask, live, initial)
+            for edge in edges:
                 if edge.target == level.header:
                     back.append(edge)
                 elif edge.target in level.blocks:
@@ -88,23 +91,13 @@ class Regions:
         self, level: Level, block: int, edges: Sequence[Edge], masks: Mapping[int, Mask]
     ) -> Mask:
         above = self._graph.idom[block]
-        if above in masks and self._all_come(level, above, block):
+        if above in masks and level.all_come(above, block):
             return masks[above]
         return self._masks.union([edge.mask for edge in edges])
 
-    def _all_come(self, level: Level, above: int, block: int) -> bool:
-        """Whether all lanes go from ``above`` to ``block`` within this iteration of the level."""
-        pending, seen = [above], {above, block}
-        while pending:
-            for target in self._graph.blocks[pending.pop()].successors:
-                if target == level.header or target not in level.blocks:
-                    return False
-                if target not in seen:
-                    seen.add(target)
-                    pending.append(target)
-        return True
-
-    def _unit(self, unit: "int | Level", mask: Mask, live: Mask, initial: Blended) -> list[Edge]:
+    def _unit(
+        self, unit: "int | Level", mask: Mask, live: Mask, initial: Blended
+    ) -> Steps[list[Edge]]:
         if mask == live or mask.full:
             return self._inside(unit, mask, initial, occupied=True)
         expensive = isinstance(unit, Level) or self._expensive(unit)
@@ -114,9 +107,10 @@ class Regions:
 
     def _inside(
         self, unit: "int | Level", mask: Mask, initial: Blended, *, occupied: bool
-    ) -> list[Edge]:
+    ) -> Steps[list[Edge]]:
         if isinstance(unit, Level):
-            return self._loop(unit, mask, initial)
+            edges: list[Edge] = yield self._loop(unit, mask, initial)
+            return edges
         for phi, names in initial.items():
             self._values.hold(phi.result, names)
         return self._block(unit, mask, occupied)
@@ -130,12 +124,12 @@ class Regions:
                 continue
             if node.instruction.space is Space.PARAM:
                 continue
-            element = self._analysis.element(node.sources[0], block, 64)
-            if not isinstance(element, Vector):
+            shape = self._analysis.shape(node.sources[0], block, 64)
+            if not isinstance(shape, Vector):
                 return True
         return False
 
-    def _guarded(self, unit: "int | Level", mask: Mask, initial: Blended) -> list[Edge]:
+    def _guarded(self, unit: "int | Level", mask: Mask, initial: Blended) -> Steps[list[Edge]]:
         """Branch around a unit when no lane is in it."""
         text, values = self._text, self._values
         self._nodes.flush()
@@ -143,24 +137,25 @@ class Regions:
         run, skip = text.label("run"), text.label("skip")
         origin = text.block_label
         text.branch(some, run, skip)
-        text.begin(run)
-        before = dict(values.held)
+        text.begin(run, follows=True)
+        before = len(values.journal)
         within = Mask(mask.vector)
-        edges = self._inside(unit, within, initial, occupied=True)
-        self._nodes.flush()
+        with text.known.within():
+            edges: list[Edge] = yield self._inside(unit, within, initial, occupied=True)
+            self._nodes.flush()
         end = text.block_label
         text.jump(skip)
-        text.begin(skip)
+        text.begin(skip, follows=True)
         merged = [
             Edge(edge.source, edge.target, self._after_guard(edge.mask, within, mask, end, origin))
             for edge in edges
         ]
         blocks = unit.blocks if isinstance(unit, Level) else frozenset((unit,))
-        self._merge_held(before, blocks, end, origin)
+        self._merge_held(values.journal[before:], blocks, end, origin)
         return merged
 
     def _after_guard(self, mask: Mask, within: Mask, outer: Mask, end: str, origin: str) -> Mask:
-        """An edge's mask behind the guard: no lanes where the unit was skipped."""
+        """Return an edge's mask behind the guard: no lanes where the unit was skipped."""
         text = self._text
         if mask == within:
             return outer
@@ -178,32 +173,39 @@ class Regions:
         return Mask(vector, scalar)
 
     def _merge_held(
-        self, before: dict[Value, Held], blocks: frozenset[int], end: str, origin: str
+        self, defined: Sequence[Value], blocks: frozenset[int], end: str, origin: str
     ) -> None:
+        """Give what was ``defined`` behind the guard a value where that was branched around."""
         text, values = self._text, self._values
-        for value, held in list(values.held.items()):
-            if before.get(value) is held:
+        for value in dict.fromkeys(defined):
+            held = values.held.get(value)
+            if held is None:
                 continue
-            if not self._uses[value] - blocks:
+            if self._uses[value] <= blocks:
                 del values.held[value]
                 continue
             type_ = text.type_of(held.scalar, held.vector)
             zero = text.const(0, held.scalar, held.vector)
             names = tuple(text.phi(type_, (name, end), (zero, origin)) for name in held.names)
-            values.held[value] = Held(names, held.scalar, held.vector)
+            values.keep(value, Held(names, held.scalar, held.vector))
 
     def _blend(self, header: int, edges: Sequence[Edge]) -> Blended:
-        """The values of a block's phis over the lanes that arrive on ``edges``."""
+        """Return the values of a block's phis over the lanes that arrive on ``edges``.
+
+        No lane arrives on two edges. So each edge's lanes take its value from what the edges before
+        it gave, and an edge whose value is that of the first one has nothing to take.
+        """
         values, text = self._values, self._text
         values.block = header
         text.word = self._ssa.blocks[header].first_word
         blended: Blended = {}
+        choices = _Choices(text, self._masks, edges)
         for phi in self._ssa.blocks[header].phis:
-            form = values.shape(phi.result)
+            form = values.form_of(phi.result)
             if form is None:
                 continue
             clean = phi in self._nans.cleaning
-            scalar = values.types[phi.result]
+            type_ = text.type_of(values.types[phi.result], form is Form.VECTOR)
             first = phi.arguments[edges[0].source]
             names = values.materialise(first, phi.result, clean=clean)
             for edge in edges[1:]:
@@ -211,40 +213,18 @@ class Regions:
                 if source == first:
                     continue
                 other = values.materialise(source, phi.result, clean=clean)
-                names = self._choose(edge, edges[0], other, names, scalar, form)
+                flags = choices.flags(edge, len(names), vector=form is Form.VECTOR)
+                names = tuple(
+                    text.let(f"select {flag}, {type_} {yes}, {type_} {no}")
+                    for flag, yes, no in zip(flags, other, names, strict=True)
+                )
             blended[phi] = names
         return blended
 
-    def _choose(
-        self,
-        edge: Edge,
-        first: Edge,
-        other: tuple[str, ...],
-        names: tuple[str, ...],
-        scalar: str,
-        form: Form,
-    ) -> tuple[str, ...]:
-        """``other`` for the lanes of ``edge``, ``names`` for the rest."""
-        text, masks = self._text, self._masks
-        vector = form is Form.VECTOR
-        type_ = text.type_of(scalar, vector)
-        same = edge.mask.vector == first.mask.vector
-        if vector and not same:
-            flat = masks.flat(edge.mask)
-            return tuple(
-                text.select(lanes, yes, no, scalar, vector=True)
-                for lanes, yes, no in zip(flat, other, names, strict=True)
-            )
-        flag = edge.mask.scalar or "true" if same else masks.any(edge.mask)
-        return tuple(
-            text.let(f"select i1 {flag}, {type_} {yes}, {type_} {no}")
-            for yes, no in zip(other, names, strict=True)
-        )
-
-    def _loop(self, level: Level, mask: Mask, initial: Blended) -> list[Edge]:
+    def _loop(self, level: Level, mask: Mask, initial: Blended) -> Steps[list[Edge]]:
         self._nodes.flush()
         loop = self._loops.begin(level, mask, initial)
-        leaving, back = self._level(level, loop.live)
+        leaving, back = yield self._level(level, loop.live)
         self._nodes.flush()
         latest = self._blend(level.header, back) if back else {}
         return self._loops.end(loop, leaving, back, latest)
@@ -269,7 +249,7 @@ class Regions:
                 Edge(block, successors[1], masks.narrow(mask, other)),
             ]
         vectors = [
-            values.condition(condition, Form.VECTOR, chunk) for chunk in range(values.chunks)
+            values.condition(condition, Form.VECTOR, strip) for strip in range(values.strips)
         ]
         if block in self._analysis.assumed:
             return self._assume(block, vectors, successors)
@@ -279,7 +259,7 @@ class Regions:
         return [Edge(block, successors[0], Mask(taken)), Edge(block, successors[1], Mask(rest))]
 
     def _leave_together(self, block: int, flag: str, successors: tuple[int, ...]) -> list[Edge]:
-        """All lanes end their threads, or none does."""
+        """Return all lanes end their threads, or none does."""
         text = self._text
         self._nodes.flush()
         onward = text.label("stay")
@@ -287,25 +267,51 @@ class Regions:
         if successors[0] != self._graph.exit:
             ways = ways[::-1]
         text.branch(flag, *ways)
-        text.begin(onward)
+        text.begin(onward, follows=True)
         return [Edge(block, t, FULL) for t in successors if t != self._graph.exit]
 
     def _assume(
         self, block: int, vectors: Sequence[str], successors: tuple[int, ...]
     ) -> list[Edge]:
-        """The fast version goes on only with all lanes; the masked one does the others."""
+        """Return the fast version goes on only with all lanes; the masked one does the others."""
         text, masks = self._text, self._masks
         self._nodes.flush()
         if successors[0] == self._graph.exit:
             vectors = [self._values.invert(lanes, vector=True) for lanes in vectors]
         onward = text.label("stay")
         text.branch(masks.all_lanes(vectors), onward, self._labels["masked"])
-        text.begin(onward)
+        text.begin(onward, follows=True)
         return [Edge(block, t, FULL) for t in successors if t != self._graph.exit]
 
 
+class _Choices:
+    """Who takes an edge's value where ``edges`` meet.
+
+    A scalar decides for all lanes at once only if every edge has the same vector: then the edges
+    differ in their scalars alone, of which one is true. With two vectors among them a scalar says
+    nothing about the lanes of the other vector, be it the first edge's or not.
+    """
+
+    def __init__(self, text: Text, masks: MaskWriter, edges: Sequence[Edge]) -> None:
+        self._text = text
+        self._masks = masks
+        self._one_vector = all(edge.mask.vector == edges[0].mask.vector for edge in edges)
+
+    def flags(self, edge: Edge, count: int, *, vector: bool) -> tuple[str, ...]:
+        """Return ``count`` conditions of a select, each with its type, true for the edge's lanes.
+
+        ``vector`` says that the values are vectors; a scalar value is that of all arriving lanes.
+        """
+        if self._one_vector:
+            return (f"i1 {edge.mask.scalar or 'true'}",) * count
+        if vector:
+            type_ = self._text.type_of("i1", vector=True)
+            return tuple(f"{type_} {lanes}" for lanes in self._masks.flat(edge.mask))
+        return (f"i1 {self._masks.any(edge.mask)}",) * count
+
+
 def _use_blocks(ssa: SsaFunction) -> dict[Value, set[int]]:
-    """The blocks that read each value; a phi reads in its own block."""
+    """Return the blocks that read each value; a phi reads in its own block."""
     uses: dict[Value, set[int]] = defaultdict(set)
     for block in ssa.blocks.values():
         for node in (*block.phis, *block.nodes):

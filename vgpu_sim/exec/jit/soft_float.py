@@ -7,8 +7,9 @@ what the first dropped (S. Boldo, G. Melquiond, "Emulation of FMA and correctly 
 
 from dataclasses import dataclass
 
+from vgpu_sim.exec.jit.support import DIRECTED
 from vgpu_sim.exec.jit.text import Text
-from vgpu_sim.isa import DataType, Rounding
+from vgpu_sim.isa import DataType, Family, Instruction, Op, Rounding
 
 _MANTISSA = (1 << 52) - 1
 
@@ -37,6 +38,16 @@ FORMATS = {
 }
 
 
+def is_soft(instruction: Instruction) -> bool:
+    """Return whether the instruction's result is rounded by integer operations."""
+    op, type_ = instruction.op, instruction.type
+    if op is not Op.CVT and (op.family is not Family.FLOAT or op in (Op.FNEG, Op.FABS)):
+        return False
+    if type_ is DataType.F32:
+        return instruction.rounding in DIRECTED and op not in (Op.FMIN, Op.FMAX)
+    return type_ in FORMATS
+
+
 class SoftFloat:
     """Writes to ``text``, scalars or vectors of its width."""
 
@@ -47,7 +58,7 @@ class SoftFloat:
         self._word = text.type_of("i64", vector)
 
     def widen(self, value: str, type_: DataType) -> str:
-        """A pattern (an integer of the format's width; float and double as such) as double."""
+        """Return a pattern as double: an integer of the format's width, floats as such."""
         text = self._text
         if type_ is DataType.F64:
             return value
@@ -64,7 +75,7 @@ class SoftFloat:
         return text.let(f"fpext {single} {value} to {self._double}")
 
     def to_odd(self, rounded: str, error: str) -> str:
-        """A nearest-rounded double moved to odd; ``error`` has the sign of what was dropped."""
+        """Return a nearest-rounded double moved to odd; ``error`` has the dropped part's sign."""
         text = self._text
         bits, sign = self._bits(rounded), self._bits(error)
         zero = text.const(0, "double", self._vector)
@@ -99,14 +110,14 @@ class SoftFloat:
         return self.to_odd(quotient, self._arith("fmul", rest, sign))
 
     def root_to_odd(self, a: str) -> str:
-        """The square root of a, rounded to odd; it has at most 24 significant bits."""
+        """Return the square root of a, rounded to odd; it has at most 24 significant bits."""
         text = self._text
         root = text.intrinsic("sqrt", "double", self._vector, a)
         negated = text.let(f"fneg {self._double} {root}")
         return self.to_odd(root, text.intrinsic("fma", "double", self._vector, negated, root, a))
 
     def magnitude_to_odd(self, magnitude: str) -> str:
-        """An unsigned 64-bit integer as a double rounded to odd: low bits become one sticky."""
+        """Return an unsigned 64-bit integer as a double rounded to odd: low bits are one sticky."""
         text = self._text
         low = self._and(magnitude, 0x7FF)
         inexact = self._flag(f"icmp ne {self._word} {low}, {self._const(0)}")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.jit.errors import CodeGenerationError
+from vgpu_sim.exec.jit.reducible import Origins, make_reducible
 from vgpu_sim.isa import (
     DataType,
     Destination,
@@ -113,20 +113,16 @@ def build(function: Function) -> SsaFunction:
     """Put ``function`` into SSA form.
 
     Raises:
-        CodeGenerationError: for irreducible control flow, which ``support`` refuses first.
         ControlFlowError: see ``cfg.build``.
     """
     cfg.build(function)  # refuses wrong branch targets in terms of the caller's words
-    code, shift = _free_entry(_thread_returns(function.code))
-    function = replace(function, code=code)
-    graph = cfg.build(function)
-    if graph.irreducible_edges:
-        raise CodeGenerationError(f"{function.name}: irreducible control flow")
-    return _Builder(function, graph, shift).build()
+    code, origins = _free_entry(_thread_returns(function.code))
+    function, origins = make_reducible(replace(function, code=code), origins)
+    return _Builder(function, cfg.build(function), origins).build()
 
 
 def sources_of(node: Phi | Node) -> Iterator[Source]:
-    """All operands that ``node`` reads, guards included."""
+    """Yield all operands that ``node`` reads, guards included."""
     if isinstance(node, Phi):
         yield from node.arguments.values()
     elif isinstance(node, Merge):
@@ -140,7 +136,7 @@ def sources_of(node: Phi | Node) -> Iterator[Source]:
 
 
 def results_of(node: Phi | Node) -> tuple[Value, ...]:
-    """All values that ``node`` defines."""
+    """Return all values that ``node`` defines."""
     if isinstance(node, Operation):
         return tuple(result for result in node.results if result is not None)
     return (node.result,)
@@ -160,15 +156,16 @@ def _thread_returns(code: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
     return tuple(threaded)
 
 
-def _free_entry(code: tuple[Instruction, ...]) -> tuple[tuple[Instruction, ...], int]:
-    """Put a NOP before a first word that is branched to; returns by how much words moved."""
+def _free_entry(code: tuple[Instruction, ...]) -> tuple[tuple[Instruction, ...], Origins]:
+    """Put a NOP before a first word that is branched to; return which word each word was."""
+    words = tuple(range(len(code)))
     if all(instruction.target != 0 for instruction in code if instruction.op is Op.BRA):
-        return code, 0
+        return code, words
     moved = [
         replace(i, target=i.target + 1) if i.op is Op.BRA and i.target is not None else i
         for i in code
     ]
-    return (Instruction(Op.NOP), *moved), 1
+    return (Instruction(Op.NOP), *moved), (0, *words)
 
 
 _EFFECT_MASKED = (Op.LD, Op.ST, Op.TRAP)
@@ -176,9 +173,9 @@ _Variable = Register | Predicate
 
 
 class _Builder:
-    def __init__(self, function: Function, graph: cfg.Cfg, shift: int) -> None:
+    def __init__(self, function: Function, graph: cfg.Cfg, origins: Origins) -> None:
         self._function = function
-        self._shift = shift
+        self._origins = origins
         self._graph = graph
         self._order = graph.reverse_post_order
         self._count = 0
@@ -208,7 +205,7 @@ class _Builder:
         return Value(self._count, bits)
 
     def _scan(self, b: int) -> tuple[set[_Variable], dict[_Variable, None]]:
-        """What a block reads before it writes it, and what it writes (in order)."""
+        """Return what a block reads before it writes it, and what it writes (in order)."""
         writes: dict[_Variable, None] = {}
         reads: set[_Variable] = set()
         for word in self._graph.blocks[b].words:
@@ -278,8 +275,8 @@ class _Builder:
 
     def _rename_block(self, b: int, current: dict[_Variable, Source]) -> None:
         shape = self._graph.blocks[b]
-        first, last = shape.start - self._shift, shape.end - 1 - self._shift
-        block = SsaBlock(b, shape.successors, first_word=max(first, 0), last_word=max(last, 0))
+        first, last = self._origins[shape.start], self._origins[shape.end - 1]
+        block = SsaBlock(b, shape.successors, first_word=first, last_word=last)
         self._blocks[b] = block
         for variable, phi in self._phi_of[b].items():
             block.phis.append(phi)
@@ -304,7 +301,7 @@ class _Builder:
         current: dict[_Variable, Source],
     ) -> None:
         instruction = self._function.code[word]
-        word -= self._shift
+        word = self._origins[word]
         guard = None
         if instruction.guard is not None:
             guard = Condition(read(instruction.guard.predicate), instruction.guard.negated)

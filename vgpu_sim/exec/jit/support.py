@@ -5,7 +5,8 @@ reports a defect of ours (``CodeGenerationError``) where it finds what is refuse
 """
 
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.jit.errors import UnsupportedError
+from vgpu_sim.exec.errors import UnsupportedError
+from vgpu_sim.exec.jit.reducible import make_reducible
 from vgpu_sim.isa import DataType, Family, Function, Instruction, Op, Rounding, Space
 
 DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)
@@ -23,10 +24,14 @@ def refusals(function: Function) -> tuple[UnsupportedError, ...]:
         for word, instruction in enumerate(function.code)
         if (what := _unsupported(instruction))
     ]
-    graph = cfg.build(function)
-    for source, _ in graph.irreducible_edges:
-        word = graph.blocks[source].end - 1
-        found.append(UnsupportedError("irreducible control flow", function.name, word))
+    try:
+        reduced, _ = make_reducible(function, tuple(range(len(function.code))))
+        graph = cfg.build(reduced)
+    except cfg.LoopNestError as error:
+        return (*found, UnsupportedError(str(error), function.name, 0))
+    if graph.loop_depth > cfg.MAX_LOOP_DEPTH:
+        what = f"more than {cfg.MAX_LOOP_DEPTH} loops within each other"
+        found.append(UnsupportedError(what, function.name))
     return tuple(found)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from vgpu_sim.exec.jit.known import Known
+
 BITS = {
     "i1": 1,
     "i8": 8,
@@ -22,12 +24,12 @@ BITS = {
 
 
 def integer(bits: int) -> str:
-    """The integer type of that many bits."""
+    """Return the integer type of that many bits."""
     return f"i{bits}"
 
 
 def constant(pattern: int, type_: str) -> str:
-    """A scalar constant of ``type_`` by its bit pattern."""
+    """Return a scalar constant of ``type_`` by its bit pattern."""
     bits = BITS[type_]
     pattern &= (1 << bits) - 1
     if type_ == "float":
@@ -65,7 +67,7 @@ class Shared:
         return len(self.metadata) - 1
 
     def location(self, line: int, subprogram: int) -> int:
-        """The number of the debug location ``line`` within a function."""
+        """Return the number of the debug location ``line`` within a function."""
         key = (line, subprogram)
         if key not in self._locations:
             text = f"!DILocation(line: {line}, scope: !{subprogram})"
@@ -87,6 +89,7 @@ class Text:
         self.block_label = "entry"
         self.body: list[str] = []
         self.prologue: list[str] = []
+        self.known = Known()
         self._lines = self.body
         self._subprogram = subprogram
         self._names = 0
@@ -97,28 +100,38 @@ class Text:
         return f"<{self.width} x {scalar}>" if vector else scalar
 
     def name(self) -> str:
-        """A fresh value name."""
+        """Return a fresh value name."""
         self._names += 1
         return f"%v{self._names}"
 
     def label(self, hint: str) -> str:
-        """A fresh label."""
+        """Return a fresh label."""
         self._labels += 1
         return f"{hint}{self._labels}"
 
     def let(self, expression: str) -> str:
-        """Write ``name = expression``; returns the name."""
-        name = self.name()
-        self.do(f"{name} = {expression}")
+        """Write ``name = expression`` unless it is known already; return the name."""
+        lasting = self._lines is self.prologue
+        name = self.known.find(expression, lasting=lasting)
+        if name is None:
+            name = self.name()
+            self._write(f"{name} = {expression}")
+            self.known.add(expression, name, lasting=lasting)
         return name
 
     def do(self, statement: str) -> None:
-        """Write an instruction."""
+        """Write an instruction without a result, or one with a result of another's name."""
+        self.known.done(statement)
+        self._write(statement)
+
+    def _write(self, statement: str) -> None:
         location = self.shared.location(self.word + 1, self._subprogram)
         self._lines.append(f"  {statement}, !dbg !{location}")
 
-    def begin(self, label: str) -> None:
-        """Start a basic block."""
+    def begin(self, label: str, *, follows: bool = False) -> None:
+        """Start a basic block; it ``follows`` if every way to it leads through the text before."""
+        if not follows:
+            self.known.forget()
         self.body.append(f"{label}:")
         self.block_label = label
 
@@ -163,12 +176,12 @@ class Text:
 
     @staticmethod
     def mangle(scalar: str, lanes: int) -> str:
-        """A type as intrinsics spell it; ``lanes`` 0 is a scalar."""
+        """Return a type as intrinsics spell it; ``lanes`` 0 is a scalar."""
         short = {"half": "f16", "float": "f32", "double": "f64"}.get(scalar, scalar)
         return f"v{lanes}{short}" if lanes else short
 
     def splat(self, scalar: str, value: str) -> str:
-        """A vector of equal lanes; constants stay constants."""
+        """Return a vector of equal lanes; constants stay constants."""
         if not value.startswith("%"):
             return f"splat ({scalar} {value})"
         type_ = self.type_of(scalar, vector=True)
@@ -177,11 +190,11 @@ class Text:
         return self.let(f"shufflevector {type_} {first}, {type_} poison, {zeros}")
 
     def lanes(self, scalar: str, patterns: Iterable[int]) -> str:
-        """A constant vector by the lanes' bit patterns."""
+        """Return a constant vector by the lanes' bit patterns."""
         return "<" + ", ".join(f"{scalar} {constant(p, scalar)}" for p in patterns) + ">"
 
     def const(self, pattern: int, scalar: str, vector: bool) -> str:
-        """A constant, equal in all lanes if a vector."""
+        """Return a constant, equal in all lanes if a vector."""
         value = constant(pattern, scalar)
         return f"splat ({scalar} {value})" if vector else value
 

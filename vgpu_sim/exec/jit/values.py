@@ -1,8 +1,8 @@
 """The environment: which LLVM values hold an SSA value, and how to read it in the form needed.
 
-A value's element says how it is held: an ``Affine`` by one scalar (none at all if its base is
-known), a ``PerChunk`` by a scalar per chunk, a ``Vector`` by a vector per chunk. It can be read as
-the group's base, as the first lane of a chunk, or as a chunk's vector.
+A value's shape says how it is held: an ``Affine`` by one scalar (none at all if its base is
+known), a ``PerStrip`` by a scalar per strip, a ``Vector`` by a vector per strip. It can be read as
+the group's base, as the first lane of a strip, or as a strip's vector.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.elements import Affine, Element, PerChunk, Vector
+from vgpu_sim.exec.jit.lane_shapes import Affine, LaneShape, PerStrip, Vector
 from vgpu_sim.exec.jit.nans import CANONICAL, NanPlan
 from vgpu_sim.exec.jit.ssa import (
     Condition,
@@ -32,13 +32,13 @@ class Form(Enum):
     """How an operation is written for a result."""
 
     BASE = 0  # on the group's bases
-    SCALAR = 1  # on the first lane of a chunk
-    VECTOR = 2  # on a chunk's lanes
+    SCALAR = 1  # on the first lane of a strip
+    VECTOR = 2  # on a strip's lanes
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """``names``: one base, or one scalar or vector per chunk, of (vectors of) ``scalar``."""
+    """``names``: one base, or one scalar or vector per strip, of (vectors of) ``scalar``."""
 
     names: tuple[str, ...]
     scalar: str
@@ -46,7 +46,7 @@ class Held:
 
 
 def storage_types(ssa: SsaFunction, nans: NanPlan) -> dict[Value, str]:
-    """The LLVM type that holds each value: a float where floats flow, an integer elsewhere.
+    """Return the LLVM type that holds each value: a float where floats flow, an integer elsewhere.
 
     A float held as an integer would travel between register files. But what was made canonical is
     held as an integer: as floats LLVM takes one NaN for another and drops the select.
@@ -92,7 +92,10 @@ def _computed_type(node: Phi | Merge | Operation, result: Value) -> str:
 
 
 class Values:
-    """Reads and defines values of one function version; ``block`` is where we are."""
+    """Reads and defines values of one function version; ``block`` is where we are.
+
+    ``journal`` has each value as often as it was held, in that order.
+    """
 
     def __init__(
         self,
@@ -106,28 +109,29 @@ class Values:
         self.analysis = analysis
         self.types = types
         self.held: dict[Value, Held] = {}
+        self.journal: list[Value] = []
         self.block = analysis.order[0]
-        self.chunks = analysis.geometry.chunks
+        self.strips = analysis.geometry.strips
         self._nans = nans
         self._symbol = symbol
 
-    def element(self, source: Source, bits: int) -> Element:
-        """The element of ``source`` as the current block sees it."""
-        element = self.analysis.element(source, self.block, bits)
-        assert element is not None
-        return element
+    def shape(self, source: Source, bits: int) -> LaneShape:
+        """Return the shape of ``source`` as the current block sees it."""
+        shape = self.analysis.shape(source, self.block, bits)
+        assert shape is not None
+        return shape
 
-    def _own_element(self, source: Value) -> Element:
-        return self.element(source, source.bits)
+    def _own_shape(self, source: Value) -> LaneShape:
+        return self.shape(source, source.bits)
 
     def read(
-        self, source: Source, type_: str, form: Form, chunk: int, *, clean: bool = False
+        self, source: Source, type_: str, form: Form, strip: int, *, clean: bool = False
     ) -> str:
         """``source`` as LLVM ``type_``; ``clean`` makes NaNs canonical."""
         if form is Form.VECTOR:
-            value, held = self._vector(source, type_, chunk)
+            value, held = self._vector(source, type_, strip)
         elif form is Form.SCALAR:
-            value, held = self._scalar(source, type_, chunk)
+            value, held = self._scalar(source, type_, strip)
         else:
             value, held = self._base(source, type_)
         vector = form is Form.VECTOR
@@ -135,9 +139,9 @@ class Values:
             value, held = self.canonical(value, held, self._nans.dirty[source], vector)
         return self.cast(value, held, type_, vector)
 
-    def condition(self, condition: Condition, form: Form, chunk: int = 0) -> str:
-        """A guard as i1, negation applied."""
-        value = self.read(condition.value, "i1", form, chunk)
+    def condition(self, condition: Condition, form: Form, strip: int = 0) -> str:
+        """Return a guard as i1, negation applied."""
+        value = self.read(condition.value, "i1", form, strip)
         return self.invert(value, vector=form is Form.VECTOR) if condition.negated else value
 
     def invert(self, flag: str, *, vector: bool) -> str:
@@ -147,33 +151,38 @@ class Values:
         return text.let(f"xor {type_} {flag}, {text.const(1, 'i1', vector)}")
 
     def define(self, result: Value, produce: Callable[[Form, int], str]) -> None:
-        """Hold ``result`` as its element wants; ``produce`` gives values of its storage type."""
-        form = self.shape(result)
+        """Hold ``result`` as its shape wants; ``produce`` gives values of its storage type."""
+        form = self.form_of(result)
         if form is not None:
-            count = 1 if form is Form.BASE else self.chunks
-            self.hold(result, tuple(produce(form, chunk) for chunk in range(count)))
+            count = 1 if form is Form.BASE else self.strips
+            self.hold(result, tuple(produce(form, strip) for strip in range(count)))
 
     def hold(self, result: Value, names: tuple[str, ...], *, vectors: bool = False) -> None:
         """Hold ``result`` by ``names``, in its own shape or (``vectors``) as vectors."""
-        vector = vectors or self.shape(result) is Form.VECTOR
-        self.held[result] = Held(names, self.types[result], vector)
+        vector = vectors or self.form_of(result) is Form.VECTOR
+        self.keep(result, Held(names, self.types[result], vector))
 
-    def shape(self, value: Value) -> Form | None:
-        """The form that ``define`` asks for; None where nothing is held."""
-        element = self.analysis.elements[value]
-        if isinstance(element, Affine):
-            return None if element.constant is not None else Form.BASE
-        if isinstance(element, PerChunk):
+    def keep(self, value: Value, held: Held) -> None:
+        """Hold ``value`` so from now on, and note it in ``journal``."""
+        self.held[value] = held
+        self.journal.append(value)
+
+    def form_of(self, value: Value) -> Form | None:
+        """Return the form that ``define`` asks for; None where nothing is held."""
+        shape = self.analysis.shapes[value]
+        if isinstance(shape, Affine):
+            return None if shape.constant is not None else Form.BASE
+        if isinstance(shape, PerStrip):
             return Form.SCALAR
-        return None if element.lanes is not None else Form.VECTOR
+        return None if shape.lanes is not None else Form.VECTOR
 
     def materialise(self, source: Source, like: Value, *, clean: bool) -> tuple[str, ...]:
         """``source`` in the shape of ``like``, for phis and selects."""
-        form = self.shape(like)
+        form = self.form_of(like)
         assert form is not None
         type_ = self.types[like]
-        count = 1 if form is Form.BASE else self.chunks
-        return tuple(self.read(source, type_, form, chunk, clean=clean) for chunk in range(count))
+        count = 1 if form is Form.BASE else self.strips
+        return tuple(self.read(source, type_, form, strip, clean=clean) for strip in range(count))
 
     def cast(self, value: str, held: str, wanted: str, vector: bool) -> str:
         """Reinterpret, cut or zero-extend."""
@@ -192,7 +201,7 @@ class Values:
         return value
 
     def fill(self, value: str, held: str, result: Value, form: Form, *, signed: bool) -> str:
-        """An instruction's result in the register's storage type, extended by its sign or zeros."""
+        """Return a result in the register's storage type, extended by its sign or zeros."""
         wanted, vector = self.types[result], form is Form.VECTOR
         if signed and BITS[held] < result.bits:
             value = self._convert("sext", value, held, integer(result.bits), vector)
@@ -207,53 +216,53 @@ class Values:
     def _base(self, source: Source, type_: str) -> tuple[str, str]:
         if not isinstance(source, Value):
             return self._immediate(source, type_)
-        element = self._own_element(source)
-        assert isinstance(element, Affine), f"{source} is not affine"
-        if element.constant is not None:
+        shape = self._own_shape(source)
+        assert isinstance(shape, Affine), f"{source} is not affine"
+        if shape.constant is not None:
             if BITS[type_] <= source.bits:
-                return constant(element.constant, type_), type_
-            return constant(element.constant, integer(source.bits)), integer(source.bits)
+                return constant(shape.constant, type_), type_
+            return constant(shape.constant, integer(source.bits)), integer(source.bits)
         held = self.held[source]
         return held.names[0], held.scalar
 
-    def _scalar(self, source: Source, type_: str, chunk: int) -> tuple[str, str]:
+    def _scalar(self, source: Source, type_: str, strip: int) -> tuple[str, str]:
         if not isinstance(source, Value):
             return self._immediate(source, type_)
-        element = self._own_element(source)
-        if isinstance(element, PerChunk):
+        shape = self._own_shape(source)
+        if isinstance(shape, PerStrip):
             held = self.held[source]
-            return held.names[chunk], held.scalar
-        assert isinstance(element, Affine), f"{source} is a vector"
+            return held.names[strip], held.scalar
+        assert isinstance(shape, Affine), f"{source} is a vector"
         whole = integer(source.bits)
-        if element.constant is not None:
-            return constant(element.constant + element.offsets[chunk], whole), whole
+        if shape.constant is not None:
+            return constant(shape.constant + shape.offsets[strip], whole), whole
         name, scalar = self._base(source, type_)
-        offset = element.offsets[chunk]
+        offset = shape.offsets[strip]
         if not offset:
             return name, scalar
         name = self.cast(name, scalar, whole, vector=False)
         return self.text.let(f"add {whole} {name}, {constant(offset, whole)}"), whole
 
-    def _vector(self, source: Source, type_: str, chunk: int) -> tuple[str, str]:
+    def _vector(self, source: Source, type_: str, strip: int) -> tuple[str, str]:
         text = self.text
         if not isinstance(source, Value):
             value, scalar = self._immediate(source, type_)
             return text.splat(scalar, value), scalar
-        element = self._own_element(source)
+        shape = self._own_shape(source)
         whole = integer(source.bits)
-        if isinstance(element, Vector):
-            if element.lanes is not None:
-                return text.lanes(whole, element.lanes[chunk]), whole
+        if isinstance(shape, Vector):
+            if shape.lanes is not None:
+                return text.lanes(whole, shape.lanes[strip]), whole
             held = self.held[source]
-            return held.names[chunk], held.scalar
-        rows = self.analysis.algebra.lanes(element, source.bits)
+            return held.names[strip], held.scalar
+        rows = self.analysis.algebra.lanes(shape, source.bits)
         if rows is not None:
-            return text.lanes(whole, rows[chunk]), whole
-        value, scalar = self._scalar(source, type_, chunk)
-        if not element.stride:
+            return text.lanes(whole, rows[strip]), whole
+        value, scalar = self._scalar(source, type_, strip)
+        if not shape.stride:
             return text.splat(scalar, value), scalar
         value = text.splat(whole, self.cast(value, scalar, whole, vector=False))
-        steps = text.lanes(whole, (element.stride * lane for lane in range(text.width)))
+        steps = text.lanes(whole, (shape.stride * lane for lane in range(text.width)))
         return text.let(f"add {text.type_of(whole, True)} {value}, {steps}"), whole
 
     def _immediate(self, source: Source, type_: str) -> tuple[str, str]:
@@ -263,7 +272,7 @@ class Values:
         return self._symbol(source.name, source.addend), "i64"
 
     def canonical(self, value: str, held: str, type_: DataType, vector: bool) -> tuple[str, str]:
-        """A float's pattern with every NaN made the canonical one, and its LLVM type."""
+        """Return a float's pattern with every NaN made the canonical one, and its LLVM type."""
         text, scalar = self.text, FLOATS[type_]
         number = self.cast(value, held, scalar, vector)
         whole = integer(type_.bits)

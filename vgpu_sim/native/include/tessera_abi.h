@@ -10,6 +10,7 @@
 #define TESSERA_GUARD_BEFORE_BYTES UINT64_C(0x2000000000)
 #define TESSERA_GUARD_AFTER_BYTES UINT64_C(0x4000000000)
 #define TESSERA_CLAMP_BOUND_BYTES UINT64_C(0x2000000000)
+#define TESSERA_MISALIGNED_OFFSET_BYTES UINT64_C(0x90000000000)
 #define TESSERA_GPU_WINDOW_BITS UINT64_C(0x28)
 #define TESSERA_GPU_WINDOW_BYTES UINT64_C(0x10000000000)
 #define TESSERA_MAX_GPUS UINT64_C(0x8)
@@ -27,7 +28,18 @@
 #define TESSERA_CHUNK_ALIGN_BYTES UINT64_C(0x200000)
 #define TESSERA_PAGE_BYTES UINT64_C(0x1000)
 
-#define TESSERA_ABI_VERSION UINT64_C(0x1)
+#define TESSERA_WARP_THREADS UINT64_C(0x20)
+#define TESSERA_MAX_THREADS_PER_BLOCK UINT64_C(0x400)
+#define TESSERA_MAX_BLOCK_X UINT64_C(0x400)
+#define TESSERA_MAX_BLOCK_Y UINT64_C(0x400)
+#define TESSERA_MAX_BLOCK_Z UINT64_C(0x40)
+#define TESSERA_MAX_GRID_X UINT64_C(0x7fffffff)
+#define TESSERA_MAX_GRID_Y UINT64_C(0xffff)
+#define TESSERA_MAX_GRID_Z UINT64_C(0xffff)
+#define TESSERA_MAX_SHARED_BYTES_PER_BLOCK UINT64_C(0xc000)
+#define TESSERA_MAX_WORKER_THREADS UINT64_C(0x400)
+
+#define TESSERA_ABI_VERSION UINT64_C(0x2)
 #define TESSERA_CLIENT_AREA_MAGIC UINT64_C(0x54534341)
 #define TESSERA_WORKER_PAGE_MAGIC UINT64_C(0x54535750)
 #define TESSERA_MAX_STREAMS UINT64_C(0x80)
@@ -67,6 +79,8 @@ enum {
   TESSERA_FAULT_KIND_INTERNAL = 5,
   TESSERA_FAULT_KIND_FENCED = 6,
   TESSERA_FAULT_KIND_OUT_OF_MEMORY = 7,
+  TESSERA_FAULT_KIND_TIMEOUT = 8,
+  TESSERA_FAULT_KIND_MISALIGNED = 9,
 };
 
 enum {
@@ -161,9 +175,9 @@ _Static_assert(offsetof(tessera_body, timestamp) == 0, "tessera_body.timestamp")
 
 typedef struct tessera_slot {
   uint16_t opcode;
-  uint16_t wait_count;
-  uint16_t continuation_slots;
-  uint16_t reserved;
+  uint8_t wait_count;
+  uint8_t continuation_slots;
+  uint32_t order;
   uint64_t value;
   tessera_wait waits[4];
   tessera_body body;
@@ -171,8 +185,8 @@ typedef struct tessera_slot {
 _Static_assert(sizeof(tessera_slot) == 256, "tessera_slot");
 _Static_assert(offsetof(tessera_slot, opcode) == 0, "tessera_slot.opcode");
 _Static_assert(offsetof(tessera_slot, wait_count) == 2, "tessera_slot.wait_count");
-_Static_assert(offsetof(tessera_slot, continuation_slots) == 4, "tessera_slot.continuation_slots");
-_Static_assert(offsetof(tessera_slot, reserved) == 6, "tessera_slot.reserved");
+_Static_assert(offsetof(tessera_slot, continuation_slots) == 3, "tessera_slot.continuation_slots");
+_Static_assert(offsetof(tessera_slot, order) == 4, "tessera_slot.order");
 _Static_assert(offsetof(tessera_slot, value) == 8, "tessera_slot.value");
 _Static_assert(offsetof(tessera_slot, waits) == 16, "tessera_slot.waits");
 _Static_assert(offsetof(tessera_slot, body) == 80, "tessera_slot.body");
@@ -274,7 +288,7 @@ _Static_assert(offsetof(tessera_launch_context, reserved) == 56, "tessera_launch
 typedef struct tessera_thread_state {
   uint64_t current_block;
   uint32_t status;
-  uint32_t trap_line;
+  uint32_t trap_word;
   uint64_t shared_base;
   uint64_t local_base;
   uint64_t frame_base;
@@ -282,7 +296,7 @@ typedef struct tessera_thread_state {
 _Static_assert(sizeof(tessera_thread_state) == 40, "tessera_thread_state");
 _Static_assert(offsetof(tessera_thread_state, current_block) == 0, "tessera_thread_state.current_block");
 _Static_assert(offsetof(tessera_thread_state, status) == 8, "tessera_thread_state.status");
-_Static_assert(offsetof(tessera_thread_state, trap_line) == 12, "tessera_thread_state.trap_line");
+_Static_assert(offsetof(tessera_thread_state, trap_word) == 12, "tessera_thread_state.trap_word");
 _Static_assert(offsetof(tessera_thread_state, shared_base) == 16, "tessera_thread_state.shared_base");
 _Static_assert(offsetof(tessera_thread_state, local_base) == 24, "tessera_thread_state.local_base");
 _Static_assert(offsetof(tessera_thread_state, frame_base) == 32, "tessera_thread_state.frame_base");

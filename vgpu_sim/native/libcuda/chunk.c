@@ -10,7 +10,7 @@
 #include "config.h"
 #include "device.h"
 #include "slab.h"
-#include "transport.h"
+#include "request.h"
 
 pthread_mutex_t tsr_memory_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -52,7 +52,7 @@ static uint64_t find_offset(const struct tsr_device *device, uint32_t kind, uint
   const bool host = kind == TESSERA_CHUNK_KIND_HOST;
   const uint64_t start = device->window + (host ? TESSERA_HOST_OFFSET : TESSERA_DEVICE_OFFSET);
   const uint64_t end = start + (host ? TESSERA_HOST_BYTES : TESSERA_DEVICE_BYTES);
-  uint64_t *next = &cursor[device->info.gpu_index][kind];
+  uint64_t *next = &cursor[device->slice.info.gpu_index][kind];
   if (*next < start || *next >= end) *next = start;
   uint64_t found = gap(*next, end, bytes);
   if (!found) found = gap(start, end, bytes);

@@ -1,8 +1,7 @@
-/* Opening and closing contexts, and how they die. */
+/* Opening and closing contexts. How they die is in health.c. */
 #define _GNU_SOURCE
 #include "context.h"
 
-#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -14,8 +13,10 @@
 #include "device.h"
 #include "log.h"
 #include "module.h"
+#include "patience.h"
 #include "ring.h"
-#include "transport.h"
+#include "wait.h"
+#include "request.h"
 
 /* gpud may wait 10 s for a fence and then starts a process. */
 enum { CONTEXT_TIMEOUT_S = 60 };
@@ -88,15 +89,16 @@ static CUresult map_context(struct tsr_context *context, struct tsr_reply *reply
 }
 
 static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
-  context->socket = tsr_connect(context->device->socket_path);
+  context->socket = tsr_connect_patiently(context->device->slice.socket_path);
   if (context->socket < 0) return CUDA_ERROR_DEVICE_UNAVAILABLE;
   tessera_hello hello = {.version_min = TESSERA_PROTOCOL_OLDEST,
                          .version_max = TESSERA_PROTOCOL_VERSION,
                          .context_index = context->index,
                          .aperture_base = tsr_aperture_base};
   memcpy(hello.token, tsr_config()->token, sizeof hello.token);
-  const CUresult result = tsr_hello(context->socket, TESSERA_MESSAGE_TYPE_HELLO_CONTEXT, &hello,
-                                    CONTEXT_TIMEOUT_S, reply);
+  const enum tsr_outcome outcome = tsr_hello(
+      context->socket, TESSERA_MESSAGE_TYPE_HELLO_CONTEXT, &hello, CONTEXT_TIMEOUT_S, reply);
+  const CUresult result = tsr_hello_result(outcome, reply->status);
   if (result == CUDA_SUCCESS) return CUDA_SUCCESS;
   close(context->socket);
   return result == CUDA_ERROR_NO_DEVICE ? CUDA_ERROR_DEVICE_UNAVAILABLE : result;
@@ -177,40 +179,4 @@ CUresult tsr_context_close(uint64_t handle) {
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);
   tsr_object_free(TSR_CONTEXT, context);
   return CUDA_SUCCESS;
-}
-
-/* Once per context: what the worker's record says, for whoever reads the program's output. */
-static void tell_fault(struct tsr_context *context, uint32_t error) {
-  if (atomic_exchange(&context->fault_told, 1)) return;
-  tessera_fault_record fault = context->page->fault;
-  fault.kernel_name[sizeof fault.kernel_name - 1] = 0;
-  fault.message[sizeof fault.message - 1] = 0;
-  tsr_log("context ended, CUDA error %u: kernel %s, PTX line %u, block %llu, address 0x%llx: %s",
-          error, fault.kernel_name[0] ? fault.kernel_name : "(none)", fault.ptx_line,
-          (unsigned long long)fault.block, (unsigned long long)fault.address, fault.message);
-}
-
-CUresult tsr_context_error(struct tsr_context *context) {
-  const uint32_t lost = atomic_load_explicit(&context->lost, memory_order_relaxed);
-  if (__builtin_expect(lost != 0, 0)) return (CUresult)lost;
-  const uint32_t error = __atomic_load_n(&context->page->error, __ATOMIC_ACQUIRE);
-  if (__builtin_expect(error != 0, 0)) {
-    tell_fault(context, error);
-    return (CUresult)error;
-  }
-  return CUDA_SUCCESS;
-}
-
-CUresult tsr_context_lose(struct tsr_context *context) {
-  const CUresult error = tsr_context_error(context);
-  if (error != CUDA_SUCCESS) return error;
-  uint32_t none = 0;
-  if (atomic_compare_exchange_strong(&context->lost, &none, CUDA_ERROR_LAUNCH_FAILED))
-    tsr_log("context ended: its worker is gone (killed, or out of the slice's memory)");
-  return tsr_context_error(context);
-}
-
-bool tsr_context_hung_up(struct tsr_context *context) {
-  struct pollfd watched = {.fd = context->socket};
-  return poll(&watched, 1, 0) > 0 && (watched.revents & (POLLHUP | POLLERR | POLLNVAL));
 }

@@ -2,8 +2,8 @@
 #ifndef TSR_CONTEXT_H
 #define TSR_CONTEXT_H
 
+#include "health.h"
 #include "objects.h"
-#include "process.h"
 
 extern pthread_mutex_t tsr_context_lock;
 
@@ -19,15 +19,6 @@ struct tsr_context *tsr_context_current(CUresult *why);
 
 /* The same without looking at errors. */
 struct tsr_context *tsr_context_current_any(CUresult *why);
-
-/* The error that the context died of, or CUDA_SUCCESS. */
-CUresult tsr_context_error(struct tsr_context *context);
-
-/* Notes that the socket is closed and returns the error that the context reports from now on. */
-CUresult tsr_context_lose(struct tsr_context *context);
-
-/* Looks at the socket: true when the worker is gone. */
-bool tsr_context_hung_up(struct tsr_context *context);
 
 /* Calls back with every live context, under tsr_context_lock. */
 void tsr_contexts_close_sockets(void);

@@ -8,6 +8,7 @@
 #include "memory.h"
 #include "module.h"
 #include "ring.h"
+#include "wait.h"
 #include "stream.h"
 
 /* Below this a copy by the client is over before a sleeping worker has woken up. */

@@ -2,7 +2,7 @@
 #include "api.h"
 #include "context.h"
 #include "device.h"
-#include "ring.h"
+#include "wait.h"
 
 enum { MAX_DEPTH = 256 };
 

@@ -13,13 +13,13 @@ struct tsr_device *tsr_device(CUdevice ordinal) {
 
 int tsr_device_attribute(const struct tsr_device *device, unsigned attribute, int otherwise) {
   if (attribute >= TESSERA_MAX_ATTRIBUTES) return otherwise;
-  const int32_t value = device->info.attributes[attribute];
+  const int32_t value = device->slice.info.attributes[attribute];
   return value == TESSERA_ATTRIBUTE_UNKNOWN ? otherwise : value;
 }
 
 CUresult tsr_cuDriverGetVersion(int *driverVersion) {
   if (!driverVersion) return CUDA_ERROR_INVALID_VALUE;
-  *driverVersion = tsr_state() == CUDA_SUCCESS ? (int)tsr_devices[0].info.driver_version
+  *driverVersion = tsr_state() == CUDA_SUCCESS ? (int)tsr_devices[0].slice.info.driver_version
                                                : (int)DRIVER_VERSION;
   return CUDA_SUCCESS;
 }
@@ -41,9 +41,9 @@ CUresult tsr_cuDeviceGetName(char *name, int len, CUdevice dev) {
   const struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!name || len <= 0) return CUDA_ERROR_INVALID_VALUE;
-  const size_t length = strlen(device->info.name);
+  const size_t length = strlen(device->slice.info.name);
   const size_t copied = length < (size_t)len ? length : (size_t)len - 1;
-  memcpy(name, device->info.name, copied);
+  memcpy(name, device->slice.info.name, copied);
   name[copied] = 0;
   return CUDA_SUCCESS;
 }
@@ -53,7 +53,7 @@ CUresult tsr_cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
   const struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
-  memcpy(uuid->bytes, device->info.gpu_uuid, sizeof uuid->bytes);
+  memcpy(uuid->bytes, device->slice.info.gpu_uuid, sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
 
@@ -61,7 +61,7 @@ CUresult tsr_cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
   const struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!uuid) return CUDA_ERROR_INVALID_VALUE;
-  memcpy(uuid->bytes, device->info.uuid, sizeof uuid->bytes);
+  memcpy(uuid->bytes, device->slice.info.uuid, sizeof uuid->bytes);
   return CUDA_SUCCESS;
 }
 
@@ -69,7 +69,7 @@ CUresult tsr_cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
   const struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!bytes) return CUDA_ERROR_INVALID_VALUE;
-  *bytes = device->info.memory_bytes;
+  *bytes = device->slice.info.memory_bytes;
   return CUDA_SUCCESS;
 }
 
@@ -86,8 +86,8 @@ CUresult tsr_cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
   const struct tsr_device *device = tsr_device(dev);
   if (!device) return CUDA_ERROR_INVALID_DEVICE;
   if (!major || !minor) return CUDA_ERROR_INVALID_VALUE;
-  *major = (int)device->info.capability_major;
-  *minor = (int)device->info.capability_minor;
+  *major = (int)device->slice.info.capability_major;
+  *minor = (int)device->slice.info.capability_minor;
   return CUDA_SUCCESS;
 }
 

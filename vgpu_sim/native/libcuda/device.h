@@ -4,8 +4,8 @@
 
 #include "objects.h"
 
-/* Looks for slices; NO_DEVICE where there is none that answers. */
-CUresult tsr_slices_discover(void);
+/* Looks for slices (CUDA_VISIBLE_DEVICES); NO_DEVICE where there is none that answers. */
+CUresult tsr_devices_discover(void);
 
 extern struct tsr_device tsr_devices[TESSERA_MAX_GPUS];
 extern int tsr_device_count;

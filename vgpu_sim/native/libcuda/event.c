@@ -2,7 +2,9 @@
 #include "api.h"
 #include "context.h"
 #include "log.h"
+#include "refuse.h"
 #include "ring.h"
+#include "wait.h"
 #include "stream.h"
 
 enum { KNOWN_FLAGS = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS };

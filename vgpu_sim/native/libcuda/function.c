@@ -4,7 +4,7 @@
 #include "api.h"
 #include "context.h"
 #include "device.h"
-#include "log.h"
+#include "refuse.h"
 #include "module.h"
 
 CUresult tsr_function_resolve(struct tsr_context *context, uint64_t handle, uint64_t *function) {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "tessera_abi.h"
+#include "unsupported.h"
 
 /* A container of our own ISA: vgpu_sim/isa/sections.py. */
 static const char container_magic[8] = "\x89TISA\r\n\x1a";
@@ -15,6 +16,7 @@ enum { CONTAINER_SIZE_OFFSET = 32, IMAGE_PADDING_BYTES = 64 };
 
 /* What toolkits make for hardware. */
 static const unsigned char elf_magic[4] = {0x7f, 'E', 'L', 'F'};
+enum { ELF_MACHINE_OFFSET = 18, ELF_VERSION_OFFSET = 6, MACHINE_CUDA = 190 };
 static const unsigned char fatbin_magic[4] = {0x50, 0xed, 0x55, 0xba};
 static const unsigned char fatbin_wrapper_magic[4] = {0xb1, 0x43, 0x62, 0x46};
 
@@ -22,6 +24,12 @@ CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why) {
   *why = NULL;
   /* Texts end with a NUL, so a comparison stops inside of them. */
   if (strncmp(image, (const char *)elf_magic, 4) == 0) {
+    const unsigned char *elf = image;
+    const int whole = elf[4] && elf[5] && elf[ELF_VERSION_OFFSET] == 1;
+    if (!whole || elf[ELF_MACHINE_OFFSET] + (elf[ELF_MACHINE_OFFSET + 1] << 8) != MACHINE_CUDA) {
+      *why = "the image is a program or library of the host, not GPU code";
+      return CUDA_ERROR_INVALID_IMAGE;
+    }
     *why = "the image is a cubin (machine code of other hardware): load its PTX instead";
     return CUDA_ERROR_NO_BINARY_FOR_GPU;
   }
@@ -43,6 +51,8 @@ CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why) {
   }
   return CUDA_SUCCESS;
 }
+
+void tsr_image_refused(void) { tsr_end_if_strict("an image", "was refused"); }
 
 char *tsr_image_read(const char *path) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);

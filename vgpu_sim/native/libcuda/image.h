@@ -19,6 +19,9 @@ void tsr_log_buffers_fill(const struct tsr_log_buffers *buffers, CUresult result
 /* Finds out how long the image is. Formats that cannot run are refused with a reason in `why`. */
 CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why);
 
+/* An image was refused for what it holds: ends the program under TESSERA_STRICT=1. */
+void tsr_image_refused(void);
+
 /* A file's bytes, padded with zeros, to be freed by the caller; NULL where it cannot be read. */
 char *tsr_image_read(const char *path);
 

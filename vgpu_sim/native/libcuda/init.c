@@ -10,7 +10,6 @@
 #include "device.h"
 #include "log.h"
 #include "process.h"
-#include "trace.h"
 
 _Atomic uint32_t tsr_process_state = TSR_LOADED;
 static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -22,7 +21,7 @@ __attribute__((weak)) extern int pthread_atfork(void (*)(void), void (*)(void), 
 
 /* The child has none of the parent's contexts: CUDA cannot be used in it. Its copies of the
  * sockets are closed, or the workers would outlive the parent. Before cuInit has ended there are
- * none, and the child may begin anew: the thread that was inside has not come along. */
+ * none, and the child may call it again: the thread that was inside does not exist in it. */
 static void after_fork_in_child(void) {
   if (atomic_load(&tsr_process_state) != TSR_READY) {
     init_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
@@ -32,17 +31,11 @@ static void after_fork_in_child(void) {
   tsr_contexts_close_sockets();
 }
 
-static void watch_forks(void) {
+__attribute__((constructor)) static void watch_forks(void) {
   if (__register_atfork)
     __register_atfork(NULL, NULL, after_fork_in_child, NULL);
   else if (pthread_atfork)
     pthread_atfork(NULL, NULL, after_fork_in_child);
-}
-
-__attribute__((constructor)) static void loaded(void) {
-  tsr_config_read();
-  tsr_trace_open(tsr_config()->trace_path);
-  watch_forks();
 }
 
 /* Another libcuda in the process means that half of the program may talk to another driver. */
@@ -80,7 +73,7 @@ CUresult tsr_cuInit(unsigned int Flags) {
   if (atomic_load(&tsr_process_state) != TSR_READY) {
     tsr_config_read();
     warn_of_others();
-    result = tsr_slices_discover();
+    result = tsr_devices_discover();
     if (result == CUDA_SUCCESS) atomic_store(&tsr_process_state, TSR_READY);
   }
   pthread_mutex_unlock(&init_lock);

@@ -5,7 +5,7 @@
 #include "context.h"
 #include "device.h"
 #include "function.h"
-#include "log.h"
+#include "refuse.h"
 #include "ring.h"
 #include "stream.h"
 

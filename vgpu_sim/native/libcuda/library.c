@@ -7,8 +7,9 @@
 #include "context.h"
 #include "function.h"
 #include "log.h"
+#include "refuse.h"
 #include "module.h"
-#include "ring.h"
+#include "wait.h"
 
 static struct tsr_library *find_library(CUlibrary handle) {
   return TSR_FIND(tsr_library, TSR_LIBRARY, handle);
@@ -61,11 +62,12 @@ CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
                                void **jitOptionsValues, unsigned int numJitOptions,
                                CUlibraryOption *libraryOptions, void **libraryOptionValues,
                                unsigned int numLibraryOptions) {
-  if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)))
+  if (!library || !code || (numJitOptions && (!jitOptions || !jitOptionsValues)) ||
+      (numLibraryOptions && !libraryOptions))
     return CUDA_ERROR_INVALID_VALUE;
   (void)libraryOptionValues; /* a preserved binary may still be copied */
   for (unsigned i = 0; i < numLibraryOptions; i++)
-    if (!libraryOptions || libraryOptions[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
+    if (libraryOptions[i] != CU_LIBRARY_BINARY_IS_PRESERVED)
       TSR_REFUSE("cuLibraryLoadData with a host function table");
   struct tsr_log_buffers logs;
   tsr_log_buffers_read(&logs, numJitOptions, jitOptions, jitOptionsValues);
@@ -75,6 +77,7 @@ CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
   if (result != CUDA_SUCCESS) {
     tsr_log_buffers_fill(&logs, result, refused, strlen(refused));
     tsr_log("%s", refused);
+    tsr_image_refused();
     return result;
   }
   struct tsr_library *created = new_library(code, bytes);

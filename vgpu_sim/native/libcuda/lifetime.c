@@ -2,8 +2,8 @@
 #include "api.h"
 #include "context.h"
 #include "device.h"
-#include "log.h"
-#include "ring.h"
+#include "refuse.h"
+#include "wait.h"
 
 enum { API_VERSION = 3020, DEFAULT_FLAGS = 0 }; /* the version of contexts since CUDA 3.2 */
 enum { SUPPORTED_FLAGS = CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX };

@@ -11,7 +11,8 @@
 #include "context.h"
 #include "log.h"
 #include "ring.h"
-#include "transport.h"
+#include "wait.h"
+#include "request.h"
 
 pthread_mutex_t tsr_module_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -52,18 +53,22 @@ static CUresult adopt(struct tsr_module *module) {
   return CUDA_SUCCESS;
 }
 
-/* Lines of the log for people who gave no buffer. */
+/* The log's first lines, for people who gave no buffer, and how many are left. */
 static void tell(const char *log, size_t bytes, CUresult result) {
   enum { MAX_LINES = 8 };
   tsr_log("module not loaded (CUDA error %d)", (int)result);
-  for (int line = 0; line < MAX_LINES && bytes > 0; line++) {
+  unsigned lines = 0;
+  while (bytes > 0) {
     const char *end = memchr(log, '\n', bytes);
     const size_t length = end ? (size_t)(end - log) : bytes;
-    if (length > 0) tsr_log("  %.*s", (int)length, log);
-    if (!end) return;
-    bytes -= length + 1;
-    log = end + 1;
+    if (length > 0 && ++lines <= MAX_LINES) tsr_log("  %.*s", (int)length, log);
+    const size_t used = end ? length + 1 : length;
+    bytes -= used;
+    log += used;
   }
+  if (lines > MAX_LINES)
+    tsr_log("  and %u more lines: `tessera ptx check` shows all, as CU_JIT_ERROR_LOG_BUFFER does",
+            lines - MAX_LINES);
 }
 
 static CUresult ask(struct tsr_context *context, const void *image, size_t bytes,
@@ -86,6 +91,7 @@ static CUresult ask(struct tsr_context *context, const void *image, size_t bytes
   } else {
     tsr_log_buffers_fill(logs, result, table->log, table->log_bytes);
     if (result != CUDA_SUCCESS) tell(table->log, table->log_bytes, result);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) tsr_image_refused();
   }
   tsr_reply_close(&reply);
   return result;

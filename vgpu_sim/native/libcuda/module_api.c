@@ -7,7 +7,7 @@
 #include "context.h"
 #include "log.h"
 #include "module.h"
-#include "ring.h"
+#include "wait.h"
 
 static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buffers *logs) {
   TSR_CURRENT(context);
@@ -18,6 +18,7 @@ static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buff
   if (result != CUDA_SUCCESS) {
     tsr_log_buffers_fill(logs, result, refused, strlen(refused));
     tsr_log("%s", refused);
+    tsr_image_refused();
     return result;
   }
   struct tsr_module *module;

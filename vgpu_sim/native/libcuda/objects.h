@@ -13,6 +13,7 @@
 #include <stdbool.h>
 
 #include "driver_types.h"
+#include "slices.h"
 #include "table.h"
 #include "tessera_abi.h"
 
@@ -52,8 +53,7 @@ uint64_t tsr_object_handle(enum tsr_kind kind, const void *object);
   ((struct type *)tsr_object_find((KIND), (uint64_t)(uintptr_t)(handle)))
 
 struct tsr_device {
-  tessera_device_info info;
-  char socket_path[512];
+  struct tsr_slice slice;
   uint64_t window; /* offset of its window in the aperture */
   /* The primary context; guarded by tsr_context_lock. */
   uint64_t primary;
@@ -90,6 +90,7 @@ struct tsr_context {
   bool primary;
   _Atomic uint32_t lost;         /* CUresult, once the worker is gone without saying why */
   _Atomic uint32_t fault_told;   /* the fault has been logged */
+  _Atomic uint32_t order;        /* of the next request, over all streams */
   _Atomic uint32_t rung;         /* the worker's nap (WorkerPage.sleeping) that was rung for last */
   pthread_mutex_t request_lock;  /* one request on the socket at a time */
   uint32_t request;

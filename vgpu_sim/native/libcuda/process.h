@@ -3,7 +3,6 @@
 #define TSR_PROCESS_H
 
 #include <stdatomic.h>
-#include <time.h>
 
 #include "driver_types.h"
 
@@ -13,12 +12,6 @@ extern _Atomic uint32_t tsr_process_state;
 static inline CUresult tsr_state(void) {
   const uint32_t state = atomic_load_explicit(&tsr_process_state, memory_order_acquire);
   return __builtin_expect(state == TSR_READY, 1) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-}
-
-static inline uint64_t tsr_now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
 #endif

@@ -1,9 +1,12 @@
 /* cuGetProcAddress: the highest version of a name that the caller asked for. */
 #include "resolver.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "api.h"
+#include "log.h"
 
 /* Index of the first row of `name`, or tsr_symbol_count. */
 static size_t first_row(const char *name) {
@@ -48,8 +51,20 @@ CUresult tsr_cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, u
   return tsr_cuGetProcAddress_v2(symbol, pfn, cudaVersion, flags, NULL);
 }
 
+/* NVRTC asks for this one and does without. Whoever asks for another one is NVIDIA's runtime. */
+static const uint8_t nvrtc_table[16] = {0xda, 0x91, 0x51, 0xd3, 0x3a, 0xe6, 0xcc, 0x41,
+                                        0xa5, 0xc0, 0x4f, 0x26, 0xd5, 0x33, 0xe3, 0x28};
+
+static void tell_about_runtime(void) {
+  static _Atomic bool said;
+  if (!atomic_exchange(&said, true))
+    tsr_log("this program uses NVIDIA's CUDA runtime (cudart), which needs NVIDIA's own driver and"
+            " cannot run here: see \"Limits\" in docs/cuda-support.md");
+}
+
 CUresult tsr_cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId) {
   if (!ppExportTable || !pExportTableId) return CUDA_ERROR_INVALID_VALUE;
-  *ppExportTable = NULL; /* private tables of one vendor's own libraries */
+  *ppExportTable = NULL; /* private tables of one vendor's own libraries: there is none here */
+  if (memcmp(pExportTableId->bytes, nvrtc_table, sizeof nvrtc_table) != 0) tell_about_runtime();
   return CUDA_ERROR_NOT_FOUND;
 }

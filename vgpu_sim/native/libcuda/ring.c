@@ -1,14 +1,7 @@
 /* Writing requests into rings. Waiting for them is in wait.c. */
-#define _GNU_SOURCE
 #include "ring.h"
 
-#include <linux/futex.h>
-#include <sched.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-#include "context.h"
+#include "doorbell.h"
 #include "wait.h"
 
 void tsr_ring_setup(struct tsr_context *context) {
@@ -26,11 +19,6 @@ void tsr_ring_quiesce(struct tsr_context *context) {
     pthread_mutex_lock(&context->rings[i].lock);
     pthread_mutex_unlock(&context->rings[i].lock);
   }
-}
-
-bool tsr_is_blocking(const struct tsr_context *context, uint32_t stream) {
-  return atomic_load_explicit(&context->blocking[stream / 64], memory_order_acquire) >>
-             (stream % 64) & 1;
 }
 
 static uint64_t last_of(const struct tsr_context *context, uint32_t stream) {
@@ -89,20 +77,6 @@ static void gather(struct waits *waits, struct tsr_context *context, uint32_t st
   }
 }
 
-bool tsr_wake_worker(struct tsr_context *context, bool dozing_too) {
-  const uint32_t nap = __atomic_load_n(&context->page->sleeping, __ATOMIC_RELAXED);
-  if (nap == 0 || (nap & TESSERA_DOZING && !dozing_too)) return false;
-  /* One call a nap: until the woken worker gets a CPU it still seems to sleep. */
-  if (atomic_exchange(&context->rung, nap) != nap) {
-    tessera_client_area *area = context->area;
-    /* The worker may come to run here and now, and must know then that it is here. */
-    __atomic_store_n(&area->cpu, sched_getcpu(), __ATOMIC_RELAXED);
-    __atomic_fetch_add(&area->bell, 1, __ATOMIC_SEQ_CST);
-    syscall(SYS_futex, &area->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
-  }
-  return true;
-}
-
 /* Lets the worker see the slots filled so far, and wakes it. */
 static void show(struct tsr_request *request) {
   struct tsr_context *context = request->context;
@@ -130,7 +104,7 @@ static tessera_slot *next_slot(struct tsr_request *request, uint16_t opcode) {
   slot->opcode = opcode;
   slot->wait_count = 0;
   slot->continuation_slots = 0;
-  slot->reserved = 0;
+  slot->order = atomic_fetch_add_explicit(&request->context->order, 1, memory_order_relaxed);
   slot->value = ++request->value;
   return slot;
 }
@@ -160,7 +134,7 @@ CUresult tsr_ring_begin(struct tsr_request *request, uint16_t opcode, uint32_t c
   if (result != CUDA_SUCCESS) goto failed;
   request->slot = next_slot(request, opcode);
   put_waits(request->slot, &waits, put);
-  request->slot->continuation_slots = (uint16_t)continuation_slots;
+  request->slot->continuation_slots = (uint8_t)continuation_slots;
   request->head += continuation_slots;
   return CUDA_SUCCESS;
 failed: /* the context is dead, so what was promised to wait for does not matter any more */

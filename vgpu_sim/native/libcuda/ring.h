@@ -4,8 +4,6 @@
 
 #include "objects.h"
 
-enum { TSR_LEGACY_STREAM = 0 };
-
 /* A request that is being written; its ring is locked from tsr_ring_lock to commit or unlock. */
 struct tsr_request {
   struct tsr_context *context;
@@ -34,27 +32,5 @@ uint8_t *tsr_ring_continuation(const struct tsr_request *request, uint32_t i);
 /* Shows the request to the worker, wakes it where it sleeps, unlocks the ring; answers the
  * request's value. */
 uint64_t tsr_ring_commit(struct tsr_request *request);
-
-/* Ends the worker's nap, if it naps; a short one only on behalf of somebody who waits. Answers
- * whether it slept. */
-bool tsr_wake_worker(struct tsr_context *context, bool dozing_too);
-
-/* True when request `value` of the stream is done. */
-bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t value);
-
-/* Waits for it; returns the context's error when it died. */
-CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value);
-
-/* Everything enqueued so far: in one stream (in the legacy stream: in all blocking streams too),
- * in all streams. */
-bool tsr_stream_idle(const struct tsr_context *context, uint32_t stream);
-CUresult tsr_wait_stream(struct tsr_context *context, uint32_t stream);
-CUresult tsr_wait_all(struct tsr_context *context);
-
-/* The same, and what the stream's next request would wait for: after it the client may copy. */
-bool tsr_stream_open(const struct tsr_context *context, uint32_t stream);
-CUresult tsr_wait_stream_open(struct tsr_context *context, uint32_t stream);
-
-bool tsr_is_blocking(const struct tsr_context *context, uint32_t stream);
 
 #endif

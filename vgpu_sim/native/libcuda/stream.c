@@ -4,7 +4,8 @@
 #include "context.h"
 #include "device.h"
 #include "log.h"
-#include "ring.h"
+#include "refuse.h"
+#include "wait.h"
 
 static struct tsr_stream *find(CUstream handle) {
   return TSR_FIND(tsr_stream, TSR_STREAM, handle);

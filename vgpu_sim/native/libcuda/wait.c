@@ -6,15 +6,13 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "context.h"
-#include "process.h"
-#include "ring.h"
+#include "clock.h"
+#include "doorbell.h"
+#include "health.h"
 
 enum { SPIN_NS = 12000, CHECK_EVERY = 16 };
 /* How often a sleeper looks whether the worker was killed without a word. */
 enum { FIRST_LOOK_MS = 10, LAST_LOOK_MS = 100 };
-
-__thread bool tsr_rang;
 
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
@@ -89,6 +87,11 @@ bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t va
 
 CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value) {
   return wait_for(context, &context->page->timeline[stream], value);
+}
+
+bool tsr_is_blocking(const struct tsr_context *context, uint32_t stream) {
+  return atomic_load_explicit(&context->blocking[stream / 64], memory_order_acquire) >>
+             (stream % 64) & 1;
 }
 
 static uint64_t last_of(const struct tsr_context *context, uint32_t stream) {

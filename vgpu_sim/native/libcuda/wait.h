@@ -4,10 +4,27 @@
 
 #include "objects.h"
 
-/* Whether this thread's last request had to wake the worker: then it must not spin. */
-extern __thread bool tsr_rang;
+enum { TSR_LEGACY_STREAM = 0 };
 
 /* Waits until the ring's tail leaves room for slots up to `head`. */
 CUresult tsr_wait_room(struct tsr_context *context, const uint64_t *tail, uint64_t head);
+
+/* True when request `value` of the stream is done. */
+bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t value);
+
+/* Waits for it; returns the context's error when it died. */
+CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value);
+
+/* Everything enqueued so far: in one stream (in the legacy stream: in all blocking streams too),
+ * in all streams. */
+bool tsr_stream_idle(const struct tsr_context *context, uint32_t stream);
+CUresult tsr_wait_stream(struct tsr_context *context, uint32_t stream);
+CUresult tsr_wait_all(struct tsr_context *context);
+
+/* The same, and what the stream's next request would wait for: after it the client may copy. */
+bool tsr_stream_open(const struct tsr_context *context, uint32_t stream);
+CUresult tsr_wait_stream_open(struct tsr_context *context, uint32_t stream);
+
+bool tsr_is_blocking(const struct tsr_context *context, uint32_t stream);
 
 #endif

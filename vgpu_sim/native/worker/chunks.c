@@ -90,7 +90,9 @@ int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes) {
 }
 
 int tessera_worker_reserve(uint64_t aperture_base) {
-  uint64_t bytes = TESSERA_GUARD_BEFORE_BYTES + TESSERA_APERTURE_BYTES + TESSERA_GUARD_AFTER_BYTES;
+  /* With the image that misaligned accesses go to. */
+  uint64_t bytes = TESSERA_GUARD_BEFORE_BYTES + TESSERA_MISALIGNED_OFFSET_BYTES +
+                   TESSERA_APERTURE_BYTES + TESSERA_GUARD_AFTER_BYTES;
   if (tw.aperture_base != 0 || aperture_base < TESSERA_GUARD_BEFORE_BYTES ||
       aperture_base % TESSERA_CHUNK_ALIGN_BYTES != 0)
     return -EINVAL;

@@ -107,7 +107,9 @@ static void run_native(const request *r, const tessera_worker_kernel *kernel) {
   memcpy(context.grid, body->grid, sizeof context.grid);
   memcpy(context.block, body->block, sizeof context.block);
   uint64_t blocks = (uint64_t)body->grid[0] * body->grid[1] * body->grid[2];
+  tw_kernel_begins(body->kernel);
   tw_pool_run(entry, &context, r->parameters, blocks);
+  tw_kernel_ends();
 }
 
 static void launch(const request *r) {
@@ -119,7 +121,9 @@ static void launch(const request *r) {
                     .message = "a module was unloaded before its launches ran"});
   if (kernel->interpreted) {
     tessera_worker_call call;
+    tw_kernel_begins(r->slot.body.launch.kernel);
     call_owner(&call, r);
+    tw_kernel_ends();
   } else {
     run_native(r, kernel);
   }

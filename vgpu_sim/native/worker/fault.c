@@ -22,6 +22,7 @@ static const uint64_t REPORT_TIMEOUT_NS = 2 * UINT64_C(1000000000);
 __thread thread_activity tw_current __attribute__((tls_model("initial-exec")));
 
 static uint32_t claimed;  /* atomic */
+static tessera_worker_fault_origin origin; /* written by whoever claimed, before the owner asks */
 static uint32_t resolved; /* futex */
 static uint32_t reported; /* futex */
 
@@ -51,6 +52,7 @@ static bool claim(const fault *f) {
                                    __ATOMIC_SEQ_CST))
     return false;
   tessera_fault_record *record = &tw.page->fault;
+  origin = (tessera_worker_fault_origin){.parameters = tw_current.parameters, .word = f->word};
   record->kind = f->kind;
   record->ptx_line = f->ptx_line;
   record->kernel = f->kernel;
@@ -94,22 +96,33 @@ static void die(const fault *f, bool owner_can_run) {
 
 void tw_die(const fault *f) { die(f, true); }
 
-int tessera_worker_fail(uint32_t kind, uint32_t error, const char *message) {
-  if (!claim(&(fault){.kind = kind, .error = error, .message = message})) return 0;
+int tessera_worker_fail(uint32_t kind, uint32_t error, uint64_t kernel, const char *message) {
+  if (!claim(&(fault){.kind = kind, .error = error, .kernel = kernel, .message = message}))
+    return 0;
   tell_client(error);
   return 1;
 }
 
 const tessera_fault_record *tessera_worker_fault(void) { return &tw.page->fault; }
 
-void tessera_worker_resolve_fault(uint32_t ptx_line, const char *message) {
+const tessera_worker_fault_origin *tessera_worker_get_fault_origin(void) { return &origin; }
+
+void tessera_worker_resolve_fault(uint32_t ptx_line, uint64_t address, const char *message) {
   tessera_fault_record *record = &tw.page->fault;
   record->ptx_line = ptx_line;
+  record->address = address;
   copy_text(record->message, message, sizeof record->message);
   raise_flag(&resolved);
 }
 
 void tessera_worker_fault_reported(void) { raise_flag(&reported); }
+
+/* Where native code moves an access that is not aligned to its size. */
+static bool in_misaligned_image(uint64_t address) {
+  uint64_t begin = tw.aperture_base + TESSERA_MISALIGNED_OFFSET_BYTES - TESSERA_GUARD_BEFORE_BYTES;
+  return address - begin <
+         TESSERA_GUARD_BEFORE_BYTES + TESSERA_APERTURE_BYTES + TESSERA_GUARD_AFTER_BYTES;
+}
 
 static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t pc) {
   fault f = {.kind = TESSERA_FAULT_KIND_INTERNAL,
@@ -127,6 +140,12 @@ static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t 
         f.kind = TESSERA_FAULT_KIND_ADDRESS;
         f.error = CUDA_ERROR_ILLEGAL_ADDRESS;
         f.message = "illegal address";
+        if (in_misaligned_image(f.address)) {
+          f.kind = TESSERA_FAULT_KIND_MISALIGNED;
+          f.error = CUDA_ERROR_MISALIGNED_ADDRESS;
+          f.address -= TESSERA_MISALIGNED_OFFSET_BYTES;
+          f.message = "misaligned address";
+        }
       } else if (signal_number == SIGILL) {
         f.kind = TESSERA_FAULT_KIND_TRAP;
         f.message = "the kernel executed a trap";

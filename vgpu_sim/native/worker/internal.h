@@ -6,7 +6,11 @@
 
 #include "tessera_worker.h"
 
-enum { CUDA_ERROR_ILLEGAL_ADDRESS = 700, CUDA_ERROR_LAUNCH_FAILED = 719 };
+enum {
+  CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_MISALIGNED_ADDRESS = 716,
+  CUDA_ERROR_LAUNCH_FAILED = 719
+};
 
 typedef enum { ACTIVITY_NONE, ACTIVITY_KERNEL, ACTIVITY_CALLBACK, ACTIVITY_COPY } activity;
 
@@ -14,6 +18,7 @@ typedef enum { ACTIVITY_NONE, ACTIVITY_KERNEL, ACTIVITY_CALLBACK, ACTIVITY_COPY 
 typedef struct thread_activity {
   volatile activity kind;
   volatile uint64_t kernel;
+  const uint8_t *volatile parameters; /* of a native kernel: TESSERA_MAX_PARAMETER_BYTES */
   tessera_thread_state state;
 } thread_activity;
 
@@ -48,23 +53,32 @@ extern __thread thread_activity tw_current __attribute__((tls_model("initial-exe
 bool tw_ring_fetch(uint32_t index, stream *s);
 bool tw_ring_has_news(uint32_t index, const stream *s);
 
-/* scheduler.c */
-void *tw_scheduler_main(void *unused);
-void tw_account_launch(uint64_t begin_ns, uint64_t end_ns);
+/* timeline.c */
 void tw_publish(uint32_t stream_index, uint64_t value);
 /* Keeps timelines still from now on; from any thread but inside tw_publish. */
 void tw_freeze_timelines(void);
-void tw_wake_client(void);
+bool tw_timelines_frozen(void);
+
+/* stats.c */
+void tw_account_launch(uint64_t begin_ns, uint64_t end_ns);
+/* Around what a kernel computes, without what is compiled for it; scheduler's thread. */
+void tw_kernel_begins(uint64_t handle);
+void tw_kernel_ends(void);
+
+/* scheduler.c */
+void *tw_scheduler_main(void *unused);
 
 /* execute.c: runs a request to its end. */
 void tw_execute(request *r);
 
-/* kernels.c. Between acquire and release the kernel stays: they nest on no thread but the
- * scheduler, and not at all. */
+/* kernels.c. A kernel stays where it is between acquire and release, which only the scheduler's
+ * thread calls, for one kernel at a time. */
 const tessera_worker_kernel *tw_kernel_acquire(uint64_t handle);
 void tw_kernel_release(void);
 tessera_kernel_entry tw_variant_find(uint64_t handle, const uint32_t block[3]);
 void tw_variant_add(uint64_t handle, const uint32_t block[3], tessera_kernel_entry entry);
+/* Scheduler's thread: a launch of the kernel has ended. */
+void tw_kernel_account(uint64_t handle, uint64_t busy_ns);
 /* Name of a kernel that is being run, for the fault record. */
 void tw_kernel_name(uint64_t handle, char *name, uint64_t size);
 
@@ -84,6 +98,7 @@ typedef struct fault {
   uint32_t kind;
   uint32_t error;
   uint32_t ptx_line;
+  uint32_t word; /* of a native trap: its instruction's number, plus 1 */
   uint64_t kernel;
   uint64_t pc;
   uint64_t address;

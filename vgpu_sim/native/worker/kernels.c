@@ -20,6 +20,7 @@ typedef struct kernel_slot {
   tessera_worker_kernel kernel;
   variant variants[VARIANTS]; /* scheduler only, while it holds the hazard */
   uint32_t variant_count;     /* ever added; the oldest is replaced */
+  tessera_worker_kernel_usage usage; /* atomics; written by the scheduler */
 } kernel_slot;
 
 static kernel_slot slots[MAX_KERNELS];
@@ -41,6 +42,7 @@ uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *kernel) {
     slot->kernel = *kernel;
     slot->kernel.name[sizeof slot->kernel.name - 1] = 0;
     slot->variant_count = 0;
+    slot->usage = (tessera_worker_kernel_usage){0};
     uint64_t handle = ++handles_given * MAX_KERNELS + index;
     __atomic_store_n(&slot->handle, handle, __ATOMIC_RELEASE);
     return handle;
@@ -84,6 +86,18 @@ void tw_variant_add(uint64_t handle, const uint32_t block[3], tessera_kernel_ent
   variant *v = &slot->variants[slot->variant_count++ % VARIANTS];
   memcpy(v->block, block, sizeof v->block);
   v->entry = entry;
+}
+
+void tw_kernel_account(uint64_t handle, uint64_t busy_ns) {
+  tessera_worker_kernel_usage *usage = &slot_of(handle)->usage;
+  __atomic_store_n(&usage->busy_ns, usage->busy_ns + busy_ns, __ATOMIC_RELAXED);
+  __atomic_store_n(&usage->launches, usage->launches + 1, __ATOMIC_RELAXED);
+}
+
+void tessera_worker_get_kernel_usage(uint64_t handle, tessera_worker_kernel_usage *usage) {
+  const tessera_worker_kernel_usage *counted = &slot_of(handle)->usage;
+  usage->launches = __atomic_load_n(&counted->launches, __ATOMIC_RELAXED);
+  usage->busy_ns = __atomic_load_n(&counted->busy_ns, __ATOMIC_RELAXED);
 }
 
 void tw_kernel_name(uint64_t handle, char *name, uint64_t size) {

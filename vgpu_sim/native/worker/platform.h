@@ -21,7 +21,7 @@ static inline void tw_relax(void) {
 #endif
 }
 
-/* Sleeps while *word == value, at most `timeout_ns` (0: for ever). Spurious returns happen. */
+/* Sleeps while *word == value, at most `timeout_ns` (0: no limit). Spurious returns happen. */
 static inline void tw_futex_wait(const uint32_t *word, uint32_t value, uint64_t timeout_ns) {
   struct timespec t = {.tv_sec = (time_t)(timeout_ns / UINT64_C(1000000000)),
                        .tv_nsec = (long)(timeout_ns % UINT64_C(1000000000))};

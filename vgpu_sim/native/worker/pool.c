@@ -12,7 +12,7 @@
 #include "internal.h"
 #include "platform.h"
 
-enum { JOBS = 64, MAX_HELPERS = 256, RUNS_PER_LAUNCH = 256 };
+enum { JOBS = 64, MAX_HELPERS = TESSERA_MAX_WORKER_THREADS - 1, RUNS_PER_LAUNCH = 256 };
 
 static const uint64_t HELPER_SPIN_NS = 2000;
 static const uint64_t LAUNCH_SPIN_NS = 5000;
@@ -44,6 +44,7 @@ static void run_blocks(tessera_kernel_entry entry, const tessera_launch_context 
                        const uint8_t *parameters, uint64_t first, uint64_t end) {
   thread_activity *self = &tw_current;
   self->kernel = launch->kernel;
+  self->parameters = parameters;
   self->state.current_block = first;
   self->kind = ACTIVITY_KERNEL;
   entry(launch, parameters, first, end, &self->state);
@@ -51,7 +52,8 @@ static void run_blocks(tessera_kernel_entry entry, const tessera_launch_context 
   if (self->state.status != 0)
     tw_die(&(fault){.kind = TESSERA_FAULT_KIND_TRAP,
                     .error = self->state.status,
-                    .ptx_line = self->state.trap_line,
+                    .word = self->state.trap_word,
+                    .pc = (uint64_t)(uintptr_t)entry,
                     .kernel = launch->kernel,
                     .block = self->state.current_block,
                     .message = "the kernel executed a trap"});

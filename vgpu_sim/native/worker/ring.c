@@ -4,9 +4,6 @@
 
 #include "internal.h"
 
-enum { MAX_BLOCK_XY = 1024, MAX_BLOCK_Z = 64, MAX_GRID_X = 0x7fffffff, MAX_GRID_YZ = 65535 };
-enum { MAX_SHARED_BYTES = 227 * 1024 };
-
 static void reject(const char *why) __attribute__((noreturn));
 static void reject(const char *why) {
   tw_die(&(fault){.kind = TESSERA_FAULT_KIND_PROTOCOL,
@@ -50,11 +47,11 @@ static void check_header(const request *r, uint32_t index, const stream *s) {
 static void check_geometry(const request *r, const tessera_worker_kernel *kernel) {
   const tessera_launch_body *body = &r->slot.body.launch;
   const uint32_t *grid = body->grid, *block = body->block;
-  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > MAX_GRID_X ||
-      grid[1] > MAX_GRID_YZ || grid[2] > MAX_GRID_YZ)
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > TESSERA_MAX_GRID_X ||
+      grid[1] > TESSERA_MAX_GRID_Y || grid[2] > TESSERA_MAX_GRID_Z)
     reject("grid out of range");
-  if (block[0] == 0 || block[1] == 0 || block[2] == 0 || block[0] > MAX_BLOCK_XY ||
-      block[1] > MAX_BLOCK_XY || block[2] > MAX_BLOCK_Z)
+  if (block[0] == 0 || block[1] == 0 || block[2] == 0 || block[0] > TESSERA_MAX_BLOCK_X ||
+      block[1] > TESSERA_MAX_BLOCK_Y || block[2] > TESSERA_MAX_BLOCK_Z)
     reject("block out of range");
   uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
   if (threads > tw.config.max_threads_per_block ||
@@ -62,7 +59,7 @@ static void check_geometry(const request *r, const tessera_worker_kernel *kernel
     reject("too many threads in a block");
   if (kernel->required_block[0] != 0 && memcmp(kernel->required_block, block, 3 * sizeof *block) != 0)
     reject("the kernel requires another block shape");
-  if (body->shared_bytes > MAX_SHARED_BYTES) reject("too much dynamic shared memory");
+  if (body->shared_bytes > TESSERA_MAX_SHARED_BYTES_PER_BLOCK) reject("too much dynamic shared memory");
 }
 
 static void check_launch(const request *r) {

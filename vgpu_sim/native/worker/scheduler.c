@@ -1,4 +1,5 @@
-/* One thread that takes requests out of all rings, in order per stream, as their waits allow. */
+/* One thread that takes requests out of all rings, in order per stream, as their waits allow: in
+ * turns, in each of which every stream that can runs its next request, the oldest first. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <string.h>
@@ -12,9 +13,6 @@ static const uint64_t DOZE_NS = 50000;
 enum { PAYING_REQUESTS = 2, MAX_NAPS_BETWEEN_DOZES = 255 };
 
 static stream streams[TESSERA_MAX_STREAMS];
-static uint32_t publishing; /* atomic: a timeline is being written */
-static uint32_t frozen;     /* atomic: no timeline may be written any more */
-static tessera_worker_stats stats;
 static uint32_t ran; /* requests since the last sleep */
 
 static uint32_t streams_in_use(void) {
@@ -25,40 +23,6 @@ static uint32_t streams_in_use(void) {
 
 static bool stop_asked(void) { return __atomic_load_n(&tw.stopping, __ATOMIC_ACQUIRE) != 0; }
 
-void tw_wake_client(void) {
-  __atomic_add_fetch(&tw.page->progress, 1, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n(&tw.client->waiting, __ATOMIC_SEQ_CST) != 0)
-    tw_futex_wake_all(&tw.page->progress);
-}
-
-void tw_freeze_timelines(void) {
-  __atomic_store_n(&frozen, 1, __ATOMIC_SEQ_CST);
-  while (__atomic_load_n(&publishing, __ATOMIC_SEQ_CST) != 0) tw_relax();
-}
-
-void tw_publish(uint32_t stream_index, uint64_t value) {
-  __atomic_store_n(&publishing, 1, __ATOMIC_SEQ_CST);
-  bool alive = __atomic_load_n(&frozen, __ATOMIC_SEQ_CST) == 0;
-  if (alive) __atomic_store_n(&tw.page->timeline[stream_index], value, __ATOMIC_RELEASE);
-  __atomic_store_n(&publishing, 0, __ATOMIC_RELEASE);
-  if (alive) tw_wake_client();
-}
-
-void tw_account_launch(uint64_t begin_ns, uint64_t end_ns) {
-  if (stats.first_launch_ns == 0)
-    __atomic_store_n(&stats.first_launch_ns, begin_ns, __ATOMIC_RELAXED);
-  __atomic_store_n(&stats.last_launch_ns, end_ns, __ATOMIC_RELAXED);
-  __atomic_store_n(&stats.busy_ns, stats.busy_ns + (end_ns - begin_ns), __ATOMIC_RELAXED);
-  __atomic_store_n(&stats.launches, stats.launches + 1, __ATOMIC_RELEASE);
-}
-
-void tessera_worker_get_stats(tessera_worker_stats *out) {
-  out->launches = __atomic_load_n(&stats.launches, __ATOMIC_ACQUIRE);
-  out->first_launch_ns = __atomic_load_n(&stats.first_launch_ns, __ATOMIC_RELAXED);
-  out->last_launch_ns = __atomic_load_n(&stats.last_launch_ns, __ATOMIC_RELAXED);
-  out->busy_ns = __atomic_load_n(&stats.busy_ns, __ATOMIC_RELAXED);
-}
-
 static bool waits_reached(const tessera_slot *slot) {
   for (uint32_t i = 0; i < slot->wait_count; i++)
     if (__atomic_load_n(&tw.page->timeline[slot->waits[i].stream], __ATOMIC_RELAXED) <
@@ -67,16 +31,40 @@ static bool waits_reached(const tessera_slot *slot) {
   return true;
 }
 
-/* Runs the next request of a stream if it can run; a frozen context runs nothing. */
-static bool advance(uint32_t index) {
+/* Whether request `a` was put in before `b`; the count of requests wraps. */
+static bool is_older(const stream *a, const stream *b) {
+  return (int32_t)(a->next.slot.order - b->next.slot.order) < 0;
+}
+
+/* Fills `ready` with the streams whose next request can run, the oldest first. */
+static uint32_t find_ready(uint32_t ready[TESSERA_MAX_STREAMS]) {
+  uint32_t count = 0, limit = streams_in_use();
+  for (uint32_t i = 0; i < limit; i++) {
+    const stream *s = &streams[i];
+    if (!tw_ring_fetch(i, &streams[i]) || !waits_reached(&s->next.slot)) continue;
+    uint32_t place = count++;
+    for (; place > 0 && is_older(s, &streams[ready[place - 1]]); place--)
+      ready[place] = ready[place - 1];
+    ready[place] = i;
+  }
+  return count;
+}
+
+static void run_next(uint32_t index) {
   stream *s = &streams[index];
-  if (!tw_ring_fetch(index, s) || !waits_reached(&s->next.slot)) return false;
-  if (__atomic_load_n(&frozen, __ATOMIC_RELAXED)) return false;
   tw_execute(&s->next);
   s->pending = false;
   ran++;
   tw_publish(index, s->last_value);
-  return true;
+}
+
+/* False when there was nothing to run; a frozen context runs nothing. */
+static bool run_turn(void) {
+  uint32_t ready[TESSERA_MAX_STREAMS];
+  const uint32_t count = find_ready(ready);
+  uint32_t done = 0;
+  while (done < count && !tw_timelines_frozen()) run_next(ready[done++]);
+  return done > 0;
 }
 
 static bool any_news(void) {
@@ -152,11 +140,7 @@ void *tw_scheduler_main(void *unused) {
   (void)unused;
   tw_fault_prepare_thread();
   memset(streams, 0, sizeof streams);
-  while (!stop_asked()) {
-    uint32_t limit = streams_in_use();
-    bool advanced = false;
-    for (uint32_t i = 0; i < limit; i++) advanced |= advance(i);
-    if (!advanced) wait_for_news();
-  }
+  while (!stop_asked())
+    if (!run_turn()) wait_for_news();
   return NULL;
 }

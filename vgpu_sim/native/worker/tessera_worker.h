@@ -1,4 +1,4 @@
-/* The worker's native runtime as Python (vgpu_sim.hw.runtime) and the C tests see it.
+/* The worker's native runtime as Python (vgpu_sim.worker.runtime) and the C tests see it.
  *
  * One process is one context, so there is one runtime per process and no handle. Functions that
  * return int answer 0 or a negative errno. Ordering rules: docs/launch-protocol.md. */
@@ -50,11 +50,20 @@ typedef struct tessera_worker_kernel {
   char name[128];
 } tessera_worker_kernel;
 
+typedef struct tessera_worker_kernel_usage {
+  uint64_t launches;
+  uint64_t busy_ns;
+} tessera_worker_kernel_usage;
+
+/* Times are CLOCK_MONOTONIC. The counters are of launches that have ended. */
 typedef struct tessera_worker_stats {
   uint64_t launches;
-  uint64_t first_launch_ns; /* CLOCK_MONOTONIC */
+  uint64_t first_launch_ns;
   uint64_t last_launch_ns;
   uint64_t busy_ns;
+  uint64_t running_kernel; /* the kernel that runs now; 0: none (compiling is not running) */
+  uint64_t running_since_ns;
+  char running_name[128];
 } tessera_worker_stats;
 
 /* Reserves aperture and guards, inaccessible. -EEXIST: something lies there. */
@@ -82,12 +91,27 @@ TESSERA_EXPORT uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *k
 TESSERA_EXPORT int tessera_worker_remove_kernel(uint64_t handle);
 TESSERA_EXPORT int tessera_worker_kernel_runs(uint64_t handle);
 
-/* Ends the context from outside a kernel; returns 1, or 0 when it was dead already. */
-TESSERA_EXPORT int tessera_worker_fail(uint32_t kind, uint32_t error, const char *message);
+/* How often a kernel has run and for how long, compilation aside. Owner thread; of a removed kernel
+ * until the next one is added. */
+TESSERA_EXPORT void tessera_worker_get_kernel_usage(uint64_t handle,
+                                                    tessera_worker_kernel_usage *usage);
+
+/* Ends the context from outside a kernel, which is named where it is the reason (0: none is).
+ * Returns 1, or 0 when the context was dead already. */
+TESSERA_EXPORT int tessera_worker_fail(uint32_t kind, uint32_t error, uint64_t kernel,
+                                       const char *message);
+
+/* What the record of a native kernel's fault leaves out. `parameters` stays readable. */
+typedef struct tessera_worker_fault_origin {
+  const uint8_t *parameters;
+  uint64_t word; /* a trap's instruction, plus 1; 0: not a trap */
+} tessera_worker_fault_origin;
 
 /* Owner thread, after fault_event: the record, what it found out, and that it has reported it. */
 TESSERA_EXPORT const tessera_fault_record *tessera_worker_fault(void);
-TESSERA_EXPORT void tessera_worker_resolve_fault(uint32_t ptx_line, const char *message);
+TESSERA_EXPORT const tessera_worker_fault_origin *tessera_worker_get_fault_origin(void);
+TESSERA_EXPORT void tessera_worker_resolve_fault(uint32_t ptx_line, uint64_t address,
+                                                 const char *message);
 TESSERA_EXPORT void tessera_worker_fault_reported(void);
 
 TESSERA_EXPORT void tessera_worker_get_stats(tessera_worker_stats *stats);

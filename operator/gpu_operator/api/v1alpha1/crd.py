@@ -4,15 +4,15 @@ Schemas come from the models; names, columns and CEL rules are here. All resourc
 cluster-scoped, as nodes are.
 """
 
-import sys
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 from gpu_operator.api.v1alpha1 import GROUP, VERSION
+from gpu_operator.api.v1alpha1.base import Model, Status
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
@@ -37,8 +37,8 @@ class Kind:
     kind: str
     plural: str
     short: tuple[str, ...]
-    spec: type[BaseModel]
-    status: type[BaseModel]
+    spec: type[Model]
+    status: type[Status]
     columns: tuple[Column, ...]
     description: str
     rules: tuple[tuple[str, str], ...] = ()  # CEL over the spec, message
@@ -64,6 +64,7 @@ KINDS = (
             Column("Ready", _READY),
             _AGE,
             Column("Reason", _REASON, wide=True),
+            Column("Prefix", ".status.resourcePrefix", wide=True),
         ),
         "GPUPool gives simulated GPUs to the nodes that its selector matches.",
         (("self.board == oldSelf.board", "board cannot be changed: make a new pool"),),
@@ -110,7 +111,7 @@ KINDS = (
             _AGE,
             Column("Reason", _REASON, wide=True),
         ),
-        "MIGLayout says which MIG slices the selected GPUs shall have, and how to get there.",
+        "MIGLayout says which MIG slices the selected GPUs get, and how to get there.",
         (
             (
                 "self.instances.all(i, !has(i.start) || !has(i.count) || i.count == 1)",
@@ -212,4 +213,8 @@ def write(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        prog="python -m gpu_operator.api.v1alpha1.crd", description=__doc__
+    )
+    parser.add_argument("directory", type=Path, help="where one file a kind is written")
+    write(parser.parse_args().directory)

@@ -20,7 +20,7 @@ class PlacedInstance(Model):
 
 
 class GPUSpec(Model):
-    """What the node agent shall make true."""
+    """What the node agent is to make true."""
 
     node_name: str = Field(description="Node that carries the GPU.")
     index: int = Field(ge=0, le=7, description="Index on its node.")
@@ -59,6 +59,10 @@ class Slice(StatusModel):
     start: int = Field(description="First placement unit.")
     state: SliceState = Field(description="Active or Withdrawing.")
     resource: str = Field(description="Extended resource it is offered as.")
+    admitted: bool = Field(
+        default=True,
+        description="False while kubelet or node agent restart: no pod is admitted with it.",
+    )
     memory_bytes: int = Field(description="Memory of the slice.")
     memory_used_bytes: int = Field(default=0, description="Allocated by its contexts.")
     multiprocessors: int = Field(description="SMs of the slice.")

@@ -47,6 +47,11 @@ class GPUPoolStatus(Status):
     nodes: int = Field(default=0, description="Nodes the pool holds.")
     ready_nodes: int = Field(default=0, description="Nodes whose agent has applied the pool.")
     gpus: int = Field(default=0, description="GPUs of those nodes.")
+    resource_prefix: str = Field(
+        default="",
+        description="Prefix with which all of its nodes offered their slices when it last was "
+        "ready: the policy's, as soon as that has reached every node.",
+    )
     conflicts: tuple[str, ...] = Field(
         default=(), description="Selected nodes that an older pool holds."
     )

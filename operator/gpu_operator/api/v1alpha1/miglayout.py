@@ -11,6 +11,12 @@ class LayoutSelector(Model):
     """The GPUs a layout is for; all given parts must match."""
 
     pool: str | None = Field(default=None, description="GPUs of this GPUPool.")
+    boards: tuple[str, ...] = Field(
+        default=(), max_length=64, description="GPUs that simulate one of these boards."
+    )
+    node_selector: dict[str, str] = Field(
+        default_factory=dict, description="GPUs of nodes that carry all of these labels."
+    )
     node_names: tuple[str, ...] = Field(default=(), description="GPUs of these nodes.")
     indices: tuple[int, ...] = Field(default=(), description="GPUs with these indices.")
 
@@ -78,7 +84,9 @@ class GPUProgress(StatusModel):
 class MIGLayoutStatus(Status):
     """How far it got. Counts are slices over all selected GPUs."""
 
-    desired: int = Field(default=0, description="Slices asked for.")
+    desired: int = Field(
+        default=0, description="Slices asked for, those that a board cannot hold among them."
+    )
     applied: int = Field(default=0, description="Slices that exist as asked for.")
-    waiting: int = Field(default=0, description="Slices that wait for a pod to end.")
+    waiting: int = Field(default=0, description="Slices that have to go and that pods hold.")
     gpus: tuple[GPUProgress, ...] = Field(default=(), description="GPU by GPU.")

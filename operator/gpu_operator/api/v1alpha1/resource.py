@@ -52,7 +52,7 @@ class Resource(Generic[SpecT, StatusT]):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An object whose spec does not fit the model: it is left alone, and told so."""
+    """An object whose spec does not fit the model: it is left alone, and its status says why."""
 
     meta: Meta
     problem: str
@@ -84,7 +84,7 @@ def meta_of(document: Document) -> Meta:
 def parse(
     document: Document, spec: type[SpecT], status: type[StatusT]
 ) -> Resource[SpecT, StatusT] | Broken:
-    """Read one object. A status that cannot be read counts as none: it will be written anew."""
+    """Read one object. A status that cannot be read counts as none: the next report replaces it."""
     meta = meta_of(document)
     try:
         seen = status.model_validate(document.get("status") or {})

@@ -1,0 +1,22 @@
+"""``tessera-device-plugin``: what to install, where parts are missing."""
+
+import sys
+
+_OURS = ("device_plugin", "gpu_operator", "mig", "vgpu_sim")
+
+
+def main() -> None:
+    """Serve this node's slices. Exits with 1 and one line where a library is missing."""
+    try:
+        from device_plugin.app import main as serve
+    except ModuleNotFoundError as err:
+        if err.name is None or err.name.partition(".")[0] in _OURS:
+            raise
+        sys.exit(
+            f"tessera-device-plugin: {err.name} is not installed: pip install 'tessera[plugin]'"
+        )
+    serve()
+
+
+if __name__ == "__main__":
+    main()

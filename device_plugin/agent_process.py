@@ -1,0 +1,80 @@
+"""The agent's process: reconcile loop, event follower, watch and probes."""
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Never
+
+from device_plugin.agent import health, libraries
+from device_plugin.agent.events import EventFollower
+from device_plugin.agent.holders import Holders
+from device_plugin.agent.loop import Agent
+from device_plugin.agent.notices import Notices
+from device_plugin.backends.gpud import Gpud
+from device_plugin.config import Settings
+from device_plugin.dp.link import Link
+from device_plugin.errors import ClusterError
+from device_plugin.kube.client import Kube
+from device_plugin.podresources.client import PodResources
+
+_LEAVING_S = 3.0  # for the last pass
+_log = logging.getLogger(__name__)
+
+
+def run(settings: Settings, address: Path, key: bytes, started: Connection) -> Never:
+    """Wire everything and work; ``started`` gets a message once that has succeeded.
+
+    Raises:
+        AgentError: there is no way to the API server.
+        OSError: a file, socket or port cannot be had.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C: the supervisor stops us
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all threads: waited for below
+    kube = Kube(settings.node_name)
+    wake = threading.Event()
+    gpud = Gpud(settings.gpud_socket)
+    pods = PodResources(settings.pod_resources_socket, settings.pod_logs_dir)
+    holders = Holders(pods, gpud, settings.resource_prefix, settings.pod_name)
+    notices = Notices(kube)
+    directory = libraries.install(settings.libraries_dir)
+    kubelet_side = Link(address, key)
+    agent = Agent(settings, gpud, holders, kube, kubelet_side, directory, wake, notices)
+    probes = health.server(settings.health_port, agent.pulse)
+
+    threading.excepthook = _die
+    _start("kubelet-side", lambda: kubelet_side.follow(wake.set))
+    _start("gpud-events", EventFollower(gpud, holders, notices, wake.set).run)
+    _start("pod-events", notices.run)
+    _start("gpu-watch", lambda: _watch(kube, wake))
+    _start("reconcile", agent.run)
+    threading.Thread(target=probes.serve_forever, name="probes", daemon=True).start()
+    started.send(None)
+    signal.sigwait({signal.SIGTERM})
+    agent.leave(_LEAVING_S)
+    time.sleep(settings.leave_s)  # pods that are on their way are still admitted
+    os._exit(0)  # threads hold nothing that needs more than this
+
+
+def _start(name: str, body: Callable[[], Never]) -> None:
+    threading.Thread(target=body, name=name, daemon=True).start()
+
+
+def _die(failure: threading.ExceptHookArgs) -> None:
+    """A thread that ends leaves a node that looks alive: let the supervisor start us again."""
+    threading.__excepthook__(failure)
+    os._exit(1)
+
+
+def _watch(kube: Kube, wake: threading.Event) -> Never:
+    while True:
+        try:
+            for _ in kube.changes():
+                wake.set()
+        except ClusterError as err:
+            _log.info("watch ended: %s", err)
+        time.sleep(1)

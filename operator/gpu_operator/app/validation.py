@@ -1,0 +1,107 @@
+"""The part of ``helm test`` that computes: a pod on a free slice, which verifies what it gets."""
+
+import asyncio
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_operator.api.v1alpha1.gpu import GPUStatus, SliceState
+from gpu_operator.kube.actions import Delete
+from gpu_operator.kube.port import Kube
+
+_TIMEOUT_S: Final = 120.0
+_EVERY_S: Final = 0.5
+_LOCKED_DOWN: Final = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """What the pod runs: the product's own image."""
+
+    name: str
+    pull_policy: str = "IfNotPresent"
+    pull_secrets: tuple[str, ...] = ()
+
+
+async def free_resource(kube: Kube) -> str | None:
+    """Return a resource of which some node has a slice that nobody holds."""
+    for gpu in await kube.list("GPU"):
+        for one in GPUStatus.model_validate(gpu.get("status") or {}).slices:
+            if one.state is SliceState.ACTIVE and one.admitted and not one.holders:
+                return one.resource
+    return None
+
+
+async def compute(kube: Kube, namespace: str, resource: str, image: Image) -> tuple[bool, str]:
+    """Run the pod; return whether it succeeded, and what it said. Leaves nothing behind.
+
+    Raises:
+        KubeError: the pod could not be made or looked at.
+    """
+    name = f"tessera-validate-{uuid.uuid4().hex[:8]}"
+    await kube.create(_pod(name, namespace, resource, image))
+    try:
+        end = time.monotonic() + _TIMEOUT_S
+        while True:
+            found = await kube.get("Pod", name, namespace)
+            status = found.get("status") or {}
+            phase = status.get("phase", "Pending")
+            if phase in ("Succeeded", "Failed"):
+                return phase == "Succeeded", _said(status)
+            if time.monotonic() >= end:
+                return False, f"pod {name} is {phase} after {_TIMEOUT_S:.0f} s{_why(status)}"
+            await asyncio.sleep(_EVERY_S)
+    finally:
+        await kube.perform(Delete("Pod", name, namespace))
+
+
+def _pod(name: str, namespace: str, resource: str, image: Image) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "restartPolicy": "Never",
+            "activeDeadlineSeconds": int(_TIMEOUT_S),
+            "terminationGracePeriodSeconds": 1,
+            "automountServiceAccountToken": False,
+            "imagePullSecrets": [{"name": secret} for secret in image.pull_secrets],
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": 65532,
+                "runAsGroup": 65532,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [
+                {
+                    "name": "validate",
+                    "image": image.name,
+                    "imagePullPolicy": image.pull_policy,
+                    "command": ["tessera", "validate"],
+                    "resources": {"limits": {resource: 1}},
+                    "terminationMessagePolicy": "FallbackToLogsOnError",
+                    "securityContext": dict(_LOCKED_DOWN),
+                }
+            ],
+        },
+    }
+
+
+def _said(status: dict[str, Any]) -> str:
+    for container in status.get("containerStatuses") or ():
+        ended = (container.get("state") or {}).get("terminated") or {}
+        if ended.get("message") or ended.get("reason"):
+            return str(ended.get("message") or ended["reason"]).strip()
+    return " ".join(str(status[key]) for key in ("reason", "message") if status.get(key))
+
+
+def _why(status: dict[str, Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("status") == "False" and condition.get("message"):
+            return f": {condition['message']}"
+    return ""

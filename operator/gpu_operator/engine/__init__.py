@@ -1,0 +1,1 @@
+"""What runs the controllers: watches fill a store and enqueue keys, a worker acts on them."""

@@ -1,0 +1,54 @@
+"""Which keys have to be looked at when an object changed, as the table of kinds says."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpu_operator import kinds
+from gpu_operator.controllers.world import World
+from gpu_operator.engine.queue import Key
+from gpu_operator.kinds import Kind
+
+
+def names(kind: str, world: World) -> set[str]:
+    """Return the objects of a kind that exist, and those that have left something behind."""
+    row = kinds.named(kind)
+    found = set(_objects(row, world)) | set(row.always)
+    found |= {name for broken, name in world.broken if broken == kind}
+    for other in kinds.watched():
+        name_in = other.survived_by.get(kind)
+        if name_in is not None:
+            found |= {name_in(value) or "" for value in _objects(other, world).values()}
+    return found - {""}
+
+
+def all_keys(world: World) -> set[Key]:
+    """Return everything that is ever reconciled."""
+    return {
+        Key(kind.name, name)
+        for kind in kinds.watched()
+        if kind.reconciled
+        for name in names(kind.name, world)
+    }
+
+
+def affected(kind: str, name: str, world: World) -> Iterable[Key]:
+    """Return the keys that a change of this object concerns; the object may be gone already."""
+    row = kinds.named(kind)
+    keys: set[Key] = {Key(kind, name)} if row.reconciled else set()
+    for woken in row.wakes:
+        keys |= {Key(woken, other) for other in names(woken, world)}
+    value = _objects(row, world).get(name)
+    for woken, name_in in row.wakes_named.items():
+        if value is not None and (other := name_in(value)):
+            keys.add(Key(woken, other))
+    for other_row in kinds.watched():
+        waking = other_row.woken_by.get(kind)
+        if waking is not None:
+            followers = _objects(other_row, world).items()
+            keys |= {Key(other_row.name, n) for n, v in followers if waking(v) == name}
+    return keys
+
+
+def _objects(kind: Kind, world: World) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = getattr(world, kind.collection) if kind.collection else {}
+    return found

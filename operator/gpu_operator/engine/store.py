@@ -1,0 +1,243 @@
+"""The last seen state of every object, raw; turned into a ``World`` for each decision.
+
+Watches, the answers to our own writes and a periodic list all feed it, so what is older than what
+is known must not win: resourceVersions of a kind only grow, also from an object to its successor of
+the same name. Only a list that was asked for later is believed whatever its versions say: the API
+server's database may have been restored from a backup.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gpu_operator import kinds
+from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
+from gpu_operator.api.v1alpha1.resource import Broken, Resource, parse
+from gpu_operator.controllers.world import AgentPod, AgentSet, ChartPolicy, Node, World
+from gpu_operator.render.daemonset import RENDERED
+
+Document = Mapping[str, Any]
+
+_REMEMBERED_GONE = 4096
+
+
+class Store:
+    """Owned by one event loop."""
+
+    def __init__(
+        self,
+        chart_policy: ChartPolicy | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._chart_policy = chart_policy
+        self._clock = clock
+        watched = [kind.name for kind in kinds.watched()]
+        self._documents: dict[str, dict[str, Document]] = {kind: {} for kind in watched}
+        self._values: dict[str, dict[str, Any]] = {kind: {} for kind in watched}
+        self._touched: dict[tuple[str, str], float] = {}
+        self._gone: dict[str, None] = {}  # UIDs, oldest first: answers may come after the watch
+        self._zero_since: dict[tuple[str, str], float] = {}
+        self._refused_evictions: dict[str, str] = {}
+        self._refused_writes: dict[tuple[str, str], str] = {}
+        self._world: World | None = None
+
+    def put(self, kind: str, document: Document, *, trusted: bool = False) -> bool:
+        """Take a newer state of an object; return whether anything that matters changed.
+
+        What is ``trusted`` need not be newer.
+        """
+        name = document["metadata"]["name"]
+        known = self._documents[kind].get(name)
+        gone = document["metadata"].get("uid") in self._gone
+        if not trusted and (gone or (known is not None and _is_older(document, known))):
+            return False
+        self._documents[kind][name] = document
+        self._touched[kind, name] = self._clock()
+        value = _read(kind, document)
+        changed = bool(self._values[kind].get(name) != value)
+        self._values[kind][name] = value
+        if changed:
+            self._world = None
+        if isinstance(value, Node):
+            self._note_zeros(value)
+        return changed
+
+    def remove(self, kind: str, name: str, uid: str = "") -> bool:
+        """Forget an object; with a uid only that one, not a successor of the same name."""
+        known = self._documents[kind].get(name)
+        if known is None or (uid and known["metadata"].get("uid") != uid):
+            return False
+        self._gone[known["metadata"].get("uid") or ""] = None
+        if len(self._gone) > _REMEMBERED_GONE:
+            del self._gone[next(iter(self._gone))]
+        del self._documents[kind][name]
+        del self._values[kind][name]
+        self._touched[kind, name] = self._clock()
+        self._world = None
+        if kind == "Node":
+            self._note_zeros(Node(name, ""))
+        return True
+
+    def replace(self, kind: str, documents: list[Any], as_of: float) -> bool:
+        """Take a complete list that was asked for at ``as_of``; deletions missed are made good."""
+        listed = {document["metadata"]["name"]: document for document in documents}
+        known = self._documents[kind]
+        heard_since = {n for (k, n), when in self._touched.items() if k == kind and when >= as_of}
+        changed = [
+            self.put(kind, document, trusted=name not in heard_since)
+            for name, document in listed.items()
+        ]
+        changed += [self.remove(kind, name) for name in set(known) - set(listed) - heard_since]
+        for gone in [(k, n) for k, n in self._touched if k == kind and n not in heard_since]:
+            if gone[1] not in known:
+                del self._touched[gone]
+        return any(changed)
+
+    def document(self, kind: str, name: str) -> Document | None:
+        """Return an object as it was last seen."""
+        return self._documents[kind].get(name)
+
+    def note_eviction(self, pod_uid: str, refusal: str) -> None:
+        """Remember why a pod could not be evicted, or with "" that it could."""
+        if refusal:
+            self._refused_evictions[pod_uid] = refusal
+        else:
+            self._refused_evictions.pop(pod_uid, None)
+        self._world = None
+
+    def note_refusal(self, kind: str, name: str, refusal: str) -> bool:
+        """Remember what the API server refuses to do for an object; return whether that is new."""
+        before = self._refused_writes.pop((kind, name), "")
+        if refusal:
+            self._refused_writes[kind, name] = refusal
+        if before != refusal:
+            self._world = None
+        return before != refusal
+
+    def world(self) -> World:
+        """Return a snapshot; the same one until something changes."""
+        if self._world is None:
+            self._world = self._snapshot()
+        return self._world
+
+    def _snapshot(self) -> World:
+        collections: dict[str, Any] = {}
+        broken: dict[tuple[str, str], Broken] = {}
+        for kind in kinds.watched():
+            values = self._values[kind.name]
+            if kind.models is not None:
+                broken |= {(kind.name, n): v for n, v in values.items() if isinstance(v, Broken)}
+                values = {n: v for n, v in values.items() if isinstance(v, Resource)}
+            if kind.collection:
+                collections[kind.collection] = dict(values)
+        return World(
+            **collections,
+            broken=broken,
+            agents={pod.node: pod for pod in self._values["Pod"].values() if pod is not None},
+            refused_evictions=dict(self._refused_evictions),
+            refused_writes=dict(self._refused_writes),
+            chart_policy=self._chart_policy,
+            zero_since=dict(self._zero_since),
+        )
+
+    def _note_zeros(self, node: Node) -> None:
+        zeros = {(node.name, r) for r, count in node.capacity.items() if "/" in r and count == "0"}
+        for key in [k for k in self._zero_since if k[0] == node.name and k not in zeros]:
+            del self._zero_since[key]
+        for key in zeros:
+            self._zero_since.setdefault(key, self._clock())
+
+
+def _is_older(document: Document, known: Document) -> bool:
+    versions = [d["metadata"].get("resourceVersion", "") for d in (document, known)]
+    return all(v.isdecimal() for v in versions) and int(versions[0]) < int(versions[1])
+
+
+def _read(kind: str, document: Document) -> Any:
+    models = kinds.named(kind).models
+    if models is None:
+        return _READERS[kind](document)
+    parsed: Resource[Any, Any] | Broken = parse(
+        {**document, "kind": kind}, models.spec, models.status
+    )
+    return parsed
+
+
+def _node(document: Document) -> Node:
+    status = document.get("status") or {}
+    ready = [c for c in status.get("conditions") or () if c["type"] == "Ready"]
+    annotations = document["metadata"].get("annotations") or {}
+    return Node(
+        name=document["metadata"]["name"],
+        uid=document["metadata"]["uid"],
+        labels=dict(document["metadata"].get("labels") or {}),
+        annotations={k: v for k, v in annotations.items() if k.startswith(f"{GROUP}/")},
+        capacity={k: v for k, v in (status.get("capacity") or {}).items() if "/" in k},
+        allocatable={k: v for k, v in (status.get("allocatable") or {}).items() if "/" in k},
+        ready=not ready or ready[0]["status"] == "True",
+    )
+
+
+def _agent_set(document: Document) -> AgentSet:
+    metadata, status = document["metadata"], document.get("status") or {}
+    return AgentSet(
+        pool=_pool(document),
+        rendered=(metadata.get("annotations") or {}).get(RENDERED, ""),
+        observed=(status.get("observedGeneration") or 0) >= (metadata.get("generation") or 0),
+        pods=status.get("desiredNumberScheduled") or 0,
+        updated=status.get("updatedNumberScheduled") or 0,
+    )
+
+
+def _agent(document: Document) -> AgentPod | None:
+    pool, spec = _pool(document), document.get("spec") or {}
+    node = spec.get("nodeName") or _meant_for(spec)
+    metadata = document["metadata"]
+    if not pool or not node or metadata.get("deletionTimestamp"):
+        return None
+    problem, failing = _pod_problem(document.get("status") or {})
+    rendered = (metadata.get("annotations") or {}).get(RENDERED, "")
+    return AgentPod(metadata["name"], node, pool, problem, failing, rendered)
+
+
+def _pool(document: Document) -> str:
+    return str((document["metadata"].get("labels") or {}).get(POOL_LABEL, ""))
+
+
+def _meant_for(spec: Document) -> str:
+    """Return the node that a DaemonSet's pod is for, which it names before it is scheduled."""
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    for term in required.get("nodeSelectorTerms") or ():
+        for rule in term.get("matchFields") or ():
+            if rule.get("key") == "metadata.name" and rule.get("values"):
+                return str(rule["values"][0])
+    return ""
+
+
+_STARTING = ("", "ContainerCreating", "PodInitializing")
+
+
+def _pod_problem(status: Document) -> tuple[str, bool]:
+    """Return what keeps a pod from being ready, and whether that is more than its start."""
+    for container in status.get("containerStatuses") or ():
+        if container.get("ready"):
+            continue
+        waiting = (container.get("state") or {}).get("waiting") or {}
+        ended = (container.get("lastState") or {}).get("terminated") or {}
+        reason = waiting.get("reason") or ended.get("reason") or ""
+        return f"container {container['name']}: {reason or 'starting'}", reason not in _STARTING
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"not scheduled: {condition.get('message') or condition.get('reason')}", True
+    phase = status.get("phase", "Pending")
+    if phase != "Running":
+        return str(status.get("message") or status.get("reason") or phase), phase == "Failed"
+    return "", False
+
+
+_READERS: Mapping[str, Callable[[Document], Any]] = {
+    "Node": _node,
+    "DaemonSet": _agent_set,
+    "Pod": _agent,
+}

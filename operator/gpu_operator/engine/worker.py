@@ -1,0 +1,196 @@
+"""Takes keys, asks the pure controllers, performs what they say."""
+
+import asyncio
+import datetime
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from gpu_operator import errors, kinds
+from gpu_operator.config import Config
+from gpu_operator.controllers import conditions, layouts, node_status, orphans, policies, pools
+from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.engine import routes
+from gpu_operator.engine.queue import Key, WorkQueue
+from gpu_operator.engine.store import Store
+from gpu_operator.kube.actions import Action, Apply, Evict, Record
+from gpu_operator.kube.port import Kube
+
+_EVICT_AGAIN_S = 10.0
+_BURST_S = 0.05
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Reconciles; every write asks ``fence`` first, which raises NotLeader.
+
+    Controllers compute in a thread beside the event loop, one at a time, each on the world as it is
+    when its turn comes; everything else here belongs to the loop.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        queue: WorkQueue,
+        config: Config,
+        namespace: str,
+        fence: Callable[[], None],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._queue = queue
+        self._config = config
+        self._namespace = namespace
+        self._fence = fence
+        self._applied: dict[str, tuple[Apply, int]] = {}
+        self._evicted: dict[str, float] = {}
+        self._turn = asyncio.Lock()
+        self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controllers")
+        self._turn_began: float | None = None
+        self.last_resync = time.monotonic()
+
+    @property
+    def stuck_for_s(self) -> float:
+        """For how long a controller has been computing now."""
+        return 0.0 if self._turn_began is None else time.monotonic() - self._turn_began
+
+    def changed(self, kind: str, name: str) -> None:
+        """Enqueue what a change concerns, a moment later: changes come in bursts."""
+        for key in routes.affected(kind, name, self._store.world()):
+            self._queue.add_after(key, _BURST_S)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            await self._queue.work_on_one(self.work)
+
+    async def resync(self) -> None:
+        """List everything and enqueue everything, again and again."""
+        while True:
+            try:
+                await self.list_all()
+                self.last_resync = time.monotonic()
+            except errors.KubeError as err:
+                _log.warning("resync failed, will retry: %s", err)
+                await asyncio.sleep(2)
+                continue
+            for key in routes.all_keys(self._store.world()):
+                self._queue.add(key)
+            await asyncio.sleep(self._config.resync_seconds)
+
+    async def list_all(self) -> None:
+        """Bring the store up to date, deletions included. Raises KubeError."""
+        for kind in kinds.watched():
+            as_of = time.monotonic()
+            namespace = self._namespace if kind.namespaced else None
+            self._store.replace(kind.name, await self._kube.list(kind.name, namespace), as_of)
+
+    async def work(self, key: Key) -> bool:
+        """Reconcile one key; return whether all of it was done."""
+        try:
+            outcome = await self._reconcile(key)
+        except errors.Refused as err:
+            _log.error("%s: refused: %s", key, err)
+            return False
+        except errors.KubeError as err:
+            _log.info("%s: will retry: %s", key, err)
+            return False
+        except errors.NotLeader:
+            raise
+        except Exception:  # noqa: BLE001 - what is wrong with one object must not stop the others
+            _log.exception("%s: will retry", key)
+            return False
+        if outcome.again_in_s is not None:
+            self._queue.add_after(key, outcome.again_in_s)
+        return True
+
+    async def _reconcile(self, key: Key) -> Outcome:
+        """Do all that is decided. The object's status says what the API server refuses."""
+        outcome = await self._decided(key)
+        try:
+            for action in outcome.actions:
+                await self._perform(action)
+        except errors.Refused as err:
+            if self._store.note_refusal(key.kind, key.name, str(err)):
+                for action in (await self._decided(key)).actions:
+                    if isinstance(action, Record) or (isinstance(action, Apply) and action.status):
+                        await self._perform(action)
+            raise
+        if self._store.note_refusal(key.kind, key.name, ""):
+            self._queue.add(key)  # to take it back
+        return outcome
+
+    async def _decided(self, key: Key) -> Outcome:
+        async with self._turn:
+            self._turn_began = time.monotonic()
+            try:
+                return await asyncio.get_running_loop().run_in_executor(
+                    self._computing, self._decide, key, self._store.world()
+                )
+            finally:
+                self._turn_began = None
+
+    def _decide(self, key: Key, world: World) -> Outcome:
+        now = datetime.datetime.now(datetime.UTC)
+        broken = world.broken.get((key.kind, key.name))
+        if broken is not None:
+            return Outcome(conditions.report_broken(broken, now))
+        if key.kind == "GPUPool":
+            return pools.reconcile(world, key.name, self._config.node, self._namespace, now)
+        if key.kind == "GPUPolicy":
+            return policies.reconcile(world, key.name, self._config.node, self._namespace, now)
+        if key.kind == "MIGLayout":
+            return layouts.reconcile(world, key.name, now)
+        if key.kind == "GPU":
+            return orphans.reconcile(world, key.name)
+        if key.kind == "Node":
+            return node_status.reconcile(world, key.name, time.monotonic())
+        return Outcome()
+
+    async def _perform(self, action: Action) -> None:
+        if self._is_as_applied(action) or self._was_just_evicted(action):
+            return
+        self._fence()
+        try:
+            document = await self._kube.perform(action)
+        except errors.EvictionBlocked as err:
+            if isinstance(action, Evict):
+                self._store.note_eviction(action.uid, str(err))
+                _log.info("%s: %s", action.what, err)
+            return
+        except errors.KubeError as err:
+            if isinstance(action, Record):
+                _log.warning("%s", err)  # an event is not worth a retry
+                return
+            raise
+        if isinstance(action, Evict):
+            self._store.note_eviction(action.uid, "")
+            self._evicted[action.uid] = time.monotonic()
+        _log.info("%s: %s", type(action).__name__, action.what)
+        if document is not None and kinds.named(document["kind"]).watched:
+            if isinstance(action, Apply) and not action.status:
+                self._applied[action.what] = (action, _generation(document))
+            if self._store.put(document["kind"], document):
+                self.changed(document["kind"], document["metadata"]["name"])
+
+    def _is_as_applied(self, action: Action) -> bool:
+        """Return whether an object that is always rendered still has the spec that we wrote."""
+        if not isinstance(action, Apply) or action.status:
+            return False
+        if not kinds.named(action.document["kind"]).rendered:
+            return False
+        now = self._store.document(action.document["kind"], action.document["metadata"]["name"])
+        return now is not None and self._applied.get(action.what) == (action, _generation(now))
+
+    def _was_just_evicted(self, action: Action) -> bool:
+        """Return whether the pod is ending already: each look at a layout asks again."""
+        now = time.monotonic()
+        self._evicted = {u: t for u, t in self._evicted.items() if now - t < _EVICT_AGAIN_S}
+        return isinstance(action, Evict) and action.uid in self._evicted
+
+
+def _generation(document: Mapping[str, Any]) -> int:
+    return int(document["metadata"].get("generation") or 0)

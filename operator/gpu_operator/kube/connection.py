@@ -1,0 +1,77 @@
+"""How the API server is reached: with the pod's service account, or as KUBECONFIG says."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import aiohttp
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.exceptions import ApiException
+from kubernetes.aio.config.config_exception import ConfigException
+from kubernetes.aio.config.incluster_config import load_incluster_config
+from kubernetes.aio.config.kube_config import load_kube_config
+
+from gpu_operator import errors
+
+_USER_AGENT = "tessera-operator"
+
+
+async def api_client() -> ApiClient:
+    """Return a client of the cluster; it connects when it is first used.
+
+    Raises:
+        ConfigError: there is neither a service account nor a kubeconfig.
+    """
+    configuration = Configuration()
+    try:
+        load_incluster_config(configuration)
+    except ConfigException as no_account:
+        try:
+            await load_kube_config(client_configuration=configuration, persist_config=False)
+        except (ConfigException, OSError) as err:
+            why = f"no access to a cluster: {no_account}; {err}"
+            raise errors.ConfigError(why) from err
+    client = ApiClient(configuration)
+    client.user_agent = _USER_AGENT
+    return client
+
+
+@contextlib.contextmanager
+def translated(what: str) -> Iterator[None]:
+    """Turn whatever a request fails with into one of our errors, which names ``what``."""
+    try:
+        yield
+    except ApiException as err:
+        raise _error(err.status)(f"{what}: {message(err)}") from err
+    # The library reads the account's token again every minute, so that may fail at any request.
+    except (aiohttp.ClientError, OSError, ConfigException, ValueError) as err:
+        raise errors.Unreachable(f"{what}: {type(err).__name__}: {err}") from err
+
+
+def message(err: ApiException) -> str:
+    """Return the API server's words, or the answer of something else that is in its place."""
+    said = status_of(err).get("message")
+    return str(said) if said else f"{err.status} {str(err.body or err.reason).strip()[:200]}"
+
+
+def status_of(err: ApiException) -> dict[str, Any]:
+    """Return the ``Status`` object that came with an error, empty where none did."""
+    with contextlib.suppress(TypeError, ValueError):
+        status = json.loads(err.body)
+        if isinstance(status, dict):
+            return status
+    return {}
+
+
+def _error(code: int | None) -> type[errors.KubeError]:
+    match code:
+        case 404:
+            return errors.NotFound
+        case 409:
+            return errors.Conflict
+        case 400 | 401 | 403 | 405 | 422:
+            return errors.Refused
+        case _:
+            return errors.Unreachable

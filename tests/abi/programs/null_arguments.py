@@ -1,0 +1,148 @@
+"""Calls every function of the table that takes pointers, with each of them NULL in turn.
+
+Prints ``symbol parameter result`` a line; ``-`` for the parameter is the call with all of them.
+Arguments: the library, the folder with functions.toml, a file to write an image to.
+"""
+
+import ctypes
+import sys
+from pathlib import Path
+
+from vgpu_sim.native.codegen.library import Function, Parameter, load
+
+PTX = b"""
+.version 7.0
+.target sm_80
+.address_size 64
+.visible .global .u32 counter;
+.visible .entry kernel(.param .u64 where) { ret; }
+"""
+SCALARS = {
+    "cudaVersion": 13000,
+    "len": 16,
+    "bytesize": 512,
+    "ByteCount": 16,
+    "numOptions": 1,
+    "numJitOptions": 1,
+    "numLibraryOptions": 1,
+    "numAttributes": 1,
+    "gridDimX": 1,
+    "gridDimY": 1,
+    "gridDimZ": 1,
+    "blockDimX": 1,
+    "blockDimY": 1,
+    "blockDimZ": 1,
+    "attrib": 1,
+    "attribute": 2,
+}
+# These are for callers that want something we refuse, or the other one of two ways.
+ABSENT = {"paramsArray", "ctxCreateParams", "extra"}
+OPTIMIZATION_LEVEL, BINARY_IS_PRESERVED, MEMORY_TYPE = 7, 1, 2
+
+cuda = ctypes.CDLL(sys.argv[1])
+made = load(Path(sys.argv[2]))
+kept: list[object] = []  # what the arguments point to
+
+
+def buffer(content: bytes = b"", size: int = 4096) -> int:
+    kept.append(ctypes.create_string_buffer(content, max(size, len(content) + 1)))
+    return ctypes.addressof(kept[-1])
+
+
+def pointers(*values: int) -> int:
+    return buffer(b"".join(value.to_bytes(8, "little") for value in values))
+
+
+def create(name: str, *arguments: object) -> int:
+    made = ctypes.c_uint64()
+    status = getattr(cuda, name)(ctypes.byref(made), *arguments)
+    assert status == 0, (name, status)
+    return made.value
+
+
+assert cuda.cuInit(0) == 0
+context = create("cuCtxCreate_v2", 0, 0)
+image = buffer(PTX)
+module = create("cuModuleLoadData", ctypes.c_uint64(image))
+library = create("cuLibraryLoadData", ctypes.c_uint64(image), None, None, 0, None, None, 0)
+events = [create("cuEventCreate", 0) for _ in range(2)]
+for event in events:
+    assert cuda.cuEventRecord(ctypes.c_uint64(event), None) == 0
+assert cuda.cuCtxSynchronize() == 0
+handles = {
+    "CUcontext": context,
+    "CUevent": events[0],
+    "CUmodule": module,
+    "CUlibrary": library,
+    "CUfunction": create("cuModuleGetFunction", ctypes.c_uint64(module), b"kernel"),
+    "CUkernel": create("cuLibraryGetKernel", ctypes.c_uint64(library), b"kernel"),
+    "CUstream": create("cuStreamCreate", 0),
+}
+device_memory = create("cuMemAlloc_v2", ctypes.c_uint64(512))
+ptx_file = Path(sys.argv[3])
+ptx_file.write_bytes(PTX)
+
+
+def pointer(function: Function, parameter: Parameter) -> int:
+    """Something that the parameter may point to."""
+    name = parameter.name
+    if name in ABSENT:
+        return 0
+    if name == "p":
+        return create("cuMemHostAlloc", ctypes.c_uint64(512), 0)
+    if name == "config":  # a grid and a block of one, the legacy stream, no attributes
+        return buffer(b"".join(n.to_bytes(4, "little") for n in (1, 1, 1, 1, 1, 1, 0)))
+    if name == "data" and parameter.type == "void **":
+        return pointers(buffer())
+    if name in ("kernelParams", "jitOptionsValues", "optionValues", "libraryOptionValues"):
+        return pointers(buffer())
+    numbers = {
+        "options": OPTIMIZATION_LEVEL,
+        "jitOptions": OPTIMIZATION_LEVEL,
+        "libraryOptions": BINARY_IS_PRESERVED,
+        "attributes": MEMORY_TYPE,
+    }
+    if name in numbers:
+        return buffer(numbers[name].to_bytes(4, "little"))
+    if name in ("fname", "fileName"):
+        return buffer(str(ptx_file).encode())
+    if name in ("image", "code"):
+        return image
+    if name == "symbol":
+        return buffer(b"cuInit")
+    if name == "name" and "const" in parameter.type and not parameter.type.endswith("**"):
+        return buffer(b"counter" if "Global" in function.symbol else b"kernel")
+    return buffer()
+
+
+def argument(function: Function, parameter: Parameter) -> ctypes.c_uint64:
+    if "*" in parameter.type:
+        value = pointer(function, parameter)
+    elif parameter.type in handles:
+        value = events[1] if parameter.name == "hEnd" else handles[parameter.type]
+    elif parameter.type == "CUdeviceptr":
+        value = device_memory
+    else:
+        value = SCALARS.get(parameter.name, 0)
+    return ctypes.c_uint64(value)
+
+
+def call(function: Function, without: str) -> int:
+    arguments = [
+        ctypes.c_uint64(0) if parameter.name == without else argument(function, parameter)
+        for parameter in function.parameters
+    ]
+    # A handle that was popped or a context that was created must not stay the current one.
+    assert cuda.cuCtxSetCurrent(ctypes.c_uint64(context)) == 0
+    return getattr(cuda, function.symbol)(*arguments)
+
+
+for function in made.functions:
+    pointed = [one.name for one in function.parameters if "*" in one.type]
+    if not pointed:
+        continue
+    print(function.symbol, "-", call(function, "-"), flush=True)
+    for name in pointed:
+        if name not in ABSENT:
+            print(function.symbol, name, end=" ", flush=True)
+            print(call(function, name), flush=True)

@@ -1,0 +1,221 @@
+"""Every access that the JIT writes is shown, from its text alone, to stay near the aperture."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import clamp_proof
+import prove_addresses
+import pytest
+from kernel_builder import KernelBuilder
+from llvmlite import binding
+
+from vgpu_sim import compiler
+from vgpu_sim.compiler import pipeline
+from vgpu_sim.compiler.ptx import parse
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit import provenance
+from vgpu_sim.exec.jit.launch import MISALIGNED_OFFSET_BYTES
+from vgpu_sim.isa import (
+    DataType,
+    Instruction,
+    Literal,
+    Module,
+    Op,
+    Register,
+    Space,
+    SpecialRegister,
+)
+
+D = DataType
+_CORPUS = os.environ.get("TESSERA_PTX_CORPUS", "")
+_FILES = sorted(Path(_CORPUS).glob("*.ptx")) if _CORPUS else []
+_EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.ptx"))
+_PLANS: tuple[tuple[tuple[int, int, int], jit.Plan | None], ...] = (
+    ((256, 1, 1), None),
+    ((16, 16, 1), None),
+    ((33, 7, 1), None),
+    ((32, 8, 1), jit.Plan(16, 4)),
+    ((64, 1, 1), jit.Plan(1, 1)),
+)
+_SEEDS, _BATCH = 300, 60
+
+
+def _text(module: Module, block: tuple[int, int, int], plan: jit.Plan | None) -> str:
+    return jit.Compiler().emit_llvm(module, module.functions[0], block, plan)
+
+
+def _kernels(path: Path) -> Iterator[Module]:
+    """Each kernel of a file that loads if it stands alone."""
+    syntax = parse(path.read_bytes())
+    for function in syntax.functions:
+        if not function.is_entry or function.body is None:
+            continue
+        alone = replace(syntax, functions=(function,))
+        start = pipeline.Compilation(path.read_text(), (9, 0), path.name, syntax=alone)
+        try:
+            module = pipeline.run(start, pipeline.STAGES[1:]).module
+        except compiler.PtxError:
+            continue
+        assert module is not None
+        yield module
+
+
+@pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
+def test_examples(path: Path) -> None:
+    for module in _kernels(path):
+        for block, plan in _PLANS:
+            assert clamp_proof.prove(_text(module, block, plan)) >= 3
+
+
+@pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
+def test_alignment_costs_nothing_where_provenance_shows_it(path: Path) -> None:
+    """It is asked of the parameters, before all loops."""
+    for module in _kernels(path):
+        text = _text(module, (32, 8, 1), jit.Plan(16, 4))
+        for function in text.split("\ndefine ")[1:]:
+            prologue, _, body = function.partition("\nstart:")
+            assert f"i64 {MISALIGNED_OFFSET_BYTES}, i64 0" in prologue
+            assert str(MISALIGNED_OFFSET_BYTES) not in body
+
+
+@pytest.mark.skipif(
+    not _FILES, reason="NOT RUN: TESSERA_PTX_CORPUS does not name a folder with .ptx files"
+)
+def test_corpus() -> None:
+    proven = 0
+    for path in _FILES:
+        for module in _kernels(path):
+            for block, plan in _PLANS[:3]:
+                proven += clamp_proof.prove(_text(module, block, plan))
+    assert proven > 80
+
+
+@pytest.mark.parametrize("first", range(0, _SEEDS, _BATCH))
+def test_random_address_computations(first: int) -> None:
+    """``tests/support/prove_addresses.py`` takes any seeds."""
+    assert sum(map(prove_addresses.prove, range(first, first + _BATCH))) > _BATCH
+
+
+# The proof has to be one: it must fail where the analysis says more than is true.
+
+
+def _unshown(seeds: range) -> int:
+    count = 0
+    for seed in seeds:
+        try:
+            prove_addresses.prove(seed)
+        except clamp_proof.NotShown:
+            count += 1
+    return count
+
+
+def test_a_float_bounded_by_its_integer_source_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    true_rule = provenance.Provenance._find
+
+    def rule(self: provenance.Provenance, node: object) -> provenance.Fact:
+        instruction = getattr(node, "instruction", None)
+        source = instruction.source_type if instruction is not None else None
+        if source is not None and source.is_integer and source.bits < 64:
+            return provenance.Number(1 << source.bits, 1)
+        return true_rule(self, node)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(provenance.Provenance, "_find", rule)
+    assert _unshown(range(280, 320)) >= 2
+
+
+def test_a_distance_without_a_bound_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance.Pointer, "confined", lambda *_: True)
+    assert _unshown(range(40)) >= 2
+
+
+def test_a_bound_that_is_too_large_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = KernelBuilder(8)
+    b.store(D.B32, b.address(b.parameter(0), b.special(SpecialRegister.CTAID_X), 64), Literal(7))
+    module = b.module()
+    clamp_proof.prove(_text(module, (64, 1, 1), jit.Plan(16, 1)))
+    monkeypatch.setattr(provenance, "BOUND_BYTES", 1 << 39)
+    with pytest.raises(clamp_proof.NotShown):
+        clamp_proof.prove(_text(module, (64, 1, 1), jit.Plan(16, 1)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r"call i64 @llvm.umin.i64\(i64", "call i64 @llvm.umax.i64(i64"),
+        (r"mul i64 (%v\d+), 4", r"mul i64 \1, 128"),
+        (r"sext i32 (%v\d+) to i64", "load i64, ptr %params"),
+        (r"= sub i64", "= add i64"),
+        (r"i64 9895604649984, i64 0", "i64 19791209299968, i64 0"),
+    ],
+)
+def test_text_without_the_clamp_is_noticed(old: str, new: str) -> None:
+    (module,) = _kernels(next(path for path in _EXAMPLES if path.stem == "vecadd"))
+    text = _text(module, (256, 1, 1), jit.Plan(16, 1))
+    changed = re.sub(old, new, text)
+    assert changed != text
+    with pytest.raises(clamp_proof.NotShown):
+        clamp_proof.prove(changed)
+
+
+# Far displacements: every shape of an address has its own way to be confined.
+
+_DISPLACEMENTS = (
+    0,
+    4096,
+    (1 << 31) - 64,
+    (1 << 31) - 16,
+    (1 << 31) - 1,
+    -(1 << 31),
+    -(1 << 31) + 60,
+)
+
+
+def _uniform(b: KernelBuilder, base: Register) -> Register:
+    return base
+
+
+def _by_thread(which: SpecialRegister, scale: int) -> Callable[[KernelBuilder, Register], Register]:
+    return lambda b, base: b.address(base, b.special(which), scale)
+
+
+def _gathered(b: KernelBuilder, base: Register) -> Register:
+    index = b.register(32)
+    b.op(Op.REM, D.U32, index, b.special(SpecialRegister.TID_X), Literal(3))
+    return b.address(base, index, 4)
+
+
+_SHAPES = {
+    "uniform": _uniform,
+    "a strip": _by_thread(SpecialRegister.TID_Y, 4096),
+    "row": _by_thread(SpecialRegister.TID_X, 4),
+    "strided": _by_thread(SpecialRegister.TID_X, 1 << 27),
+    "gathered": _gathered,
+}
+
+
+@pytest.mark.parametrize("displacement", _DISPLACEMENTS)
+@pytest.mark.parametrize("shape", _SHAPES)
+@pytest.mark.parametrize("known", [True, False], ids=["parameter", "unknown"])
+def test_far_displacements(shape: str, displacement: int, known: bool) -> None:
+    b = KernelBuilder(8, 8)
+    base = b.parameter(0)
+    if not known:
+        b.op(Op.XOR, D.B64, base, base, b.parameter(1))
+    address = _SHAPES[shape](b, base)
+    for type_ in (D.U8, D.B32, D.F64):
+        value = b.load(type_, address, displacement)
+        b.store(type_, address, value, displacement)
+        b.store(type_, address, Literal(1), displacement)
+    pair = (b.register(32), b.register(32))
+    b.add(Instruction(Op.LD, D.B32, pair, (address,), space=Space.GLOBAL, vector=2,
+                      displacement=displacement))  # fmt: skip
+    b.add(Instruction(Op.ST, D.B32, (), (address, *pair), space=Space.GLOBAL, vector=2,
+                      displacement=displacement))  # fmt: skip
+    module = b.module()
+    for plan in (jit.Plan(16, 4), jit.Plan(1, 1)):
+        text = _text(module, (32, 4, 1), plan)
+        binding.parse_assembly(text).verify()
+        assert clamp_proof.prove(text) >= 8

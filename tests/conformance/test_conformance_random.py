@@ -1,0 +1,43 @@
+"""Random kernels: the JIT under several plans, the interpreter and the text itself agree.
+
+A share of what ``make fuzz`` does, on one core: some kernels that are always the same, and some
+that nobody has seen before, whose sequence is printed. How many they are depends on the machine.
+``found`` has those that failed once, made small.
+"""
+
+import secrets
+from pathlib import Path
+
+import pytest
+from fuzzing.campaign import Campaign, Options
+from fuzzing.workers import Task, Workers
+from random_kernels import kernels
+
+_FOUND = sorted((Path(__file__).parent / "found").glob("*.ptx"))
+_SEEN = 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("sequence", "n", "minutes"), [(_SEEN, 150, 0.6), (0, 1000, 0.4)])
+def test_three_ways_agree(sequence: int, n: int, minutes: float) -> None:
+    sequence = sequence or 2 + secrets.randbelow(1 << 30)
+    print(f"again: make fuzz seed={sequence} n={n}")
+    totals = Campaign(Options(sequence, n, minutes, jobs=1)).run()
+    print(totals.summary())
+    assert not totals.failed, "\n".join(
+        f"make fuzz kernel={seed}: {finding.kind}, {finding.plan}: {finding.detail}"
+        for seed, findings in totals.failed.items()
+        for finding in findings
+    )
+    assert totals.runs > 0
+
+
+@pytest.mark.parametrize("path", _FOUND, ids=lambda path: path.stem)
+def test_what_failed_once_does_not_again(path: Path) -> None:
+    kernel = kernels.parse(path.read_text())
+    with Workers(1) as pool:
+        ((_, report),) = pool.examine(iter([Task(kernel, plan_count=6)]))
+    assert not report.findings
+    assert not report.unordered
+    assert report.runs >= 7

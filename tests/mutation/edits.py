@@ -1,0 +1,25 @@
+"""One mutation: where it is, what stands there, and what takes its place."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Edit:
+    """Replace ``[start, end)`` of a file's text (offsets in characters)."""
+
+    path: Path
+    start: int
+    end: int
+    new: str
+    kind: str
+
+    def apply(self, text: str) -> str:
+        """Return the file's text with the mutation in it."""
+        return text[: self.start] + self.new + text[self.end :]
+
+    def describe(self, text: str) -> str:
+        """Return ``path:line: kind: old → new``, the parts on one line."""
+        line = text.count("\n", 0, self.start) + 1
+        old, new = (" ".join(part.split()) for part in (text[self.start : self.end], self.new))
+        return f"{self.path}:{line}: {self.kind}: {old or '(nothing)'} → {new or '(nothing)'}"

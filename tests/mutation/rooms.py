@@ -1,0 +1,98 @@
+"""The rooms of the house: whose files are mutated, and which tests should notice, narrowest first.
+
+Paths are patterns below the root. A mutation is killed by the first test that fails; the wider
+stages run only while it lives.
+"""
+
+from dataclasses import dataclass
+
+_UNIT = "tests/unit/vgpu_sim"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Files by pattern, and stages of tests by pattern."""
+
+    name: str
+    files: tuple[str, ...]
+    stages: tuple[tuple[str, ...], ...]
+
+
+ROOMS = (
+    Room(
+        "jit",
+        ("vgpu_sim/exec/jit/*.py", "vgpu_sim/exec/cfg.py", "vgpu_sim/exec/errors.py"),
+        (
+            (f"{_UNIT}/test_jit_*.py", f"{_UNIT}/test_cfg.py"),
+            ("tests/conformance",),
+            ("tests/integration/test_run_programs.py",),
+        ),
+    ),
+    Room(
+        "interp",
+        ("vgpu_sim/exec/interp/*.py",),
+        ((f"{_UNIT}/test_interp_*.py",), ("tests/conformance",)),
+    ),
+    Room(
+        "compiler",
+        ("vgpu_sim/compiler/**/*.py",),
+        (
+            (f"{_UNIT}/test_ptx_*.py", f"{_UNIT}/test_compiler_*.py"),
+            ("tests/conformance/test_conformance_kernels.py",),
+        ),
+    ),
+    Room(
+        "isa",
+        ("vgpu_sim/isa/*.py", "vgpu_sim/hal/*.py"),
+        ((f"{_UNIT}/test_isa_*.py", f"{_UNIT}/test_hal_*.py"), (f"{_UNIT}/test_compiler_*.py",)),
+    ),
+    Room("mig", ("mig/**/*.py",), (("tests/unit/mig",),)),
+    Room(
+        "operator",
+        ("operator/gpu_operator/**/*.py",),
+        (("tests/unit/gpu_operator",), ("tests/unit/chart",)),
+    ),
+    Room(
+        "plugin",
+        ("device_plugin/**/*.py",),
+        (("tests/unit/device_plugin",), ("tests/integration/test_agent_node.py",)),
+    ),
+    Room(
+        "gpud",
+        ("vgpu_sim/gpud/**/*.py", "vgpu_sim/zygote.py"),
+        (
+            (f"{_UNIT}/test_gpud_*.py",),
+            ("tests/integration/test_gpud_*.py",),
+            ("tests/integration/test_run_*.py",),
+        ),
+    ),
+    Room(
+        "worker",
+        ("vgpu_sim/worker/**/*.py",),
+        ((f"{_UNIT}/test_worker_*.py",), ("tests/abi",), ("tests/integration/test_run_*.py",)),
+    ),
+    Room(
+        "cli",
+        ("vgpu_sim/cli/**/*.py",),
+        (
+            (
+                f"{_UNIT}/test_cli_*.py",
+                f"{_UNIT}/test_ptx_cli.py",
+                "tests/unit/mig/test_mig_cli.py",
+                "tests/golden/mig",
+            ),
+            ("tests/integration/test_run_*.py",),
+        ),
+    ),
+    Room(
+        "native",
+        ("vgpu_sim/native/**/*.c",),
+        (
+            (f"{_UNIT}/test_native_*.py", f"{_UNIT}/test_worker_native.py"),
+            ("tests/abi", f"{_UNIT}/test_worker_faults.py", f"{_UNIT}/test_worker_end_to_end.py"),
+            ("tests/integration/test_run_programs.py",),
+        ),
+    ),
+)
+NOT_MUTATED = ("_pb2", "/generated/", "/geometry/tables/")
+"""Generated files, and tables of data that other tests compare with recordings."""

@@ -1,0 +1,155 @@
+"""Runs the tests against one mutated copy of the tree."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from edits import Edit
+from rooms import Room
+
+STAGE_LIMIT_S = 900
+"""Longer than any stage takes on a busy machine; a mutation that hangs is killed by it."""
+_COPIED = ("operator", "device_plugin", "mig", "vgpu_sim", "tests", "examples", "charts", "deploy")
+_COPIED_FILES = ("pyproject.toml", ".importlinter", "README.md", "hatch_build.py", "Makefile")
+
+
+class Verdict(StrEnum):
+    """What became of a mutation."""
+
+    KILLED = "killed"
+    SURVIVED = "SURVIVED"
+    INVALID = "invalid"
+    """It does not compile, which says nothing about the tests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a mutation, and after how many seconds."""
+
+    verdict: Verdict
+    seconds: float
+
+
+class Tree:
+    """A private copy of the checkout in which mutations are tried one after another."""
+
+    def __init__(self, root: Path, directory: Path) -> None:
+        self.directory = directory
+        self._output = directory.with_name(f"{directory.name}.log")
+        directory.mkdir(parents=True)
+        for name in (*_COPIED, "docs", "benchmarks"):
+            shutil.copytree(
+                root / name, directory / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        for name in (*_COPIED_FILES, "constraints.txt"):
+            shutil.copy2(root / name, directory / name)
+
+    def attempt(self, edit: Edit, room: Room) -> Outcome:
+        """Run the tests against a mutation; the copy is as it was afterwards, its libraries too."""
+        started = time.monotonic()
+        path = self.directory / edit.path
+        text = path.read_text(encoding="utf-8")
+        path.write_text(edit.apply(text), encoding="utf-8")
+        native = edit.path.suffix == ".c"
+        try:
+            if not (self.builds() if native else _is_python(edit.apply(text))):
+                verdict = Verdict.INVALID
+            else:
+                sound = self.is_sound(room, edit.path)
+                verdict = Verdict.SURVIVED if sound else Verdict.KILLED
+        finally:
+            path.write_text(text, encoding="utf-8")
+            if native and not self.builds():
+                raise RuntimeError(f"{edit.path} no longer compiles as it was")
+        return Outcome(verdict, time.monotonic() - started)
+
+    def is_sound(self, room: Room, mutated: Path | None = None) -> bool:
+        """Return whether all of a room's stages pass, of each the tests of a mutated file first."""
+        for stage in room.stages:
+            own: list[str] = []
+            others: list[str] = []
+            for test in self._tests(stage):
+                is_own = mutated is not None and _tests_file(self.directory / test, mutated)
+                (own if is_own else others).append(test)
+            # Collecting the others takes longer than most tests, so they are left for later.
+            if not all(self.passes(tests) for tests in (own, others) if tests):
+                return False
+        return True
+
+    def last_words(self) -> str:
+        """Return the end of what the last command printed."""
+        return "\n".join(self._output.read_text(errors="replace").splitlines()[-15:])
+
+    def builds(self) -> bool:
+        """Return whether the native parts compile."""
+        return self._run([sys.executable, "-m", "vgpu_sim.native.build"])
+
+    def is_collected(self, room: Room) -> bool:
+        """Return whether a room's tests can be imported; says nothing of what they find."""
+        tests = [test for stage in room.stages for test in self._tests(stage)]
+        return self.passes(["--collect-only", *tests])
+
+    def passes(self, tests: Sequence[str]) -> bool:
+        """Return whether tests pass."""
+        options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120"]
+        return self._run([sys.executable, "-m", "pytest", *options, *tests])
+
+    def _tests(self, stage: Sequence[str]) -> list[str]:
+        found = [
+            str(path.relative_to(self.directory))
+            for pattern in stage
+            for root in sorted(self.directory.glob(pattern))
+            for path in ([root] if root.is_file() else sorted(root.rglob("test_*.py")))
+        ]
+        assert found, f"no tests match {stage}"
+        return found
+
+    def _run(self, command: Sequence[str]) -> bool:
+        """Run in a process group of its own, so that nothing of it outlives it."""
+        path = f"{self.directory}{os.pathsep}{self.directory / 'operator'}"
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        with self._output.open("wb") as output:
+            process = subprocess.Popen(
+                command,
+                cwd=self.directory,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            return process.wait(STAGE_LIMIT_S) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _tests_file(test: Path, mutated: Path) -> bool:
+    """Whether a test names a module: in its own name, as test_mig_plan.py does, or in an import."""
+    words = {word.rstrip("s") for word in test.stem.split("_")}
+    if any(word.rstrip("s") in words for word in mutated.stem.split("_") if len(word) > 2):
+        return True
+    package, name = ".".join(mutated.parent.parts).removeprefix("operator."), mutated.stem
+    imported = rf"{re.escape(package)}(?:\.{name}\b| import [^\n]*\b{name}\b)"
+    return re.search(imported, test.read_text(encoding="utf-8")) is not None
+
+
+def _is_python(text: str) -> bool:
+    try:
+        compile(text, "mutated", "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True

@@ -1,0 +1,185 @@
+"""The three-way comparison of one kernel, with everything that can be wrong about it."""
+
+import itertools
+import logging
+import re
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from fuzzing.outcomes import Outcome, Unordered, World, difference
+from random_kernels.dice import Dice
+from random_kernels.kernels import Kernel
+from scalar_ptx import text
+
+from vgpu_sim import compiler
+from vgpu_sim.exec import jit
+from vgpu_sim.isa import Module
+
+_CAPABILITY = (9, 0)
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong. ``plan`` is the JIT's, as text; empty where it had no part."""
+
+    kind: str
+    plan: str
+    detail: str
+
+    def signature(self) -> str:
+        """What is the same in findings that are likely one defect."""
+        words = self.detail.partition("\n")[0].partition("(")[0].split()[:12]
+        return f"{self.kind}: {' '.join(w for w in words if not any(c.isdigit() for c in w))}"
+
+
+def plan_named(text: str) -> jit.Plan | None:
+    """Return the plan whose text appears in ``text``; None, which is the default, without one."""
+    said = dict(re.findall(r"(\w+)=(\w+)", text))
+    if "width" not in said:
+        return None
+    width, strips, tier = (int(said[name]) for name in ("width", "strips", "tier"))
+    return jit.Plan(width, strips, said["versioned"] == "True", tier)
+
+
+@dataclass
+class Report:
+    """What came of one kernel. ``refused`` is why the JIT did not take it, if it did not."""
+
+    seed: int
+    findings: list[Finding] = field(default_factory=list)
+    unordered: str = ""
+    refused: str = ""
+    faulted: bool = False
+    runs: int = 0
+
+
+def choose_plans(kernel: Kernel, module: Module, count: int) -> list[jit.Plan | None]:
+    """Return the default plan and ``count`` legal ones, as the kernel's seed says."""
+    dice = Dice(kernel.seed, 3)
+    legal = list(jit.legal_plans(module.functions[0], kernel.block))
+    plans = [dice.pick(legal) for _ in range(count)]
+    # Many strips make much code and say little more: most draws are kept small.
+    plans = [p if p.strips <= 4 or dice.one_in(4) else dice.pick(legal) for p in plans]
+    named = [plan_named(kernel.plan)] if kernel.plan else []
+    return [None, *named, *(replace(p, tier=0) if dice.one_in(3) else p for p in plans)]
+
+
+def examine(
+    kernel: Kernel,
+    progress: Progress = lambda _: None,
+    *,
+    plans: Sequence[jit.Plan | None] | None = None,
+    plan_count: int = 2,
+) -> Report:
+    """Compare the three. ``progress`` hears what begins, so that a crash can be placed."""
+    report = Report(kernel.seed)
+    progress("compiling the text")
+    try:
+        module = compiler.compile_ptx(kernel.text, capability=_CAPABILITY)
+    except compiler.PtxError as error:
+        report.findings.append(Finding("compiler refuses", "", str(error)))
+        return report
+    except Exception as error:  # noqa: BLE001 - any other is a defect, and the fuzzer goes on
+        report.findings.append(Finding("compiler fails", "", _said(error)))
+        return report
+    world = World(kernel, module)
+    try:
+        progress("evaluating")
+        try:
+            expected = world.evaluate()
+        except (Unordered, text.SyntaxFault) as error:
+            report.unordered = f"{type(error).__name__} {error}"
+            return report
+        report.faulted = bool(expected.codes)
+        progress("interpreting")
+        _interpret(world, expected, report)
+        if plans is None:
+            plans = choose_plans(kernel, module, plan_count)
+        _run_plans(kernel, module, world, expected, plans, report, progress)
+        return report
+    finally:
+        world.close()
+
+
+def _interpret(world: World, expected: Outcome, report: Report) -> None:
+    try:
+        wrong = difference(expected, world.interpret())
+    except Exception as error:  # noqa: BLE001 - as above
+        report.findings.append(Finding("interpreter fails", "", _said(error)))
+        return
+    if wrong:
+        report.findings.append(Finding("interpreter differs", "", wrong))
+
+
+def _run_plans(
+    kernel: Kernel,
+    module: Module,
+    world: World,
+    expected: Outcome,
+    plans: Sequence[jit.Plan | None],
+    report: Report,
+    progress: Progress,
+) -> None:
+    native, dice = jit.Compiler(), Dice(kernel.seed, 4)
+    complaints = _Complaints()
+    for plan in plans:
+        complaints.said.clear()
+        try:
+            progress(f"generating code for {plan}")
+            code = native.compile(module, module.functions[0], kernel.block, plan)
+            shown = str(code.plan)
+            progress(f"linking {shown}")
+            loaded = native.load(code)
+            progress(f"running {shown}")
+            wrong = difference(expected, world.execute(loaded, _ranges(kernel, dice)))
+        except jit.UnsupportedError as error:
+            report.refused = error.what
+            return
+        except Exception as error:  # noqa: BLE001 - as above
+            report.findings.append(Finding("jit fails", str(plan), _said(error)))
+            continue
+        report.runs += 1
+        report.findings += (Finding("jit complains", shown, said) for said in complaints.said)
+        if wrong:
+            report.findings.append(Finding("jit differs", shown, wrong))
+
+
+class _Complaints(logging.Handler):
+    """Hears what the JIT logs as errors: defects of its own that it found a way around."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.said: list[str] = []
+        logger = logging.getLogger("vgpu_sim.exec.jit")
+        for other in [h for h in logger.handlers if isinstance(h, _Complaints)]:
+            logger.removeHandler(other)
+        logger.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def _ranges(kernel: Kernel, dice: Dice) -> list[tuple[int, int]]:
+    """All blocks at once, or one after another from the last."""
+    x, y, z = kernel.grid
+    if dice.one_in(2):
+        return [(0, x * y * z)]
+    return list(itertools.pairwise(range(x * y * z + 1)))[::-1]
+
+
+def _said(error: Exception) -> str:
+    frames = "".join(traceback.format_tb(error.__traceback__)[-4:])
+    return f"{type(error).__name__}: {error}"[:2000] + f"\n{frames}"
+
+
+def crash(number: int, stage: str, log: str) -> Finding:
+    """Return the finding that is a worker's death in ``stage``."""
+    name = signal.Signals(number).name if number in set(signal.Signals) else f"exit {number}"
+    lines = [line.strip()[:300] for line in log.splitlines() if line.strip()]
+    telling = [line for line in lines if "LLVM ERROR" in line or "Assertion" in line]
+    said = "; ".join(telling[:1])
+    head = f"{name} while {stage.split(' ')[0]}: {said}"
+    return Finding("worker dies", stage, "\n".join([head, *lines[-20:]]))

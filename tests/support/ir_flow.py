@@ -1,0 +1,187 @@
+"""How control flows through a function of the JIT's text, and what is known where.
+
+A fact is a (value, truth) pair; of a vector it says that some lane has this truth.
+"""
+
+import functools
+import re
+from collections.abc import Iterable
+
+from ir_text import Block, Line, bits_of, constants, parse_line, ways_of
+
+Facts = frozenset[tuple[str, bool]]
+NOTHING: Facts = frozenset()
+
+
+class Flow:
+    """Blocks, dominators, loops and facts of one function."""
+
+    def __init__(self, name: str, lines: list[str]) -> None:
+        self.name = name
+        self.blocks: dict[str, Block] = {}
+        self.lines: dict[str, Line] = {}
+        self._first_of: dict[tuple[str, ...], str] = {}
+        self._first_name: dict[str, str] = {}
+        label = ""
+        for raw in lines:
+            if raw.endswith(":") and not raw.startswith(" "):
+                label = raw[:-1]
+                self.blocks[label] = Block()
+            elif raw.strip():
+                self._add(parse_line(raw, label))
+        self._order = list(self.blocks)
+        self.predecessors: dict[str, list[str]] = {label: [] for label in self.blocks}
+        for label, block in self.blocks.items():
+            for target in block.successors:
+                self.predecessors[target].append(label)
+        self._dominators = self._dominate()
+
+    def _add(self, line: Line) -> None:
+        block = self.blocks[line.block]
+        block.lines.append(line)
+        if line.op == "br":
+            block.successors = re.findall(r"label %([\w.]+)", line.text)
+            if len(block.successors) == 2:
+                condition = line.operands[0]
+                block.condition = self._first_name.get(condition, condition)
+        if not line.name:
+            return
+        if line.type.endswith("i1") or line.type.endswith("i1>"):
+            # Masks are computed again where they are needed: one name for one value.
+            line.operands[:] = [self._first_name.get(one, one) for one in line.operands]
+            if line.op != "phi":
+                key = (line.op, line.type, *line.operands)
+                self._first_name[line.name] = self._first_of.setdefault(key, line.name)
+        self.lines[line.name] = line
+
+    def _dominate(self) -> dict[str, set[str]]:
+        reachable = set(self._order)
+        above = {label: set(reachable) for label in reachable}
+        above[self._order[0]] = {self._order[0]}
+        changed = True
+        while changed:
+            changed = False
+            for label in self._order[1:]:
+                sets = [above[p] for p in self.predecessors[label]]
+                now = (set.intersection(*sets) if sets else set()) | {label}
+                if now != above[label]:
+                    above[label], changed = now, True
+        return above
+
+    @functools.cache  # noqa: B019 - a proof lives as long as its test
+    def _facts_at(self, label: str) -> Facts:
+        """The conditions of the branches that every way to a block takes."""
+        found = set()
+        for above in self._dominators[label] - {self._order[0]}:
+            if len(self.predecessors[above]) == 1:
+                (source,) = self.predecessors[above]
+                block = self.blocks[source]
+                if block.condition:
+                    found.add((block.condition, above == block.successors[0]))
+        return frozenset(found)
+
+    @functools.cache  # noqa: B019
+    def _closed(self, facts: Facts) -> Facts:
+        """``facts`` and what follows from them."""
+        known: set[tuple[str, bool]] = set()
+        pending = list(facts)
+        while pending:
+            fact = pending.pop()
+            if fact not in known:
+                known.add(fact)
+                pending += self._implied(*fact, known)
+        return frozenset(known)
+
+    def _implied(
+        self, name: str, truth: bool, known: set[tuple[str, bool]]
+    ) -> Iterable[tuple[str, bool]]:
+        line = self.lines.get(name)
+        if line is None:
+            return ()
+        if line.op == ("and" if truth else "or"):
+            return [(one, truth) for one in line.operands]
+        if line.op == "xor" and constants(line.operands[1]) == [1]:
+            return [(line.operands[0], not truth)]
+        if line.op.startswith("@llvm.vector.reduce.or.") and truth:
+            return [(line.operands[0], True)]
+        if line.op.startswith("@llvm.vector.reduce.and."):
+            return [(line.operands[0], truth)]
+        if line.op == "shufflevector":
+            first = self.lines.get(line.operands[0])
+            if first is not None and first.op == "insertelement":
+                return [(first.operands[1], truth)]
+        if line.op == "phi" and not self._heads(line.block):
+            ways = [
+                (value, source)
+                for value, source in self._open_ways(line, known)
+                if constants(value) != [not truth]
+            ]
+            if len(ways) == 1:
+                return [(ways[0][0], truth), *self._facts_at(ways[0][1])]
+        return ()
+
+    def _follows(self, name: str, truth: bool, known: set[tuple[str, bool]]) -> bool:
+        """Whether a condition is ``truth`` (of a vector: in some lane) by what is known."""
+        if (name, truth) in known:
+            return True
+        line = self.lines.get(name)
+        if line is None or not line.type.endswith("i1"):
+            return False
+        if line.op in ("and", "or"):
+            parts = (self._follows(one, truth, known) for one in line.operands)
+            if (line.op == "and") is not truth:
+                return any(parts)
+            return line.type == "i1" and all(parts)
+        if line.op == "xor" and line.type == "i1" and constants(line.operands[1]) == [1]:
+            return self._follows(line.operands[0], not truth, known)
+        if line.op.startswith("@llvm.vector.reduce.or.") and truth:
+            return self._follows(line.operands[0], True, known)
+        return False
+
+    def _heads(self, label: str) -> bool:
+        return any(label in self._dominators[source] for source in self.predecessors[label])
+
+    def _open_ways(self, line: Line, known: Iterable[tuple[str, bool]]) -> list[tuple[str, str]]:
+        """The ways into a phi that what is known leaves open."""
+        facts = set(known)
+        closed = {
+            source
+            for phi in self.blocks[line.block].lines
+            if phi.op == "phi"
+            for truth in (True, False)
+            if (phi.name, truth) in facts
+            for value, source in ways_of(phi)
+            if bits_of(phi.type) == 1 and constants(value) == [int(not truth)]
+        }
+        ways = []
+        for value, source in ways_of(line):
+            block = self.blocks[source]
+            taken = line.block == block.successors[0]
+            if source not in closed and not (
+                block.condition and self._follows(block.condition, not taken, facts)
+            ):
+                ways.append((value, source))
+        return ways
+
+    @functools.cache  # noqa: B019
+    def _body(self, header: str) -> frozenset[str]:
+        body = {header}
+        pending = [p for p in self.predecessors[header] if header in self._dominators[p]]
+        while pending:
+            label = pending.pop()
+            if label not in body:
+                body.add(label)
+                pending += self.predecessors[label]
+        return frozenset(body)
+
+    def _steady(self, name: str, body: frozenset[str], depth: int = 8) -> bool:
+        """Whether a value is the same in all turns of a loop."""
+        line = self.lines.get(name)
+        if line is None or line.block not in body:
+            return True
+        pure = line.op not in ("phi", "load") and not line.op.startswith("@")
+        return depth > 0 and pure and all(self._steady(o, body, depth - 1) for o in line.operands)
+
+    def _of_header(self, symbol: str, header: str) -> bool:
+        line = self.lines.get(symbol)
+        return line is not None and line.op == "phi" and line.block == header

@@ -1,0 +1,136 @@
+"""Reads the LLVM IR text that the JIT writes: blocks, instructions, operands, accesses."""
+
+import re
+from dataclasses import dataclass, field
+
+MASKED = {"load": (0, 1), "store": (1, 2), "gather": (0, 1), "scatter": (1, 2)}  # pointer, mask
+_OPAQUE_BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
+
+
+class NotRead(AssertionError):
+    """Text that is not known here."""
+
+
+@dataclass
+class Line:
+    """One instruction: its name (or ''), opcode, type, operands."""
+
+    name: str
+    op: str
+    type: str
+    operands: list[str]
+    text: str
+    block: str
+
+
+@dataclass
+class Block:
+    lines: list[Line] = field(default_factory=list)
+    successors: list[str] = field(default_factory=list)
+    condition: str = ""
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([<{") - (letter in ")]>}")
+        if letter == "," and not depth:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    parts.append(text[start:].strip())
+    return parts
+
+
+TYPE = re.compile(r"(<\d+ x \w+>|\w+) ?(.*)", re.DOTALL)
+_DROPPED = re.compile(r", ?!(dbg|invariant\.load) !\d+")
+_FLAGS = re.compile(r"\b(nuw|nsw|exact|disjoint|nneg|contract|inbounds|samesign) ")
+
+
+def parse_line(raw: str, block: str) -> Line:
+    text = _DROPPED.sub("", raw).strip()
+    name, _, rest = text.rpartition(" = ") if text.startswith("%") else ("", "", text)
+    op, _, rest = rest.partition(" ")
+    rest = _FLAGS.sub("", rest)
+    if op in ("icmp", "fcmp"):
+        how, _, rest = rest.partition(" ")
+        op = f"{op} {how}"
+    if op == "call":
+        match = re.match(r"(.+?) @([\w.]+)\((.*)\)", rest, re.DOTALL)
+        assert match, raw
+        operands = [_bare(part) for part in _split(match[3])]
+        return Line(name, f"@{match[2]}", match[1], operands, text, block)
+    if op in ("load", "store", "getelementptr", "select", "insertelement", "shufflevector"):
+        parts = _split(rest)
+        match = TYPE.match(parts[0])
+        assert match, raw
+        kind = match[1]
+        if op == "getelementptr":
+            kind, parts = "ptr", parts[1:]
+        if op == "load":
+            parts = parts[1:]
+        return Line(name, op, kind, [_bare(part) for part in parts], text, block)
+    match = TYPE.match(rest)
+    kind, rest = (match[1], match[2]) if match else ("", rest)
+    if op == "phi":
+        return Line(name, op, kind, _split(rest), text, block)
+    value, _, target = rest.rpartition(" to ")
+    if op in ("zext", "sext", "trunc", "bitcast", "inttoptr", "ptrtoint"):
+        return Line(name, op, f"{kind}>{target}", [value], text, block)
+    return Line(name, op, kind, _split(rest), text, block)
+
+
+def _bare(operand: str) -> str:
+    """An operand without its type."""
+    match = re.match(r"(?:<\d+ x \w+>|\w+) (.*)", operand, re.DOTALL)
+    return match[1] if match else operand
+
+
+def bits_of(kind: str) -> int:
+    scalar = kind.split(" x ")[-1].rstrip(">")
+    return _OPAQUE_BITS.get(scalar) or int(scalar[1:])
+
+
+def bytes_of(kind: str) -> int:
+    lanes = int(kind[1:].split(" ")[0]) if kind.startswith("<") else 1
+    return lanes * -(-bits_of(kind) // 8)
+
+
+def constants(operand: str) -> list[int] | None:
+    """The integers of a constant operand, scalar or vector."""
+    if operand in ("zeroinitializer", "false"):
+        return [0]
+    if operand == "true":
+        return [1]
+    found = re.fullmatch(r"splat \(i\d+ (\S+)\)", operand)
+    parts = [found[1]] if found else [operand]
+    if operand.startswith("<"):
+        parts = [part.strip().split(" ")[-1] for part in operand[1:-1].split(",")]
+    parts = [{"true": "1", "false": "0"}.get(part, part) for part in parts]
+    return list(map(int, parts)) if all(re.fullmatch(r"-?\d+", part) for part in parts) else None
+
+
+def ways_of(line: Line) -> list[tuple[str, str]]:
+    """The values of a phi, each with the block it comes from."""
+    ways = []
+    for part in line.operands:
+        value, _, label = part.strip("[] ").rpartition(", %")
+        ways.append((value.strip(), label.strip()))
+    return ways
+
+
+def access_of(line: Line) -> tuple[str | None, int]:
+    """The pointer operand of an access, and its size."""
+    if line.op == "load":
+        return line.operands[0], bytes_of(line.type)
+    if line.op == "store":
+        return line.operands[1], bytes_of(line.type)
+    if line.op.startswith("@llvm.masked."):
+        vectors = [bytes_of(m) for m in re.findall(r"<\d+ x \w+>", line.text)]
+        return line.operands[MASKED[line.op.split(".")[2]][0]], max(vectors)
+    known = ("@llvm.", "@masked_version", "@exact_version")
+    if line.op.startswith("@") and not line.op.startswith(known):
+        raise NotRead(f"a call that is not known: {line.text}")
+    if line.op in ("atomicrmw", "cmpxchg"):
+        raise NotRead(f"an access that is not known: {line.text}")
+    return None, 0

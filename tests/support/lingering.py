@@ -1,0 +1,30 @@
+"""Descriptors that take their last closer seconds: TCP sockets that still have data to send."""
+
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator
+
+LINGER_SECONDS = 60
+
+
+@contextlib.contextmanager
+def lingering_socket(seconds: int = LINGER_SECONDS) -> Iterator[socket.socket]:
+    """A connected socket whose last close waits; pass it on, then close it here.
+
+    The context's end lets whoever waits go on.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+        ours.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                ours.send(bytes(65536))
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, seconds))
+        try:
+            yield ours
+        finally:
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            theirs.close()  # a reset: nothing is left to wait for
+            ours.close()

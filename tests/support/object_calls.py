@@ -1,0 +1,93 @@
+"""Which C file of a library calls which other one, read from their objects."""
+
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
+
+from vgpu_sim.native import build
+
+# R_X86_64_PLT32; R_AARCH64_JUMP26 and _CALL26.
+CALLS = {"EM_X86_64": {4}, "EM_AARCH64": {282, 283}}
+
+
+def compile_objects(part: build.Part, directory: Path) -> dict[str, Path]:
+    """Compile each source of a library by itself; keys are paths below ``native``."""
+    objects = {}
+    flags = [flag for flag in part.flags if not flag.startswith("-Wl,")]
+    for source in part.sources():
+        name = str(source.relative_to(build.NATIVE))
+        objects[name] = directory / name.replace("/", "-").replace(".c", ".o")
+        command = [build.compiler(), "-std=c11", "-O0", "-fPIC", "-fvisibility=hidden", *flags]
+        command += [f"-I{build.INCLUDE}", "-c", str(source), "-o", str(objects[name])]
+        subprocess.run(command, check=True)
+    return objects
+
+
+def _read(path: Path) -> tuple[set[str], set[str]]:
+    """Return the functions that an object defines for others and those of others that it calls."""
+    with path.open("rb") as stream:
+        elf = ELFFile(stream)
+        symbols = elf.get_section_by_name(".symtab")
+        defined = {
+            one.name
+            for one in symbols.iter_symbols()
+            if one["st_info"]["bind"] != "STB_LOCAL" and one["st_shndx"] != "SHN_UNDEF"
+        }
+        called = {
+            symbols.get_symbol(one["r_info_sym"]).name
+            for section in elf.iter_sections()
+            if section["sh_type"] == "SHT_RELA"
+            for one in section.iter_relocations()
+            if one["r_info_type"] in CALLS[elf["e_machine"]]
+        }
+    return defined, called - defined
+
+
+def calls_between(objects: Mapping[str, Path]) -> dict[str, set[str]]:
+    """Return, for each file, the files whose functions it calls."""
+    read = {name: _read(path) for name, path in objects.items()}
+    home = {symbol: name for name, (defined, _) in read.items() for symbol in defined}
+    return {
+        name: {home[symbol] for symbol in called if symbol in home}
+        for name, (_, called) in read.items()
+    }
+
+
+def circles(calls: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return every set of files that can call each other in a circle (Tarjan's components)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found = []
+
+    def visit(name: str) -> None:
+        order[name] = low[name] = len(order)
+        stack.append(name)
+        for other in calls[name]:
+            if other not in order:
+                visit(other)
+            if other in stack:
+                low[name] = min(low[name], low[other])
+        if low[name] == order[name]:
+            at = stack.index(name)
+            component = sorted(stack[at:])
+            del stack[at:]
+            if len(component) > 1:
+                found.append(component)
+
+    for name in calls:
+        if name not in order:
+            visit(name)
+    return found
+
+
+def callers(calls: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Return, for each file, the files that call it."""
+    found = defaultdict(set)
+    for name, others in calls.items():
+        for other in others:
+            found[other].add(name)
+    return dict(found)

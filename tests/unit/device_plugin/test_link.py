@@ -1,0 +1,143 @@
+"""The kubelet's side in its own process: what an agent can ask, and what its death changes."""
+
+import threading
+from multiprocessing.connection import Listener
+from pathlib import Path
+
+import pytest
+
+from device_plugin.dp import kubelet_side
+from device_plugin.dp.allocations import Allocations
+from device_plugin.dp.kubelet_side import KubeletServer
+from device_plugin.dp.link import Link, LinkServer
+from device_plugin.dp.resources import Resources
+from device_plugin.dp.service import HEALTHY, UNHEALTHY, Offer
+from device_plugin.errors import KubeletSideLost
+from device_plugin.inventory.model import Gpu, MigSlice
+from mig import geometry
+
+KEY = b"k" * 32
+BOARD = geometry.board("h100-80gb")
+PLACE = geometry.Instance(BOARD.profile("1g.10gb"), 0)
+SLICE = MigSlice("MIG-1", "GPU-1", PLACE, 1, 0, 1, "/run", 0, ())
+OFFER = Offer((SLICE,), (Gpu("GPU-1", 0, BOARD, HEALTHY, (SLICE,)),), "/lib")
+
+
+class Recorded(Resources):
+    """Resources without a kubelet: what was offered last, by health."""
+
+    def __init__(self) -> None:
+        self.offered: dict[str, str] = {}
+        self.changed = threading.Event()
+        self.failure: OSError | None = None
+
+    def update(self, offers) -> None:
+        if self.failure:
+            raise self.failure
+        self.offered = {d.ID: d.health for offer in offers.values() for d in offer.devices()}
+        self.changed.set()
+
+    def connected(self) -> frozenset[str]:
+        return frozenset({"a/b"})
+
+
+class Side:
+    """A running kubelet's side, and links to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.address = directory / "link"
+        self.resources = Recorded()
+        self.allocations: list[Allocations] = []
+        self.woken = threading.Event()
+        listener = Listener(str(self.address), authkey=KEY)
+        server = KubeletServer(self._make)
+        link_server = LinkServer(listener, server, self.woken)
+        threading.Thread(target=link_server.run, daemon=True).start()
+
+    def _make(self, allocations: Allocations) -> Resources:
+        self.allocations.append(allocations)
+        return self.resources
+
+    def link(self) -> Link:
+        return Link(self.address, KEY)
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> Side:
+    return Side(tmp_path)
+
+
+def hang_up(link: Link) -> None:
+    """What the death of an agent does to its connections."""
+    assert link._calls is not None
+    link._calls.close()
+
+
+def test_an_agent_offers_condemns_and_asks(side: Side) -> None:
+    link = side.link()
+    link.update({"a/b": OFFER})
+    assert side.resources.offered == {"MIG-1": HEALTHY}
+    assert link.connected() == {"a/b"}
+    (allocations,) = side.allocations
+    assert allocations.allocate(["MIG-1"]) is None
+    assert link.pending()
+    assert not link.condemn("MIG-1")  # it is on its way to a pod
+    link.listed(["MIG-1"])
+    assert not link.pending()
+    assert link.condemn("MIG-1")
+    assert allocations.allocate(["MIG-1"]) == "MIG-1"
+    link.spare("MIG-1")
+    assert allocations.allocate(["MIG-1"]) is None
+
+
+def test_an_error_of_the_other_side_arrives_as_what_it_is(side: Side) -> None:
+    side.resources.failure = OSError("socket path too long: /x")
+    link = side.link()
+    with pytest.raises(OSError, match="socket path too long: /x"):
+        link.update({"a/b": OFFER})
+    assert link.connected() == {"a/b"}  # and the link is as good as before
+
+
+def test_what_a_dead_agent_condemned_is_spared_for_the_next(side: Side) -> None:
+    first = side.link()
+    assert first.condemn("MIG-1")
+    hang_up(first)
+    second = side.link()
+    assert not second.pending()
+    assert side.allocations[0].allocate(["MIG-1"]) is None
+
+
+def test_offers_stand_while_an_agent_is_away_and_not_for_good(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = side.link()
+    link.update({"a/b": OFFER})
+    side.resources.changed.clear()
+    monkeypatch.setattr(kubelet_side, "AGENT_LOST_S", 0.05)
+    hang_up(link)
+    assert side.resources.offered == {"MIG-1": HEALTHY}
+    assert side.resources.changed.wait(10)
+    assert side.resources.offered == {"MIG-1": UNHEALTHY}
+
+
+def test_an_agent_is_woken_at_once_and_at_every_change(side: Side) -> None:
+    woken = threading.Semaphore(0)
+    threading.Thread(target=side.link().follow, args=(woken.release,), daemon=True).start()
+    assert woken.acquire(timeout=10)
+    side.woken.set()
+    assert woken.acquire(timeout=10)
+
+
+def test_nobody_there_is_an_error_that_is_tried_again(tmp_path: Path) -> None:
+    link = Link(tmp_path / "link", KEY)
+    with pytest.raises(KubeletSideLost):
+        link.pending()
+    Side(tmp_path)
+    assert not link.pending()
+
+
+def test_a_stranger_without_the_key_changes_nothing(side: Side) -> None:
+    with pytest.raises(KubeletSideLost):
+        Link(side.address, b"x" * 32).condemn("MIG-1")
+    assert side.allocations[0].allocate(["MIG-1"]) is None
+    assert not side.link().condemn("MIG-1")

@@ -1,0 +1,118 @@
+"""`helm test`: it passes where everything says that it works and a pod computes, and only there."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from checked_cluster import SLICE, end_pods, furnish
+from fake_cluster import FakeCluster
+
+from gpu_operator.app import check, validation
+from gpu_operator.config import Identity
+
+IMAGE = validation.Image("registry/tessera:1", "Always", ("secret",))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    monkeypatch.setattr(check, "_TIMEOUT_S", 0.0)
+    made = FakeCluster()
+    furnish(made, "operator")
+    return made
+
+
+def checked(cluster: FakeCluster) -> tuple[int, str]:
+    said: list[str] = []
+    who = Identity(namespace="ns", pod_name="me")
+    status = asyncio.run(check.check(cluster, who, "operator", IMAGE, said.append))
+    return status, "\n".join(said)
+
+
+def test_a_pod_computes_on_a_free_slice_and_is_gone(cluster: FakeCluster) -> None:
+    made = []
+    end_pods(cluster)
+    add = cluster.add
+    cluster.add = lambda *a, **k: made.append((a, k)) or add(*a, **k)  # type: ignore[method-assign]
+    status, said = checked(cluster)
+    assert status == 0
+    assert "a pod with gpu.tessera.dev/mig-1g.10gb: 16 elements computed and verified" in said
+    ((_, _, spec), metadata) = made[0]
+    (container,) = spec["containers"]
+    assert container["image"] == IMAGE.name
+    assert container["imagePullPolicy"] == "Always"
+    assert container["resources"] == {"limits": {"gpu.tessera.dev/mig-1g.10gb": 1}}
+    assert spec["imagePullSecrets"] == [{"name": "secret"}]
+    assert metadata["namespace"] == "ns"
+    assert not cluster.objects["Pod"]
+
+
+def test_a_pod_that_fails_fails_the_test_with_its_words(cluster: FakeCluster) -> None:
+    end_pods(cluster, "Failed", "7 of 65536 elements are wrong")
+    status, said = checked(cluster)
+    assert status == 1
+    assert "7 of 65536 elements are wrong" in said
+    assert not cluster.objects["Pod"]
+
+
+def test_a_pod_that_never_runs_fails_the_test(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "_TIMEOUT_S", 0.0)
+    status, said = checked(cluster)
+    assert status == 1
+    assert "is Pending after 0 s" in said
+
+
+def _unready(cluster: FakeCluster) -> None:
+    (ready,) = cluster.objects["GPUPool"]["demo"]["status"]["conditions"]
+    ready.update(status="False", reason="NodeConflict", message="worker is in pool other")
+
+
+def _edited(cluster: FakeCluster) -> None:
+    cluster.objects["MIGLayout"]["demo"]["metadata"]["generation"] = 2
+
+
+def _unseen(cluster: FakeCluster) -> None:
+    del cluster.objects["MIGLayout"]["demo"]["status"]
+
+
+@pytest.mark.parametrize(
+    ("breaks", "message"),
+    [
+        (_unready, "GPUPool demo is not ready: NodeConflict: worker is in pool other"),
+        (_edited, "MIGLayout demo was changed and has not been looked at since"),
+        (_unseen, "MIGLayout demo has no condition Ready yet"),
+    ],
+)
+def test_what_is_not_ready_now_fails_the_test(
+    cluster: FakeCluster, breaks: Callable[[FakeCluster], None], message: str
+) -> None:
+    end_pods(cluster)
+    breaks(cluster)
+    status, said = checked(cluster)
+    assert status == 1
+    assert message in said
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"state": "Withdrawing"},
+        {"admitted": False},
+        {"holders": [{"namespace": "a", "name": "b"}]},
+    ],
+)
+def test_without_a_free_slice_it_says_that_nothing_was_computed(
+    cluster: FakeCluster, change: dict[str, object]
+) -> None:
+    cluster.objects["GPU"]["gpu-0"]["status"]["slices"] = [{**SLICE, **change}]
+    status, said = checked(cluster)
+    assert status == 0
+    assert "no slice is free, so nothing was computed" in said
+
+
+def test_without_a_pool_it_says_so(cluster: FakeCluster) -> None:
+    cluster.objects["GPUPool"].clear()
+    status, said = checked(cluster)
+    assert status == 0
+    assert "no GPUPool yet, so nothing was computed" in said

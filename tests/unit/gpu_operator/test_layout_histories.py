@@ -1,0 +1,169 @@
+"""Any history of edits, pods, deadlines and late kubelets: a layout's columns agree with its word."""
+
+import asyncio
+import datetime
+from collections import Counter
+from typing import Any
+
+from driven_operator import Operator, node, pool
+from fake_cluster import FakeCluster
+from gpu_world import NOW
+from hypothesis import HealthCheck, given, settings, strategies as st
+
+from gpu_operator.controllers import layouts
+from gpu_operator.engine.queue import Key
+
+DEADLINE_S = 60
+WISHES: dict[str, tuple[tuple[str, int], ...]] = {
+    "seven": (("1g.10gb", 7),),
+    "halves": (("3g.40gb", 2),),
+    "mixed": (("3g.40gb", 1), ("2g.20gb", 1), ("1g.10gb", 2)),
+    "two": (("2g.20gb", 2),),
+    "nothing": (),
+    "too much": (("1g.10gb", 8),),
+}
+
+
+class Play:
+    """One layout, two GPUs, and a clock that stands still between two steps."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster()
+        node(self.cluster, "n")
+        self.operator = Operator(self.cluster)
+        self.now = NOW
+        self.wish = "seven"
+        pool(self.cluster)
+        spec = {"instances": requests(self.wish), "rollout": {"deadlineSeconds": DEADLINE_S}}
+        self.cluster.add("MIGLayout", "l", spec)
+        for _ in range(3):
+            self.operator.round()
+            self.cluster.run_agents("n")
+
+    def take(self, step: str) -> None:
+        verb, _, what = step.partition(" ")
+        match verb:
+            case "edit":
+                self.wish = what
+                self.cluster.edit("MIGLayout", "l", instances=requests(what))
+            case "hold":
+                self._hold(int(what))
+            case "free":
+                self.cluster.holders.clear()
+            case "agents":
+                self.cluster.kubelets_run = what != "alone"
+                self.cluster.run_agents("n")
+            case "later":
+                self.now += datetime.timedelta(seconds=int(what))
+            case "rollout":
+                rollout = {"deadlineSeconds": DEADLINE_S, "maxUnavailable": int(what)}
+                self.cluster.edit("MIGLayout", "l", rollout=rollout)
+        asyncio.run(self.look())
+
+    def _hold(self, number: int) -> None:
+        slices = [
+            (gpu["metadata"]["name"], s["profile"], s["start"])
+            for gpu in self.cluster.objects["GPU"].values()
+            for s in gpu.get("status", {}).get("slices", [])
+            if s["state"] == "Active"
+        ]
+        if slices:
+            self.cluster.holders[slices[number % len(slices)]] = [f"default/pod-{number}"]
+
+    async def look(self) -> None:
+        await self.operator.worker.list_all()
+        world = self.operator.store.world()
+        for action in layouts.reconcile(world, "l", self.now).actions:
+            await self.cluster.perform(action)
+        await self.operator.worker.list_all()
+        await self.operator.worker.work(Key("Node", "n"))
+
+    def check(self) -> None:
+        """What has to hold whenever somebody looks."""
+        document = self.cluster.objects["MIGLayout"]["l"]
+        status, generation = document["status"], document["metadata"]["generation"]
+        conditions = {c["type"]: c for c in status["conditions"]}
+        said = {kind: c["status"] for kind, c in conditions.items()}
+        assert status["observedGeneration"] == generation
+        assert {c["observedGeneration"] for c in conditions.values()} == {generation}
+        on_each = sum(count for _, count in WISHES[self.wish])
+        states = [gpu["state"] for gpu in status["gpus"]]
+        assert status["desired"] == on_each * len(states)
+        assert status["applied"] == self._there()
+        assert 0 <= status["applied"] <= status["desired"]
+        assert (status["waiting"] > 0) == ("Waiting" in states)
+        if self.wish == "too much":
+            assert said["Accepted"] == said["Ready"] == "False"
+            return
+        assert said["Accepted"] == "True"
+        assert (said["Ready"] == "True") == (states == ["Applied", "Applied"])
+        assert (said["Degraded"] == "True") == ("Failed" in states)
+        moving = {"Applying", "Waiting", "Pending"}
+        assert (said["Progressing"] == "True") == bool(moving.intersection(states))
+        if said["Ready"] == "True":
+            assert status["applied"] == status["desired"]
+            assert self._offered() >= self._wanted()
+
+    def _wanted(self) -> Counter[str]:
+        return Counter({profile: 2 * count for profile, count in WISHES[self.wish] if count})
+
+    def _there(self) -> int:
+        """Count, with a rule of its own, the slices that the layout asks for and that exist."""
+        wanted, found = dict(WISHES[self.wish]), 0
+        for gpu in self.cluster.objects["GPU"].values() if self.wish != "too much" else ():
+            there = Counter(s["profile"] for s in active(gpu))
+            found += sum(min(there[profile], count) for profile, count in wanted.items())
+        return found
+
+    def _offered(self) -> Counter[str]:
+        figures = self.cluster.objects["Node"]["n"]["status"]["allocatable"]
+        return Counter({name.partition("/mig-")[2]: int(n) for name, n in figures.items()})
+
+
+def requests(wish: str) -> list[dict[str, Any]]:
+    return [{"profile": profile, "count": count} for profile, count in WISHES[wish]]
+
+
+def active(gpu: dict[str, Any]) -> list[dict[str, Any]]:
+    return [s for s in gpu.get("status", {}).get("slices", []) if s["state"] == "Active"]
+
+
+STEPS = st.lists(
+    st.sampled_from(
+        [
+            *(f"edit {wish}" for wish in WISHES),
+            *(f"hold {number}" for number in (0, 3, 8)),
+            "free",
+            "agents",
+            "agents",
+            "agents alone",
+            "later 1",
+            f"later {DEADLINE_S}",
+            "rollout 1",
+            "rollout 2",
+        ]
+    ),
+    min_size=1,
+    max_size=14,
+)
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_columns_and_conditions_agree_after_every_step(steps: list[str]) -> None:
+    play = Play()
+    for step in steps:
+        play.take(step)
+        play.check()
+
+
+def test_after_a_rollback_no_more_is_applied_than_was_asked_for() -> None:
+    play = Play()
+    steps = ("agents", "hold 0", "agents", "rollout 2", "edit halves", "agents")
+    for step in (*steps, f"later {DEADLINE_S}", "agents", "agents"):
+        play.take(step)
+        play.check()
+    status = play.cluster.objects["MIGLayout"]["l"]["status"]
+    assert (status["desired"], status["applied"]) == (4, 2)
+    assert [gpu["state"] for gpu in status["gpus"]] == ["Failed", "Applied"]
+    assert "pod default/pod-0" in play.cluster.condition("MIGLayout", "l", "Degraded")[2]

@@ -1,0 +1,103 @@
+"""What of a layout's selection can be done, and when it is done as far as the scheduler knows."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from gpu_world import GPU_NODE, condition, gpu, layout, mig_slice, node, pool, world
+from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
+
+from gpu_operator.controllers import orphans
+from gpu_operator.controllers.world import World
+
+
+def of_board(board: str, found: Any) -> Any:
+    return replace(found, spec=found.spec.model_copy(update={"board": board}))
+
+
+def two_boards(*more: Any) -> World:
+    """One GPU of each of two boards, in two pools."""
+    small = of_board("a30", gpu("n2", pool="q"))
+    pools = pool(), pool("q", node_selector={"a30": "yes"}, board="a30")
+    return world(node(), node("n2", labels={"a30": "yes"}), *pools, gpu(), small, *more)
+
+
+def test_a_board_that_cannot_hold_the_slices_is_named_and_left_alone() -> None:
+    outcome = decide(two_boards(layout("l", "2x3g.40gb")))
+    assert written(outcome) == {"n1-gpu-0": HALVES}
+    assert condition(outcome.actions, "Accepted")[:2] == ("True", "PartiallyAccepted")
+    assert condition(outcome.actions, "Ready")[:2] == ("False", "NotPlaceable")
+    assert condition(outcome.actions, "Progressing")[:2] == ("True", "Applying")
+    for kind in ("Accepted", "Ready"):
+        message = condition(outcome.actions, kind)[2]
+        assert "not on a30 (n2-gpu-0)" in message
+        assert "board a30 has no profile '3g.40gb'" in message
+        assert "n1-gpu-0" not in message
+    told = {g["name"]: g["state"] for g in status(outcome)["gpus"]}
+    assert told == {"n1-gpu-0": "Applying", "n2-gpu-0": "Failed"}
+    assert status(outcome)["desired"] == 4
+
+
+def test_what_one_board_holds_is_applied_and_counted_while_another_cannot() -> None:
+    done = gpu(want=HALVES, layout="l", have=[mig_slice(s) for s in HALVES])
+    small = of_board("a30", gpu("n2", pool="q"))
+    seen = two_boards(layout("l", "2x3g.40gb"))
+    seen = world(*seen.nodes.values(), *seen.pools.values(), *seen.layouts.values(), done, small)
+    outcome = decide(seen)
+    assert (status(outcome)["applied"], status(outcome)["desired"]) == (2, 4)
+    assert condition(outcome.actions, "Progressing")[0] == "False"
+    assert condition(outcome.actions, "Degraded")[0] == "False"
+    assert condition(outcome.actions, "Ready")[:2] == ("False", "NotPlaceable")
+
+
+def test_an_edit_that_one_board_cannot_hold_changes_nothing_there() -> None:
+    wanted = layout("l", "1g.10gb")
+    small = of_board("a30", gpu("n2", pool="q", want=["1g.6gb@0"], layout="l"))
+    seen = two_boards(wanted)
+    seen = world(*seen.nodes.values(), *seen.pools.values(), wanted, gpu(), small)
+    outcome = decide(seen)
+    assert list(written(outcome)) == ["n1-gpu-0"]
+    assert orphans.reconcile(seen, "n2-gpu-0").actions == ()
+    assert condition(outcome.actions, "Accepted")[1] == "PartiallyAccepted"
+
+
+@pytest.mark.parametrize(
+    "select", [{"boards": ("h100-80gb",)}, {"node_selector": GPU_NODE}, {"pool": "p"}]
+)
+def test_boards_and_nodes_can_be_selected(select: dict[str, Any]) -> None:
+    outcome = decide(two_boards(layout("l", "2x3g.40gb", select=select)))
+    assert written(outcome) == {"n1-gpu-0": HALVES}
+    assert condition(outcome.actions, "Accepted")[:2] == ("True", "Accepted")
+
+
+def test_an_unknown_board_in_a_selector_is_refused() -> None:
+    outcome = decide(everything(gpu(), layout("l", "7x1g.10gb", select={"boards": ("h1000",)})))
+    assert condition(outcome.actions, "Accepted")[:2] == ("False", "UnknownBoard")
+    assert "'h1000'" in condition(outcome.actions, "Accepted")[2]
+    assert "rtx-pro-6000" in condition(outcome.actions, "Accepted")[2]
+
+
+def test_ready_waits_until_the_node_offers_the_slices() -> None:
+    """A pod that is made when the layout is ready must not find the node without them."""
+    have = [mig_slice(s) for s in SEVEN]
+    done = gpu(want=SEVEN, layout="l", have=have)
+    resource = "gpu.tessera.dev/mig-1g.10gb"
+    for offered, ready in (("0", "False"), ("6", "False"), ("7", "True"), ("8", "True")):
+        there = node(allocatable={resource: offered})
+        outcome = decide(world(there, pool(), done, layout("l", "7x1g.10gb")))
+        assert condition(outcome.actions, "Ready")[0] == ready, offered
+        assert (status(outcome)["applied"], status(outcome)["desired"]) == (7, 7)
+    there = node(allocatable={"cpu": "1"})
+    outcome = decide(world(there, pool(), done, layout("l", "7x1g.10gb")))
+    assert condition(outcome.actions, "Progressing")[:2] == ("True", "WaitingForKubelet")
+    assert f"node n1 offers 0 of 7 {resource} so far" in condition(outcome.actions, "Ready")[2]
+
+
+def test_a_kubelet_that_is_late_is_waited_for_and_nothing_is_rolled_back() -> None:
+    late = changing(*map(mig_slice, HALVES), want=HALVES, before=SEVEN, since_s=9999)
+    other = gpu(index=1, want=SEVEN, layout="l", have=[mig_slice(s) for s in SEVEN])
+    there = node(allocatable={"gpu.tessera.dev/mig-1g.10gb": "7"})
+    outcome = decide(world(there, pool(count=2), late, other, layout("l", "2x3g.40gb")))
+    assert written(outcome) == {}
+    assert condition(outcome.actions, "Degraded")[0] == "False"
+    assert "waits for its turn" in status(outcome)["gpus"][1]["message"]

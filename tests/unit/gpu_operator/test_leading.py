@@ -1,0 +1,302 @@
+"""The operator while it leads: nothing it does, or waits for, costs it the Lease or a probe."""
+
+import asyncio
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+
+from gpu_operator import errors
+from gpu_operator.app import serve
+from gpu_operator.app.health import Health
+from gpu_operator.config import Config, NodeConfig
+from gpu_operator.controllers import policies
+from gpu_operator.controllers.world import Outcome, World
+from gpu_operator.engine.queue import Key, WorkQueue
+from gpu_operator.engine.store import Store
+from gpu_operator.engine.worker import Worker
+from gpu_operator.kube.actions import Apply, Manager
+from gpu_operator.kube.lease import Elector
+from gpu_operator.kube.lease_thread import LeaseThread
+from gpu_operator.kube.port import Document, Kube
+
+TERM_S = 0.1
+CONFIG = Config(node=NodeConfig(image="tessera:1", service_account="tessera-node"))
+PATIENCE_S = 60.0  # of the test, with a machine that does other things
+
+
+class Leases(FakeCluster):
+    """Holds the Lease. Time passes with each renewal, a fifth of a term."""
+
+    now = 0.0
+    closed = False
+
+    def clock(self) -> float:
+        return self.now
+
+    async def create(self, document: Document) -> Document:
+        created = await super().create(document)
+        self.now += TERM_S / 5
+        return created
+
+    async def replace(self, document: Document) -> Document:
+        replaced = await super().replace(document)
+        self.now += TERM_S / 5
+        return replaced
+
+    async def close(self) -> None:
+        self.closed = True
+
+    @property
+    def holder(self) -> str:
+        return str(self.objects["Lease"]["lease"]["spec"]["holderIdentity"])
+
+
+@pytest.fixture
+def leases() -> Leases:
+    return Leases()
+
+
+def lease_thread(leases: Leases) -> LeaseThread:
+    async def connect() -> Kube:
+        return leases
+
+    return LeaseThread(
+        connect, lambda kube: Elector(kube, "lease", "ns", "me", TERM_S, leases.clock)
+    )
+
+
+def spin_until(condition: Callable[[], bool]) -> None:
+    """Compute, and leave the interpreter to other threads only as it does by itself."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, "nothing else runs while this computes"
+
+
+async def seen(condition: Callable[[], bool]) -> None:
+    """Return once it is so; let everything else on the loop run meanwhile."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+
+
+async def leading(
+    lease: LeaseThread, worker: Worker, store: Store, until: Coroutine[Any, Any, None]
+) -> None:
+    """Lead until ``until`` returns; what ends either is raised."""
+    work = asyncio.create_task(serve._lead(lease, worker, store, "ns"))
+    awaited = asyncio.create_task(until)
+    done, _ = await asyncio.wait({work, awaited}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (work, awaited):
+        task.cancel()
+    await asyncio.gather(work, awaited, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+@pytest.fixture(autouse=True)
+def no_kopf(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def watch(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(serve, "_watch", watch)
+    monkeypatch.setattr(serve, "_RETRY_S", 0.0)
+
+
+def test_a_computation_longer_than_the_lease_costs_neither_it_nor_a_probe(
+    leases: Leases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computing, probed, computed = threading.Event(), threading.Event(), threading.Event()
+    given_up: list[AssertionError] = []
+
+    def compute(_: World, name: str, *others: object) -> Outcome:
+        del others
+        began = leases.now
+        computing.set()
+        try:
+            spin_until(lambda: leases.now - began > 2 * TERM_S and probed.is_set())
+        except AssertionError as err:
+            given_up.append(err)
+        computed.set()
+        metadata = {"name": name}
+        return Outcome(
+            (Apply(Manager.POLICY, {"kind": "GPUPolicy", "metadata": metadata, "spec": {}}),)
+        )
+
+    def probe(port: int) -> int:
+        computing.wait(PATIENCE_S)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30) as reply:
+            probed.set()
+            return int(reply.status)
+
+    async def main() -> None:
+        cluster = FakeCluster()
+        store = Store()
+        async with lease_thread(leases) as lease:
+            worker = Worker(cluster, store, WorkQueue(), CONFIG, "ns", lease.fence)
+
+            async def until() -> None:
+                async with Health(0, lambda: lease.is_leader) as health:
+                    assert await asyncio.to_thread(probe, health.port) == 200
+                assert await asyncio.to_thread(computed.wait, PATIENCE_S)
+                await seen(lambda: "GPUPolicy" in cluster.objects)  # what was computed is written
+                lease.fence()
+
+            await leading(lease, worker, store, until())
+
+    monkeypatch.setattr(policies, "reconcile", compute)
+    asyncio.run(main())
+    assert given_up == []
+
+
+def test_a_controller_that_never_ends_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    computing, enough = threading.Event(), threading.Event()
+
+    def compute(*_: object) -> Outcome:
+        computing.set()
+        enough.wait(PATIENCE_S)
+        return Outcome()
+
+    async def main() -> None:
+        worker = Worker(FakeCluster(), Store(), WorkQueue(), CONFIG, "ns", lambda: None)
+        assert worker.stuck_for_s == 0.0
+        work = asyncio.create_task(worker.work(Key("GPUPolicy", "default")))
+        assert await asyncio.to_thread(computing.wait, PATIENCE_S)
+        assert worker.stuck_for_s > 0.0
+        enough.set()
+        assert await work
+        assert worker.stuck_for_s == 0.0
+
+    monkeypatch.setattr(policies, "reconcile", compute)
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("leads", "resync_age_s", "stuck_s", "alive"),
+    [
+        (True, 1, 0, True),
+        (True, 1, 9, True),
+        (True, 1, 11, False),
+        (True, 11, 0, False),
+        (False, 11, 11, True),  # a standby has nothing to do
+    ],
+)
+def test_a_leader_that_does_nothing_any_more_is_not_alive(
+    leads: bool, resync_age_s: float, stuck_s: float, alive: bool
+) -> None:
+    lease: Any = SimpleNamespace(is_leader=leads)
+    worker: Any = SimpleNamespace(
+        last_resync=time.monotonic() - resync_age_s, stuck_for_s=float(stuck_s)
+    )
+    assert serve._alive(lease, worker, 10.0) is alive
+
+
+def test_controllers_compute_one_at_a_time_on_the_world_of_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two that decided on the same state could both use what there is once."""
+    store, running = Store(), 0
+    policies_seen: list[int] = []
+
+    def compute(world: World, *_: object) -> Outcome:
+        nonlocal running
+        running += 1
+        assert running == 1
+        policies_seen.append(len(world.policies))
+        running -= 1
+        number = len(policies_seen)
+        document = {"metadata": {"name": f"p{number}", "uid": f"u{number}"}, "spec": {}}
+        loop.call_soon_threadsafe(store.put, "GPUPolicy", document)
+        return Outcome()
+
+    async def main() -> None:
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        worker = Worker(FakeCluster(), store, WorkQueue(), CONFIG, "ns", lambda: None)
+        keys = [Key("GPUPolicy", str(n)) for n in range(5)]
+        assert all(await asyncio.gather(*(worker.work(key) for key in keys)))
+
+    loop: Any = None
+    monkeypatch.setattr(policies, "reconcile", compute)
+    asyncio.run(main())
+    assert policies_seen == [0, 1, 2, 3, 4]
+
+
+def test_the_lease_is_kept_while_nothing_is_served_yet(leases: Leases) -> None:
+    class Bare(FakeCluster):
+        serves = False
+
+        async def list(self, kind: str, namespace: str | None = None) -> list[Document]:
+            if not self.serves:
+                raise errors.NotFound(f"list {kind}: 404 page not found")
+            return await super().list(kind, namespace)
+
+    async def main() -> None:
+        cluster, store = Bare(), Store()
+        async with lease_thread(leases) as lease:
+            worker = Worker(cluster, store, WorkQueue(), CONFIG, "ns", lease.fence)
+
+            async def until() -> None:
+                await seen(lambda: leases.now > 3 * TERM_S)
+                lease.fence()
+                assert "DaemonSet" not in cluster.objects
+                cluster.serves = True
+                began = worker.last_resync
+                await seen(lambda: worker.last_resync > began)
+
+            await leading(lease, worker, store, until())
+
+    asyncio.run(main())
+
+
+def test_it_stops_when_the_lease_is_lost_and_keeps_a_lease_of_others(leases: Leases) -> None:
+    async def main() -> None:
+        async with lease_thread(leases) as lease:
+            with pytest.raises(errors.NotLeader):
+                lease.fence()
+            store = Store()
+            worker = Worker(FakeCluster(), store, WorkQueue(), CONFIG, "ns", lease.fence)
+
+            async def until() -> None:
+                await seen(lambda: lease.is_leader)
+                leases.objects["Lease"]["lease"]["spec"]["holderIdentity"] = "other"
+                await asyncio.Event().wait()
+
+            with pytest.raises(errors.NotLeader):
+                await leading(lease, worker, store, until())
+            assert not lease.is_leader
+
+    asyncio.run(main())
+    assert leases.holder == "other"
+
+
+def test_the_lease_is_released_and_the_connection_closed_at_the_end(leases: Leases) -> None:
+    async def main() -> None:
+        async with lease_thread(leases) as lease:
+            await lease.acquire()
+            assert leases.holder == "me"
+
+    asyncio.run(main())
+    assert leases.holder == ""
+    assert leases.closed
+    assert "lease" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_without_a_way_to_a_cluster_it_does_not_start() -> None:
+    async def connect() -> Kube:
+        raise errors.ConfigError("no access to a cluster")
+
+    async def main() -> None:
+        async with LeaseThread(connect, lambda kube: pytest.fail("no connection")):
+            pass
+
+    with pytest.raises(errors.ConfigError):
+        asyncio.run(main())
+    assert "lease" not in {thread.name for thread in threading.enumerate()}
+    assert "lease" not in {thread.name for thread in threading.enumerate()}

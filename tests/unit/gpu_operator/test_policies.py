@@ -1,0 +1,152 @@
+"""GPUPolicy: which one counts, whose word is in force, and when it is in force everywhere."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from gpu_world import NOW, applied, condition, gpu, mig_slice, node, pool, world
+
+from gpu_operator.api.v1alpha1 import CHART_VALUES
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
+from gpu_operator.api.v1alpha1.resource import Meta, Policy, Resource
+from gpu_operator.config import NodeConfig
+from gpu_operator.controllers import offers, policies
+from gpu_operator.controllers.world import AgentSet, ChartPolicy, Outcome, World
+from gpu_operator.kube.actions import Manager, Record
+from gpu_operator.render import daemonset
+
+CONFIG = NodeConfig(image="tessera:1", service_account="tessera-node")
+OURS, THEIRS = "gpu.tessera.dev", "nvidia.com"
+
+
+def policy(name: str = "default", noted: str = "", **spec: Any) -> Policy:
+    """A policy for which the chart has asked for the prefix ``noted``, if that is given."""
+    annotations = {}
+    if noted:
+        values = GPUPolicySpec(resource_prefix=noted).model_dump(mode="json", by_alias=True)
+        annotations[CHART_VALUES] = json.dumps(values)
+    meta = Meta("GPUPolicy", name, "u", generation=3, annotations=annotations)
+    return Resource(meta, GPUPolicySpec(**spec), GPUPolicyStatus())
+
+
+def decide(seen: World, name: str = "default") -> Outcome:
+    return policies.reconcile(seen, name, CONFIG, "tessera-system", NOW)
+
+
+def chart(prefix: str = OURS) -> ChartPolicy:
+    return ChartPolicy(GPUPolicySpec(resource_prefix=prefix))
+
+
+def asked(outcome: Outcome) -> dict[str, Any]:
+    (document,) = applied(outcome.actions, Manager.POLICY)
+    return dict(document["spec"])
+
+
+def test_only_the_policy_called_default_counts() -> None:
+    seen = World(policies={"x": policy("x", resource_prefix=THEIRS)})
+    assert seen.policy.resource_prefix == OURS
+    assert condition(decide(seen, "x").actions, "Accepted")[:2] == ("False", "Ignored")
+    seen = World(policies={"default": policy(resource_prefix=THEIRS)})
+    assert seen.policy.resource_prefix == THEIRS
+
+
+def test_without_a_policy_of_the_chart_none_is_written() -> None:
+    assert decide(World()).actions == ()
+
+
+def test_the_policy_of_the_chart_goes_with_its_owner() -> None:
+    owner = {"kind": "ClusterRole", "name": "r", "uid": "1", "apiVersion": "v1"}
+    outcome = decide(World(chart_policy=ChartPolicy(GPUPolicySpec(), (owner,))))
+    (document,) = applied(outcome.actions, Manager.POLICY)
+    assert document["metadata"]["ownerReferences"] == [owner]
+
+
+def test_a_policy_that_cannot_be_written_says_so() -> None:
+    refused = {("GPUPolicy", "default"): "an admission policy says no"}
+    actions = decide(world(policy(), refused_writes=refused)).actions
+    assert condition(actions, "Ready")[:2] == ("False", "Refused")
+    assert "says no" in condition(actions, "Degraded")[2]
+    assert condition(decide(world(policy())).actions, "Ready")[0] == "True"
+
+
+def test_a_field_edited_by_hand_stays_and_is_named() -> None:
+    edited = policy(noted=OURS, resource_prefix=THEIRS)
+    outcome = decide(world(edited, chart_policy=chart()))
+    assert "resourcePrefix" not in asked(outcome)
+    assert asked(outcome)["strategy"] == "mixed"
+    result, reason, message = condition(outcome.actions, "Accepted")
+    assert (result, reason) == ("True", "Overridden")
+    assert "resourcePrefix is nvidia.com, the chart's gpu.tessera.dev is not" in message
+    assert any(isinstance(a, Record) and a.reason == "Overridden" for a in outcome.actions)
+    assert condition(outcome.actions, "Ready")[0] == "True"
+
+
+def test_a_new_value_of_the_chart_does_not_take_an_edit_back() -> None:
+    edited = policy(noted=OURS, resource_prefix=THEIRS)
+    outcome = decide(world(edited, chart_policy=chart("example.com")))
+    assert "resourcePrefix" not in asked(outcome)
+    assert "the chart's example.com is not" in condition(outcome.actions, "Accepted")[2]
+
+
+@pytest.mark.parametrize(
+    ("noted", "now", "wanted"),
+    [(OURS, OURS, THEIRS), (OURS, THEIRS, THEIRS), (OURS, OURS, OURS)],
+    ids=["the chart changed", "both changed to the same", "nothing changed"],
+)
+def test_what_nobody_edited_follows_the_chart(noted: str, now: str, wanted: str) -> None:
+    seen = world(policy(noted=noted, resource_prefix=now), chart_policy=chart(wanted))
+    outcome = decide(seen)
+    assert asked(outcome)["resourcePrefix"] == wanted
+    assert condition(outcome.actions, "Accepted")[:2] == ("True", "Accepted")
+
+
+@pytest.mark.parametrize("noted", ["", "not JSON"])
+def test_a_policy_that_was_there_before_the_chart_is_not_taken_over(noted: str) -> None:
+    before = policy(resource_prefix=THEIRS)
+    meta = dataclasses.replace(before.meta, annotations={CHART_VALUES: noted} if noted else {})
+    before = Resource(meta, before.spec, before.status)
+    outcome = decide(world(before, chart_policy=chart()))
+    assert "resourcePrefix" not in asked(outcome)
+    assert condition(outcome.actions, "Accepted")[1] == "Overridden"
+
+
+def rolled_out(prefix: str) -> dict[str, AgentSet]:
+    """The DaemonSet of pool p, rendered with this prefix and on all nodes."""
+    spec = GPUPolicySpec(resource_prefix=prefix)
+    document = daemonset.daemon_set("p", pool().spec, spec, CONFIG, "tessera-system")
+    rendered = daemonset.rendered(document)
+    return {"tessera-node-p": AgentSet("p", rendered, observed=True, pods=1, updated=1)}
+
+
+def test_ready_means_that_every_pool_has_taken_it_over() -> None:
+    wanted = policy(resource_prefix=THEIRS)
+
+    def ready(at: str, **changes: Any) -> tuple[str, str, str]:
+        there = pool()
+        status = there.status.model_copy(update={"resource_prefix": at})
+        served = Resource(there.meta, there.spec, status)
+        found = decide(world(node(), served, gpu(), wanted, **changes))
+        return condition(found.actions, "Ready")
+
+    of_the_past = ready(OURS, daemon_sets=rolled_out(OURS))
+    assert of_the_past[:2] == ("False", "WaitingForAgent")
+    assert "DaemonSet tessera-node-p is being written" in of_the_past[2]
+    half_way = ready(OURS, daemon_sets=rolled_out(THEIRS))
+    assert half_way[0] == "False"
+    assert "have yet to offer their slices as nvidia.com/" in half_way[2]
+    assert ready(THEIRS, daemon_sets=rolled_out(THEIRS))[0] == "True"
+
+
+def test_a_pool_without_nodes_holds_no_policy_up() -> None:
+    elsewhere = pool(node_selector={"no": "node"})
+    outcome = decide(world(node(), elsewhere, policy(resource_prefix=THEIRS)))
+    assert condition(outcome.actions, "Ready")[0] == "True"
+
+
+def test_a_slice_by_the_former_prefix_is_not_offered_by_the_new_one() -> None:
+    """Except in the hands of a pod, which keeps it by that name until it ends."""
+    there = node(allocatable={f"{THEIRS}/mig-1g.10gb": "7", f"{OURS}/mig-1g.10gb": "7"})
+    seen = world(there, pool(), policy(resource_prefix=THEIRS))
+    assert "by the prefix nvidia.com" in offers.late(seen, there, [mig_slice("1g.10gb@0")])
+    assert offers.late(seen, there, [mig_slice("1g.10gb@0", "default/x")]) == ""

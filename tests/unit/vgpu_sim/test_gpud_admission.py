@@ -1,0 +1,158 @@
+"""Who gets a context: by token for one user, by pod in a cluster."""
+
+import asyncio
+
+import a30_slice
+import pytest
+
+from vgpu_sim.gpud.errors import HelloRefused
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.gpud.model import (
+    Holder,
+    Peer,
+    PodUid,
+    new_instance_uuid,
+)
+from vgpu_sim.gpud.slices import admission
+from vgpu_sim.gpud.slices.admission import HolderTable, PodAdmission, TokenAdmission
+
+INSTANCE = a30_slice.make()
+POD = Holder(PodUid("8b7a1c2d-0e4f-4a6b-9c8d-7e6f5a4b3c2d"), "team", "train")
+PROCESSES = {100: POD.pod_uid, 101: POD.pod_uid, 200: PodUid("f" * 32)}  # pid -> pod
+
+
+class Cluster:
+    def __init__(self, wait_seconds: float = 0.2) -> None:
+        self.holders, self.events, self.seen = HolderTable(), EventBus(), []
+        self.foreign = False
+        self.events.subscribe(self.seen.append)
+        self.admission = PodAdmission(
+            self.holders, self.events, lambda _: self.foreign, PROCESSES.get, wait_seconds
+        )
+
+    def ask(self, peer=100, sender=101):
+        return self.admission.authorize(
+            INSTANCE, Peer(peer, 0), Peer(sender, 0) if sender else None, bytes(32)
+        )
+
+    def allow(self) -> None:
+        self.holders.replace({INSTANCE.uuid: [POD]}, complete=True)
+
+
+@pytest.mark.parametrize(
+    ("uid", "sender_uid", "token", "admitted"),
+    [
+        (7, 7, b"t" * 32, True),
+        (7, 7, b"T" * 32, False),
+        (7, 7, bytes(32), False),
+        (8, 8, b"t" * 32, False),
+        (7, 8, b"t" * 32, False),
+    ],
+)
+def test_token_and_uid_must_be_right(uid, sender_uid, token, admitted):
+    ask = TokenAdmission(7, b"t" * 32).authorize(INSTANCE, Peer(1, uid), Peer(2, sender_uid), token)
+    if admitted:
+        assert asyncio.run(ask).pod_uid == ""
+        return
+    with pytest.raises(HelloRefused) as refused:
+        asyncio.run(ask)
+    assert refused.value.status == 800
+
+
+def test_the_listed_pod_is_admitted_at_once():
+    async def scenario():
+        cluster = Cluster()
+        cluster.allow()
+        owner = await cluster.ask()
+        assert (owner.pod_uid, owner.namespace) == (POD.pod_uid, "team")
+        assert cluster.seen == []
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("peer", "sender"), [(999, 999), (100, 200), (200, 100), (100, None)])
+def test_no_pod_or_a_passed_on_socket_is_refused(peer, sender):
+    async def scenario():
+        cluster = Cluster()
+        cluster.allow()
+        if peer == 200:
+            cluster.holders.replace(
+                {INSTANCE.uuid: [POD, Holder(PROCESSES[200], "other", "pod")]}, complete=True
+            )
+        with pytest.raises(HelloRefused) as refused:
+            await cluster.ask(peer, sender)
+        assert refused.value.status == 800
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_is_listed_late_waits_and_gets_in():
+    async def scenario():
+        cluster = Cluster(wait_seconds=5)
+        asking = asyncio.create_task(cluster.ask())
+        await asyncio.sleep(0.01)
+        assert cluster.seen == [
+            {"event": "holders_wanted", "instance": INSTANCE.uuid, "pod_uid": POD.pod_uid}
+        ]
+        cluster.holders.replace({}, complete=True)  # an update that does not name it
+        await asyncio.sleep(0.01)
+        assert not asking.done()
+        cluster.allow()
+        assert (await asking).namespace == "team"
+
+    asyncio.run(scenario())
+
+
+def test_a_pod_that_is_never_listed_is_told_46_and_so_is_the_cluster():
+    async def scenario():
+        cluster = Cluster(wait_seconds=0.05)
+        with pytest.raises(HelloRefused) as refused:
+            await cluster.ask()
+        assert refused.value.status == 46
+        assert [event["event"] for event in cluster.seen] == ["holders_wanted", "refused"]
+
+    asyncio.run(scenario())
+
+
+def test_many_clients_of_a_pod_ask_once_and_go_on_asking(monkeypatch):
+    monkeypatch.setattr(admission, "ASK_AGAIN_SECONDS", 0.1)
+
+    async def scenario():
+        cluster = Cluster(wait_seconds=0.35)
+        asking = [asyncio.create_task(cluster.ask()) for _ in range(20)]
+        await asyncio.sleep(0.05)
+        assert len(cluster.seen) == 1
+        await asyncio.wait(asking)
+        wanted = [event for event in cluster.seen if event["event"] == "holders_wanted"]
+        assert 3 <= len(wanted) <= 5
+        assert {task.exception().status for task in asking} == {46}
+
+    asyncio.run(scenario())
+
+
+def test_a_new_holder_waits_for_the_old_ones_end():
+    async def scenario():
+        cluster = Cluster(wait_seconds=5)
+        cluster.allow()
+        cluster.foreign = True
+        asking = asyncio.create_task(cluster.ask())
+        await asyncio.sleep(0.02)
+        assert not asking.done()
+        cluster.foreign = False
+        cluster.holders.notify()
+        assert (await asking).pod_uid == POD.pod_uid
+
+    asyncio.run(scenario())
+
+
+def test_a_partial_list_replaces_only_what_it_names():
+    other = new_instance_uuid()
+    table = HolderTable()
+    assert not table.known(other)
+    table.replace({INSTANCE.uuid: [POD]}, complete=False)
+    assert not table.known(other)
+    table.replace({other: [POD]}, complete=False)
+    assert table.of(INSTANCE.uuid) == (POD,)
+    table.replace({other: []}, complete=True)
+    assert table.of(INSTANCE.uuid) == ()
+    assert table.known(INSTANCE.uuid)

@@ -1,0 +1,163 @@
+"""Device attributes: complete, true to the slice, and silent about what is not there."""
+
+import importlib.resources
+import tomllib
+
+import pytest
+from cuda.bindings import driver as cuda
+
+from mig.geometry import BOARDS
+from vgpu_sim.gpud.devices.attributes import ABSENT, Attribute, attributes_of
+from vgpu_sim.gpud.devices.device_info import device_info, device_name
+from vgpu_sim.gpud.devices.silicon import ARCHITECTURES, BOARDS as FIGURES
+from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
+from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN
+
+OFFICIAL = {
+    int(one): one.name.removeprefix("CU_DEVICE_ATTRIBUTE_") for one in cuda.CUdevice_attribute
+}
+
+# What the CUDA 13 runtime reads when it fills cudaDeviceProp.
+READ_BY_CUDART = {
+    *range(1, 15), 16, 18, 19, *range(21, 36), *range(37, 44), *range(45, 69), *range(70, 92), 95, 97,
+    99, 100, 101, 106, 108, 109, *range(111, 122), 125, 129, 130, 131, 133, 134, 139, 140, 143,
+}  # fmt: skip
+
+
+def instances():
+    for board in BOARDS.values():
+        gpu = Gpu(new_gpu_uuid(), 2, board.key)
+        for profile in board.profiles:
+            yield MigInstance(new_instance_uuid(), gpu, profile, profile.starts[-1], 0)
+
+
+def test_numbers_have_their_official_names():
+    assert {int(one): one.name for one in Attribute}.items() <= OFFICIAL.items()
+    assert set(OFFICIAL) >= ABSENT
+    assert not ABSENT & {int(one) for one in Attribute}
+
+
+@pytest.mark.parametrize("instance", list(instances()), ids=device_name)
+def test_every_slice_of_every_board_answers(instance):
+    board, profile = instance.gpu.board, instance.profile
+    values = attributes_of(instance, board.compute_capability)
+    assert set(values) >= READ_BY_CUDART
+    assert values[16] == profile.sm_count
+    assert (values[75], values[76]) == board.compute_capability
+    assert values[40] == profile.engines.copy
+    assert values[38] <= FIGURES[board.key].l2_bytes
+    if profile.size == board.placement_units:
+        assert values[38] == FIGURES[board.key].l2_bytes
+    assert all(-(2**31) < value < 2**31 for value in values.values())
+
+
+def test_every_board_and_its_capability_has_figures():
+    assert set(FIGURES) == set(BOARDS)
+    assert {board.compute_capability for board in BOARDS.values()} <= set(ARCHITECTURES)
+
+
+# Data sheets and the programming guide's table, in their own units and apart from the code's tables.
+ARCHITECTURE_FACTS = {
+    # capability: threads and blocks of a multiprocessor, KiB of shared memory, FP32 : FP64
+    (7, 0): (2048, 32, 96, 2),
+    (7, 5): (1024, 16, 64, 32),
+    (8, 0): (2048, 32, 164, 2),
+    (8, 6): (1536, 16, 100, 64),
+    (8, 9): (1536, 24, 100, 64),
+    (9, 0): (2048, 32, 228, 2),
+    (10, 0): (2048, 32, 228, 2),
+    (12, 0): (1536, 24, 100, 64),
+}
+BOARD_FACTS = {
+    # board: highest clock and memory clock in MHz, bus in bytes, second-level cache in MiB
+    "a30": (1440, 1215, 384, 24),
+    "a100-40gb": (1410, 1215, 640, 40),
+    "a100-80gb": (1410, 1593, 640, 40),
+    "h100-80gb": (1980, 2619, 640, 50),
+    "h100-nvl": (1785, 2619, 752, 50),
+    "h200": (1980, 3201, 768, 50),
+    "b200": (1965, 3996, 1024, 126),
+    "rtx-pro-6000": (2617, 14001, 64, 128),
+}
+
+
+def whole(key: str) -> MigInstance:
+    """Return an instance that is all of its GPU."""
+    gpu = Gpu(new_gpu_uuid(), 0, key)
+    profile = max(BOARDS[key].profiles, key=lambda one: (one.size, one.sm_count))
+    return MigInstance(new_instance_uuid(), gpu, profile, profile.starts[0], 0)
+
+
+@pytest.mark.parametrize("key", BOARDS)
+def test_a_whole_gpu_has_the_figures_of_its_data_sheet(key):
+    instance = whole(key)
+    clock_mhz, memory_mhz, bus_bytes, cache_mib = BOARD_FACTS[key]
+    values = attributes_of(instance, BOARDS[key].compute_capability)
+    assert instance.profile.size == BOARDS[key].placement_units
+    assert values[13] == clock_mhz * 1000  # CLOCK_RATE, kHz
+    assert values[36] == memory_mhz * 1000  # MEMORY_CLOCK_RATE
+    assert values[37] == bus_bytes * 8  # GLOBAL_MEMORY_BUS_WIDTH
+    assert values[38] == cache_mib * 1024 * 1024  # L2_CACHE_SIZE
+
+
+@pytest.mark.parametrize("capability", ARCHITECTURES)
+def test_a_capability_has_the_figures_of_the_programming_guide(capability):
+    threads, blocks, shared_kib, double_ratio = ARCHITECTURE_FACTS[capability]
+    values = attributes_of(whole("h100-80gb"), capability)
+    assert values[39] == threads  # MAX_THREADS_PER_MULTIPROCESSOR
+    assert values[106] == blocks  # MAX_BLOCKS_PER_MULTIPROCESSOR
+    assert values[81] == shared_kib * 1024  # MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+    assert values[87] == double_ratio  # SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
+
+
+def test_the_message_is_filled():
+    instance = next(one for one in instances() if one.gpu.board_key == "h100-80gb")
+    info = device_info(instance, (8, 0), 77, 3, enforced=True)
+    assert info.name == b"NVIDIA H100 80GB HBM3 MIG 1g.10gb"
+    assert f"MIG-{bytes(info.uuid).hex()}" == instance.uuid.replace("-", "").replace("MIG", "MIG-")
+    assert (info.profile, info.board) == (b"1g.10gb", b"h100-80gb")
+    assert (info.capability_major, info.capability_minor) == (8, 0)
+    assert info.memory_bytes == instance.profile.memory_bytes
+    assert (info.memory_used_bytes, info.context_count, info.isolation) == (77, 3, 1)
+    assert (info.gpu_index, info.instance_start, info.instance_size) == (2, 6, 1)
+    assert info.driver_version == 13000
+    assert info.attributes[0] == ATTRIBUTE_UNKNOWN
+    assert info.attributes[200] == ATTRIBUTE_UNKNOWN
+    assert info.attributes[1] == 1024
+    assert info.attributes[115] == 0
+
+
+# A feature may be announced only if the client library implements what a program would call next.
+NEEDS = {
+    19: {"cuMemHostGetDevicePointer"},  # CAN_MAP_HOST_MEMORY
+    31: {"cuStreamCreate"},  # CONCURRENT_KERNELS
+    78: {"cuStreamGetPriority"},
+    83: {"cuMemAllocManaged"},
+    92: {"cuStreamWriteValue32"},
+    95: {"cuLaunchCooperativeKernel"},
+    99: {"cuMemHostRegister"},
+    102: {"cuMemCreate", "cuMemMap", "cuMemAddressReserve"},
+    115: {"cuMemAllocAsync", "cuDeviceGetMemPool"},
+    124: {"cuMemGetHandleForAddressRange"},
+    125: {"cuIpcGetEventHandle"},
+    127: {"cuTensorMapEncodeTiled"},
+    132: {"cuMulticastCreate"},
+}
+
+
+def test_nothing_is_announced_that_the_library_answers_as_not_supported():
+    text = (importlib.resources.files("vgpu_sim.native") / "libcuda" / "functions.toml").read_text()
+    functions = tomllib.loads(text)["functions"]
+    implemented = {one["name"] for one in functions if one.get("class", "absent") != "absent"}
+    for instance in instances():
+        values = attributes_of(instance, instance.gpu.board.compute_capability)
+        for number, names in NEEDS.items():
+            if values[number]:
+                assert names <= implemented, OFFICIAL[number]
+
+
+def test_no_kernel_is_told_to_ask_for_more_shared_memory_than_it_has():
+    """cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES), which it would call next, answers 801."""
+    for instance in instances():
+        values = attributes_of(instance, instance.gpu.board.compute_capability)
+        assert values[97] == values[8]

@@ -1,0 +1,160 @@
+"""The table of contexts: however a worker ends, everything comes back and its pod is told once."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import a30_slice
+import pytest
+
+from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.gpud.limits.budget import Budget
+from vgpu_sim.gpud.model import (
+    Owner,
+    Peer,
+    PodUid,
+)
+from vgpu_sim.gpud.system import processes, seqpacket
+from vgpu_sim.gpud.system.foreign import ForeignSockets
+from vgpu_sim.hal import spawn
+
+INSTANCE = a30_slice.make()
+POD = "11111111-1111-4111-8111-111111111111"
+WORKER = "import sys; sys.exit(int(sys.stdin.readline()))"
+
+
+class Worker:
+    """A process that ends when told; the test speaks for it on its channel."""
+
+    def __init__(self) -> None:
+        orders, self._orders = os.pipe()
+        self.pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-c", WORKER],
+            {},
+            file_actions=[(os.POSIX_SPAWN_DUP2, orders, 0)],
+        )
+        os.close(orders)
+        self.mine, self.channel = seqpacket.pair()
+        self.mine.setblocking(False)
+        self.fence: Callable[[str], None] = lambda _: None
+
+    def say(self, message: dict[str, Any] | bytes) -> None:
+        self.channel.send(message if isinstance(message, bytes) else json.dumps(message).encode())
+
+    def exit(self, status: int) -> None:
+        self.channel.close()
+        os.write(self._orders, b"%d\n" % status)
+
+    def kill(self) -> None:
+        self.channel.close()
+        os.kill(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        self.channel.close()
+        os.close(self._orders)
+
+
+def outcome(act: Callable[[Worker], None]) -> list[dict[str, Any]]:
+    """Let a worker live and end; return what was told of it, once everything is given back.
+
+    No zygote reports: the worker is this process's child, as one is gpud's that has inherited it.
+    """
+
+    async def live() -> list[dict[str, Any]]:
+        budget, events = Budget(1 << 40), EventBus()
+        told: list[dict[str, Any]] = []
+        events.subscribe(told.append)
+        table = ContextTable(budget, events, lambda _: None)
+        worker = Worker()
+        pidfd = processes.open_process(worker.pid)
+        assert pidfd is not None
+        account = budget.open(INSTANCE)
+        owner = Owner(PodUid(POD), "team")
+        sockets = ForeignSockets("worker", refusing=True)
+        context = Context(
+            *(INSTANCE, owner, Peer(1, 0), account, worker.pid, pidfd, worker.mine, sockets)
+        )
+        worker.fence = lambda reason: table.fence(context, reason)
+        table.add(context)
+        worker.say({"type": "reserve", "request": 1, "bytes": 1000})
+        act(worker)
+        assert await table.drain(10), "the context was never ended"
+        assert budget.used_bytes == 0
+        worker.close()
+        return told
+
+    return asyncio.run(live())
+
+
+def names(told: list[dict[str, Any]]) -> list[str]:
+    return [event["event"] for event in told]
+
+
+def test_a_worker_that_is_killed_is_told_to_its_pod():
+    told = outcome(Worker.kill)
+    assert names(told) == ["context_started", "fault", "context_ended"]
+    assert (told[1]["pod_uid"], told[1]["namespace"], told[1]["kernel"]) == (POD, "team", "")
+    assert "signal 9" in told[1]["message"]
+    assert told[2]["reason"] == "killed by signal 9"
+
+
+@pytest.mark.parametrize("status", [spawn.FAULTED_STATUS, spawn.CRASHED_STATUS, 1])
+def test_a_worker_that_fails_without_a_word_is_told_to_its_pod(status):
+    told = outcome(lambda worker: worker.exit(status))
+    assert names(told) == ["context_started", "fault", "context_ended"]
+    assert f"exit status {status}" in told[1]["message"]
+
+
+@pytest.mark.parametrize("status", [0, spawn.REFUSED_STATUS])
+def test_an_end_that_the_client_knows_of_is_no_fault(status):
+    told = outcome(lambda worker: worker.exit(status))
+    assert names(told) == ["context_started", "context_ended"]
+
+
+def test_a_fault_that_the_worker_told_is_told_once():
+    def fault(worker: Worker) -> None:
+        worker.say({"type": "event", "event": "fault", "kernel": "k", "message": "bad address"})
+        worker.exit(spawn.FAULTED_STATUS)
+
+    told = outcome(fault)
+    assert names(told) == ["context_started", "fault", "context_ended"]
+    assert told[1]["kernel"] == "k"
+    assert told[2]["reason"] == "fault: bad address"
+
+
+def test_a_context_that_cannot_be_set_up_is_told_as_that():
+    def fail(worker: Worker) -> None:
+        worker.say({"type": "event", "event": "failed", "message": "no cgroup"})
+        worker.exit(spawn.REFUSED_STATUS)
+
+    told = outcome(fail)
+    assert names(told) == ["context_started", "worker_failed", "context_ended"]
+    assert told[1]["message"] == "no cgroup"
+
+
+def test_a_fenced_worker_hears_why_and_may_end_by_itself():
+    heard = []
+
+    def fence(worker: Worker) -> None:
+        worker.fence("its pod is gone")
+        heard.append(json.loads(worker.channel.recv(4096, socket.MSG_DONTWAIT)))
+        worker.exit(1)
+
+    told = outcome(fence)
+    assert heard == [{"type": "fence", "reason": "its pod is gone"}]
+    assert names(told) == ["context_started", "fenced", "context_ended"]
+    assert told[2]["reason"] == "fenced: its pod is gone"
+
+
+def test_a_worker_that_breaks_the_contract_is_killed_and_told():
+    told = outcome(lambda worker: worker.say(b"nonsense"))
+    assert names(told) == ["context_started", "fault", "context_ended"]
+    assert "protocol violation" in told[1]["message"]
+    assert told[2]["reason"].startswith("protocol violation")

@@ -1,0 +1,221 @@
+"""gpud's loop never waits for a descriptor that a tenant has sent, whatever the kernel can do.
+
+Order is asserted, not time: the loop works on while the close still waits.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from lingering import lingering_socket
+
+from vgpu_sim.gpud.slices.server import bind
+from vgpu_sim.gpud.system import foreign, seqpacket
+from vgpu_sim.gpud.system.foreign import MAX_UNFINISHED, ForeignSockets
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is woken: what waits goes on waiting."""
+    monkeypatch.setattr(foreign, "STUCK_SECONDS", 3600.0)
+
+
+@pytest.fixture
+def waking() -> Iterator[None]:
+    before = signal.getsignal(foreign.WAKE_SIGNAL)
+    foreign.prepare_waking()
+    yield
+    signal.signal(foreign.WAKE_SIGNAL, before)
+
+
+Pair = Callable[[], tuple[socket.socket, socket.socket]]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made: list[socket.socket] = []
+
+    def make() -> tuple[socket.socket, socket.socket]:
+        mine, its = seqpacket.pair()
+        mine.setblocking(False)
+        made.extend((mine, its))
+        return mine, its
+
+    yield make
+    for sock in made:
+        sock.close()
+
+
+@contextlib.contextmanager
+def trapped(its: socket.socket) -> Iterator[None]:
+    """Send a message with a descriptor whose last close waits until this context's end."""
+    with lingering_socket() as linger:
+        socket.send_fds(its, [b"hello"], [linger.fileno()])
+        linger.close()
+        yield
+
+
+async def work_of_others() -> None:
+    for _ in range(100):
+        await asyncio.sleep(0.001)
+
+
+async def all_closed(sockets: ForeignSockets) -> None:
+    while sockets._unfinished:
+        sockets._finished.clear()
+        await sockets._finished.wait()
+
+
+def run(scenario) -> None:
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_a_lingering_descriptor_in_a_message_does_not_stop_the_loop(
+    patient: None, pair: Pair
+) -> None:
+    async def scenario() -> None:
+        sockets = ForeignSockets("slice", refusing=False)
+        mine, its = pair()
+        with trapped(its):
+            receiving = asyncio.create_task(sockets.receive(mine, 100))
+            await work_of_others()
+            assert not receiving.done(), "nothing waited: the test shows nothing"
+        packet = await receiving
+        assert (packet.data, packet.truncated) == (b"hello", True)
+        sockets.end()
+
+    run(scenario)
+
+
+def test_a_message_that_is_never_read_does_not_stop_it_either(patient: None, pair: Pair) -> None:
+    """Closing a socket closes what waits in it."""
+
+    async def scenario() -> None:
+        sockets = ForeignSockets("slice", refusing=False)
+        mine, its = pair()
+        with trapped(its):
+            sockets.close(mine)
+            await work_of_others()
+            assert sockets._unfinished == 1, "nothing waited: the test shows nothing"
+        await all_closed(sockets)
+        assert mine.fileno() == -1
+        sockets.end()
+
+    run(scenario)
+
+
+def test_a_socket_that_a_worker_shares_is_closed_elsewhere_always(
+    patient: None, pair: Pair
+) -> None:
+    async def scenario() -> None:
+        sockets = ForeignSockets("slice", refusing=True)
+        mine, its = pair()  # it refuses no more: the worker takes descriptors
+        with trapped(its):
+            sockets.close_shared(mine)
+            await work_of_others()
+            assert sockets._unfinished == 1, "nothing waited: the test shows nothing"
+        await all_closed(sockets)
+
+    run(scenario)
+
+
+def test_whoever_is_made_to_wait_is_woken(waking: None, pair: Pair) -> None:
+    """The socket would linger twice as long as this test may take."""
+
+    async def scenario() -> None:
+        sockets = ForeignSockets("slice", refusing=False)
+        mine, its = pair()
+        with trapped(its):
+            assert (await sockets.receive(mine, 100)).data == b"hello"
+            with trapped(its):
+                sockets.close(mine)
+                await all_closed(sockets)
+
+    run(scenario)
+
+
+def test_whoever_waits_behind_another_is_woken_too(waking: None, pair: Pair) -> None:
+    async def scenario() -> None:
+        sockets = ForeignSockets("slice", refusing=False)
+        quick, _ = pair()
+        mine, its = pair()
+        with trapped(its):
+            sockets.close(quick)
+            sockets.close(mine)
+            await all_closed(sockets)
+
+    run(scenario)
+
+
+def test_a_slice_has_one_thread_and_it_ends(waking: None, pair: Pair) -> None:
+    async def scenario() -> None:
+        sockets = ForeignSockets("the slice's thread", refusing=False)
+        for _ in range(3):
+            mine, its = pair()
+            its.send(b"x")
+            assert await sockets.receive(mine, 100) == seqpacket.Packet(b"x", None, False)
+            its.close()
+            assert (await sockets.receive(mine, 100)).data == b""
+            sockets.close(mine)
+        named = [one for one in threading.enumerate() if one.name == "the slice's thread"]
+        assert len(named) == 1
+        assert named[0].daemon
+        sockets.end()
+        named[0].join(20)
+        assert not named[0].is_alive()
+
+    run(scenario)
+
+
+def test_an_error_is_raised_where_it_was_waited_for() -> None:
+    async def scenario() -> None:
+        sockets = ForeignSockets("slice", refusing=False)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as unconnected:
+            unconnected.setblocking(False)
+            with pytest.raises(OSError):
+                await sockets.receive(unconnected, 100)
+        sockets.end()
+
+    run(scenario)
+
+
+def test_too_many_that_wait_make_a_slice_wait(patient: None, pair: Pair) -> None:
+    async def scenario() -> None:
+        sockets = ForeignSockets("slice", refusing=False)
+        mine, its = pair()
+        with trapped(its):
+            sockets.close(mine)
+            for _ in range(MAX_UNFINISHED - 2):
+                sockets.close(pair()[0])
+            await asyncio.wait_for(sockets.room(), 20)
+            sockets.close(pair()[0])
+            waiting = asyncio.create_task(sockets.room())
+            await work_of_others()
+            assert not waiting.done()
+        await waiting
+        sockets.end()
+
+    run(scenario)
+
+
+def test_where_the_kernel_can_no_descriptor_comes_in(tmp_path: Path) -> None:
+    """What a listener refuses, those that it accepts refuse too, from their first message on."""
+    listener = bind(tmp_path / "s.sock", 0o666)
+    if not foreign.refuse_descriptors(listener):
+        pytest.skip("SO_PASSRIGHTS needs Linux 6.16")
+    listener.listen(1)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(str(tmp_path / "s.sock"))
+        with pytest.raises(PermissionError):
+            socket.send_fds(client, [b"x"], [0])
+        accepted, _ = listener.accept()
+        with accepted, pytest.raises(PermissionError):
+            socket.send_fds(client, [b"x"], [0])
+        assert os.fstat(0)
+    listener.close()

@@ -1,0 +1,97 @@
+"""The journal survives restarts whole, and a damaged one is put aside, never dropped."""
+
+import json
+import os
+
+import pytest
+
+from mig.geometry import board
+from vgpu_sim.gpud.devices import journal
+from vgpu_sim.gpud.devices.journal import NodeState
+from vgpu_sim.gpud.errors import JournalError
+from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
+
+
+def a_state() -> NodeState:
+    gpu = Gpu(new_gpu_uuid(), 3, "h100-80gb")
+    profile = board("h100-80gb").profile("1g.10gb+me")
+    instance = MigInstance(new_instance_uuid(), gpu, profile, 6, slot=4, admit=False)
+    return NodeState((gpu,), (instance,), 123456)
+
+
+def test_what_was_saved_is_loaded(tmp_path):
+    state = a_state()
+    journal.save(tmp_path, state)
+    assert journal.load(tmp_path) == state
+    assert (tmp_path / journal.FILE_NAME).stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == [journal.FILE_NAME]
+
+
+def test_no_journal_is_an_empty_node(tmp_path):
+    assert journal.load(tmp_path) == NodeState()
+
+
+def test_a_crash_while_writing_leaves_the_old_journal(tmp_path, monkeypatch):
+    state = a_state()
+    journal.save(tmp_path, state)
+
+    def power_cut(descriptor: int) -> None:
+        raise OSError("power cut")
+
+    monkeypatch.setattr(os, "fsync", power_cut)
+    with pytest.raises(OSError, match="power cut"):
+        journal.save(tmp_path, NodeState())
+    assert journal.load(tmp_path) == state
+
+
+def damage(change) -> dict:
+    document = journal.encode(a_state())
+    change(document)
+    return document
+
+
+DAMAGES = {
+    "version": lambda d: d.update(version=2),
+    "unknown field": lambda d: d.update(extra=1),
+    "missing field": lambda d: d.pop("gpus"),
+    "budget": lambda d: d.update(budget_bytes=-1),
+    "bool for a number": lambda d: d["instances"][0].update(start=True),
+    "unknown board": lambda d: d["gpus"][0].update(board="h9000"),
+    "index beyond the aperture": lambda d: d["gpus"][0].update(index=8),
+    "unknown profile": lambda d: d["instances"][0].update(profile="9g.1gb"),
+    "illegal start": lambda d: d["instances"][0].update(start=7),
+    "path in a uuid": lambda d: d["instances"][0].update(uuid="MIG-../../etc"),
+    "foreign gpu": lambda d: d["instances"][0].update(gpu_uuid=new_gpu_uuid()),
+    "two in one place": lambda d: d["instances"].append(
+        d["instances"][0] | {"uuid": new_instance_uuid(), "slot": 5}
+    ),
+    "two with one slot": lambda d: d["instances"].append(
+        d["instances"][0] | {"uuid": new_instance_uuid(), "profile": "1g.10gb", "start": 0}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_journal_is_put_aside_and_named(tmp_path, name):
+    text = json.dumps(damage(DAMAGES[name]))
+    (tmp_path / journal.FILE_NAME).write_text(text)
+    with pytest.raises(JournalError, match=r"gpud\.json\.corrupt-1"):
+        journal.load(tmp_path)
+    assert (tmp_path / "gpud.json.corrupt-1").read_text() == text
+    assert journal.load(tmp_path) == NodeState()
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b"[1]"])
+def test_garbage_is_put_aside(tmp_path, data):
+    (tmp_path / journal.FILE_NAME).write_bytes(data)
+    with pytest.raises(JournalError, match="moved to"):
+        journal.load(tmp_path)
+
+
+def test_a_second_corrupt_journal_does_not_overwrite_the_first(tmp_path):
+    for text in ("one", "two"):
+        (tmp_path / journal.FILE_NAME).write_text(text)
+        with pytest.raises(JournalError):
+            journal.load(tmp_path)
+    assert (tmp_path / "gpud.json.corrupt-1").read_text() == "one"
+    assert (tmp_path / "gpud.json.corrupt-2").read_text() == "two"

@@ -1,0 +1,173 @@
+"""Workers of an earlier gpud: a living client's context stays, one without its client goes."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import a30_slice
+import pytest
+
+from vgpu_sim.gpud.contexts import leftovers
+from vgpu_sim.gpud.contexts.leftovers import Leftovers, Record
+from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.gpud.limits.budget import Budget
+from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
+from vgpu_sim.gpud.model import InstanceUuid, Owner, Peer, PodUid
+from vgpu_sim.gpud.system import processes
+from vgpu_sim.gpud.system.foreign import ForeignSockets
+
+INSTANCE = a30_slice.make()
+
+
+class OneInstance:
+    instances = (INSTANCE,)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
+    """A worker and its client, as far as gpud sees them: two processes that live."""
+    waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    made = [subprocess.Popen(waiting, stdin=subprocess.PIPE) for _ in range(2)]
+    yield made[0], made[1]
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+def context_of(worker: int, client: int, budget: Budget) -> Context:
+    pidfd = processes.open_process(worker)
+    assert pidfd is not None
+    sockets = ForeignSockets("worker", refusing=True)
+    owner = Owner(PodUid("pod"), "team")
+    account = budget.open(INSTANCE)
+    return Context(INSTANCE, owner, Peer(client, 7), account, worker, pidfd, None, sockets)
+
+
+def saved(run_dir: Path, worker: int, client: int) -> list[Record]:
+    context = context_of(worker, client, Budget(1 << 30))
+    leftovers.save(run_dir, [context])
+    os.close(context.pidfd)
+    return leftovers.load(run_dir)
+
+
+def test_a_record_knows_both_processes_by_their_start(tmp_path: Path, pair) -> None:
+    worker, client = pair
+    (record,) = saved(tmp_path, worker.pid, client.pid)
+    assert record == Record(
+        worker.pid,
+        processes.start_ticks(worker.pid) or 0,
+        client.pid,
+        processes.start_ticks(client.pid) or 0,
+        7,
+        INSTANCE.uuid,
+        "pod",
+        "team",
+    )
+    assert (record.alive, record.client_alive) == (True, True)
+    client.kill()
+    client.communicate()
+    assert (record.alive, record.client_alive) == (True, False)
+
+
+@pytest.mark.parametrize("lives", [True, False])
+def test_a_context_lives_as_long_as_its_client(
+    tmp_path: Path, pair, lives: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The grace is over at once here: only the client keeps it alive."""
+    monkeypatch.setattr(leftovers, "CLIENT_GONE_GRACE_SECONDS", 0.0)
+    worker, client = pair
+    records = saved(tmp_path, worker.pid, client.pid)
+
+    async def scenario() -> None:
+        budget = Budget(1 << 30)
+        table = ContextTable(budget, EventBus(for_user=True), lambda _: None)
+        found = Leftovers(OneInstance(), budget, table, NoCgroups("test"))  # type: ignore[arg-type]
+        if not lives:
+            client.kill()
+        found.take_over(records)
+        assert len(list(table)) == 1
+        for _ in range(50):
+            await asyncio.sleep(0.001)
+        if lives:
+            assert worker.poll() is None
+            assert len(list(table)) == 1
+            client.kill()
+        assert await table.drain(20)
+
+    asyncio.run(scenario())
+    assert processes.start_ticks(worker.pid) is None
+
+
+WITH_HELPER = """
+import subprocess, sys
+child = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+helper = subprocess.Popen(child, stdin=subprocess.PIPE)
+print(helper.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_workers_compile_helper_is_left_to_it(tmp_path: Path, pair) -> None:
+    """All else in a slice's group is ended."""
+    stranger, client = pair
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WITH_HELPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert worker.stdout is not None
+    helper = int(worker.stdout.readline())
+
+    class Groups(NoCgroups):
+        def existing(self) -> frozenset[InstanceUuid]:
+            return frozenset({INSTANCE.uuid})
+
+        def processes(self, uuid: InstanceUuid) -> frozenset[int]:
+            return frozenset({worker.pid, helper, stranger.pid})
+
+    async def scenario() -> None:
+        budget = Budget(1 << 30)
+        table = ContextTable(budget, EventBus(for_user=True), lambda _: None)
+        found = Leftovers(OneInstance(), budget, table, Groups("test"))  # type: ignore[arg-type]
+        found.take_over(saved(tmp_path, worker.pid, client.pid))
+
+    try:
+        asyncio.run(scenario())
+        assert stranger.wait(20) == -signal.SIGKILL
+        assert worker.poll() is None
+        assert processes.parent(helper) == worker.pid
+    finally:
+        worker.communicate()  # both end with their standard input
+
+
+def test_another_process_with_its_pid_is_not_the_worker(tmp_path: Path, pair) -> None:
+    """It is neither watched nor ended."""
+    worker, client = pair
+    (record,) = saved(tmp_path, worker.pid, client.pid)
+    path = tmp_path / leftovers.FILE_NAME
+    document = json.loads(path.read_text())
+    document["contexts"][0]["start_ticks"] = record.start_ticks + 1
+    path.write_text(json.dumps(document))
+
+    async def scenario() -> None:
+        budget = Budget(1 << 30)
+        table = ContextTable(budget, EventBus(for_user=True), lambda _: None)
+        found = Leftovers(OneInstance(), budget, table, NoCgroups("test"))  # type: ignore[arg-type]
+        found.take_over(leftovers.load(tmp_path))
+        assert not list(table)
+
+    asyncio.run(scenario())
+    assert worker.poll() is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"version": 2, "contexts": []}', '{"version": 1, "contexts": [{"pid": 1}]}'],
+)
+def test_a_list_that_cannot_be_read_is_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / leftovers.FILE_NAME).write_text(text)
+    assert leftovers.load(tmp_path) == []

@@ -1,0 +1,201 @@
+"""gpud's supervision of the zygote: when it is slow, and when its workers cannot be confined."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+from typing import ClassVar
+
+import a30_slice
+import pytest
+from worker_client import worker_config
+
+from vgpu_sim.cli.clients.slices import hello_message
+from vgpu_sim.gpud.contexts import zygote as zygote_module
+from vgpu_sim.gpud.contexts.launching import Launcher, WorkerSettings
+from vgpu_sim.gpud.contexts.table import ContextTable
+from vgpu_sim.gpud.contexts.zygote import Zygote
+from vgpu_sim.gpud.errors import HelloRefused, WorkerStartError
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.gpud.limits.budget import Budget
+from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
+from vgpu_sim.gpud.model import Owner, Peer, PodUid
+from vgpu_sim.gpud.slices import hello as hellos
+from vgpu_sim.hal import spawn
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.messages import MAX_MESSAGE_BYTES, MessageType
+
+
+def test_a_worker_that_comes_too_late_is_ended_whatever_its_client_does(monkeypatch):
+    async def start_too_late() -> int:
+        ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        zygote = Zygote(lambda _pid, status: ended.set_result(status))
+        supervision = asyncio.create_task(zygote.supervise())
+        one, two = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with one, two, mine, channel:
+            await zygote.start_worker(worker_config(), two, channel)
+            one.setblocking(False)
+            assert await asyncio.get_running_loop().sock_recv(one, MAX_MESSAGE_BYTES)
+
+            monkeypatch.setattr(zygote_module, "SPAWN_TIMEOUT_SECONDS", 0.3)
+            client, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            os.kill(zygote.pid, signal.SIGSTOP)
+            with theirs, pytest.raises(WorkerStartError):
+                await zygote.start_worker(worker_config(context_index=1), theirs, channel)
+            os.kill(zygote.pid, signal.SIGCONT)
+            with client:  # it was told 802 and stays connected all the same
+                async with asyncio.timeout(10):
+                    status = await ended
+        supervision.cancel()
+        return status
+
+    assert asyncio.run(start_too_late()) == signal.SIGKILL
+
+
+def test_it_says_which_walls_workers_will_have():
+    async def scenario():
+        zygote = Zygote(lambda _pid, _status: None)
+        supervision = asyncio.create_task(zygote.supervise())
+        async with asyncio.timeout(30):
+            while zygote.walls is None:  # noqa: ASYNC110 - nothing tells, and nothing needs to
+                await asyncio.sleep(0.01)
+        supervision.cancel()
+        await asyncio.gather(supervision, return_exceptions=True)
+        return zygote.walls
+
+    walls = asyncio.run(scenario())
+    assert walls["seccomp"]
+    assert walls["capabilities_dropped"]
+
+
+class WeakZygote:
+    """On a node whose kernel has neither Landlock nor namespaces for it."""
+
+    problem = ""
+    walls: ClassVar = {"seccomp": True, "landlock": False, "namespaces": False}
+
+    async def start_worker(self, *_: object) -> int:
+        raise WorkerStartError("it was asked")
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_no_context_starts_where_workers_cannot_be_confined(tmp_path, allowed):
+    async def scenario():
+        settings = WorkerSettings("interp", 1, None, False, False, tmp_path, weak_sandbox=allowed)
+        budget = Budget(1 << 30)
+        contexts = ContextTable(budget, EventBus(for_user=True), lambda _: None)
+        launcher = Launcher(settings, WeakZygote(), NoCgroups("test"), budget, contexts)
+        client, its = socket.socketpair()
+        hello = hellos.parse(hello_message(MessageType.HELLO_CONTEXT))
+        with client, its, pytest.raises(HelloRefused) as refused:
+            await launcher.launch(a30_slice.make(), hello, its, Peer(1, 0), Owner(PodUid(""), ""))
+        return launcher.problem, refused.value
+
+    problem, refused = asyncio.run(scenario())
+    assert refused.status == CudaError.SYSTEM_NOT_READY
+    if allowed:
+        assert (problem, str(refused)) == ("", "it was asked")
+    else:
+        assert problem == str(refused) == spawn.NOT_CONFINED
+
+
+class DyingZygote:
+    """Whose workers end while they start, having answered their client (71) or not."""
+
+    problem = ""
+    walls = None
+
+    def __init__(self, end: str) -> None:
+        self._end = end
+
+    async def start_worker(self, *_: object) -> int:
+        self._start()
+        asyncio.get_running_loop().call_soon(self.process.stdin.close)
+        return self.process.pid
+
+    def _start(self) -> None:
+        code = {"killed": "kill -9 $$", "refused": "exit 71"}[self._end]
+        self.process = subprocess.Popen(["sh", "-c", f"read line; {code}"], stdin=subprocess.PIPE)
+
+
+def test_a_worker_killed_while_it_starts_is_said_to_be_that(tmp_path):
+    """The client would else see its connection closed, as if there were no gpud."""
+    refused = asyncio.run(launch_on(DyingZygote("killed"), tmp_path))
+    assert refused.status == CudaError.SYSTEM_NOT_READY
+    assert "killed by signal 9" in str(refused)
+
+
+def test_a_worker_that_has_refused_its_client_is_not_answered_for(tmp_path):
+    assert asyncio.run(launch_on(DyingZygote("refused"), tmp_path)) is None
+
+
+class WaitingZygote:
+    """It never answers."""
+
+    problem = ""
+    walls = None
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def start_worker(self, *_: object) -> int:
+        self.asked.set()
+        return await asyncio.get_running_loop().create_future()
+
+
+def launcher_on(zygote: object, root: Path) -> Launcher:
+    settings = WorkerSettings("interp", 1, None, False, False, root, weak_sandbox=True)
+    budget = Budget(1 << 30)
+    contexts = ContextTable(budget, EventBus(for_user=True), lambda _: None)
+    return Launcher(settings, zygote, NoCgroups("test"), budget, contexts)
+
+
+def test_a_client_that_has_hung_up_costs_no_fork(tmp_path):
+    async def scenario():
+        zygote = WaitingZygote()
+        client, its = socket.socketpair()
+        client.close()
+        hello = hellos.parse(hello_message(MessageType.HELLO_CONTEXT))
+        with its, pytest.raises(ConnectionAbortedError):
+            await launcher_on(zygote, tmp_path).launch(
+                a30_slice.make(), hello, its, Peer(1, 0), Owner(PodUid(""), "")
+            )
+        assert not zygote.asked.is_set()
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+def test_contexts_that_start_count_until_they_have_or_have_not(tmp_path):
+    async def scenario():
+        zygote, instance = WaitingZygote(), a30_slice.make()
+        launcher = launcher_on(zygote, tmp_path)
+        client, its = socket.socketpair()
+        hello = hellos.parse(hello_message(MessageType.HELLO_CONTEXT))
+        with client, its:
+            started = asyncio.create_task(
+                launcher.launch(instance, hello, its, Peer(1, 0), Owner(PodUid(""), ""))
+            )
+            await zygote.asked.wait()
+            assert launcher.count(instance.uuid) == 1
+            started.cancel()
+            await asyncio.gather(started, return_exceptions=True)
+        assert launcher.count(instance.uuid) == 0
+
+    asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+async def launch_on(zygote: DyingZygote, root: Path) -> HelloRefused | None:
+    launcher = launcher_on(zygote, root)
+    client, its = socket.socketpair()
+    hello = hellos.parse(hello_message(MessageType.HELLO_CONTEXT))
+    with client, its:
+        try:
+            await launcher.launch(a30_slice.make(), hello, its, Peer(1, 0), Owner(PodUid(""), ""))
+        except HelloRefused as refused:
+            return refused
+        finally:
+            zygote.process.wait()
+    return None

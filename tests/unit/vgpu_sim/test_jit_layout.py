@@ -1,0 +1,57 @@
+"""Where all lanes of a block meet again within an iteration, and what a plan costs."""
+
+from kernel_builder import KernelBuilder
+
+from vgpu_sim.exec import cfg
+from vgpu_sim.exec.jit import Plan, choose, layout, ssa
+from vgpu_sim.isa import DataType, Function, Guard, Instruction, Op, Predicate, Rounding
+
+_GUARD = Guard(Predicate(0))
+
+
+def _level(*code: Instruction) -> layout.Level:
+    return layout.build(cfg.build(Function("f", (), 0, (), 1, code, (0,) * len(code))))
+
+
+def _to(target: int) -> Instruction:
+    return Instruction(Op.BRA, guard=_GUARD, target=target)
+
+
+def test_all_come_where_both_ways_lead() -> None:
+    level = _level(_to(2), Instruction(Op.NOP), Instruction(Op.NOP), Instruction(Op.RET))
+    assert level.all_come(0, 2)
+    assert not level.all_come(0, 1)
+    assert not level.all_come(1, 0)
+
+
+def test_not_all_come_where_some_end() -> None:
+    end = Instruction(Op.RET, guard=_GUARD)
+    level = _level(_to(2), end, Instruction(Op.NOP), Instruction(Op.RET))
+    assert not level.all_come(0, 2)
+    assert not level.all_come(1, 2)
+
+
+def test_not_all_come_where_some_begin_the_next_iteration() -> None:
+    level = _level(Instruction(Op.NOP), _to(3), _to(1), Instruction(Op.NOP), _to(1))
+    (loop,) = [unit for unit in level.units if isinstance(unit, layout.Level)]
+    assert loop.header == 1
+    assert not loop.all_come(1, 3)
+
+
+def test_two_ways_that_meet_nowhere_have_no_meeting() -> None:
+    end = Instruction(Op.RET)
+    level = _level(_to(3), Instruction(Op.NOP), end, Instruction(Op.NOP), end)
+    assert not level.meeting
+
+
+def test_written_out_arithmetic_counts_for_what_it_costs() -> None:
+    def chosen(rounding: Rounding) -> Plan:
+        b = KernelBuilder(8)
+        value = b.load(DataType.F32, b.parameter(0))
+        for _ in range(300):
+            b.op(Op.FADD, DataType.F32, value, value, value, rounding=rounding)
+        b.store(DataType.F32, b.parameter(0), value)
+        return choose.choose(ssa.build(b.module().functions[0]), (256, 1, 1), 512)
+
+    assert chosen(Rounding.RN).tier == 1
+    assert chosen(Rounding.RZ).tier == 0

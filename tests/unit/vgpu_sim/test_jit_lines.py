@@ -1,0 +1,36 @@
+"""From code offsets to words: the packed table, row by row."""
+
+import pytest
+
+from vgpu_sim.exec.jit.lines import WordTable
+
+# Offset 0 and 4 have no row of their own; line n is word n - 1, line 0 is none.
+_TABLE = WordTable(WordTable.pack([(8, 3), (12, 3), (20, 0), (28, 5)], {2: (0, 1), 4: (3,)}))
+
+
+@pytest.mark.parametrize(
+    ("offset", "words"),
+    [
+        (0, ()),
+        (7, ()),
+        (8, (2, 0, 1)),
+        (12, (2, 0, 1)),
+        (19, (2, 0, 1)),
+        (20, ()),
+        (27, ()),
+        (28, (4, 3)),
+        (1 << 20, (4, 3)),
+    ],
+)
+def test_words_at_an_offset(offset: int, words: tuple[int, ...]) -> None:
+    assert _TABLE.words(offset) == words
+
+
+def test_a_word_without_loads_stands_alone() -> None:
+    table = WordTable(WordTable.pack([(0, 1), (4, 2)], {0: (5, 6)}))
+    assert table.words(0) == (0, 5, 6)
+    assert table.words(4) == (1,)
+
+
+def test_an_empty_table_knows_nothing() -> None:
+    assert WordTable(WordTable.pack([], {})).words(0) == ()

@@ -1,0 +1,176 @@
+"""Pointer provenance: what each operation's rule says, and that no rule means no bound."""
+
+from collections.abc import Callable
+
+import pytest
+from kernel_builder import KernelBuilder
+
+from vgpu_sim.exec.jit import ssa
+from vgpu_sim.exec.jit.provenance import SEGMENT, UNKNOWN, Fact, Number, Pointer, Provenance
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Guard,
+    Instruction,
+    Literal,
+    MulMode,
+    Op,
+    Operand,
+    Register,
+    Rounding,
+    Space,
+    SpecialRegister,
+    Symbol,
+    Variable,
+)
+
+D = DataType
+_MANY = 1 << 12
+_ANY = 1 << 63
+_Build = Callable[[KernelBuilder, Register, Register], Register]
+
+
+def _fact(build: _Build) -> Fact:
+    """What is known of the result of ``build``, given a pointer and a 32-bit number."""
+    b = KernelBuilder(8, 8)
+    result = build(b, b.parameter(0), b.special(SpecialRegister.TID_X))
+    b.store(D.B8, b.parameter(1), result)
+    form = ssa.build(b.module(Variable("v", Space.GLOBAL, 16, 16, 48)).functions[0])
+    (store,) = [
+        node
+        for block in form.blocks.values()
+        for node in block.nodes
+        if isinstance(node, ssa.Operation) and node.instruction.op is Op.ST
+    ]
+    return Provenance(form, {"v": 48})._read(store.sources[1], 64)
+
+
+def _op(op: Op, type_: DataType, *rest: Operand | str, bits: int = 64, **fields: object) -> _Build:
+    """``op`` of "pointer", "number" (32 bits), "wide" (that, extended), or operands."""
+
+    def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
+        wide, result = b.register(64), b.register(bits)
+        b.op(Op.CVT, D.U64, wide, number, source_type=D.U32)
+        named: dict[object, Operand] = {"pointer": pointer, "number": number, "wide": wide}
+        b.op(op, type_, result, *(named.get(one, one) for one in rest), **fields)  # type: ignore[arg-type]
+        return result
+
+    return build
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (_op(Op.ADD, D.U64, "pointer", "wide"), Pointer(0, 1 << 32, 1)),
+        (_op(Op.ADD, D.U64, "wide", "pointer"), Pointer(0, 1 << 32, 1)),
+        (_op(Op.ADD, D.U64, "pointer", Literal((1 << 64) - 12)), Pointer(0, 12, 4)),
+        (_op(Op.ADD, D.U64, "pointer", "pointer"), UNKNOWN),
+        (_op(Op.SUB, D.U64, "pointer", "wide"), Pointer(0, 1 << 32, 1)),
+        (_op(Op.SUB, D.U64, "wide", "pointer"), UNKNOWN),
+        (_op(Op.SUB, D.U64, "pointer", "pointer"), UNKNOWN),
+        (_op(Op.ADD, D.U32, "pointer", "number"), Number(1 << 32, 1)),
+        (_op(Op.MAD, D.S32, "number", Literal(8), "pointer", mode=MulMode.WIDE),
+         Pointer(0, 8 << 32, 8)),
+        (_op(Op.MAD, D.S32, "number", Literal(0xFFFF_FFFC), "pointer", mode=MulMode.WIDE),
+         Pointer(0, 4 << 32, 4)),
+        (_op(Op.MAD, D.U32, "number", Literal(0xFFFF_FFFC), "pointer", mode=MulMode.WIDE),
+         Pointer(0, _ANY, 4)),
+        (_op(Op.MAD, D.U64, "wide", Literal(16), "pointer", mode=MulMode.LO),
+         Pointer(0, 16 << 32, 16)),
+        (_op(Op.MUL, D.U64, "wide", "wide", mode=MulMode.LO), Number(1 << 64, 1)),
+        (_op(Op.MUL, D.U64, "wide", Literal(16), mode=MulMode.HI), UNKNOWN),
+        (_op(Op.MUL, D.U64, "pointer", Literal(2), mode=MulMode.LO), Number(2 << 63, 2)),
+        (_op(Op.SHL, D.B64, "wide", Literal(3)), Number(8 << 32, 8)),
+        (_op(Op.SHL, D.B64, "wide", Literal(64)), Number(0, _MANY)),
+        (_op(Op.SHL, D.B64, "wide", "number"), UNKNOWN),
+        (_op(Op.SHR, D.U64, "wide", Literal(3)), UNKNOWN),
+        (_op(Op.AND, D.B64, "pointer", Literal(0xFFF0)), Number(0xFFF0, 16)),
+        (_op(Op.AND, D.B64, "pointer", Literal((1 << 64) - 16)), Number(_ANY, 16)),
+        (_op(Op.OR, D.B64, "pointer", "wide"), UNKNOWN),
+        (_op(Op.XOR, D.B64, "pointer", Literal(0)), UNKNOWN),
+        (_op(Op.NEG, D.S64, "wide"), Number(1 << 32, 1)),
+        (_op(Op.NEG, D.S64, "pointer"), UNKNOWN),
+        (_op(Op.MAX, D.U64, "pointer", "wide"), UNKNOWN),
+        (_op(Op.CVT, D.S64, "number", source_type=D.S32), Number(1 << 32, 1)),
+        (_op(Op.CVT, D.U64, "number", source_type=D.U8), Number(1 << 8, 1)),
+        (_op(Op.CVT, D.U64, "pointer", source_type=D.U64), UNKNOWN),
+        (_op(Op.CVT, D.F64, "number", source_type=D.U32, rounding=Rounding.RN), UNKNOWN),
+        (_op(Op.CVT, D.F64, "number", source_type=D.U8, rounding=Rounding.RN), UNKNOWN),
+        (_op(Op.CVT, D.U64, "number", source_type=D.F32, rounding=Rounding.RZI), UNKNOWN),
+        (_op(Op.CVT, D.F32, "number", source_type=D.U8, rounding=Rounding.RN, bits=32),
+         Number(1 << 32, 1)),
+        (_op(Op.MOV, D.B64, Symbol("v", 4)), Pointer(SEGMENT, 52, 4)),
+    ],
+)  # fmt: skip
+def test_rules(build: _Build, expected: Fact) -> None:
+    assert _fact(build) == expected
+
+
+@pytest.mark.parametrize("op", [Op.FADD, Op.FSUB, Op.FMUL])
+def test_no_float_is_a_number(op: Op) -> None:
+    build = _op(op, D.F64, "wide", "wide", rounding=Rounding.RN)
+    assert _fact(build) == UNKNOWN
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_a_choice_of_pointers_is_one_only_if_they_are_of_one_origin(same: bool) -> None:
+    def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
+        flag, result = b.predicate(), b.register(64)
+        other = b.address(pointer if same else b.parameter(1), number, 4)
+        b.add(Instruction(Op.SETP, D.U32, (flag, None), (number, Literal(3)), compare=Compare.EQ))
+        b.op(Op.SELP, D.B64, result, pointer, other, flag)
+        return result
+
+    assert _fact(build) == (Pointer(0, 4 << 32, 4) if same else UNKNOWN)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("constant", [True, False])
+def test_a_pointer_that_moves_in_a_loop(bounded: bool, constant: bool) -> None:
+    """Its steps say how it is aligned, however often it turns."""
+
+    def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
+        stride, moving, flag = b.register(64), b.register(64), b.predicate()
+        counter = b.register(32)
+        b.op(Op.MUL, D.U32, stride, number, Literal(16), mode=MulMode.WIDE)
+        b.op(Op.MOV, D.B64, moving, pointer)
+        b.place("again")
+        b.op(Op.ADD, D.U64, moving, moving, Literal(8) if constant else stride)
+        b.op(Op.ADD, D.U32, counter, counter, Literal(1 if bounded else 2))
+        b.add(Instruction(Op.SETP, D.U32, (flag, None), (counter, number), compare=Compare.NE))
+        b.branch("again", Guard(flag))
+        return moving
+
+    found = _fact(build)
+    assert isinstance(found, Pointer)
+    assert (found.origin, found.grain) == (0, 8 if constant else 16)
+    assert (found.bound <= 8 * ((1 << 32) + 1)) is (bounded and constant)
+
+
+def test_what_confines_and_what_aligns() -> None:
+    pointer = Pointer(0, (1 << 37) - 64, 8)
+    assert pointer.confined(-48, 16)
+    assert not pointer.confined(-49, 16)
+    assert not pointer.confined(48, 17)
+    assert pointer.aligned(-16, 8)
+    assert not pointer.aligned(4, 8)
+    assert not pointer.aligned(16, 16)
+
+
+def test_a_loop_with_two_ways_round_bounds_nothing() -> None:
+    """Each turn may take the other step."""
+
+    def build(b: KernelBuilder, pointer: Register, number: Register) -> Register:
+        moving, flag, counter = b.register(64), b.predicate(), b.register(32)
+        b.op(Op.MOV, D.B64, moving, pointer)
+        b.place("again")
+        b.op(Op.ADD, D.U32, counter, counter, Literal(1))
+        b.op(Op.ADD, D.U64, moving, moving, Literal(8))
+        b.add(Instruction(Op.SETP, D.U32, (flag, None), (counter, Literal(5)), compare=Compare.LT))
+        b.branch("again", Guard(flag))
+        b.op(Op.ADD, D.U64, moving, moving, Literal(1 << 40))
+        b.add(Instruction(Op.SETP, D.U32, (flag, None), (counter, number), compare=Compare.NE))
+        b.branch("again", Guard(flag))
+        return moving
+
+    assert _fact(build) == UNKNOWN

@@ -1,0 +1,154 @@
+"""One user's private gpud: started for a command, gone with it, whatever happens to either.
+
+This is the owner's side of the link that ``vgpu_sim.gpud.owner`` describes.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from vgpu_sim.cli.clients import run_dirs
+from vgpu_sim.cli.clients.admin import AdminClient
+from vgpu_sim.gpud import owner
+from vgpu_sim.gpud.errors import GpudError
+from vgpu_sim.gpud.system import python_process
+from vgpu_sim.hal.messages import TOKEN_BYTES
+
+GPUD_MODULE = "vgpu_sim.gpud"
+START_TIMEOUT_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 10.0
+_TOKEN_FILE = "token"
+
+
+class StartFailed(GpudError):
+    """The private gpud did not come up; it said why on standard error."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneOptions:
+    """How the private gpud is started; None is gpud's own default."""
+
+    backend: str | None = None
+    capability: str | None = None
+    cache_dir: Path | None = None
+    budget_bytes: int | None = None
+    threads: int | None = None
+    kernel_timeout_s: float | None = None
+    report_usage: bool = False
+
+    def arguments(self) -> list[str]:
+        """Return gpud's command line options."""
+        values = {
+            "--backend": self.backend,
+            "--cc": self.capability,
+            "--cache-dir": self.cache_dir,
+            "--budget": self.budget_bytes,
+            "--threads": self.threads,
+            "--kernel-timeout": self.kernel_timeout_s,
+        }
+        given = ((name, str(value)) for name, value in values.items() if value is not None)
+        flags = ["--report-usage"] if self.report_usage else []
+        return [*flags, *(word for option in given for word in option)]
+
+
+class StandaloneNode:
+    """A private gpud in a private directory, from ``__enter__`` to ``__exit__``."""
+
+    def __init__(self, parents: Iterable[Path], options: StandaloneOptions) -> None:
+        self._parents = tuple(parents)
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: socket.socket | None = None
+        self._lock: int | None = None
+        self.run_dir = Path()
+        self.token_hex = secrets.token_hex(TOKEN_BYTES)
+
+    @property
+    def slices_dir(self) -> Path:
+        """Return where its slice sockets are."""
+        return self.run_dir / "slices"
+
+    @property
+    def pid(self) -> int:
+        """gpud's pid, 0 before it was started."""
+        return self._process.pid if self._process is not None else 0
+
+    def __enter__(self) -> Self:
+        """Start it and wait until it serves. Raises StartFailed, OSError."""
+        run_dirs.sweep(self._parents)
+        self.run_dir = run_dirs.make(self._parents)
+        try:
+            self._lock = run_dirs.hold(self.run_dir)
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def admin(self) -> AdminClient:
+        """Connect to it. Raises OSError."""
+        return AdminClient(self.run_dir)
+
+    def close(self) -> None:
+        """End it and remove its directory."""
+        if self._link is not None:
+            with suppress(OSError):
+                self._link.send(owner.DONE)
+            self._link.close()
+        if self._process is not None:
+            try:
+                self._process.wait(STOP_TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        if self.run_dir != Path():  # before there is one, that is the working directory
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _start(self) -> None:
+        assert self._lock is not None
+        token_file = self.run_dir / _TOKEN_FILE
+        token_file.touch(mode=0o600)
+        token_file.write_text(self.token_hex, encoding="ascii")
+        self._link, its = socket.socketpair()
+        with its:
+            self._process = subprocess.Popen(
+                python_process.module_command(
+                    GPUD_MODULE,
+                    *("--run-dir", str(self.run_dir), "--state-dir", str(self.run_dir / "state")),
+                    *("--token", str(token_file), "--parent-fd", str(its.fileno())),
+                    *("--log-level", "WARNING", *self._options.arguments()),
+                ),
+                env=python_process.module_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                pass_fds=(its.fileno(), self._lock),
+                start_new_session=True,  # a terminal's Ctrl-C is the program's, not gpud's
+            )
+        self._link.settimeout(START_TIMEOUT_SECONDS)
+        try:
+            if self._link.recv(1) == owner.READY:
+                return
+        except TimeoutError as err:
+            message = f"gpud did not answer within {START_TIMEOUT_SECONDS:.0f} s"
+            raise StartFailed(message) from err
+        raise StartFailed(f"gpud ended with status {self._process.wait(STOP_TIMEOUT_SECONDS)}")

@@ -1,0 +1,94 @@
+"""``tessera run --stats``: what each kernel took and what was compiled, from gpud's events."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from vgpu_sim.cli.clients.admin import AdminClient
+from vgpu_sim.cli.clients.standalone import StandaloneNode
+
+_COUNTS = ("modules", "modules_ns", "compiled", "cached", "shapes", "shapes_ns")
+_LAST_WORDS_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Totals:
+    """The sum of what all contexts reported; ``kernels`` holds [launches, ns] by name."""
+
+    contexts: int = 0
+    ended: int = 0
+    kernels: dict[str, list[int]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
+
+    def take(self, event: dict[str, Any]) -> None:
+        """Count one event of gpud."""
+        match event["event"]:
+            case "context_started":
+                self.contexts += 1
+            case "context_ended":
+                self.ended += 1
+            case "usage":
+                for row in event["kernels"]:
+                    kernel = self.kernels.setdefault(row["kernel"], [0, 0])
+                    kernel[0] += row["launches"]
+                    kernel[1] += row["busy_ns"]
+                for name in _COUNTS:
+                    self.counts[name] += event[name]
+            case _:
+                pass
+
+    def lines(self) -> Iterator[str]:
+        """Yield the report, the kernel that took longest first."""
+        yield f"contexts: {self.contexts}"
+        if self.kernels:
+            yield f"{'launches':>10} {'total ms':>12} {'mean us':>12}  kernel"
+        for name, (launches, ns) in sorted(self.kernels.items(), key=lambda one: -one[1][1]):
+            yield f"{launches:>10} {ns / 1e6:>12.3f} {ns / launches / 1e3:>12.1f}  {name}"
+        counts = self.counts
+        yield (
+            f"modules loaded: {counts['modules']} in {counts['modules_ns'] / 1e9:.3f} s,"
+            f" {counts['compiled']} compiled, {counts['cached']} from the cache"
+        )
+        yield (
+            f"kernels made ready for a block shape: {counts['shapes']} in"
+            f" {counts['shapes_ns'] / 1e9:.3f} s"
+        )
+        if self.ended < self.contexts:
+            yield f"contexts that still live, their work not counted: {self.contexts - self.ended}"
+
+
+@contextmanager
+def collected(node: StandaloneNode | None) -> Iterator[None]:
+    """Print the report of what runs inside on stderr; does nothing for None.
+
+    Raises:
+        OSError: gpud cannot be reached.
+    """
+    if node is None:
+        yield
+        return
+    with AdminClient(node.run_dir, _LAST_WORDS_SECONDS) as admin:
+        admin.call("subscribe")
+        yield
+        report = [f"tessera run: {line}" for line in _take_all(admin).lines()]
+    with suppress(OSError):  # a full disk under stderr must not replace the program's own status
+        click.echo("\n".join(report), err=True)
+
+
+def _take_all(admin: AdminClient) -> Totals:
+    """Sum up the events until no context lives, or those that do say nothing any more."""
+    totals = Totals()
+    while True:
+        gpus = admin.call("inventory")["gpus"]
+        live = any(one["contexts"] for gpu in gpus for one in gpu["instances"])
+        for event in admin.queued_events():
+            totals.take(event)
+        if not live:
+            return totals
+        try:
+            totals.take(admin.next_event())
+        except TimeoutError:
+            return totals

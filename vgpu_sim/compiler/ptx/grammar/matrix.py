@@ -1,0 +1,45 @@
+"""The grammar of matrix instructions: wmma, mma, wgmma, tcgen05 and what feeds them."""
+
+MATRIX = """
+# 9.7.16 Warp-Level Matrix Instructions
+wmma    load a|b|c sync aligned $layout $shape global|shared|shared::cta? $element
+wmma    store d sync aligned $layout $shape global|shared|shared::cta? $element
+wmma    mma sync aligned $layout $layout $shape f16|f32 f16|f32
+wmma    mma [ xor|and popc ] sync aligned $layout $layout $shape s32 b1 b1 s32
+wmma    mma sync aligned $layout $layout $shape $rnd? f32|f64|s32 $element $element f32|f64|s32
+        satfinite?
+mma     [ sp|sp::ordered_metadata? sync aligned ] $shape $layout $layout [ $kind? block_scale?
+        $scale_vec? satfinite? ] f16|f32|f64|s32 $element $element f16|f32|f64|s32
+        ue8m0|ue4m3|$rnd?
+mma     sync aligned $shape $layout $layout s32 b1 b1 s32 xor|and popc
+ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8
+ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b8x16 b6x16_p32|b4x16_p64
+ldmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] s8 s4
+stmatrix sync aligned [ $shape x1|x2|x4 trans? shared|shared::cta? ] b16|b8
+movmatrix sync aligned m8n8 trans b16
+
+# 9.7.17 Asynchronous Warpgroup-Level Matrix Instructions
+wgmma   mma_async sp? sync aligned $shape satfinite? f16|f32|s32 $element $element
+wgmma   mma_async sp? sync aligned $shape s32 b1 b1 and popc
+wgmma   fence|commit_group|wait_group sync aligned
+
+# 9.7.18 TensorCore 5th Generation Instructions
+tcgen05 alloc [ $cta_group exclusive? sync aligned shared::cta? ] b32
+tcgen05 dealloc [ $cta_group exclusive? sync aligned ] b32
+tcgen05 relinquish_alloc_permit $cta_group sync aligned
+tcgen05 ld [ sync aligned spcompress|spcompress::*? ] $block $num [ pack::16b? ] b32
+tcgen05 ld red [ sync aligned spcompress|spcompress::*? ] $block $num [ min|max abs? NaN?
+        f32|u32|s32 ]
+tcgen05 st sync aligned $block $num unpack::16b? b32
+tcgen05 wait::ld|wait::st sync aligned
+tcgen05 cp $cta_group $block [ warpx2::02_13|warpx2::01_23|warpx4? ]
+tcgen05 cp $cta_group $block [ warpx2::02_13|warpx2::01_23|warpx4? ] b8x16 b6x16_p32|b4x16_p64
+tcgen05 shift $cta_group down
+tcgen05 mma [ ws? sp? ] $cta_group $kind [ block_scale? $scale_vec? ashift? collector::a::*?
+        collector::b::*|collector::b0::*|collector::b1::*|collector::b2::*|collector::b3::*?
+        decompress::lut::b? ]
+tcgen05 fence::before_thread_sync|fence::after_thread_sync
+tcgen05 commit $cta_group [ mbarrier::arrive::one sync_restrict::*? shared::cluster? $multicast?
+        ] b64
+"""
+"""One row a form: the instruction, then its modifiers in order. See ``rows`` for the notation."""

@@ -1,0 +1,107 @@
+"""The notation of the grammar's tables, and how a spelled instruction is held against a row.
+
+A row is an instruction and its modifiers in order, without their dots: ``fma $rnd ftz? sat? f32``.
+``$rnd`` is one of a class of words, ``a|b`` one of several, ``?`` marks what may be left out, and
+``sp::*`` takes every word that begins with ``sp::``. Between ``[`` and ``]`` order does not matter.
+An indented line continues the one before; one that begins with ``#`` names the sections of PTX ISA
+that the rows below are from.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from vgpu_sim.compiler.ptx.grammar.words import CLASSES
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place for a modifier."""
+
+    words: frozenset[str]
+    prefixes: tuple[str, ...]
+    optional: bool
+
+    def takes(self, word: str) -> bool:
+        """Return whether ``word``, without its dot, may stand here."""
+        return word in self.words or (bool(self.prefixes) and word.startswith(self.prefixes))
+
+
+Group = tuple[Slot, ...]
+"""Slots in any order; a slot of its own is a group of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One form of an instruction."""
+
+    groups: tuple[Group, ...]
+
+    def match(self, modifiers: tuple[str, ...]) -> int | None:
+        """Return None when the row takes ``modifiers``, else the index of the first that it does
+        not take (their number, when one is missing at the end)."""
+        index = 0
+        for group in self.groups:
+            open_slots = list(group)
+            while index < len(modifiers) and open_slots:
+                word = modifiers[index]
+                taken = next((slot for slot in open_slots if slot.takes(word)), None)
+                if taken is None:
+                    break
+                open_slots.remove(taken)
+                index += 1
+            if not all(slot.optional for slot in open_slots):
+                return index
+        return None if index == len(modifiers) else index
+
+    def knows(self, word: str) -> bool:
+        """Return whether some slot takes ``word``."""
+        return any(slot.takes(word) for group in self.groups for slot in group)
+
+
+def read(text: str) -> Mapping[str, tuple[Row, ...]]:
+    """Return the rows of a table by instruction.
+
+    Raises:
+        ValueError: a bracket is not closed, or a class of words does not exist.
+    """
+    rows: dict[str, list[Row]] = defaultdict(list)
+    for line in text.replace("\n        ", " ").splitlines():
+        if not line or line.startswith("#"):
+            continue
+        opcodes, *tokens = line.split()
+        row = Row(tuple(_groups(tokens)))
+        for opcode in opcodes.split("|"):
+            rows[opcode].append(row)
+    return {opcode: tuple(found) for opcode, found in rows.items()}
+
+
+def _groups(tokens: list[str]) -> Iterator[Group]:
+    bracketed: list[Slot] | None = None
+    for token in tokens:
+        if token == "[":
+            bracketed = []
+        elif token == "]" and bracketed is not None:
+            yield tuple(bracketed)
+            bracketed = None
+        elif bracketed is not None:
+            bracketed.append(_slot(token))
+        else:
+            yield (_slot(token),)
+    if bracketed is not None:
+        raise ValueError(f"'[' is not closed in {tokens}")
+
+
+def _slot(token: str) -> Slot:
+    words: set[str] = set()
+    prefixes: list[str] = []
+    for word in token.removesuffix("?").split("|"):
+        if word.startswith("$"):
+            if word[1:] not in CLASSES:
+                raise ValueError(f"no class of words {word}")
+            words |= CLASSES[word[1:]]
+        elif word.endswith("*"):
+            prefixes.append(word[:-1])
+        else:
+            words.add(word)
+    return Slot(frozenset(words), tuple(prefixes), token.endswith("?"))

@@ -1,0 +1,230 @@
+"""The lattice of shapes that a value can have over the lanes of a group.
+
+``Affine``: one scalar base for the group, an offset per strip known at compile time, and a stride
+from lane to lane: lane l of strip c holds ``base + offsets[c] + stride * l``, modulo the width.
+``PerStrip``: one scalar per strip and a lane stride. ``Vector``: anything; ``lanes`` holds the
+values where they are known nevertheless. The base of an ``Affine`` may be known too
+(``constant``); its offsets then start at zero. ``align`` is a power of two that divides the base.
+Floats are affine only as uniform values: stride zero, offsets zero.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from vgpu_sim.exec.jit.geometry import Rows
+
+MAX_ALIGN = 1 << 32
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """See the module; offsets and stride are signed."""
+
+    offsets: tuple[int, ...]
+    stride: int
+    constant: int | None = None
+    align: int = 1
+
+    @property
+    def uniform(self) -> bool:
+        """Return the same value in all lanes of the group."""
+        return self.stride == 0 and not any(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class PerStrip:
+    """See the module."""
+
+    stride: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """See the module; ``strided`` marks a lane stride that is known only at run time."""
+
+    lanes: Rows | None = None
+    strided: bool = False
+
+
+LaneShape = Affine | PerStrip | Vector
+
+
+def low_bit(value: int) -> int:
+    """Return the largest power of two that divides ``value`` (at most 2^32)."""
+    return min(value & -value, MAX_ALIGN) if value else MAX_ALIGN
+
+
+def signed(value: int, bits: int) -> int:
+    """``value`` modulo 2^bits as a signed number."""
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if value >> (bits - 1) else value
+
+
+class Algebra:
+    """Operations on shapes of groups of ``strips`` strips of ``width`` lanes.
+
+    ``bits`` is always the width of the numbers concerned.
+    """
+
+    def __init__(self, width: int, strips: int) -> None:
+        self.width = width
+        self.strips = strips
+        self._zeros = (0,) * strips
+
+    def uniform(self, align: int = 1) -> Affine:
+        """Return a scalar known at run time."""
+        return Affine(self._zeros, 0, None, align)
+
+    def constant(self, value: int, bits: int) -> Affine:
+        """Return a scalar known now."""
+        value &= (1 << bits) - 1
+        return Affine(self._zeros, 0, value, low_bit(value))
+
+    def affine(
+        self, offsets: Sequence[int], stride: int, constant: int | None, align: int, bits: int
+    ) -> Affine:
+        """Return an affine value in normal form."""
+        if self.width == 1:
+            stride = 0
+        if constant is not None:
+            constant += offsets[0]
+            offsets = [offset - offsets[0] for offset in offsets]
+            constant &= (1 << bits) - 1
+            align = low_bit(constant)
+        normal = tuple(signed(offset, bits) for offset in offsets)
+        return Affine(normal, signed(stride, bits), constant, min(align, MAX_ALIGN))
+
+    def from_lanes(self, rows: Rows, bits: int) -> LaneShape:
+        """Return the simplest shape that has these values."""
+        mask = (1 << bits) - 1
+        rows = tuple(tuple(value & mask for value in row) for row in rows)
+        stride = rows[0][1] - rows[0][0] if self.width > 1 else 0
+        for row in rows:
+            if any((row[0] + stride * lane) & mask != value for lane, value in enumerate(row)):
+                return Vector(rows)
+        return self.affine([row[0] for row in rows], stride, 0, 1, bits)
+
+    def from_axis(self, rows: Rows, align: int | None) -> LaneShape:
+        """Thread indices (32 bits): known up to a base that is a multiple of ``align``."""
+        shape = self.from_lanes(rows, 32)
+        if align is None:
+            return shape
+        if not isinstance(shape, Affine):
+            return Vector()
+        assert shape.constant is not None
+        offsets = [offset + shape.constant for offset in shape.offsets]
+        return self.affine(offsets, shape.stride, None, low_bit(align), 32)
+
+    def lanes(self, shape: LaneShape, bits: int) -> Rows | None:
+        """Return all lanes' values (as unsigned numbers), if they are known."""
+        if isinstance(shape, Vector):
+            return shape.lanes
+        if isinstance(shape, PerStrip) or shape.constant is None:
+            return None
+        mask = (1 << bits) - 1
+        return tuple(
+            tuple(
+                (shape.constant + offset + shape.stride * lane) & mask for lane in range(self.width)
+            )
+            for offset in shape.offsets
+        )
+
+    def evaluate(
+        self, function: Callable[..., int], shapes: Sequence[LaneShape], widths: Sequence[int]
+    ) -> Rows | None:
+        """Apply ``function`` lane by lane where all lanes of all operands are known."""
+        rows = []
+        for shape, bits in zip(shapes, widths, strict=True):
+            known = self.lanes(shape, bits)
+            if known is None:
+                return None
+            rows.append(known)
+        if not rows:
+            return None
+        if all(isinstance(e, Affine) and e.uniform for e in shapes):
+            value = function(*(row[0][0] for row in rows))
+            return ((value,) * self.width,) * self.strips
+        return tuple(
+            tuple(function(*(row[strip][lane] for row in rows)) for lane in range(self.width))
+            for strip in range(self.strips)
+        )
+
+    def generic(self, shapes: Sequence[LaneShape]) -> LaneShape:
+        """Return the result of an operation without algebra: only equal lanes give equal lanes."""
+        if all(isinstance(e, Affine) and e.uniform for e in shapes):
+            return self.uniform()
+        if any(isinstance(e, Vector) or e.stride for e in shapes):
+            return Vector()
+        return PerStrip(0)
+
+    def add(self, a: LaneShape, b: LaneShape, sign: int, bits: int) -> LaneShape:
+        """``a + sign * b``."""
+        if isinstance(a, Vector) or isinstance(b, Vector):
+            return Vector(strided=_strided(a) or _strided(b))
+        if isinstance(a, Affine) and isinstance(b, Affine):
+            constant = None
+            if a.constant is not None and b.constant is not None:
+                constant = a.constant + sign * b.constant
+            offsets = [x + sign * y for x, y in zip(a.offsets, b.offsets, strict=True)]
+            stride = a.stride + sign * b.stride
+            return self.affine(offsets, stride, constant, min(a.align, b.align), bits)
+        return PerStrip(signed(a.stride + sign * b.stride, bits))
+
+    def multiply(self, a: LaneShape, b: LaneShape, bits: int) -> LaneShape:
+        """``a * b``; keeps the shape when a factor is a known scalar."""
+        for x, y in ((a, b), (b, a)):
+            if isinstance(y, Affine) and y.uniform and y.constant is not None:
+                return self.scale(x, signed(y.constant, bits), bits)
+        result = self.generic([a, b])
+        if isinstance(result, Vector) and not isinstance(a, Vector) and not isinstance(b, Vector):
+            return Vector(strided=a.stride == 0 or b.stride == 0)
+        return result
+
+    def scale(self, a: LaneShape, factor: int, bits: int) -> LaneShape:
+        """``a * factor``."""
+        if isinstance(a, Vector):
+            return Vector(strided=a.strided)
+        if isinstance(a, PerStrip):
+            return PerStrip(signed(a.stride * factor, bits))
+        constant = None if a.constant is None else a.constant * factor
+        offsets = [offset * factor for offset in a.offsets]
+        align = a.align * low_bit(factor)
+        return self.affine(offsets, a.stride * factor, constant, align, bits)
+
+    def truncate(self, a: LaneShape, bits: int) -> LaneShape:
+        """Return the low ``bits`` of ``a``."""
+        if isinstance(a, Vector):
+            known = a.lanes
+            return self.from_lanes(known, bits) if known is not None else a
+        if isinstance(a, PerStrip):
+            return PerStrip(signed(a.stride, bits))
+        return self.affine(a.offsets, a.stride, a.constant, a.align, bits)
+
+    def fits(self, a: Affine) -> bool:
+        """Return whether alignment proves that no lane wraps around, signed or unsigned."""
+        low, high = self.extent(a)
+        return low >= 0 and high < a.align
+
+    def extent(self, a: Affine | PerStrip) -> tuple[int, int]:
+        """Least and greatest distance of a lane from the base (from its strip's scalar)."""
+        reach = a.stride * (self.width - 1)
+        offsets = a.offsets if isinstance(a, Affine) else (0,)
+        return min(offsets) + min(0, reach), max(offsets) + max(0, reach)
+
+    def join(self, a: LaneShape, b: LaneShape) -> LaneShape:
+        """Return the least shape above both: what a phi that never mixes lanes holds."""
+        if a == b:
+            return a
+        if isinstance(a, Vector) or isinstance(b, Vector):
+            return Vector(strided=_strided(a) or _strided(b))
+        if a.stride != b.stride:
+            return Vector()
+        if isinstance(a, Affine) and isinstance(b, Affine) and a.offsets == b.offsets:
+            constant = a.constant if a.constant == b.constant else None
+            return replace(a, constant=constant, align=math.gcd(a.align, b.align))
+        return PerStrip(a.stride)
+
+
+def _strided(shape: LaneShape) -> bool:
+    return isinstance(shape, Vector) and shape.strided

@@ -1,0 +1,72 @@
+"""Checks an object file that was not compiled by this process before it is linked.
+
+A linker runs initialisers when it links, resolves names, and merges sections by name. So nothing
+is accepted but what the generator emits: code, constants and debug information that define one
+global symbol and need none. (LLJIT calls every ``__orc_init_func.*`` that an object defines.)
+"""
+
+import struct
+from collections.abc import Iterator
+
+# ELF-64 Object File Format, version 1.5.
+_HEADER = struct.Struct("<4sBBB9xHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATABLE, _X86_64 = 1, 62
+_NULL, _PROGBITS, _SYMTAB, _STRTAB, _RELA = range(5)
+_SECTION_NAMES = (".text", ".rodata", ".rela.", ".debug_", ".note.GNU-stack", ".strtab", ".symtab")
+_LOCAL = 0
+_WRITABLE = 1
+
+
+def check(object_code: bytes, symbol: str) -> None:
+    """Accept an object that defines ``symbol`` and does nothing when it is linked.
+
+    Raises:
+        ValueError: naming what else is in it.
+    """
+    try:
+        sections = list(_sections(object_code))
+        for name, kind, flags, _ in sections:
+            if kind > _RELA or flags & _WRITABLE or not name.startswith(_SECTION_NAMES):
+                raise ValueError(f"an object with a section {name!r} of type {kind}")
+        tables = [content for _, kind, _, content in sections if kind == _SYMTAB]
+        strings = [content for name, kind, _, content in sections if kind == _STRTAB]
+        if len(tables) != 1 or len(strings) != 1:
+            raise ValueError("an object has one table of symbols and one of strings")
+        found = list(_global_symbols(tables[0], strings[0]))
+    except (struct.error, IndexError, OverflowError) as err:
+        raise ValueError("not a whole object file") from err
+    if found != [(symbol, True)]:
+        raise ValueError(f"an object with the global symbols {found}")
+
+
+def _sections(data: bytes) -> Iterator[tuple[str, int, int, bytes]]:
+    header = _HEADER.unpack_from(data)
+    magic, kind, machine = header[0], header[4], header[5]
+    offset, size, count, names = header[9], header[14], header[15], header[16]
+    if magic != b"\x7fELF" or (kind, machine) != (_RELOCATABLE, _X86_64) or size != _SECTION.size:
+        raise ValueError("not an object file of this machine")
+    rows = [_SECTION.unpack_from(data, offset + index * size) for index in range(count)]
+    strings = _content(data, rows[names])
+    for row in rows:
+        if row[1] != _NULL:
+            yield _name(strings, row[0]), row[1], row[2], _content(data, row)
+
+
+def _content(data: bytes, row: tuple[int, ...]) -> bytes:
+    start, end = row[4], row[4] + row[5]
+    if end > len(data):
+        raise ValueError("a section ends beyond its file")
+    return data[start:end]
+
+
+def _global_symbols(table: bytes, strings: bytes) -> Iterator[tuple[str, bool]]:
+    for name, info, _, section, _, _ in _SYMBOL.iter_unpack(table):
+        text = _name(strings, name)
+        if info >> 4 != _LOCAL or text.startswith("__orc_"):
+            yield text, section != 0
+
+
+def _name(strings: bytes, offset: int) -> str:
+    return strings[offset : strings.index(b"\0", offset)].decode("ascii")

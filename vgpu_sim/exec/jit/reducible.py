@@ -1,0 +1,166 @@
+"""Cycles that are entered in several places get one entry, since masks need loops with a header.
+
+Every edge to one of a cycle's entries goes through a new header instead, which branches on by the
+number of the entry that a lane wants. A block is an entry of at most one cycle that is treated so,
+thus the code grows by at most seven words a block. Other transformations copy blocks, which may
+grow exponentially.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from vgpu_sim.exec import cfg
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Function,
+    Guard,
+    Instruction,
+    Literal,
+    Op,
+    Predicate,
+    Register,
+)
+
+Origins = tuple[int, ...]
+
+
+def make_reducible(function: Function, origins: Origins) -> tuple[Function, Origins]:
+    """Return an equal function whose cycles have one entry each.
+
+    ``origins`` has the word of the caller's code of each word, as has what is returned.
+    """
+    graph = cfg.build(function)
+    while graph.irreducible_edges:
+        function, origins = _with_headers(function, origins, graph, _cycles(graph))
+        graph = cfg.build(function)
+    return function, origins
+
+
+@dataclass(frozen=True, slots=True)
+class _Cycle:
+    """Blocks that all reach each other, and those of them that are reached from elsewhere."""
+
+    blocks: frozenset[int]
+    entries: tuple[int, ...]
+
+
+def _cycles(graph: cfg.Cfg) -> list[_Cycle]:
+    """Return the outermost cycles that have several entries."""
+    found = []
+    pending = [set(graph.reverse_post_order)]
+    while pending:
+        for cycle in _components(graph, pending.pop()):
+            entries = [
+                block
+                for block in sorted(cycle)
+                if block == graph.reverse_post_order[0]
+                or any(p not in cycle for p in graph.blocks[block].predecessors)
+            ]
+            if len(entries) > 1:
+                found.append(_Cycle(frozenset(cycle), tuple(entries)))
+            elif len(cycle) > 1:
+                pending.append(cycle - set(entries))
+    return found
+
+
+def _components(graph: cfg.Cfg, region: set[int]) -> Iterable[set[int]]:
+    """Yield the strongly connected parts of some blocks (R. Tarjan's algorithm, iterative)."""
+    number: dict[int, int] = {}
+    low: dict[int, int] = {}
+    path: list[int] = []
+    on_path: set[int] = set()
+    for start in sorted(region):
+        calls = [] if start in number else [(start, iter(graph.blocks[start].successors))]
+        while calls:
+            block, targets = calls[-1]
+            if block not in number:
+                number[block] = low[block] = len(number)
+                path.append(block)
+                on_path.add(block)
+            for target in targets:
+                if target not in region:
+                    continue
+                if target not in number:
+                    calls.append((target, iter(graph.blocks[target].successors)))
+                    break
+                if target in on_path:
+                    low[block] = min(low[block], number[target])
+            else:
+                calls.pop()
+                if calls:
+                    low[calls[-1][0]] = min(low[calls[-1][0]], low[block])
+                if low[block] == number[block]:
+                    place = path.index(block)
+                    yield set(path[place:])
+                    on_path -= set(path[place:])
+                    del path[place:]
+
+
+def _with_headers(
+    function: Function, origins: Origins, graph: cfg.Cfg, cycles: Sequence[_Cycle]
+) -> tuple[Function, Origins]:
+    wanted = Register(len(function.register_bits))
+    flag = Predicate(function.predicate_count)
+    cycle_at = {graph.blocks[entry].start: cycle for cycle in cycles for entry in cycle.entries}
+
+    def way(word: int, target: int) -> object:
+        """Return the label to go to from ``word``: lanes come to a header from two sides."""
+        cycle = cycle_at.get(target)
+        if cycle is None:
+            return target
+        return word >= 0 and graph.block_of_word[word] in cycle.blocks, target
+
+    code: list[tuple[Instruction, object]] = []  # with a label where it branches
+    words: list[int] = []
+    labels: dict[object, int] = {}
+
+    def add(instruction: Instruction, origin: int, label: object = None) -> None:
+        code.append((instruction, label))
+        words.append(origin)
+
+    falls = True  # into the next word, or from the function's start
+    for word, instruction in enumerate(function.code):
+        if word in cycle_at and falls:
+            add(Instruction(Op.BRA), origins[word], way(word - 1, word))
+        labels[word] = len(code)
+        target = instruction.target
+        label = None if target is None else way(word, target)
+        add(instruction, origins[word], label)
+        ends = instruction.op in (Op.BRA, Op.RET, Op.TRAP) and instruction.guard is None
+        falls = not ends
+    if falls:
+        add(Instruction(Op.RET), origins[-1])
+    for cycle in cycles:
+        starts = [graph.blocks[entry].start for entry in cycle.entries]
+        for place, start in enumerate(starts):
+            for inside in (False, True):
+                labels[inside, start] = len(code)
+                number = Literal(place)
+                add(Instruction(Op.MOV, DataType.B32, (wanted,), (number,)), origins[start])
+                add(Instruction(Op.BRA), origins[start], cycle)
+        labels[cycle] = len(code)
+        for place, start in enumerate(starts):
+            guard = None
+            if place < len(starts) - 1:
+                guard = Guard(flag)
+                sources = (wanted, Literal(place))
+                compare = Instruction(
+                    Op.SETP, DataType.U32, (flag, None), sources, compare=Compare.EQ
+                )
+                add(compare, origins[start])
+            add(Instruction(Op.BRA, guard=guard), origins[start], start)
+    placed = tuple(
+        instruction if label is None else replace(instruction, target=labels[label])
+        for instruction, label in code
+    )
+    return (
+        replace(
+            function,
+            code=placed,
+            lines=(0,) * len(placed),
+            register_bits=(*function.register_bits, 32),
+            predicate_count=function.predicate_count + 1,
+        ),
+        tuple(words),
+    )

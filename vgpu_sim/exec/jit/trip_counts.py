@@ -1,0 +1,160 @@
+"""How often a loop can turn, where one of its exits is bound to be taken.
+
+A 32-bit counter that steps by an odd multiple of 2^s comes, within 2^(32-s) trips, to every number
+that equals its first one modulo 2^s. A lane that is asked in each turn whether to leave leaves by
+then if one of these numbers lets it. That has to be certain for every value that the limit may
+have: a loop with another exit may end long after a counter that never meets its limit has wrapped.
+"""
+
+from collections.abc import Sequence
+
+from vgpu_sim.exec.jit.lane_shapes import signed
+from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value
+from vgpu_sim.isa import BoolOp, Compare, Literal, MulMode, Op
+
+_BITS = 32
+_ALL = 1 << _BITS
+_NEGATED = {
+    Compare.EQ: Compare.NE,
+    Compare.NE: Compare.EQ,
+    Compare.LT: Compare.GE,
+    Compare.GE: Compare.LT,
+    Compare.GT: Compare.LE,
+    Compare.LE: Compare.GT,
+}
+_MIRRORED = {
+    Compare.EQ: Compare.EQ,
+    Compare.NE: Compare.NE,
+    Compare.LT: Compare.GT,
+    Compare.GT: Compare.LT,
+    Compare.GE: Compare.LE,
+    Compare.LE: Compare.GE,
+}
+_HOLDS_ITSELF = (Compare.EQ, Compare.LE, Compare.GE)
+
+
+def most_trips(ssa: SsaFunction, header: int) -> int | None:
+    """Return an upper bound of the trips that a lane takes in a loop, or None."""
+    graph = ssa.graph
+    body = graph.loops[header]
+    latches = [b for b in graph.blocks[header].predecessors if b in body]
+    if len(latches) != 1:
+        return None
+    asked = [
+        b for b in body if graph.innermost_loop[b] == header and graph.dominates(b, latches[0])
+    ]
+    found = (_turns_until(ssa, block, header) for block in asked)
+    return min((trips for trips in found if trips is not None), default=None)
+
+
+def step_of(ssa: SsaFunction, source: Source, origin: Value) -> int | None:
+    """Return the constant c for which ``source`` is ``origin + c``."""
+    total = 0
+    while source is not origin:
+        node = ssa.definition.get(source) if isinstance(source, Value) else None
+        if not isinstance(node, Operation) or node.instruction.type.bits != origin.bits:
+            return None
+        if node.results[0] is None or node.results[0].bits != origin.bits:
+            return None
+        first, second = (*node.sources, None, None)[:2]
+        if node.instruction.op is Op.ADD and isinstance(first, Literal):
+            first, second = second, first
+        if node.instruction.op not in (Op.ADD, Op.SUB) or not isinstance(second, Literal):
+            return None
+        sign = 1 if node.instruction.op is Op.ADD else -1
+        total += sign * signed(second.bits, origin.bits)
+        if not isinstance(first, Value):
+            return None
+        source = first
+    return total
+
+
+def _turns_until(ssa: SsaFunction, block: int, header: int) -> int | None:
+    """Return the trips after which all lanes have left by ``block``, which every trip passes."""
+    body, last = ssa.graph.loops[header], ssa.blocks[block]
+    leaving = [target not in body for target in last.successors]
+    if last.condition is None or len(leaving) != 2 or leaving[0] == leaving[1]:
+        return None
+    value = last.condition.value
+    node = ssa.definition.get(value) if isinstance(value, Value) else None
+    if not isinstance(node, Operation) or node.instruction.op is not Op.SETP:
+        return None
+    instruction = node.instruction
+    if instruction.combine is not BoolOp.NONE or not instruction.type.is_integer:
+        return None
+    compare = instruction.compare
+    if instruction.type.bits != _BITS or compare is None:
+        return None
+    inverse = len(node.results) > 1 and value is node.results[1]
+    if leaving[0] == (last.condition.negated != inverse):
+        compare = _NEGATED[compare]
+    for (counter, limit), how in (
+        (node.sources[:2], compare),
+        (node.sources[1::-1], _MIRRORED[compare]),
+    ):
+        if not isinstance(limit, Value) or ssa.block_of[limit] not in body:
+            trips = _counted(ssa, header, counter, limit, how, is_signed=instruction.type.is_signed)
+            if trips is not None:
+                return trips
+    return None
+
+
+def _counted(
+    ssa: SsaFunction, header: int, counter: Source, limit: Source, how: Compare, *, is_signed: bool
+) -> int | None:
+    """Return the trips until ``counter how limit`` has been true, if that is certain."""
+    body = ssa.graph.loops[header]
+    for phi in ssa.blocks[header].phis:
+        offset = step_of(ssa, counter, phi.result) if phi.result.bits == _BITS else None
+        around = [s for block, s in phi.arguments.items() if block in body]
+        if offset is None or len(around) != 1:
+            continue
+        step = (step_of(ssa, around[0], phi.result) or 0) % _ALL
+        if not step:
+            continue
+        grain = step & -step
+        starts = [s for block, s in phi.arguments.items() if block not in body]
+        known = min(_grain(ssa, [limit, *starts]), offset & -offset or _ALL)
+        meets = how in _HOLDS_ITSELF and known >= grain
+        if meets or _least_count(limit, how, is_signed=is_signed) >= grain:
+            return _ALL // grain
+    return None
+
+
+def _least_count(limit: Source, how: Compare, *, is_signed: bool) -> int:
+    """Return for how many neighbouring numbers the comparison with ``limit`` holds, at least."""
+    if how is Compare.NE:
+        return _ALL - 1
+    if how is Compare.EQ or not isinstance(limit, Literal):
+        return int(how in _HOLDS_ITSELF)
+    number = limit.bits % _ALL
+    below = number ^ (_ALL >> 1) if is_signed else number
+    count = below if how in (Compare.LT, Compare.LE) else _ALL - 1 - below
+    return count + int(how in _HOLDS_ITSELF)
+
+
+def _grain(ssa: SsaFunction, sources: Sequence[Source], depth: int = 6) -> int:
+    """Return a power of two, up to 2^32, that divides all sources."""
+    return min(_one_grain(ssa, source, depth) for source in sources)
+
+
+def _one_grain(ssa: SsaFunction, source: Source, depth: int) -> int:
+    if isinstance(source, Literal):
+        return source.bits & -source.bits & (_ALL - 1) or _ALL
+    node = ssa.definition.get(source) if isinstance(source, Value) else None
+    if not isinstance(node, Operation) or not depth or node.instruction.type.bits < _BITS:
+        return 1
+    grains = [_one_grain(ssa, s, depth - 1) for s in node.sources]
+    match node.instruction.op:
+        case Op.MOV:
+            return grains[0]
+        case Op.AND:
+            return max(grains)
+        case Op.ADD | Op.SUB | Op.OR:
+            return min(grains)
+        case Op.MUL if node.instruction.mode is MulMode.LO:
+            return min(grains[0] * grains[1], _ALL)
+        case Op.SHL if isinstance(node.sources[1], Literal):
+            return min(grains[0] << min(node.sources[1].bits % _ALL, _BITS), _ALL)
+        case _:
+            return 1

@@ -1,0 +1,233 @@
+"""``tessera-gpud``: the daemon that owns a node's simulated GPUs. Reads options, logs, serves."""
+
+import asyncio
+import logging
+import math
+import os
+import resource
+import shutil
+import signal
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vgpu_sim import config
+from vgpu_sim.gpud import owner
+from vgpu_sim.gpud.contexts.launching import WorkerSettings
+from vgpu_sim.gpud.daemon import Daemon, NodeOptions
+from vgpu_sim.gpud.devices import journal
+from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
+from vgpu_sim.gpud.errors import JournalError
+from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
+from vgpu_sim.gpud.limits.cgroups.detect import DEFAULT_ROOT, PARENT, detect
+from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
+from vgpu_sim.gpud.system import foreign, processes
+from vgpu_sim.hal import limits
+from vgpu_sim.hal.messages import TOKEN_BYTES
+
+logger = logging.getLogger("tessera.gpud")
+
+_CAP_SETGID, _CAP_SETUID = 6, 7  # linux/capability.h
+
+
+def parse_capability(text: str) -> tuple[int, int]:
+    """Read "M.m". Raises click.BadParameter unless that capability is known."""
+    known = {f"{major}.{minor}": (major, minor) for major, minor in ARCHITECTURES}
+    if text not in known:
+        raise click.BadParameter(f"{text!r} is not one of {', '.join(known)}")
+    return known[text]
+
+
+def _finite(
+    _context: click.Context, _parameter: click.Parameter, value: float | None
+) -> float | None:
+    """Refuse nan, which no range does, and infinity. Raises click.BadParameter."""
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is not a number of seconds")
+    return value
+
+
+def read_token(path: Path) -> bytes:
+    """Read a token of 64 hexadecimal digits. Raises click.BadParameter."""
+    try:
+        token = bytes.fromhex(path.read_text(encoding="ascii").strip())
+    except (OSError, ValueError) as err:
+        raise click.BadParameter(f"{path}: {err}") from err
+    if len(token) != TOKEN_BYTES:
+        raise click.BadParameter(f"{path}: a token is {TOKEN_BYTES} bytes in hexadecimal")
+    return token
+
+
+def _path(help_text: str, default: Path | None = None) -> dict[str, Any]:
+    kind = click.Path(path_type=Path)
+    return {"type": kind, "default": default, "help": help_text, "show_default": bool(default)}
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--run-dir", **_path("Sockets live here.", config.DEFAULT_RUN_DIR))
+@click.option("--state-dir", **_path("The journal lives here.", config.DEFAULT_STATE_DIR))
+@click.option("--cache-dir", **_path("Object caches; default: below the state directory."))
+@click.option("--libraries-dir", **_path("Client libraries for containers.", config.LIBRARIES_DIR))
+@click.option("--backend", type=click.Choice(["jit", "interp"]), default="jit", show_default=True)
+@click.option("--token", "token_file", **_path("Standalone: this user, with the token in FILE."))
+@click.option(
+    "--budget",
+    "budget_bytes",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Host memory for all slices in bytes; 0: half of the host's.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, limits.MAX_WORKER_THREADS),
+    default=None,
+    help="Native threads of a worker; default: the CPUs gpud may use, up to that many.",
+)
+@click.option(
+    "--kernel-timeout",
+    "kernel_timeout_s",
+    type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
+    default=None,
+    help="End the context of a kernel that runs for so many seconds; default: let it run.",
+)
+@click.option("--report-usage", is_flag=True, help='Make a "usage" event of what a context did.')
+@click.option("--cc", "capability", default=None, help="Report this compute capability (M.m).")
+@click.option(
+    "--isolation",
+    type=click.Choice(["default", "strict"]),
+    default="default",
+    help="strict: a slice gets its share of CPU time and no more.",
+)
+@click.option(
+    "--allow-weak-sandbox",
+    is_flag=True,
+    help="Start contexts even where the kernel can confine their workers neither by Landlock nor"
+    " by namespaces. Always so with --token, where program and worker are one user's.",
+)
+@click.option("--cgroup-root", **_path("Where control groups are mounted.", DEFAULT_ROOT))
+@click.option(
+    "--cgroup-parent", default=PARENT, show_default=True, help="The slices' common control group."
+)
+@click.option(
+    "--takeover-wait",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait for another gpud of the same state directory to end.",
+)
+@click.option(
+    "--parent-fd",
+    type=int,
+    default=None,
+    hidden=True,
+    help="A socket: told when gpud serves; its end is gpud's end.",
+)
+@click.option(
+    "--log-level",
+    default="INFO",
+    show_default=True,
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"]),
+)
+def main(
+    run_dir: Path,
+    state_dir: Path,
+    cache_dir: Path | None,
+    libraries_dir: Path,
+    backend: str,
+    token_file: Path | None,
+    budget_bytes: int,
+    threads: int | None,
+    kernel_timeout_s: float | None,
+    report_usage: bool,
+    capability: str | None,
+    isolation: str,
+    allow_weak_sandbox: bool,
+    cgroup_root: Path,
+    cgroup_parent: str,
+    takeover_wait: float,
+    parent_fd: int | None,
+    log_level: str,
+) -> None:
+    """Serve this node's simulated GPUs until SIGTERM."""
+    logging.basicConfig(
+        level=log_level,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(message)s"
+        if parent_fd is None
+        else "tessera: %(message)s",
+    )
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents
+    processes.adopt_orphans()
+    token = read_token(token_file) if token_file is not None else None
+    cpu_count = len(os.sched_getaffinity(0))
+    options = NodeOptions(
+        run_dir=run_dir,
+        state_dir=state_dir,
+        libraries_dir=libraries_dir,
+        token=token,
+        budget_bytes=budget_bytes,
+        workers=WorkerSettings(
+            backend=backend,
+            threads=threads or min(cpu_count, limits.MAX_WORKER_THREADS),
+            capability=parse_capability(capability) if capability is not None else None,
+            own_uids=token is None and processes.has_capabilities(_CAP_SETGID, _CAP_SETUID),
+            strict_cpu=isolation == "strict",
+            cache_root=cache_dir or state_dir / "cache",
+            kernel_timeout_s=kernel_timeout_s,
+            weak_sandbox=allow_weak_sandbox or token is not None,
+            report_usage=report_usage,
+        ),
+    )
+    try:
+        for directory in (run_dir, state_dir):
+            directory.mkdir(parents=True, exist_ok=True, mode=0o711)
+        journal.lock(state_dir, takeover_wait)  # held until this process ends
+    except (JournalError, OSError) as err:
+        logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
+        sys.exit(1)
+    # Not before the lock: a predecessor that ends takes its control groups with it.
+    cgroups: SliceCgroups = (
+        NoCgroups("standalone run: limits are kept by bookkeeping alone")
+        if token is not None
+        else detect(cpu_count, cgroup_root, cgroup_parent)
+    )
+    sys.exit(asyncio.run(_serve(options, cgroups, parent_fd)))
+
+
+async def _serve(options: NodeOptions, cgroups: SliceCgroups, parent_fd: int | None) -> int:
+    _raise_descriptor_limit()
+    foreign.prepare_waking()
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        daemon = Daemon(options, cgroups)
+        await daemon.start()
+    except (JournalError, OSError, ValueError) as err:
+        logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
+        return 1
+    parent = owner.OwnerWatch(parent_fd, stop.set) if parent_fd is not None else None
+    if parent is not None:
+        parent.ready()
+    await stop.wait()
+    await daemon.stop()
+    if parent is not None and options.token is not None:
+        if parent.owner_died:
+            owner.end_what_is_left(options.token)
+        shutil.rmtree(options.run_dir, ignore_errors=True)
+    return 0
+
+
+def _raise_descriptor_limit() -> None:
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""The administration socket: JSON lines for the node agent and the command line.
+
+Mode 0600, and the peer must have gpud's uid. Requests of one connection are answered in order.
+A connection that does not read what it is sent is closed.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from vgpu_sim.gpud.errors import InvalidRequest, RequestError
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.gpud.system.peers import peer_of
+
+logger = logging.getLogger("tessera.gpud")
+
+SOCKET_NAME = "gpud.sock"
+MAX_LINE_BYTES = 1 << 20
+MAX_CONNECTIONS = 32
+MAX_UNSENT_BYTES = 8 << 20
+
+Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+
+
+class AdminServer:
+    """Serves ``operations`` by method name, and ``subscribe`` by itself."""
+
+    def __init__(self, operations: dict[str, Operation], events: EventBus) -> None:
+        self._operations = operations
+        self._events = events
+        self._server: asyncio.Server | None = None
+        self._path: Path | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def open(self, path: Path) -> None:
+        """Bind and serve. Raises OSError."""
+        self._path = path
+        self._server = await asyncio.start_unix_server(
+            self._connected, sock=_bind(path), limit=MAX_LINE_BYTES
+        )
+
+    async def close(self) -> None:
+        """Hang up on everybody."""
+        if self._server is not None and self._path is not None:
+            self._server.close()
+            _unlink(self._path)
+        for task in tuple(self._connections):
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(tuple(self._connections))
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        unsubscribe: list[Callable[[], None]] = []
+        try:
+            sock: socket.socket = writer.get_extra_info("socket")
+            if peer_of(sock).uid != os.geteuid() or len(self._connections) > MAX_CONNECTIONS:
+                return
+            await self._serve(reader, writer, unsubscribe)
+        except (OSError, asyncio.CancelledError):
+            pass  # gone, or gpud is closing: either way there is nobody to tell
+        finally:
+            for remove in unsubscribe:
+                remove()
+            self._connections.discard(task)
+            writer.close()
+
+    async def _serve(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        unsubscribe: list[Callable[[], None]],
+    ) -> None:
+        while True:
+            try:
+                line = await reader.readline()
+            except ValueError:
+                message = f"a line is longer than {MAX_LINE_BYTES} bytes"
+                _write(writer, _failure(None, InvalidRequest(message)))
+                return
+            if not line.endswith(b"\n"):
+                return
+            number, method, reply = await self._reply(line)
+            if method == "subscribe" and not unsubscribe:
+                unsubscribe.append(self._events.subscribe(lambda event: _write(writer, event)))
+                reply = {"id": number, "result": {}}
+            _write(writer, reply)
+            await writer.drain()
+
+    async def _reply(self, line: bytes) -> tuple[object, str, dict[str, Any]]:
+        number: object = None
+        method = ""
+        try:
+            number, method, params = _parse(line)
+            if method == "subscribe":
+                return number, method, {"id": number, "result": {}}
+            operation = self._operations.get(method)
+            if operation is None:
+                known = ", ".join(sorted((*self._operations, "subscribe")))
+                raise InvalidRequest(f"unknown method {method!r}; known: {known}")
+            return number, method, {"id": number, "result": await operation(params)}
+        except RequestError as err:
+            return number, "", _failure(number, err)
+        except Exception as err:
+            # The edge: a defect of ours answers this request and leaves gpud alive.
+            logger.exception("admin_request_failed method=%s", method)
+            return number, "", _failure(number, RequestError(f"internal error: {err}"))
+
+
+def _unlink(path: Path) -> None:
+    path.unlink(missing_ok=True)
+
+
+def _bind(path: Path) -> socket.socket:
+    _unlink(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    return listener
+
+
+def _parse(line: bytes) -> tuple[object, str, dict[str, Any]]:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as err:
+        raise InvalidRequest("not a line of JSON") from err
+    if not isinstance(request, dict):
+        raise InvalidRequest("a request is an object")
+    number = request.get("id")
+    if not isinstance(number, int | str):
+        raise InvalidRequest("id is a number or a string")
+    unknown = set(request) - {"id", "method", "params"}
+    method, params = request.get("method"), request.get("params", {})
+    if unknown or not isinstance(method, str) or not isinstance(params, dict):
+        raise InvalidRequest("a request is {id, method, params}")
+    return number, method, params
+
+
+def _failure(number: object, error: RequestError) -> dict[str, Any]:
+    return {"id": number, "error": {"code": error.code, "message": str(error)}}
+
+
+def _write(writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+    if writer.transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
+        logger.warning("admin_connection_dropped reason='does not read'")
+        writer.transport.abort()
+        return
+    with suppress(RuntimeError):  # the transport is closing
+        writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")

@@ -1,0 +1,1 @@
+"""Contexts: starting their workers, keeping account of them, finding those of an earlier gpud."""

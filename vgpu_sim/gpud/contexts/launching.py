@@ -1,0 +1,223 @@
+"""Starts the worker of an authorised context and hands it over to the table of contexts."""
+
+import asyncio
+import select
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.contexts.zygote import Zygote
+from vgpu_sim.gpud.errors import HelloRefused, WorkerStartError
+from vgpu_sim.gpud.limits.budget import Budget
+from vgpu_sim.gpud.limits.caches import CacheOwner, OwnerCaches
+from vgpu_sim.gpud.limits.cgroups.base import Share, SliceCgroups
+from vgpu_sim.gpud.limits.starts import Starts
+from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner, Peer
+from vgpu_sim.gpud.slices.hello import Hello
+from vgpu_sim.gpud.system import foreign, processes, seqpacket
+from vgpu_sim.gpud.system.foreign import ForeignSockets
+from vgpu_sim.hal import spawn
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.spawn import WorkerConfig
+
+MAX_CONTEXTS_PER_SLICE = 64  # live, starting, or waiting to be started
+LEAST_STARTS_AT_ONCE = 2
+START_SECONDS = 10.0  # a worker that says nothing for so long makes nobody wait any more
+FIRST_WORKER_UID = 70000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What is the same for all workers of a node.
+
+    ``capability`` None is the board's own. ``own_uids``: gpud may give each instance its uid.
+    ``cache_root`` is the directory of the owners' object caches. ``weak_sandbox``: serve even where
+    the system permits too few walls. A kernel that runs for ``kernel_timeout_s`` ends its context.
+    ``report_usage``: a worker says at its end what it has done, which becomes "usage" events.
+    """
+
+    backend: str
+    threads: int
+    capability: tuple[int, int] | None
+    own_uids: bool
+    strict_cpu: bool
+    cache_root: Path
+    weak_sandbox: bool
+    kernel_timeout_s: float | None = None
+    report_usage: bool = False
+
+    @property
+    def first_uid(self) -> int | None:
+        """Return the user of workers in the first slot; None: gpud's own."""
+        return FIRST_WORKER_UID if self.own_uids else None
+
+    def capability_of(self, instance: MigInstance) -> tuple[int, int]:
+        """Return the compute capability that an instance reports."""
+        return self.capability or instance.gpu.board.compute_capability
+
+
+def _has_hung_up(client: socket.socket) -> bool:
+    """Tell whether a client that waits for its answer has ended: it has nothing else to say."""
+    poller = select.poll()
+    poller.register(client.fileno(), select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def cache_owner(instance: MigInstance, owner: Owner) -> CacheOwner:
+    """Return whose object cache a context of this owner on this instance uses."""
+    return CacheOwner(owner.namespace, instance.slot)
+
+
+class Launcher:
+    """Starts workers, at most MAX_CONTEXTS_PER_SLICE on one instance, the instances in turn."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        zygote: Zygote,
+        cgroups: SliceCgroups,
+        budget: Budget,
+        contexts: ContextTable,
+    ) -> None:
+        self._settings = settings
+        self._zygote = zygote
+        self._cgroups = cgroups
+        self._budget = budget
+        self._contexts = contexts
+        self._caches = OwnerCaches(settings.cache_root, shared=settings.own_uids)
+        self._starts = Starts(max(LEAST_STARTS_AT_ONCE, settings.threads))
+        self._starting: Counter[InstanceUuid] = Counter()
+
+    @property
+    def problem(self) -> str:
+        """Return why no context can be started at the moment; empty when one can."""
+        walls = self._zygote.walls
+        if walls is not None and not (self._settings.weak_sandbox or spawn.is_confined(walls)):
+            return spawn.NOT_CONFINED
+        return self._zygote.problem
+
+    def count(self, uuid: InstanceUuid) -> int:
+        """Return how many contexts live or are being started on an instance."""
+        return len(self._contexts.of(uuid)) + self._starting[uuid]
+
+    async def launch(
+        self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
+    ) -> None:
+        """Start a worker that answers the client's HELLO itself.
+
+        Returns when it serves, or has ended.
+
+        Raises:
+            HelloRefused: too many contexts (2), or no worker could be started, or it ended
+                before it served (802).
+            ConnectionAbortedError: the client hung up before it was its turn.
+        """
+        if self.count(instance.uuid) >= MAX_CONTEXTS_PER_SLICE:
+            raise HelloRefused(
+                CudaError.OUT_OF_MEMORY, f"the slice has {MAX_CONTEXTS_PER_SLICE} contexts"
+            )
+        async with self._starts_counted(instance.uuid) as started:
+            if _has_hung_up(client):
+                raise ConnectionAbortedError("the client hung up before its context was started")
+            context = await self._start_or_refuse(instance, hello, client, peer, owner)
+            self._contexts.add(context)
+            started()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(START_SECONDS):
+                    await context.settled.wait()
+                    if not context.answered:
+                        reason = f"the worker ended while it started: {context.end_reason}"
+                        raise HelloRefused(CudaError.SYSTEM_NOT_READY, reason)
+
+    @asynccontextmanager
+    async def _starts_counted(self, uuid: InstanceUuid) -> AsyncIterator[Callable[[], None]]:
+        """Hold a turn, counted as a context that is being started until the yielded call."""
+        counted = True
+
+        def started() -> None:
+            nonlocal counted
+            self._starting[uuid] -= counted
+            counted = False
+
+        self._starting[uuid] += 1
+        try:
+            async with self._starts.turn(uuid):
+                yield started
+        finally:
+            started()
+
+    async def _start_or_refuse(
+        self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
+    ) -> Context:
+        try:
+            if self.problem == spawn.NOT_CONFINED:
+                raise WorkerStartError(spawn.NOT_CONFINED)
+            return await self._start(instance, hello, client, peer, owner)
+        except (WorkerStartError, OSError) as err:
+            self._contexts.not_started(instance, owner, str(err))
+            raise HelloRefused(CudaError.SYSTEM_NOT_READY, str(err)) from err
+
+    def share_of(self, instance: MigInstance) -> Share:
+        """Return what an instance's control group is to hold."""
+        return Share.of(
+            instance,
+            self._budget.most_bytes(instance),
+            self._settings.threads,
+            self._settings.strict_cpu,
+        )
+
+    async def _start(
+        self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
+    ) -> Context:
+        self._cgroups.prepare(instance.uuid, self.share_of(instance), self.count(instance.uuid))
+        mine, its = seqpacket.pair()
+        mine.setblocking(False)
+        refusing = foreign.refuse_descriptors(mine)
+        try:
+            with its:
+                config = self._config(instance, hello, owner)
+                pid = await self._zygote.start_worker(config, client, its)
+            pidfd = processes.open_process(pid)
+            if pidfd is None:
+                raise WorkerStartError("the worker ended at once")
+        except BaseException:
+            mine.close()
+            raise
+        caches_in_use = {cache_owner(one.instance, one.owner) for one in self._contexts}
+        asyncio.get_running_loop().run_in_executor(
+            None, self._tidy_caches, cache_owner(instance, owner), caches_in_use
+        )
+        account = self._budget.open(instance)
+        sockets = ForeignSockets(f"worker {pid}", refusing)
+        return Context(instance, owner, peer, account, pid, pidfd, mine, sockets)
+
+    def _tidy_caches(self, mine: CacheOwner, in_use: set[CacheOwner]) -> None:
+        self._caches.trim(mine)
+        self._caches.sweep(in_use | {mine})
+
+    def _config(self, instance: MigInstance, hello: Hello, owner: Owner) -> WorkerConfig:
+        first = self._settings.first_uid
+        uid = None if first is None else first + instance.slot
+        return WorkerConfig(
+            request=hello.request,
+            instance_uuid=instance.uuid,
+            profile=instance.profile.name,
+            capability=self._settings.capability_of(instance),
+            backend=self._settings.backend,
+            aperture_base=hello.aperture_base,
+            gpu_index=instance.gpu.index,
+            context_index=hello.context_index,
+            memory_limit_bytes=instance.profile.memory_bytes,
+            threads=self._settings.threads,
+            cgroup_procs=self._cgroups.procs_files(instance.uuid),
+            uid=uid,
+            gid=uid,
+            cache_dir=self._caches.directory(cache_owner(instance, owner)),
+            kernel_timeout_s=self._settings.kernel_timeout_s,
+            weak_sandbox=self._settings.weak_sandbox,
+            report_usage=self._settings.report_usage,
+        )

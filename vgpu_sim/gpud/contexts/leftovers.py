@@ -1,0 +1,186 @@
+"""Workers that an earlier gpud of this node started and that are still alive.
+
+They keep serving their clients, so they are found again: counted against the budget by what they
+hold, fenced like all others, and ended when their client has gone without them. The list lies in
+the run directory, which does not survive a reboot, as workers do not; a pid counts only together
+with the process's start time.
+"""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vgpu_sim.gpud.contexts.table import Context, ContextTable
+from vgpu_sim.gpud.devices.inventory import Inventory
+from vgpu_sim.gpud.limits.budget import Budget
+from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
+from vgpu_sim.gpud.model import Owner, Peer, PodUid
+from vgpu_sim.gpud.system import processes, seqpacket
+from vgpu_sim.gpud.system.foreign import ForeignSockets
+
+logger = logging.getLogger("tessera.gpud")
+
+FILE_NAME = "contexts.json"
+CLIENT_GONE_GRACE_SECONDS = 5.0
+_VERSION = 1
+_MAX_FILE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A worker and its client, each with pid and start time in clock ticks since boot."""
+
+    pid: int
+    start_ticks: int
+    client_pid: int
+    client_start_ticks: int
+    client_uid: int
+    instance_uuid: str
+    pod_uid: str
+    namespace: str
+
+    @property
+    def alive(self) -> bool:
+        """Return whether the worker still runs."""
+        return processes.start_ticks(self.pid) == self.start_ticks
+
+    @property
+    def client_alive(self) -> bool:
+        """Return whether its client still runs."""
+        return processes.start_ticks(self.client_pid) == self.client_start_ticks
+
+
+def save(run_dir: Path, contexts: Iterable[Context]) -> None:
+    """Write the list of live contexts; a failure is logged, because programs matter more."""
+    document = {"version": _VERSION, "contexts": [_encode(context) for context in contexts]}
+    path = run_dir / FILE_NAME
+    temporary = path.with_suffix(".tmp")
+    try:
+        temporary.write_text(json.dumps(document), encoding="utf-8")
+        temporary.rename(path)
+    except OSError as err:
+        logger.warning("contexts_not_recorded error=%s", err)
+
+
+def load(run_dir: Path) -> list[Record]:
+    """Read the list; one that cannot be read is as good as none, since cgroups are reaped too."""
+    try:
+        with (run_dir / FILE_NAME).open("rb") as file:
+            document = json.loads(file.read(_MAX_FILE_BYTES))
+        if document["version"] != _VERSION:
+            raise ValueError(f"version {document['version']}")
+        return [Record(**entry) for entry in document["contexts"]]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as err:
+        logger.warning("contexts_unreadable error=%s", err)
+        return []
+
+
+class Leftovers:
+    """Finds them again once, at start."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        budget: Budget,
+        contexts: ContextTable,
+        cgroups: SliceCgroups,
+    ) -> None:
+        self._inventory = inventory
+        self._budget = budget
+        self._contexts = contexts
+        self._cgroups = cgroups
+        self._watches: set[asyncio.Task[None]] = set()
+
+    def take_over(self, records: Iterable[Record]) -> None:
+        """Watch the living, end those without an instance or a record, tidy the groups."""
+        instances = {instance.uuid: instance for instance in self._inventory.instances}
+        found: list[tuple[Context, Record]] = []
+        for record in records:
+            pidfd = processes.open_process(record.pid)
+            if pidfd is None:
+                continue
+            instance = instances.get(record.instance_uuid)  # type: ignore[call-overload]
+            if not record.alive or instance is None:
+                if record.alive:
+                    processes.kill(pidfd)
+                os.close(pidfd)
+                continue
+            held = processes.shared_resident_bytes(record.pid)
+            context = Context(
+                instance=instance,
+                owner=Owner(PodUid(record.pod_uid), record.namespace),
+                client=Peer(record.client_pid, record.client_uid),
+                account=self._budget.open(instance, held),
+                pid=record.pid,
+                pidfd=pidfd,
+                channel=None,
+                sockets=ForeignSockets(f"worker {record.pid}", refusing=True),
+            )
+            logger.info("worker_found pid=%d instance=%s", record.pid, instance.uuid)
+            found.append((context, record))
+        self._contexts.add(*(context for context, _ in found))
+        for context, record in found:
+            self._watch(context, record)
+        self._reap_groups({record.pid for _, record in found})
+
+    def _reap_groups(self, kept: set[int]) -> None:
+        known = {instance.uuid for instance in self._inventory.instances}
+        for uuid in self._cgroups.existing():
+            for pid in self._cgroups.processes(uuid):
+                if _belongs_to(pid, kept):
+                    continue
+                pidfd = processes.open_process(pid)
+                if pidfd is not None:
+                    logger.warning("worker_reaped pid=%d group=%s", pid, uuid)
+                    processes.kill(pidfd)
+                    os.close(pidfd)
+            if uuid not in known:
+                try:
+                    self._cgroups.remove(uuid)
+                except OSError as err:  # its processes are still dying; the next start removes it
+                    logger.info("cgroup_kept group=%s reason=%s", uuid, err.strerror)
+
+    def _watch(self, context: Context, record: Record) -> None:
+        task = asyncio.create_task(self._end_without_client(context, record))
+        self._watches.add(task)
+        task.add_done_callback(self._watches.discard)
+
+    async def _end_without_client(self, context: Context, record: Record) -> None:
+        client = processes.open_process(record.client_pid)
+        if client is not None:
+            try:
+                if record.client_alive:
+                    await seqpacket.readable(client)
+            finally:
+                os.close(client)
+        await asyncio.sleep(CLIENT_GONE_GRACE_SECONDS)
+        self._contexts.dismiss(context, "its client is gone")
+
+
+def _belongs_to(pid: int | None, workers: set[int]) -> bool:
+    """Tell whether a process is one of these workers, its compile helper or a child of that."""
+    for _ in range(3):
+        if pid is None or pid in workers:
+            break
+        pid = processes.parent(pid)
+    return pid in workers
+
+
+def _encode(context: Context) -> dict[str, Any]:
+    return {
+        "pid": context.pid,
+        "start_ticks": processes.start_ticks(context.pid) or 0,
+        "client_pid": context.client.pid,
+        "client_start_ticks": processes.start_ticks(context.client.pid) or 0,
+        "client_uid": context.client.uid,
+        "instance_uuid": context.instance.uuid,
+        "pod_uid": context.owner.pod_uid,
+        "namespace": context.owner.namespace,
+    }

@@ -1,0 +1,230 @@
+"""gpud's end of a worker's channel (contract: ``vgpu_sim.hal.spawn``).
+
+A worker may have been taken over by its tenant, so its messages are validated, paced, and answered
+without ever waiting for it. What no worker of ours sends is a violation, which ends the worker.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vgpu_sim.gpud.events import clean_text
+from vgpu_sim.gpud.limits.budget import Account, Budget
+from vgpu_sim.gpud.limits.pacing import Pace
+from vgpu_sim.gpud.system.foreign import ForeignSockets
+from vgpu_sim.hal import spawn
+
+MAX_MESSAGE_BYTES = 16 << 10
+MESSAGES_PER_SECOND = 2000
+EVENT_PAUSE_SECONDS = 5.0  # the same event of the same worker is passed on at most this often
+MAX_USAGE_MESSAGES = 64  # of one context; what is more is dropped
+_MAX_COUNT = (1 << 63) - 1
+_USAGE_COUNTS = ("modules", "modules_ns", "compiled", "cached", "shapes", "shapes_ns")
+
+
+class ChannelViolation(Exception):
+    """The worker broke the contract."""
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What a worker reported last; times are CLOCK_MONOTONIC of the node in ns.
+
+    ``busy_ns`` counts the running kernel too, whose name is empty where none runs.
+    """
+
+    launches: int = 0
+    first_launch_ns: int = 0
+    last_launch_ns: int = 0
+    busy_ns: int = 0
+    running_kernel: str = ""
+    running_since_ns: int = 0
+
+
+class WorkerChannel:
+    """Answers reservations and yields events until the worker closes the channel."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        sockets: ForeignSockets,
+        budget: Budget,
+        account: Account,
+        statistics: Statistics | None = None,
+    ) -> None:
+        self.statistics = statistics if statistics is not None else Statistics()
+        self._sock = sock
+        self._sockets = sockets
+        self._budget = budget
+        self._account = account
+        self._last_passed: dict[str, float] = {}
+        self._usage_messages = 0
+
+    async def events(self) -> AsyncIterator[tuple[str, dict[str, object]]]:
+        """Serve the channel; yields (event name, checked fields).
+
+        Raises:
+            ChannelViolation: on anything that the contract does not know.
+        """
+        pace = Pace(MESSAGES_PER_SECOND)
+        while True:
+            await pace.turn()
+            try:
+                packet = await self._sockets.receive(self._sock, MAX_MESSAGE_BYTES)
+            except OSError:
+                return
+            if packet.truncated:
+                raise ChannelViolation("message too long or with descriptors")
+            if not packet.data:
+                return
+            try:
+                message = spawn.decode(packet.data)
+            except (ValueError, RecursionError) as err:
+                raise ChannelViolation("not a JSON object with a type") from err
+            event = self._handle(message)
+            if event is not None and (event[0] == "usage" or self._passes(event[0])):
+                yield event
+
+    def _handle(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
+        match message["type"]:
+            case "reserve":
+                return self._reserve(message)
+            case "release":
+                self._release(message)
+            case "memory":
+                grant = self._budget.report(self._account)
+                self._reply(message, "memory", free=grant.free_bytes, total=grant.total_bytes)
+            case "stats":
+                self._take_statistics(message)
+            case "usage":
+                self._usage_messages += 1
+                return (
+                    _checked_usage(message) if self._usage_messages <= MAX_USAGE_MESSAGES else None
+                )
+            case "event" if message.get("event") == "out_of_memory":
+                return self._out_of_memory(_optional_count(message, "requested_bytes"))
+            case "event":
+                return _checked_event(message)
+            case other:
+                raise ChannelViolation(f"unknown message {clean_text(other, 32)!r}")
+        return None
+
+    def _reserve(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
+        amount = _count(message, "bytes")
+        try:
+            grant = self._budget.reserve(self._account, amount)
+        except ValueError as err:
+            raise ChannelViolation(str(err)) from err
+        self._reply(
+            message,
+            "reserved",
+            granted=grant.granted,
+            free=grant.free_bytes,
+            total=grant.total_bytes,
+        )
+        if grant.granted:
+            return None
+        return self._out_of_memory(amount)
+
+    def _out_of_memory(self, requested_bytes: int) -> tuple[str, dict[str, object]]:
+        """Describe a refusal by gpud's own figures, whatever the worker thinks."""
+        room = self._budget.room(self._account)
+        free = min(room.slice_free_bytes, room.node_free_bytes)
+        return "out_of_memory", {
+            "requested_bytes": requested_bytes,
+            "free_bytes": free,
+            **asdict(room),
+        }
+
+    def _release(self, message: dict[str, Any]) -> None:
+        try:
+            self._budget.release(self._account, _count(message, "bytes"))
+        except ValueError as err:
+            raise ChannelViolation(str(err)) from err
+
+    def _take_statistics(self, message: dict[str, Any]) -> None:
+        self.statistics.launches = _count(message, "launches")
+        self.statistics.first_launch_ns = _count(message, "first_launch_ns")
+        self.statistics.last_launch_ns = _count(message, "last_launch_ns")
+        self.statistics.busy_ns = _count(message, "busy_ns")
+        self.statistics.running_kernel = clean_text(message.get("running_kernel", ""), 128)
+        self.statistics.running_since_ns = _optional_count(message, "running_since_ns")
+
+    def _reply(self, message: dict[str, Any], kind: str, **fields: object) -> None:
+        request = _count(message, "request")
+        try:
+            self._sock.send(spawn.encode({"type": kind, "request": request, **fields}))
+        except BlockingIOError as err:
+            raise ChannelViolation("it does not read its replies") from err
+        except OSError:
+            return  # it has gone; the next receive says so
+
+    def _passes(self, name: str) -> bool:
+        now = asyncio.get_running_loop().time()
+        if now - self._last_passed.get(name, -EVENT_PAUSE_SECONDS) < EVENT_PAUSE_SECONDS:
+            return False
+        self._last_passed[name] = now
+        return True
+
+
+def _checked_event(message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
+    match message.get("event"):
+        case "fault":
+            return "fault", {
+                "kernel": clean_text(message.get("kernel"), 128),
+                "ptx_line": _optional_count(message, "ptx_line"),
+                "address": _optional_count(message, "address"),
+                "block": _optional_count(message, "block"),
+                "message": clean_text(message.get("message")),
+            }
+        case "unsupported_ptx":
+            return "unsupported_ptx", {"message": clean_text(message.get("message"))}
+        case "started":
+            return "worker_started", {"sandbox": _sandbox(message.get("sandbox"))}
+        case "failed":
+            return "worker_failed", {"message": clean_text(message.get("message"))}
+        case _:
+            return None  # of a newer worker: what gpud does not know it does not pass on
+
+
+def _checked_usage(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
+    rows = message.get("kernels")
+    if not isinstance(rows, list):
+        raise ChannelViolation("usage without kernels")
+    kernels = []
+    for row in rows:
+        if not isinstance(row, list) or len(row) != 3:
+            raise ChannelViolation("usage of a kernel is a name and two counts")
+        name, launches, busy_ns = row
+        counts = {"launches": launches, "busy_ns": busy_ns}
+        kernels.append(
+            {"kernel": clean_text(name, 128), **{key: _count(counts, key) for key in counts}}
+        )
+    return "usage", {
+        "kernels": kernels,
+        **{name: _optional_count(message, name) for name in _USAGE_COUNTS},
+    }
+
+
+def _sandbox(value: object) -> dict[str, object]:
+    """Return the walls around a worker as it names them: bounded, for people to read."""
+    if not isinstance(value, dict):
+        return {}
+    return {clean_text(name, 32): one is True for name, one in list(value.items())[:16]}
+
+
+def _count(message: dict[str, Any], name: str) -> int:
+    value = message.get(name)
+    if type(value) is not int or not 0 <= value <= _MAX_COUNT:
+        raise ChannelViolation(f"{name} is not a count")
+    return value
+
+
+def _optional_count(message: dict[str, Any], name: str) -> int:
+    """Return an address may use all 64 bits; what is absent is 0."""
+    value = message.get(name, 0)
+    if type(value) is not int or not 0 <= value < 1 << 64:
+        raise ChannelViolation(f"{name} is not a 64-bit number")
+    return value

@@ -1,0 +1,176 @@
+"""Keeps the zygote running and asks it for workers (contract: ``vgpu_sim.hal.spawn``).
+
+The zygote is executed, never forked from gpud. When it dies it is started again, after a pause that
+grows while it keeps dying; its workers live on and are watched by their own descriptors.
+"""
+
+import asyncio
+import itertools
+import logging
+import os
+import socket
+import subprocess
+from collections.abc import Callable
+
+from vgpu_sim.gpud.errors import WorkerStartError
+from vgpu_sim.gpud.system import processes, python_process, seqpacket
+from vgpu_sim.hal import spawn
+from vgpu_sim.hal.spawn import WorkerConfig
+
+logger = logging.getLogger("tessera.gpud")
+
+ZYGOTE_MODULE = "vgpu_sim.zygote"
+SPAWN_TIMEOUT_SECONDS = 10.0
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 5.0
+STEADY_SECONDS = 30.0  # a zygote that lived this long is healthy: the pause starts over
+_MESSAGE_BYTES = 64 << 10
+
+
+class Zygote:
+    """The zygote's supervisor. ``on_exit`` gets (pid, wait status) of every worker that ends.
+
+    ``worker_uid`` is one that workers may be given, None if they keep gpud's. ``walls``: what the
+    zygote found that they will stand behind, by name; None until it has said so.
+    """
+
+    def __init__(self, on_exit: Callable[[int, int], None], worker_uid: int | None = None) -> None:
+        self._on_exit = on_exit
+        self._worker_uid = worker_uid
+        self.walls: dict[str, bool] | None = None
+        self._channel: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._waiting: dict[int, asyncio.Future[int]] = {}
+        self._numbers = itertools.count(1)
+        self._up = asyncio.Event()
+        self._last_failure = ""
+
+    @property
+    def problem(self) -> str:
+        """Return why no worker can be started at the moment; empty when one can."""
+        return "" if self._up.is_set() else self._last_failure
+
+    @property
+    def pid(self) -> int | None:
+        """Return the zygote's pid while it runs."""
+        return self._process.pid if self._process is not None else None
+
+    async def start_worker(
+        self, config: WorkerConfig, client: socket.socket, channel: socket.socket
+    ) -> int:
+        """Start a worker with these two descriptors and return its pid.
+
+        Raises:
+            WorkerStartError: the zygote refused, died, or did not answer in time.
+        """
+        number = next(self._numbers)
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        message = {"type": "spawn", "request": number, "worker": config.to_json()}
+        try:
+            async with asyncio.timeout(SPAWN_TIMEOUT_SECONDS):
+                await self._up.wait()
+                if self._channel is None:
+                    raise WorkerStartError("the zygote is not running")
+                self._waiting[number] = answer
+                descriptors = [client.fileno(), channel.fileno()]
+                await seqpacket.send(self._channel, spawn.encode(message), descriptors)
+                return await answer
+        except TimeoutError as err:
+            reason = self._last_failure or "no answer"
+            raise WorkerStartError(f"zygote: {reason}") from err
+        except OSError as err:
+            raise WorkerStartError(f"zygote: {err}") from err
+        finally:
+            self._waiting.pop(number, None)
+
+    async def supervise(self) -> None:
+        """Run the zygote until cancelled."""
+        pause = FIRST_PAUSE_SECONDS
+        loop = asyncio.get_running_loop()
+        while True:
+            started = loop.time()
+            try:
+                await self._run_once()
+            except (OSError, ValueError) as err:
+                self._last_failure = str(err)
+            finally:
+                self._stop()
+            if loop.time() - started > STEADY_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
+            logger.error("zygote_ended reason=%r restart_in_s=%.1f", self._last_failure, pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _launch(self) -> socket.socket:
+        mine, its = seqpacket.pair()
+        mine.setblocking(False)
+        user = [] if self._worker_uid is None else [str(self._worker_uid)]
+        with its:
+            self._process = subprocess.Popen(
+                python_process.module_command(ZYGOTE_MODULE, str(its.fileno()), *user),
+                env=python_process.module_environment(),
+                stdin=subprocess.DEVNULL,
+                pass_fds=(its.fileno(),),
+                start_new_session=True,
+            )
+        return mine
+
+    async def _run_once(self) -> None:
+        mine = self._launch()
+        self._channel = mine
+        self._up.set()
+        logger.info("zygote_started pid=%s", self.pid)
+        while True:
+            packet = await seqpacket.receive(mine, _MESSAGE_BYTES)
+            if not packet.data or packet.truncated:
+                break
+            self._handle(packet.data)
+        self._last_failure = "it closed its channel"
+
+    def _handle(self, data: bytes) -> None:
+        match spawn.decode(data):
+            case {"type": "ready", "sandbox": dict(walls)}:
+                self.walls = walls
+                logger.info("zygote_ready walls=%s", ",".join(sorted(w for w in walls if walls[w])))
+            case {"type": "spawned", "request": int(number), "pid": int(pid)}:
+                self._settle(number, pid)
+            case {"type": "failed", "request": int(number), "error": str(text)}:
+                self._settle(number, WorkerStartError(text))
+            case {"type": "exited", "pid": int(pid), "status": int(status)}:
+                self._on_exit(pid, status)
+            case message:
+                logger.error("zygote_message_unknown %r", message)
+
+    def _settle(self, number: int, outcome: int | WorkerStartError) -> None:
+        future = self._waiting.get(number)
+        if future is None or future.done():
+            if isinstance(outcome, int):
+                _end_unclaimed(outcome)
+            return
+        if isinstance(outcome, int):
+            future.set_result(outcome)
+        else:
+            future.set_exception(outcome)
+
+    def _stop(self) -> None:
+        self._up.clear()
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(WorkerStartError(f"zygote ended: {self._last_failure}"))
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def _end_unclaimed(pid: int) -> None:
+    """End a worker that came when nobody waited for it any more: it is in no table of contexts."""
+    logger.warning("worker_unclaimed pid=%d", pid)
+    pidfd = processes.open_process(pid)
+    if pidfd is not None:
+        processes.kill(pidfd)
+        os.close(pidfd)

@@ -1,0 +1,200 @@
+"""Device attributes of a MIG device, by the numbers of CUdevice_attribute.
+
+Numbers and meanings: CUDA driver API reference, "enum CUdevice_attribute". A feature whose entry
+points the client library answers with CUDA_ERROR_NOT_SUPPORTED is announced as absent: the two
+lists are compared by a test. A number that is not set here is answered with
+CUDA_ERROR_INVALID_VALUE.
+"""
+
+from enum import IntEnum
+
+from vgpu_sim.gpud.devices.silicon import ARCHITECTURES, BOARDS
+from vgpu_sim.gpud.model import MigInstance
+from vgpu_sim.hal import limits
+
+REGISTERS_PER_MULTIPROCESSOR = 65536
+_INT_MAX = (1 << 31) - 1
+_NVIDIA_PCI_VENDOR = 0x10DE  # what the boards that are simulated carry
+
+
+class Attribute(IntEnum):
+    """The attributes that have a value of their own here."""
+
+    MAX_THREADS_PER_BLOCK = 1
+    MAX_BLOCK_DIM_X = 2
+    MAX_BLOCK_DIM_Y = 3
+    MAX_BLOCK_DIM_Z = 4
+    MAX_GRID_DIM_X = 5
+    MAX_GRID_DIM_Y = 6
+    MAX_GRID_DIM_Z = 7
+    MAX_SHARED_MEMORY_PER_BLOCK = 8
+    TOTAL_CONSTANT_MEMORY = 9
+    WARP_SIZE = 10
+    MAX_PITCH = 11
+    MAX_REGISTERS_PER_BLOCK = 12
+    CLOCK_RATE = 13
+    TEXTURE_ALIGNMENT = 14
+    GPU_OVERLAP = 15
+    MULTIPROCESSOR_COUNT = 16
+    KERNEL_EXEC_TIMEOUT = 17
+    INTEGRATED = 18
+    CAN_MAP_HOST_MEMORY = 19
+    COMPUTE_MODE = 20
+    SURFACE_ALIGNMENT = 30
+    CONCURRENT_KERNELS = 31
+    ECC_ENABLED = 32
+    PCI_BUS_ID = 33
+    PCI_DEVICE_ID = 34
+    TCC_DRIVER = 35
+    MEMORY_CLOCK_RATE = 36
+    GLOBAL_MEMORY_BUS_WIDTH = 37
+    L2_CACHE_SIZE = 38
+    MAX_THREADS_PER_MULTIPROCESSOR = 39
+    ASYNC_ENGINE_COUNT = 40
+    UNIFIED_ADDRESSING = 41
+    PCI_DOMAIN_ID = 50
+    TEXTURE_PITCH_ALIGNMENT = 51
+    COMPUTE_CAPABILITY_MAJOR = 75
+    COMPUTE_CAPABILITY_MINOR = 76
+    GLOBAL_L1_CACHE_SUPPORTED = 79
+    LOCAL_L1_CACHE_SUPPORTED = 80
+    MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81
+    MAX_REGISTERS_PER_MULTIPROCESSOR = 82
+    SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO = 87
+    MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
+    MAX_BLOCKS_PER_MULTIPROCESSOR = 106
+    RESERVED_SHARED_MEMORY_PER_BLOCK = 111
+    MEM_SYNC_DOMAIN_COUNT = 126
+    NUMA_ID = 131
+    HOST_NUMA_ID = 134
+    GPU_PCI_DEVICE_ID = 139
+
+
+# Features that need entry points which answer "not supported": all of these are 0.
+ABSENT: frozenset[int] = frozenset(
+    {
+        *range(21, 30),  # texture sizes: there are no textures
+        *range(42, 50),  # layered, gather and alternate texture sizes
+        *range(52, 75),  # cube map, surface, linear and mipmapped sizes
+        77,  # MAXIMUM_TEXTURE1D_MIPMAPPED_WIDTH
+        78,  # STREAM_PRIORITIES_SUPPORTED: priorities are accepted, there is one level
+        83,  # MANAGED_MEMORY
+        84,  # MULTI_GPU_BOARD
+        85,  # MULTI_GPU_BOARD_GROUP_ID
+        86,  # HOST_NATIVE_ATOMIC_SUPPORTED
+        88,  # PAGEABLE_MEMORY_ACCESS
+        89,  # CONCURRENT_MANAGED_ACCESS
+        90,  # COMPUTE_PREEMPTION_SUPPORTED
+        91,  # CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM
+        92,  # CAN_USE_STREAM_MEM_OPS_V1
+        93,  # CAN_USE_64_BIT_STREAM_MEM_OPS_V1
+        94,  # CAN_USE_STREAM_WAIT_VALUE_NOR_V1
+        95,  # COOPERATIVE_LAUNCH
+        96,  # COOPERATIVE_MULTI_DEVICE_LAUNCH
+        98,  # CAN_FLUSH_REMOTE_WRITES
+        99,  # HOST_REGISTER_SUPPORTED
+        100,  # PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES
+        101,  # DIRECT_MANAGED_MEM_ACCESS_FROM_HOST
+        102,  # VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED
+        103,  # HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED
+        104,  # HANDLE_TYPE_WIN32_HANDLE_SUPPORTED
+        105,  # HANDLE_TYPE_WIN32_KMT_HANDLE_SUPPORTED
+        107,  # GENERIC_COMPRESSION_SUPPORTED
+        108,  # MAX_PERSISTING_L2_CACHE_SIZE
+        109,  # MAX_ACCESS_POLICY_WINDOW_SIZE
+        110,  # GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED
+        112,  # SPARSE_CUDA_ARRAY_SUPPORTED
+        113,  # READ_ONLY_HOST_REGISTER_SUPPORTED
+        114,  # TIMELINE_SEMAPHORE_INTEROP_SUPPORTED
+        115,  # MEMORY_POOLS_SUPPORTED
+        116,  # GPU_DIRECT_RDMA_SUPPORTED
+        117,  # GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS
+        118,  # GPU_DIRECT_RDMA_WRITES_ORDERING
+        119,  # MEMPOOL_SUPPORTED_HANDLE_TYPES
+        120,  # CLUSTER_LAUNCH
+        121,  # DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
+        122,  # CAN_USE_64_BIT_STREAM_MEM_OPS
+        123,  # CAN_USE_STREAM_WAIT_VALUE_NOR
+        124,  # DMA_BUF_SUPPORTED
+        125,  # IPC_EVENT_SUPPORTED
+        127,  # TENSOR_MAP_ACCESS_SUPPORTED
+        128,  # HANDLE_TYPE_FABRIC_SUPPORTED
+        129,  # UNIFIED_FUNCTION_POINTERS
+        130,  # NUMA_CONFIG: CU_DEVICE_NUMA_CONFIG_NONE
+        132,  # MULTICAST_SUPPORTED
+        133,  # MPS_ENABLED
+        135,  # D3D12_CIG_SUPPORTED
+        136,  # MEM_DECOMPRESS_ALGORITHM_MASK
+        137,  # MEM_DECOMPRESS_MAXIMUM_LENGTH
+        138,  # VULKAN_CIG_SUPPORTED
+        140,  # GPU_PCI_SUBSYSTEM_ID
+        *range(141, 147),  # virtual memory and memory pools on the host's NUMA nodes
+        147,  # ONLY_PARTIAL_HOST_NATIVE_ATOMIC_SUPPORTED
+    }
+)
+
+
+def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[int, int]:
+    """Return every known attribute of an instance that reports this compute capability.
+
+    Raises:
+        KeyError: no figures for the board or the capability.
+    """
+    board = instance.gpu.board
+    profile = instance.profile
+    architecture = ARCHITECTURES[capability]
+    figures = BOARDS[board.key]
+    a = Attribute
+    values: dict[int, int] = dict.fromkeys(ABSENT, 0)
+    values |= {
+        a.MAX_THREADS_PER_BLOCK: limits.MAX_THREADS_PER_BLOCK,
+        a.MAX_BLOCK_DIM_X: limits.MAX_BLOCK_X,
+        a.MAX_BLOCK_DIM_Y: limits.MAX_BLOCK_Y,
+        a.MAX_BLOCK_DIM_Z: limits.MAX_BLOCK_Z,
+        a.MAX_GRID_DIM_X: limits.MAX_GRID_X,
+        a.MAX_GRID_DIM_Y: limits.MAX_GRID_Y,
+        a.MAX_GRID_DIM_Z: limits.MAX_GRID_Z,
+        a.MAX_SHARED_MEMORY_PER_BLOCK: limits.MAX_SHARED_BYTES_PER_BLOCK,
+        a.TOTAL_CONSTANT_MEMORY: 64 * 1024,
+        a.WARP_SIZE: limits.WARP_THREADS,
+        a.MAX_PITCH: _INT_MAX,
+        a.MAX_REGISTERS_PER_BLOCK: REGISTERS_PER_MULTIPROCESSOR,
+        a.CLOCK_RATE: figures.clock_khz,
+        a.TEXTURE_ALIGNMENT: 512,
+        a.GPU_OVERLAP: int(profile.engines.copy > 0),
+        a.MULTIPROCESSOR_COUNT: profile.sm_count,
+        a.KERNEL_EXEC_TIMEOUT: 0,
+        a.INTEGRATED: 0,
+        a.CAN_MAP_HOST_MEMORY: 1,
+        a.COMPUTE_MODE: 0,
+        a.SURFACE_ALIGNMENT: 512,
+        a.CONCURRENT_KERNELS: 1,
+        a.ECC_ENABLED: 0,
+        a.PCI_BUS_ID: instance.gpu.index + 1,
+        a.PCI_DEVICE_ID: 0,
+        a.TCC_DRIVER: 0,
+        a.MEMORY_CLOCK_RATE: figures.memory_clock_khz,
+        a.GLOBAL_MEMORY_BUS_WIDTH: figures.bus_bits * profile.size // board.placement_units,
+        a.L2_CACHE_SIZE: figures.l2_bytes * profile.size // board.placement_units,
+        a.MAX_THREADS_PER_MULTIPROCESSOR: architecture.max_threads,
+        a.ASYNC_ENGINE_COUNT: profile.engines.copy,
+        a.UNIFIED_ADDRESSING: 1,
+        a.PCI_DOMAIN_ID: 0,
+        a.TEXTURE_PITCH_ALIGNMENT: 32,
+        a.COMPUTE_CAPABILITY_MAJOR: capability[0],
+        a.COMPUTE_CAPABILITY_MINOR: capability[1],
+        a.GLOBAL_L1_CACHE_SUPPORTED: 1,
+        a.LOCAL_L1_CACHE_SUPPORTED: 1,
+        a.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: architecture.shared_bytes,
+        a.MAX_REGISTERS_PER_MULTIPROCESSOR: REGISTERS_PER_MULTIPROCESSOR,
+        a.SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: architecture.double_ratio,
+        # A kernel cannot opt in to more yet.
+        a.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: limits.MAX_SHARED_BYTES_PER_BLOCK,
+        a.MAX_BLOCKS_PER_MULTIPROCESSOR: architecture.max_blocks,
+        a.RESERVED_SHARED_MEMORY_PER_BLOCK: 1024 if capability[0] >= 8 else 0,
+        a.MEM_SYNC_DOMAIN_COUNT: 1,
+        a.NUMA_ID: -1,
+        a.HOST_NUMA_ID: -1,
+        a.GPU_PCI_DEVICE_ID: board.pci_device_id << 16 | _NVIDIA_PCI_VENDOR,
+    }
+    return values

@@ -1,0 +1,205 @@
+"""What gpud remembers over a restart: GPUs, instances and the budget, in one JSON file.
+
+Written whole: temporary file, fsync, rename, fsync of the directory. Read strictly: a file that
+does not parse or breaks a rule of geometry is moved aside and named in the error, because instances
+may be in use and must not vanish by a typing mistake.
+"""
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mig.errors import MigError
+from mig.geometry import Instance
+from mig.planner import rules
+from vgpu_sim.gpud.errors import JournalError
+from vgpu_sim.gpud.model import Gpu, MigInstance, parse_gpu_uuid, parse_instance_uuid
+from vgpu_sim.hal.address_map import MAX_GPUS
+
+VERSION = 1
+FILE_NAME = "gpud.json"
+LOCK_NAME = "lock"
+MAX_JOURNAL_BYTES = 4 << 20
+_LOCK_PAUSE_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class NodeState:
+    """Everything that is remembered. ``budget_bytes`` 0 means the default."""
+
+    gpus: tuple[Gpu, ...] = ()
+    instances: tuple[MigInstance, ...] = ()
+    budget_bytes: int = 0
+
+
+def load(state_dir: Path) -> NodeState:
+    """Read the journal; no file is an empty node.
+
+    Raises:
+        JournalError: the file was unreadable as a journal and has been moved aside.
+    """
+    path = state_dir / FILE_NAME
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_JOURNAL_BYTES + 1)
+    except FileNotFoundError:
+        return NodeState()
+    try:
+        if len(data) > MAX_JOURNAL_BYTES:
+            raise ValueError(f"longer than {MAX_JOURNAL_BYTES} bytes")
+        return decode(json.loads(data))
+    except (ValueError, KeyError, TypeError, RecursionError, MigError) as err:
+        aside = _move_aside(path)
+        raise JournalError(
+            f"{path} is not a journal of version {VERSION} ({err}); moved to {aside}: repair it and"
+            " move it back, or start again to begin with no GPUs"
+        ) from err
+
+
+def save(state_dir: Path, state: NodeState) -> None:
+    """Replace the journal, durably. Raises OSError; the old one is then still whole."""
+    path = state_dir / FILE_NAME
+    temporary = path.with_suffix(".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        json.dump(encode(state), file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.rename(path)
+    directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def lock(state_dir: Path, wait_seconds: float) -> int:
+    """Make this process the only gpud of a state directory; return the descriptor that holds it.
+
+    A predecessor that is still ending is waited for. Raises JournalError when it does not end.
+    """
+    descriptor = os.open(state_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as err:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise JournalError(f"another gpud holds {state_dir / LOCK_NAME}") from err
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return descriptor
+
+
+def encode(state: NodeState) -> dict[str, Any]:
+    """Return the journal's document."""
+    return {
+        "version": VERSION,
+        "budget_bytes": state.budget_bytes,
+        "gpus": [
+            {"uuid": gpu.uuid, "index": gpu.index, "board": gpu.board_key} for gpu in state.gpus
+        ],
+        "instances": [
+            {
+                "uuid": instance.uuid,
+                "gpu_uuid": instance.gpu.uuid,
+                "profile": instance.profile.name,
+                "start": instance.start,
+                "slot": instance.slot,
+                "admit": instance.admit,
+            }
+            for instance in state.instances
+        ],
+    }
+
+
+def decode(document: object) -> NodeState:
+    """Rebuild from a document.
+
+    Raises:
+        ValueError: wrong shape, unknown or missing fields, duplicate identities.
+        MigError: an unknown board or profile, or instances that cannot exist together.
+    """
+    root = _fields(document, {"version": int, "budget_bytes": int, "gpus": list, "instances": list})
+    if root["version"] != VERSION:
+        raise ValueError(f"version {root['version']}, this gpud reads {VERSION}")
+    if root["budget_bytes"] < 0:
+        raise ValueError("budget_bytes is negative")
+    gpus = tuple(_gpu(entry) for entry in root["gpus"])
+    by_uuid: dict[str, Gpu] = {gpu.uuid: gpu for gpu in gpus}
+    instances = tuple(_instance(entry, by_uuid) for entry in root["instances"])
+    _unique("gpu uuid", [gpu.uuid for gpu in gpus])
+    _unique("gpu index", [gpu.index for gpu in gpus])
+    _unique("instance uuid", [instance.uuid for instance in instances])
+    _unique("instance slot", [instance.slot for instance in instances])
+    for gpu in gpus:
+        rules.check(
+            gpu.board,
+            [Instance(one.profile, one.start) for one in instances if one.gpu == gpu],
+        )
+    return NodeState(gpus, instances, root["budget_bytes"])
+
+
+def _gpu(entry: object) -> Gpu:
+    fields = _fields(entry, {"uuid": str, "index": int, "board": str})
+    if not 0 <= fields["index"] < MAX_GPUS:
+        raise ValueError(f"gpu index {fields['index']} is not below {MAX_GPUS}")
+    gpu = Gpu(parse_gpu_uuid(fields["uuid"]), fields["index"], fields["board"])
+    _ = gpu.board  # raises for an unknown one
+    return gpu
+
+
+def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
+    kinds = {
+        "uuid": str,
+        "gpu_uuid": str,
+        "profile": str,
+        "start": int,
+        "slot": int,
+        "admit": bool,
+    }
+    fields = _fields(entry, kinds)
+    gpu = gpus.get(fields["gpu_uuid"])
+    if gpu is None:
+        raise ValueError(f"instance {fields['uuid']} is of an unknown gpu {fields['gpu_uuid']}")
+    if fields["slot"] < 0:
+        raise ValueError("an instance's slot is negative")
+    return MigInstance(
+        uuid=parse_instance_uuid(fields["uuid"]),
+        gpu=gpu,
+        profile=gpu.board.profile(fields["profile"]),
+        start=fields["start"],
+        slot=fields["slot"],
+        admit=fields["admit"],
+    )
+
+
+def _fields(value: object, kinds: Mapping[str, type]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("expected an object")
+    if set(value) != set(kinds):
+        raise ValueError(f"expected the fields {sorted(kinds)}, found {sorted(map(str, value))}")
+    for name, kind in kinds.items():
+        if type(value[name]) is not kind:
+            raise ValueError(f"{name} is not {kind.__name__}")
+    return value
+
+
+def _unique(what: str, values: list[Any]) -> None:
+    if len(set(values)) != len(values):
+        raise ValueError(f"{what} is not unique")
+
+
+def _move_aside(path: Path) -> Path:
+    for number in range(1, 1000):
+        aside = path.with_name(f"{path.name}.corrupt-{number}")
+        if not aside.exists():
+            path.rename(aside)
+            return aside
+    raise JournalError(f"{path}: too many corrupt journals beside it")

@@ -1,0 +1,166 @@
+"""Object cache directories (who trusts which: docs/adr/0015-object-cache.md).
+
+In a cluster one directory for each namespace and slot: the workers that share it have one user and
+one namespace's pods as clients. They reach it by its path after they dropped their privileges, and
+gpud has no privilege to give files away, so it is writable for others; what keeps strangers out is
+the worker's sandbox, which shows it this one directory, and behind that a name that cannot be
+guessed below a parent that cannot be listed. In standalone use there is one, the user's.
+
+What lies there is trimmed now and then, the oldest entries first, by what it takes from the disk
+and by number: nobody's programs may fill the node's disk. (A worker that a tenant has taken over
+can write faster than that.) Directories that no context has used for UNUSED_SECONDS go: that is
+what becomes of those of a namespace that was deleted.
+"""
+
+import hashlib
+import hmac
+import itertools
+import logging
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+logger = logging.getLogger("tessera.gpud")
+
+_SECRET_NAME = ".secret"
+_SECRET_BYTES = 32
+_NAME_DIGITS = 32
+_PRIVATE_NAME = "user"
+_BLOCK_BYTES = 512  # the unit of st_blocks (stat(2))
+
+MAX_CACHE_BYTES = 512 << 20
+MAX_CACHE_ENTRIES = 16384
+TRIM_EVERY_SECONDS = 60.0
+SWEEP_EVERY_SECONDS = 3600.0
+UNUSED_SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOwner:
+    """Whose workers share a cache: those of one namespace's pods that run as one slot's user."""
+
+    namespace: str
+    slot: int
+
+
+class OwnerCaches:
+    """The caches below ``root``; ``shared``: workers have uids of their own.
+
+    ``trim`` and ``sweep`` block while they read directories: they are for a thread of their own.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        shared: bool,
+        limit_bytes: int = MAX_CACHE_BYTES,
+        limit_entries: int = MAX_CACHE_ENTRIES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._root = root
+        self._shared = shared
+        self._limit_bytes = limit_bytes
+        self._limit_entries = limit_entries
+        self._clock = clock
+        self._trimmed_at: dict[str, float] = {}
+        self._swept_at = float("-inf")
+
+    def directory(self, owner: CacheOwner) -> str | None:
+        """Return an owner's directory, made if need be; None where it cannot be: only slower."""
+        try:
+            directory = self._path_of(owner)
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if self._shared:
+                self._root.chmod(0o711)
+                directory.chmod(0o1777)
+            now = self._clock()
+            os.utime(directory, (now, now))
+        except OSError as err:
+            logger.info("no_cache root=%s error=%s", self._root, err)
+            return None
+        return str(directory)
+
+    def trim(self, owner: CacheOwner) -> None:
+        """Bring a cache below its limits; looks at most every TRIM_EVERY_SECONDS.
+
+        Safe on any thread, one call at a time for an owner.
+        """
+        try:
+            directory = str(self._path_of(owner))
+            now = self._clock()
+            if now - self._trimmed_at.get(directory, float("-inf")) < TRIM_EVERY_SECONDS:
+                return
+            self._trimmed_at[directory] = now
+            _remove_oldest(directory, self._limit_bytes, self._limit_entries)
+        except OSError as err:
+            logger.info("cache_not_trimmed root=%s error=%s", self._root, err)
+
+    def sweep(self, in_use: Collection[CacheOwner]) -> None:
+        """Remove caches unused for UNUSED_SECONDS; looks at most every SWEEP_EVERY_SECONDS."""
+        now = self._clock()
+        if now - self._swept_at < SWEEP_EVERY_SECONDS:
+            return
+        self._swept_at = now
+        try:
+            kept = {self._path_of(owner).name for owner in in_use} | {_PRIVATE_NAME}
+            with os.scandir(self._root) as entries:
+                for entry in entries:
+                    if not entry.is_dir(follow_symlinks=False) or entry.name in kept:
+                        continue
+                    if now - entry.stat(follow_symlinks=False).st_mtime >= UNUSED_SECONDS:
+                        logger.info("cache_removed directory=%s", entry.path)
+                        shutil.rmtree(entry.path, ignore_errors=True)
+                        self._trimmed_at.pop(entry.path, None)
+        except OSError as err:
+            logger.info("caches_not_swept root=%s error=%s", self._root, err)
+
+    def _path_of(self, owner: CacheOwner) -> Path:
+        if not self._shared:
+            return self._root / _PRIVATE_NAME
+        name = f"{owner.namespace}/{owner.slot}".encode()  # no namespace's name has a slash
+        digest = hmac.new(self._secret(), name, hashlib.sha256)
+        return self._root / digest.hexdigest()[:_NAME_DIGITS]
+
+    def _secret(self) -> bytes:
+        path = self._root / _SECRET_NAME
+        try:
+            found = path.read_bytes()
+        except FileNotFoundError:
+            found = b""
+        if len(found) == _SECRET_BYTES:
+            return found
+        self._root.mkdir(parents=True, exist_ok=True)
+        made = secrets.token_bytes(_SECRET_BYTES)
+        temporary = path.with_suffix(".tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(made)
+        temporary.rename(path)
+        return made
+
+
+def _remove_oldest(directory: str, limit_bytes: int, limit_entries: int) -> None:
+    """Remove files until both limits hold; sparse files count what they hold, empty ones too."""
+    files = []
+    with os.scandir(directory) as entries:
+        # Of a directory that somebody floods a part is seen, and the next look sees the next.
+        for entry in itertools.islice(entries, 4 * limit_entries):
+            with suppress(FileNotFoundError):  # workers rename and replace meanwhile
+                status = entry.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    held = status.st_blocks * _BLOCK_BYTES
+                    files.append((status.st_mtime_ns, held, entry.path))
+    excess_bytes = sum(held for _, held, _ in files) - limit_bytes
+    excess_entries = len(files) - limit_entries
+    for _, held, path in sorted(files):
+        if excess_bytes <= 0 and excess_entries <= 0:
+            return
+        Path(path).unlink(missing_ok=True)
+        excess_bytes -= held
+        excess_entries -= 1

@@ -1,0 +1,32 @@
+"""Chooses the version of control groups that this node has and gpud may use."""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
+from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
+from vgpu_sim.gpud.limits.cgroups.v1 import CgroupsV1
+from vgpu_sim.gpud.limits.cgroups.v2 import CgroupsV2
+
+logger = logging.getLogger("tessera.gpud")
+
+DEFAULT_ROOT = Path("/sys/fs/cgroup")
+PARENT = "tessera"
+
+
+def detect(cpu_count: int, root: Path = DEFAULT_ROOT, parent: str = PARENT) -> SliceCgroups:
+    """Return groups of the version found; where none may be made, bookkeeping with the reason."""
+    make: Callable[[Path, str, int], SliceCgroups]
+    if (root / "cgroup.controllers").is_file():
+        version, make = "v2", CgroupsV2
+    elif (root / "memory" / "cgroup.procs").is_file():
+        version, make = "v1", CgroupsV1
+    else:
+        return NoCgroups(f"{root} holds no cgroup hierarchy")
+    try:
+        groups = make(root, parent, cpu_count)
+    except OSError as err:
+        return NoCgroups(f"cgroup {version}: {err.strerror or err}: {err.filename or root}")
+    logger.info("cgroups version=%s root=%s parent=%s", version, root, parent)
+    return groups

@@ -1,0 +1,135 @@
+"""Control groups version 1: one tree per controller, and a worker must move in all of them.
+
+A process left in any hierarchy of gpud's own pod is killed when kubelet removes that pod, so every
+hierarchy that is mounted gets the group, not only memory and cpu. ``cpuset`` refuses processes
+until its cpus and mems are set, at each level, from the parent.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from vgpu_sim.gpud.limits.cgroups.base import CPU_PERIOD_US, Isolation, Share
+from vgpu_sim.gpud.model import InstanceUuid, parse_instance_uuid
+
+HIERARCHIES = (
+    "memory",
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "pids",
+    "freezer",
+    "blkio",
+    "devices",
+    "systemd",
+    "unified",
+)
+_WEIGHT_OF_ONE_CPU = 1024  # the kernel's default cpu.shares
+_SMALLEST_SHARES = 2
+
+
+class CgroupsV1:
+    """Groups ``<root>/<hierarchy>/<parent>/<instance uuid>``. Raises OSError when refused."""
+
+    def __init__(self, root: Path, parent: str, cpu_count: int) -> None:
+        present = [name for name in HIERARCHIES if (root / name / "cgroup.procs").is_file()]
+        for needed in ("memory", "cpu"):
+            if needed not in present:
+                raise FileNotFoundError(f"{root / needed} is no cgroup v1 hierarchy")
+        self._parents = {name: root / name / parent for name in present}
+        for group in self._parents.values():
+            _make(group)
+        # As a whole the slices stand beside the pods with the weight of the node's CPUs.
+        _write(self._parents["cpu"] / "cpu.shares", cpu_count * _WEIGHT_OF_ONE_CPU)
+
+    @property
+    def isolation(self) -> Isolation:
+        """Enforced: construction has proven it."""
+        return Isolation(True, "")
+
+    def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
+        """Create or update the group in every hierarchy."""
+        for parent in self._parents.values():
+            _make(parent / uuid)
+        memory = self._parents["memory"] / uuid
+        _write(memory / "memory.limit_in_bytes", share.memory_limit_bytes(contexts))
+        cpu = self._parents["cpu"] / uuid
+        weight = _WEIGHT_OF_ONE_CPU * share.cpu_count * share.sm_count // share.board_sm_count
+        _write(cpu / "cpu.shares", max(_SMALLEST_SHARES, weight))
+        _write(cpu / "cpu.cfs_period_us", CPU_PERIOD_US)
+        _write(cpu / "cpu.cfs_quota_us", share.quota_us() if share.strict else -1)
+
+    def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
+        """Return one file per hierarchy."""
+        return tuple(str(parent / uuid / "cgroup.procs") for parent in self._parents.values())
+
+    def processes(self, uuid: InstanceUuid) -> frozenset[int]:
+        """Return the pids in the memory hierarchy."""
+        try:
+            text = (self._parents["memory"] / uuid / "cgroup.procs").read_text(encoding="ascii")
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(map(int, text.split()))
+
+    def shared_bytes(self, uuid: InstanceUuid) -> int:
+        """Return ``shmem`` of the memory hierarchy's statistics."""
+        return shmem_of(self._parents["memory"] / uuid)
+
+    def existing(self) -> frozenset[InstanceUuid]:
+        """Return the slices with a group in any hierarchy."""
+        return frozenset(
+            uuid for parent in self._parents.values() for uuid in slice_directories(parent)
+        )
+
+    def remove(self, uuid: InstanceUuid) -> None:
+        """Remove the group everywhere."""
+        for parent in self._parents.values():
+            remove_group(parent / uuid)
+
+    def remove_parent(self) -> None:
+        """Remove the parent in each hierarchy where it is empty."""
+        for parent in self._parents.values():
+            with suppress(OSError):
+                remove_group(parent)
+
+
+def slice_directories(parent: Path) -> list[InstanceUuid]:
+    """Return the sub-directories that are named like an instance."""
+    found = []
+    for entry in parent.iterdir():
+        try:
+            found.append(parse_instance_uuid(entry.name))
+        except ValueError:
+            continue
+    return found
+
+
+def shmem_of(group: Path) -> int:
+    """Return ``shmem`` of a group's ``memory.stat``, which both versions have."""
+    try:
+        text = (group / "memory.stat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    for line in text.splitlines():
+        if line.startswith("shmem "):
+            return int(line.split()[1])
+    return 0
+
+
+def remove_group(group: Path) -> None:
+    """Remove a group's directory (its files go with it). Raises OSError while it has processes."""
+    try:
+        group.rmdir()
+    except FileNotFoundError:
+        return
+
+
+def _make(group: Path) -> None:
+    group.mkdir(exist_ok=True)
+    for name in ("cpuset.cpus", "cpuset.mems"):
+        file = group / name
+        if file.is_file() and not file.read_text(encoding="ascii").strip():
+            file.write_text((group.parent / name).read_text(encoding="ascii"), encoding="ascii")
+
+
+def _write(file: Path, value: int) -> None:
+    file.write_text(str(value), encoding="ascii")

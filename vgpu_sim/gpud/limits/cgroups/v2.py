@@ -1,0 +1,83 @@
+"""Control groups version 2: one tree.
+
+Tested against a recorded tree only: no machine of this project ran it yet. Processes may be in
+leaves alone, so controllers are delegated down to the parent and workers join its children.
+"""
+
+from contextlib import suppress
+from pathlib import Path
+
+from vgpu_sim.gpud.limits.cgroups.base import CPU_PERIOD_US, Isolation, Share
+from vgpu_sim.gpud.limits.cgroups.v1 import remove_group, shmem_of, slice_directories
+from vgpu_sim.gpud.model import InstanceUuid
+
+CONTROLLERS = ("memory", "cpu")
+_WEIGHT_OF_ONE_CPU = 100  # the kernel's default cpu.weight
+_HEAVIEST = 10_000
+
+
+class CgroupsV2:
+    """Groups ``<root>/<parent>/<instance uuid>``. Raises OSError when refused."""
+
+    def __init__(self, root: Path, parent: str, cpu_count: int) -> None:
+        available = (root / "cgroup.controllers").read_text(encoding="ascii").split()
+        missing = [name for name in CONTROLLERS if name not in available]
+        if missing:
+            raise FileNotFoundError(f"{root} does not offer the controllers {' '.join(missing)}")
+        self._parent = root / parent
+        self._parent.mkdir(exist_ok=True)
+        wanted = " ".join(f"+{name}" for name in CONTROLLERS)
+        for group in (root, self._parent):
+            (group / "cgroup.subtree_control").write_text(wanted, encoding="ascii")
+        _write(self._parent / "cpu.weight", min(_HEAVIEST, cpu_count * _WEIGHT_OF_ONE_CPU))
+
+    @property
+    def isolation(self) -> Isolation:
+        """Enforced: construction has proven it."""
+        return Isolation(True, "")
+
+    def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
+        """Create or update the group."""
+        group = self._parent / uuid
+        group.mkdir(exist_ok=True)
+        _write(group / "memory.max", share.memory_limit_bytes(contexts))
+        _write(group / "memory.swap.max", 0)
+        weight = _WEIGHT_OF_ONE_CPU * share.cpu_count * share.sm_count // share.board_sm_count
+        _write(group / "cpu.weight", min(_HEAVIEST, max(1, weight)))
+        quota = str(share.quota_us()) if share.strict else "max"
+        (group / "cpu.max").write_text(f"{quota} {CPU_PERIOD_US}", encoding="ascii")
+
+    def procs_files(self, uuid: InstanceUuid) -> tuple[str, ...]:
+        """Return the one file."""
+        return (str(self._parent / uuid / "cgroup.procs"),)
+
+    def processes(self, uuid: InstanceUuid) -> frozenset[int]:
+        """Return the pids in the group."""
+        try:
+            text = (self._parent / uuid / "cgroup.procs").read_text(encoding="ascii")
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(map(int, text.split()))
+
+    def shared_bytes(self, uuid: InstanceUuid) -> int:
+        """Return ``shmem`` of the group's statistics."""
+        return shmem_of(self._parent / uuid)
+
+    def existing(self) -> frozenset[InstanceUuid]:
+        """Return the slices with a group."""
+        return frozenset(slice_directories(self._parent))
+
+    def remove(self, uuid: InstanceUuid) -> None:
+        """Remove the group."""
+        remove_group(self._parent / uuid)
+
+    def remove_parent(self) -> None:
+        """Remove the parent if it is empty; what was delegated to it stays delegated."""
+        with suppress(OSError):
+            remove_group(self._parent)
+
+
+def _write(file: Path, value: int) -> None:
+    if file.name == "memory.swap.max" and not file.exists():
+        return  # a kernel without swap accounting
+    file.write_text(str(value), encoding="ascii")

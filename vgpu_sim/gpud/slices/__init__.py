@@ -1,0 +1,1 @@
+"""Slice sockets: who may connect, what a HELLO says, and the answers."""

@@ -1,0 +1,169 @@
+"""Who may have a context: one interface, two answers.
+
+In a cluster the holder of a slice is a pod, known from podresources by way of ``set_holders``. In
+standalone use it is whoever has gpud's own uid and the token.
+"""
+
+import asyncio
+import hmac
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+from vgpu_sim.gpud.errors import HelloRefused
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.gpud.model import Holder, InstanceUuid, MigInstance, Owner, Peer, PodUid
+from vgpu_sim.gpud.system.peers import pod_of_process
+from vgpu_sim.hal.cuda import CudaError
+
+ASK_AGAIN_SECONDS = 2.0
+ADMISSION_WAIT_SECONDS = 10.0  # a client's context creation may take this long, then 46
+
+
+class Admission(Protocol):
+    """Decides on behalf of whom a context would run."""
+
+    async def authorize(
+        self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
+    ) -> Owner:
+        """Return the owner, waiting for it to become known if that can help.
+
+        Raises:
+            HelloRefused: with the CUresult for the client.
+        """
+
+
+class TokenAdmission:
+    """Standalone use: gpud's own uid and the run's token."""
+
+    def __init__(self, uid: int, token: bytes) -> None:
+        self._uid = uid
+        self._token = token
+
+    async def authorize(
+        self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
+    ) -> Owner:
+        """Compare uid and token (in constant time)."""
+        del instance
+        same_uid = peer.uid == self._uid and (sender is None or sender.uid == self._uid)
+        if not hmac.compare_digest(token, self._token) or not same_uid:
+            raise HelloRefused(CudaError.NOT_PERMITTED, "wrong uid or token")
+        return Owner(PodUid(""), "")
+
+
+class HolderTable:
+    """Which pods may use which instance, as last told. ``changed`` wakes those who wait."""
+
+    def __init__(self) -> None:
+        self._holders: dict[InstanceUuid, tuple[Holder, ...]] = {}
+        self._complete = False
+        self._changed = asyncio.Event()
+
+    def of(self, uuid: InstanceUuid) -> tuple[Holder, ...]:
+        """Return an instance's holders."""
+        return self._holders.get(uuid, ())
+
+    def find(self, uuid: InstanceUuid, pod_uid: PodUid) -> Holder | None:
+        """Return the holder with this pod UID."""
+        return next((one for one in self.of(uuid) if one.pod_uid == pod_uid), None)
+
+    def known(self, uuid: InstanceUuid) -> bool:
+        """Return whether this instance was ever spoken of: only then absence means something."""
+        return self._complete or uuid in self._holders
+
+    def replace(self, holders: Mapping[InstanceUuid, Iterable[Holder]], complete: bool) -> None:
+        """Take a new list: of the whole node when complete, else of the instances it names."""
+        new = {uuid: tuple(listed) for uuid, listed in holders.items()}
+        self._holders = new if complete else self._holders | new
+        self._complete = self._complete or complete
+        self.notify()
+
+    def notify(self) -> None:
+        """Let those who wait look again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait_until(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
+        """Wait until the condition holds; False when time is up."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_seconds
+        while not condition():
+            changed = self._changed
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await changed.wait()
+            except TimeoutError:
+                return condition()
+        return True
+
+
+class PodAdmission:
+    """Cluster use: the pod that connected, listed for the slice, and nobody else still there."""
+
+    def __init__(
+        self,
+        holders: HolderTable,
+        events: EventBus,
+        foreign_contexts: Callable[[InstanceUuid], bool],
+        pod_of: Callable[[int], PodUid | None] = pod_of_process,
+        wait_seconds: float = ADMISSION_WAIT_SECONDS,
+    ) -> None:
+        """``foreign_contexts`` tells whether contexts of pods no longer listed still live."""
+        self._holders = holders
+        self._events = events
+        self._foreign_contexts = foreign_contexts
+        self._pod_of = pod_of
+        self._wait_seconds = wait_seconds
+        self._asked: dict[tuple[InstanceUuid, PodUid], float] = {}
+
+    async def authorize(
+        self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
+    ) -> Owner:
+        """Find the pod and wait until it is listed and its predecessor is gone."""
+        del token
+        pod_uid = self._pod_of(peer.pid)
+        if pod_uid is None:
+            where = f"process {peer.pid} (uid {peer.uid}) is in no pod"
+            if peer.pid <= 0:
+                where = "the client's PID namespace is not visible: gpud's pod needs hostPID"
+            raise HelloRefused(CudaError.NOT_PERMITTED, where)
+        # A connected socket keeps the credentials of whoever connected it: the sender's must agree.
+        if sender is None or self._pod_of(sender.pid) != pod_uid:
+            raise HelloRefused(
+                CudaError.NOT_PERMITTED, f"the hello was not sent by pod {pod_uid} that connected"
+            )
+
+        def admitted() -> bool:
+            listed = self._holders.find(instance.uuid, pod_uid) is not None
+            return listed and not self._foreign_contexts(instance.uuid)
+
+        if not await self._wait(admitted, instance.uuid, pod_uid):
+            listed = self._holders.find(instance.uuid, pod_uid) is not None
+            reason = "its former holder has not ended" if listed else "pod is not its holder"
+            self._events.emit("refused", instance=instance.uuid, pod_uid=pod_uid, reason=reason)
+            raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
+        holder = self._holders.find(instance.uuid, pod_uid)
+        return Owner(pod_uid, holder.namespace if holder is not None else "")
+
+    async def _wait(
+        self, admitted: Callable[[], bool], uuid: InstanceUuid, pod_uid: PodUid
+    ) -> bool:
+        """Wait, and keep asking for holders: whoever answers may be restarting just now."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._wait_seconds
+        while loop.time() < deadline:
+            if self._holders.find(uuid, pod_uid) is None:
+                self._ask_for(uuid, pod_uid)
+            step = min(ASK_AGAIN_SECONDS, deadline - loop.time())
+            if await self._holders.wait_until(admitted, step):
+                return True
+        return admitted()
+
+    def _ask_for(self, uuid: InstanceUuid, pod_uid: PodUid) -> None:
+        """Ask, at most once per ASK_AGAIN_SECONDS for all clients of a pod together."""
+        now = asyncio.get_running_loop().time()
+        for key, asked in tuple(self._asked.items()):
+            if now - asked >= ASK_AGAIN_SECONDS:
+                del self._asked[key]
+        if (uuid, pod_uid) not in self._asked:
+            self._asked[uuid, pod_uid] = now
+            self._events.emit("holders_wanted", instance=uuid, pod_uid=pod_uid)

@@ -1,0 +1,108 @@
+"""The one message that gpud reads from a client, and the replies that gpud itself sends.
+
+A client is hostile until proven otherwise: the message is copied, then every field is checked.
+"""
+
+import ctypes
+from dataclasses import dataclass
+
+from vgpu_sim.gpud.errors import HelloRefused
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.address_map import APERTURE_BASES, MAX_CONTEXTS
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.messages import Header, MessageType
+
+HELLO_BYTES = ctypes.sizeof(Header) + ctypes.sizeof(messages.Hello)
+
+
+class MalformedHello(Exception):
+    """Not a HELLO of any client library: it is answered by closing the connection."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A client's first message. ``version`` is the protocol that both sides speak."""
+
+    request: int
+    wants_context: bool
+    version_min: int
+    version_max: int
+    context_index: int
+    aperture_base: int
+    flags: int
+    token: bytes
+
+    @property
+    def reply_type(self) -> MessageType:
+        """Return the type of the reply."""
+        return MessageType.CONTEXT_READY if self.wants_context else MessageType.DEVICE_INFO
+
+    def check(self) -> None:
+        """Check what a client library could have got wrong.
+
+        Raises:
+            HelloRefused: no common protocol version (803), or a value outside its range (1).
+        """
+        if (
+            self.version_min > messages.PROTOCOL_VERSION
+            or self.version_max < messages.PROTOCOL_OLDEST
+        ):
+            raise HelloRefused(
+                CudaError.SYSTEM_DRIVER_MISMATCH,
+                f"client speaks protocol {self.version_min}..{self.version_max}, gpud"
+                f" {messages.PROTOCOL_OLDEST}..{messages.PROTOCOL_VERSION}",
+            )
+        if self.flags:
+            raise HelloRefused(CudaError.INVALID_VALUE, f"unknown hello flags {self.flags:#x}")
+        if not self.wants_context:
+            return
+        if self.context_index >= MAX_CONTEXTS:
+            raise HelloRefused(
+                CudaError.INVALID_VALUE, f"context index {self.context_index} of {MAX_CONTEXTS}"
+            )
+        if self.aperture_base not in APERTURE_BASES:
+            raise HelloRefused(
+                CudaError.INVALID_VALUE, f"aperture base {self.aperture_base:#x} is not allowed"
+            )
+
+
+def parse(data: bytes) -> Hello:
+    """Read a HELLO.
+
+    Raises:
+        MalformedHello: wrong size, magic, type or reserved fields.
+    """
+    if len(data) != HELLO_BYTES:
+        raise MalformedHello(f"{len(data)} bytes instead of {HELLO_BYTES}")
+    header = Header.from_buffer_copy(data)
+    if header.magic != messages.MAGIC:
+        raise MalformedHello(f"magic {header.magic:#010x}")
+    if header.type not in (MessageType.HELLO_QUERY, MessageType.HELLO_CONTEXT):
+        raise MalformedHello(f"type {header.type}")
+    if header.payload_bytes != ctypes.sizeof(messages.Hello):
+        raise MalformedHello(f"payload of {header.payload_bytes} bytes")
+    hello = messages.Hello.from_buffer_copy(data, ctypes.sizeof(Header))
+    if header.reserved or hello.reserved:
+        raise MalformedHello("reserved fields are not zero")
+    return Hello(
+        request=header.request,
+        wants_context=header.type == MessageType.HELLO_CONTEXT,
+        version_min=hello.version_min,
+        version_max=hello.version_max,
+        context_index=hello.context_index,
+        aperture_base=hello.aperture_base,
+        flags=hello.flags,
+        token=bytes(hello.token),
+    )
+
+
+def encode(
+    kind: MessageType,
+    request: int,
+    payload: ctypes.Structure | None = None,
+    status: int = CudaError.SUCCESS,
+) -> bytes:
+    """Encode any message of the slice socket; without a payload it is the header alone."""
+    body = bytes(payload) if payload is not None else b""
+    header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, kind, request, status, len(body), 0)
+    return bytes(header) + body

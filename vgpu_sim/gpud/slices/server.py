@@ -1,0 +1,264 @@
+"""The slice socket of one MIG instance: reads HELLOs, answers queries, passes contexts on.
+
+Everything here is reachable by tenants. A connection has HELLO_TIMEOUT_SECONDS to say its one
+message; where too many stay silent, the oldest silent one goes; whoever keeps gpud busy waits.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+from vgpu_sim.gpud.errors import HelloRefused, RequestError
+from vgpu_sim.gpud.limits.pacing import LogQuota, Pace
+from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner, Peer
+from vgpu_sim.gpud.slices import hello as hellos
+from vgpu_sim.gpud.slices.admission import Admission
+from vgpu_sim.gpud.slices.hello import Hello, MalformedHello
+from vgpu_sim.gpud.system import foreign, processes, seqpacket
+from vgpu_sim.gpud.system.foreign import ForeignSockets
+from vgpu_sim.gpud.system.peers import peer_of, peer_pidfd_of
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.messages import DeviceInfo
+
+logger = logging.getLogger("tessera.gpud")
+
+SOCKET_NAME = "s.sock"
+MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
+HELLO_TIMEOUT_SECONDS = 5.0
+REPLY_TIMEOUT_SECONDS = 5.0
+MAX_PENDING = 64
+LOG_LINES_PER_MINUTE = 30
+_ACCEPT_FAILED_PAUSE_SECONDS = 0.5
+HELLOS_PER_SECOND = 500
+_BACKLOG = 1024  # connections that wait their turn; a full queue refuses at once
+
+
+class ContextStarter(Protocol):
+    """Starts the worker of an authorised context."""
+
+    async def launch(
+        self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
+    ) -> None:
+        """Take the client over, or raise HelloRefused."""
+
+
+class SliceServer:
+    """Serves ``<directory>/s.sock`` for one instance until closed.
+
+    ``instance_of`` is asked for every client, because an instance can be withdrawn meanwhile.
+    """
+
+    def __init__(
+        self,
+        uuid: InstanceUuid,
+        directory: Path,
+        instance_of: Callable[[str], MigInstance],
+        describe: Callable[[MigInstance], DeviceInfo],
+        admission: Admission,
+        starter: ContextStarter,
+    ) -> None:
+        self.directory = directory
+        self._uuid = uuid
+        self._instance_of = instance_of
+        self._describe = describe
+        self._admission = admission
+        self._starter = starter
+        self._listener: socket.socket | None = None
+        self._sockets = ForeignSockets(uuid, refusing=False)
+        self._accepting: asyncio.Task[None] | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.Task[None], None] = {}
+        self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
+
+    def open(self, socket_mode: int, directory_mode: int) -> None:
+        """Bind and begin to serve. Raises OSError; ValueError when the path is too long."""
+        path = self.directory / SOCKET_NAME
+        if len(os.fsencode(path)) > MAX_PATH_BYTES:
+            raise ValueError(f"socket path is longer than {MAX_PATH_BYTES} bytes: {path}")
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.directory.chmod(directory_mode)
+        self._listener = bind(path, socket_mode)
+        self._sockets = ForeignSockets(self._uuid, foreign.refuse_descriptors(self._listener))
+        self._listener.listen(_BACKLOG)  # not before: who connects now has what was set until now
+        self._accepting = asyncio.create_task(self._accept(self._listener))
+
+    async def close(self, remove_directory: bool) -> None:
+        """Stop serving: clients that wait are hung up, live contexts are not touched."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+        for task in tuple(self._serving):
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(tuple(self._serving))
+        if self._listener is not None:
+            self._sockets.close(self._listener)
+            self._sockets.end()
+            with suppress(OSError):
+                (self.directory / SOCKET_NAME).unlink()
+        if remove_directory:
+            with suppress(OSError):
+                self.directory.rmdir()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        pace = Pace(HELLOS_PER_SECOND)
+        while True:
+            await pace.turn()
+            await self._sockets.room()
+            await seqpacket.readable(listener.fileno())
+            try:
+                client, _ = listener.accept()
+            except OSError as err:  # the client has gone again, or gpud is out of descriptors
+                logger.warning("accept_failed instance=%s error=%s", self._uuid, err)
+                await asyncio.sleep(_ACCEPT_FAILED_PAUSE_SECONDS)
+                continue
+            client.setblocking(False)
+            while len(self._serving) >= MAX_PENDING and self._silent:
+                await self._drop_oldest_silent()
+            if len(self._serving) >= MAX_PENDING:
+                self._sockets.close(client)
+                continue
+            task = asyncio.create_task(self._serve(client))
+            self._serving.add(task)
+            self._silent[task] = None
+            task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._serving.discard(task)
+        self._silent.pop(task, None)
+
+    async def _drop_oldest_silent(self) -> None:
+        oldest = next(iter(self._silent))
+        oldest.cancel()
+        await asyncio.wait((oldest,))
+        self._forget(oldest)
+
+    async def _serve(self, client: socket.socket) -> None:
+        close = self._sockets.close
+        try:
+            peer = peer_of(client)
+            async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
+                packet = await self._sockets.receive(client, hellos.HELLO_BYTES + 1)
+            if not packet.data:
+                return
+            hello = _parse(packet)
+            task = asyncio.current_task()
+            if task is not None:
+                self._silent.pop(task, None)
+            if hello.wants_context:
+                close = self._sockets.close_shared
+            await self._answer(client, hello, peer, packet.sender)
+        except (MalformedHello, TimeoutError, OSError) as err:
+            if self._log_quota.take():
+                reason = str(err) or "timeout"
+                logger.info("client_dropped instance=%s reason=%r", self._uuid, reason)
+        finally:
+            close(client)
+
+    async def _answer(
+        self, client: socket.socket, hello: Hello, peer: Peer, sender: Peer | None
+    ) -> None:
+        try:
+            hello.check()
+            instance = self._current_instance()
+            if hello.wants_context:
+                await self._start_context(client, instance, hello, peer, sender)
+                return
+            reply = hellos.encode(hello.reply_type, hello.request, self._describe(instance))
+        except HelloRefused as err:
+            self._log_refusal(peer, err)
+            reply = hellos.encode(hello.reply_type, hello.request, status=err.status)
+        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
+            await seqpacket.send(client, reply)
+
+    def _log_refusal(self, peer: Peer, refused: HelloRefused) -> None:
+        if self._log_quota.take():
+            logger.warning(
+                "client_refused instance=%s pid=%d status=%d reason=%r",
+                self._uuid,
+                peer.pid,
+                refused.status,
+                str(refused),
+            )
+
+    def _current_instance(self) -> MigInstance:
+        try:
+            return self._instance_of(self._uuid)
+        except RequestError as err:
+            raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, str(err)) from err
+
+    async def _start_context(
+        self,
+        client: socket.socket,
+        instance: MigInstance,
+        hello: Hello,
+        peer: Peer,
+        sender: Peer | None,
+    ) -> None:
+        authorising = asyncio.create_task(
+            self._admission.authorize(instance, peer, sender, hello.token)
+        )
+        # Until it has its answer a client has nothing to say: whatever can be read is its end.
+        hung_up = asyncio.create_task(seqpacket.readable(client.fileno()))
+        try:
+            await asyncio.wait((authorising, hung_up), return_when=asyncio.FIRST_COMPLETED)
+            if not authorising.done():
+                return
+            owner = authorising.result()
+        finally:
+            for task in (authorising, hung_up):
+                task.cancel()
+        if _connector_has_ended(client):
+            # Its pid may be another process's by now: who was authorised cannot be told.
+            raise HelloRefused(CudaError.NOT_PERMITTED, "the process that connected has ended")
+        if not self._current_instance().admit:
+            raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, "the instance is being withdrawn")
+        # The worker's messages bring descriptors; it did not ask for the senders' names.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+        await self._starter.launch(instance, hello, client, peer, owner)
+
+
+def _connector_has_ended(client: socket.socket) -> bool:
+    pidfd = peer_pidfd_of(client)
+    if pidfd is None:
+        return False
+    try:
+        return processes.has_ended(pidfd)
+    finally:
+        os.close(pidfd)
+
+
+def _parse(packet: seqpacket.Packet) -> Hello:
+    if packet.truncated:
+        raise MalformedHello("too long, or brought descriptors")
+    return hellos.parse(packet.data)
+
+
+def bind(path: Path, mode: int) -> socket.socket:
+    """Bind a SEQPACKET socket that also tells who sent each message; it does not listen yet.
+
+    What lies at the path is replaced, an empty directory too: a container runtime creates one when
+    a mount's source is missing.
+    """
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        before = os.umask(0o177)  # nobody connects before the mode is right
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        path.chmod(mode)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

@@ -1,0 +1,1 @@
+"""The operating system as gpud uses it: processes, peers and sockets with ancillary data."""

@@ -1,0 +1,156 @@
+"""Sockets that a tenant may have sent descriptors into, received from and closed off gpud's loop.
+
+Whoever closes the last descriptor of a file waits for it: of a TCP socket with SO_LINGER as long as
+its owner has chosen. A message that brings such a descriptor need not even be read: closing the
+socket that it waits in closes it too. Where the kernel lets a socket refuse descriptors (Linux
+6.16) none arrives. Elsewhere, and for sockets that a worker shares, a thread of one slice does what
+could take long, and is woken by a signal, which ends such a wait.
+"""
+
+import asyncio
+import logging
+import queue
+import signal
+import socket
+import threading
+from collections.abc import Callable
+
+from vgpu_sim.gpud.system import seqpacket
+from vgpu_sim.gpud.system.seqpacket import Packet
+
+logger = logging.getLogger("tessera.gpud")
+
+SO_PASSRIGHTS = 83  # asm-generic/socket.h, since Linux 6.16
+WAKE_SIGNAL = signal.SIGUSR1
+STUCK_SECONDS = 0.05
+MAX_UNFINISHED = 64
+
+
+def refuse_descriptors(sock: socket.socket) -> bool:
+    """Let no descriptor into a socket, or those that a listener will accept; False if impossible.
+
+    Whoever tries to send one gets EPERM.
+    """
+    return _pass_rights(sock, 0)
+
+
+def prepare_waking() -> None:
+    """Let WAKE_SIGNAL interrupt system calls and do nothing else; for the main thread."""
+    signal.signal(WAKE_SIGNAL, lambda *_: None)
+
+
+class ForeignSockets:
+    """Receives from and closes sockets of one slice. ``refusing``: no descriptor can be in them."""
+
+    def __init__(self, name: str, refusing: bool) -> None:
+        self._name = name
+        self._refusing = refusing
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._unfinished = 0
+        self._finished = asyncio.Event()
+        self._thread: threading.Thread | None = None
+        self._waking: asyncio.TimerHandle | None = None
+
+    async def receive(self, sock: socket.socket, limit_bytes: int) -> Packet:
+        """Receive one message as ``seqpacket.receive`` does. Raises OSError."""
+        if self._refusing:
+            return await seqpacket.receive(sock, limit_bytes)
+        loop = asyncio.get_running_loop()
+        while True:
+            await seqpacket.readable(sock.fileno())
+            answer: asyncio.Future[Packet | None] = loop.create_future()
+
+            def work(answer: asyncio.Future[Packet | None] = answer) -> None:
+                try:
+                    packet = seqpacket.receive_now(sock, limit_bytes)
+                except OSError as err:
+                    _call(loop, _settle, answer, err)
+                else:
+                    _call(loop, _settle, answer, packet)
+
+            self._submit(work)
+            packet = await answer
+            if packet is not None:
+                return packet
+
+    def close(self, sock: socket.socket) -> None:
+        """Close a socket that nobody else has; call nothing more on it."""
+        if self._refusing:
+            sock.close()
+        else:
+            self._submit(sock.close)
+
+    def close_shared(self, sock: socket.socket) -> None:
+        """Close a socket that a worker was given too: it may take descriptors by now."""
+        self._submit(sock.close)
+
+    def end(self) -> None:
+        """Need nothing more once what was asked for is done."""
+        if self._thread is not None:
+            self._jobs.put(None)
+
+    async def room(self) -> None:
+        """Wait until not too many sockets wait to be closed."""
+        while self._unfinished >= MAX_UNFINISHED:
+            self._finished.clear()
+            await self._finished.wait()
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self._unfinished += 1
+
+        def work() -> None:
+            try:
+                job()
+            except OSError as err:
+                logger.info("close_failed of=%s error=%s", self._name, err)
+            _call(loop, self._done)
+
+        if self._thread is None:
+            # A daemon: gpud's end does not wait for it.
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        self._jobs.put(work)
+        if self._waking is None:
+            self._waking = loop.call_later(STUCK_SECONDS, self._wake)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            job()
+
+    def _done(self) -> None:
+        self._unfinished -= 1
+        self._finished.set()
+        if not self._unfinished and self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+
+    def _wake(self) -> None:
+        assert self._thread is not None
+        assert self._thread.ident is not None
+        signal.pthread_kill(self._thread.ident, WAKE_SIGNAL)
+        self._waking = asyncio.get_running_loop().call_later(STUCK_SECONDS, self._wake)
+
+
+def _pass_rights(sock: socket.socket, value: int) -> bool:
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS, value)
+    except OSError:
+        return False
+    return True
+
+
+def _call(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *values: object) -> None:
+    try:
+        loop.call_soon_threadsafe(callback, *values)
+    except RuntimeError:
+        return  # gpud has ended meanwhile
+
+
+def _settle(future: "asyncio.Future[Packet | None]", outcome: "Packet | OSError | None") -> None:
+    if future.done():
+        return
+    if isinstance(outcome, OSError):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)

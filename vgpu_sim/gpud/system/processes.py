@@ -1,0 +1,96 @@
+"""Processes by descriptor: a pid alone may mean another process a moment later."""
+
+import ctypes
+import os
+import select
+import signal
+from pathlib import Path
+
+PROC = Path("/proc")
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+
+
+def open_process(pid: int) -> int | None:
+    """Return a pidfd, or None if there is no such process."""
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def kill(pidfd: int) -> bool:
+    """Send SIGKILL; False if it may not be killed. One that has ended is fine."""
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def adopt_orphans() -> None:
+    """Become the parent of workers whose zygote has ended (PR_SET_CHILD_SUBREAPER of prctl(2))."""
+    ctypes.CDLL(None).prctl(ctypes.c_int(_PR_SET_CHILD_SUBREAPER), ctypes.c_ulong(1))
+
+
+def reap(pidfd: int) -> int | None:
+    """Return the wait status of a child that has ended; None if it has not, or is no child."""
+    try:
+        found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    if found is None:
+        return None
+    return found.si_status << 8 if found.si_code == os.CLD_EXITED else found.si_status
+
+
+def start_ticks(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; with the pid it is unique."""
+    fields = _stat(pid)
+    return int(fields[19]) if fields else None
+
+
+def parent(pid: int) -> int | None:
+    """Return the parent of a process, None if there is no such process."""
+    fields = _stat(pid)
+    return int(fields[1]) if fields else None
+
+
+def _stat(pid: int) -> list[str]:
+    """Return /proc/PID/stat from the state on; nothing of a process that has ended."""
+    try:
+        stat = (PROC / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return []
+    fields = stat.rpartition(")")[2].split()  # the name may hold anything
+    return fields if len(fields) > 19 and fields[0] != "Z" else []
+
+
+def shared_resident_bytes(pid: int) -> int:
+    """Return the resident shared memory of a process: for a worker, its chunks."""
+    try:
+        status = (PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("RssShmem:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def has_capabilities(*numbers: int) -> bool:
+    """Tell whether this process has these capabilities (linux/capability.h) in effect."""
+    status = (PROC / "self" / "status").read_text(encoding="utf-8", errors="replace")
+    for line in status.splitlines():
+        if line.startswith("CapEff:"):
+            effective = int(line.split()[1], 16)
+            return all(effective >> number & 1 for number in numbers)
+    return False
+
+
+def has_ended(pidfd: int) -> bool:
+    """Tell whether a process has ended (reaped or not)."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))

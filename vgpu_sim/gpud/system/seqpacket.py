@@ -1,0 +1,99 @@
+"""SOCK_SEQPACKET sockets under asyncio, with ancillary data (which asyncio itself cannot carry)."""
+
+import array
+import asyncio
+import os
+import socket
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from vgpu_sim.gpud.model import Peer
+from vgpu_sim.gpud.system.peers import CREDENTIALS_BYTES, sender_of
+
+SCM_MAX_FD = 253  # Linux: descriptors in one message
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A message received. Empty ``data`` is the end: a peer cannot send an empty one usefully.
+
+    ``truncated``: it was longer than allowed, or brought descriptors, which nobody asked for and
+    which are closed again.
+    """
+
+    data: bytes
+    sender: Peer | None
+    truncated: bool
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Return two connected sockets, not inherited over exec."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+async def readable(descriptor: int) -> None:
+    """Wait until a descriptor is readable, or its process has ended for a pidfd."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(descriptor, _resolve, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
+
+
+async def receive(sock: socket.socket, limit_bytes: int) -> Packet:
+    """Receive one message without descriptors from a non-blocking socket. Raises OSError.
+
+    Not from one into which a tenant can send descriptors: see ``foreign``.
+    """
+    while True:
+        packet = receive_now(sock, limit_bytes)
+        if packet is not None:
+            return packet
+        await readable(sock.fileno())
+
+
+def receive_now(sock: socket.socket, limit_bytes: int) -> Packet | None:
+    """Receive one message that is there, or return None; closes descriptors. Raises OSError."""
+    space = socket.CMSG_SPACE(CREDENTIALS_BYTES)
+    try:
+        data, ancillary, flags, _ = sock.recvmsg(limit_bytes, space, socket.MSG_CMSG_CLOEXEC)
+    except BlockingIOError:
+        return None
+    descriptors = _descriptors(ancillary)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    truncated = bool(descriptors) or bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC))
+    return Packet(data, sender_of(ancillary), truncated)
+
+
+def _descriptors(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
+    """Return the descriptors that came: where room was left for credentials, some find room."""
+    found = array.array("i")
+    for level, kind, content in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(content[: len(content) - len(content) % found.itemsize])
+    return found.tolist()
+
+
+async def send(sock: socket.socket, data: bytes, descriptors: Sequence[int] = ()) -> None:
+    """Send one message, waiting for room. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            socket.send_fds(sock, [data], list(descriptors), socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            ready: asyncio.Future[None] = loop.create_future()
+            loop.add_writer(sock.fileno(), _resolve, ready)
+            try:
+                await ready
+            finally:
+                loop.remove_writer(sock.fileno())
+            continue
+        return
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

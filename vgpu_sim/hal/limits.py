@@ -1,0 +1,44 @@
+"""Limits of a launch: the one table that every part checks against and that devices announce.
+
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": these values hold for
+every compute capability that is simulated. The C header carries them as ``TESSERA_...``.
+"""
+
+from typing import Final
+
+WARP_THREADS: Final = 32
+MAX_THREADS_PER_BLOCK: Final = 1024
+
+MAX_BLOCK_X: Final = 1024
+MAX_BLOCK_Y: Final = 1024
+MAX_BLOCK_Z: Final = 64
+MAX_GRID_X: Final = (1 << 31) - 1
+MAX_GRID_Y: Final = 65535
+MAX_GRID_Z: Final = 65535
+
+# Static and dynamic shared memory of a block together. Hardware lets a kernel opt in to more.
+MAX_SHARED_BYTES_PER_BLOCK: Final = 48 << 10
+
+# Native threads of a context worker; no limit of hardware, but of the worker's own table.
+MAX_WORKER_THREADS: Final = 1024
+
+MAX_BLOCK: Final = (MAX_BLOCK_X, MAX_BLOCK_Y, MAX_BLOCK_Z)
+MAX_GRID: Final = (MAX_GRID_X, MAX_GRID_Y, MAX_GRID_Z)
+
+
+def check_grid(grid: tuple[int, int, int]) -> None:
+    """Raise ValueError for a grid that no launch can have."""
+    _check_axes("grid", grid, MAX_GRID)
+
+
+def check_block(block: tuple[int, int, int]) -> None:
+    """Raise ValueError for a block shape that no launch can have."""
+    _check_axes("block", block, MAX_BLOCK)
+    threads = block[0] * block[1] * block[2]
+    if threads > MAX_THREADS_PER_BLOCK:
+        raise ValueError(f"block {block} has {threads} threads, more than {MAX_THREADS_PER_BLOCK}")
+
+
+def _check_axes(what: str, axes: tuple[int, int, int], limits: tuple[int, int, int]) -> None:
+    if any(not 1 <= axis <= limit for axis, limit in zip(axes, limits, strict=True)):
+        raise ValueError(f"{what} {axes} must be at least 1 and at most {limits}")

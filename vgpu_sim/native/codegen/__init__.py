@@ -1,0 +1,1 @@
+"""Write the part of a client library that follows from a list of its functions."""

@@ -1,0 +1,161 @@
+"""Read what a client library is made of: ``functions.toml`` and ``library.toml`` in its folder."""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CLASSES = ("local", "async", "sync")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of a C prototype."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One exported symbol; ``kind`` is empty for a name that answers "not supported"."""
+
+    name: str
+    symbol: str
+    since: int
+    stream: str
+    kind: str
+    parameters: tuple[Parameter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """One value of the type that the library's functions return."""
+
+    code: int
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """How a function finds out that the library is initialised, and which need not."""
+
+    header: str
+    call: str
+    without: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The library's page in the documentation."""
+
+    path: str
+    title: str
+    noun: str
+    version: str
+    limits: str
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A client library; ``sources`` is its folder. The comments in ``library.toml`` say more."""
+
+    sources: Path
+    soname: str
+    header: str
+    status: str
+    unsupported: str
+    functions: tuple[Function, ...]
+    statuses: tuple[Status, ...]
+    handles: frozenset[str]
+    results_64_bit: frozenset[str]
+    results_32_bit: frozenset[str]
+    variables: Mapping[str, str]
+    resolver: bool
+    ready: Ready | None
+    page: Page | None
+
+    def unsupported_code(self) -> int:
+        """Return the number of the status "not supported"."""
+        return next(one.code for one in self.statuses if one.name == self.unsupported)
+
+
+def _parameters(prototype: str) -> tuple[Parameter, ...]:
+    if prototype in ("", "void"):
+        return ()
+    found = []
+    for part in prototype.split(","):
+        match = re.fullmatch(r"\s*(.*?)(\w+)\s*", part)
+        if match is None or not match[1].strip():
+            raise ValueError(f"not a parameter: {part!r}")
+        found.append(Parameter(match[1].strip(), match[2]))
+    return tuple(found)
+
+
+def _function(row: Mapping[str, Any]) -> Function:
+    unknown = set(row) - {"name", "symbol", "since", "stream", "class", "prototype"}
+    kind = row.get("class", "")
+    if unknown or (kind and kind not in CLASSES) or bool(kind) != ("prototype" in row):
+        raise ValueError(f"functions.toml: {row}")
+    return Function(
+        row["name"],
+        row.get("symbol", row["name"]),
+        row.get("since", 0),
+        row.get("stream", ""),
+        kind,
+        _parameters(row.get("prototype", "")),
+    )
+
+
+def read_functions(path: Path) -> tuple[tuple[Function, ...], tuple[Status, ...]]:
+    """Read a table of functions and statuses.
+
+    Raises:
+        ValueError: on an unknown key, an unknown class, a repeated symbol, or a class without
+            prototype.
+    """
+    document = tomllib.loads(path.read_text(encoding="ascii"))
+    functions = tuple(_function(row) for row in document["functions"])
+    if len({function.symbol for function in functions}) != len(functions):
+        raise ValueError("functions.toml: a symbol is listed twice")
+    return functions, tuple(Status(**row) for row in document["errors"])
+
+
+def _page(document: Mapping[str, Any]) -> Page | None:
+    if "page" not in document:
+        return None
+    limits = document.get("limits", {}).get("text", "").strip()
+    return Page(document["page"], document["title"], document["noun"], document["version"], limits)
+
+
+def load(sources: Path) -> Library:
+    """Read the library whose folder is ``sources``.
+
+    Raises:
+        ValueError: where ``functions.toml`` is wrong, or does not name the status "not supported".
+        KeyError: where ``library.toml`` lacks something.
+    """
+    functions, statuses = read_functions(sources / "functions.toml")
+    document = tomllib.loads((sources / "library.toml").read_text(encoding="ascii"))
+    ready = document.get("ready")
+    if document["unsupported"] not in {one.name for one in statuses}:
+        raise ValueError(f"functions.toml: no error {document['unsupported']}")
+    return Library(
+        sources=sources,
+        soname=document["soname"],
+        header=document["header"],
+        status=document["status"],
+        unsupported=document["unsupported"],
+        functions=functions,
+        statuses=statuses,
+        handles=frozenset(document.get("handles", ())),
+        results_64_bit=frozenset(document.get("results_64_bit", ())),
+        results_32_bit=frozenset(document.get("results_32_bit", ())),
+        variables=document.get("variables", {}),
+        resolver=document.get("resolver", False),
+        ready=Ready(ready["header"], ready["call"], frozenset(ready["without"])) if ready else None,
+        page=_page(document),
+    )

@@ -1,0 +1,99 @@
+"""A library's page in the documentation: variables, limits, what is implemented."""
+
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+
+from vgpu_sim.native.codegen.library import Library, Page
+
+NATIVE = Path(__file__).parents[1]
+MIB = 1 << 20
+
+
+def client_variables() -> Mapping[str, str]:
+    """Return the environment variables that every client library reads, with their meanings."""
+    text = (NATIVE / "client" / "variables.toml").read_text(encoding="ascii")
+    variables: Mapping[str, str] = tomllib.loads(text)["variables"]
+    return variables
+
+
+def _constants() -> dict[str, str]:
+    """Return the numbers of tessera_abi.h; those of bytes in MiB."""
+    header = (NATIVE / "include" / "tessera_abi.h").read_text(encoding="ascii")
+    found = re.findall(r"#define TESSERA_(\w+) UINT64_C\((\w+)\)", header)
+    values = {name: int(value, 0) for name, value in found}
+    return {
+        name: f"{value // MIB} MiB" if name.endswith("_BYTES") and value >= MIB else str(value)
+        for name, value in values.items()
+    }
+
+
+def _refused(library: Library) -> list[str]:
+    """Return what implemented functions refuse, in the words of their messages."""
+    texts = (path.read_text(encoding="ascii") for path in library.sources.glob("*.c"))
+    return sorted(
+        found for text in texts for found in re.findall(r'TSR_REFUSE\(\s*"(.+?)"\)', text)
+    )
+
+
+def _unsupported(library: Library, page: Page) -> list[str]:
+    missing = defaultdict(list)
+    for f in library.functions:
+        if not f.kind and not f.stream:
+            noun = re.match(page.noun, f.symbol)
+            missing[noun[1] if noun else "other"].append(f.symbol)
+    lines = [
+        f"- {noun}: " + ", ".join(f"`{n}`" for n in sorted(missing[noun]))
+        for noun in sorted(missing)
+    ]
+    variants = sum(1 for f in library.functions if f.stream and not f.kind)
+    if variants:
+        lines += ["", f"And {variants} variants for per-thread default streams (`_ptsz`, `_ptds`)."]
+    return lines
+
+
+def render_page(library: Library, page: Page) -> str:
+    """Return the page in Markdown."""
+    done = sorted((f for f in library.functions if f.kind), key=lambda f: f.symbol)
+    folder = f"vgpu_sim/native/{library.sources.name}"
+    lines = [
+        f"# {page.title}: what is supported",
+        "",
+        f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.native.codegen`.",
+        "",
+        f"`{library.soname}` exports {len(library.functions)} symbols; {len(done)} are implemented."
+        f" The others answer `{library.unsupported}` ({library.unsupported_code()}), say so once on"
+        " stderr, and end the program when `TESSERA_STRICT=1`.",
+        "",
+        "*local*: answered in the process. *async*: put into a stream's ring. *sync*: waits for"
+        " the device or asks the context worker.",
+        "",
+        "## Variables",
+        "",
+        "| variable | meaning |",
+        "|---|---|",
+        *(
+            f"| `{name}` | {meaning} |"
+            for name, meaning in {**client_variables(), **library.variables}.items()
+        ),
+        "",
+        "## Limits",
+        "",
+        page.limits.format(**_constants()),
+        "",
+        *(f"- {part}" for part in _refused(library)),
+        "",
+        "## Implemented",
+        "",
+        f"| function | since {page.version} | class |",
+        "|---|---|---|",
+        *(f"| `{f.symbol}` | {f.since // 1000}.{f.since % 1000 // 10} | {f.kind} |" for f in done),
+        "",
+        "## Not supported",
+        "",
+        *_unsupported(library, page),
+        "",
+    ]
+    return "\n".join(lines)

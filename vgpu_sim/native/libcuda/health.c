@@ -1,0 +1,51 @@
+/* Whether a context still lives, and what it died of. */
+#include "health.h"
+
+#include <poll.h>
+#include <stdio.h>
+
+#include "log.h"
+
+/* Once per context: what the worker's record says, for whoever reads the program's output. */
+static void tell_fault(struct tsr_context *context, uint32_t error) {
+  if (atomic_exchange(&context->fault_told, 1)) return;
+  tessera_fault_record fault = context->page->fault;
+  fault.kernel_name[sizeof fault.kernel_name - 1] = 0;
+  fault.message[sizeof fault.message - 1] = 0;
+  /* Only what is known. With a line, the message names the address and what lies there. */
+  char where[96] = "";
+  if (fault.ptx_line != 0)
+    snprintf(where, sizeof where, ", PTX line %u, block %llu", fault.ptx_line,
+             (unsigned long long)fault.block);
+  else if (fault.address != 0)
+    snprintf(where, sizeof where, ", block %llu, address 0x%llx", (unsigned long long)fault.block,
+             (unsigned long long)fault.address);
+  const bool in_kernel = fault.kernel_name[0] != 0;
+  tsr_log("context ended, CUDA error %u: %s%s%s%s%s", error, in_kernel ? "kernel " : "",
+          fault.kernel_name, in_kernel ? where : "", in_kernel ? ": " : "", fault.message);
+}
+
+CUresult tsr_context_error(struct tsr_context *context) {
+  const uint32_t lost = atomic_load_explicit(&context->lost, memory_order_relaxed);
+  if (__builtin_expect(lost != 0, 0)) return (CUresult)lost;
+  const uint32_t error = __atomic_load_n(&context->page->error, __ATOMIC_ACQUIRE);
+  if (__builtin_expect(error != 0, 0)) {
+    tell_fault(context, error);
+    return (CUresult)error;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult tsr_context_lose(struct tsr_context *context) {
+  const CUresult error = tsr_context_error(context);
+  if (error != CUDA_SUCCESS) return error;
+  uint32_t none = 0;
+  if (atomic_compare_exchange_strong(&context->lost, &none, CUDA_ERROR_LAUNCH_FAILED))
+    tsr_log("context ended: its worker is gone (killed, or out of the slice's memory)");
+  return tsr_context_error(context);
+}
+
+bool tsr_context_hung_up(struct tsr_context *context) {
+  struct pollfd watched = {.fd = context->socket};
+  return poll(&watched, 1, 0) > 0 && (watched.revents & (POLLHUP | POLLERR | POLLNVAL));
+}

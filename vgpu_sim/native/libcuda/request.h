@@ -1,0 +1,14 @@
+/* Requests that a context's worker (or gpud) answers on the slice's socket. */
+#ifndef TSR_REQUEST_H
+#define TSR_REQUEST_H
+
+#include "objects.h"
+
+/* What a greeting's end means to the program. NO_DEVICE: nobody answered. */
+CUresult tsr_hello_result(enum tsr_outcome outcome, int32_t status);
+
+/* One request to the context's worker. A closed socket is the context's end. `pass_fd` or -1. */
+CUresult tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uint32_t bytes,
+                 int pass_fd, struct tsr_reply *reply);
+
+#endif

@@ -1,0 +1,28 @@
+/* How far each stream is, as the client sees it; a fault freezes what it sees. */
+#define _GNU_SOURCE
+#include "internal.h"
+#include "platform.h"
+
+static uint32_t publishing; /* atomic: a timeline is being written */
+static uint32_t frozen;     /* atomic: no timeline may be written any more */
+
+static void wake_client(void) {
+  __atomic_add_fetch(&tw.page->progress, 1, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n(&tw.client->waiting, __ATOMIC_SEQ_CST) != 0)
+    tw_futex_wake_all(&tw.page->progress);
+}
+
+void tw_freeze_timelines(void) {
+  __atomic_store_n(&frozen, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&publishing, __ATOMIC_SEQ_CST) != 0) tw_relax();
+}
+
+void tw_publish(uint32_t stream_index, uint64_t value) {
+  __atomic_store_n(&publishing, 1, __ATOMIC_SEQ_CST);
+  bool alive = __atomic_load_n(&frozen, __ATOMIC_SEQ_CST) == 0;
+  if (alive) __atomic_store_n(&tw.page->timeline[stream_index], value, __ATOMIC_RELEASE);
+  __atomic_store_n(&publishing, 0, __ATOMIC_RELEASE);
+  if (alive) wake_client();
+}
+
+bool tw_timelines_frozen(void) { return __atomic_load_n(&frozen, __ATOMIC_RELAXED) != 0; }

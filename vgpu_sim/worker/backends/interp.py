@@ -1,0 +1,100 @@
+"""The interpreter as a backend: runs each launch inside the call, on the scheduler's thread."""
+
+import ctypes
+import itertools
+import struct
+from collections.abc import Callable, Sequence
+
+from vgpu_sim.exec import interp
+from vgpu_sim.exec.errors import AddressFault, KernelError, MisalignedFault, UnsupportedError
+from vgpu_sim.hal.abi import FaultKind
+from vgpu_sim.hal.ports import FaultSite, Launch, LaunchFault, ProgramHandle
+from vgpu_sim.isa import Function, Module, container
+from vgpu_sim.worker import fault_text
+from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
+from vgpu_sim.worker.runtime import Region
+from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
+
+
+class InterpBackend:
+    """Implements ``hal.ports.InterpretedBackend``; ``regions`` says what memory there is."""
+
+    def __init__(self, regions: Callable[[], Sequence[Region]]) -> None:
+        self._regions = regions
+        self._containers: dict[ProgramHandle, tuple[bytes, int]] = {}
+        self._decoded: dict[ProgramHandle, Module] = {}
+        self._numbers = itertools.count(1)
+        _warm_up()
+
+    def load(self, container_bytes: bytes, segment_base: int) -> ProgramHandle:
+        """See ``hal.ports.Backend.load``; decoded when it is first run."""
+        handle = ProgramHandle(next(self._numbers))
+        self._containers[handle] = (container_bytes, segment_base)
+        return handle
+
+    def refusals(self, container_bytes: bytes) -> tuple[FaultSite, ...]:
+        """See ``hal.ports.Backend.refusals``."""
+        return tuple(
+            FaultSite(function.name, _line(function, err.word), str(err))
+            for function in container.decode(container_bytes).functions
+            for err in interp.refusals(function)
+        )
+
+    def unload(self, program: ProgramHandle) -> None:
+        """See ``hal.ports.Backend.unload``."""
+        del self._containers[program]
+        self._decoded.pop(program, None)
+
+    def run(self, program: ProgramHandle, launch: Launch) -> None:
+        """See ``hal.ports.InterpretedBackend.run``."""
+        container_bytes, segment_base = self._containers[program]
+        module = self._decoded.get(program)
+        if module is None:
+            module = self._decoded[program] = container.decode(container_bytes)
+        function = module.function(launch.function)
+        try:
+            interp.run(
+                module,
+                function,
+                launch.grid,
+                launch.block,
+                launch.parameters,
+                ApertureMemory(self._regions()),
+                segment_base,
+            )
+        except KernelError as err:
+            raise _kernel_fault(err, function, launch, self._regions()) from err
+        except UnsupportedError as err:
+            site = FaultSite(function.name, _line(function, err.word), str(err))
+            raise LaunchFault(FaultKind.COMPILE, site) from err
+
+
+def _line(function: Function, word: int | None) -> int:
+    return 0 if word is None else function.lines[word]
+
+
+def _warm_up() -> None:
+    """Run a kernel in memory of our own: numpy imports parts of itself on first use."""
+    module = warm_up_module()
+    memory = ctypes.create_string_buffer(BUFFER_BYTES)
+    address = ctypes.addressof(memory)
+    parameters = struct.pack("<Qf", address, 1.0)
+    aperture = ApertureMemory([Region(address, BUFFER_BYTES)])
+    interp.run(module, module.function(KERNEL), (1, 1, 1), (32, 1, 1), parameters, aperture)
+
+
+def _kernel_fault(
+    err: KernelError, function: Function, launch: Launch, regions: Sequence[Region]
+) -> LaunchFault:
+    x, y, z = err.block
+    block = x + launch.grid[0] * (y + launch.grid[1] * z)
+    instruction, line = function.code[err.word], function.lines[err.word]
+    if not isinstance(err, AddressFault | MisalignedFault):
+        site = FaultSite(function.name, line, fault_text.trap(instruction))
+        return LaunchFault(FaultKind.TRAP, site, 0, block)
+    illegal = isinstance(err, AddressFault)
+    kind = FaultKind.ADDRESS if illegal else FaultKind.MISALIGNED
+    what = "illegal address" if illegal else "misaligned address"
+    mapped = [(region.address, region.size) for region in regions]
+    message = fault_text.access(what, instruction, err.address, mapped)
+    return LaunchFault(kind, FaultSite(function.name, line, message), err.address, block)

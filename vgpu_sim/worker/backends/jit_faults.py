@@ -1,0 +1,69 @@
+"""What a fault of native code means: which instruction, and which address the program asked for.
+
+Native code confines addresses before it uses them, so the address at which it faults need not be
+the program's. Where the access was confined by the pointer that it is made from (see
+``exec.jit.provenance``), that pointer is a parameter of the launch and tells the difference.
+"""
+
+from vgpu_sim.exec.jit import ssa
+from vgpu_sim.exec.jit.provenance import Pointer, Provenance
+from vgpu_sim.hal.abi import FaultKind
+from vgpu_sim.hal.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
+from vgpu_sim.hal.ports import FaultSite, NativeFault, NativeSite
+from vgpu_sim.isa import Function, Instruction, Op, Space
+from vgpu_sim.worker import fault_text
+
+_WORD = 1 << 64
+
+
+def describe(function: Function, words: tuple[int, ...], fault: NativeFault) -> NativeSite:
+    """Choose the likeliest access among ``words``, which an instruction may belong to."""
+    if fault.trap_word:
+        word = fault.trap_word - 1
+        message = fault_text.trap(function.code[word])
+        return NativeSite(FaultSite(function.name, function.lines[word], message), 0)
+    what = "misaligned address" if fault.kind == FaultKind.MISALIGNED else "illegal address"
+    accesses = [word for word in words if function.code[word].op in (Op.LD, Op.ST)]
+    if not accesses:
+        known = fault.address if _inside(fault) else 0
+        return NativeSite(FaultSite(function.name, 0, what), known)
+    word, line = accesses[0], function.lines[accesses[0]]
+    address = _asked_for(function, word, fault)
+    message = fault_text.access(what, function.code[word], address, fault.mapped)
+    others = sorted({function.lines[other] for other in accesses[1:]} - {line})
+    if others:
+        message += f" (or line {', '.join(map(str, others))})"
+    return NativeSite(FaultSite(function.name, line, message), address or 0)
+
+
+def _asked_for(function: Function, word: int, fault: NativeFault) -> int | None:
+    """Return the address that the program asked for, or None where it is lost."""
+    instruction = function.code[word]
+    if instruction.space is Space.PARAM:
+        return instruction.displacement
+    pointer = _pointer(function, word)
+    if pointer is None or not _confined(pointer, instruction) or pointer.origin < 0:
+        return fault.address if _inside(fault) else None
+    raw = int.from_bytes(fault.parameters[pointer.origin : pointer.origin + 8], "little")
+    confined = min((raw - fault.aperture_base) % _WORD, APERTURE_BYTES) + fault.aperture_base
+    return (raw + fault.address - confined) % _WORD
+
+
+def _pointer(function: Function, word: int) -> Pointer | None:
+    form = ssa.build(function)
+    for block in form.blocks.values():
+        for node in block.nodes:
+            if isinstance(node, ssa.Operation) and node.word == word:
+                return Provenance(form).trace(node.sources[0])
+    return None
+
+
+def _confined(pointer: Pointer, instruction: Instruction) -> bool:
+    size = instruction.vector * instruction.type.bytes
+    return pointer.confined(instruction.displacement, size)
+
+
+def _inside(fault: NativeFault) -> bool:
+    """Return whether no confinement leads to the place: then it is the program's own."""
+    offset = fault.address - fault.aperture_base
+    return 0 <= offset < APERTURE_BYTES - CLAMP_BOUND_BYTES

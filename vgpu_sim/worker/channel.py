@@ -1,0 +1,128 @@
+"""The worker's channel to gpud: memory budget up, events and statistics up, fences down."""
+
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from vgpu_sim.hal import spawn
+
+_ANSWER_TIMEOUT_S: Final = 10.0
+_MAX_MESSAGE_BYTES: Final = 65536
+
+
+class GpudGoneError(Exception):
+    """gpud has closed the channel, or does not answer in time."""
+
+
+class Channel:
+    """One JSON message a packet. Not thread-safe: only the worker's main thread uses it.
+
+    ``interrupt`` is a descriptor that ends a wait for an answer when it becomes readable (the
+    context has faulted); ``on_fence`` gets the reason of a fence whenever one arrives.
+    """
+
+    def __init__(
+        self, connection: socket.socket, interrupt: int, on_fence: Callable[[str], None]
+    ) -> None:
+        self._connection = connection
+        self._interrupt = interrupt
+        self._on_fence = on_fence
+        self._requests = 0
+        self.alive = True
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def reserve(self, size: int) -> bool:
+        """Ask for ``size`` bytes of the slice's budget; False when it is refused.
+
+        Raises:
+            GpudGoneError: when nobody answers.
+        """
+        answer = self._ask({"type": "reserve", "bytes": size}, "reserved")
+        return answer.get("granted") is True
+
+    def release(self, size: int) -> None:
+        """Give budget back."""
+        self._send({"type": "release", "bytes": size})
+
+    def memory(self) -> tuple[int, int]:
+        """Return (free, total) bytes of the slice.
+
+        Raises:
+            GpudGoneError: when nobody answers.
+        """
+        answer = self._ask({"type": "memory"}, "memory")
+        free, total = answer.get("free"), answer.get("total")
+        if not isinstance(free, int) or not isinstance(total, int):
+            raise GpudGoneError("gpud's answer has no sizes")
+        return free, total
+
+    def event(self, name: str, **details: Any) -> None:
+        """Report something that the user should hear of."""
+        self._send({"type": "event", "event": name, **details})
+
+    def usage(self, **fields: Any) -> None:
+        """Report a part of what the context has cost, at its end."""
+        self._send({"type": "usage", **fields})
+
+    def stats(self, **counters: int | str) -> None:
+        """Report the launch counters and the kernel that runs."""
+        self._send({"type": "stats", **counters})
+
+    def read(self) -> None:
+        """Handle what has arrived while nobody waits for an answer."""
+        self._receive()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        """Send, waiting for room: gpud reads a worker that says much more slowly."""
+        data = spawn.encode(message)
+        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+        while self.alive:
+            try:
+                self._connection.send(data, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                self.alive = self._wait(select.POLLOUT, deadline)
+            except OSError:
+                self.alive = False
+            else:
+                return
+
+    def _ask(self, message: dict[str, Any], answer_type: str) -> dict[str, Any]:
+        self._requests += 1
+        self._send({**message, "request": self._requests})
+        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+        while self.alive and self._wait(select.POLLIN, deadline):
+            answer = self._receive()
+            if answer.get("type") == answer_type and answer.get("request") == self._requests:
+                return answer
+        raise GpudGoneError("gpud does not answer")
+
+    def _wait(self, event: int, deadline: float) -> bool:
+        """Wait until the connection is ready; False when time is up or the wait is interrupted."""
+        poller = select.poll()
+        poller.register(self._connection, event)
+        poller.register(self._interrupt, select.POLLIN)
+        left = max(0.0, deadline - time.monotonic())
+        ready = [descriptor for descriptor, _ in poller.poll(left * 1000)]
+        return bool(ready) and self._interrupt not in ready
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            data = self._connection.recv(_MAX_MESSAGE_BYTES, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return {}
+        except OSError:
+            data = b""
+        if not data:
+            self.alive = False
+            return {}
+        try:
+            message = spawn.decode(data)
+        except ValueError:
+            return {}
+        if message["type"] == "fence":
+            self._on_fence(str(message.get("reason", "")))
+        return message

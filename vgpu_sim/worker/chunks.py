@@ -1,0 +1,124 @@
+"""Allocation chunks: the client picks the address, the worker backs it within the slice's budget.
+
+The order is binding: budget first (gpud), then pages (charged to this process's cgroup), then the
+mapping, and only then does the client see the descriptor.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.hal.address_map import (
+    CHUNK_ALIGN_BYTES,
+    DEVICE_BYTES,
+    DEVICE_OFFSET,
+    GPU_WINDOW_BYTES,
+    HOST_BYTES,
+    HOST_OFFSET,
+)
+from vgpu_sim.hal.messages import ChunkKind
+from vgpu_sim.worker.channel import Channel, GpudGoneError
+from vgpu_sim.worker.memory import create_populated
+from vgpu_sim.worker.runtime import NativeRuntime
+
+_RANGES: Final = {
+    ChunkKind.DEVICE: (DEVICE_OFFSET, DEVICE_BYTES),
+    ChunkKind.HOST: (HOST_OFFSET, HOST_BYTES),
+}
+
+
+class BadChunkError(Exception):
+    """The request is malformed, overlaps a live chunk, or names none."""
+
+
+class OutOfBudgetError(Exception):
+    """The slice, or the machine, has no memory left for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkRequest:
+    """Where the client wants memory: ``offset`` from the aperture's base and size in bytes."""
+
+    offset: int
+    size: int
+    kind: int
+
+
+class Chunks:
+    """The live chunks of this context."""
+
+    def __init__(self, runtime: NativeRuntime, channel: Channel, gpu_index: int) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._window = gpu_index * GPU_WINDOW_BYTES
+        self._live: dict[int, ChunkRequest] = {}
+
+    def allocate(self, request: ChunkRequest) -> int:
+        """Back a chunk and return its descriptor, which the caller sends and closes.
+
+        Pinned host memory is charged to the slice like device memory: it lives in its cgroup.
+
+        Raises:
+            BadChunkError, OutOfBudgetError.
+        """
+        self._check(request)
+        reserve(self._channel, request.size)
+        try:
+            return self._back(request)
+        except BaseException:
+            self._channel.release(request.size)
+            raise
+
+    def free(self, request: ChunkRequest) -> None:
+        """Give a chunk's pages and budget back.
+
+        Raises:
+            BadChunkError: when it is not exactly a live chunk.
+        """
+        if self._live.get(request.offset) != request:
+            raise BadChunkError("no such chunk")
+        self._runtime.unmap_chunk(request.offset, request.size)
+        del self._live[request.offset]
+        self._channel.release(request.size)
+
+    def _check(self, request: ChunkRequest) -> None:
+        if request.kind not in _RANGES:
+            raise BadChunkError("unknown kind of chunk")
+        begin, size = _RANGES[ChunkKind(request.kind)]
+        begin += self._window
+        if request.offset % CHUNK_ALIGN_BYTES or request.size % CHUNK_ALIGN_BYTES:
+            raise BadChunkError("a chunk is not aligned")
+        if not 0 < request.size <= size:
+            raise BadChunkError("a chunk's size is out of range")
+        if not begin <= request.offset <= begin + size - request.size:
+            raise BadChunkError("a chunk lies outside its range")
+
+    def _back(self, request: ChunkRequest) -> int:
+        try:
+            descriptor = create_populated("tessera-chunk", request.size)
+        except MemoryError as err:
+            raise OutOfBudgetError(str(err)) from err
+        try:
+            self._runtime.map_chunk(request.offset, request.size, descriptor)
+        except FileExistsError as err:
+            os.close(descriptor)
+            raise BadChunkError("a chunk overlaps another") from err
+        except OSError as err:
+            os.close(descriptor)
+            raise OutOfBudgetError(f"a chunk cannot be mapped: {err}") from err
+        self._live[request.offset] = request
+        return descriptor
+
+
+def reserve(channel: Channel, size: int) -> None:
+    """Take budget from gpud.
+
+    Raises:
+        OutOfBudgetError: when gpud refuses or is gone: without it there is no new memory.
+    """
+    try:
+        granted = channel.reserve(size)
+    except GpudGoneError as err:
+        raise OutOfBudgetError(f"{size} bytes: {err}") from err
+    if not granted:
+        raise OutOfBudgetError(f"{size} bytes are more than the slice has free")

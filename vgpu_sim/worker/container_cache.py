@@ -1,0 +1,83 @@
+"""Compiled modules on disk: PTX text in, summary and container out.
+
+An entry's name says what it was made from, its head what it must contain, so that a torn or
+altered file is a miss and not a wrong program. Only this user's own entries are read
+(docs/adr/0015-object-cache.md).
+"""
+
+import hashlib
+import struct
+from pathlib import Path
+from typing import Final
+
+import vgpu_sim.compiler
+import vgpu_sim.isa
+import vgpu_sim.worker.module_summary
+from vgpu_sim.exec import own_files
+from vgpu_sim.worker.module_summary import ModuleSummary
+
+_MAGIC: Final = b"TSRAMOD1"
+_DIGEST_BYTES: Final = 32
+_MAX_ENTRY_BYTES: Final = 256 << 20
+_LENGTH: Final = struct.Struct("<I")
+
+
+def _fingerprint_of_sources() -> bytes:
+    """Hash the sources of compiler, ISA and summary: a change of them never meets old entries."""
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    packages = [*vgpu_sim.compiler.__path__, *vgpu_sim.isa.__path__]
+    sources = [source for root in packages for source in sorted(Path(root).rglob("*.py"))]
+    for source in [*sources, Path(vgpu_sim.worker.module_summary.__file__)]:
+        digest.update(source.read_bytes())
+    return digest.digest()
+
+
+# Taken at import: the process may lose its file system later.
+_FINGERPRINT: Final = _fingerprint_of_sources()
+
+
+class ContainerCache:
+    """Keyed by PTX, compute capability, compiler and backend (which refuses what it cannot run).
+
+    ``directory`` None: remembers nothing.
+    """
+
+    def __init__(self, directory: Path | None, capability: tuple[int, int], backend: str) -> None:
+        self._directory = directory
+        self._capability = capability
+        self._backend = backend
+
+    def load(self, ptx: bytes) -> tuple[ModuleSummary, bytes] | None:
+        """Return summary and container stored for this text, if they are there and intact."""
+        if self._directory is None:
+            return None
+        data = own_files.read(self._directory / self._name(ptx), _MAX_ENTRY_BYTES)
+        if data is None:
+            return None
+        head, content = data[: len(_MAGIC) + _DIGEST_BYTES], data[len(_MAGIC) + _DIGEST_BYTES :]
+        if head != _head(content):
+            return None
+        try:
+            (summary_bytes,) = _LENGTH.unpack_from(content)
+            end = _LENGTH.size + summary_bytes
+            return ModuleSummary.from_json(content[_LENGTH.size : end]), content[end:]
+        except (struct.error, ValueError):
+            return None
+
+    def store(self, ptx: bytes, summary: ModuleSummary, container: bytes) -> None:
+        """Remember a container; a cache that cannot be written to is no error."""
+        if self._directory is None:
+            return
+        described = summary.to_json()
+        content = _LENGTH.pack(len(described)) + described + container
+        own_files.replace(self._directory / self._name(ptx), _head(content) + content)
+
+    def _name(self, ptx: bytes) -> str:
+        digest = hashlib.blake2b(digest_size=_DIGEST_BYTES, key=_FINGERPRINT)
+        digest.update(b"%d.%d\n%s\n" % (*self._capability, self._backend.encode()))
+        digest.update(ptx)
+        return digest.hexdigest() + ".module"
+
+
+def _head(content: bytes) -> bytes:
+    return _MAGIC + hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()

@@ -1,0 +1,272 @@
+"""The worker's main loop: the client's set-up requests, gpud's channel, faults.
+
+Nothing here is on the launch path. The loop ends the process: with status 0 when the client has
+gone, with 70 when the context died.
+"""
+
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from vgpu_sim.hal import messages, spawn
+from vgpu_sim.hal.abi import FaultKind
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.hal.ports import Backend, FaultSite, NativeBackend, NativeSite
+from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.worker import memory, module_table, wire
+from vgpu_sim.worker.channel import Channel, GpudGoneError
+from vgpu_sim.worker.chunks import BadChunkError, ChunkRequest, Chunks, OutOfBudgetError
+from vgpu_sim.worker.images import ImageError
+from vgpu_sim.worker.launches import ERROR_OF_FAULT
+from vgpu_sim.worker.programs import Programs
+from vgpu_sim.worker.runtime import KernelHandle, NativeRuntime, Stats
+from vgpu_sim.worker.wire import ProtocolError, Request
+
+_STATS_PERIOD_S: Final = 1.0
+_LAST_WORDS_S: Final = 5.0
+_LOOKS_PER_TIMEOUT: Final = 8  # so a kernel may run an eighth longer than allowed
+
+
+class Control:
+    """Serves one client until it, or its context, ends."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        client: socket.socket,
+        gpud: socket.socket,
+        fault_event: int,
+        runtime: NativeRuntime,
+    ) -> None:
+        self._config = config
+        self._client = client
+        self._fault_event = fault_event
+        self._runtime = runtime
+        self.channel = Channel(gpud, fault_event, self._fence)
+        self._reported, self._reported_at = Stats(), time.monotonic()
+
+    def serve(self, backend: Backend, programs: Programs, chunks: Chunks) -> NoReturn:
+        """Answer requests; does not return."""
+        self._backend, self._programs, self._chunks = backend, programs, chunks
+        handlers: dict[MessageType, Callable[[Request], None]] = {
+            MessageType.MODULE_LOAD: self._module_load,
+            MessageType.MODULE_UNLOAD: self._module_unload,
+            MessageType.CHUNK_ALLOCATE: self._chunk_allocate,
+            MessageType.CHUNK_FREE: self._chunk_free,
+            MessageType.MEMORY_INFO: self._memory_info,
+        }
+        poller = select.poll()
+        for descriptor in (self._fault_event, self._client.fileno(), self.channel.fileno()):
+            poller.register(descriptor, select.POLLIN)
+        gpud_gone = False
+        period_s = _STATS_PERIOD_S
+        if self._config.kernel_timeout_s is not None:
+            period_s = min(period_s, self._config.kernel_timeout_s / _LOOKS_PER_TIMEOUT)
+        while True:
+            ready = [descriptor for descriptor, _ in poller.poll(max(1, period_s * 1000))]
+            if self._fault_event in ready:
+                self._report_fault()
+            if self.channel.alive and self.channel.fileno() in ready:
+                self.channel.read()
+            if not self.channel.alive and not gpud_gone:
+                poller.unregister(self.channel.fileno())
+                gpud_gone = True
+            if self._client.fileno() in ready:
+                self._serve_request(handlers)
+            self._watch_kernel()
+            if time.monotonic() - self._reported_at >= _STATS_PERIOD_S:
+                self._send_stats()
+
+    def _serve_request(self, handlers: dict[MessageType, Callable[[Request], None]]) -> None:
+        try:
+            request = wire.receive(self._client)
+            if request is None:
+                self._leave()
+            handlers[request.kind](request)
+        except ConnectionError:
+            self._leave()
+        except ProtocolError as err:
+            self._end(FaultKind.PROTOCOL, str(err))
+        except Exception as err:  # noqa: BLE001 - the context ends; client and gpud must hear why
+            self._end(FaultKind.INTERNAL, f"the worker failed: {type(err).__name__}: {err}")
+
+    # Requests of the client, in the order of ``MessageType``.
+
+    def _module_load(self, request: Request) -> None:
+        payload = request.payload_as(messages.ModuleLoad)
+        descriptor = request.descriptor
+        assert descriptor is not None  # the wire has checked it
+        try:
+            if not 0 < payload.image_bytes <= messages.MAX_IMAGE_BYTES:
+                raise ImageError(CudaError.INVALID_IMAGE, "the image's size is out of range\n")
+            image = memory.read_exactly(descriptor, payload.image_bytes)
+            module, table = self._programs.load(image)
+        except ImageError as err:
+            if err.status == CudaError.NOT_SUPPORTED:
+                self.channel.event("unsupported_ptx", message=err.log[:1000])
+            self._reply_table(request, err.status, 0, module_table.log_only(err.log))
+        except OutOfBudgetError as err:
+            table = module_table.log_only(f"{err}\n")
+            self._reply_table(request, CudaError.OUT_OF_MEMORY, 0, table)
+        except (OSError, ValueError) as err:
+            table = module_table.log_only(f"the image cannot be read: {err}\n")
+            self._reply_table(request, CudaError.INVALID_IMAGE, 0, table)
+        else:
+            self._reply_table(request, CudaError.SUCCESS, module, table)
+        finally:
+            os.close(descriptor)
+
+    def _module_unload(self, request: Request) -> None:
+        try:
+            self._programs.unload(request.payload_as(messages.Handle).handle, self._attend)
+        except KeyError:
+            self._reply(request, CudaError.INVALID_HANDLE)
+        else:
+            self._reply(request, CudaError.SUCCESS)
+
+    def _attend(self) -> None:
+        """Pause a millisecond within a request, but not for what ends the context."""
+        self._watch_kernel()
+        poller = select.poll()
+        poller.register(self._fault_event, select.POLLIN)
+        poller.register(self._client, select.POLLRDHUP)
+        if self.channel.alive:
+            poller.register(self.channel, select.POLLIN)
+        ready = dict(poller.poll(1))
+        if self._fault_event in ready:
+            self._report_fault()
+        if self._client.fileno() in ready:
+            self._leave()
+        if self.channel.fileno() in ready:
+            self.channel.read()
+
+    def _chunk_allocate(self, request: Request) -> None:
+        chunk = _chunk_request(request)
+        try:
+            descriptor = self._chunks.allocate(chunk)
+        except BadChunkError:
+            self._reply(request, CudaError.INVALID_VALUE)
+        except OutOfBudgetError:
+            self.channel.event("out_of_memory", requested_bytes=chunk.size)
+            self._reply(request, CudaError.OUT_OF_MEMORY)
+        else:
+            self._reply(request, CudaError.SUCCESS, None, (descriptor,))
+            os.close(descriptor)
+
+    def _chunk_free(self, request: Request) -> None:
+        try:
+            self._chunks.free(_chunk_request(request))
+        except BadChunkError:
+            self._reply(request, CudaError.INVALID_VALUE)
+        else:
+            self._reply(request, CudaError.SUCCESS)
+
+    def _memory_info(self, request: Request) -> None:
+        free, total = self._slice_memory()
+        self._reply(request, CudaError.SUCCESS, messages.MemoryInfo(free, total))
+
+    def _slice_memory(self) -> tuple[int, int]:
+        try:
+            return self.channel.memory()
+        except GpudGoneError:
+            return 0, self._config.memory_limit_bytes  # and no more is to be had
+
+    def _reply_table(self, request: Request, status: CudaError, module: int, table: bytes) -> None:
+        descriptor = memory.create_constant("tessera-module-table", table)
+        try:
+            payload = messages.ModuleTable(module, len(table))
+            self._reply(request, status, payload, (descriptor,))
+        finally:
+            os.close(descriptor)
+
+    def _reply(
+        self,
+        request: Request,
+        status: CudaError,
+        payload: messages.ModuleTable | messages.MemoryInfo | None = None,
+        descriptors: tuple[int, ...] = (),
+    ) -> None:
+        kind = MessageType(request.kind + 1)
+        wire.reply(self._client, kind, request.id, status, payload, descriptors)
+
+    # Ends.
+
+    def _fence(self, reason: str) -> None:
+        self._end(FaultKind.FENCED, f"the slice was taken away: {reason}")
+
+    def _watch_kernel(self) -> None:
+        """End the context of a kernel that runs longer than it may."""
+        limit_s = self._config.kernel_timeout_s
+        if limit_s is None:
+            return
+        stats = self._runtime.stats()
+        if stats.running is not None and stats.running_ns(time.monotonic_ns()) >= limit_s * 1e9:
+            text = f"the kernel ran for more than the {limit_s:g} s that --kernel-timeout allows"
+            self._end(FaultKind.TIMEOUT, text, stats.running)
+
+    def _end(self, kind: FaultKind, message: str, kernel: KernelHandle | None = None) -> NoReturn:
+        if self._runtime.fail(kind, ERROR_OF_FAULT[kind], message, kernel):
+            self._tell_gpud_of_fault()
+            os._exit(spawn.FAULTED_STATUS)
+        self._report_fault()
+
+    def _report_fault(self) -> NoReturn:
+        """Resolve and report a kernel's fault; the faulting thread ends the process."""
+        record = self._runtime.fault()
+        if record.pc and isinstance(self._backend, NativeBackend):
+            found = self._backend.locate(self._runtime.native_fault())
+            if found is None:
+                site = FaultSite("", 0, record.message.decode(errors="replace"))
+                found = NativeSite(site, record.address)
+            self._runtime.resolve_fault(found)
+        self._tell_gpud_of_fault()
+        self._runtime.fault_reported()
+        time.sleep(_LAST_WORDS_S)
+        os._exit(spawn.FAULTED_STATUS)
+
+    def _tell_gpud_of_fault(self) -> None:
+        record = self._runtime.fault()
+        self._send_stats()
+        self._send_usage()
+        self.channel.event(
+            "fault",
+            kind=FaultKind(record.kind).name,
+            kernel=record.kernel_name.decode(errors="replace"),
+            ptx_line=record.ptx_line,
+            address=record.address,
+            block=record.block,
+            message=record.message.decode(errors="replace"),
+        )
+
+    def _leave(self) -> NoReturn:
+        self._send_stats()
+        self._send_usage()
+        os._exit(0)
+
+    def _send_usage(self) -> None:
+        if self._config.report_usage:
+            for fields in self._programs.usage().messages():
+                self.channel.usage(**fields)
+
+    def _send_stats(self) -> None:
+        stats = self._runtime.stats()
+        if stats == self._reported and stats.running is None:
+            return
+        self._reported, self._reported_at = stats, time.monotonic()
+        self.channel.stats(
+            launches=stats.launches,
+            first_launch_ns=stats.first_launch_ns,
+            last_launch_ns=stats.last_launch_ns,
+            busy_ns=stats.busy_ns + stats.running_ns(time.monotonic_ns()),
+            running_kernel=stats.running_name,
+            running_since_ns=stats.running_since_ns,
+        )
+
+
+def _chunk_request(request: Request) -> ChunkRequest:
+    chunk = request.payload_as(messages.Chunk)
+    return ChunkRequest(chunk.offset, chunk.bytes, chunk.kind)

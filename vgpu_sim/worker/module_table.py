@@ -1,0 +1,115 @@
+"""The table that tells the client what a loaded module holds (layout: ``hal.messages``)."""
+
+import ctypes
+
+from vgpu_sim.hal import messages
+from vgpu_sim.worker.module_summary import FunctionSummary, ModuleSummary
+
+
+class _Strings:
+    """NUL-terminated strings, one after the other, that begin at a known offset."""
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+        self.data = bytearray()
+
+    def add(self, text: str) -> int:
+        """Append a string; return its offset from the table's start."""
+        offset = self._base + len(self.data)
+        self.data += text.encode() + b"\0"
+        return offset
+
+
+def log_only(log: str) -> bytes:
+    """Return the table of a module that was not loaded."""
+    return _assemble([], [], [], _Strings(0), log)
+
+
+def of_module(
+    module: ModuleSummary,
+    kernels: dict[str, int],
+    segment_base: int,
+    capability: tuple[int, int],
+    max_threads: int,
+) -> bytes:
+    """Return a loaded module's table.
+
+    ``kernels`` maps function names to launch handles, ``max_threads`` is the device's limit of
+    threads in a block.
+    """
+    parameter_count = sum(len(function.parameters) for function in module.functions)
+    strings = _Strings(
+        ctypes.sizeof(messages.TableHeader)
+        + len(module.functions) * ctypes.sizeof(messages.FunctionRecord)
+        + parameter_count * ctypes.sizeof(messages.ParameterRecord)
+        + len(module.variables) * ctypes.sizeof(messages.VariableRecord)
+    )
+    functions: list[messages.FunctionRecord] = []
+    parameters: list[messages.ParameterRecord] = []
+    for function in module.functions:
+        record = _function_record(function, max_threads)
+        record.name_offset = strings.add(function.name)
+        record.parameter_first = len(parameters)
+        record.kernel = kernels[function.name]
+        record.ptx_version = _version(module.ptx_version)
+        record.binary_version = _version(capability)
+        functions.append(record)
+        parameters += [messages.ParameterRecord(*parameter) for parameter in function.parameters]
+    variables = [
+        messages.VariableRecord(
+            name_offset=strings.add(name),
+            address=segment_base + offset,
+            bytes=size,
+        )
+        for name, offset, size in module.variables
+    ]
+    return _assemble(functions, parameters, variables, strings, "")
+
+
+def _function_record(function: FunctionSummary, max_threads: int) -> messages.FunctionRecord:
+    if function.maximum_block is not None:
+        x, y, z = function.maximum_block
+        max_threads = min(max_threads, x * y * z)
+    return messages.FunctionRecord(
+        parameter_count=len(function.parameters),
+        parameter_bytes=function.parameter_bytes,
+        max_threads=max_threads,
+        registers=function.registers,
+        shared_bytes=function.shared_bytes,
+        local_bytes=function.local_bytes,
+        required_block=function.required_block or (0, 0, 0),
+    )
+
+
+def _version(version: tuple[int, int]) -> int:
+    return version[0] * 10 + version[1]
+
+
+def _assemble(
+    functions: list[messages.FunctionRecord],
+    parameters: list[messages.ParameterRecord],
+    variables: list[messages.VariableRecord],
+    strings: _Strings,
+    log: str,
+) -> bytes:
+    parts = [
+        b"".join(map(bytes, functions)),
+        b"".join(map(bytes, parameters)),
+        b"".join(map(bytes, variables)),
+        bytes(strings.data),
+        log.encode() + b"\0",
+    ]
+    offsets = [ctypes.sizeof(messages.TableHeader)]
+    for part in parts:
+        offsets.append(offsets[-1] + len(part))
+    header = messages.TableHeader(
+        function_count=len(functions),
+        function_offset=offsets[0],
+        parameter_count=len(parameters),
+        parameter_offset=offsets[1],
+        variable_count=len(variables),
+        variable_offset=offsets[2],
+        log_offset=offsets[4],
+        log_bytes=len(parts[4]),
+    )
+    return b"".join([bytes(header), *parts])

@@ -1,0 +1,154 @@
+"""Loaded modules: image → container → backend, kernels made known to the native runtime."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
+from vgpu_sim.worker import module_table
+from vgpu_sim.worker.chunks import OutOfBudgetError
+from vgpu_sim.worker.images import Images
+from vgpu_sim.worker.module_summary import FunctionSummary
+from vgpu_sim.worker.runtime import Kernel, KernelHandle, NativeRuntime
+from vgpu_sim.worker.segments import Segment, Segments
+from vgpu_sim.worker.usage import Timed, Usage
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSite:
+    """What a kernel handle stands for."""
+
+    program: ProgramHandle
+    function: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    handle: ProgramHandle
+    segment: Segment
+    kernels: tuple[KernelHandle, ...]
+
+
+class Programs:
+    """The modules of this context. Handles are never used twice.
+
+    ``site`` is read by the scheduler's thread while the main thread loads: the dictionary's own
+    operations are atomic, and a kernel is made known here before any client can name it.
+    """
+
+    def __init__(
+        self,
+        runtime: NativeRuntime,
+        backend: Backend,
+        images: Images,
+        segments: Segments,
+        *,
+        aperture_base: int,
+        capability: tuple[int, int],
+        max_threads_per_block: int,
+        usage: Usage,
+    ) -> None:
+        self._runtime = runtime
+        self._usage = usage
+        self._backend = backend
+        self._images = images
+        self._segments = segments
+        self._aperture_base = aperture_base
+        self._capability = capability
+        self._max_threads_per_block = max_threads_per_block
+        self._native = isinstance(backend, NativeBackend)
+        self._live: dict[int, _Program] = {}
+        self._sites: dict[int, KernelSite] = {}
+        self._modules_loaded = 0
+
+    def load(self, data: bytes) -> tuple[int, bytes]:
+        """Load an image; return the module's handle and its table.
+
+        Raises:
+            ImageError: when the image cannot be loaded; its log says why.
+            OutOfBudgetError: when there is no room for its variables or its kernels.
+        """
+        return self._usage.modules.measure(lambda: self._load(data))
+
+    def _load(self, data: bytes) -> tuple[int, bytes]:
+        image = self._images.read(data)
+        segment = self._segments.create(image)
+        base = self._aperture_base + segment.offset
+        kernels: dict[str, KernelHandle] = {}
+        with ExitStack() as undo:
+            undo.callback(self._segments.destroy, segment)
+            handle = self._backend.load(image.container, base)
+            undo.callback(self._backend.unload, handle)
+            undo.callback(self._take_back, kernels)
+            for function in image.summary.functions:
+                kernels[function.name] = self._add_kernel(handle, function, base)
+            undo.pop_all()
+        self._modules_loaded += 1
+        self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
+        table = module_table.of_module(
+            image.summary, dict(kernels), base, self._capability, self._max_threads_per_block
+        )
+        return self._modules_loaded, table
+
+    def unload(self, module: int, attend: Callable[[], None]) -> None:
+        """Forget a module; while a launch of it runs, ``attend`` is called again and again.
+
+        Raises:
+            KeyError: when there is no such module.
+        """
+        program = self._live.pop(module)
+        for kernel in program.kernels:
+            self._runtime.remove_kernel(kernel)
+        for kernel in program.kernels:
+            while self._runtime.kernel_runs(kernel):
+                attend()
+            self._count(self._usage, kernel)
+            del self._sites[kernel]
+        self._backend.unload(program.handle)
+        self._segments.destroy(program.segment)
+
+    def usage(self) -> Usage:
+        """Return what the context has cost so far, live modules included."""
+        total = Usage(
+            {name: Timed(one.count, one.ns) for name, one in self._usage.kernels.items()},
+            self._usage.modules,
+            self._usage.shapes,
+            self._usage.compiled,
+            self._usage.cached,
+        )
+        for program in self._live.values():
+            for kernel in program.kernels:
+                self._count(total, kernel)
+        return total
+
+    def _count(self, usage: Usage, kernel: KernelHandle) -> None:
+        usage.add_kernel(self._sites[kernel].function, *self._runtime.kernel_usage(kernel))
+
+    def site(self, kernel: int) -> KernelSite:
+        """Return what a live kernel handle stands for."""
+        return self._sites[kernel]
+
+    def _take_back(self, kernels: dict[str, KernelHandle]) -> None:
+        """Forget kernels that no client has heard of."""
+        for kernel in kernels.values():
+            self._runtime.remove_kernel(kernel)
+            del self._sites[kernel]
+
+    def _add_kernel(
+        self, program: ProgramHandle, function: FunctionSummary, base: int
+    ) -> KernelHandle:
+        x, y, z = function.maximum_block or (0, 0, 0)
+        kernel = Kernel(
+            name=function.name,
+            segment_base=base,
+            parameter_bytes=function.parameter_bytes,
+            max_threads=x * y * z,
+            required_block=function.required_block,
+            interpreted=not self._native,
+        )
+        try:
+            handle = self._runtime.add_kernel(kernel)
+        except MemoryError as err:
+            raise OutOfBudgetError(str(err)) from err
+        self._sites[handle] = KernelSite(program, function.name)
+        return handle

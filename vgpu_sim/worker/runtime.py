@@ -1,0 +1,302 @@
+"""Binding of the worker's native runtime (``vgpu_sim/native/worker/tessera_worker.h``)."""
+
+import ctypes
+import os
+from collections.abc import Callable
+from ctypes import c_char, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NewType
+
+from vgpu_sim.hal import abi, ports
+
+LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_worker.so"
+
+KernelHandle = NewType("KernelHandle", int)
+
+
+class Call(ctypes.Structure):
+    """``tessera_worker_call``: what the scheduler asks, and where the answer goes."""
+
+    _fields_ = (
+        ("kernel", c_uint64),
+        ("grid", c_uint32 * 3),
+        ("block", c_uint32 * 3),
+        ("parameters", c_void_p),
+        ("parameter_bytes", c_uint64),
+        ("entry", c_uint64),
+        ("fault_kind", c_uint32),
+        ("error", c_uint32),
+        ("ptx_line", c_uint32),
+        ("reserved", c_uint32),
+        ("address", c_uint64),
+        ("faulting_block", c_uint64),
+        ("message", c_char * abi.MESSAGE_BYTES),
+    )
+
+
+Callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Call))
+
+
+class _Config(ctypes.Structure):
+    _fields_ = (
+        ("aperture_base", c_uint64),
+        ("threads", c_uint32),
+        ("max_threads_per_block", c_uint32),
+        ("client_socket", c_int32),
+        ("fault_event", c_int32),
+        ("callback", Callback),
+    )
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = (
+        ("segment_base", c_uint64),
+        ("parameter_bytes", c_uint32),
+        ("max_threads", c_uint32),
+        ("required_block", c_uint32 * 3),
+        ("interpreted", c_uint32),
+        ("name", c_char * 128),
+    )
+
+
+class _FaultOrigin(ctypes.Structure):
+    _fields_ = (("parameters", c_void_p), ("word", c_uint64))
+
+
+class _Stats(ctypes.Structure):
+    _fields_ = (
+        ("launches", c_uint64),
+        ("first_launch_ns", c_uint64),
+        ("last_launch_ns", c_uint64),
+        ("busy_ns", c_uint64),
+        ("running_kernel", c_uint64),
+        ("running_since_ns", c_uint64),
+        ("running_name", c_char * 128),
+    )
+
+
+class _KernelUsage(ctypes.Structure):
+    _fields_ = (("launches", c_uint64), ("busy_ns", c_uint64))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What the runtime checks launches against. ``max_threads`` 0: the device's limit."""
+
+    name: str
+    segment_base: int
+    parameter_bytes: int
+    max_threads: int
+    required_block: tuple[int, int, int] | None
+    interpreted: bool
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Region:
+    """Mapped memory of the aperture, by absolute address."""
+
+    address: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Launches that have ended, and the kernel that runs; times in ns of CLOCK_MONOTONIC.
+
+    ``running`` is None and ``running_since_ns`` 0 where no kernel runs.
+    """
+
+    launches: int = 0
+    first_launch_ns: int = 0
+    last_launch_ns: int = 0
+    busy_ns: int = 0
+    running: KernelHandle | None = None
+    running_name: str = ""
+    running_since_ns: int = 0
+
+    def running_ns(self, now_ns: int) -> int:
+        """Return for how long the kernel that runs has run; 0 where none does."""
+        return now_ns - self.running_since_ns if self.running is not None else 0
+
+
+_PROTOTYPES: dict[str, tuple[object, list[object]]] = {
+    "tessera_worker_reserve": (c_int, [c_uint64]),
+    "tessera_worker_create_shared": (c_int, [ctypes.POINTER(c_int), ctypes.POINTER(c_int)]),
+    "tessera_worker_start": (c_int, [ctypes.POINTER(_Config)]),
+    "tessera_worker_stop": (None, []),
+    "tessera_worker_map_chunk": (c_int, [c_uint64, c_uint64, c_int]),
+    "tessera_worker_unmap_chunk": (c_int, [c_uint64, c_uint64]),
+    "tessera_worker_add_kernel": (c_uint64, [ctypes.POINTER(_Kernel)]),
+    "tessera_worker_remove_kernel": (c_int, [c_uint64]),
+    "tessera_worker_kernel_runs": (c_int, [c_uint64]),
+    "tessera_worker_get_kernel_usage": (None, [c_uint64, ctypes.POINTER(_KernelUsage)]),
+    "tessera_worker_fail": (c_int, [c_uint32, c_uint32, c_uint64, c_char_p]),
+    "tessera_worker_fault": (ctypes.POINTER(abi.FaultRecord), []),
+    "tessera_worker_get_fault_origin": (ctypes.POINTER(_FaultOrigin), []),
+    "tessera_worker_resolve_fault": (None, [c_uint32, c_uint64, c_char_p]),
+    "tessera_worker_fault_reported": (None, []),
+    "tessera_worker_get_stats": (None, [ctypes.POINTER(_Stats)]),
+}
+
+
+class NativeRuntime:
+    """The one runtime of this process. Methods raise OSError with the runtime's errno."""
+
+    def __init__(self, library: Path = LIBRARY_PATH) -> None:
+        try:
+            self._library = ctypes.CDLL(str(library))
+        except OSError as err:
+            raise OSError(
+                f"the worker's native runtime cannot be loaded: {err};"
+                " `python -m vgpu_sim.native.build` builds it"
+            ) from err
+        for name, (result, arguments) in _PROTOTYPES.items():
+            function = getattr(self._library, name)
+            function.restype, function.argtypes = result, arguments
+        self._callback: object = None  # ctypes keeps no reference of its own
+        self._aperture_base = 0
+        self._regions: tuple[Region, ...] = ()
+
+    def reserve(self, aperture_base: int) -> None:
+        """Take the aperture's address range and its guards; nothing in it is accessible yet."""
+        _check(self._library.tessera_worker_reserve(aperture_base))
+        self._aperture_base = aperture_base
+
+    def create_shared(self) -> tuple[int, int]:
+        """Return descriptors of the client area and of the worker's page, owned by the caller."""
+        area, page = c_int(-1), c_int(-1)
+        _check(self._library.tessera_worker_create_shared(ctypes.byref(area), ctypes.byref(page)))
+        return area.value, page.value
+
+    def start(
+        self,
+        *,
+        aperture_base: int,
+        threads: int,
+        max_threads_per_block: int,
+        client_socket: int,
+        fault_event: int,
+        answer: Callable[[Call], None],
+    ) -> None:
+        """Start scheduler and pool.
+
+        ``answer`` is called on the scheduler's thread; when it raises, the context dies.
+        """
+
+        def callback(call: "ctypes._Pointer[Call]") -> None:
+            answer(call.contents)
+
+        self._callback = Callback(callback)
+        config = _Config(
+            aperture_base=aperture_base,
+            threads=threads,
+            max_threads_per_block=max_threads_per_block,
+            client_socket=client_socket,
+            fault_event=fault_event,
+            callback=self._callback,
+        )
+        _check(self._library.tessera_worker_start(ctypes.byref(config)))
+
+    def map_chunk(self, offset: int, size: int, descriptor: int) -> None:
+        """Map a memfd at an offset from the aperture's base."""
+        _check(self._library.tessera_worker_map_chunk(offset, size, descriptor))
+        region = Region(self._aperture_base + offset, size)
+        self._regions = tuple(sorted((*self._regions, region)))
+
+    def unmap_chunk(self, offset: int, size: int) -> None:
+        """Give a chunk's pages back and make its range inaccessible."""
+        gone = Region(self._aperture_base + offset, size)
+        self._regions = tuple(region for region in self._regions if region != gone)
+        _check(self._library.tessera_worker_unmap_chunk(offset, size))
+
+    def regions(self) -> tuple[Region, ...]:
+        """Return what is mapped now, in order of address; a snapshot, safe on any thread."""
+        return self._regions
+
+    def add_kernel(self, kernel: Kernel) -> KernelHandle:
+        """Make a kernel known to launches."""
+        handle = self._library.tessera_worker_add_kernel(
+            _Kernel(
+                segment_base=kernel.segment_base,
+                parameter_bytes=kernel.parameter_bytes,
+                max_threads=kernel.max_threads,
+                required_block=kernel.required_block or (0, 0, 0),
+                interpreted=kernel.interpreted,
+                name=kernel.name.encode()[:127],
+            )
+        )
+        if handle == 0:
+            raise MemoryError("too many kernels in one context")
+        return KernelHandle(handle)
+
+    def remove_kernel(self, handle: KernelHandle) -> None:
+        """Let no further launch find a kernel; one may still run."""
+        _check(self._library.tessera_worker_remove_kernel(handle))
+
+    def kernel_runs(self, handle: KernelHandle) -> bool:
+        """Return whether a launch of this kernel, removed or not, runs now."""
+        return bool(self._library.tessera_worker_kernel_runs(handle))
+
+    def kernel_usage(self, handle: KernelHandle) -> tuple[int, int]:
+        """Return how many launches of a kernel have ended and the ns that they took."""
+        usage = _KernelUsage()
+        self._library.tessera_worker_get_kernel_usage(handle, ctypes.byref(usage))
+        return usage.launches, usage.busy_ns
+
+    def fail(
+        self, kind: abi.FaultKind, error: int, message: str, kernel: KernelHandle | None = None
+    ) -> bool:
+        """End the context from outside, for what ``kernel`` did; False when it was dead already."""
+        text = message.encode()[:255]
+        return bool(self._library.tessera_worker_fail(kind, error, kernel or 0, text))
+
+    def fault(self) -> abi.FaultRecord:
+        """Return the page's record, live."""
+        record: abi.FaultRecord = self._library.tessera_worker_fault().contents
+        return record
+
+    def native_fault(self) -> ports.NativeFault:
+        """Return what a native kernel that has just faulted left behind."""
+        record, origin = self.fault(), self._library.tessera_worker_get_fault_origin().contents
+        parameters = b""
+        if origin.parameters:
+            parameters = ctypes.string_at(origin.parameters, abi.MAX_PARAMETER_BYTES)
+        return ports.NativeFault(
+            pc=record.pc,
+            kind=record.kind,
+            address=record.address,
+            trap_word=origin.word,
+            parameters=parameters,
+            aperture_base=self._aperture_base,
+            mapped=tuple((region.address, region.size) for region in self._regions),
+        )
+
+    def resolve_fault(self, found: ports.NativeSite) -> None:
+        """Say where a native fault came from; the faulting thread waits for this, 0.5 s at most."""
+        site = found.site
+        message = site.message.encode()[:255]
+        self._library.tessera_worker_resolve_fault(site.ptx_line, found.address, message)
+
+    def fault_reported(self) -> None:
+        """Let the faulting thread end the process."""
+        self._library.tessera_worker_fault_reported()
+
+    def stats(self) -> Stats:
+        """Return the counters of all launches so far."""
+        stats = _Stats()
+        self._library.tessera_worker_get_stats(ctypes.byref(stats))
+        return Stats(
+            launches=stats.launches,
+            first_launch_ns=stats.first_launch_ns,
+            last_launch_ns=stats.last_launch_ns,
+            busy_ns=stats.busy_ns,
+            running=KernelHandle(stats.running_kernel) if stats.running_kernel else None,
+            running_name=stats.running_name.decode(errors="replace"),
+            running_since_ns=stats.running_since_ns,
+        )
+
+
+def _check(status: int) -> None:
+    if status < 0:
+        raise OSError(-status, os.strerror(-status))

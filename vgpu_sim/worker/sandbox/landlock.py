@@ -1,0 +1,71 @@
+"""Landlock: of the file system only the object cache is left (landlock(7))."""
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Final
+
+from vgpu_sim.worker.sandbox import system
+
+_CREATE_RULESET_VERSION: Final = 1
+_RULE_PATH_BENEATH: Final = 1
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << i for i in range(6))
+_MAKE_REG: Final = 1 << 8
+_TRUNCATE: Final = 1 << 14
+# Rights known to each version of the interface; what a kernel does not know it must not be asked.
+_ALL_RIGHTS: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
+_ALL_RIGHTS_NEWEST: Final = (1 << 16) - 1
+_NETWORK_RIGHTS: Final = 3  # bind and connect TCP, from version 4
+_SCOPES: Final = 3  # abstract sockets and signals, from version 6
+_CACHE_RIGHTS: Final = _WRITE_FILE | _READ_FILE | _READ_DIR | _REMOVE_FILE | _MAKE_REG | _TRUNCATE
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (
+        ("handled_access_fs", ctypes.c_uint64),
+        ("handled_access_net", ctypes.c_uint64),
+        ("scoped", ctypes.c_uint64),
+    )
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def restrict_to(directory: Path | None) -> None:
+    """Forbid every access to files but those beneath ``directory``; needs no_new_privs.
+
+    Raises:
+        OSError: where the kernel has no Landlock, or it is turned off.
+    """
+    version = system.syscall(system.SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+    rights = _ALL_RIGHTS.get(version, _ALL_RIGHTS_NEWEST)
+    ruleset = _Ruleset(
+        rights,
+        _NETWORK_RIGHTS if version >= 4 else 0,
+        _SCOPES if version >= 6 else 0,
+    )
+    # Older kernels refuse what is longer than they know unless the rest is zero.
+    descriptor = system.syscall(
+        system.SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0
+    )
+    try:
+        if directory is not None:
+            _allow(descriptor, directory, _CACHE_RIGHTS & rights)
+        system.syscall(system.SYS_LANDLOCK_RESTRICT_SELF, descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+def _allow(ruleset: int, directory: Path, rights: int) -> None:
+    parent = os.open(directory, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        rule = _PathBeneath(rights, parent)
+        system.syscall(
+            system.SYS_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0
+        )
+    finally:
+        os.close(parent)

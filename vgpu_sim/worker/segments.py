@@ -1,0 +1,89 @@
+"""Where module variables live: a worker-assigned range of the aperture, one segment per module."""
+
+import os
+from dataclasses import dataclass
+
+from vgpu_sim.hal.address_map import (
+    GPU_WINDOW_BYTES,
+    MODULE_BYTES_PER_CONTEXT,
+    MODULE_OFFSET,
+    PAGE_BYTES,
+)
+from vgpu_sim.isa import Module
+from vgpu_sim.worker.channel import Channel
+from vgpu_sim.worker.chunks import OutOfBudgetError, reserve
+from vgpu_sim.worker.images import Image
+from vgpu_sim.worker.memory import create_populated, write_all
+from vgpu_sim.worker.runtime import NativeRuntime
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """``offset`` is from the aperture's base; ``size`` 0: a module without variables."""
+
+    offset: int
+    size: int
+
+
+class Segments:
+    """First fit over this context's share of the module range, in whole pages."""
+
+    def __init__(
+        self, runtime: NativeRuntime, channel: Channel, gpu_index: int, context_index: int
+    ) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._begin = (
+            gpu_index * GPU_WINDOW_BYTES + MODULE_OFFSET + context_index * MODULE_BYTES_PER_CONTEXT
+        )
+        self._live: list[Segment] = []
+
+    def create(self, image: Image) -> Segment:
+        """Allocate and initialise the segment of a module's variables.
+
+        Raises:
+            OutOfBudgetError: when the slice or the range has no room.
+        """
+        size = -(-image.summary.segment_bytes // PAGE_BYTES) * PAGE_BYTES
+        if size == 0:
+            return Segment(self._begin, 0)
+        segment = Segment(self._find_room(size), size)
+        reserve(self._channel, size)
+        try:
+            self._back(segment, image.decode())
+        except BaseException:
+            self._channel.release(size)
+            raise
+        self._live.append(segment)
+        self._live.sort(key=lambda live: live.offset)
+        return segment
+
+    def destroy(self, segment: Segment) -> None:
+        """Give a segment's memory back."""
+        if segment.size == 0:
+            return
+        self._runtime.unmap_chunk(segment.offset, segment.size)
+        self._live.remove(segment)
+        self._channel.release(segment.size)
+
+    def _find_room(self, size: int) -> int:
+        at = self._begin
+        for live in self._live:
+            if live.offset - at >= size:
+                return at
+            at = live.offset + live.size
+        if at + size > self._begin + MODULE_BYTES_PER_CONTEXT:
+            raise OutOfBudgetError(f"{size} bytes of module variables do not fit the context")
+        return at
+
+    def _back(self, segment: Segment, module: Module) -> None:
+        try:
+            descriptor = create_populated("tessera-module", segment.size)
+        except MemoryError as err:
+            raise OutOfBudgetError(str(err)) from err
+        try:
+            for variable in module.variables:
+                write_all(descriptor, variable.initial, variable.offset)
+            self._runtime.map_chunk(segment.offset, segment.size, descriptor)
+        finally:
+            os.close(descriptor)

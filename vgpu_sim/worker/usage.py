@@ -1,0 +1,66 @@
+"""What a context has cost: launches and time of each kernel, and what was compiled for them."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from time import monotonic_ns
+from typing import Any, Final, TypeVar
+
+KERNELS_PER_MESSAGE: Final = 32
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class Timed:
+    """How often something was done, and the ns that it took in all."""
+
+    count: int = 0
+    ns: int = 0
+
+    def add(self, count: int, ns: int) -> None:
+        """Add what was measured elsewhere."""
+        self.count += count
+        self.ns += ns
+
+    def measure(self, do: Callable[[], _Result]) -> _Result:
+        """Do it once; what fails counts too."""
+        begin_ns = monotonic_ns()
+        try:
+            return do()
+        finally:
+            self.add(1, monotonic_ns() - begin_ns)
+
+
+@dataclass(slots=True)
+class Usage:
+    """Counted over the context's life. ``kernels`` are those of unloaded modules, by name.
+
+    ``modules`` are images loaded, of which ``compiled`` were compiled and ``cached`` found in the
+    cache; ``shapes`` are kernels made ready for a block shape.
+    """
+
+    kernels: dict[str, Timed] = field(default_factory=dict)
+    modules: Timed = field(default_factory=Timed)
+    shapes: Timed = field(default_factory=Timed)
+    compiled: int = 0
+    cached: int = 0
+
+    def add_kernel(self, name: str, launches: int, busy_ns: int) -> None:
+        """Add the launches of one kernel; one that never ran is left out."""
+        if launches:
+            self.kernels.setdefault(name, Timed()).add(launches, busy_ns)
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Yield the fields of "usage" messages (``vgpu_sim.hal.spawn``), each short enough."""
+        rows = [[name, one.count, one.ns] for name, one in sorted(self.kernels.items())]
+        yield {
+            "kernels": rows[:KERNELS_PER_MESSAGE],
+            "modules": self.modules.count,
+            "modules_ns": self.modules.ns,
+            "compiled": self.compiled,
+            "cached": self.cached,
+            "shapes": self.shapes.count,
+            "shapes_ns": self.shapes.ns,
+        }
+        for first in range(KERNELS_PER_MESSAGE, len(rows), KERNELS_PER_MESSAGE):
+            yield {"kernels": rows[first : first + KERNELS_PER_MESSAGE]}

@@ -1,0 +1,144 @@
+"""The client's socket: messages of ``hal.messages`` in and out, checked before anything is used.
+
+The peer is hostile. A message that no client library of ours sends raises ``ProtocolError``; its
+descriptors are closed first.
+"""
+
+import array
+import ctypes
+import os
+import socket
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from vgpu_sim.hal import messages
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.messages import MessageType
+
+_HEADER_BYTES: Final = ctypes.sizeof(messages.Header)
+_SO_PASSRIGHTS: Final = 83  # asm-generic/socket.h
+_MAX_DESCRIPTORS: Final = 4  # room to see that there are too many
+
+_PAYLOADS: Final[dict[MessageType, type[ctypes.Structure] | None]] = {
+    MessageType.MODULE_LOAD: messages.ModuleLoad,
+    MessageType.MODULE_UNLOAD: messages.Handle,
+    MessageType.CHUNK_ALLOCATE: messages.Chunk,
+    MessageType.CHUNK_FREE: messages.Chunk,
+    MessageType.MEMORY_INFO: None,
+}
+_DESCRIPTORS: Final = {MessageType.MODULE_LOAD: 1}
+
+Payload = TypeVar("Payload", bound=ctypes.Structure)
+
+
+class ProtocolError(Exception):
+    """The client sent what no client library of ours sends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A checked request. ``descriptor`` (where the type has one) is owned by the receiver."""
+
+    kind: MessageType
+    id: int
+    payload: ctypes.Structure | None
+    descriptor: int | None
+
+    def payload_as(self, structure: type[Payload]) -> Payload:
+        """Return the payload, which ``receive`` has made of the type's structure.
+
+        Raises:
+            TypeError: when the type has another one, which is a bug of the caller.
+        """
+        if not isinstance(self.payload, structure):
+            raise TypeError(f"{self.kind.name} has no {structure.__name__}")
+        return self.payload
+
+
+def accept_descriptors(client: socket.socket) -> None:
+    """Let descriptors in, which gpud has kept out until now (SO_PASSRIGHTS, Linux 6.16)."""
+    with suppress(OSError):  # older kernels: they were never kept out
+        client.setsockopt(socket.SOL_SOCKET, _SO_PASSRIGHTS, 1)
+
+
+def receive(client: socket.socket) -> Request | None:
+    """Take one request that is waiting; None when the client has gone.
+
+    Raises:
+        ProtocolError: see the module.
+    """
+    space = socket.CMSG_SPACE(_MAX_DESCRIPTORS * array.array("i").itemsize)
+    flags = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
+    try:
+        data, ancillary, got, _ = client.recvmsg(messages.MAX_MESSAGE_BYTES, space, flags)
+    except ConnectionError:
+        return None
+    descriptors = _descriptors(ancillary)
+    if not data and not descriptors:
+        return None
+    try:
+        if got & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise ProtocolError("a message is too long")
+        return _parse(data, descriptors)
+    except ProtocolError:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        raise
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return list(found)
+
+
+def _parse(data: bytes, descriptors: list[int]) -> Request:
+    if len(data) < _HEADER_BYTES:
+        raise ProtocolError("a message has no header")
+    header = messages.Header.from_buffer_copy(data)
+    if header.magic != messages.MAGIC or header.version != messages.PROTOCOL_VERSION:
+        raise ProtocolError("a message has a foreign header")
+    if header.type not in _PAYLOADS:
+        raise ProtocolError(f"message type {header.type} is not a request to a worker")
+    kind = MessageType(header.type)
+    structure = _PAYLOADS[kind]
+    expected = ctypes.sizeof(structure) if structure is not None else 0
+    if header.payload_bytes != expected or len(data) != _HEADER_BYTES + expected:
+        raise ProtocolError(f"{kind.name} has a payload of the wrong size")
+    if len(descriptors) != _DESCRIPTORS.get(kind, 0):
+        raise ProtocolError(f"{kind.name} has {len(descriptors)} descriptors")
+    payload = structure.from_buffer_copy(data, _HEADER_BYTES) if structure is not None else None
+    return Request(kind, header.request, payload, descriptors[0] if descriptors else None)
+
+
+def reply(
+    client: socket.socket,
+    kind: MessageType,
+    request: int,
+    status: CudaError,
+    payload: ctypes.Structure | None = None,
+    descriptors: tuple[int, ...] = (),
+) -> None:
+    """Answer a request; a client that does not read its answers is treated as one that has gone.
+
+    Raises:
+        ConnectionError: when the client has gone or its socket is full.
+    """
+    body = bytes(payload) if payload is not None else b""
+    header = messages.Header(
+        magic=messages.MAGIC,
+        version=messages.PROTOCOL_VERSION,
+        type=kind,
+        request=request,
+        status=status,
+        payload_bytes=len(body),
+    )
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
+    try:
+        # Not socket.send_fds, which drops its flags in Python 3.11.
+        client.sendmsg([header, body], ancillary if descriptors else [], socket.MSG_DONTWAIT)
+    except BlockingIOError as err:
+        raise ConnectionError("the client does not read its answers") from err
