@@ -39,11 +39,11 @@ def scratch(whole_cluster: Cluster) -> Iterator[Cluster]:
     whole_cluster.delete("miglayout,gpupool", "scratch")
 
 
-def test_the_mixed_layout_comes_and_goes(mixed_layout_came_and_went: Cluster) -> None:
+def test_the_mixed_layout_comes_and_goes(mixed_layout_comes_and_goes: Cluster) -> None:
     """The fixture has seen it come; soon no slice of it is offered any more."""
 
     def offered() -> list[dict[str, str]]:
-        nodes = mixed_layout_came_and_went.offered_slices()
+        nodes = mixed_layout_comes_and_goes.offered_slices()
         return [{k: n for k, n in node.items() if n != "0"} for node in nodes]
 
     until(lambda: offered() == [{"1g.10gb": "7"}] * 2, 15)

@@ -38,8 +38,8 @@ class Cluster:
         return done.stdout
 
     def get(self, *arguments: str) -> Any:
-        """Return what ``kubectl get -o json`` prints."""
-        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+        """Return what ``kubectl get -o json`` prints; None where it prints nothing."""
+        return json.loads(self.kubectl("get", *arguments, "-o", "json") or "null")
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Apply objects."""
