@@ -20,9 +20,9 @@ def in_node(node: str, *command: str) -> str:
     return done.stdout
 
 
-def start(cluster: Cluster, sample_pod: Manifest, name: str, seconds: int = RUNNING_S) -> str:
+def start(cluster: Cluster, sample_pod: Manifest, name: str) -> str:
     """Start a pod that computes for a while; returns its node once kernels are running."""
-    cluster.apply(sample_pod(name, "--n", "1048576", "--seconds", str(seconds)))
+    cluster.apply(sample_pod(name, "--n", "1048576", "--seconds", str(RUNNING_S)))
     pod = cluster.wait_pod(name, "Running")
     until(lambda: "memory" in cluster.logs(name), 60)
     return str(pod["spec"]["nodeName"])
@@ -103,11 +103,10 @@ def test_a_kernel_that_faults_ends_alone(namespace: Cluster, sample_pod: Manifes
 @pytest.mark.backend
 def test_nothing_is_computed_without_the_worker(namespace: Cluster, sample_pod: Manifest) -> None:
     """With its worker stopped a program waits, however long; it goes on when the worker does."""
-    seconds = 5
-    node = start(namespace, sample_pod, "waiting", seconds)
+    node = start(namespace, sample_pod, "waiting")
     worker = worker_pid(node, namespace.get("pod", "waiting")["metadata"]["uid"])
     in_node(node, "kill", "-STOP", worker)
-    time.sleep(seconds + 5)
+    time.sleep(RUNNING_S + 5)
     assert namespace.get("pod", "waiting")["status"]["phase"] == "Running"
     assert "kernels" not in namespace.logs("waiting")
     in_node(node, "kill", "-CONT", worker)
