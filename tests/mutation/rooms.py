@@ -21,7 +21,7 @@ class Room:
 ROOMS = (
     Room(
         "jit",
-        ("vgpu_sim/exec/jit/*.py", "vgpu_sim/exec/cfg.py", "vgpu_sim/exec/errors.py"),
+        ("vgpu_sim/exec/jit/**/*.py", "vgpu_sim/exec/cfg.py", "vgpu_sim/exec/errors.py"),
         (
             (f"{_UNIT}/test_jit_*.py", f"{_UNIT}/test_cfg.py"),
             ("tests/conformance",),
@@ -30,7 +30,7 @@ ROOMS = (
     ),
     Room(
         "interp",
-        ("vgpu_sim/exec/interp/*.py",),
+        ("vgpu_sim/exec/interp/**/*.py",),
         ((f"{_UNIT}/test_interp_*.py",), ("tests/conformance",)),
     ),
     Room(
@@ -43,7 +43,7 @@ ROOMS = (
     ),
     Room(
         "isa",
-        ("vgpu_sim/isa/*.py", "vgpu_sim/hal/*.py"),
+        ("vgpu_sim/isa/**/*.py", "vgpu_sim/hal/*.py"),
         ((f"{_UNIT}/test_isa_*.py", f"{_UNIT}/test_hal_*.py"), (f"{_UNIT}/test_compiler_*.py",)),
     ),
     Room("mig", ("mig/**/*.py",), (("tests/unit/mig",),)),

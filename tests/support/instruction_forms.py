@@ -1,57 +1,31 @@
 """Every form of every instruction: all modifiers that the instruction set lets it have."""
 
+import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kernel_builder import KernelBuilder
 
-from vgpu_sim.isa import (
-    BoolOp,
-    Compare,
-    DataType,
-    Instruction,
-    MulMode,
-    Op,
-    Operand,
-    Predicate,
-    Register,
-    Rounding,
-    Space,
-    SpecialRegister,
-)
+from vgpu_sim.isa import DataType, Instruction, Op, Operand, Predicate, Register
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.rules import destination_roles, operand_bits, source_roles
 from vgpu_sim.isa.table import TABLE
 
-_BOTH = (False, True)
 
-
-def forms(op: Op) -> Iterator[Instruction]:
-    """The legal forms of ``op``, without operands."""
+@functools.cache
+def forms(op: Op) -> tuple[Instruction, ...]:
+    """The legal forms of ``op``, without operands; numbers hold their defaults."""
     spec = TABLE[op]
-    access, compares = bool(spec.spaces), op is Op.SETP
-    choices = {
-        "type": spec.types or (DataType.B32,),
-        "source_type": spec.source_types or (None,),
-        "mode": spec.modes or (MulMode.NONE,),
-        "rounding": tuple(Rounding) if spec.roundings or spec.source_types else (Rounding.NONE,),
-        "ftz": _BOTH if spec.ftz else (False,),
-        "saturate": _BOTH if spec.saturate else (False,),
-        "compare": tuple(Compare) if compares else (None,),
-        "combine": tuple(BoolOp) if compares else (BoolOp.NONE,),
-        "sreg": tuple(SpecialRegister) if op is Op.S2R else (None,),
-        "space": spec.spaces or (Space.GENERIC,),
-        "vector": (1, 2, 4) if access else (1,),
-        "volatile": _BOTH if access else (False,),
-        "read_only": _BOTH if access else (False,),
-        "uniform": _BOTH if op is Op.BRA else (False,),
-    }
-    for values in itertools.product(*choices.values()):
-        form = Instruction(op, **dict(zip(choices, values, strict=True)))  # type: ignore[arg-type]
-        too_wide = form.mode is MulMode.WIDE and form.type.bits == 64
-        if not too_wide and _legal(form):
-            yield form
+    modifiers = [modifier for modifier in spec.modifiers if modifier.codes]
+    found = []
+    for type_ in spec.types or (DataType.B32,):
+        for values in itertools.product(*(modifier.codes for modifier in modifiers)):
+            names = (modifier.name for modifier in modifiers)
+            form = Instruction(op, type_, **dict(zip(names, values, strict=True)))
+            if not any(m.error(form) for m in modifiers) and _legal(form):
+                found.append(form)
+    return tuple(found)
 
 
 def source_bits(form: Instruction) -> list[int]:

@@ -6,30 +6,25 @@ The programs are valid, not sensible: they are for encoders and printers.
 
 import dataclasses
 
+import instruction_forms
 from hypothesis import strategies as st
 
 from vgpu_sim.isa import (
-    BoolOp,
-    DataType,
     Function,
     Guard,
     Instruction,
     Literal,
     Module,
-    MulMode,
     Op,
     Parameter,
     PhysicalAllocation,
     Predicate,
     Register,
-    Rounding,
     Space,
-    SpecialRegister,
     Symbol,
     Variable,
 )
 from vgpu_sim.isa.rules import destination_roles, operand_bits, source_roles
-from vgpu_sim.isa.spec import compares_of, roundings_of
 from vgpu_sim.isa.table import TABLE
 
 # r0-r5: 16 bits, r6-r11: 32, r12-r17: 64, so that any operand and any vector finds its registers.
@@ -64,46 +59,15 @@ def _source(bits: int) -> st.SearchStrategy:
 @st.composite
 def instructions(draw: st.DrawFn, op: Op, words: int) -> Instruction:
     """Any valid instruction of an opcode in a function of so many words."""
-    spec = TABLE[op]
-    fields: dict[str, object] = {"op": op, "guard": draw(_guards)}
-    if spec.types:
-        fields["type"] = draw(st.sampled_from(spec.types))
-    if spec.source_types:
-        fields["source_type"] = draw(st.sampled_from(spec.source_types))
-    partial = Instruction(**fields)
-    if spec.modes:
-        modes = [m for m in spec.modes if m is not MulMode.WIDE or partial.type.bits < 64]
-        fields["mode"] = draw(st.sampled_from(modes))
-    fields["rounding"] = draw(st.sampled_from(roundings_of(spec, partial) or (Rounding.NONE,)))
-    kinds = (partial.type, partial.source_type)
-    may_flush = DataType.F32 in kinds if op is Op.CVT else partial.type in spec.ftz
-    fields["ftz"] = may_flush and draw(st.booleans())
-    fields["saturate"] = partial.type in spec.saturate and draw(st.booleans())
-    if op is Op.SETP:
-        fields["compare"] = draw(st.sampled_from(compares_of(partial.type)))
-        fields["combine"] = draw(st.sampled_from(BoolOp))
-    if op is Op.S2R:
-        fields["sreg"] = draw(st.sampled_from(SpecialRegister))
-    if op is Op.BRA:
+    form = draw(st.sampled_from(instruction_forms.forms(op)))
+    fields: dict[str, object] = {"guard": draw(_guards)}
+    if TABLE[op].has("target"):
         fields["target"] = draw(st.integers(0, words - 1))
-        fields["uniform"] = draw(st.booleans())
-    if spec.spaces:
-        fields |= draw(_access(op, partial.type))
-    return draw(_with_operands(Instruction(**fields)))
-
-
-@st.composite
-def _access(draw: st.DrawFn, op: Op, type_: DataType) -> dict[str, object]:
-    space = draw(st.sampled_from(TABLE[op].spaces))
-    vector = draw(st.sampled_from([v for v in (1, 2, 4) if v * type_.bits <= 128]))
-    limit = PARAMETER_BYTES - vector * type_.bytes
-    return {
-        "space": space,
-        "vector": vector,
-        "displacement": draw(st.integers(0, limit) if space is Space.PARAM else _i32),
-        "volatile": space not in (Space.CONST, Space.PARAM) and draw(st.booleans()),
-        "read_only": op is Op.LD and space in (Space.GENERIC, Space.GLOBAL) and draw(st.booleans()),
-    }
+    if TABLE[op].has("displacement"):
+        limit = PARAMETER_BYTES - form.vector * form.type.bytes
+        inside = st.integers(0, limit)
+        fields["displacement"] = draw(inside if form.space is Space.PARAM else _i32)
+    return draw(_with_operands(dataclasses.replace(form, **fields)))
 
 
 @st.composite

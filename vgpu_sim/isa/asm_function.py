@@ -17,7 +17,7 @@ from vgpu_sim.isa.instruction import (
     Symbol,
 )
 from vgpu_sim.isa.module import Function, Parameter, PhysicalAllocation
-from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.spec import OpSpec, Role
 from vgpu_sim.isa.table import TABLE
 from vgpu_sim.isa.tokens import Line, Token
 from vgpu_sim.isa.types import Space, SpecialRegister
@@ -132,45 +132,52 @@ class FunctionParser:
         self._operands(line, self._code[-1])
 
     def _operands(self, line: Line, fields: dict[str, Any]) -> None:
-        op = fields["op"]
-        if op is Op.BRA:
+        spec = TABLE[fields["op"]]
+        if spec.has("target"):
             token = line.next("word", "a label")
             place = line.number, token.column
             self._branches.append((len(self._code) - 1, token.text, place))
-        elif op is Op.LD:
-            fields["dsts"] = _vector(line, _destination)
-            line.expect(",")
-            fields["srcs"], fields["displacement"] = _address(line, fields)
-        elif op is Op.ST:
-            base, fields["displacement"] = _address(line, fields)
-            line.expect(",")
-            fields["srcs"] = base + _vector(line, _operand)
         elif not line.empty:
-            _plain_operands(line, fields)
+            _plain_operands(line, spec, fields)
 
 
-def _plain_operands(line: Line, fields: dict[str, Any]) -> None:
-    op = fields["op"]
-    if TABLE[op].dsts:
-        destinations = [_destination(line)]
-        if line.accept("|"):
-            destinations.append(_destination(line))
-        elif op is Op.SETP:
-            destinations.append(None)
-        fields["dsts"] = tuple(destinations)
-        if line.empty:
+def _plain_operands(line: Line, spec: OpSpec, fields: dict[str, Any]) -> None:
+    if spec.dsts:
+        fields["dsts"] = _destinations(line, spec)
+        if line.empty and Role.ADDRESS not in spec.srcs:
             return
         line.expect(",")
-    if op is Op.S2R:
+    if spec.has("sreg"):
         token = line.next("word", "a special register")
         if token.text not in SpecialRegister.__members__:
             raise line.fail(f"unknown special register {token.text!r}", token)
         fields["sreg"] = SpecialRegister[token.text]
-    else:
-        sources = [_operand(line)]
-        while line.accept(","):
-            sources.append(_operand(line))
-        fields["srcs"] = tuple(sources)
+        return
+    sources: tuple[Operand, ...] = ()
+    roles = iter(spec.srcs)
+    while True:
+        role = next(roles, None)
+        if role is Role.ADDRESS:
+            base, fields["displacement"] = _address(line, fields)
+            sources += base
+        elif role is Role.DATA:
+            sources += _vector(line, _operand)
+        else:
+            sources += (_operand(line),)
+        if not line.accept(","):  # whether all are there is the verifier's question
+            break
+    fields["srcs"] = sources
+
+
+def _destinations(line: Line, spec: OpSpec) -> tuple[Destination, ...]:
+    if Role.DATA in spec.dsts:
+        return _vector(line, _destination)
+    destinations = [_destination(line)]
+    if line.accept("|"):
+        destinations.append(_destination(line))
+    elif Role.INVERSE in spec.dsts:
+        destinations.append(None)
+    return tuple(destinations)
 
 
 def _guard(line: Line) -> Guard | None:

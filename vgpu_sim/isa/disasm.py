@@ -17,7 +17,9 @@ from vgpu_sim.isa.instruction import (
     Symbol,
 )
 from vgpu_sim.isa.module import Function, Module, Parameter, PhysicalAllocation, Variable
-from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.rules import operands_in
+from vgpu_sim.isa.spec import Role
+from vgpu_sim.isa.table import TABLE
 from vgpu_sim.isa.types import Space
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*", re.ASCII)
@@ -116,24 +118,25 @@ def _parameter(parameter: Parameter) -> str:
 
 
 def _operands(instruction: Instruction) -> Iterator[str]:
-    if instruction.op is Op.BRA:
+    spec = TABLE[instruction.op]
+    if spec.has("target"):
         yield f"L{instruction.target}"
-    elif instruction.op is Op.LD:
+    if Role.DATA in spec.dsts:
         yield _vector(instruction.dsts)
-        yield _address(instruction)
-    elif instruction.op is Op.ST:
-        yield _address(instruction)
-        yield _vector(instruction.srcs[1:])
-    else:
-        destinations = [_operand(d) for d in instruction.dsts]
-        if instruction.op is Op.SETP and instruction.dsts[1] is None:
-            destinations.pop()
-        if destinations:
-            yield "|".join(destinations)
-        if instruction.sreg is not None:
-            yield instruction.sreg.name
-        for source in instruction.srcs:
-            yield _operand(source)
+    elif spec.dsts:
+        last = instruction.dsts[-1]
+        shown = instruction.dsts[:-1] if last is None else instruction.dsts
+        yield "|".join(_operand(destination) for destination in shown)
+    if instruction.sreg is not None:
+        yield instruction.sreg.name
+    sources = instruction.srcs
+    for role in spec.srcs:
+        count = operands_in(role, instruction)
+        if role is Role.ADDRESS:
+            yield _address(instruction)
+        elif count:
+            yield _vector(sources[:count])
+        sources = sources[count:]
 
 
 def _vector(operands: tuple[Operand | Destination, ...]) -> str:

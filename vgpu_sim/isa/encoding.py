@@ -1,60 +1,43 @@
 """The 128-bit words of a function and its literal pool.
 
-A word is little-endian::
+A word is little-endian. These parts are the same in all families::
 
-    byte  0      1       2     3         4-5        6-7    8-9  10-11  12-13  14-15
-          index  family  type  selector  modifiers  guard  dst  a      b      c        most
-                                         q                 p    a      b      c        SETP
-                                                           data address displacement   LD, ST
-                                                           0    0      target          BRA
+    bits  0-15    opcode: index, then family
+          16-23   type
+          48-63   guard: index of the predicate in 15 bits (0x7fff: always); bit 63 negates
 
-``selector`` is the source type plus one (CVT), the special register (S2R), or comparison,
-combination and FTZ (SETP). ``modifiers`` has one layout for all families. An operand below 0x8000
-is a register or predicate; from 0x8000 on it names an entry of the function's pool of 64-bit
-entries: a literal, or an address that a relocation fills in. The values of a vector are named by a
-pool entry too, which holds four 16-bit operands; so they may be any registers, and nothing need be
-moved or renumbered for them. Unused fields are zero; a sink (``_``) is 0xffff.
+Of bits 24 to 47 and 64 to 127 each row says what stands where: its modifiers, and its operands in
+16 bits each, d from bit 64 on, a from 80, b from 96 and c from 112 unless it says otherwise. What a
+row does not take is zero, an operand that is absent too. An operand below 0x8000 is a register or
+predicate; from 0x8000 on it names an entry of the function's pool of 64-bit entries: a literal, or
+an address that a relocation fills in. The values of a vector are named by a pool entry too, which
+holds four 16-bit operands; so they may be any registers, and nothing need be moved or renumbered
+for them. A sink (``_``) is 0xffff.
 """
 
-import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import Final, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
 
 from vgpu_sim.isa.errors import ContainerError
-from vgpu_sim.isa.instruction import (
-    Destination,
-    Guard,
-    Instruction,
-    Operand,
-    Predicate,
-)
+from vgpu_sim.isa.instruction import Guard, Instruction, Operand, Predicate
+from vgpu_sim.isa.layout import COMMON_BITS, OPERAND_BITS, WORD_BITS, Modifier
 from vgpu_sim.isa.module import Function
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.pool import PoolReader, PoolWriter
-from vgpu_sim.isa.rules import destination_roles, operand_bits, source_roles
-from vgpu_sim.isa.spec import Role
+from vgpu_sim.isa.rules import operand_bits, operands_in
+from vgpu_sim.isa.spec import OpSpec, Role
 from vgpu_sim.isa.table import TABLE
-from vgpu_sim.isa.types import (
-    BoolOp,
-    Compare,
-    DataType,
-    MulMode,
-    Rounding,
-    Space,
-    SpecialRegister,
-)
+from vgpu_sim.isa.types import DataType
 from vgpu_sim.isa.verify import MAXIMUM_WORDS
 
-_E = TypeVar("_E", bound=IntEnum)
-
-WORD_BYTES: Final = 16
+WORD_BYTES: Final = WORD_BITS // 8
+_TYPE, _GUARD = 16, 48
 _ALWAYS, _NEGATED = 0x7FFF, 0x8000
-_HEADER = struct.Struct("<HBBHH")
-_ARITHMETIC = struct.Struct("<HHHH")
-_ACCESS = struct.Struct("<HHi")
-_BRANCH = struct.Struct("<HHI")
+_OPERAND_MASK: Final = (1 << OPERAND_BITS) - 1
+_OPCODES: Final = {op.value: op for op in Op}
+_TYPES: Final = {type_.value: type_ for type_ in DataType}
+_Field = tuple[Role, int]  # where the first bit of the operand is
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +58,7 @@ def encode(function: Function) -> EncodedCode:
     pool = PoolWriter(function.name)
     words = bytearray()
     for instruction in function.code:
-        words += _encode_word(instruction, pool)
+        words += _encode_word(instruction, pool).to_bytes(WORD_BYTES, "little")
     return EncodedCode(bytes(words), tuple(pool.entries), pool.relocations)
 
 
@@ -95,162 +78,96 @@ def decode(
     result = []
     for word in range(len(words) // WORD_BYTES):
         try:
-            result.append(_decode_word(words[word * WORD_BYTES :][:WORD_BYTES], reader))
+            bits = int.from_bytes(words[word * WORD_BYTES :][:WORD_BYTES], "little")
+            result.append(_decode_word(bits, reader))
         except ValueError as error:
             raise ContainerError(f"word {word}: {error}") from error
     return tuple(result)
 
 
-def _encode_word(instruction: Instruction, pool: PoolWriter) -> bytes:
-    op, guard = instruction.op, _ALWAYS
+def _encode_word(instruction: Instruction, pool: PoolWriter) -> int:
+    spec = TABLE[instruction.op]
+    guard = _ALWAYS
     if instruction.guard is not None:
         guard = instruction.guard.predicate.index
         guard |= _NEGATED if instruction.guard.negated else 0
-    selector, modifiers = _selector(instruction), _modifiers(instruction)
-    if op is Op.BRA:
-        tail = _BRANCH.pack(0, 0, instruction.target)
-    elif op is Op.LD:
-        address = pool.operand(instruction.srcs[0]) if instruction.srcs else 0
-        tail = _ACCESS.pack(pool.vector(instruction.dsts), address, instruction.displacement)
-    elif op is Op.ST:
-        address = pool.operand(instruction.srcs[0])
-        tail = _ACCESS.pack(pool.vector(instruction.srcs[1:]), address, instruction.displacement)
-    else:
-        first = pool.operand(instruction.dsts[0]) if instruction.dsts else 0
-        if op is Op.SETP:
-            modifiers = pool.operand(instruction.dsts[1])
-        sources = [pool.operand(source) for source in instruction.srcs]
-        tail = _ARITHMETIC.pack(first, *sources, *[0] * (3 - len(sources)))
-    return _HEADER.pack(op, instruction.type, selector, modifiers, guard) + tail
+    word = instruction.op | instruction.type << _TYPE | guard << _GUARD
+    for modifier in spec.modifiers:
+        word |= modifier.encode(getattr(instruction, modifier.name))
+    for fields, operands in (
+        (_destinations(spec), instruction.dsts),
+        (_sources(spec), instruction.srcs),
+    ):
+        rest: tuple[Operand | None, ...] = operands
+        for role, first in fields:
+            count = operands_in(role, instruction)
+            if count:
+                word |= pool.vector(rest[:count]) << first
+            rest = rest[count:]
+    return word
 
 
-def _selector(instruction: Instruction) -> int:
-    if instruction.compare is not None:
-        return instruction.compare | instruction.combine << 4 | instruction.ftz << 6
-    if instruction.sreg is not None:
-        return instruction.sreg
-    return 0 if instruction.source_type is None else instruction.source_type + 1
-
-
-def _modifiers(instruction: Instruction) -> int:
-    return (
-        instruction.mode
-        | instruction.rounding << 2
-        | instruction.ftz << 6
-        | instruction.saturate << 7
-        | instruction.space << 8
-        | (instruction.vector.bit_length() - 1) << 11
-        | instruction.volatile << 13
-        | instruction.read_only << 14
-        | instruction.uniform << 15
+def _decode_word(word: int, pool: PoolReader) -> Instruction:
+    op = _OPCODES.get(word & 0xFFFF)
+    if op is None:
+        raise ValueError(f"opcode {word & 0xFFFF:#x} is not defined")
+    type_ = _TYPES.get(word >> _TYPE & 0xFF)
+    if type_ is None:
+        raise ValueError(f"type {word >> _TYPE & 0xFF:#x} is not defined")
+    spec = TABLE[op]
+    values: dict[str, Any] = {m.name: m.decode(word) for m in spec.modifiers}
+    bare = Instruction(op, type_, guard=_guard(word >> _GUARD & 0xFFFF), **values)
+    dsts, srcs = list(_destinations(spec)), list(_sources(spec))
+    _check_unused(word, bare, [*dsts, *srcs])
+    destinations = tuple(
+        pool.destination(field, predicate) for field, predicate in _fields(word, bare, dsts, pool)
     )
-
-
-def _decode_word(word: bytes, pool: PoolReader) -> Instruction:
-    opcode, type_, selector, modifiers, guard_field = _HEADER.unpack_from(word)
-    op = _member(Op, opcode, "opcode")
-    dtype = _member(DataType, type_, "type")
-    guard = None
-    if guard_field != _ALWAYS:
-        guard = Guard(Predicate(guard_field & ~_NEGATED), guard_field & _NEGATED != 0)
-    if op is Op.SETP:
-        return _decode_setp(word, dtype, selector, modifiers, guard, pool)
-    bare = Instruction(
-        op,
-        dtype,
-        guard=guard,
-        source_type=_source_type(op, selector),
-        sreg=_member(SpecialRegister, selector, "special register") if op is Op.S2R else None,
-        mode=_member(MulMode, modifiers & 3, "mode"),
-        rounding=_member(Rounding, modifiers >> 2 & 15, "rounding"),
-        ftz=modifiers >> 6 & 1 == 1,
-        saturate=modifiers >> 7 & 1 == 1,
-        space=_member(Space, modifiers >> 8 & 7, "space"),
-        vector=1 << (modifiers >> 11 & 3),
-        volatile=modifiers >> 13 & 1 == 1,
-        read_only=modifiers >> 14 & 1 == 1,
-        uniform=modifiers >> 15 == 1,
+    sources = tuple(
+        pool.source(field, predicate) for field, predicate in _fields(word, bare, srcs, pool)
     )
-    if op is Op.BRA:
-        first, second, target = _BRANCH.unpack_from(word, 8)
-        _require_zero(first, second)
-        return replace(bare, target=target)
-    if op in (Op.LD, Op.ST):
-        return _decode_access(word, bare, pool)
-    fields = _ARITHMETIC.unpack_from(word, 8)
-    dsts, srcs = _operands(bare, fields[0], fields[1:], pool)
-    return replace(bare, dsts=dsts, srcs=srcs)
+    return Instruction(op, type_, destinations, sources, bare.guard, **values)
 
 
-def _decode_setp(
-    word: bytes,
-    type_: DataType,
-    selector: int,
-    second: int,
-    guard: Guard | None,
-    pool: PoolReader,
-) -> Instruction:
-    _require_zero(selector >> 7)
-    bare = Instruction(
-        Op.SETP,
-        type_,
-        guard=guard,
-        compare=_member(Compare, selector & 15, "comparison"),
-        combine=_member(BoolOp, selector >> 4 & 3, "combination"),
-        ftz=selector >> 6 & 1 == 1,
-    )
-    fields = _ARITHMETIC.unpack_from(word, 8)
-    (first,), srcs = _operands(bare, fields[0], fields[1:], pool)
-    return replace(bare, dsts=(first, pool.destination(second, predicate=True)), srcs=srcs)
+def _guard(field: int) -> Guard | None:
+    if field == _ALWAYS:
+        return None
+    return Guard(Predicate(field & ~_NEGATED), field & _NEGATED != 0)
 
 
-def _decode_access(word: bytes, bare: Instruction, pool: PoolReader) -> Instruction:
-    data, address, displacement = _ACCESS.unpack_from(word, 8)
-    elements = pool.vector(data, bare.vector)
-    base: tuple[Operand, ...] = ()
-    if Role.ADDRESS in source_roles(bare, TABLE[bare.op]):
-        base = (pool.source(address, predicate=False),)
-    else:
-        _require_zero(address)
-    if bare.op is Op.LD:
-        dsts = tuple(pool.destination(field, predicate=False) for field in elements)
-        return replace(bare, dsts=dsts, srcs=base, displacement=displacement)
-    values = tuple(pool.source(field, predicate=False) for field in elements)
-    return replace(bare, srcs=base + values, displacement=displacement)
+def _destinations(spec: OpSpec) -> Iterable[_Field]:
+    return zip(spec.dsts, spec.dst_places, strict=False)
 
 
-def _operands(
-    bare: Instruction, first: int, rest: tuple[int, ...], pool: PoolReader
-) -> tuple[tuple[Destination, ...], tuple[Operand, ...]]:
-    spec = TABLE[bare.op]
-    roles = source_roles(bare, spec)
-    _require_zero(*rest[len(roles) :])
-    srcs = tuple(
-        pool.source(field, operand_bits(role, bare) == 1)
-        for role, field in zip(roles, rest, strict=False)
-    )
-    targets = destination_roles(bare, spec)
-    if not targets:
-        _require_zero(first)
-        return (), srcs
-    return (pool.destination(first, operand_bits(targets[0], bare) == 1),), srcs
+def _sources(spec: OpSpec) -> Iterable[_Field]:
+    return zip(spec.srcs, spec.src_places, strict=False)
 
 
-def _source_type(op: Op, selector: int) -> DataType | None:
-    if op is Op.CVT:
-        return _member(DataType, selector - 1, "source type")
-    if op is not Op.S2R:
-        _require_zero(selector)
-    return None
+def _fields(
+    word: int, bare: Instruction, places: Iterable[_Field], pool: PoolReader
+) -> Iterator[tuple[int, bool]]:
+    """Yield what names each operand, and whether it is a predicate."""
+    for role, first in places:
+        count = operands_in(role, bare)
+        if count:
+            for field in pool.vector(word >> first & _OPERAND_MASK, count):
+                yield field, operand_bits(role, bare) == 1
 
 
-def _require_zero(*fields: int) -> None:
-    if any(fields):
-        raise ValueError("an unused field is not zero")
+def _check_unused(word: int, bare: Instruction, operands: Iterable[_Field]) -> None:
+    used = _COMMON
+    for modifier in TABLE[bare.op].modifiers:
+        used |= _mask(modifier)
+    for role, first in operands:
+        if operands_in(role, bare):
+            used |= _OPERAND_MASK << first
+    unused = word & ~used
+    if unused:
+        first = (unused & -unused).bit_length() - 1
+        raise ValueError(f"bit {first}, which {bare.op.name} does not use, is not zero")
 
 
-def _member(kind: type[_E], value: int, what: str) -> _E:
-    try:
-        return kind(value)
-    except ValueError:
-        raise ValueError(f"{what} {value:#x} is not defined") from None
+def _mask(modifier: Modifier) -> int:
+    return ((1 << modifier.width) - 1) << modifier.first
+
+
+_COMMON: Final = sum(1 << bit for bit in COMMON_BITS)

@@ -5,60 +5,34 @@ modifiers, the type, the source type. Words that say the default are left out, b
 an opcode that has one.
 """
 
-from typing import Any, Final
+from functools import cache
+from typing import Any
 
 from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.layout import DEFAULTS
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.table import TABLE
-from vgpu_sim.isa.types import BoolOp, Compare, DataType, MulMode, Rounding, Space
-
-_VECTORS: Final = {"V2": 2, "V4": 4}
-_FLAGS: Final = {
-    "VOLATILE": "volatile",
-    "READONLY": "read_only",
-    "FTZ": "ftz",
-    "SAT": "saturate",
-    "UNI": "uniform",
-}
+from vgpu_sim.isa.types import DataType
 
 
-def _words() -> dict[str, tuple[str, Any]]:
-    """Map each modifier word to the field and value that it stands for."""
-    words: dict[str, tuple[str, Any]] = {}
-    for name, kind in (
-        ("compare", Compare),
-        ("combine", BoolOp),
-        ("mode", MulMode),
-        ("space", Space),
-        ("rounding", Rounding),
-    ):
-        # Value 0 of the others is their default, which has no word.
-        members = [m for m in kind if kind is Compare or m.value != 0]
-        words |= {member.name: (name, member) for member in members}
-    words |= {word: ("vector", count) for word, count in _VECTORS.items()}
-    words |= {word: (flag, True) for word, flag in _FLAGS.items()}
-    return words
-
-
-_WORDS: Final = _words()
+@cache
+def _words(op: Op) -> dict[str, tuple[str, Any]]:
+    """Map each word that may follow an opcode to the field and value that it stands for."""
+    return {
+        word: (modifier.name, value)
+        for modifier in TABLE[op].modifiers
+        for value, word in modifier.words.items()
+    }
 
 
 def render(instruction: Instruction) -> str:
     """Return the mnemonic of an instruction."""
     spec = TABLE[instruction.op]
     parts = [instruction.op.name]
-    if instruction.compare is not None:
-        parts.append(instruction.compare.name)
-    parts += [
-        member.name
-        for member in (instruction.combine, instruction.mode, instruction.space)
-        if member.value != 0
-    ]
-    parts += [word for word in ("VOLATILE", "READONLY") if getattr(instruction, _FLAGS[word])]
-    parts += [word for word, count in _VECTORS.items() if instruction.vector == count]
-    if instruction.rounding is not Rounding.NONE:
-        parts.append(instruction.rounding.name)
-    parts += [word for word in ("FTZ", "SAT", "UNI") if getattr(instruction, _FLAGS[word])]
+    for modifier in spec.modifiers:
+        value = getattr(instruction, modifier.name)
+        if modifier.words and value != DEFAULTS[modifier.name]:
+            parts.append(modifier.words[value])
     if spec.types:
         parts.append(instruction.type.name)
     if instruction.source_type is not None:
@@ -75,19 +49,20 @@ def parse(text: str) -> dict[str, Any]:
     name, *words = text.split(".")
     if name not in Op.__members__:
         raise ValueError(f"unknown opcode {name!r}")
-    fields: dict[str, Any] = {"op": Op[name]}
+    op = Op[name]
+    fields: dict[str, Any] = {"op": op}
     for word in words:
         if word in DataType.__members__:
             field, value = "type", DataType[word]
             if field in fields:
                 field = "source_type"
-        elif word in _WORDS:
-            field, value = _WORDS[word]
+        elif word in _words(op):
+            field, value = _words(op)[word]
         else:
-            raise ValueError(f"unknown modifier {word!r}")
+            raise ValueError(f"unknown modifier {word!r} of {name}")
         if field in fields:
             raise ValueError(f"modifier {word!r} contradicts one before it")
         fields[field] = value
-    if TABLE[Op[name]].types and "type" not in fields:
+    if TABLE[op].types and "type" not in fields:
         raise ValueError(f"{name} needs a type")
     return fields

@@ -1,28 +1,7 @@
-"""Opcodes: a family byte and an index within it, with what the executors must know of each.
+"""Opcodes: a family byte and an index within it. What they take and do is in ``families``.
 
-A family is one file in each parallel folder (``exec/interp``, ``exec/jit``); its number is the high
-byte of the opcode and leaves room for 256 members. Numbers are part of the binary encoding.
-
-Operand conventions (dsts <- srcs); ``type`` is the instruction's ``DataType``:
-
-=====  =======================================================================================
-NOP
-BRA    target; under a guard it diverges and reconverges at the immediate post-dominator
-RET    ends the thread (a guarded RET ends those lanes)
-TRAP   ends the context with CUDA_ERROR_LAUNCH_FAILED (719)
-MOV    d <- a (type says how many bits; PRED moves predicates)
-S2R    d <- special register ``sreg`` (always 32 bits)
-SELP   d <- p ? a : b (srcs a, b, p)
-ADD..  integer: wraps modulo 2^bits; SHL/SHR clamp counts >= bits as PTX says; SHR of a signed type
-       is arithmetic; DIV/REM by zero yield all ones / the dividend
-MUL    mode LO/HI: bits wide; WIDE: d has twice the bits of ``type``
-MAD    a * b + c with the same modes; for WIDE c and d have twice the bits
-F...   IEEE 754 with ``rounding`` (RN unless said), ``ftz``, ``saturate``; FMA rounds once
-SETP   p[, q] <- compare(a, b) combine c; q is combine(!compare, c); q may be None
-CVT    d (``type``) <- a (``source_type``) with ``rounding``, ``ftz``, ``saturate``
-LD     d1..dN <- space[a + displacement], N = ``vector``; PARAM takes no register: srcs is empty
-ST     space[a + displacement] <- b1..bN; srcs = (a, b1..bN)
-=====  =======================================================================================
+A family's number is the high byte of the opcode and leaves room for 256 members. Numbers are part
+of the binary encoding.
 """
 
 from enum import IntEnum

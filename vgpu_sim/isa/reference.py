@@ -7,22 +7,17 @@ about, so it is read where the code is changed.
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from enum import IntEnum
 from inspect import cleandoc
 
 from vgpu_sim.isa import asm, container, encoding, mnemonic, sections
+from vgpu_sim.isa.effects import Effects
+from vgpu_sim.isa.families.memory import MAXIMUM_VECTOR_BYTES
+from vgpu_sim.isa.layout import DST, OPERAND_BITS, A, B, C, Modifier, Types
 from vgpu_sim.isa.opcodes import Family
 from vgpu_sim.isa.pool import MAXIMUM_POOL
-from vgpu_sim.isa.spec import (
-    FLOATS,
-    INTEGERS,
-    INTEGRAL_ROUNDINGS,
-    MAXIMUM_VECTOR_BYTES,
-    RESULT_ROUNDINGS,
-    OpSpec,
-    Role,
-    Types,
-)
+from vgpu_sim.isa.spec import FLOATS, INTEGERS, OpSpec, Role
 from vgpu_sim.isa.table import TABLE
 from vgpu_sim.isa.types import (
     BoolOp,
@@ -98,6 +93,8 @@ _ROLES = {
     Role.SOURCE: "as wide as the source type",
     Role.COUNT: "32 bits",
     Role.PREDICATE: "a predicate, or as a source the literal 0 or 1",
+    Role.INVERSE: "a second predicate; may be absent (`_`)",
+    Role.COMBINED: "a predicate; absent where nothing is combined",
     Role.ADDRESS: "64 bits; 32 in `SHARED` and `LOCAL` space; absent in `PARAM` space",
     Role.DATA: "1, 2 or 4 values as wide as the type",
 }
@@ -123,9 +120,7 @@ def _document() -> Iterator[str]:
     yield from _table(("role", "width"), ((r.value, _ROLES[r]) for r in Role))
     yield "\n## Encoding\n"
     yield _prose(encoding)
-    yield "\n`modifiers`, from bit 0: mode 2 bits, rounding 4, FTZ, SAT, space 3, log2 of the"
-    yield "vector 2, VOLATILE, READONLY, UNI. `guard`: predicate index in 15 bits (0x7fff: always),"
-    yield "bit 15 negates. Values of the fields:\n"
+    yield "\nValues of the fields:\n"
     for kind in (DataType, SpecialRegister, Compare, BoolOp, MulMode, Rounding, Space):
         yield from _values(kind)
     yield _LIMITS.rstrip()
@@ -152,36 +147,16 @@ def _opcode(spec: OpSpec) -> Iterator[str]:
     yield f"\n#### {spec.op.name} — {spec.summary}\n"
     yield spec.semantics
     facts = []
-    if spec.dsts or spec.srcs:
-        letters = "pq" if spec.dsts[:1] == (Role.PREDICATE,) else "d"
-        names = [
-            f"{letter}: {role.value}" for letter, role in zip(letters, spec.dsts, strict=False)
-        ]
-        names += [f"{letter}: {role.value}" for letter, role in zip("abc", spec.srcs, strict=False)]
-        facts.append(("operands", ", ".join(names)))
+    operands = [*_operands(spec)]
+    if operands:
+        facts.append(("operands", ", ".join(operands)))
     if spec.types:
         facts.append(("types", _types(spec.types)))
-    if spec.source_types:
-        facts.append(("source types", _types(spec.source_types)))
-    if spec.modes:
-        facts.append(("modes", ", ".join(mode.name for mode in spec.modes)))
-    if spec.source_types:
-        facts += _conversion_roundings()
-    facts += [
-        (f"rounding {rounding.name}", _types(types)) for rounding, types in spec.roundings.items()
-    ]
-    for word, types in (("FTZ", spec.ftz), ("SAT", spec.saturate)):
-        if types:
-            facts.append(
-                (
-                    word,
-                    "where F32 takes part"
-                    if word == "FTZ" and spec.source_types
-                    else _types(types),
-                )
-            )
-    if spec.spaces:
-        facts.append(("spaces", ", ".join(space.name for space in spec.spaces)))
+    facts += [_modifier(modifier, spec.types) for modifier in spec.modifiers]
+    facts += spec.notes
+    effects = [f"{field.name}" for field in fields(Effects) if getattr(spec.effects, field.name)]
+    if effects:
+        facts.append(("effects", ", ".join(effects)))
     if spec.ptx:
         facts.append(("PTX", f"`{spec.ptx}`"))
     if facts:
@@ -190,14 +165,37 @@ def _opcode(spec: OpSpec) -> Iterator[str]:
         yield f"- {name}: {value}"
 
 
-def _conversion_roundings() -> list[tuple[str, str]]:
-    integral = ", ".join(rounding.name for rounding in INTEGRAL_ROUNDINGS)
-    result = ", ".join(rounding.name for rounding in RESULT_ROUNDINGS)
-    return [
-        ("rounding, float to integer", f"{integral} (one is needed)"),
-        ("rounding, to a float from an integer or another float at least as wide", result),
-        ("rounding, between equal float formats", integral),
-    ]
+def _operands(spec: OpSpec) -> Iterator[str]:
+    """Yield each operand's letter and role, and where it stands if that is not the usual place."""
+    letters = "pq" if spec.dsts[:1] == (Role.PREDICATE,) else "d"
+    for letter, role, first, usual in (
+        *zip(letters, spec.dsts, spec.dst_places, (DST, None), strict=False),
+        *zip("abc", spec.srcs, spec.src_places, (A, B, C), strict=False),
+    ):
+        where = "" if first == usual else f" ({_bits(range(first, first + OPERAND_BITS))})"
+        yield f"{letter}: {role.value}{where}"
+
+
+def _bits(bits: range) -> str:
+    return f"bit {bits[0]}" if len(bits) == 1 else f"bits {bits[0]}-{bits[-1]}"
+
+
+def _modifier(modifier: Modifier, types: Types) -> tuple[str, str]:
+    """Return name and place, and the values with the types that they go with if not with all."""
+    if not modifier.codes:
+        kind = "a signed number" if modifier.signed else "an unsigned number"
+        return f"{modifier.label} ({_bits(modifier.bits)})", kind
+    groups: dict[str, list[str]] = {}
+    for value in modifier.codes:
+        legal = types if modifier.types is None else modifier.types.get(value, ())
+        some = "" if set(legal) >= set(types) else f" ({_types(legal)})"
+        shown = value.name if isinstance(value, IntEnum) else modifier.words.get(value)
+        if shown and not isinstance(value, IntEnum | bool):
+            shown += f" as {modifier.codes[value]}"
+        if shown and (legal or modifier.types is None):
+            groups.setdefault(some, []).append(shown)
+    text = "; ".join(", ".join(names) + some for some, names in groups.items())
+    return f"{modifier.label} ({_bits(modifier.bits)})", text
 
 
 def _types(types: Types) -> str:

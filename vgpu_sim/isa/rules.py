@@ -12,22 +12,14 @@ from vgpu_sim.isa.instruction import (
     Register,
     Symbol,
 )
+from vgpu_sim.isa.layout import DEFAULTS
 from vgpu_sim.isa.module import Function
-from vgpu_sim.isa.opcodes import Op
-from vgpu_sim.isa.spec import (
-    MAXIMUM_VECTOR_BYTES,
-    OpSpec,
-    Role,
-    compares_of,
-    is_wide,
-    roundings_of,
-)
+from vgpu_sim.isa.spec import OpSpec, Role
 from vgpu_sim.isa.table import TABLE
 from vgpu_sim.isa.types import BoolOp, DataType, MulMode, Space
 
 _ADDRESS_32: Final = (Space.SHARED, Space.LOCAL)
-_READ_ONLY: Final = (Space.GENERIC, Space.GLOBAL)
-_NEVER_VOLATILE: Final = (Space.CONST, Space.PARAM)
+_PREDICATES: Final = (Role.PREDICATE, Role.INVERSE, Role.COMBINED)
 
 
 def instruction_errors(
@@ -36,30 +28,37 @@ def instruction_errors(
     """Yield reasons why the instruction set does not define ``instruction`` there."""
     spec = TABLE[instruction.op]
     yield from _modifier_errors(instruction, spec)
-    yield from _access_errors(instruction, spec, function)
-    yield from _control_errors(instruction, function)
+    yield from spec.check(instruction, function)
+    guard = instruction.guard
+    if guard is not None and not 0 <= guard.predicate.index < function.predicate_count:
+        yield f"guard p{guard.predicate.index} does not exist"
     yield from _operand_errors(instruction, spec, function, variables)
 
 
 def source_roles(instruction: Instruction, spec: OpSpec) -> tuple[Role, ...]:
     """Return one role per source operand of this instruction."""
-    if instruction.op is Op.SETP:
-        return spec.srcs if instruction.combine is not BoolOp.NONE else spec.srcs[:2]
-    if instruction.op is Op.LD and instruction.space is Space.PARAM:
-        return ()
-    if instruction.op is Op.ST:
-        return (Role.ADDRESS,) + (Role.DATA,) * instruction.vector
-    return spec.srcs
+    return _spread(spec.srcs, instruction)
 
 
 def destination_roles(instruction: Instruction, spec: OpSpec) -> tuple[Role, ...]:
     """Return one role per destination of this instruction."""
-    return spec.dsts * instruction.vector if instruction.op is Op.LD else spec.dsts
+    return _spread(spec.dsts, instruction)
+
+
+def operands_in(role: Role, instruction: Instruction) -> int:
+    """Return how many operands stand in a role's place."""
+    if role is Role.DATA:
+        return instruction.vector
+    if role is Role.ADDRESS:
+        return int(instruction.space is not Space.PARAM)
+    if role is Role.COMBINED:
+        return int(instruction.combine is not BoolOp.NONE)
+    return 1
 
 
 def operand_bits(role: Role, instruction: Instruction) -> int:
     """Return how many bits an operand in that role has; 1 means that it is a predicate."""
-    if role is Role.PREDICATE:
+    if role in _PREDICATES:
         return 1
     if role is Role.COUNT:
         return 32
@@ -67,86 +66,32 @@ def operand_bits(role: Role, instruction: Instruction) -> int:
         return 32 if instruction.space in _ADDRESS_32 else 64
     if role is Role.SOURCE and instruction.source_type is not None:
         return instruction.source_type.bits
-    if role is Role.RESULT and is_wide(instruction):
+    if role is Role.RESULT and instruction.mode is MulMode.WIDE:
         return 2 * instruction.type.bits
     return instruction.type.bits
+
+
+def _spread(roles: tuple[Role, ...], instruction: Instruction) -> tuple[Role, ...]:
+    if all(operands_in(role, instruction) == 1 for role in roles):
+        return roles
+    return tuple(role for role in roles for _ in range(operands_in(role, instruction)))
 
 
 def _modifier_errors(instruction: Instruction, spec: OpSpec) -> Iterator[str]:
     name, type_ = spec.op.name, instruction.type
     if type_ not in (spec.types or (DataType.B32,)):
         yield f"{name} does not take type {type_.name}"
-    source_type = instruction.source_type
-    if (source_type is None) != (not spec.source_types):
-        yield f"{name} {'needs a' if spec.source_types else 'has no'} source type"
-    elif source_type is not None and source_type not in spec.source_types:
-        yield f"{name} does not take source type {source_type.name}"
-    mode = instruction.mode
-    if mode not in (spec.modes or (MulMode.NONE,)):
-        yield f"{name} does not take mode {mode.name}"
-    elif mode is MulMode.WIDE and type_.bits == 64:
-        yield f"{name}.WIDE takes 16 and 32 bits, not {type_.name}"
-    if instruction.rounding not in roundings_of(spec, instruction):
-        yield f"{name}.{type_.name} does not take rounding {instruction.rounding.name}"
-    if instruction.ftz and not _may_flush(instruction, spec):
-        yield f"{name}.{type_.name} does not take FTZ"
-    if instruction.saturate and type_ not in spec.saturate:
-        yield f"{name}.{type_.name} does not take SAT"
-    yield from _compare_errors(instruction, spec)
-    if (instruction.sreg is not None) != (spec.op is Op.S2R):
-        yield f"{name} {'needs' if spec.op is Op.S2R else 'has no'} special register"
+    for modifier in spec.modifiers:
+        error = modifier.error(instruction)
+        if error is not None:
+            yield error
+    for field, default in DEFAULTS.items():
+        if getattr(instruction, field) != default and not spec.has(field):
+            yield f"{name} has no {field.replace('_', ' ')}"
 
 
-def _may_flush(instruction: Instruction, spec: OpSpec) -> bool:
-    if spec.op is Op.CVT:
-        return DataType.F32 in (instruction.type, instruction.source_type)
-    return instruction.type in spec.ftz
-
-
-def _compare_errors(instruction: Instruction, spec: OpSpec) -> Iterator[str]:
-    compare = instruction.compare
-    if (compare is not None) != (spec.op is Op.SETP):
-        yield f"{spec.op.name} {'needs a' if spec.op is Op.SETP else 'has no'} comparison"
-    elif compare is not None and compare not in compares_of(instruction.type):
-        yield f"SETP.{instruction.type.name} does not take comparison {compare.name}"
-    if instruction.combine is not BoolOp.NONE and spec.op is not Op.SETP:
-        yield f"{spec.op.name} does not combine predicates"
-
-
-def _access_errors(instruction: Instruction, spec: OpSpec, function: Function) -> Iterator[str]:
-    name, space, vector = spec.op.name, instruction.space, instruction.vector
-    if space not in (spec.spaces or (Space.GENERIC,)):
-        yield f"{name} does not take space {space.name}"
-    if vector not in ((1, 2, 4) if spec.spaces else (1,)):
-        yield f"{name} does not take vectors of {vector}"
-    if not spec.spaces:
-        if instruction.displacement or instruction.volatile or instruction.read_only:
-            yield f"{name} has no address"
-        return
-    if vector * instruction.type.bits > MAXIMUM_VECTOR_BYTES * 8:
-        yield f"{vector} times {instruction.type.name} is more than {MAXIMUM_VECTOR_BYTES} bytes"
-    if not -(1 << 31) <= instruction.displacement < 1 << 31:
-        yield f"displacement {instruction.displacement} does not fit 32 bits"
-    if instruction.volatile and space in _NEVER_VOLATILE:
-        yield f"{name}.{space.name} cannot be VOLATILE"
-    if instruction.read_only and (space not in _READ_ONLY or spec.op is not Op.LD):
-        yield f"{name}.{space.name} cannot be READONLY"
-    if space is Space.PARAM:
-        end = instruction.displacement + vector * instruction.type.bytes
-        if instruction.displacement < 0 or end > function.parameter_bytes:
-            yield f"parameter bytes {instruction.displacement} to {end} do not exist"
-
-
-def _control_errors(instruction: Instruction, function: Function) -> Iterator[str]:
-    name, target = instruction.op.name, instruction.target
-    if instruction.op is Op.BRA:
-        if target is None or not 0 <= target < len(function.code):
-            yield f"target {target} is outside of {len(function.code)} words"
-    elif target is not None or instruction.uniform:
-        yield f"{name} is not a branch"
-    guard = instruction.guard
-    if guard is not None and not 0 <= guard.predicate.index < function.predicate_count:
-        yield f"guard p{guard.predicate.index} does not exist"
+def _may_be_absent(role: Role, instruction: Instruction) -> bool:
+    return role is Role.INVERSE or (role is Role.DATA and instruction.vector > 1)
 
 
 def _operand_errors(
@@ -159,9 +104,7 @@ def _operand_errors(
     for place, (role, destination) in enumerate(zip(roles, instruction.dsts, strict=False)):
         if destination is not None:
             yield from _place_errors(destination, operand_bits(role, instruction), function)
-        elif not (spec.op is Op.LD and instruction.vector > 1) and not (
-            spec.op is Op.SETP and place == 1
-        ):
+        elif not _may_be_absent(role, instruction):
             yield f"{spec.op.name} needs its destination {place + 1}"
     sources = source_roles(instruction, spec)
     if len(instruction.srcs) != len(sources):

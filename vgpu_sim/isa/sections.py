@@ -18,7 +18,7 @@ from typing import Final
 from vgpu_sim.isa.errors import ContainerError
 
 MAGIC: Final = b"\x89TISA\r\n\x1a"  # as PNG's: damage by text modes and 7-bit paths shows at once
-MAJOR: Final = 1
+MAJOR: Final = 2  # 1 had one layout of modifiers for all families
 MINOR: Final = 0
 MODULE_OWNER: Final = 0xFFFF_FFFF
 MAXIMUM_FILE_BYTES: Final = 1 << 30
@@ -87,7 +87,10 @@ def unpack(data: bytes) -> Sections:
         raise ContainerError(f"a container cannot have {len(data)} bytes")
     _, major, minor, count, digest, size = _HEADER.unpack_from(data)
     if (major, minor) != (MAJOR, MINOR):
-        raise ContainerError(f"version {major}.{minor} is not supported, only {MAJOR}.{MINOR}")
+        raise ContainerError(
+            f"the container has version {major}.{minor}, this instruction set reads"
+            f" {MAJOR}.{MINOR}: compile it again"
+        )
     if size != len(data):
         raise ContainerError(f"the file has {len(data)} bytes, its header says {size}")
     if digest != _digest(data):

@@ -1,17 +1,21 @@
-"""The shape of every opcode: operand roles, types and modifiers. Verifier, assembler and the
-reference are driven by these; the rows themselves are in ``table``.
+"""The shape of every opcode: operand roles, types, modifiers and effects. Verifier, encoder,
+assembler and the reference are driven by these; the rows themselves are in ``families``.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from vgpu_sim.isa import effects
+from vgpu_sim.isa.effects import Effects
 from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.layout import DST, A, B, C, Modifier, Types
+from vgpu_sim.isa.module import Function
 from vgpu_sim.isa.opcodes import Op
-from vgpu_sim.isa.types import Compare, DataType, MulMode, Rounding, Space
+from vgpu_sim.isa.types import DataType
 
-Types = tuple[DataType, ...]
+Check = Callable[[Instruction, Function], Iterator[str]]
 
 
 class Role(Enum):
@@ -22,8 +26,14 @@ class Role(Enum):
     SOURCE = "source"  # as wide as the source type
     COUNT = "count"  # 32 bits, whatever the type
     PREDICATE = "predicate"
+    INVERSE = "inverse"  # a second predicate; may be a sink
+    COMBINED = "combined"  # a predicate; absent where nothing is combined
     ADDRESS = "address"  # 64 bits (32 in shared and local space); absent in parameter space
-    DATA = "data"  # ``vector`` values
+    DATA = "data"  # ``vector`` values; a sink may be among several
+
+
+def _nothing(instruction: Instruction, function: Function) -> Iterator[str]:
+    return iter(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +41,9 @@ class OpSpec:
     """One row. Empty tuples mean that the opcode has no such property.
 
     ``types`` is empty where the type is not significant (it keeps its default, B32).
-    ``roundings`` maps each legal rounding to the types that may have it.
+    ``modifiers`` are in the order of their words in a mnemonic. ``dst_places`` and ``src_places``
+    are the first bits of the operands' fields. ``check`` yields what is wrong with the instruction
+    beyond what its modifiers and roles say, ``notes`` are what the reference says of that.
     """
 
     op: Op
@@ -41,12 +53,16 @@ class OpSpec:
     types: Types = ()
     dsts: tuple[Role, ...] = ()
     srcs: tuple[Role, ...] = ()
-    source_types: Types = ()
-    modes: tuple[MulMode, ...] = ()
-    roundings: Mapping[Rounding, Types] = field(default_factory=dict)
-    ftz: Types = ()
-    saturate: Types = ()
-    spaces: tuple[Space, ...] = ()
+    modifiers: tuple[Modifier, ...] = ()
+    dst_places: tuple[int, ...] = (DST,)
+    src_places: tuple[int, ...] = (A, B, C)
+    effects: Effects = effects.NONE
+    check: Check = _nothing
+    notes: tuple[tuple[str, str], ...] = ()
+
+    def has(self, field: str) -> bool:
+        """Return whether a field of ``Instruction`` is one of its modifiers."""
+        return any(modifier.name == field for modifier in self.modifiers)
 
 
 UNTYPED: Final = (DataType.B16, DataType.B32, DataType.B64)
@@ -56,40 +72,4 @@ INTEGERS: Final = UNTYPED + UNSIGNED + SIGNED
 FLOATS: Final = (DataType.F16, DataType.BF16, DataType.F32, DataType.F64)
 BYTES: Final = (DataType.B8, DataType.U8, DataType.S8)
 NUMERIC: Final = (DataType.U8, *UNSIGNED, DataType.S8, *SIGNED, *FLOATS)
-
-INTEGRAL_ROUNDINGS: Final = (Rounding.RNI, Rounding.RZI, Rounding.RMI, Rounding.RPI)
-RESULT_ROUNDINGS: Final = (Rounding.RN, Rounding.RZ, Rounding.RM, Rounding.RP)
-INTEGER_COMPARES: Final = tuple(c for c in Compare if c <= Compare.GE)
-MAXIMUM_VECTOR_BYTES: Final = 16
-
-
-def roundings_of(spec: OpSpec, instruction: Instruction) -> tuple[Rounding, ...]:
-    """Return the legal roundings; NONE is among them where it may be left out."""
-    if spec.op is Op.CVT:
-        return _cvt_roundings(instruction.type, instruction.source_type)
-    legal = [r for r, types in spec.roundings.items() if instruction.type in types]
-    return (Rounding.NONE, *legal)
-
-
-def compares_of(type_: DataType) -> tuple[Compare, ...]:
-    """Return the comparisons that SETP of this type may have."""
-    return tuple(Compare) if type_.is_float else INTEGER_COMPARES
-
-
-def is_wide(instruction: Instruction) -> bool:
-    """Return whether the product is twice as wide as the type."""
-    return instruction.mode is MulMode.WIDE
-
-
-def _cvt_roundings(to: DataType, source: DataType | None) -> tuple[Rounding, ...]:
-    if source is None:
-        return ()
-    if not to.is_float:
-        return INTEGRAL_ROUNDINGS if source.is_float else (Rounding.NONE,)
-    if not source.is_float:
-        return (Rounding.NONE, *RESULT_ROUNDINGS)
-    if to is source:
-        return (Rounding.NONE, *INTEGRAL_ROUNDINGS)
-    if to.bits > source.bits:
-        return (Rounding.NONE,)
-    return (Rounding.NONE, *RESULT_ROUNDINGS)
+FLUSHED: Final = (DataType.F16, DataType.F32)

@@ -7,8 +7,8 @@ from typing import Final
 
 from vgpu_sim.isa.errors import InvalidFunction
 from vgpu_sim.isa.module import Function, Module, Parameter, Variable
-from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.rules import instruction_errors
+from vgpu_sim.isa.table import EFFECTS
 from vgpu_sim.isa.types import Space
 
 MAXIMUM_REGISTERS: Final = 0x8000
@@ -54,7 +54,7 @@ def check_function(function: Function, variables: Collection[str]) -> None:
         if reason is not None:
             raise InvalidFunction(function.name, word, reason)
     last = function.code[-1]
-    if last.op not in (Op.BRA, Op.RET, Op.TRAP) or last.guard is not None:
+    if not EFFECTS[last.op].leaves or last.guard is not None:
         reason = "the last word must be an unguarded BRA, RET or TRAP"
         raise InvalidFunction(function.name, len(function.code) - 1, reason)
 

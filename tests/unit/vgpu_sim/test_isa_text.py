@@ -78,8 +78,10 @@ def test_an_address_keeps_addend_and_displacement_apart() -> None:
     ("line", "column", "reason"),
     [
         ("    MOVE.B32 r0, 1", 5, "unknown opcode 'MOVE'"),
-        ("    MOV.B33 r0, 1", 5, "unknown modifier 'B33'"),
+        ("    MOV.B33 r0, 1", 5, "unknown modifier 'B33' of MOV"),
         ("    MOV r0, 1", 5, "MOV needs a type"),
+        ("    ADD.FTZ.S32 r0, r0, r0", 5, "unknown modifier 'FTZ' of ADD"),
+        ("    FADD.FTZ.F64 r1, r1, r1", 5, "FADD.F64 does not take FTZ"),
         ("    FADD.RN.RZ.F32 r0, r0, r0", 5, "modifier 'RZ' contradicts"),
         ("    MOV.B32 r0; 1", 15, "unexpected ';'"),
         ("    MOV.B32 r0, 1 2", 19, "unexpected '2'"),

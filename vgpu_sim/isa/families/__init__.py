@@ -1,0 +1,1 @@
+"""The families, one module each: ``ROWS`` are its opcodes (docs/adr/0019-families.md)."""

@@ -1,0 +1,44 @@
+"""Control flow: which word a lane executes next, if any."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from vgpu_sim.isa.effects import Effects
+from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.layout import flag, number
+from vgpu_sim.isa.module import Function
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.spec import OpSpec
+
+
+def _branch_errors(instruction: Instruction, function: Function) -> Iterator[str]:
+    target = instruction.target
+    if target is None or not 0 <= target < len(function.code):
+        yield f"target {target} is outside of {len(function.code)} words"
+
+
+ROWS: Final = (
+    OpSpec(Op.NOP, "no operation", "Nothing.", ""),
+    OpSpec(
+        Op.BRA,
+        "branch",
+        "Lanes in the guard go on at `target`, the others at the next word. Where both sets are"
+        " not empty the warp diverges: the branch's lanes run first, and all meet again at the"
+        " branch's immediate post-dominator. `UNI` is the source's assertion that the lanes"
+        " agree; it changes nothing.",
+        "bra",
+        modifiers=(flag("uniform", "UNI", 24), number("target", 96, 32, signed=False)),
+        effects=Effects(jumps=True),
+        check=_branch_errors,
+    ),
+    OpSpec(
+        Op.RET, "return", "The lanes in the guard end.", "ret, exit", effects=Effects(ends=True)
+    ),
+    OpSpec(
+        Op.TRAP,
+        "trap",
+        "When a lane is in the guard, the context ends with CUDA_ERROR_LAUNCH_FAILED (719).",
+        "trap",
+        effects=Effects(ends=True, traps=True),
+    ),
+)

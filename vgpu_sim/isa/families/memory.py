@@ -1,0 +1,74 @@
+"""Loads and stores."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from vgpu_sim.isa.effects import Effects
+from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.layout import DST, A, Modifier, choice, flag, number
+from vgpu_sim.isa.module import Function
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.spec import BYTES, FLOATS, INTEGERS, OpSpec, Role
+from vgpu_sim.isa.types import Space
+
+MAXIMUM_VECTOR_BYTES: Final = 16
+_TYPES = (*BYTES, *INTEGERS, *FLOATS)
+_LOADS = (Space.GENERIC, Space.GLOBAL, Space.SHARED, Space.LOCAL, Space.CONST, Space.PARAM)
+_STORES = (Space.GENERIC, Space.GLOBAL, Space.SHARED, Space.LOCAL)
+_READ_ONLY = (Space.GENERIC, Space.GLOBAL)
+_NEVER_VOLATILE = (Space.CONST, Space.PARAM)
+
+
+def _space(spaces: tuple[Space, ...]) -> Modifier:
+    return choice("space", Space, 24, 4, dict.fromkeys(spaces, _TYPES))
+
+
+_VOLATILE = flag("volatile", "VOLATILE", 30)
+_VECTOR = Modifier("vector", 28, 2, {1: 0, 2: 1, 4: 2}, {2: "V2", 4: "V4"})
+_DISPLACEMENT = number("displacement", 96, 32, signed=True)
+
+
+def _errors(instruction: Instruction, function: Function) -> Iterator[str]:
+    name, space, vector = instruction.op.name, instruction.space, instruction.vector
+    if vector * instruction.type.bits > MAXIMUM_VECTOR_BYTES * 8:
+        yield f"{vector} times {instruction.type.name} is more than {MAXIMUM_VECTOR_BYTES} bytes"
+    if instruction.volatile and space in _NEVER_VOLATILE:
+        yield f"{name}.{space.name} cannot be VOLATILE"
+    if instruction.read_only and space not in _READ_ONLY:
+        yield f"{name}.{space.name} cannot be READONLY"
+    if space is Space.PARAM:
+        end = instruction.displacement + vector * instruction.type.bytes
+        if instruction.displacement < 0 or end > function.parameter_bytes:
+            yield f"parameter bytes {instruction.displacement} to {end} do not exist"
+
+
+ROWS: Final = (
+    OpSpec(
+        Op.LD,
+        "load",
+        "d1 .. dn = the n values at a + displacement (modulo 2^64) and following. All are read"
+        " before any register is written. In parameter space there is no a: the displacement is"
+        " the offset in the parameter block. A destination of a vector may be absent (`_`).",
+        "ld, ldu",
+        _TYPES,
+        (Role.DATA,),
+        (Role.ADDRESS,),
+        (_space(_LOADS), _VOLATILE, flag("read_only", "READONLY", 31), _VECTOR, _DISPLACEMENT),
+        effects=Effects(reads=True),
+        check=_errors,
+    ),
+    OpSpec(
+        Op.ST,
+        "store",
+        "The n values b1 .. bn go to a + displacement (modulo 2^64) and following. Which of"
+        " several lanes' values stays at one address is not defined.",
+        "st",
+        _TYPES,
+        (),
+        (Role.ADDRESS, Role.DATA),
+        (_space(_STORES), _VOLATILE, _VECTOR, _DISPLACEMENT),
+        src_places=(A, DST),
+        effects=Effects(writes=True),
+        check=_errors,
+    ),
+)
