@@ -8,7 +8,7 @@ Python integers, one bit each: a whole set is one operation.
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vgpu_sim.isa import Function, Instruction, Op, Register
+from vgpu_sim.isa import EFFECTS, Function, Instruction, Register
 
 MAX_SET_BITS = 1 << 28
 """Blocks times registers; above it intervals are not worth their memory (see ``intervals``)."""
@@ -62,22 +62,19 @@ def _blocks(function: Function) -> list[_Block]:
     for word, instruction in enumerate(code):
         if instruction.target is not None:
             leaders.add(instruction.target)
-        if instruction.op in _ENDS:
+        if EFFECTS[instruction.op].leaves:
             leaders.add(word + 1)
     starts = sorted(word for word in leaders if word < len(code))
     number = {word: index for index, word in enumerate(starts)}
     blocks = [_Block(start, end) for start, end in pairwise([*starts, len(code)])]
     for block in blocks:
         last = code[block.end - 1]
-        falls = last.op not in _ENDS or last.guard is not None
+        falls = not EFFECTS[last.op].leaves or last.guard is not None
         following = {block.end} if falls and block.end < len(code) else set()
         if last.target is not None:
             following.add(last.target)
         block.successors = tuple(number[word] for word in sorted(following))
     return blocks
-
-
-_ENDS = frozenset({Op.BRA, Op.RET, Op.TRAP})
 
 
 def _solve(function: Function, blocks: list[_Block]) -> bool:

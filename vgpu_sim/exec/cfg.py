@@ -8,7 +8,7 @@ JIT orders blocks by loop level. Nothing here depends on operands other than bra
 from collections import Counter
 from dataclasses import dataclass
 
-from vgpu_sim.isa import Function, Instruction, Op
+from vgpu_sim.isa import EFFECTS, Function, Instruction
 
 _NO_BLOCK = -1
 
@@ -163,16 +163,17 @@ def _check_nesting(order: list[int], successors: list[tuple[int, ...]]) -> None:
 
 
 def _ends_block(instruction: Instruction) -> bool:
-    if instruction.op is Op.TRAP:
+    effects = EFFECTS[instruction.op]
+    if effects.traps:  # under a guard it is an effect like others: whoever goes on has not trapped
         return instruction.guard is None
-    return instruction.op in (Op.BRA, Op.RET)
+    return effects.leaves
 
 
 def _leaders(function: Function) -> list[int]:
     code = function.code
     leaders = {0}
     for word, instruction in enumerate(code):
-        if instruction.op is Op.BRA:
+        if EFFECTS[instruction.op].jumps:
             target = instruction.target
             if target is None or not 0 <= target < len(code):
                 raise ControlFlowError(
@@ -192,7 +193,7 @@ def _successors(
     if not _ends_block(instruction):
         return (following,)
     taken = exit_index
-    if instruction.op is Op.BRA:
+    if EFFECTS[instruction.op].jumps:
         assert instruction.target is not None
         taken = block_of_word[instruction.target]
     if instruction.guard is None or taken == following:

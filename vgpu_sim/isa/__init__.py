@@ -15,6 +15,7 @@ from vgpu_sim.isa.instruction import (
 )
 from vgpu_sim.isa.module import Function, Module, Parameter, PhysicalAllocation, Variable
 from vgpu_sim.isa.opcodes import Family, Op
+from vgpu_sim.isa.table import EFFECTS, is_visible, reads_memory
 from vgpu_sim.isa.types import (
     BoolOp,
     Compare,
@@ -26,6 +27,7 @@ from vgpu_sim.isa.types import (
 )
 
 __all__ = [
+    "EFFECTS",
     "BoolOp",
     "Compare",
     "DataType",
@@ -48,4 +50,6 @@ __all__ = [
     "SpecialRegister",
     "Symbol",
     "Variable",
+    "is_visible",
+    "reads_memory",
 ]

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from kernel_builder import KernelBuilder
 
+from vgpu_sim import isa
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit import compiler
 from vgpu_sim.exec.jit.assemble import Assembler
 from vgpu_sim.exec.jit.compiler import content_key
 from vgpu_sim.exec.jit.lines import WordTable
@@ -74,6 +76,18 @@ def test_the_key_knows_shape_plan_and_code() -> None:
         content_key(other, other.functions[0], _BLOCK, None),
     }
     assert len(keys) == 4
+
+
+def test_the_key_knows_the_generator_and_the_definitions_it_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {compiler._generator.__wrapped__()}
+    monkeypatch.setattr(isa, "__path__", [str(tmp_path)])
+    for text in ("one", "other"):
+        (tmp_path / "families").mkdir(exist_ok=True)
+        (tmp_path / "families" / "memory.py").write_text(text)
+        keys.add(compiler._generator.__wrapped__())
+    assert len(keys) == 3
 
 
 def test_every_load_and_store_is_found_from_some_pc() -> None:

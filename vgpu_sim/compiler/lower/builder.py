@@ -5,7 +5,7 @@ from typing import Any
 
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.scopes import LabelTarget, RegisterClass, Scope
-from vgpu_sim.isa import Guard, Instruction, Literal, Op, Predicate, Register, Symbol
+from vgpu_sim.isa import EFFECTS, Guard, Instruction, Literal, Op, Predicate, Register, Symbol
 
 MAX_REGISTERS = 32767
 MAX_WORDS = 1 << 20
@@ -128,7 +128,7 @@ class Builder:
         end = len(self.code)
         reached = any(fixup.label.word == end for fixup in self._fixups)
         last = self.code[-1] if self.code else None
-        falls = last is None or last.guard is not None or last.op not in _ENDS
+        falls = last is None or last.guard is not None or not EFFECTS[last.op].leaves
         if reached or falls:
             self.emit(Op.RET)
         for fixup in self._fixups:
@@ -146,6 +146,3 @@ class Builder:
                 entries.add(instruction.dsts or instruction.srcs[1:])
         if len(entries) > MAX_POOL_ENTRIES:
             raise Unsupported(f"a function of more than {MAX_POOL_ENTRIES} constants and vectors")
-
-
-_ENDS = frozenset({Op.BRA, Op.RET, Op.TRAP})

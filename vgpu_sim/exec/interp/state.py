@@ -15,7 +15,7 @@ from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import Block, UnsupportedError
 from vgpu_sim.exec.interp.address_space import Memory, Words
 from vgpu_sim.hal import limits
-from vgpu_sim.isa import Function, Literal, Module, Op, Operand, Space, Symbol
+from vgpu_sim.isa import EFFECTS, Function, Literal, Module, Operand, Space, Symbol
 from vgpu_sim.isa.verify import check_function
 
 WARP_LANES = limits.WARP_THREADS
@@ -206,7 +206,7 @@ def _reconvergence(function: Function) -> dict[int, int]:
     starts = [block.start for block in graph.blocks]
     result = {}
     for word, instruction in enumerate(function.code):
-        if instruction.op is Op.BRA:
+        if EFFECTS[instruction.op].jumps:
             meet = graph.ipdom[graph.block_of_word[word]]
             result[word] = starts[meet] if 0 <= meet < graph.exit else -1
     return result

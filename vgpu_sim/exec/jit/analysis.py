@@ -21,7 +21,7 @@ from vgpu_sim.exec.jit.ssa import (
     results_of,
 )
 from vgpu_sim.exec.jit.transfer import Transfer
-from vgpu_sim.isa import Literal, Op
+from vgpu_sim.isa import Literal, is_visible
 
 _UNDECIDED = None
 
@@ -191,6 +191,4 @@ def _differ(sources: Iterable[Source]) -> bool:
 
 
 def _has_effect(node: Operation | Merge) -> bool:
-    return isinstance(node, Operation) and (
-        node.instruction.op in (Op.ST, Op.TRAP) or node.instruction.volatile
-    )
+    return isinstance(node, Operation) and is_visible(node.instruction)

@@ -22,7 +22,7 @@ from vgpu_sim.exec.jit.ssa import (
     results_of,
     sources_of,
 )
-from vgpu_sim.isa import Family, Op, Space
+from vgpu_sim.isa import Family, reads_memory
 
 # 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of
 # a strip is about three of them before the passes.
@@ -95,15 +95,11 @@ def _innermost(analysis: Analysis) -> set[int]:
 
 
 def _loads(ssa: SsaFunction) -> int:
-    return sum(_is_access(node, Op.LD) for b in ssa.blocks.values() for node in b.nodes)
+    return sum(_reads_memory(node) for b in ssa.blocks.values() for node in b.nodes)
 
 
-def _is_access(node: Operation | Merge, op: Op) -> bool:
-    return (
-        isinstance(node, Operation)
-        and node.instruction.op is op
-        and node.instruction.space is not Space.PARAM
-    )
+def _reads_memory(node: Operation | Merge) -> bool:
+    return isinstance(node, Operation) and reads_memory(node.instruction)
 
 
 def _has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
@@ -111,7 +107,7 @@ def _has_strided_gather(analysis: Analysis, loops: Iterable[int]) -> bool:
     for header in loops:
         for block in analysis.ssa.graph.loops[header]:
             for node in analysis.ssa.blocks[block].nodes:
-                if isinstance(node, Operation) and _is_access(node, Op.LD):
+                if isinstance(node, Operation) and _reads_memory(node):
                     shape = analysis.shape(node.sources[0], block, 64)
                     if isinstance(shape, Vector) and shape.strided:
                         return True
@@ -126,7 +122,7 @@ def _gathers_in_divergent_loops(analysis: Analysis) -> bool:
             for node in analysis.ssa.blocks[block].nodes:
                 if not isinstance(node, Operation):
                     continue
-                if _is_access(node, Op.LD):
+                if _reads_memory(node):
                     loads += 1
                     shape = analysis.shape(node.sources[0], block, 64)
                     gathers += isinstance(shape, Vector)

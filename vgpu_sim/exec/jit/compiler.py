@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vgpu_sim import isa
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit import assemble, cache, choose, elf, lines, ssa
@@ -206,9 +207,11 @@ def content_key(module: Module, function: Function, block: Block, plan: Plan | N
 
 @functools.cache
 def _generator() -> str:
-    """Return a digest of the generator itself: another generator makes other code."""
+    """Return a digest of the generator and of the definitions that it asks."""
     digest = hashlib.sha256()
+    packages = [Path(__file__).parent, *map(Path, isa.__path__)]
+    sources = [source for package in packages for source in package.rglob("*.py")]
     shared = [Path(module.__file__ or "") for module in (cfg, abi)]
-    for source in sorted([*Path(__file__).parent.glob("*.py"), *shared]):
+    for source in sorted([*sources, *shared]):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()

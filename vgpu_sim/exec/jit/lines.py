@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 
 from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Source, SsaFunction, Value
-from vgpu_sim.isa import Op, Space
+from vgpu_sim.isa import reads_memory
 
 LoadsRead = dict[int, tuple[int, ...]]
 
@@ -32,7 +32,7 @@ def _load_words(ssa: SsaFunction, source: Source, depth: int) -> Iterator[int]:
     if node is None or not depth:
         return
     if isinstance(node, Operation):
-        if node.instruction.op is Op.LD and node.instruction.space is not Space.PARAM:
+        if reads_memory(node.instruction):
             yield node.word
     elif isinstance(node, Merge):
         for one in (node.new, node.old):

@@ -14,7 +14,17 @@ from vgpu_sim.exec.jit.ssa import Merge, Operation, Source, SsaBlock, Value, res
 from vgpu_sim.exec.jit.text import Text, constant, integer
 from vgpu_sim.exec.jit.transfer import operand_widths
 from vgpu_sim.exec.jit.values import Form, Values
-from vgpu_sim.isa import DataType, Family, Literal, MulMode, Op, Space, SpecialRegister
+from vgpu_sim.isa import (
+    EFFECTS,
+    DataType,
+    Family,
+    Literal,
+    MulMode,
+    Op,
+    SpecialRegister,
+    is_visible,
+    reads_memory,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +109,7 @@ class Nodes:
 
     def _operation(self, node: Operation, mask: Mask, occupied: bool) -> None:
         op = node.instruction.op
-        if op in (Op.LD, Op.ST, Op.TRAP):
+        if EFFECTS[op].masked:
             self._effect(node, mask, occupied)
         elif op is Op.SETP:
             self._compare(node)
@@ -308,6 +318,5 @@ class Nodes:
 
 def _touches_memory(node: Operation | Merge) -> bool:
     return isinstance(node, Operation) and (
-        node.instruction.op in (Op.ST, Op.TRAP)
-        or (node.instruction.op is Op.LD and node.instruction.space is not Space.PARAM)
+        is_visible(node.instruction) or reads_memory(node.instruction)
     )

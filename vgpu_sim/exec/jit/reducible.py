@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from vgpu_sim.exec import cfg
 from vgpu_sim.isa import (
+    EFFECTS,
     Compare,
     DataType,
     Function,
@@ -127,8 +128,7 @@ def _with_headers(
         target = instruction.target
         label = None if target is None else way(word, target)
         add(instruction, origins[word], label)
-        ends = instruction.op in (Op.BRA, Op.RET, Op.TRAP) and instruction.guard is None
-        falls = not ends
+        falls = not EFFECTS[instruction.op].leaves or instruction.guard is not None
     if falls:
         add(Instruction(Op.RET), origins[-1])
     for cycle in cycles:

@@ -24,7 +24,7 @@ from vgpu_sim.exec.jit.ssa import Operation, SsaFunction, Value, sources_of
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.exec.jit.trampoline import Steps
 from vgpu_sim.exec.jit.values import Form, Held, Values
-from vgpu_sim.isa import Op, Space
+from vgpu_sim.isa import reads_memory
 
 # Below so many nodes executing a block for no lane costs less than testing whether there is one.
 _CHEAP_NODES = 8
@@ -120,9 +120,7 @@ class Regions:
         if len(nodes) > _CHEAP_NODES:
             return True
         for node in nodes:
-            if not isinstance(node, Operation) or node.instruction.op is not Op.LD:
-                continue
-            if node.instruction.space is Space.PARAM:
+            if not isinstance(node, Operation) or not reads_memory(node.instruction):
                 continue
             shape = self._analysis.shape(node.sources[0], block, 64)
             if not isinstance(shape, Vector):

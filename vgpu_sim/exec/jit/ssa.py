@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.jit.reducible import Origins, make_reducible
 from vgpu_sim.isa import (
+    EFFECTS,
     DataType,
     Destination,
     Function,
@@ -62,7 +63,7 @@ class Phi:
 
 @dataclass(slots=True, eq=False)
 class Operation:
-    """One word. ``guard`` is set only where it masks an effect (LD, ST, TRAP)."""
+    """One word. ``guard`` is set only where it masks an effect (see ``Effects.masked``)."""
 
     word: int
     instruction: Instruction
@@ -168,7 +169,6 @@ def _free_entry(code: tuple[Instruction, ...]) -> tuple[tuple[Instruction, ...],
     return (Instruction(Op.NOP), *moved), (0, *words)
 
 
-_EFFECT_MASKED = (Op.LD, Op.ST, Op.TRAP)
 _Variable = Register | Predicate
 
 
@@ -305,7 +305,8 @@ class _Builder:
         guard = None
         if instruction.guard is not None:
             guard = Condition(read(instruction.guard.predicate), instruction.guard.negated)
-        if instruction.op in (Op.BRA, Op.RET):
+        effects = EFFECTS[instruction.op]
+        if effects.leaves and not effects.traps:
             block.condition = guard if len(block.successors) == 2 else None
             return
         if instruction.op is Op.NOP:
@@ -328,7 +329,7 @@ class _Builder:
                 continue
             merged = self._value(result.bits)
             merges.append((destination, Merge(word, guard, result, read(destination), merged)))
-        effect = guard if instruction.op in _EFFECT_MASKED else None
+        effect = guard if effects.masked else None
         block.nodes.append(Operation(word, instruction, sources, tuple(results), effect))
         for variable, merge in merges:
             block.nodes.append(merge)

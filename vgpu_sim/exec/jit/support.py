@@ -37,7 +37,7 @@ def refusals(function: Function) -> tuple[UnsupportedError, ...]:
 
 def _unsupported(instruction: Instruction) -> str:
     op, type_, source = instruction.op, instruction.type, instruction.source_type
-    if op in (Op.LD, Op.ST) and instruction.space in (Space.SHARED, Space.LOCAL):
+    if instruction.space in (Space.SHARED, Space.LOCAL):
         return f"{instruction.space.name.lower()} memory"
     if type_ is not DataType.F64 or instruction.rounding not in DIRECTED:
         return ""
