@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from vgpu_sim.compiler.allocation import REGISTER_FILE_SLOTS
-from vgpu_sim.compiler.lower import builder, memory, parameters, variables
+from vgpu_sim.compiler.lower import builder, parameters, variables
+from vgpu_sim.compiler.lower.families import memory
 from vgpu_sim.compiler.lower.forms import CHOICES, Form
 from vgpu_sim.compiler.lower.functions import TUNING
 from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS

@@ -16,6 +16,14 @@ from vgpu_sim.isa import Op
 if TYPE_CHECKING:
     from vgpu_sim.compiler.lower.context import Context
 
+UNSIGNED = ("u16", "u32", "u64")
+SIGNED = ("s16", "s32", "s64")
+BITS = ("b16", "b32", "b64")
+FLOATS = ("f32", "f64")
+INTEGERS = (*UNSIGNED, *SIGNED)
+WORDS = (*BITS, *INTEGERS, *FLOATS)
+UNARY, BINARY, TERNARY = "d, a", "d, a, b", "d, a, b, c"
+
 CHOICES: dict[str, tuple[str, ...]] = {
     "rnd": ("rn", "rz", "rm", "rp"),
     "irnd": ("rni", "rzi", "rmi", "rpi"),

@@ -1,89 +1,16 @@
-"""ld and st, and the addresses they take (PTX ISA, "Addresses as Operands")."""
+"""ld and st."""
 
-from vgpu_sim.compiler.lower import values
-from vgpu_sim.compiler.lower.arithmetic import type_of
+from typing import Final
+
+from vgpu_sim.compiler.lower import one_word, values
+from vgpu_sim.compiler.lower.addresses import address, split
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.forms import WORDS, Form, Lower, Match
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space, Symbol
+from vgpu_sim.isa import DataType, Op, Operand, Space
 
 MAX_VECTOR_BYTES = 16
-
-_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
-
-
-def _split(operand: tree.Operand) -> tuple[tree.Operand, int]:
-    """Split ``base + addend``."""
-    if isinstance(operand, tree.Offset):
-        return operand.base, operand.addend
-    return operand, 0
-
-
-def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol, Space] | None:
-    """Return the module variable that an operand names, with its space; None for other operands.
-
-    Raises:
-        Unsupported: for names that have an address in PTX but none here yet.
-    """
-    base, addend = _split(operand)
-    if not isinstance(base, tree.Name) or context.scope.find(base.text) is not None:
-        return None
-    symbols = context.symbols
-    if base.text in context.parameters:
-        raise Unsupported(f"the address of parameter {base.text!r}", base)
-    variable = symbols.variables.get(base.text)
-    if variable is not None:
-        return Symbol(base.text, addend), variable.space
-    refused = symbols.refused.get(base.text)
-    if refused is not None:
-        raise Unsupported(refused.what, base)
-    if base.text in symbols.functions:
-        raise Unsupported(f"the address of function {base.text!r}", base)
-    if context.scope.find_label(base.text) is not None:
-        raise Unsupported(f"the address of label {base.text!r}", base)
-    return None
-
-
-def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Operand, int]:
-    """Return base and displacement in bytes of a ``[...]`` operand.
-
-    Raises:
-        Invalid: when it is no address, or its displacement does not fit 32 bits.
-    """
-    if not isinstance(operand, tree.Memory) or len(operand.parts) != 1:
-        raise Invalid("expected an address in brackets")
-    symbol = symbol_of(context, operand.parts[0])
-    if symbol is not None:
-        if space not in (Space.GENERIC, symbol[1]):
-            raise Invalid(f"{symbol[0].name!r} is not in .{space.name.lower()} space")
-        return symbol[0], 0
-    base, displacement = _split(operand.parts[0])
-    if isinstance(base, tree.Integer):
-        return Literal(base.value & 0xFFFF_FFFF_FFFF_FFFF), displacement
-    if not _INT32_MIN <= displacement <= _INT32_MAX:
-        raise Invalid(f"address offset {displacement} does not fit 32 bits")
-    return _base_register(context, base), displacement
-
-
-def _base_register(context: Context, base: tree.Operand) -> Register:
-    """Return a 64-bit register with the address; a 32-bit one is zero-extended, as PTX says."""
-    register = context.register(base) if isinstance(base, tree.Name) else None
-    if not isinstance(register, Register):
-        shown = base.text if isinstance(base, tree.Name) else "this"
-        raise Invalid(f"{shown!r} is not an address")
-    bits = context.bits(register)
-    if bits == 64:
-        return register
-    wide = context.builder.scratch(64)
-    context.builder.emit(
-        Op.CVT,
-        type=DataType.U64,
-        source_type=DataType.U32 if bits == 32 else DataType.U16,
-        dsts=(wide,),
-        srcs=(register,),
-    )
-    return wide
 
 
 def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
@@ -105,7 +32,7 @@ def _space(match: Match) -> Space:
 
 def load(context: Context, form: Form, match: Match) -> None:
     """Lower ld of global, constant and generic memory; cache hints change no result."""
-    type_, space = type_of(form, match), _space(match)
+    type_, space = one_word.type_of(form, match), _space(match)
     data, where, *_ = context.operands
     base, displacement = address(context, where, space)
     _load(context, match, data, type_, space, (base,), displacement)
@@ -113,11 +40,11 @@ def load(context: Context, form: Form, match: Match) -> None:
 
 def load_parameter(context: Context, form: Form, match: Match) -> None:
     """Lower ld.param of a kernel parameter: it stays symbolic, as an offset into the block."""
-    type_ = type_of(form, match)
+    type_ = one_word.type_of(form, match)
     data, where = context.operands
     if not isinstance(where, tree.Memory) or len(where.parts) != 1:
         raise Invalid("expected an address in brackets")
-    base, addend = _split(where.parts[0])
+    base, addend = split(where.parts[0])
     if not isinstance(base, tree.Name):
         raise Invalid("expected the name of a parameter")
     parameter = context.parameters.get(base.text)
@@ -174,7 +101,7 @@ def _check_vector(elements: tuple[tree.Operand, ...], type_: DataType) -> None:
 
 def store(context: Context, form: Form, match: Match) -> None:
     """Lower st to global and generic memory; cache hints change no result."""
-    type_, space = type_of(form, match), _space(match)
+    type_, space = one_word.type_of(form, match), _space(match)
     where, data, *_ = context.operands
     elements = _elements(data, match)
     _check_vector(elements, type_)
@@ -189,3 +116,49 @@ def store(context: Context, form: Form, match: Match) -> None:
         displacement=displacement,
         volatile="volatile" in match,
     )
+
+
+_MEMORY = ("b8", "u8", "s8", *WORDS)
+_HINTS = "{.evict}{.l2evict}{.policy}"
+_LOAD_NOTE = "cache hints are dropped"
+
+
+def _hinted(pattern: str, operands: str, op: Op, lower: Lower) -> tuple[Form, ...]:
+    """Return a form without and with a cache policy operand, which is a hint like the rest."""
+    return (
+        Form(pattern.replace("{.policy}", ""), operands, op, lower, _MEMORY, _LOAD_NOTE),
+        Form(
+            pattern.replace("{.policy}", ".L2::cache_hint"),
+            f"{operands}, policy",
+            op,
+            lower,
+            _MEMORY,
+            _LOAD_NOTE,
+        ),
+    )
+
+
+FORMS: Final = (
+    Form("ld.param{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
+    Form("ld.param::entry{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
+    *_hinted(
+        f"ld{{.weak}}{{.space}}{{.lcache}}{_HINTS}{{.prefetch}}{{.vec}}.type",
+        "d, [a]",
+        Op.LD,
+        load,
+    ),
+    *_hinted(
+        f"ld{{.weak}}.global{{.lcache}}.nc{_HINTS}{{.prefetch}}{{.vec}}.type",
+        "d, [a]",
+        Op.LD,
+        load,
+    ),
+    Form("ld.volatile{.global}{.prefetch}{.vec}.type", "d, [a]", Op.LD, load, _MEMORY),
+    *_hinted(
+        f"st{{.weak}}{{.global}}{{.scache}}{_HINTS}{{.vec}}.type",
+        "[a], b",
+        Op.ST,
+        store,
+    ),
+    Form("st.volatile{.global}{.vec}.type", "[a], b", Op.ST, store, _MEMORY),
+)

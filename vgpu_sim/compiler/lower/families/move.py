@@ -1,11 +1,12 @@
-"""mov, cvta, selp and cvt."""
+"""mov, cvta and selp."""
 
-from vgpu_sim.compiler.lower import values
-from vgpu_sim.compiler.lower.arithmetic import float_fields, type_of
+from typing import Final
+
+from vgpu_sim.compiler.lower import one_word, values
+from vgpu_sim.compiler.lower.addresses import symbol_of
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.forms import Form, Match
-from vgpu_sim.compiler.lower.memory import symbol_of
+from vgpu_sim.compiler.lower.forms import UNARY, WORDS, Form, Match
 from vgpu_sim.compiler.lower.types import DATA_TYPES, UNSIGNED
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Space
@@ -13,7 +14,7 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand, Space
 
 def mov(context: Context, form: Form, match: Match) -> None:
     """Lower mov: registers, constants, special registers, addresses, vectors as bits."""
-    type_ = type_of(form, match)
+    type_ = one_word.type_of(form, match)
     first, value = context.operands
     if type_ is DataType.PRED:
         srcs: tuple[Operand, ...] = (values.predicate_source(context, value),)
@@ -126,7 +127,7 @@ def cvta(context: Context, form: Form, match: Match) -> None:
 
 def selp(context: Context, form: Form, match: Match) -> None:
     """Lower ``selp d, a, b, p``."""
-    type_ = type_of(form, match)
+    type_ = one_word.type_of(form, match)
     first, a, b, chooser = context.operands
     srcs = (
         values.source(context, a, type_),
@@ -137,36 +138,16 @@ def selp(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(Op.SELP, type=type_, dsts=(to,), srcs=srcs)
 
 
-def cvt(context: Context, form: Form, match: Match) -> None:
-    """Lower cvt between two scalar types."""
-    to_type, from_type = DATA_TYPES[match["dtype"]], DATA_TYPES[match["atype"]]
-    _check_rounding(match, to_type, from_type)
-    if "ftz" in match and DataType.F32 not in (to_type, from_type):
-        raise Invalid(".ftz applies to .f32 only")
-    first, value = context.operands
-    source = values.source(context, value, from_type, wider=True)
-    to = values.destination(context, first, to_type, wider=True)
-    fields = float_fields(match)
-    if fields["saturate"] and from_type.is_float and not to_type.is_float:
-        fields["saturate"] = False  # such conversions clamp anyway (PTX ISA, "cvt")
-    context.builder.emit(
-        Op.CVT, type=to_type, source_type=from_type, dsts=(to,), srcs=(source,), **fields
-    )
-
-
-def _check_rounding(match: Match, to: DataType, source: DataType) -> None:
-    """Hold cvt to the rounding modifiers that PTX asks for or forbids."""
-    integral, rounded = "irnd" in match, "rnd" in match
-    if not source.is_float and not to.is_float:
-        wanted = not integral and not rounded
-    elif not to.is_float:
-        wanted = integral
-    elif not source.is_float or to.bits < source.bits:
-        wanted = rounded
-    elif to.bits > source.bits:
-        wanted = not integral and not rounded
-    else:
-        wanted = not rounded
-    if not wanted:
-        kinds = f".{to.name.lower()} from .{source.name.lower()}"
-        raise Invalid(f"cvt {kinds}: rounding modifier is missing or does not apply")
+FORMS: Final = (
+    Form(
+        "mov.type",
+        UNARY,
+        Op.MOV,
+        mov,
+        ("pred", *WORDS),
+        "S2R for special registers; CVT, SHL, SHR and OR for vectors",
+    ),
+    Form("cvta.window.u64", UNARY, Op.MOV, cvta, isa="address unchanged"),
+    Form("cvta.to.window.u64", UNARY, Op.MOV, cvta, isa="address unchanged"),
+    Form("selp.type", "d, a, b, p", Op.SELP, selp, WORDS),
+)

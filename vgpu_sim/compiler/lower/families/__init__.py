@@ -1,0 +1,1 @@
+"""The families, one module each: ``FORMS`` are the PTX forms that become their instructions."""

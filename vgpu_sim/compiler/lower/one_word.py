@@ -1,0 +1,51 @@
+"""What families share: instructions of one word whose operands stand in PTX's order."""
+
+from typing import Any
+
+from vgpu_sim.compiler.lower import values
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.types import DATA_TYPES
+from vgpu_sim.isa import DataType, Op, Rounding
+
+ROUNDINGS = {rounding.name.lower(): rounding for rounding in Rounding}
+
+
+def row(pattern: str, operands: str, op: Op, types: tuple[str, ...] = (), isa: str = "") -> Form:
+    """Return a row that ``lower`` takes."""
+    return Form(pattern, operands, op, lower, types, isa)
+
+
+def type_of(form: Form, match: Match) -> DataType:
+    """Return the type of an instruction: its ``.type`` slot, or the type its pattern ends in."""
+    word = match.get("type") or form.pattern.rsplit(".", 1)[1]
+    return DATA_TYPES[word]
+
+
+def float_fields(match: Match) -> dict[str, Any]:
+    """Return ``rounding``, ``ftz`` and ``saturate`` as a match has them."""
+    rounding = Rounding.NONE
+    for slot in ("rnd", "irnd", "approx", "full"):
+        if slot in match:
+            rounding = ROUNDINGS[match[slot]]
+    return {"rounding": rounding, "ftz": "ftz" in match, "saturate": "sat" in match}
+
+
+def lower(context: Context, form: Form, match: Match) -> None:
+    """Lower ``op d, a...`` where all operands have the instruction's type."""
+    type_ = type_of(form, match)
+    if type_ is DataType.PRED:
+        _logic_of_predicates(context, form)
+        return
+    first, *rest = context.operands
+    srcs = tuple(values.source(context, operand, type_) for operand in rest)
+    to = values.destination(context, first, type_)
+    fields = float_fields(match)
+    context.builder.emit(form.op, type=type_, dsts=(to,), srcs=srcs, **fields)
+
+
+def _logic_of_predicates(context: Context, form: Form) -> None:
+    first, *rest = context.operands
+    srcs = tuple(values.predicate_source(context, operand) for operand in rest)
+    to = values.predicate_destination(context, first) or context.builder.unused_predicate()
+    context.builder.emit(form.op, type=DataType.PRED, dsts=(to,), srcs=srcs)
