@@ -3,7 +3,7 @@
 ::
 
     isa.Function -> ssa -> analysis (shapes, divergence) -> choose (a Plan)
-                 -> assemble: versions -> regions -> nodes, memory, lower_* -> LLVM text
+                 -> assemble: versions -> regions -> nodes -> families -> LLVM text
                  -> llvm (short pass list, object code) -> cache, load
 
 The code-generation unit is a strip of ``Plan.width`` neighbouring threads; ``Plan.strips`` of them

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from vgpu_sim.exec.jit import nans, values
 from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.geometry import Geometry
 from vgpu_sim.exec.jit.launch import (
     CONTEXT_GRID,
@@ -20,7 +21,7 @@ from vgpu_sim.exec.jit.launch import (
 )
 from vgpu_sim.exec.jit.masks import MaskWriter
 from vgpu_sim.exec.jit.memory import Memory
-from vgpu_sim.exec.jit.nodes import Nodes, Specials
+from vgpu_sim.exec.jit.nodes import Nodes
 from vgpu_sim.exec.jit.plan import Plan
 from vgpu_sim.exec.jit.provenance import Provenance
 from vgpu_sim.exec.jit.regions import Regions
@@ -103,8 +104,8 @@ class Assembler:
         masks = MaskWriter(text, analysis.geometry.strips)
         memory = Memory(text, store, masks, launch, self._provenance)
         specials = Specials(first, self._bases(text, first), block)
-        nodes = Nodes(text, store, memory, masks, launch, self._nans, specials, labels)
-        Regions(text, store, masks, nodes, self._nans, labels).write()
+        emitter = Emitter(text, store, memory, masks, launch, self._nans, specials, labels)
+        Regions(text, store, masks, Nodes(emitter), self._nans, labels).write()
 
     def _bases(self, text: Text, first: str) -> tuple[str, str, str]:
         """Return the thread indices of a group's first lane."""

@@ -5,25 +5,46 @@ FULL forms are computed as RN. NaNs of native results are not canonical; ``nans`
 become so.
 """
 
+from typing import Final
+
 from vgpu_sim.exec.errors import CodeGenerationError
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.floats import NATIVE, ONE, flush, flush_bits, operand_type, saturate
+from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.soft_float import SoftFloat
+from vgpu_sim.exec.jit.ssa import Operation
 from vgpu_sim.exec.jit.support import DIRECTED
 from vgpu_sim.exec.jit.text import BITS, Text, integer
+from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 
-NATIVE = {DataType.F32: "float", DataType.F64: "double"}
-ONE = {DataType.F32: 0x3F80_0000, DataType.F64: 0x3FF << 52}
-_ONE_SMALL = {DataType.F16: 0x3C00, DataType.BF16: 0x3F80}
 _BINARY = {Op.FADD: "fadd", Op.FSUB: "fsub", Op.FMUL: "fmul", Op.FDIV: "fdiv"}
-_INFINITY = {DataType.F16: 0x7C00, DataType.BF16: 0x7F80}
 
 
-def operand_type(type_: DataType) -> str:
-    """Return the LLVM type in which a float operand is read: its pattern where it is not native."""
-    return NATIVE.get(type_, integer(type_.bits))
+def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    scalar = operand_type(node.instruction.type)
+
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        args = [emitter.values.read(s, scalar, form, strip) for s in node.sources]
+        vector = form is Form.VECTOR
+        return _arithmetic(emitter.text, node.instruction, args, vector), scalar
+
+    emitter.define(node, compute)
 
 
-def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+def _lower_sign(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    scalar = integer(node.instruction.type.bits)
+
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        clean = node in emitter.nans.cleaning
+        bits = emitter.values.read(node.sources[0], scalar, form, strip, clean=clean)
+        vector = form is Form.VECTOR
+        return _changed_sign(emitter.text, node.instruction, bits, vector), scalar
+
+    emitter.define(node, compute)
+
+
+def _arithmetic(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
     """Return the result, as ``operand_type(instruction.type)``."""
     type_ = instruction.type
     if instruction.ftz:
@@ -41,13 +62,13 @@ def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -
     return saturate(text, result, type_, vector) if instruction.saturate else result
 
 
-def lower_sign(text: Text, instruction: Instruction, bits: str, vector: bool) -> str:
+def _changed_sign(text: Text, instruction: Instruction, bits: str, vector: bool) -> str:
     """FNEG and FABS, on patterns: they change the sign bit of NaNs too."""
     type_ = instruction.type
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
     if instruction.ftz:
-        bits = _flush_bits(text, bits, type_, vector)
+        bits = flush_bits(text, bits, type_, vector)
     sign = 1 << (type_.bits - 1)
     if instruction.op is Op.FNEG:
         bits = text.let(f"xor {whole} {bits}, {text.const(sign, scalar, vector)}")
@@ -60,47 +81,6 @@ def lower_sign(text: Text, instruction: Instruction, bits: str, vector: bool) ->
     held = text.type_of(NATIVE[type_], vector)
     value = saturate(text, text.let(f"bitcast {whole} {bits} to {held}"), type_, vector)
     return text.let(f"bitcast {held} {value} to {whole}")
-
-
-def flush(text: Text, value: str, type_: DataType, vector: bool) -> str:
-    """Subnormal numbers become a zero of the same sign."""
-    if type_ not in NATIVE:
-        return _flush_bits(text, value, type_, vector)
-    held, whole = text.type_of(NATIVE[type_], vector), text.type_of(integer(type_.bits), vector)
-    bits = text.let(f"bitcast {held} {value} to {whole}")
-    flushed = _flush_bits(text, bits, type_, vector)
-    return text.let(f"bitcast {whole} {flushed} to {held}")
-
-
-def _flush_bits(text: Text, bits: str, type_: DataType, vector: bool) -> str:
-    scalar = integer(type_.bits)
-    whole = text.type_of(scalar, vector)
-    infinity = _INFINITY.get(type_) or (0x7F80_0000 if type_ is DataType.F32 else 0x7FF << 52)
-    exponent = text.let(f"and {whole} {bits}, {text.const(infinity, scalar, vector)}")
-    small = text.let(f"icmp eq {whole} {exponent}, {text.const(0, scalar, vector)}")
-    sign = text.const(1 << (type_.bits - 1), scalar, vector)
-    zero = text.let(f"and {whole} {bits}, {sign}")
-    return text.select(small, zero, bits, scalar, vector)
-
-
-def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
-    """Clamp to [0, 1]; NaN, -0 and negative numbers become +0."""
-    if type_ in NATIVE:
-        scalar = NATIVE[type_]
-        zero, one = text.const(0, scalar, vector), text.const(ONE[type_], scalar, vector)
-        whole = text.type_of(scalar, vector)
-        positive = text.let(f"fcmp ogt {whole} {value}, {zero}")
-        value = text.select(positive, value, zero, scalar, vector)
-        small = text.let(f"fcmp olt {whole} {value}, {one}")
-        return text.select(small, value, one, scalar, vector)
-    scalar = integer(type_.bits)
-    whole = text.type_of(scalar, vector)
-    infinity = text.const(_INFINITY[type_], scalar, vector)
-    # As unsigned numbers all negative patterns, and NaNs, lie above infinity.
-    dropped = text.let(f"icmp ugt {whole} {value}, {infinity}")
-    one = text.const(_ONE_SMALL[type_], scalar, vector)
-    clamped = text.intrinsic("umin", scalar, vector, value, one)
-    return text.select(dropped, text.const(0, scalar, vector), clamped, scalar, vector)
 
 
 def _native(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
@@ -199,3 +179,18 @@ def _minus_zero_sum(text: Text, op: Op, wide: list[str], result: str, vector: bo
     flip = text.let(f"and {flags} {vanished}, {some}")
     minus = text.const(1 << 63, "double", vector)
     return text.select(flip, minus, result, "double", vector)
+
+
+LOWERING: Final[dict[Op, Lowering]] = {
+    Op.FADD: _lower,
+    Op.FSUB: _lower,
+    Op.FMUL: _lower,
+    Op.FMA: _lower,
+    Op.FNEG: _lower_sign,
+    Op.FABS: _lower_sign,
+    Op.FMIN: _lower,
+    Op.FMAX: _lower,
+    Op.FDIV: _lower,
+    Op.FRCP: _lower,
+    Op.FSQRT: _lower,
+}

@@ -1,8 +1,15 @@
-"""Integer, move and compare families: LLVM operations on operands of one form."""
+"""Integer arithmetic and logic: LLVM operations on operands of one form."""
+
+from typing import Final
 
 from vgpu_sim.exec.errors import CodeGenerationError
+from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.ssa import Operation
 from vgpu_sim.exec.jit.text import Text, integer
-from vgpu_sim.isa import BoolOp, Compare, DataType, Instruction, MulMode, Op
+from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.isa import Instruction, MulMode, Op
 
 _DIRECT = {
     Op.ADD: "add",
@@ -11,38 +18,35 @@ _DIRECT = {
     Op.OR: "or",
     Op.XOR: "xor",
 }
-_INTEGER_PREDICATES = {
-    Compare.EQ: "eq",
-    Compare.NE: "ne",
-    Compare.LT: "lt",
-    Compare.LE: "le",
-    Compare.GT: "gt",
-    Compare.GE: "ge",
-}
-_FLOAT_PREDICATES = {
-    Compare.EQ: "oeq",
-    Compare.NE: "one",
-    Compare.LT: "olt",
-    Compare.LE: "ole",
-    Compare.GT: "ogt",
-    Compare.GE: "oge",
-    Compare.EQU: "ueq",
-    Compare.NEU: "une",
-    Compare.LTU: "ult",
-    Compare.LEU: "ule",
-    Compare.GTU: "ugt",
-    Compare.GEU: "uge",
-    Compare.NUM: "ord",
-    Compare.NAN: "uno",
-}
 
 
-def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    """Return the result (as an integer of the result type's width).
+def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    scalar = integer(fold.result_type(node.instruction).bits)
 
-    Operands are integers of the widths that ``transfer.operand_widths`` says. A WIDE product's
-    factors are expected widened already.
-    """
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        args = emitter.patterns(node, form, strip)
+        return _result(emitter.text, node.instruction, args, form is Form.VECTOR), scalar
+
+    emitter.define(node, compute)
+
+
+def _lower_product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    instruction = node.instruction
+    if instruction.mode is not MulMode.WIDE:
+        _lower(emitter, node, mask, occupied)
+        return
+    scalar = integer(fold.result_type(instruction).bits)
+
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        args = [emitter.widened(node, s, instruction.type, form, strip) for s in node.sources[:2]]
+        args += [emitter.values.read(s, scalar, form, strip, clean=True) for s in node.sources[2:]]
+        return _multiply(emitter.text, instruction, args, form is Form.VECTOR), scalar
+
+    emitter.define(node, compute)
+
+
+def _result(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    """Return the result; operands are integers of the widths that ``operand_widths`` says."""
     scalar = integer(instruction.type.bits)
     type_ = text.type_of(scalar, vector)
     is_signed = instruction.type.is_signed
@@ -50,10 +54,6 @@ def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -
     if op in _DIRECT:
         return text.let(f"{_DIRECT[op]} {type_} {args[0]}, {args[1]}")
     match op:
-        case Op.MOV:
-            return args[0]
-        case Op.SELP:
-            return text.select(args[2], args[0], args[1], scalar, vector)
         case Op.MUL | Op.MAD:
             return _multiply(text, instruction, args, vector)
         case Op.NEG:
@@ -71,33 +71,6 @@ def lower(text: Text, instruction: Instruction, args: list[str], vector: bool) -
             return _shift(text, instruction, args, vector)
         case _:
             raise CodeGenerationError(op.name)
-
-
-def compare(text: Text, instruction: Instruction, args: list[str], vector: bool) -> list[str]:
-    """Both results of SETP as i1: ``compare combine c`` and ``!compare combine c``."""
-    scalar = _compare_type(instruction.type)
-    type_ = text.type_of(scalar, vector)
-    assert instruction.compare is not None
-    if instruction.type.is_float:
-        predicate = f"fcmp {_FLOAT_PREDICATES[instruction.compare]}"
-    else:
-        predicate = _INTEGER_PREDICATES[instruction.compare]
-        if predicate not in ("eq", "ne"):
-            predicate = ("s" if instruction.type.is_signed else "u") + predicate
-        predicate = f"icmp {predicate}"
-    outcome = text.let(f"{predicate} {type_} {args[0]}, {args[1]}")
-    flags = text.type_of("i1", vector)
-    inverse = text.let(f"xor {flags} {outcome}, {text.const(1, 'i1', vector)}")
-    if instruction.combine is BoolOp.NONE:
-        return [outcome, inverse]
-    operation = instruction.combine.name.lower()
-    return [text.let(f"{operation} {flags} {flag}, {args[2]}") for flag in (outcome, inverse)]
-
-
-def _compare_type(type_: DataType) -> str:
-    if type_.is_float:
-        return "float" if type_ is DataType.F32 else "double"
-    return integer(type_.bits)
 
 
 def _absolute(text: Text, scalar: str, value: str, vector: bool) -> str:
@@ -174,3 +147,23 @@ def _shift(text: Text, instruction: Instruction, args: list[str], vector: bool) 
         return shifted
     over = text.let(f"icmp ugt {counts} {count}, {last}")
     return text.select(over, text.const(0, scalar, vector), shifted, scalar, vector)
+
+
+LOWERING: Final[dict[Op, Lowering]] = {
+    Op.ADD: _lower,
+    Op.SUB: _lower,
+    Op.MUL: _lower_product,
+    Op.MAD: _lower_product,
+    Op.NEG: _lower,
+    Op.ABS: _lower,
+    Op.MIN: _lower,
+    Op.MAX: _lower,
+    Op.DIV: _lower,
+    Op.REM: _lower,
+    Op.SHL: _lower,
+    Op.SHR: _lower,
+    Op.AND: _lower,
+    Op.OR: _lower,
+    Op.XOR: _lower,
+    Op.NOT: _lower,
+}

@@ -1,12 +1,18 @@
 """CVT between all numeric types (PTX ISA, "cvt")."""
 
+from typing import Final
+
 from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit import fold
-from vgpu_sim.exec.jit.lower_float import NATIVE, flush, operand_type, saturate
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.floats import NATIVE, flush, operand_type, saturate
+from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.soft_float import SoftFloat
+from vgpu_sim.exec.jit.ssa import Operation
 from vgpu_sim.exec.jit.support import DIRECTED
 from vgpu_sim.exec.jit.text import Text, constant, integer
-from vgpu_sim.isa import DataType, Instruction, Rounding
+from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 
 _INTEGRAL = {
     Rounding.RNI: "roundeven",
@@ -16,7 +22,24 @@ _INTEGRAL = {
 }
 
 
-def operand_llvm_type(instruction: Instruction) -> str:
+def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    instruction, source = node.instruction, node.sources[0]
+    from_type = instruction.source_type
+    assert from_type is not None
+    plain = from_type.is_integer and instruction.type.is_integer and not instruction.saturate
+    widens = plain and instruction.type.bits > from_type.bits
+    scalar, result = _operand_llvm_type(instruction), _result_llvm_type(instruction)
+
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        if widens:
+            return emitter.widened(node, source, from_type, form, strip), result
+        value = emitter.values.read(source, scalar, form, strip, clean=from_type.is_integer)
+        return _converted(emitter.text, instruction, value, form is Form.VECTOR), result
+
+    emitter.define(node, compute)
+
+
+def _operand_llvm_type(instruction: Instruction) -> str:
     """Return the LLVM type in which CVT's operand is read."""
     assert instruction.source_type is not None
     if instruction.source_type.is_float:
@@ -24,15 +47,15 @@ def operand_llvm_type(instruction: Instruction) -> str:
     return integer(instruction.source_type.bits)
 
 
-def result_llvm_type(instruction: Instruction) -> str:
+def _result_llvm_type(instruction: Instruction) -> str:
     """Return the LLVM type of CVT's result."""
     if instruction.type.is_float:
         return operand_type(instruction.type)
     return integer(instruction.type.bits)
 
 
-def lower(text: Text, instruction: Instruction, value: str, vector: bool) -> str:
-    """Return the converted value, as ``result_llvm_type``."""
+def _converted(text: Text, instruction: Instruction, value: str, vector: bool) -> str:
+    """Return the converted value, as ``_result_llvm_type``."""
     source, target = instruction.source_type, instruction.type
     assert source is not None
     if instruction.ftz and source is DataType.F32:
@@ -166,3 +189,6 @@ def _clamp(text: Text, source: DataType, target: DataType, value: str, vector: b
         bounds = [text.splat(scalar, bound) for bound in bounds]
     value = text.intrinsic(f"{kind}min", scalar, vector, value, bounds[0])
     return text.intrinsic(f"{kind}max", scalar, vector, value, bounds[1])
+
+
+LOWERING: Final[dict[Op, Lowering]] = {Op.CVT: _lower}

@@ -1,0 +1,60 @@
+"""A family is one module of the same name in four folders, and an opcode is one module's."""
+
+import importlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from vgpu_sim.compiler.lower.table import FORMS
+from vgpu_sim.exec import interp
+from vgpu_sim.exec.jit.families import LOWERING
+from vgpu_sim.isa import Family, Op
+from vgpu_sim.isa.table import TABLE
+
+_WITHOUT_FORM = {
+    Op.NOP,  # no PTX asks for it
+    Op.S2R,  # mov becomes it, and any operand that names a special register
+}
+
+
+def _jit_ops(module: ModuleType) -> Iterable[Op]:
+    return [*module.LOWERING, *getattr(module, "GRAPH", ())]
+
+
+_FOLDERS: dict[str, Callable[[ModuleType], Iterable[Op]]] = {
+    "vgpu_sim.isa.families": lambda module: [row.op for row in module.ROWS],
+    "vgpu_sim.compiler.lower.families": lambda module: [form.op for form in module.FORMS],
+    "vgpu_sim.exec.interp": lambda module: module.SEMANTICS,
+    "vgpu_sim.exec.jit.families": _jit_ops,
+}
+
+
+@pytest.mark.parametrize("folder", [name for name in _FOLDERS if name.endswith(".families")])
+def test_a_folder_has_the_families_and_nothing_else(folder: str) -> None:
+    places = importlib.import_module(folder).__path__
+    modules = {path.stem for place in places for path in Path(place).glob("*.py")}
+    assert modules - {"__init__"} == {family.name.lower() for family in Family}
+
+
+@pytest.mark.parametrize("family", Family)
+@pytest.mark.parametrize("folder", _FOLDERS)
+def test_a_family_serves_its_own_opcodes(folder: str, family: Family) -> None:
+    module = importlib.import_module(f"{folder}.{family.name.lower()}")
+    served = list(_FOLDERS[folder](module))
+    missing = {op for op in Op if op.family is family} - set(served)
+    assert {op.family for op in served} == {family}
+    assert missing <= (_WITHOUT_FORM if "lower" in folder else set())
+    if "lower" not in folder:  # there an opcode has as many rows as PTX has forms
+        assert len(set(served)) == len(served)
+
+
+def test_the_unions_leave_nothing_out() -> None:
+    modules = [
+        importlib.import_module(f"vgpu_sim.exec.jit.families.{family.name.lower()}")
+        for family in Family
+    ]
+    assert set(TABLE) == set(interp.SEMANTICS) == set(Op)
+    assert {form.op for form in FORMS} == set(Op) - _WITHOUT_FORM
+    assert set(LOWERING) == {op for module in modules for op in module.LOWERING}

@@ -1,0 +1,19 @@
+"""Loads and stores: how an access is written is in ``exec/jit/memory``."""
+
+from typing import Final
+
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.ssa import Operation
+from vgpu_sim.isa import Op
+
+
+def _load(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    emitter.memory.load(node, mask, occupied=occupied)
+
+
+def _store(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    emitter.memory.store(node, mask)
+
+
+LOWERING: Final[dict[Op, Lowering]] = {Op.LD: _load, Op.ST: _store}

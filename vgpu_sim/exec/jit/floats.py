@@ -1,0 +1,56 @@
+"""Float values as LLVM operations: how they are held, flushing, clamping to [0, 1]."""
+
+from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.isa import DataType
+
+NATIVE = {DataType.F32: "float", DataType.F64: "double"}
+ONE = {DataType.F32: 0x3F80_0000, DataType.F64: 0x3FF << 52}
+_ONE_SMALL = {DataType.F16: 0x3C00, DataType.BF16: 0x3F80}
+_INFINITY = {DataType.F16: 0x7C00, DataType.BF16: 0x7F80}
+
+
+def operand_type(type_: DataType) -> str:
+    """Return the LLVM type in which a float operand is read: its pattern where it is not native."""
+    return NATIVE.get(type_, integer(type_.bits))
+
+
+def flush(text: Text, value: str, type_: DataType, vector: bool) -> str:
+    """Subnormal numbers become a zero of the same sign."""
+    if type_ not in NATIVE:
+        return flush_bits(text, value, type_, vector)
+    held, whole = text.type_of(NATIVE[type_], vector), text.type_of(integer(type_.bits), vector)
+    bits = text.let(f"bitcast {held} {value} to {whole}")
+    flushed = flush_bits(text, bits, type_, vector)
+    return text.let(f"bitcast {whole} {flushed} to {held}")
+
+
+def flush_bits(text: Text, bits: str, type_: DataType, vector: bool) -> str:
+    """Return what ``flush`` returns, of and as a pattern."""
+    scalar = integer(type_.bits)
+    whole = text.type_of(scalar, vector)
+    infinity = _INFINITY.get(type_) or (0x7F80_0000 if type_ is DataType.F32 else 0x7FF << 52)
+    exponent = text.let(f"and {whole} {bits}, {text.const(infinity, scalar, vector)}")
+    small = text.let(f"icmp eq {whole} {exponent}, {text.const(0, scalar, vector)}")
+    sign = text.const(1 << (type_.bits - 1), scalar, vector)
+    zero = text.let(f"and {whole} {bits}, {sign}")
+    return text.select(small, zero, bits, scalar, vector)
+
+
+def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
+    """Clamp to [0, 1]; NaN, -0 and negative numbers become +0."""
+    if type_ in NATIVE:
+        scalar = NATIVE[type_]
+        zero, one = text.const(0, scalar, vector), text.const(ONE[type_], scalar, vector)
+        whole = text.type_of(scalar, vector)
+        positive = text.let(f"fcmp ogt {whole} {value}, {zero}")
+        value = text.select(positive, value, zero, scalar, vector)
+        small = text.let(f"fcmp olt {whole} {value}, {one}")
+        return text.select(small, value, one, scalar, vector)
+    scalar = integer(type_.bits)
+    whole = text.type_of(scalar, vector)
+    infinity = text.const(_INFINITY[type_], scalar, vector)
+    # As unsigned numbers all negative patterns, and NaNs, lie above infinity.
+    dropped = text.let(f"icmp ugt {whole} {value}, {infinity}")
+    one = text.const(_ONE_SMALL[type_], scalar, vector)
+    clamped = text.intrinsic("umin", scalar, vector, value, one)
+    return text.select(dropped, text.const(0, scalar, vector), clamped, scalar, vector)
