@@ -47,6 +47,18 @@ PLANTED = {
     ),
     "gRPC only at the kubelet's edge": ("device_plugin/cdi/spec.py", "import grpc"),
     "The JIT's worker never loads numpy": ("vgpu_sim/exec/jit/ssa.py", "import numpy"),
+    "No family of the instruction set knows another": (
+        "vgpu_sim/isa/families/move.py",
+        "import vgpu_sim.isa.families.memory",
+    ),
+    "No family is lowered by another": (
+        "vgpu_sim/compiler/lower/families/compare.py",
+        "import vgpu_sim.compiler.lower.families.float",
+    ),
+    "No family's native code knows another's": (
+        "vgpu_sim/exec/jit/families/convert.py",
+        "import vgpu_sim.exec.jit.families.float",
+    ),
 }
 
 
