@@ -92,7 +92,7 @@ class _Bench:
         code = self.compiler.compile(module, module.functions[0], _BLOCK, plan)
         launch = native_launch.context(self.aperture, (1, 1, 1), _BLOCK)
         loaded = self.compiler.load(code)
-        address = native_launch.run_watched(loaded, launch, self.parameters(offset), [(0, 1)])
+        address = native_launch.fault_address(loaded, launch, self.parameters(offset), [(0, 1)])
         return None if address is None else address - native_launch.MISALIGNED_OFFSET_BYTES
 
 

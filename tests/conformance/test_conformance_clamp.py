@@ -1,11 +1,13 @@
 """No pointer that a kernel is given leads native code out of the aperture.
 
-Each case runs in a forked child. It must either fault, at an address inside the aperture's reserved
-pages, or leave every canary (live device memory and host memory) as it was.
+Each case runs in a forked child. Each launch must either fault, at an address inside the aperture's
+reserved pages, or leave every canary (live device memory and host memory) as it was.
 """
 
 import ctypes
 import mmap
+import os
+import signal
 import struct
 from collections.abc import Callable, Iterator
 
@@ -63,7 +65,7 @@ class _World:
 
     def survives(self, loaded: jit.Loaded, parameters: bytes) -> None:
         launch = native_launch.context(self.aperture, (2, 1, 1), _BLOCK)
-        address = native_launch.run_watched(loaded, launch, parameters, [(0, 2)])
+        address = native_launch.fault_address(loaded, launch, parameters, [(0, 2)])
         if address is not None:
             start = self.aperture.base - native_launch.BEFORE_BYTES
             end = self.aperture.base + native_launch.APERTURE_BYTES + native_launch.AFTER_BYTES
@@ -214,13 +216,17 @@ def test_wild_pointer_touches_nothing_else(name: str, plan: jit.Plan) -> None:
     module = _KERNELS[name]()
     loaded = compiler_.load(compiler_.compile(module, module.functions[0], _BLOCK, plan))
     live = range(world.live.address - 1024, world.live.address + 4096)
-    for pointer in world.wild():
-        near = pointer in live or pointer + (1 << 31) - 4 in live or pointer - (1 << 31) in live
-        near |= pointer in range(world.good.address - 1024, world.good.address + 4096)
-        if near:  # a legal address: an allocation that the kernel may write
-            continue
-        world.survives(loaded, struct.pack("<Q", pointer))
-        assert world.intact(), hex(pointer)
+
+    def launches() -> None:
+        for pointer in world.wild():
+            near = pointer in live or pointer + (1 << 31) - 4 in live or pointer - (1 << 31) in live
+            near |= pointer in range(world.good.address - 1024, world.good.address + 4096)
+            if near:  # a legal address: an allocation that the kernel may write
+                continue
+            world.survives(loaded, struct.pack("<Q", pointer))
+            assert world.intact(), hex(pointer)
+
+    native_launch.in_child(launches)
     world.aperture.close()
 
 
@@ -242,15 +248,18 @@ def test_wild_vecadd_parameter(which: int, plan: jit.Plan) -> None:
     module = _vecadd()
     function = module.functions[0]
     loaded = compiler_.load(compiler_.compile(module, function, _BLOCK, plan))
-    for pointer in world.wild():
-        if pointer in range(world.live.address - 1024, world.live.address + 8192):
-            continue
-        values = [world.good.address] * 3 + [128]
-        values[which] = pointer
-        world.survives(
-            loaded, native_launch.pack(function.parameters, function.parameter_bytes, values)
-        )
-        assert world.intact(), hex(pointer)
+
+    def launches() -> None:
+        for pointer in world.wild():
+            if pointer in range(world.live.address - 1024, world.live.address + 8192):
+                continue
+            values = [world.good.address] * 3 + [128]
+            values[which] = pointer
+            parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
+            world.survives(loaded, parameters)
+            assert world.intact(), hex(pointer)
+
+    native_launch.in_child(launches)
     world.aperture.close()
 
 
@@ -262,6 +271,16 @@ def test_the_oracle_sees_an_escape() -> None:
     loaded = compiler_.load(compiler_.compile(module, module.functions[0], _BLOCK, jit.Plan(16, 1)))
     launch = struct.pack("<QQQ3I3IQQ", 0, _M64, 0, 2, 1, 1, *_BLOCK, 0, 0)
     parameters = struct.pack("<Q", world.host_address)
-    assert native_launch.run_watched(loaded, launch, parameters, [(0, 2)]) is None
-    assert world.host[:] != bytes([_CANARY]) * len(world.host)
+
+    def escapes() -> None:
+        assert native_launch.fault_address(loaded, launch, parameters, [(0, 2)]) is None
+        assert world.host[:] == bytes([_CANARY]) * len(world.host), "overwritten"
+
+    with pytest.raises(AssertionError, match="overwritten"):
+        native_launch.in_child(escapes)
     world.aperture.close()
+
+
+def test_a_launch_that_ends_its_process_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="-9"):
+        native_launch.in_child(lambda: os.kill(os.getpid(), signal.SIGKILL))

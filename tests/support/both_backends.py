@@ -66,8 +66,8 @@ class Bench:
         loaded = compiler().load(code)
         blocks = grid[0] * grid[1] * grid[2]
         launch = native_launch.context(self.aperture, grid, block, segment)
-        status = native_launch.run_forked(loaded, launch, parameters, ranges or [(0, blocks)])
-        assert status == 0, f"{plan}: ended with {status}"
+        ended = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)])
+        assert (ended.status, ended.signal) == (0, 0), f"{plan}: {ended}"
         return [bytes(buffer.view) for buffer in self.buffers]
 
 

@@ -4,17 +4,23 @@ A stand-in for the native worker on the caller's side only: the generated code i
 """
 
 import ctypes
-import faulthandler
+import functools
 import mmap
 import os
 import signal
 import struct
-from collections.abc import Iterable, Sequence
+import subprocess
+import tempfile
+import traceback
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vgpu_sim.exec import jit
+from vgpu_sim.native import build
 
 APERTURE_BYTES = 1 << 43
 ZONE_BYTES = 1 << 37  # never allocated, at both ends of the aperture
@@ -70,11 +76,6 @@ class Buffer:
         return self.view.view(dtype)
 
 
-_ENTRY = ctypes.CFUNCTYPE(
-    None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p
-)
-
-
 def context(
     aperture: Aperture,
     grid: tuple[int, int, int],
@@ -87,80 +88,83 @@ def context(
     )
 
 
+@functools.cache
+def watched_call() -> Any:
+    """``watched_call.c``, compiled for this process and its children."""
+    source = Path(__file__).with_name("watched_call.c")
+    with tempfile.TemporaryDirectory() as name:
+        library = Path(name) / "watched_call.so"
+        command = [build.compiler(), "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared"]
+        subprocess.run([*command, "-fPIC", source, "-o", library, "-lm"], check=True)
+        found = ctypes.CDLL(str(library)).watched_call
+    number, pointer = ctypes.c_uint64, ctypes.c_void_p
+    found.argtypes = [pointer, pointer, pointer, number, number, pointer, ctypes.POINTER(number)]
+    return found
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a launch ended: its status, the last block begun, the signal (0: none) and its address."""
+
+    status: int
+    block: int
+    signal: int = 0
+    address: int = 0
+
+
 def run(
     loaded: jit.Loaded,
     launch: bytes,
     parameters: bytes,
     ranges: Iterable[tuple[int, int]],
-) -> tuple[int, int]:
-    """Call the entry for each range of blocks; returns the status and the last block begun."""
+) -> Ended:
+    """Call the entry for each range of blocks, up to the first that does not end well."""
     ctx = ctypes.create_string_buffer(launch, len(launch))
     params = ctypes.create_string_buffer(parameters or b"\0", max(len(parameters), 1))
     state = ctypes.create_string_buffer(48)
-    entry = _ENTRY(loaded.entry)
+    call, address, caught = watched_call(), ctypes.c_uint64(), 0
     for begin, end in ranges:
-        entry(ctypes.addressof(ctx), ctypes.addressof(params), begin, end, ctypes.addressof(state))
-        status = struct.unpack_from("<I", state, 8)[0]
-        if status:
+        caught = call(loaded.entry, ctx, params, begin, end, state, ctypes.byref(address))
+        if caught or struct.unpack_from("<I", state, 8)[0]:
             break
-    current, status = struct.unpack_from("<QI", state, 0)
-    return status, current
+    block, status = struct.unpack_from("<QI", state, 0)
+    return Ended(status, block, caught, address.value if caught else 0)
 
 
-def run_forked(
-    loaded: jit.Loaded,
-    launch: bytes,
-    parameters: bytes,
-    ranges: Iterable[tuple[int, int]],
-) -> int:
-    """``run`` in a child, which may fault: returns the status, or minus the signal."""
-    child = os.fork()
-    if not child:
-        faulthandler.disable()
-        status, _ = run(loaded, launch, parameters, ranges)
-        os._exit(1 if status else 0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-class _SignalAction(ctypes.Structure):
-    _fields_ = (
-        ("handler", ctypes.c_void_p),
-        ("mask", ctypes.c_ulong * 16),
-        ("flags", ctypes.c_int),
-        ("restorer", ctypes.c_void_p),
-    )
-
-
-_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-_SA_SIGINFO = 4
-
-
-def run_watched(
+def fault_address(
     loaded: jit.Loaded, launch: bytes, parameters: bytes, ranges: Iterable[tuple[int, int]]
 ) -> int | None:
-    """``run`` in a child; returns the address of the memory fault that ends it, None if none does.
+    """``run``; returns the address of the memory fault that ends it, None if none does.
 
     Raises:
-        AssertionError: when the child ends in any other way.
+        AssertionError: when it ends by another signal.
     """
-    report = mmap.mmap(-1, 4096)
+    ended = run(loaded, launch, parameters, ranges)
+    assert ended.signal in (0, signal.SIGSEGV, signal.SIGBUS), ended
+    return ended.address if ended.signal else None
+
+
+def in_child(test: Callable[[], None]) -> None:
+    """Run in a forked child what might overwrite this process.
+
+    Raises:
+        AssertionError: when it raises or does not end by itself; the message says how.
+    """
+    watched_call()
+    reader, writer = os.pipe()
     child = os.fork()
     if not child:
-
-        @_HANDLER
-        def on_fault(_: int, info: int, __: int) -> None:
-            report[:8] = ctypes.string_at(info + 16, 8)
-            os._exit(9)
-
-        handler = ctypes.cast(on_fault, ctypes.c_void_p).value
-        action = _SignalAction(handler, flags=_SA_SIGINFO)
-        for number in (signal.SIGSEGV, signal.SIGBUS):
-            _libc.sigaction(int(number), ctypes.byref(action), None)
-        run(loaded, launch, parameters, ranges)
-        os._exit(0)
+        try:
+            test()
+        except BaseException:  # noqa: BLE001 - the parent raises it
+            os.write(writer, traceback.format_exc()[-60_000:].encode())
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as report:
+        said = report.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, 9), code
-    return int(struct.unpack("<Q", report[:8])[0]) if code else None
+    assert (code, said) == (0, ""), said or code
 
 
 def pack(function_parameters: Sequence[object], size: int, values: Sequence[int | bytes]) -> bytes:

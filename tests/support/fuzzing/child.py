@@ -1,11 +1,9 @@
 """Native code in a child process that may fault or never end, in memory at addresses that repeat."""
 
 import ctypes
-import faulthandler
 import mmap
 import os
 import resource
-import signal
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,14 +14,10 @@ from vgpu_sim.exec import jit
 
 _NEAR = 1 << 44
 _MAP_NORESERVE = 0x4000
-_FAULTED = 9
-_SA_SIGINFO = 4
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-_alive: list[object] = []  # handlers that C code may still call
 
 
 class RepeatedAperture(native_launch.Aperture):
@@ -39,20 +33,11 @@ class RepeatedAperture(native_launch.Aperture):
         self._next = self.base + native_launch.ZONE_BYTES
 
 
-class _Action(ctypes.Structure):
-    _fields_ = (
-        ("handler", ctypes.c_void_p),
-        ("mask", ctypes.c_ulong * 16),
-        ("flags", ctypes.c_int),
-        ("restorer", ctypes.c_void_p),
-    )
-
-
 @dataclass(frozen=True)
 class Ending:
     """How a launch ended: by itself with a status, by a fault at an address, or killed.
 
-    ``signal`` is 0, SIGSEGV or SIGBUS with ``address``, or what killed the child.
+    ``signal`` is 0, a fault with its ``address``, or what killed the child.
     """
 
     status: int
@@ -68,30 +53,15 @@ def run(
     cpu_seconds: int = 10,
 ) -> Ending:
     """Run native code in a child with so much CPU time; say how it ended."""
+    native_launch.watched_call()
     report = mmap.mmap(-1, mmap.PAGESIZE)
     child = os.fork()
     if not child:
-        _die_telling(report)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-        status, _ = native_launch.run(loaded, launch, parameters, ranges)
-        report[:4] = struct.pack("<I", status)
+        ended = native_launch.run(loaded, launch, parameters, ranges)
+        report[:16] = struct.pack("<IIQ", ended.status, ended.signal, ended.address)
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     status, number, address = struct.unpack_from("<IIQ", report)
-    return Ending(status, number if code == _FAULTED else -code, address)
-
-
-def _die_telling(report: mmap.mmap) -> None:
-    """Let a fault end this process and leave signal and address in ``report``."""
-    faulthandler.disable()
-
-    @_HANDLER
-    def on_fault(number: int, info: int, _: int) -> None:
-        report[4:16] = struct.pack("<I", number) + ctypes.string_at(info + 16, 8)
-        os._exit(_FAULTED)
-
-    action = _Action(ctypes.cast(on_fault, ctypes.c_void_p).value, flags=_SA_SIGINFO)
-    for name in (signal.SIGSEGV, signal.SIGBUS):
-        _libc.sigaction(int(name), ctypes.byref(action), None)
-    _alive.append(on_fault)
+    return Ending(status, number or -code, address)
