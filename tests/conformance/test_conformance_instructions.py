@@ -44,7 +44,10 @@ def _patterns(bits: int, count: int, seed: int) -> np.ndarray:
 
 
 def _kernel(instructions: list[Instruction], form: str) -> tuple:
-    """out[i][t] = instruction i on operands of thread t (``form`` "uniform": of thread 0)."""
+    """out[i][which][t] = instruction i on operands of thread t (``form`` "uniform": of thread 0).
+
+    A row of each result: what a store to rows costs LLVM is a fraction of what a scatter does.
+    """
     builder = KernelBuilder(8, 8, 8, 8)
     pointers = [builder.parameter(i) for i in range(4)]
     thread = builder.linear_thread()
@@ -56,7 +59,7 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
         index = builder.register(32)
         builder.op(Op.SHR, D.U32, index, thread, Literal(4))
     reads = [builder.address(pointer, index, 8) for pointer in pointers[:3]]
-    out = builder.address(pointers[3], thread, 16 * len(instructions))
+    rows = {bits: builder.address(pointers[3], thread, bits // 8) for bits in (16, 32, 64)}
     for place, instruction in enumerate(instructions):
         sources: list = []
         for operand, bits in enumerate(instruction_forms.source_bits(instruction)):
@@ -76,14 +79,13 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
         widths = instruction_forms.destination_bits(instruction)
         for which, result in enumerate(instruction_forms.emit(builder, instruction, sources)):
             width = widths[which]
-            where = 16 * place + 8 * which
+            where = 8 * _THREADS * (2 * place + which)
             if width == 1:
                 number = builder.register(32)
                 builder.op(Op.SELP, D.B32, number, Literal(1), Literal(0), result)
-                builder.store(D.B32, out, number, where)
-            else:
-                width = max(width, 16)
-                builder.store({16: D.B16, 32: D.B32, 64: D.B64}[width], out, result, where)
+                result, width = number, 32
+            width = max(width, 16)
+            builder.store({16: D.B16, 32: D.B32, 64: D.B64}[width], rows[width], result, where)
     return builder.module(), 16 * len(instructions)
 
 

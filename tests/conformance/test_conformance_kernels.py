@@ -85,13 +85,14 @@ def test_any_split_of_the_blocks_gives_the_same_bits() -> None:
 
 
 def test_block_and_grid_indices_in_three_dimensions() -> None:
-    b = KernelBuilder(8)
-    out = b.address(b.parameter(0), b.linear_thread(), 4 * len(SpecialRegister))
-    for which in SpecialRegister:
-        b.store(D.B32, out, b.special(which), 4 * which)
-    module, grid = b.module(), (3, 2, 2)
+    grid = (3, 2, 2)
     for block in ((8, 2, 3), (16, 4, 2), (32, 2, 1), (5, 3, 2)):
         threads = int(np.prod(grid) * np.prod(block))
+        b = KernelBuilder(8)
+        out = b.address(b.parameter(0), b.linear_thread(), 4)
+        for which in SpecialRegister:
+            b.store(D.B32, out, b.special(which), 4 * threads * which)
+        module = b.module()
         plans = list(jit.legal_plans(module.functions[0], block))
         compare(module, [bytes(4 * threads * len(SpecialRegister))], grid, block, [None, *plans])
 
@@ -144,8 +145,8 @@ def test_trap_stores_its_status_and_ends_the_launch(plan: jit.Plan | None) -> No
             bench.interpret(module, grid, block, parameters)
         loaded = compiler().load(compiler().compile(module, function, block, plan))
         launch = native_launch.context(bench.aperture, grid, block)
-        status, last = native_launch.run(loaded, launch, parameters, [(0, 4)])
-        assert (status, last) == (719, 2)
+        ended = native_launch.run(loaded, launch, parameters, [(0, 4)])
+        assert ended == native_launch.Ended(status=719, block=2)
         stored = np.frombuffer(bytes(bench.buffers[0].view), np.uint32)
         assert stored[:64].all()
         assert not stored[69:].any()
@@ -283,14 +284,15 @@ def test_bits_of_thread_indices(block: tuple[int, int, int]) -> None:
         ):
             results.append(b.register(32))
             b.op(op, type_, results[-1], index, Literal(operand))
-    out = b.address(b.parameter(0), b.linear_thread(), 4 * len(results))
-    for place, result in enumerate(results):
-        b.store(D.B32, out, result, 4 * place)
-    module, threads = b.module(), 2 * block[0] * block[1] * block[2]
+    threads = 2 * block[0] * block[1] * block[2]
+    out = b.address(b.parameter(0), b.linear_thread(), 4)
+    for place, result in enumerate(results):  # by rows: a scatter of each would be most of the code
+        b.store(D.B32, out, result, 4 * threads * place)
+    module = b.module()
     plans = list(jit.legal_plans(module.functions[0], block))
     chosen = [None, *(plan for plan in plans if plan.strips in (1, 2, 4) and plan.versioned)]
     found = compare(module, [bytes(4 * threads * len(results))], (2, 1, 1), block, chosen)[0]
-    first = np.frombuffer(found, np.uint32).reshape(threads, len(results))[:, 6]
+    first = np.frombuffer(found, np.uint32).reshape(len(results), threads)[6]
     assert first.tolist() == [t % block[0] >> 1 for t in range(threads)]
 
 
