@@ -7,7 +7,9 @@ sleeps; ``turns`` whose request comes first, which kernel runs, what is left of 
 ``latency`` only measures, and must still build.
 """
 
+import functools
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,23 +17,41 @@ import pytest
 ROOT = Path(__file__).parents[3]
 WORKER = ROOT / "vgpu_sim/native/worker"
 HARNESS = ROOT / "tests/support/worker_harness"
+INCLUDE = ROOT / "vgpu_sim/native/include"
 FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 SANITIZERS = {
     "plain": [],
     "address": ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"],
     "thread": ["-fsanitize=thread"],
 }
+Runtime = Callable[[str], tuple[Path, ...]]
 
 
-def build(program: str, sanitizer: str, directory: Path) -> Path:
-    target = directory / program
-    sources = [HARNESS / "client.c", HARNESS / f"{program}.c", *sorted(WORKER.glob("*.c"))]
-    command = ["cc", *FLAGS, *SANITIZERS[sanitizer], f"-I{WORKER}"]
-    command += [f"-I{ROOT / 'vgpu_sim/native/include'}", "-o", str(target), *map(str, sources)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def compile_c(sanitizer: str, directory: Path, *arguments: object) -> None:
+    command = ["cc", *FLAGS, *SANITIZERS[sanitizer], f"-I{WORKER}", f"-I{INCLUDE}"]
+    command += map(str, arguments)
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if "cannot find -l" in done.stderr or "libtsan" in done.stderr:
         pytest.skip(f"this compiler has no {sanitizer} sanitizer: {done.stderr[-200:]}")
     assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> Runtime:
+    """Return, for a sanitizer, the objects that every program is linked with: compiled once."""
+
+    @functools.cache
+    def compiled(sanitizer: str) -> tuple[Path, ...]:
+        directory = tmp_path_factory.mktemp(sanitizer)
+        compile_c(sanitizer, directory, "-c", HARNESS / "client.c", *sorted(WORKER.glob("*.c")))
+        return tuple(sorted(directory.glob("*.o")))
+
+    return compiled
+
+
+def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Path:
+    target = directory / program
+    compile_c(sanitizer, directory, "-o", target, HARNESS / f"{program}.c", *runtime(sanitizer))
     return target
 
 
@@ -53,13 +73,13 @@ def build(program: str, sanitizer: str, directory: Path) -> Path:
         ("turns", "thread"),
     ],
 )
-def test_native_runtime(program: str, sanitizer: str, tmp_path: Path) -> None:
-    executable = build(program, sanitizer, tmp_path)
+def test_native_runtime(program: str, sanitizer: str, tmp_path: Path, runtime: Runtime) -> None:
+    executable = build(program, sanitizer, tmp_path, runtime)
     done = subprocess.run([executable], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("ok")
     assert "WARNING" not in done.stderr
 
 
-def test_latency_program_builds(tmp_path: Path) -> None:
-    build("latency", "plain", tmp_path)
+def test_latency_program_builds(tmp_path: Path, runtime: Runtime) -> None:
+    build("latency", "plain", tmp_path, runtime)
