@@ -7,8 +7,11 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell $(p) -c \
   'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 BIN := .venv/bin
-JOBS ?= $(shell nproc)
+# More test processes than cores: many tests wait, for a clock or for a process that they started.
+JOBS ?= $(shell expr $$(nproc) \* 3 / 2)
 PYTEST := $(BIN)/python -m pytest
+# Hundreds of processes import the same modules: one of them compiles each, whatever the shell says.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list these verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -22,14 +25,14 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 # interpreter what depends on the backend, and helm uninstall at the very end.
 test: venv ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@deploy/kind/up
-	$(PYTEST) -n $(JOBS)
+	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60
 	@deploy/install
 	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'not last'
 	@TESSERA_BACKEND=interp deploy/install
 	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'backend or last'
 
-test-quick: venv ## the tests that need no cluster, on all cores
-	$(PYTEST) -n $(JOBS)
+test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
+	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12
 
 mutate: venv ## would the tests notice? a sample of small defects (N=55 SEED=1 ROOM=jit ARGS=--narrow)
 	$(BIN)/python tests/mutation -n $(or $(N),55) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)

@@ -10,11 +10,17 @@ E2E = Path(__file__).parent / "e2e"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--with-e2e``."""
+    """Add ``--with-e2e`` and ``--fuzz-seconds``."""
     parser.addoption(
         "--with-e2e",
         action="store_true",
         help="run tests/e2e on the cluster that KUBECONFIG names (`make test` does)",
+    )
+    parser.addoption(
+        "--fuzz-seconds",
+        type=float,
+        default=12.0,
+        help="how long random kernels are tried (`make test`: 60)",
     )
 
 

@@ -1,7 +1,8 @@
 """Random kernels: the JIT under several plans, the interpreter and the text itself agree.
 
 A share of what ``make fuzz`` does, on one core: some kernels that are always the same, and some
-that nobody has seen before, whose sequence is printed. How many they are depends on the machine.
+that nobody has seen before, whose sequence is printed. How many they are depends on the machine and
+on ``--fuzz-seconds``, which both share.
 ``found`` has those that failed once, made small.
 """
 
@@ -19,8 +20,9 @@ _SEEN = 1
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("sequence", "n", "minutes"), [(_SEEN, 150, 0.6), (0, 1000, 0.4)])
-def test_three_ways_agree(sequence: int, n: int, minutes: float) -> None:
+@pytest.mark.parametrize(("sequence", "n", "share"), [(_SEEN, 150, 0.6), (0, 1000, 0.4)])
+def test_three_ways_agree(sequence: int, n: int, share: float, pytestconfig: pytest.Config) -> None:
+    minutes = share * pytestconfig.getoption("--fuzz-seconds") / 60
     sequence = sequence or 2 + secrets.randbelow(1 << 30)
     print(f"again: make fuzz seed={sequence} n={n}")
     totals = Campaign(Options(sequence, n, minutes, jobs=1)).run()
