@@ -1,6 +1,7 @@
 """The kubelet's side in its own process: what an agent can ask, and what its death changes."""
 
 import threading
+from collections.abc import Iterator
 from multiprocessing.connection import Listener
 from pathlib import Path
 
@@ -49,9 +50,9 @@ class Side:
         self.resources = Recorded()
         self.allocations: list[Allocations] = []
         self.woken = threading.Event()
-        listener = Listener(str(self.address), authkey=KEY)
+        self._listener = Listener(str(self.address), authkey=KEY)
         server = KubeletServer(self._make)
-        link_server = LinkServer(listener, server, self.woken)
+        link_server = LinkServer(self._listener, server, self.woken)
         threading.Thread(target=link_server.run, daemon=True).start()
 
     def _make(self, allocations: Allocations) -> Resources:
@@ -61,10 +62,16 @@ class Side:
     def link(self) -> Link:
         return Link(self.address, KEY)
 
+    def close(self) -> None:
+        """Remove the socket now: at the end of the run its directory is gone."""
+        self._listener.close()
+
 
 @pytest.fixture
-def side(tmp_path: Path) -> Side:
-    return Side(tmp_path)
+def side(tmp_path: Path) -> Iterator[Side]:
+    made = Side(tmp_path)
+    yield made
+    made.close()
 
 
 def hang_up(link: Link) -> None:
@@ -132,8 +139,9 @@ def test_nobody_there_is_an_error_that_is_tried_again(tmp_path: Path) -> None:
     link = Link(tmp_path / "link", KEY)
     with pytest.raises(KubeletSideLost):
         link.pending()
-    Side(tmp_path)
+    came = Side(tmp_path)
     assert not link.pending()
+    came.close()
 
 
 def test_a_stranger_without_the_key_changes_nothing(side: Side) -> None:
