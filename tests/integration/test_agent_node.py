@@ -224,6 +224,22 @@ def test_an_agent_that_leaves_says_so_while_it_still_serves(node: Node) -> None:
     assert node.agent.sockets() == [], node.agent.log
 
 
+def test_without_the_kubelet_slices_are_withdrawn_and_none_is_destroyed(node: Node) -> None:
+    node.want(("1g.10gb", 0), ("1g.10gb", 1))
+    node.ready()
+    agent = node.agent.child("tessera-agent")
+    kept = node.slices["1g.10gb", 0]["uuid"]
+    node.kubelet.refuse = True
+    node.want(("1g.10gb", 0))
+    wait_until(lambda: set(node.agent.devices("1g.10gb")) == {kept})
+    time.sleep(4)  # longer than what an unheld slice stays
+    assert sorted(node.slices) == [("1g.10gb", 0), ("1g.10gb", 1)]
+    assert node.agent.child("tessera-agent") == agent
+    node.kubelet.refuse = False
+    node.ready()
+    assert sorted(node.slices) == [("1g.10gb", 0)]
+
+
 def test_without_the_api_server_what_stands_is_served_and_nothing_changes(node: Node) -> None:
     node.want(("1g.10gb", 0))
     node.ready()
