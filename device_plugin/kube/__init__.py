@@ -1,1 +1,10 @@
 """The node agent's view of the cluster: its own GPU objects, and events on users' pods."""
+
+from importlib import metadata
+
+from device_plugin.kube import lazy_packages
+
+lazy_packages.install("kubernetes", __version__=metadata.version("kubernetes"))
+lazy_packages.install("kubernetes.config")
+lazy_packages.install("kubernetes.utils")
+lazy_packages.install("yaml")

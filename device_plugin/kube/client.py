@@ -14,7 +14,6 @@ from kubernetes.client.configuration import Configuration
 from kubernetes.client.exceptions import ApiException
 from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import load_incluster_config
-from kubernetes.config.kube_config import load_kube_config
 from kubernetes.dynamic.client import DynamicClient
 from kubernetes.dynamic.resource import Resource
 from kubernetes.watch import Watch
@@ -62,6 +61,8 @@ def connect() -> ApiClient:
     try:
         load_incluster_config(configuration)
     except ConfigException as no_account:
+        from kubernetes.config.kube_config import load_kube_config  # large, and not for pods
+
         try:
             load_kube_config(client_configuration=configuration, persist_config=False)
         except (ConfigException, OSError) as err:

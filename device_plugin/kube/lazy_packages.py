@@ -1,0 +1,41 @@
+"""Packages whose ``__init__`` runs when something of it is asked for, not when they are imported.
+
+``import kubernetes`` runs every part of the client, streams, OIDC log-in, YAML and leader election
+among them: 7 MiB in each node's agent, which calls none of these.
+"""
+
+import importlib
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+
+class LazyPackage(ModuleType):
+    """A package of which modules can be imported before, and without, its ``__init__``."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the module of that name; if there is none, what ``__init__`` has by that name."""
+        if name.startswith("__"):  # what the import system looks for
+            raise AttributeError(name)
+        if importlib.util.find_spec(f"{self.__name__}.{name}") is not None:
+            return importlib.import_module(f"{self.__name__}.{name}")
+        self.__class__ = ModuleType  # type: ignore[assignment]
+        assert self.__spec__ is not None
+        assert self.__spec__.loader is not None
+        self.__spec__.loader.exec_module(self)
+        return getattr(self, name)
+
+
+def install(name: str, **constants: str) -> None:
+    """Make package ``name`` lazy unless it is imported; ``constants`` of it are known without."""
+    if name in sys.modules:
+        return
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    package = LazyPackage(name)
+    package.__spec__, package.__path__ = spec, spec.submodule_search_locations or []
+    package.__file__, package.__package__ = spec.origin, name
+    package.__dict__.update(constants)
+    sys.modules[name] = package
