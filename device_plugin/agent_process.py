@@ -6,7 +6,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Never
 
@@ -26,8 +25,8 @@ _LEAVING_S = 3.0  # for the last pass
 _log = logging.getLogger(__name__)
 
 
-def run(settings: Settings, address: Path, key: bytes, started: Connection) -> Never:
-    """Wire everything and work; ``started`` gets a message once that has succeeded.
+def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None]) -> Never:
+    """Wire everything and work; ``beat`` is called at the beginning of each pass.
 
     Raises:
         AgentError: there is no way to the API server.
@@ -43,7 +42,7 @@ def run(settings: Settings, address: Path, key: bytes, started: Connection) -> N
     notices = Notices(kube)
     directory = libraries.install(settings.libraries_dir)
     kubelet_side = Link(address, key)
-    agent = Agent(settings, gpud, holders, kube, kubelet_side, directory, wake, notices)
+    agent = Agent(settings, gpud, holders, kube, kubelet_side, directory, wake, notices, beat)
     probes = health.server(settings.health_port, agent.pulse)
 
     threading.excepthook = _die
@@ -53,7 +52,6 @@ def run(settings: Settings, address: Path, key: bytes, started: Connection) -> N
     _start("gpu-watch", lambda: _watch(kube, wake))
     _start("reconcile", agent.run)
     threading.Thread(target=probes.serve_forever, name="probes", daemon=True).start()
-    started.send(None)
     signal.sigwait({signal.SIGTERM})
     agent.leave(_LEAVING_S)
     time.sleep(settings.leave_s)  # pods that are on their way are still admitted

@@ -3,7 +3,7 @@
 Three processes of one container. This one only keeps the other two running; it starts no thread, so
 that it can fork at any time, and both share what is imported here. One serves the kubelet and does
 nothing else: while it lives the kubelet goes on admitting pods. The other is the agent, which talks
-to gpud and the API server, and may end and start again.
+to gpud and the API server, and may end, hang and start again.
 """
 
 import ctypes
@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from device_plugin import agent_process, config, kubelet_process
+from device_plugin.agent.health import STALE_AFTER_S
 from device_plugin.config import Settings
 from device_plugin.errors import AgentError
 
@@ -47,17 +48,22 @@ def main() -> None:
 
 
 class Supervisor:
-    """Starts both processes, and again whichever ends. Single-threaded."""
+    """Starts both processes, and again whichever ends or hangs. Single-threaded."""
 
-    def __init__(self, settings: Settings, address: Path) -> None:
+    def __init__(
+        self, settings: Settings, address: Path, hung_after_s: float = STALE_AFTER_S
+    ) -> None:
         key = secrets.token_bytes(32)
         self._listener = listener = Listener(str(address), authkey=key)
-        self._started, started = multiprocessing.Pipe(duplex=False)
+        self._beats, beat = multiprocessing.Pipe(duplex=False)
         self._stop, self._stop_writer = multiprocessing.Pipe(duplex=False)
         self._kubelet = Kept("tessera-kubelet", lambda: kubelet_process.run(settings, listener))
         self._agent = Kept(
-            "tessera-agent", lambda: agent_process.run(settings, address, key, started)
+            "tessera-agent",
+            lambda: agent_process.run(settings, address, key, lambda: beat.send(None)),
+            hung_after_s,
         )
+        self._worked = False
 
     def run(self) -> int:
         """Return the exit status: 0 when told to stop, 1 if the agent never got to work."""
@@ -71,17 +77,29 @@ class Supervisor:
         while True:
             pauses = [pause for one in kept if (pause := one.keep()) is not None]
             running = [one.sentinel for one in kept if one.sentinel]
-            ready = wait([*running, self._stop], min(pauses, default=None))
-            for one in kept:
-                if one.sentinel in ready:
-                    one.reap()
+            wait([*running, self._stop, self._beats], min(pauses, default=None))
             if self._stop.poll():
                 self._agent.end(_LEAVE_S)  # it says good-bye while the kubelet is still served
                 self._kubelet.end(_LEAVE_S)
                 return 0
-            if self._agent.has_ended and not self._started.poll():
+            while self._beats.poll():
+                self._beats.recv()
+                self._agent.heard()
+                self._worked = True
+            if (self._agent.has_ended and not self._worked) or self._hangs_for_good():
                 self._kubelet.end(_LEAVE_S)
                 return 1
+
+    def _hangs_for_good(self) -> bool:
+        """End an agent that hangs; return whether a new one would, too.
+
+        One that does not get through its first pass waits for something that is not in it.
+        """
+        if not self._agent.hangs:
+            return False
+        _log.error("the agent has begun no pass for a long time")
+        self._agent.end(0)
+        return self._agent.signs_of_life < 2
 
     def _told_to_stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -89,11 +107,19 @@ class Supervisor:
 
 
 class Kept:
-    """A child process that is started again, after a pause that grows while it dies young."""
+    """A child process that is started again, after a pause that grows while it dies young.
 
-    def __init__(self, name: str, body: Callable[[], None]) -> None:
+    It ``hangs`` when it has not been ``heard`` for ``hung_after_s``; None: that is not looked at.
+    """
+
+    def __init__(
+        self, name: str, body: Callable[[], None], hung_after_s: float | None = None
+    ) -> None:
         self._name = name
         self._body = body
+        self._hung_after_s = hung_after_s
+        self.signs_of_life = 0  # since it was started
+        self._heard_at = 0.0
         self._process: BaseProcess | None = None
         self._started_at = 0.0
         self._due_at = 0.0
@@ -109,13 +135,23 @@ class Kept:
         """Return whether it was started and is no more."""
         return self._process is not None and self._process.exitcode is not None
 
-    def reap(self) -> None:
-        """Wait for the exit status: the sentinel tells of an end a moment before there is one."""
-        if self._process is not None:
-            self._process.join()
+    def heard(self) -> None:
+        """Note a sign of life."""
+        self.signs_of_life += 1
+        self._heard_at = time.monotonic()
+
+    @property
+    def hangs(self) -> bool:
+        """Return whether it runs and has given no sign of life for too long."""
+        silent_s = time.monotonic() - self._heard_at
+        runs = self._process is not None and not self.has_ended
+        return runs and self._hung_after_s is not None and silent_s >= self._hung_after_s
 
     def keep(self) -> float | None:
-        """Start it if it is due; return the seconds until it will be, None if it runs."""
+        """Start it if it is due; return the seconds until there is something to do, None: nothing.
+
+        The sentinel tells of an end a moment before it has come: then it is found the next time.
+        """
         now = time.monotonic()
         if self._process is not None and self._process.exitcode is not None:
             _log.error("%s ended with %s", self._name, self._process.exitcode)
@@ -127,12 +163,15 @@ class Kept:
         if self._process is None:
             if now < self._due_at:
                 return self._due_at - now
-            self._started_at = now
+            self._started_at = self._heard_at = now
+            self.signs_of_life = 0
             self._process = _fork.Process(
                 target=_be_child, args=(os.getpid(), self._name, self._body)
             )
             self._process.start()
-        return None
+        if self._hung_after_s is None:
+            return None
+        return max(0.0, self._heard_at + self._hung_after_s - now)
 
     def end(self, within_s: float) -> None:
         """Ask it to end, and make it."""
