@@ -7,9 +7,12 @@ to gpud and the API server, and may end, hang and start again.
 """
 
 import ctypes
+import gc
 import logging
+import mmap
 import multiprocessing
 import os
+import re
 import secrets
 import signal
 import sys
@@ -31,6 +34,7 @@ _LONGEST_PAUSE_S = 10.0
 _STEADY_S = 30.0  # who lived this long is started again at once
 _LEAVE_S = 7.0  # the kubelet allows the pod ten seconds
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_FILE_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ +/")  # proc_pid_smaps(5)
 _fork = multiprocessing.get_context("fork")
 _log = logging.getLogger(__name__)
 
@@ -67,6 +71,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Return the exit status: 0 when told to stop, 1 if the agent never got to work."""
+        _keep_memory_shared()
         with self._listener:
             return self._keep_both()
 
@@ -104,6 +109,26 @@ class Supervisor:
     def _told_to_stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         self._stop_writer.send(None)
+
+
+def _keep_memory_shared() -> None:
+    """Have this process and those that it forks share what is imported, and keep nothing else.
+
+    A collection would write to every object that it looks at, and so copy it. The code that only
+    imports ran is not needed again: pages that equal their file are read from there on demand.
+    """
+    gc.collect()
+    gc.freeze()
+    libc = ctypes.CDLL(None)
+    span = 0, 0
+    for line in Path("/proc/self/smaps").read_text(encoding="utf-8").splitlines():
+        if "-" in line.partition(" ")[0]:
+            found = _FILE_MAPPING.match(line)
+            span = (int(found[1], 16), int(found[2], 16)) if found else (0, 0)
+        elif line.split() == ["Anonymous:", "0", "kB"] and span[0]:  # none was written to
+            start, end = span
+            size = ctypes.c_size_t(end - start)
+            libc.madvise(ctypes.c_void_p(start), size, mmap.MADV_DONTNEED)
 
 
 class Kept:

@@ -115,6 +115,21 @@ def test_the_kubelet_is_served_until_the_agent_has_left(supervised: Start) -> No
     assert one.said()[-2:] == [("agent", "ended"), ("kubelet", "ended")]
 
 
+def test_a_collection_writes_to_nothing_that_the_processes_share(supervised: Start) -> None:
+    one = supervised("beating")
+    both(one)
+    assert ("agent", "collects") not in one.said()
+    assert ("kubelet", "collects") not in one.said()
+
+
+def test_the_supervisor_keeps_no_page_of_code_that_only_imports_ran(supervised: Start) -> None:
+    one = supervised("beating")
+    both(one)
+    lines = Path(f"/proc/{one.process.pid}/smaps_rollup").read_text().splitlines()[1:]
+    kib = {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+    assert kib["Rss"] - kib["Anonymous"] < 9 << 10  # 14 MiB with it
+
+
 def test_neither_process_outlives_the_supervisor(supervised: Start) -> None:
     one = supervised("beating")
     children = both(one)
