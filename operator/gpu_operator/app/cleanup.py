@@ -10,7 +10,11 @@ from typing import Any
 from gpu_operator import errors, kinds
 from gpu_operator.api.v1alpha1 import GROUP
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.controllers.node_status import RETIRE_AFTER_S
+from gpu_operator.controllers.node_status import (
+    KUBELET_REMEMBERS_S,
+    RETIRE_AFTER_S,
+    RETIRE_AGAIN_S,
+)
 from gpu_operator.kinds import POLICY_NAME, Uninstall
 from gpu_operator.kube.actions import Delete, Evict
 from gpu_operator.kube.port import Document, Kube
@@ -18,14 +22,17 @@ from gpu_operator.kube.port import Document, Kube
 _EVERY_S = 1.0
 _TELL_EVERY_S = 60.0  # and whenever something else is left
 _QUIET_LOOKS = 3  # the scheduler sees what is no longer allocatable a moment after we do
-_RETIRE_TIMEOUT_S = RETIRE_AFTER_S + 60
+# A kubelet that is restarted just before the first removal remembers everything for as long again.
+_RETIRE_TIMEOUT_S = RETIRE_AFTER_S + KUBELET_REMEMBERS_S + RETIRE_AGAIN_S + 60
+_RETIRED_FOR_S = 25.0  # a kubelet that remembers puts back what was removed within ten seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to do about pods that hold slices, and how long to wait for pools and GPUs to go.
 
-    With ``retire_resources`` it waits another six minutes or so, for the nodes' status.
+    With ``retire_resources`` it waits for the nodes' status, too: for six to seven minutes, or
+    twelve if a kubelet is restarted meanwhile.
     """
 
     evict: bool
@@ -57,15 +64,21 @@ async def cleanup(kube: Kube, request: Request, say: Callable[[str], Any]) -> in
         say(f"resources of {seen.prefix} may be somebody else's: what nodes list as 0 stays")
         return 0
     say("waiting until the nodes forget their resources")
-    if not await _until_gone(lambda: _zeros(kube, seen), _RETIRE_TIMEOUT_S, say):
+    if not await _until_gone(lambda: _zeros(kube, seen), _RETIRE_TIMEOUT_S, say, _RETIRED_FOR_S):
         return 1
     say("no node lists a resource any more")
     return 0
 
 
-async def _until_gone(look: Callable[[], Any], timeout_s: float, say: Callable[[str], Any]) -> bool:
-    """Look every second until nothing is left; what the API server fails to do is tried again."""
+async def _until_gone(
+    look: Callable[[], Any], timeout_s: float, say: Callable[[str], Any], for_s: float = 0.0
+) -> bool:
+    """Look every second until nothing has been left for ``for_s`` seconds.
+
+    What the API server fails to do is tried again.
+    """
     end = time.monotonic() + timeout_s
+    gone_at: float | None = None
     told: list[str] = []
     told_at = 0.0
     while True:
@@ -73,14 +86,20 @@ async def _until_gone(look: Callable[[], Any], timeout_s: float, say: Callable[[
             left: list[str] = await look()
         except errors.KubeError as err:
             left = [f"the API server ({err})"]
-        if not left:
-            return True
-        if time.monotonic() >= end:
-            say(f"not done in {timeout_s:.0f} s; left: {', '.join(left)}")
-            return False
-        if left != told or time.monotonic() - told_at >= _TELL_EVERY_S:
-            told, told_at = left, time.monotonic()
-            say(f"waiting for: {', '.join(left)}")
+        now = time.monotonic()
+        if left:
+            gone_at = None
+            if now >= end:
+                say(f"not done in {timeout_s:.0f} s; left: {', '.join(left)}")
+                return False
+            if left != told or now - told_at >= _TELL_EVERY_S:
+                told, told_at = left, now
+                say(f"waiting for: {', '.join(left)}")
+        else:
+            told = []
+            gone_at = now if gone_at is None else gone_at
+            if now - gone_at >= for_s:
+                return True
         await asyncio.sleep(_EVERY_S)
 
 

@@ -9,7 +9,9 @@ never raised: only the kubelet knows when it can admit.
 A resource that no slice is offered as any more stays in the status as 0. It is removed here when
 nothing on the node could offer it, and its capacity has been 0 for so long that the kubelet
 has forgotten it: it puts back what it still remembers, which is for five minutes after the node
-agent stopped serving it.
+agent stopped serving it. A kubelet that was restarted counts these five minutes from its start, and
+nothing tells when that was. So a removal that did not hold is tried again every minute: waiting for
+as long as the first time could cost six minutes more than are needed.
 
 With a prefix that others use too (nvidia.com), only nodes with GPUs of ours are touched. By which
 such prefixes a node has offered slices is noted on it, so that their resources are removed also
@@ -27,7 +29,9 @@ from gpu_operator.render import node as node_render
 from mig import geometry
 from mig.errors import MigError
 
-RETIRE_AFTER_S = 345.0  # the agent stops serving after 30 s, the kubelet forgets 300 s later
+KUBELET_REMEMBERS_S = 300.0  # endpointStopGracePeriod of its device manager
+RETIRE_AFTER_S = KUBELET_REMEMBERS_S + 45  # the agent stops serving after 30 s
+RETIRE_AGAIN_S = 60.0
 
 
 def reconcile(world: World, name: str, clock_s: float) -> Outcome:
@@ -44,13 +48,16 @@ def reconcile(world: World, name: str, clock_s: float) -> Outcome:
     due: list[str] = []
     later: list[float] = []
     for resource in sorted(_candidates(world, node)):
-        left_s = world.zero_since.get((name, resource), clock_s) + RETIRE_AFTER_S - clock_s
+        key = (name, resource)
+        wait_s = RETIRE_AGAIN_S if key in world.put_back else RETIRE_AFTER_S
+        left_s = world.zero_since.get(key, clock_s) + wait_s - clock_s
         if left_s <= 0:
             due.append(resource)
         else:
             later.append(left_s + 0.1)
     if due:
         actions.append(PatchNodeStatus(name, node_render.without_resources(due)))
+        later.append(RETIRE_AGAIN_S)  # it may be put back so soon that no watch shows the gap
     return Outcome(tuple(actions), min(later, default=None))
 
 

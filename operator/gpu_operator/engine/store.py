@@ -37,6 +37,7 @@ class Store:
         self._touched: dict[tuple[str, str], float] = {}
         self._gone: dict[str, None] = {}  # UIDs, oldest first: answers may come after the watch
         self._zero_since: dict[tuple[str, str], float] = {}
+        self._removed: set[tuple[str, str]] = set()  # while it was 0, and not offered since
         self._refused_evictions: dict[str, str] = {}
         self._refused_writes: dict[tuple[str, str], str] = {}
         self._world: World | None = None
@@ -75,7 +76,7 @@ class Store:
         self._touched[kind, name] = self._clock()
         self._world = None
         if kind == "Node":
-            self._note_zeros(Node(name, ""))
+            self._forget_zeros(name)
         return True
 
     def replace(self, kind: str, documents: list[Any], as_of: float) -> bool:
@@ -138,14 +139,22 @@ class Store:
             refused_writes=dict(self._refused_writes),
             chart_policy=self._chart_policy,
             zero_since=dict(self._zero_since),
+            put_back=frozenset(self._removed & self._zero_since.keys()),
         )
 
     def _note_zeros(self, node: Node) -> None:
-        zeros = {(node.name, r) for r, count in node.capacity.items() if "/" in r and count == "0"}
+        listed = {(node.name, r): count for r, count in node.capacity.items() if "/" in r}
+        zeros = {key for key, count in listed.items() if count == "0"}
         for key in [k for k in self._zero_since if k[0] == node.name and k not in zeros]:
             del self._zero_since[key]
+            self._removed.add(key)
+        self._removed -= listed.keys() - zeros
         for key in zeros:
             self._zero_since.setdefault(key, self._clock())
+
+    def _forget_zeros(self, node: str) -> None:
+        self._zero_since = {k: since for k, since in self._zero_since.items() if k[0] != node}
+        self._removed = {k for k in self._removed if k[0] != node}
 
 
 def _is_older(document: Document, known: Document) -> bool:

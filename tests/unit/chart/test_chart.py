@@ -275,8 +275,9 @@ def test_the_hook_cleans_up_before_and_can_be_turned_off() -> None:
     assert "Job" not in render("uninstall.enabled=false")
     patient = render("uninstall.retireResources=true", "uninstall.timeoutSeconds=20")
     job = patient["Job"]["tessera-cleanup"]["spec"]
-    assert job["activeDeadlineSeconds"] == 20 + 480
-    assert job["activeDeadlineSeconds"] > 20 + cleanup._RETIRE_TIMEOUT_S
+    assert job["activeDeadlineSeconds"] == 20 + 870
+    waits_s = 20 + cleanup._RETIRE_TIMEOUT_S + cleanup._RETIRED_FOR_S
+    assert job["activeDeadlineSeconds"] > waits_s
     assert "--retire-resources" in job["template"]["spec"]["containers"][0]["args"]
 
 
