@@ -123,11 +123,16 @@ def test_ready_means_that_every_pool_has_taken_it_over() -> None:
     wanted = policy(resource_prefix=THEIRS)
 
     def ready(at: str, **changes: Any) -> tuple[str, str, str]:
+        """Return the condition; what is not ready is progressing, and the other way round."""
         there = pool()
         status = there.status.model_copy(update={"resource_prefix": at})
         served = Resource(there.meta, there.spec, status)
         found = decide(world(node(), served, gpu(), wanted, **changes))
-        return condition(found.actions, "Ready")
+        verdict = condition(found.actions, "Ready")
+        progressing = condition(found.actions, "Progressing")
+        assert progressing[0] == {"True": "False", "False": "True"}[verdict[0]]
+        assert progressing[0] == "False" or progressing[1:] == verdict[1:]
+        return verdict
 
     of_the_past = ready(OURS, daemon_sets=rolled_out(OURS))
     assert of_the_past[:2] == ("False", "WaitingForAgent")

@@ -77,6 +77,18 @@ def test_a_list_that_was_under_way_does_not_bring_back_what_was_deleted_meanwhil
     assert store.replace("GPUPool", [pool(12, uid="v")], as_of=7)
 
 
+def test_a_list_of_one_kind_says_nothing_about_another() -> None:
+    """What was heard of pools while they were listed still counts after nodes were listed."""
+    clock = Clock()
+    store = Store(clock=clock)
+    clock.now = 6
+    store.put("GPUPool", pool(12, count=3))
+    clock.now = 8
+    store.replace("Node", [], as_of=7)
+    store.replace("GPUPool", [pool(9, count=1)], as_of=5)
+    assert store.world().pools["p"].spec.count == 3
+
+
 def test_a_later_list_wins_after_the_database_was_restored_from_a_backup() -> None:
     clock = Clock()
     store = Store(clock=clock)

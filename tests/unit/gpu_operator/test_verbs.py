@@ -153,7 +153,10 @@ def test_it_can_wait_for_the_nodes_to_forget(monkeypatch: pytest.MonkeyPatch) ->
     cluster.objects["Node"]["n"]["status"]["capacity"][RESOURCE] = "0"
     status, said = run(cluster, retire_resources=True, timeout_s=0.1)
     assert status == 1
-    assert f"{RESOURCE} on node n" in said
+    last = said.splitlines()[-3:]
+    assert last[0] == "waiting until the nodes forget their resources"
+    assert last[1] == f"waiting for: {RESOURCE} on node n"
+    assert last[2].endswith(f"; left: {RESOURCE} on node n")
     cluster = Cluster()
     assert run(cluster, retire_resources=True)[0] == 0
 
