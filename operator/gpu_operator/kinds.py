@@ -124,6 +124,7 @@ KINDS: tuple[Kind, ...] = (
         collection="nodes",
         reconciled=True,
         wakes=("GPUPool", "MIGLayout"),
+        survived_by={"GPUPool": lambda node: node.labels.get(POOL_LABEL)},
     ),
     Kind(
         "DaemonSet",

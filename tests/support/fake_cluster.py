@@ -18,7 +18,7 @@ from gpu_operator.kube.actions import (
     Delete,
     DropFinalizer,
     Evict,
-    PatchNodeStatus,
+    PatchNode,
     Record,
 )
 from mig import geometry, planner
@@ -126,8 +126,8 @@ class FakeCluster:
                     self.holders[key] = [
                         p for p in pods if p != f"{action.namespace}/{action.name}"
                     ]
-            case PatchNodeStatus():
-                self._patch_node(action)
+            case PatchNode():
+                return self._patch_node(action)
             case Record():
                 self.events.append(action)
         return None
@@ -219,11 +219,17 @@ class FakeCluster:
     def _touch(self, document: Document) -> None:
         document["metadata"]["resourceVersion"] = str(next(self._numbers))
 
-    def _patch_node(self, action: PatchNodeStatus) -> None:
-        node = self.objects["Node"][action.name]
+    def _patch_node(self, action: PatchNode) -> Document:
+        node = self.objects["Node"].get(action.name)
+        if node is None:
+            raise errors.NotFound(action.what)
+        patched = copy.deepcopy(node)  # all or nothing
         for operation in action.operations:
-            _, part, kind, key = operation["path"].split("/")
-            values = node[part][kind]
+            _, *path, key = operation["path"].split("/")
+            assert (path[0] == "status") is action.status
+            values = patched
+            for part in path:
+                values = values[part]
             key = key.replace("~1", "/").replace("~0", "~")
             match operation["op"]:
                 case "test":
@@ -233,7 +239,10 @@ class FakeCluster:
                     values[key] = operation["value"]
                 case "remove":
                     del values[key]
+        node.update(patched)
+        self.writes += 1
         self._touch(node)
+        return copy.deepcopy(node)
 
     def _is_held(self, at: tuple[str, int], place: tuple[str, int]) -> bool:
         return bool(self.holders.get((f"{at[0]}-gpu-{at[1]}", *place)))

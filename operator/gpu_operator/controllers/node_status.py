@@ -24,7 +24,7 @@ from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers import offers
 from gpu_operator.controllers.world import Node, Outcome, World
-from gpu_operator.kube.actions import Action, Apply, Manager, PatchNodeStatus
+from gpu_operator.kube.actions import Action, Apply, Manager, PatchNode
 from gpu_operator.render import node as node_render
 from mig import geometry
 from mig.errors import MigError
@@ -43,7 +43,7 @@ def reconcile(world: World, name: str, clock_s: float) -> Outcome:
     lowered = _lagging(world, node)
     if lowered:
         actions.append(
-            PatchNodeStatus(name, node_render.with_allocatable(node.allocatable, lowered))
+            PatchNode(name, node_render.with_allocatable(node.allocatable, lowered), status=True)
         )
     due: list[str] = []
     later: list[float] = []
@@ -56,24 +56,24 @@ def reconcile(world: World, name: str, clock_s: float) -> Outcome:
         else:
             later.append(left_s + 0.1)
     if due:
-        actions.append(PatchNodeStatus(name, node_render.without_resources(due)))
+        actions.append(PatchNode(name, node_render.without_resources(due), status=True))
         later.append(RETIRE_AGAIN_S)  # it may be put back so soon that no watch shows the gap
     return Outcome(tuple(actions), min(later, default=None))
 
 
 def _note(world: World, node: Node) -> Iterator[Action]:
     """Note the prefixes by which the node offers slices, and forget those it lists nothing of."""
-    noted = _noted(node)
+    noted = node.noted_prefixes
     slices = [s.resource for gpu in _on(world, node) for s in gpu.status.slices]
     offered = {resource.partition("/")[0] for resource in slices} - {GROUP}
     listed = {p for p in noted if any(r.startswith(f"{p}/mig-") for r in node.capacity)}
-    if noted != offered | listed:
-        document = node_render.with_prefixes(node.name, node.uid, offered | listed)
-        yield Apply(Manager.RESOURCES, document)
-
-
-def _noted(node: Node) -> set[str]:
-    return set(filter(None, node.annotations.get(RESOURCE_PREFIXES, "").split(",")))
+    if offered | listed:
+        if noted != offered | listed:
+            document = node_render.with_prefixes(node.name, node.uid, offered | listed)
+            yield Apply(Manager.RESOURCES, document)
+    elif RESOURCE_PREFIXES in node.annotations:
+        note = {RESOURCE_PREFIXES: node.annotations[RESOURCE_PREFIXES]}
+        yield PatchNode(node.name, node_render.without(node.uid, "annotations", note))
 
 
 def is_withdrawn(world: World, node: Node, resource: str) -> bool:
@@ -99,7 +99,7 @@ def _prefix(world: World) -> str:
 
 
 def _candidates(world: World, node: Node) -> set[str]:
-    prefixes = [f"{prefix}/mig-" for prefix in (GROUP, *_noted(node))]
+    prefixes = [f"{prefix}/mig-" for prefix in (GROUP, *node.noted_prefixes)]
     if POOL_LABEL in node.labels:
         prefixes.append(_prefix(world))
     zero = {

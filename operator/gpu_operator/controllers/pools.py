@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, POOL_LABEL
+from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER, GROUP, POOL_LABEL
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import GPUSpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolStatus
@@ -21,7 +21,7 @@ from gpu_operator.controllers.conditions import (
 )
 from gpu_operator.controllers.release import release
 from gpu_operator.controllers.world import Node, Outcome, World
-from gpu_operator.kube.actions import Action, Apply, Delete, DropFinalizer, Manager
+from gpu_operator.kube.actions import Action, Apply, Delete, DropFinalizer, Manager, PatchNode
 from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
 from mig import geometry
 
@@ -53,8 +53,8 @@ def reconcile(
     if pool is not None:
         for node in nodes:
             actions += _populate(world, pool, node, by_node.get(node.name, ()))
-    actions += _unlabel(labelled, nodes, gpus)
-    in_use = bool(nodes or gpus)  # a label that stays is somebody else's: it holds nothing up
+    actions += _unlabel(world, labelled, nodes, gpus)
+    in_use = bool(nodes or gpus)  # a label alone holds nothing up
     document: Mapping[str, Any] | None = None
     updated, rollout = len(nodes), ""
     if pool is not None and in_use:
@@ -130,11 +130,15 @@ def _same(gpu: Gpu, wanted: GPUSpec, node: Node) -> bool:
 
 
 def _unlabel(
-    labelled: Sequence[Node], nodes: Sequence[Node], gpus: Sequence[Gpu]
+    world: World, labelled: Sequence[Node], nodes: Sequence[Node], gpus: Sequence[Gpu]
 ) -> Iterable[Action]:
     keep = {n.name for n in nodes} | {g.spec.node_name for g in gpus}
     for node in labelled:
         if node.name not in keep:
+            prefixes = {GROUP, _prefix(world), *node.noted_prefixes}
+            ours = node_render.ours_of(node.labels, prefixes)
+            yield PatchNode(node.name, node_render.without(node.uid, "labels", ours))
+            # What is ours by a prefix that is neither in force nor noted.
             yield Apply(Manager.LABELS, node_render.labelled(node.name, node.uid, {}))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from gpu_operator.api.v1alpha1 import RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, Policy, Pool
 from gpu_operator.kinds import POLICY_NAME as POLICY_NAME
@@ -22,6 +23,11 @@ class Node:
     capacity: Mapping[str, str] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     ready: bool = True
+
+    @property
+    def noted_prefixes(self) -> frozenset[str]:
+        """Return the prefixes, other than our own, by which it has offered slices."""
+        return frozenset(filter(None, self.annotations.get(RESOURCE_PREFIXES, "").split(",")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,11 +79,12 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
-class PatchNodeStatus:
-    """A JSON patch of a node's status; a failed ``test`` in it is a conflict."""
+class PatchNode:
+    """A JSON patch of a node, or of its status; a failed ``test`` in it is a conflict."""
 
     name: str
     operations: tuple[Mapping[str, Any], ...]
+    status: bool = False
 
     @property
     def what(self) -> str:
@@ -106,4 +107,4 @@ class Record:
         return f"event {self.reason} on {self.kind} {self.name}"
 
 
-Action = Apply | DropFinalizer | Delete | Evict | PatchNodeStatus | Record
+Action = Apply | DropFinalizer | Delete | Evict | PatchNode | Record

@@ -23,7 +23,7 @@ from gpu_operator.kube.actions import (
     Delete,
     DropFinalizer,
     Evict,
-    PatchNodeStatus,
+    PatchNode,
     Record,
 )
 from gpu_operator.kube.connection import translated
@@ -99,13 +99,15 @@ class KubernetesCluster:
                     return await self._apply(action)
                 case DropFinalizer():
                     return await self._drop_finalizer(action)
+                case PatchNode():
+                    node = self._resource("Node")
+                    part = node.subresources["status"] if action.status else node
+                    patched = await self._json_patch(part, action.name, action.operations)
+                    return _document(patched, "Node")
                 case Delete():
                     await self._delete(action)
                 case Evict():
                     await self._evict(action)
-                case PatchNodeStatus():
-                    node = self._resource("Node").subresources["status"]
-                    await self._json_patch(node, action.name, action.operations)
                 case Record():
                     await self._record(action)
         return None

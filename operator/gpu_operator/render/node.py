@@ -1,12 +1,23 @@
 """A node's labels, named as GPU Feature Discovery names them, and patches of its status."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Final, Literal
 
 from gpu_operator.api.v1alpha1 import POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
 from mig import geometry
+
+_NAMES: Final = (
+    "gpu.present",
+    "gpu.product",
+    "gpu.count",
+    "gpu.memory",
+    "gpu.compute.major",
+    "gpu.compute.minor",
+    "mig.capable",
+    "mig.strategy",
+)
 
 
 def labels(pool_name: str, pool: GPUPoolSpec, policy: GPUPolicySpec) -> dict[str, str]:
@@ -16,18 +27,19 @@ def labels(pool_name: str, pool: GPUPoolSpec, policy: GPUPolicySpec) -> dict[str
         UnknownBoardError: there is no such board.
     """
     board = geometry.board(pool.board)
-    prefix = policy.resource_prefix
-    return {
-        POOL_LABEL: pool_name,
-        f"{prefix}/gpu.present": "true",
-        f"{prefix}/gpu.product": board.product_name.replace(" ", "-"),
-        f"{prefix}/gpu.count": str(pool.count),
-        f"{prefix}/gpu.memory": str(board.memory_bytes >> 20),
-        f"{prefix}/gpu.compute.major": str(board.compute_capability[0]),
-        f"{prefix}/gpu.compute.minor": str(board.compute_capability[1]),
-        f"{prefix}/mig.capable": "true",
-        f"{prefix}/mig.strategy": policy.strategy.value,
-    }
+    major, minor = board.compute_capability
+    values = (
+        "true",
+        board.product_name.replace(" ", "-"),
+        str(pool.count),
+        str(board.memory_bytes >> 20),
+        str(major),
+        str(minor),
+        "true",
+        policy.strategy.value,
+    )
+    named = zip(_NAMES, values, strict=True)
+    return {POOL_LABEL: pool_name} | {f"{policy.resource_prefix}/{n}": v for n, v in named}
 
 
 def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
@@ -39,9 +51,30 @@ def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
     }
 
 
+def ours_of(labels: Mapping[str, str], prefixes: Collection[str]) -> dict[str, str]:
+    """Return those of a node's labels that ``labels`` makes with one of these prefixes."""
+    names = {POOL_LABEL} | {f"{prefix}/{name}" for prefix in prefixes for name in _NAMES}
+    return {key: value for key, value in labels.items() if key in names}
+
+
+def without(
+    uid: str, part: Literal["labels", "annotations"], entries: Mapping[str, str]
+) -> tuple[dict[str, str], ...]:
+    """Return a JSON patch that removes labels or annotations, and fails if they are not as given.
+
+    Server-side apply would leave what another manager owns too, as in a Node that was restored from
+    a backup.
+    """
+    operations = [{"op": "test", "path": "/metadata/uid", "value": uid}]
+    for key, value in sorted(entries.items()):
+        path = f"/metadata/{part}/{_escaped(key)}"
+        operations += [{"op": "test", "path": path, "value": value}, {"op": "remove", "path": path}]
+    return tuple(operations)
+
+
 def with_prefixes(name: str, uid: str, prefixes: Collection[str]) -> dict[str, Any]:
     """Return a node that says by which prefixes, other than our own, it offered slices."""
-    noted = {RESOURCE_PREFIXES: ",".join(sorted(prefixes))} if prefixes else {}
+    noted = {RESOURCE_PREFIXES: ",".join(sorted(prefixes))}
     metadata = {"name": name, "uid": uid, "annotations": noted}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 

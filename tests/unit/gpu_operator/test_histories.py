@@ -3,9 +3,10 @@
 from driven_operator import Operator, layout, node, pool
 from fake_cluster import FakeCluster
 from hypothesis import HealthCheck, given, settings, strategies as st
+from pool_world import IN_POOL
 
 from gpu_operator import errors
-from gpu_operator.api.v1alpha1 import FINALIZER, POOL_LABEL
+from gpu_operator.api.v1alpha1 import FINALIZER, GROUP, RESOURCE_PREFIXES
 from gpu_operator.kube.actions import Action
 from gpu_operator.kube.port import Document
 
@@ -128,7 +129,8 @@ def take(step: str, cluster: Shaky, operator: Operator) -> None:
                 found["metadata"]["finalizers"] = [FINALIZER]
                 cluster.disown("GPUPool", found["metadata"]["name"])
         case "adopt", "node":
-            objects["Node"]["n1"]["metadata"]["labels"][POOL_LABEL] = "p"
+            objects["Node"]["n1"]["metadata"]["labels"] |= IN_POOL
+            objects["Node"]["n1"]["metadata"]["annotations"] = {RESOURCE_PREFIXES: "nvidia.com"}
             cluster.disown("Node", "n1")
         case "adopt", "gpu":
             for found in list(objects.get("GPU", {}).values())[:1]:
@@ -164,5 +166,7 @@ def test_after_any_history_everything_can_be_taken_away(steps: list[str]) -> Non
     operator.settle(*nodes)
     for kind in ("GPU", "GPUPool", "MIGLayout", "DaemonSet"):
         assert not cluster.objects.get(kind), kind
-    if "adopt node" not in steps:  # what others own stays
-        assert not any(POOL_LABEL in n["metadata"]["labels"] for n in nodes.values())
+    for found in nodes.values():
+        metadata = found["metadata"]
+        ours = [k for k in metadata["labels"] if k.startswith(f"{GROUP}/")]
+        assert not ours + list(metadata.get("annotations", ())), "whoever owns them"

@@ -18,7 +18,7 @@ from gpu_operator.kube.actions import (
     DropFinalizer,
     Evict,
     Manager,
-    PatchNodeStatus,
+    PatchNode,
     Record,
 )
 from gpu_operator.kube.client import KubernetesCluster
@@ -84,7 +84,8 @@ def test_apply_is_forced_and_by_its_manager() -> None:
         Apply(Manager.STATUS, POOL, status=True),
         DropFinalizer("GPUPool", "p", "u", 0),
         Evict("default", "x", "uid-x"),
-        PatchNodeStatus("n", ({"op": "remove", "path": "/status/x"},)),
+        PatchNode("n", ({"op": "remove", "path": "/status/x"},), status=True),
+        PatchNode("n", ({"op": "remove", "path": "/metadata/labels/x"},)),
         Record("GPUPool", "p", "u", "NodeConflict", "m"),
     ],
     ids=lambda action: type(action).__name__,
@@ -129,11 +130,13 @@ def test_another_pod_of_that_name_is_not_evicted() -> None:
     assert performed(Evict("default", "x", "uid-x"), pod=None) == []
 
 
-def test_a_node_s_status_is_patched_with_its_tests() -> None:
+@pytest.mark.parametrize("status", [False, True])
+def test_a_node_is_patched_with_its_tests(status: bool) -> None:
     operations = ({"op": "test", "path": "/status/capacity/x", "value": "0"},)
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
-    (request,) = performed(PatchNodeStatus("n", operations), body=node)
-    assert (request.method, request.path) == ("PATCH", "/api/v1/nodes/n/status")
+    (request,) = performed(PatchNode("n", operations, status), body=node)
+    path = "/api/v1/nodes/n" + ("/status" if status else "")
+    assert (request.method, request.path) == ("PATCH", path)
     assert request.content_type == "application/json-patch+json"
     assert request.body == list(operations)
 
@@ -154,7 +157,7 @@ def test_a_finalizer_is_dropped_from_just_that_object() -> None:
     "action",
     [
         DropFinalizer("GPUPool", "p", "u", 0),
-        PatchNodeStatus("n", ({"op": "test", "path": "/status/x", "value": "0"},)),
+        PatchNode("n", ({"op": "test", "path": "/status/x", "value": "0"},), status=True),
     ],
 )
 def test_a_json_patch_whose_test_fails_is_a_conflict(action: Action) -> None:

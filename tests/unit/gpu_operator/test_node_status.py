@@ -9,7 +9,7 @@ from gpu_operator.api.v1alpha1 import POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.controllers import node_status
 from gpu_operator.controllers.world import ChartPolicy, World
-from gpu_operator.kube.actions import Manager, PatchNodeStatus
+from gpu_operator.kube.actions import Manager, PatchNode
 
 SMALL = "gpu.tessera.dev/mig-1g.10gb"
 
@@ -25,11 +25,11 @@ def having(count: str, *gpus: Any, resource: str = SMALL, **changes: Any) -> Wor
 
 def operations(seen: World, clock_s: float = 0.0) -> list[tuple[str, str, Any]]:
     found = node_status.reconcile(seen, "n1", clock_s).actions
-    assert all(isinstance(a, PatchNodeStatus) for a in found)
+    assert all(isinstance(a, PatchNode) and a.status for a in found)
     return [
         (o["op"], o["path"], o.get("value"))
         for a in found
-        if isinstance(a, PatchNodeStatus)
+        if isinstance(a, PatchNode)
         for o in a.operations
     ]
 
@@ -120,8 +120,17 @@ SHARED = "nvidia.com/mig-1g.10gb"
 
 def noted(seen: World) -> list[str | None]:
     """What is written to the node about the prefixes of its resources."""
-    found = applied(node_status.reconcile(seen, "n1", 0.0).actions, Manager.RESOURCES)
-    return [d["metadata"]["annotations"].get(RESOURCE_PREFIXES) for d in found]
+    found = node_status.reconcile(seen, "n1", 0.0).actions
+    written = [d["metadata"]["annotations"] for d in applied(found, Manager.RESOURCES)]
+    path = "/metadata/annotations/gpu.tessera.dev~1resource-prefixes"
+    removed = (  # whoever owns it: an object that was restored from a backup has it from another
+        {"op": "test", "path": "/metadata/uid", "value": "uid-n1"},
+        {"op": "test", "path": path, "value": "nvidia.com"},
+        {"op": "remove", "path": path},
+    )
+    patches = [a for a in found if isinstance(a, PatchNode)]
+    assert patches in ([], [PatchNode("n1", removed)])
+    return [a[RESOURCE_PREFIXES] for a in written] + [None for _ in patches]
 
 
 def test_a_shared_prefix_is_noted_on_the_node_while_it_lists_resources_of_it() -> None:

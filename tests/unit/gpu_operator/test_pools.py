@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from gpu_world import (
     GPU_NODE,
+    PREFIX,
     agent_conditions,
     applied,
     condition,
@@ -18,10 +19,11 @@ from gpu_world import (
 )
 from pool_world import IN_POOL, agent_set, decide
 
-from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL
+from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL, RESOURCE_PREFIXES
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.controllers import pools
-from gpu_operator.controllers.world import AgentPod, AgentSet, Outcome, World
-from gpu_operator.kube.actions import Apply, Delete, DropFinalizer, Manager, Record
+from gpu_operator.controllers.world import AgentPod, AgentSet, ChartPolicy, Outcome, World
+from gpu_operator.kube.actions import Apply, Delete, DropFinalizer, Manager, PatchNode, Record
 
 
 def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
@@ -191,15 +193,53 @@ def finalizers_dropped(outcome: Outcome) -> list[str]:
 def test_labels_go_after_the_gpus_and_the_daemon_set_after_the_labels() -> None:
     gone = pool(meta={"deleting": True})
     outcome = decide(world(node(labels=IN_POOL), gone, daemon_sets=agent_set()))
-    (unlabel,) = (
-        a for a in outcome.actions if isinstance(a, Apply) and a.manager is Manager.LABELS
-    )
-    assert unlabel.document["metadata"]["labels"] == {}
+    unlabel = [
+        a
+        for a in outcome.actions
+        if isinstance(a, PatchNode) or (isinstance(a, Apply) and a.manager is Manager.LABELS)
+    ]
+    assert isinstance(unlabel[-1], Apply)
+    assert unlabel[-1].document["metadata"]["labels"] == {}
     delete = Delete("DaemonSet", "tessera-node-p", "tessera-system")
-    assert outcome.actions.index(unlabel) < outcome.actions.index(delete)
+    assert outcome.actions.index(unlabel[-1]) < outcome.actions.index(delete)
     assert finalizers_dropped(outcome) == []  # not while the DaemonSet is there
 
     assert finalizers_dropped(decide(world(node(), gone))) == ["p"]
+
+
+def taken_off(seen: World) -> dict[str, str]:
+    """The labels that a pool on its way out takes off a node, and the values they must have."""
+    (patch,) = (a for a in decide(seen).actions if isinstance(a, PatchNode))
+    assert (patch.name, patch.status) == ("n1", False)
+    first, *others = patch.operations
+    assert first == {"op": "test", "path": "/metadata/uid", "value": "uid-n1"}
+    tests, removals = others[::2], others[1::2]
+    assert {o["op"] for o in tests} <= {"test"}
+    assert removals == [{"op": "remove", "path": o["path"]} for o in tests]
+    paths = [o["path"].removeprefix("/metadata/labels/").replace("~1", "/") for o in tests]
+    return dict(zip(paths, (o["value"] for o in tests), strict=True))
+
+
+def test_labels_go_whoever_owns_them() -> None:
+    """Server-side apply leaves what another manager owns too, as in a Node that was restored."""
+    foreign = {
+        "topology.kubernetes.io/zone": "a",
+        f"{PREFIX}/mine": "x",
+        "nvidia.com/gpu.count": "8",
+    }
+    seen = world(node(labels=IN_POOL | foreign), pool(meta={"deleting": True}))
+    assert taken_off(seen) == {k: v for k, v in IN_POOL.items() if k not in GPU_NODE}
+
+
+@pytest.mark.parametrize("noted", [False, True], ids=["in force", "in force before"])
+def test_labels_by_a_shared_prefix_go_where_slices_were_offered_by_it(noted: bool) -> None:
+    shared = {k.replace(PREFIX, "nvidia.com"): v for k, v in IN_POOL.items()} | {POOL_LABEL: "p"}
+    policy = ChartPolicy(GPUPolicySpec(resource_prefix=PREFIX if noted else "nvidia.com"))
+    marked = {RESOURCE_PREFIXES: "example.com,nvidia.com"} if noted else {}
+    there = node(labels=shared, annotations=marked)
+    seen = world(there, pool(meta={"deleting": True}), chart_policy=policy)
+    expected = {k: v for k, v in shared.items() if k not in (*GPU_NODE, "nvidia.com/pool")}
+    assert taken_off(seen) == expected
 
 
 def test_a_label_that_somebody_else_put_on_a_node_does_not_hold_a_pool_up() -> None:

@@ -8,7 +8,7 @@ import pytest
 from gpu_operator.app import cleanup
 from gpu_operator.controllers import node_status
 from gpu_operator.engine.store import Store
-from gpu_operator.kube.actions import PatchNodeStatus
+from gpu_operator.kube.actions import PatchNode
 
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
 TICK_S = 10  # nodeStatusUpdateFrequency of a kubelet
@@ -59,7 +59,7 @@ class Retirement:
         found = node_status.reconcile(self.store.world(), "n", self.now_s)
         wait_s = found.again_in_s
         self.looks_at_s = None if wait_s is None else self.now_s + wait_s
-        if any(isinstance(action, PatchNodeStatus) for action in found.actions):
+        if any(isinstance(action, PatchNode) for action in found.actions):
             self.removed_at_s.append(self.now_s)
             if not (self.quick and self.now_s <= self.remembers_until_s):
                 self.say(None)
