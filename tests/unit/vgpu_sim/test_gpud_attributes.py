@@ -110,6 +110,55 @@ def test_a_capability_has_the_figures_of_the_programming_guide(capability):
     assert values[87] == double_ratio  # SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
 
 
+# What no slice and no board changes, from the reference of the driver API and the programming guide.
+SAME_EVERYWHERE = {
+    1: 1024,  # MAX_THREADS_PER_BLOCK
+    2: 1024,  # MAX_BLOCK_DIM_X
+    3: 1024,  # MAX_BLOCK_DIM_Y
+    4: 64,  # MAX_BLOCK_DIM_Z
+    5: 2**31 - 1,  # MAX_GRID_DIM_X
+    6: 65535,  # MAX_GRID_DIM_Y
+    7: 65535,  # MAX_GRID_DIM_Z
+    8: 49152,  # MAX_SHARED_MEMORY_PER_BLOCK
+    9: 65536,  # TOTAL_CONSTANT_MEMORY
+    10: 32,  # WARP_SIZE
+    11: 2**31 - 1,  # MAX_PITCH
+    12: 65536,  # MAX_REGISTERS_PER_BLOCK
+    14: 512,  # TEXTURE_ALIGNMENT
+    17: 0,  # KERNEL_EXEC_TIMEOUT
+    18: 0,  # INTEGRATED
+    19: 1,  # CAN_MAP_HOST_MEMORY
+    20: 0,  # COMPUTE_MODE: CU_COMPUTEMODE_DEFAULT
+    30: 512,  # SURFACE_ALIGNMENT
+    31: 1,  # CONCURRENT_KERNELS
+    32: 0,  # ECC_ENABLED
+    34: 0,  # PCI_DEVICE_ID
+    35: 0,  # TCC_DRIVER
+    41: 1,  # UNIFIED_ADDRESSING
+    50: 0,  # PCI_DOMAIN_ID
+    51: 32,  # TEXTURE_PITCH_ALIGNMENT
+    79: 1,  # GLOBAL_L1_CACHE_SUPPORTED
+    80: 1,  # LOCAL_L1_CACHE_SUPPORTED
+    82: 65536,  # MAX_REGISTERS_PER_MULTIPROCESSOR
+    97: 49152,  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    126: 1,  # MEM_SYNC_DOMAIN_COUNT
+    131: -1,  # NUMA_ID
+    134: -1,  # HOST_NUMA_ID
+}
+OF_THE_SLICE = {13, 15, 16, 33, 36, 37, 38, 39, 40, 75, 76, 81, 87, 106, 111, 139}
+
+
+@pytest.mark.parametrize("instance", list(instances()), ids=device_name)
+def test_every_value_is_one_of_the_slices_or_the_same_everywhere(instance):
+    values = attributes_of(instance, instance.gpu.board.compute_capability)
+    fixed = {number: value for number, value in values.items() if number not in OF_THE_SLICE}
+    assert fixed == SAME_EVERYWHERE | dict.fromkeys(ABSENT, 0)
+    assert values[15] == (values[40] > 0)  # GPU_OVERLAP, ASYNC_ENGINE_COUNT
+    assert values[33] == instance.gpu.index + 1  # PCI_BUS_ID
+    assert values[111] == (1024 if values[75] >= 8 else 0)  # RESERVED_SHARED_MEMORY_PER_BLOCK
+    assert values[139] == instance.gpu.board.pci_device_id * 0x10000 + 0x10DE  # GPU_PCI_DEVICE_ID
+
+
 def test_the_message_is_filled():
     instance = next(one for one in instances() if one.gpu.board_key == "h100-80gb")
     info = device_info(instance, (8, 0), 77, 3, enforced=True)

@@ -139,6 +139,18 @@ def test_a_context_that_cannot_be_set_up_is_told_as_that():
     assert told[1]["message"] == "no cgroup"
 
 
+def test_a_context_that_was_never_started_is_told_to_who_asked_for_it():
+    told: list[dict[str, Any]] = []
+    events = EventBus()
+    events.subscribe(told.append)
+    table = ContextTable(Budget(1 << 40), events, lambda _: None)
+    table.not_started(INSTANCE, Owner(PodUid(POD), "team"), "no worker could be forked")
+    assert names(told) == ["worker_failed"]
+    assert told[0]["instance"] == INSTANCE.uuid
+    assert (told[0]["pod_uid"], told[0]["namespace"], told[0]["pid"]) == (POD, "team", 0)
+    assert told[0]["message"] == "no worker could be forked"
+
+
 def test_a_fenced_worker_hears_why_and_may_end_by_itself():
     heard = []
 

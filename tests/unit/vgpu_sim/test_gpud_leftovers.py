@@ -144,6 +144,17 @@ def test_a_workers_compile_helper_is_left_to_it(tmp_path: Path, pair) -> None:
         worker.communicate()  # both end with their standard input
 
 
+def test_a_worker_has_a_helper_and_that_has_children_and_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A worker may not fork, nor may the helper's child: whatever is below that is no worker's."""
+    parents = {2: 1, 3: 2, 4: 3, 5: 4, 9: 1}  # 1 init, 2 worker, 3 helper, 4 its child
+    monkeypatch.setattr(processes, "parent", parents.get)
+    belong = [pid for pid in range(1, 10) if leftovers._belongs_to(pid, {2})]
+    assert belong == [2, 3, 4]
+    assert not leftovers._belongs_to(None, {2})
+
+
 def test_another_process_with_its_pid_is_not_the_worker(tmp_path: Path, pair) -> None:
     """It is neither watched nor ended."""
     worker, client = pair

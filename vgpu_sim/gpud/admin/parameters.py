@@ -21,14 +21,13 @@ MAX_BUDGET_BYTES = 1 << 50
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
 
-def fields(params: dict[str, Any], required: dict[str, type], **optional: type) -> dict[str, Any]:
-    """Return the parameters when all required and no unknown ones are there, of these types.
+def fields(params: dict[str, Any], kinds: dict[str, type]) -> dict[str, Any]:
+    """Return the parameters when just these are there, of these types.
 
     Raises:
         InvalidRequest: otherwise.
     """
-    kinds = required | optional
-    missing, unknown = set(required) - set(params), set(params) - set(kinds)
+    missing, unknown = set(kinds) - set(params), set(params) - set(kinds)
     if missing or unknown:
         raise InvalidRequest(
             f"parameters {sorted(kinds)}: missing {sorted(missing)}, unknown {sorted(unknown)}"

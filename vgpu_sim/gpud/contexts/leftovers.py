@@ -27,6 +27,7 @@ logger = logging.getLogger("tessera.gpud")
 
 FILE_NAME = "contexts.json"
 CLIENT_GONE_GRACE_SECONDS = 5.0
+_GENERATIONS = 2  # below a worker: its compile helper, and that one's children
 _VERSION = 1
 _MAX_FILE_BYTES = 1 << 20
 
@@ -166,7 +167,7 @@ class Leftovers:
 
 def _belongs_to(pid: int | None, workers: set[int]) -> bool:
     """Tell whether a process is one of these workers, its compile helper or a child of that."""
-    for _ in range(3):
+    for _ in range(_GENERATIONS):
         if pid is None or pid in workers:
             break
         pid = processes.parent(pid)

@@ -1,0 +1,98 @@
+"""Parameters of administration requests: what fits is read, all else is named and refused."""
+
+from typing import Any
+
+import pytest
+
+from vgpu_sim.gpud.admin import parameters
+from vgpu_sim.gpud.errors import InvalidRequest
+from vgpu_sim.gpud.model import Gpu, Holder
+
+GPU = "GPU-11111111-1111-4111-8111-111111111111"
+SLICE = "MIG-11111111-1111-4111-8111-111111111111"
+POD = "11111111-1111-4111-8111-111111111111"
+KINDS = {"name": str, "start": int, "admit": bool}
+GIVEN = {"name": "x", "start": 1, "admit": True}
+ENTRY = {"uuid": GPU, "index": 3, "board": "a30"}
+HOLDER = {"pod_uid": POD, "namespace": "team", "name": "train-0"}
+
+
+def test_just_what_was_asked_for_is_read() -> None:
+    assert parameters.fields(GIVEN, KINDS) == GIVEN
+    assert parameters.fields({}, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"start": 1}, r"missing \['admit', 'name'\], unknown \[\]"),
+        (GIVEN | {"more": 1}, r"missing \[\], unknown \['more'\]"),
+        (GIVEN | {"name": 1}, "name is not str"),
+        (GIVEN | {"start": True}, "start is not int"),
+        (GIVEN | {"admit": 1}, "admit is not bool"),
+        (GIVEN | {"start": None}, "start is not int"),
+    ],
+)
+def test_what_is_missing_unknown_or_of_another_type_is_named(
+    given: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=words):
+        parameters.fields(given, KINDS)
+
+
+def test_gpus_are_read() -> None:
+    assert parameters.gpus([ENTRY]) == [Gpu(parameters.parse_gpu_uuid(GPU), 3, "a30")]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        1,
+        ENTRY | {"uuid": SLICE},
+        ENTRY | {"uuid": f"{GPU}\n"},
+        ENTRY | {"uuid": GPU.replace("1", "A")},
+        ENTRY | {"board": "h1000"},
+        ENTRY | {"index": "3"},
+    ],
+)
+def test_a_gpu_that_is_none_is_refused(entry: object) -> None:
+    with pytest.raises(InvalidRequest):
+        parameters.gpus([entry])
+
+
+@pytest.mark.parametrize("value", [0, 1, 2**50])
+def test_a_budget_in_range_is_read(value: int) -> None:
+    assert parameters.budget_bytes(value) == value
+
+
+@pytest.mark.parametrize("value", [-1, 2**50 + 1])
+def test_a_budget_out_of_range_is_refused(value: int) -> None:
+    with pytest.raises(InvalidRequest, match="budget_bytes is out of range"):
+        parameters.budget_bytes(value)
+
+
+def test_holders_are_read() -> None:
+    many = [HOLDER] * 64
+    read = parameters.holders({SLICE: many})
+    assert read == {SLICE: [Holder(POD, "team", "train-0")] * 64}  # type: ignore[arg-type]
+    longest = HOLDER | {"name": "a" * 253}
+    assert len(parameters.holders({SLICE: [longest]})) == 1
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {SLICE: {}},
+        {SLICE: [HOLDER] * 65},
+        {SLICE: [1]},
+        {GPU: [HOLDER]},
+        {SLICE: [HOLDER | {"pod_uid": "../etc"}]},
+        {SLICE: [HOLDER | {"name": "a" * 254}]},
+        {SLICE: [HOLDER | {"name": "Train"}]},
+        {SLICE: [HOLDER | {"namespace": "-"}]},
+        {SLICE: [HOLDER | {"namespace": ""}]},
+    ],
+)
+def test_holders_that_are_none_are_refused(document: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest):
+        parameters.holders(document)
