@@ -15,6 +15,8 @@ from mig.geometry import BOARDS, board
 from mig.planner.rules import violations
 from vgpu_sim import config
 from vgpu_sim.cli import run
+from vgpu_sim.cli.clients.admin import AdminRefused
+from vgpu_sim.cli.clients.standalone import StartFailed
 from vgpu_sim.gpud.__main__ import main as gpud
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 
@@ -74,7 +76,41 @@ def test_without_the_client_library_it_says_how_to_build_it(monkeypatch, tmp_pat
     monkeypatch.setattr(config, "LIBRARIES_DIR", tmp_path)
     done = invoke("--board", "a30", "--slice", "1g.6gb", "--", "true")
     assert done.exit_code == run.EXIT_FAILED
-    assert "python -m vgpu_sim.native.build" in done.output
+    assert "python -m vgpu_sim.native.build" in done.stderr
+    assert done.stdout == "", "a program's output is all that may be there"
+
+
+def test_its_own_failures_have_the_statuses_of_env():
+    """GNU coreutils: 125 env itself failed, 126 found but not executable, 127 not found."""
+    assert (run.EXIT_FAILED, run.EXIT_NOT_EXECUTABLE, run.EXIT_NOT_FOUND) == (125, 126, 127)
+    assert all(status in run.command.help for status in ("125", "126", "127"))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (StartFailed("gpud ended with status 1"), "gpud ended with status 1"),
+        (AdminRefused("conflict", "no such board"), "no such board"),
+        (OSError(errno.ENOSPC, "No space left", "/run/x"), "/run/x: No space left"),
+        (OSError(errno.ENOSPC, "No space left"), "the slice cannot be made: No space left"),
+    ],
+)
+def test_what_keeps_a_slice_from_being_made_is_said_on_stderr(monkeypatch, error, words):
+    class Failing:
+        def __init__(self, *_):
+            pass
+
+        def __enter__(self):
+            raise error
+
+        def __exit__(self, *_):
+            raise AssertionError("it was never entered")
+
+    monkeypatch.setattr(run, "StandaloneNode", Failing)
+    done = invoke("--board", "a30", "--slice", "1g.6gb", "--", "true")
+    assert (done.exit_code, done.stdout) == (125, "")
+    assert done.stderr.startswith("tessera run: ")
+    assert words in done.stderr
 
 
 def test_an_aliased_profile_is_the_same_slice():

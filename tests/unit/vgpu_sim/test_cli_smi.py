@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from gpud_process import gpud
 
 from vgpu_sim.cli import smi
+from vgpu_sim.cli.smi_view import DeviceView, GpuView, NodeView, ProcessView
 
 TOKEN = bytes(32)
 
@@ -108,6 +109,86 @@ def test_the_query_is_laid_out_in_levels(look):
         *("", "GPU 0", *(f"    {name}" for name in gpu)),
     ]
     assert {line.index(":") for line in lines if ":" in line} == {40}
+
+
+def process(**changes) -> ProcessView:
+    fields = {
+        "pid": 11,
+        "name": "train",
+        "worker_pid": 12,
+        "uid": 65432,
+        "holder": "team/train-0",
+        "memory_bytes": 3 << 20,
+        "launches": 4,
+        "first_launch_ns": 0,
+        "last_launch_ns": 0,
+        "busy_ns": 0,
+        "running_kernel": "vecadd",
+        "running_seconds": 1.5,
+        "sandbox": {"own_user": False, "seccomp": True, "landlock": True, "namespaces": False},
+    }
+    return ProcessView(**fields | changes)
+
+
+def used_by(*processes: ProcessView, **changes) -> NodeView:
+    """A node with one slice, as gpud tells it."""
+    device = DeviceView(
+        *(0, "MIG-1", "1g.10gb", 3, 1, 16, 9984 << 20, 3 << 20, len(processes)),
+        **{"admit": False, "holders": ["team/train-0"], "processes": list(processes)} | changes,
+    )
+    gpu = GpuView(0, "GPU-1", "h100-80gb", "H100", "9.0", 80 << 30, 132, "Healthy", [device])
+    return NodeView("gpud", "1", "13.0", True, "", ["seccomp"], 8 << 30, 1 << 30, [gpu])
+
+
+def test_the_query_says_of_each_process_what_it_runs_and_which_walls_stand():
+    lines = [line.strip() for line in smi.query_lines(used_by(process()))]
+    fields = [[part.strip() for part in line.split(":", 1)] for line in lines if ":" in line]
+    assert fields[-9:] == [
+        ["PID", "11"],
+        ["Name", "train"],
+        ["Worker PID", "12"],
+        ["User ID", "65432"],
+        ["Holder", "team/train-0"],
+        ["Used GPU Memory", "3 MiB"],
+        ["Launches", "4"],
+        ["Running Kernel", "vecadd, 1.5 s"],
+        ["Sandbox", "seccomp, landlock"],
+    ]
+    assert lines.count("Process") == 1
+
+
+def test_the_query_says_what_is_not_known_of_a_process():
+    stranger = process(
+        pid=0,
+        name=None,
+        holder="",
+        sandbox={"seccomp": False},
+        running_kernel=None,
+        running_seconds=None,
+    )
+    lines = list(smi.query_lines(used_by(stranger, stranger)))
+    values = {line.split(":", 1)[0].strip(): line.split(":", 1)[1].strip() for line in lines[-9:]}
+    assert values["PID"] == "N/A (another PID namespace)"
+    assert values["Name"] == "N/A"
+    assert values["Holder"] == values["Running Kernel"] == values["Sandbox"] == "-"
+    assert sum(line.strip() == "Process" for line in lines) == 2
+
+
+def test_the_overview_lists_processes():
+    lines = list(smi.table_lines(used_by(process(), process(pid=0, name=None, holder=""))))
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
+    assert rows[3] == [
+        *("0", "0", "1g.10gb", "{3}:1", "16", "3MiB / 9984MiB", "2 (closed)", "team/train-0")
+    ]
+    assert rows[-2:] == [
+        ["0", "0", "11", "train", "12", "team/train-0", "3 MiB"],
+        ["0", "0", "N/A", "N/A", "12", "uid 65432", "3 MiB"],
+    ]
+    assert lines[0].endswith("Node memory budget: 1024MiB / 8192MiB")
+    assert lines[-1].startswith("Isolation: enforced")
+    open_again = list(smi.table_lines(used_by(admit=True)))
+    assert not any("(closed)" in line for line in open_again)
+    assert "  No running processes found" in open_again
 
 
 def test_nobody_to_ask_is_9(monkeypatch, tmp_path):
