@@ -99,11 +99,11 @@ _ALLOWED_BY_ARGUMENT: Final = {
 
 # What a compile helper may do instead of opening files and starting threads: fork as libc does, and
 # nothing else that clone(2) offers; wait; limit the time of its child, end with its parent, and
-# filter its child further. CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, or SIGCHLD alone.
-_FORK_FLAGS: Final = (0x0120_0011, 0x11)
+# filter its child further.
+_FORK_FLAGS: Final = 0x0120_0011  # CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD
 _SYS_WAIT4: Final = 61
 _FOR_HELPER: Final = {
-    "clone": (_SYS_CLONE, 0, _FORK_FLAGS),
+    "clone": (_SYS_CLONE, 0, (_FORK_FLAGS,)),
     "fcntl": (72, 1, _FCNTL_COMMANDS),
     "prctl": (157, 0, (*_PRCTL_OPTIONS, system.PR_SET_PDEATHSIG, system.PR_SET_SECCOMP)),
     "setitimer": (38, 0, (2,)),  # ITIMER_PROF: a signal to nobody but itself
