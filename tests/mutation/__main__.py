@@ -1,9 +1,12 @@
 """``make mutate``: would the tests notice? A seeded sample of small defects, each tried in turn.
 
 Every mutation is put into a private copy of the tree and the room's tests run against it, the
-narrowest first. Printed: each mutation with its line, and per room how many were killed of those that
-compile. A survivor is a gap in the tests or an equivalent program; which of the two, a person must
-say.
+narrowest first. Printed: each mutation with its line and the test that noticed it, and per room how
+many were killed of those that compile. A survivor is a gap in the tests or an equivalent program, a
+time-out a hang or a busy machine; which of the two, a person must say.
+
+A room begins with a *neutral* trial: a comment is added to one of the files to be mutated, and the
+tests must pass. Where they do not, they would fail with every mutation, and none is tried.
 """
 
 import argparse
@@ -12,6 +15,7 @@ import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +23,7 @@ from queue import SimpleQueue
 
 import c_edits
 import python_edits
-from edits import Edit
+from edits import Edit, neutral
 from rooms import NOT_MUTATED, ROOMS, Room
 from trial import Outcome, Tree, Verdict
 
@@ -53,42 +57,30 @@ def sample(rooms: list[Room], count: int, seed: int) -> list[tuple[Room, Edit]]:
 
 def main() -> int:
     """Try a sample; 0 when nothing survived, 1 when something did, 2 when the tests fail anyway."""
-    parser = argparse.ArgumentParser(prog="make mutate", description=__doc__)
-    parser.add_argument("-n", type=int, default=55, help="mutations (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="which sample (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tried at a time")
-    parser.add_argument("--room", action="append", choices=[room.name for room in ROOMS])
-    parser.add_argument(
-        "--no-baseline", action="store_true", help="the tests are known to pass without a mutation"
-    )
-    parser.add_argument("--minutes", type=float, help="begin no mutation after so long")
-    parser.add_argument(
-        "--narrow", action="store_true", help="run the first stage of a room's tests only"
-    )
-    options = parser.parse_args()
+    options = _options()
     rooms = [room for room in ROOMS if not options.room or room.name in options.room]
     if options.narrow:
         rooms = [replace(room, stages=room.stages[:1]) for room in rooms]
     chosen = sample(rooms, options.n, options.seed)
-    described = {
-        edit: edit.describe((ROOT / edit.path).read_text(encoding="utf-8")) for _, edit in chosen
-    }
-    counts = {room.name: [0, 0] for room in rooms}
+    described = {edit: edit.describe(_text(edit.path)) for _, edit in chosen}
+    if options.only:
+        chosen = [
+            (room, edit)
+            for room, edit in chosen
+            if any(text in described[edit] for text in options.only)
+        ]
     print(f"{len(chosen)} mutations, seed {options.seed}, {options.jobs} at a time", flush=True)
+    counts = {room.name: Counter[Verdict]() for room in rooms}
+    unsound: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="tessera-mutate-") as scratch:
         trees: SimpleQueue[Tree] = SimpleQueue()
         for job in range(options.jobs):
             trees.put(Tree(ROOT, Path(scratch) / str(job)))
 
-        tree = trees.get()
-        # Tests that cannot even be collected would "kill" everything.
-        check = tree.is_collected if options.no_baseline else tree.is_sound
-        for room in rooms:
-            if not check(room):
-                print(f"{room.name}: its tests fail without any mutation:", file=sys.stderr)
-                print(tree.last_words(), file=sys.stderr)
-                return 2
-        trees.put(tree)
+        if not options.no_neutral:
+            tree = trees.get()
+            unsound = {room.name for room in rooms if not _survives_neutral(tree, room, chosen)}
+            trees.put(tree)
 
         end = None if options.minutes is None else time.monotonic() + 60 * options.minutes
 
@@ -96,7 +88,7 @@ def main() -> int:
             tree = trees.get()
             try:
                 late = end is not None and time.monotonic() > end
-                return None if late else tree.attempt(edit, room)
+                return None if late or room.name in unsound else tree.attempt(edit, room)
             finally:
                 trees.put(tree)
 
@@ -104,21 +96,66 @@ def main() -> int:
             results = [(room, edit, pool.submit(attempt, room, edit)) for room, edit in chosen]
             for number, (room, edit, result) in enumerate(results, 1):
                 outcome = result.result()
-                if outcome is None:
-                    continue
-                if outcome.verdict is not Verdict.INVALID:
-                    counts[room.name][0] += outcome.verdict is Verdict.KILLED
-                    counts[room.name][1] += 1
-                print(
-                    f"[{number}/{len(chosen)}] {outcome.seconds:4.0f} s {outcome.verdict:8} {room.name}"
-                    f" {described[edit]}",
-                    flush=True,
-                )
-    for name, (killed, tried) in counts.items():
-        print(f"  {name:10} {killed}/{tried} killed")
-    killed, tried = (sum(column) for column in zip(*counts.values(), strict=True))
-    print(f"  {'all':10} {killed}/{tried} killed")
-    return 0 if killed == tried else 1
+                if outcome is not None:
+                    counts[room.name][outcome.verdict] += 1
+                    place = f"[{number}/{len(chosen)}]"
+                    print(_line(place, room, described[edit], outcome), flush=True)
+    for name, verdicts in counts.items():
+        print(_summary(name, verdicts))
+    everything = sum(counts.values(), Counter())
+    print(_summary("all", everything))
+    return 2 if unsound else int(everything[Verdict.SURVIVED] > 0)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make mutate", description=__doc__)
+    parser.add_argument("-n", type=int, default=55, help="mutations (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="which sample (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="tried at a time")
+    parser.add_argument("--room", action="append", choices=[room.name for room in ROOMS])
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="TEXT",
+        help="of the sample those with TEXT in their line",
+    )
+    parser.add_argument(
+        "--no-neutral", action="store_true", help="the neutral trials are known to survive"
+    )
+    parser.add_argument("--minutes", type=float, help="begin no mutation after so long")
+    parser.add_argument(
+        "--narrow", action="store_true", help="run the first stage of a room's tests only"
+    )
+    return parser.parse_args()
+
+
+def _text(path: Path) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def _survives_neutral(tree: Tree, room: Room, chosen: list[tuple[Room, Edit]]) -> bool:
+    """Try an edit of the first file to be mutated that no test may notice."""
+    edit = next((edit for other, edit in chosen if other is room), None)
+    if edit is None:
+        return True
+    outcome = tree.attempt(neutral(edit.path, _text(edit.path)), room)
+    print(_line("[neutral]", room, str(edit.path), outcome), flush=True)
+    if outcome.failure is not None:
+        print(f"{room.name}: its tests fail without any mutation:", file=sys.stderr)
+        print(outcome.failure.last_words, file=sys.stderr)
+    return outcome.verdict is Verdict.SURVIVED
+
+
+def _line(place: str, room: Room, what: str, outcome: Outcome) -> str:
+    by = f" (by {outcome.failure.test})" if outcome.failure else ""
+    return f"{place} {outcome.seconds:4.0f} s {outcome.verdict:9} {room.name} {what}{by}"
+
+
+def _summary(name: str, verdicts: Counter[Verdict]) -> str:
+    by_clock = verdicts[Verdict.TIMED_OUT]
+    killed = verdicts[Verdict.KILLED] + by_clock
+    late = f", {by_clock} of them by a time-out alone" if by_clock else ""
+    return f"  {name:10} {killed}/{killed + verdicts[Verdict.SURVIVED]} killed{late}"
 
 
 if __name__ == "__main__":

@@ -23,3 +23,9 @@ class Edit:
         line = text.count("\n", 0, self.start) + 1
         old, new = (" ".join(part.split()) for part in (text[self.start : self.end], self.new))
         return f"{self.path}:{line}: {self.kind}: {old or '(nothing)'} → {new or '(nothing)'}"
+
+
+def neutral(path: Path, text: str) -> Edit:
+    """Return an edit of a file that changes nothing it does, and that no test may notice."""
+    comment = "/* neutral */" if path.suffix == ".c" else "# neutral"
+    return Edit(path, len(text), len(text), f"{comment}\n", "neutral")

@@ -9,34 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from edits import Edit
+from outcomes import STAGE_TIMED_OUT, Failure, Outcome, Verdict, failure_in, verdict_of
 from rooms import Room
 
+TEST_LIMIT_S = 120
 STAGE_LIMIT_S = 900
 """Longer than any stage takes on a busy machine; a mutation that hangs is killed by it."""
+_IMPORTED = ("", "operator", "tests/mutation")
 _COPIED = ("operator", "device_plugin", "mig", "vgpu_sim", "tests", "examples", "charts", "deploy")
 _COPIED_FILES = ("pyproject.toml", ".importlinter", "README.md", "hatch_build.py", "Makefile")
-
-
-class Verdict(StrEnum):
-    """What became of a mutation."""
-
-    KILLED = "killed"
-    SURVIVED = "SURVIVED"
-    INVALID = "invalid"
-    """It does not compile, which says nothing about the tests."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a mutation, and after how many seconds."""
-
-    verdict: Verdict
-    seconds: float
 
 
 class Tree:
@@ -60,48 +44,47 @@ class Tree:
         text = path.read_text(encoding="utf-8")
         path.write_text(edit.apply(text), encoding="utf-8")
         native = edit.path.suffix == ".c"
+        failure = None
         try:
             if not (self.builds() if native else _is_python(edit.apply(text))):
                 verdict = Verdict.INVALID
             else:
-                sound = self.is_sound(room, edit.path)
-                verdict = Verdict.SURVIVED if sound else Verdict.KILLED
+                failure = self.first_failure(room, edit.path)
+                verdict = verdict_of(failure)
         finally:
             path.write_text(text, encoding="utf-8")
             if native and not self.builds():
                 raise RuntimeError(f"{edit.path} no longer compiles as it was")
-        return Outcome(verdict, time.monotonic() - started)
+        return Outcome(verdict, time.monotonic() - started, failure)
 
-    def is_sound(self, room: Room, mutated: Path | None = None) -> bool:
-        """Return whether all of a room's stages pass, of each the tests of a mutated file first."""
+    def first_failure(self, room: Room, mutated: Path) -> Failure | None:
+        """Run all of a room's stages, of each the tests of the mutated file first.
+
+        Tests that cannot see the mutated file, because they compile one folder, are left out.
+        """
+        blind = {test for test, folder in room.blind if not mutated.is_relative_to(folder)}
         for stage in room.stages:
             own: list[str] = []
             others: list[str] = []
-            for test in self._tests(stage):
-                is_own = mutated is not None and _tests_file(self.directory / test, mutated)
+            for test in (test for test in self._tests(stage) if test not in blind):
+                is_own = _tests_file(self.directory / test, mutated)
                 (own if is_own else others).append(test)
             # Collecting the others takes longer than most tests, so they are left for later.
-            if not all(self.passes(tests) for tests in (own, others) if tests):
-                return False
-        return True
-
-    def last_words(self) -> str:
-        """Return the end of what the last command printed."""
-        return "\n".join(self._output.read_text(errors="replace").splitlines()[-15:])
+            for tests in (own, others):
+                if tests and not self.passes(tests):
+                    return failure_in(self._output.read_text(errors="replace"))
+        return None
 
     def builds(self) -> bool:
         """Return whether the native parts compile."""
         return self._run([sys.executable, "-m", "vgpu_sim.native.build"])
 
-    def is_collected(self, room: Room) -> bool:
-        """Return whether a room's tests can be imported; says nothing of what they find."""
-        tests = [test for stage in room.stages for test in self._tests(stage)]
-        return self.passes(["--collect-only", *tests])
-
     def passes(self, tests: Sequence[str]) -> bool:
         """Return whether tests pass."""
-        options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout=120"]
-        return self._run([sys.executable, "-m", "pytest", *options, *tests])
+        plugins = ["-p", "no:cacheprovider", "-p", "no:xdist", "-p", "unshrunk"]
+        # A signal, pytest-timeout's other method, does not end a loop in C.
+        limits = [f"--timeout={TEST_LIMIT_S}", "--timeout-method=thread"]
+        return self._run([sys.executable, "-m", "pytest", "-q", "-x", *plugins, *limits, *tests])
 
     def _tests(self, stage: Sequence[str]) -> list[str]:
         found = [
@@ -115,7 +98,7 @@ class Tree:
 
     def _run(self, command: Sequence[str]) -> bool:
         """Run in a process group of its own, so that nothing of it outlives it."""
-        path = f"{self.directory}{os.pathsep}{self.directory / 'operator'}"
+        path = os.pathsep.join(str(self.directory / part) for part in _IMPORTED)
         environment = {**os.environ, "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
         with self._output.open("wb") as output:
             process = subprocess.Popen(
@@ -130,6 +113,8 @@ class Tree:
         try:
             return process.wait(STAGE_LIMIT_S) == 0
         except subprocess.TimeoutExpired:
+            with self._output.open("ab") as output:
+                output.write(STAGE_TIMED_OUT)
             return False
         finally:
             with contextlib.suppress(ProcessLookupError):
