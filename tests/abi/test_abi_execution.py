@@ -177,6 +177,19 @@ def test_dynamic_shared_memory_is_refused(cuda, spin):
     assert code == INVALID_VALUE
 
 
+def test_shared_memory_ends_at_the_board_s_limit(cuda, spin):
+    """The last byte that a block may ask for is no wrong value, the next one is."""
+    name = cuda.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    limit = cuda.cuDeviceGetAttribute(name, 0)
+    given = arguments(int(cuda.cuMemAlloc(4)), u32(1))
+
+    def code(shared):
+        return cuda.code("cuLaunchKernel", spin, 1, 1, 1, 1, 1, 1, shared, 0, given, 0)
+
+    assert code(limit) != INVALID_VALUE
+    assert code(limit + 1) == INVALID_VALUE
+
+
 def test_launch_attributes_are_refused(cuda, spin):
     out = int(cuda.cuMemAlloc(4))
     config = cuda.CUlaunchConfig()

@@ -321,6 +321,30 @@ def test_pointer_questions(cuda):
     assert (int(start), int(size)) == (device, 1000)
 
 
+def test_several_pointer_questions_at_once(cuda, libraries):
+    """The plural form answers for any pointer, but neither unknown questions nor into nothing."""
+    ask = ctypes.CDLL(str(libraries / "libcuda.so.1")).cuPointerGetAttributes
+    memory_type, ordinal, unknown = 2, 9, 0x7FFF
+    where = (ctypes.c_uint32 * 2)(7, 7)
+    both = [ctypes.addressof(where), ctypes.addressof(where) + 4]
+
+    def answer(attributes, places, pointer):
+        status = ask(
+            len(attributes),
+            (ctypes.c_int * len(attributes))(*attributes),
+            (ctypes.c_void_p * len(places))(*places),
+            ctypes.c_uint64(pointer),
+        )
+        return status, tuple(where)
+
+    device = int(cuda.cuMemAlloc(1000))
+    refused = (INVALID_VALUE, (7, 7))
+    assert answer([memory_type, unknown], both, device) == refused
+    assert answer([memory_type, ordinal], [both[0], None], device) == refused
+    assert answer([memory_type, ordinal], both, device + 999) == (0, (2, 0))
+    assert answer([memory_type, ordinal], both, device + 1000) == (0, (0, 0xFFFFFFFE))
+
+
 def test_a_device_pointer_faults_on_the_host(cuda, environment, compile_c):
     """Strict mode: the client never maps device memory at its own address."""
     device = int(cuda.cuMemAlloc(4096))

@@ -3,7 +3,8 @@
 ``tests/support/worker_harness``: ``order`` many streams, waits, full rings, all parameter sizes;
 ``memory`` copies, fills and chunks; ``hostile`` requests that no client library writes; ``fault``
 kernels that fault; ``doze`` a worker on its client's CPU; ``nap`` requests that come just before it
-sleeps; ``turns`` whose request comes first, which kernel runs, what is left of a removed one.
+sleeps; ``turns`` whose request comes first, which kernel runs, what is left of a removed one;
+``again`` a second start.
 ``latency`` only measures, and must still build.
 """
 
@@ -71,6 +72,7 @@ def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Pa
         ("nap", "plain"),
         ("turns", "plain"),
         ("turns", "thread"),
+        ("again", "plain"),
     ],
 )
 def test_native_runtime(program: str, sanitizer: str, tmp_path: Path, runtime: Runtime) -> None:
