@@ -18,6 +18,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -39,7 +40,7 @@ def candidates(room: Room) -> list[Edit]:
             if any(part in f"/{relative}" for part in NOT_MUTATED):
                 continue
             edits_of = c_edits.edits_of if path.suffix == ".c" else python_edits.edits_of
-            found.update(edits_of(relative, path.read_text(encoding="utf-8")))
+            found.update(edits_of(relative, _text(relative)))
     return sorted(found)
 
 
@@ -55,21 +56,28 @@ def sample(rooms: list[Room], count: int, seed: int) -> list[tuple[Room, Edit]]:
     return chosen
 
 
+def picked(rooms: list[Room], texts: list[str]) -> list[tuple[Room, Edit]]:
+    """Return every mutation whose description has one of ``texts``."""
+    return [
+        (room, edit)
+        for room in rooms
+        for edit in candidates(room)
+        if any(text in _describe(edit) for text in texts)
+    ]
+
+
 def main() -> int:
     """Try a sample; 0 when nothing survived, 1 when something did, 2 when the tests fail anyway."""
     options = _options()
     rooms = [room for room in ROOMS if not options.room or room.name in options.room]
     if options.narrow:
         rooms = [replace(room, stages=room.stages[:1]) for room in rooms]
-    chosen = sample(rooms, options.n, options.seed)
-    described = {edit: edit.describe(_text(edit.path)) for _, edit in chosen}
     if options.only:
-        chosen = [
-            (room, edit)
-            for room, edit in chosen
-            if any(text in described[edit] for text in options.only)
-        ]
-    print(f"{len(chosen)} mutations, seed {options.seed}, {options.jobs} at a time", flush=True)
+        chosen = picked(rooms, options.only)
+        print(f"{len(chosen)} mutations, {options.jobs} at a time", flush=True)
+    else:
+        chosen = sample(rooms, options.n, options.seed)
+        print(f"{len(chosen)} mutations, seed {options.seed}, {options.jobs} at a time", flush=True)
     counts = {room.name: Counter[Verdict]() for room in rooms}
     unsound: set[str] = set()
     with tempfile.TemporaryDirectory(prefix="tessera-mutate-") as scratch:
@@ -99,7 +107,7 @@ def main() -> int:
                 if outcome is not None:
                     counts[room.name][outcome.verdict] += 1
                     place = f"[{number}/{len(chosen)}]"
-                    print(_line(place, room, described[edit], outcome), flush=True)
+                    print(_line(place, room, _describe(edit), outcome), flush=True)
     for name, verdicts in counts.items():
         print(_summary(name, verdicts))
     everything = sum(counts.values(), Counter())
@@ -129,6 +137,11 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _describe(edit: Edit) -> str:
+    return edit.describe(_text(edit.path))
+
+
+@cache  # as it was at the beginning, when the private copies were made
 def _text(path: Path) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
