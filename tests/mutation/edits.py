@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+_NEUTRAL = "neutral"
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Edit:
@@ -13,6 +15,11 @@ class Edit:
     end: int
     new: str
     kind: str
+
+    @property
+    def is_neutral(self) -> bool:
+        """Return whether it changes nothing that the file does."""
+        return self.kind == _NEUTRAL
 
     def apply(self, text: str) -> str:
         """Return the file's text with the mutation in it."""
@@ -28,4 +35,4 @@ class Edit:
 def neutral(path: Path, text: str) -> Edit:
     """Return an edit of a file that changes nothing it does, and that no test may notice."""
     comment = "/* neutral */" if path.suffix == ".c" else "# neutral"
-    return Edit(path, len(text), len(text), f"{comment}\n", "neutral")
+    return Edit(path, len(text), len(text), f"{comment}\n", _NEUTRAL)

@@ -38,36 +38,37 @@ class Tree:
             shutil.copy2(root / name, directory / name)
 
     def attempt(self, edit: Edit, room: Room) -> Outcome:
-        """Run the tests against a mutation; the copy is as it was afterwards, its libraries too."""
+        """Run the tests against a mutation; the copy's sources are as they were afterwards."""
         started = time.monotonic()
         path = self.directory / edit.path
         text = path.read_text(encoding="utf-8")
         path.write_text(edit.apply(text), encoding="utf-8")
-        native = edit.path.suffix == ".c"
         failure = None
         try:
-            if not (self.builds() if native else _is_python(edit.apply(text))):
+            # Libraries may still be those of the mutation before.
+            if not (_is_python_or_c(edit, text) and self.builds()):
                 verdict = Verdict.INVALID
             else:
-                failure = self.first_failure(room, edit.path)
+                failure = self.first_failure(room, edit)
                 verdict = verdict_of(failure)
         finally:
             path.write_text(text, encoding="utf-8")
-            if native and not self.builds():
-                raise RuntimeError(f"{edit.path} no longer compiles as it was")
         return Outcome(verdict, time.monotonic() - started, failure)
 
-    def first_failure(self, room: Room, mutated: Path) -> Failure | None:
+    def first_failure(self, room: Room, edit: Edit) -> Failure | None:
         """Run all of a room's stages, of each the tests of the mutated file first.
 
-        Tests that cannot see the mutated file, because they compile one folder, are left out.
+        Tests that cannot see that file are left out, but for an edit that nobody may notice.
         """
-        blind = {test for test, folder in room.blind if not mutated.is_relative_to(folder)}
+        tried: set[str] = set()
         for stage in room.stages:
             own: list[str] = []
             others: list[str] = []
-            for test in (test for test in self._tests(stage) if test not in blind):
-                is_own = _tests_file(self.directory / test, mutated)
+            for test in self._tests(stage):
+                if test in tried or not (edit.is_neutral or _sees(room, test, edit.path)):
+                    continue
+                tried.add(test)
+                is_own = _tests_file(self.directory / test, edit.path)
                 (own if is_own else others).append(test)
             # Collecting the others takes longer than most tests, so they are left for later.
             for tests in (own, others):
@@ -122,6 +123,12 @@ class Tree:
             process.wait()
 
 
+def _sees(room: Room, test: str, mutated: Path) -> bool:
+    """Whether a mutation can change what a test does, as far as the room knows."""
+    seen = room.sees.get(test)
+    return seen is None or any(mutated.is_relative_to(path) for path in seen)
+
+
 def _tests_file(test: Path, mutated: Path) -> bool:
     """Whether a test names a module: in its own name, as test_mig_plan.py does, or in an import."""
     words = {word.rstrip("s") for word in test.stem.split("_")}
@@ -132,9 +139,12 @@ def _tests_file(test: Path, mutated: Path) -> bool:
     return re.search(imported, test.read_text(encoding="utf-8")) is not None
 
 
-def _is_python(text: str) -> bool:
+def _is_python_or_c(edit: Edit, text: str) -> bool:
+    """Whether a mutated Python file is still Python; what C is the compiler says."""
+    if edit.path.suffix == ".c":
+        return True
     try:
-        compile(text, "mutated", "exec", dont_inherit=True)
+        compile(edit.apply(text), "mutated", "exec", dont_inherit=True)
     except SyntaxError:
         return False
     return True
