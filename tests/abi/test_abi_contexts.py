@@ -341,6 +341,19 @@ def test_a_killed_worker_is_launch_failed(cuda, node):
     cuda.cuCtxDestroy(context)
 
 
+def test_a_kernel_is_known_elsewhere_where_its_context_has_ended(cuda):
+    """What a context that still has it says of a kernel does not depend on which one is current."""
+    library = cuda.cuLibraryLoadData(ptx_kernels.SPIN.encode() + b"\0", [], [], 0, [], [], 0)
+    kernel = cuda.cuLibraryGetKernel(library, b"spin")
+    cuda.cuKernelGetFunction(kernel)
+    context = cuda.cuCtxCreate(None, 0, 0)
+    poke(cuda, 0)
+    assert cuda.code("cuCtxSynchronize") == ILLEGAL_ADDRESS
+    assert cuda.cuKernelGetParamInfo(kernel, 1) == (8, 4)
+    cuda.cuCtxDestroy(context)
+    cuda.cuLibraryUnload(library)
+
+
 def test_a_poller_learns_of_a_killed_worker(cuda, node):
     before = worker_pids(node)
     context = cuda.cuCtxCreate(None, 0, 0)

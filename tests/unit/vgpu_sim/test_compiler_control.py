@@ -361,8 +361,8 @@ def test_functions_and_aliases_are_refused_where_they_are_defined() -> None:
 
 
 def test_32_bit_addressing_is_refused_said_or_unsaid() -> None:
-    for line in (".address_size 32", ""):
-        with pytest.raises(UnsupportedPtxError, match="32"):
+    for line, said in ((".address_size 32", "32-bit addresses"), ("", "a missing .address_size")):
+        with pytest.raises(UnsupportedPtxError, match=said):
             compile_verified(kernel("").replace(".address_size 64", line))
 
 

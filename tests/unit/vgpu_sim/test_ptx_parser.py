@@ -84,6 +84,8 @@ def test_file_level_directives() -> None:
         ("-1 < 1", tree.Integer(1)),
         ("-1 < 1U", tree.Integer(0)),
         ("1 << 3 | 4 & ~4 ^ 1", tree.Integer(9)),
+        ("5 << 0", tree.Integer(5)),
+        ("-5 >> 63", tree.Integer(-1)),
         ("!5 + !0", tree.Integer(1)),
         ("1 && 0 || 1", tree.Integer(1)),
         ("2 && 0", tree.Integer(0)),
