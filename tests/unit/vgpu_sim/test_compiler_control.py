@@ -209,6 +209,15 @@ def test_constants_take_the_form_of_their_type() -> None:
     ]
 
 
+def test_any_constant_but_zero_is_a_true_predicate() -> None:
+    got = _per_lane("""
+        mov.pred %p0, 0; mov.pred %p1, 2; mov.u32 %r1, 0;
+        @%p0 add.u32 %r1, %r1, 1; @%p1 add.u32 %r1, %r1, 4;
+        st.global.u32 [%o], %r1;
+    """)
+    assert got == [4] * 32
+
+
 def test_setp_without_first_destination() -> None:
     got = _per_lane("""
         setp.lt.u32 _|%p1, %r0, 9; selp.u32 %r1, 1, 0, %p1; st.global.u32 [%o], %r1;
@@ -221,6 +230,9 @@ def test_setp_without_first_destination() -> None:
     [
         ("add.u32 %r0, %r1;", InvalidPtxError, "add takes 3 operands"),
         ("add.u32 %r0, %o, 1;", InvalidPtxError, "'%o' has 64 bits, .u32 takes 32"),
+        ("add.u32 %w, %r1, 1;", InvalidPtxError, "'%w' has 64 bits, .u32 takes 32"),
+        ("add.u64 %r0, %w, 1;", InvalidPtxError, "'%r0' has 32 bits, .u64 takes 64"),
+        ("cvt.u64.u32 %r0, %r1;", InvalidPtxError, "'%r0' has 32 bits, .u64 takes at least 64"),
         ("add.u32 %p0, %r1, 1;", InvalidPtxError, "'%p0' is a predicate"),
         ("add.u32 %r0, %p0, 1;", InvalidPtxError, "'%p0' is a predicate"),
         ("add.u32 %nope, %r1, 1;", InvalidPtxError, "'%nope' is not declared"),
