@@ -109,5 +109,17 @@ ROOMS = (
         },
     ),
 )
+LAST = frozenset(
+    {
+        "test_abi_programs.py",
+        "test_conformance_clamp.py",
+        "test_conformance_kernels.py",
+        "test_jit_refusals.py",
+        "test_jit_text.py",
+        "test_ptx_cli.py",
+        "test_ptx_fuzz.py",
+    }
+)
+"""Tests that take the most time of their stage: most mutations are killed by others before them."""
 NOT_MUTATED = ("_pb2", "/generated/", "/geometry/tables/")
 """Generated files, and tables of data that other tests compare with recordings."""
