@@ -26,10 +26,13 @@ class Edit:
         return text[: self.start] + self.new + text[self.end :]
 
     def describe(self, text: str) -> str:
-        """Return ``path:line: kind: old → new``, the parts on one line."""
+        """Return ``path:line:column: kind: old → new``, the parts on one line."""
         line = text.count("\n", 0, self.start) + 1
+        column = self.start - text.rfind("\n", 0, self.start)
         old, new = (" ".join(part.split()) for part in (text[self.start : self.end], self.new))
-        return f"{self.path}:{line}: {self.kind}: {old or '(nothing)'} → {new or '(nothing)'}"
+        return (
+            f"{self.path}:{line}:{column}: {self.kind}: {old or '(nothing)'} → {new or '(nothing)'}"
+        )
 
 
 def neutral(path: Path, text: str) -> Edit:
