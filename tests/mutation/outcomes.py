@@ -53,7 +53,7 @@ def failure_in(output: str) -> Failure:
     if "+ Timeout +" in output:  # pytest-timeout ends the process: there is no summary
         running = re.findall(r'File "[^"]*?(tests/[^"]+)", line \d+, in (test_\w+)', output)
         return Failure("::".join(running[-1]) if running else "?", True, last_words)
-    found = re.search(r"^(?:FAILED|ERROR) (\S+)(.*)", output, re.MULTILINE)
+    found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - (.*))?$", output, re.MULTILINE)
     if found is None:
         return Failure("pytest itself", False, last_words)
-    return Failure(found[1], _CLOCK.search(found[2]) is not None, last_words)
+    return Failure(found[1], _CLOCK.search(found[2] or "") is not None, last_words)
