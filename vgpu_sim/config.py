@@ -12,6 +12,7 @@ from pathlib import Path
 SLICES_DIR_VARIABLE = "TESSERA_SLICES_DIR"
 TOKEN_VARIABLE = "TESSERA_TOKEN"
 RUN_DIR_VARIABLE = "TESSERA_RUN_DIR"
+VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 LINK_PATH_VARIABLE = "LIBRARY_PATH"  # where gcc and clang look for -lcuda
 
@@ -29,6 +30,11 @@ def run_dir() -> Path:
 def slices_dir() -> Path:
     """Return where slice sockets are, in a run, a pod or on a node."""
     return Path(os.environ.get(SLICES_DIR_VARIABLE) or DEFAULT_RUN_DIR / "slices")
+
+
+def chooses_devices() -> bool:
+    """Return whether the user says which devices programs see."""
+    return VISIBLE_DEVICES_VARIABLE in os.environ
 
 
 def private_dir_parents() -> tuple[Path, ...]:

@@ -63,8 +63,30 @@ def test_no_directory_and_an_empty_one(environment, tmp_path):
         )
 
 
+def test_folders_that_are_no_slices_are_not_waited_for(environment):
+    """A slice's folder without its socket is one whose gpud is being restarted; /etc is not."""
+    done = python(ASK, environment, TESSERA_SLICES_DIR="/etc", TESSERA_WAIT_S="60")
+    assert done.stdout == "100\n3 True\n", done.stderr
+    assert done.stderr.startswith("tessera: no slice in /etc: start the program with")
+
+
 def test_slices_that_the_user_has_hidden_are_not_missed(environment):
-    assert python(ASK, environment, CUDA_VISIBLE_DEVICES="").stderr == ""
+    for visible in ("", "-1"):
+        assert python(ASK, environment, CUDA_VISIBLE_DEVICES=visible).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("visible", "entry", "found"),
+    [("7", "7", 100), (" nonsense ,0", "nonsense", 100), ("0,7,1", "7", 0), ("MIG-", "MIG-", 100)],
+)
+def test_an_entry_that_names_no_slice_is_said(environment, slices, visible, entry, found):
+    text = "from cuda.bindings import driver as d; print([int(d.cuInit(0)[0]) for _ in range(2)])"
+    done = python(text, environment, CUDA_VISIBLE_DEVICES=visible)
+    assert done.stdout == f"{[found] * 2}\n"
+    assert done.stderr == (
+        f'tessera: CUDA_VISIBLE_DEVICES: "{entry}" names none of the {len(slices)} slices here, or'
+        " more than one; as in CUDA no entry after it counts either\n"
+    )
 
 
 @contextlib.contextmanager
@@ -337,6 +359,15 @@ d.cuModuleGetFunction(3, b"some name"); print(hex(int(p)))
     assert [call for call in calls if call in wanted] == wanted
     assert any('name="some name"' in call and call.endswith("= 400") for call in calls)
     assert any(call.startswith("cuGetProcAddress_v2") for call in calls)
+
+
+def test_a_trace_that_cannot_be_written_is_said_once(environment):
+    text = "from cuda.bindings import driver as d; print([int(d.cuInit(0)[0]) for _ in range(3)])"
+    done = python(text, environment, TESSERA_TRACE="/dev/full")
+    assert done.stdout == "[0, 0, 0]\n"
+    assert done.stderr == (
+        "tessera: TESSERA_TRACE: calls are missing from the trace: No space left on device\n"
+    )
 
 
 def test_strict_ends_the_program(environment):

@@ -338,6 +338,39 @@ def test_a_kernel_that_never_ends_is_ended(place, backend):
     assert "ran for more than the 0.5 s that --kernel-timeout allows" in done.stderr
 
 
+def test_stats_show_a_kernel_that_ran_out_of_time(place):
+    end = "print(int(d.cuCtxSynchronize()[0]))"
+    options = ("--stats", "--kernel-timeout", "0.5")
+    done = run(place, *python(ENDLESS + end), options=options)
+    assert done.stdout == "702\n", done.stderr
+    rows = [line for line in done.stderr.splitlines() if line.startswith("tessera run: ")]
+    assert rows[0] == "tessera run: contexts: 1"
+    assert rows[2] == (
+        "tessera run:          1            -            -  endless (did not end: the kernel ran for"
+        " more than the 0.5 s that --kernel-timeout allows)"
+    )
+
+
+def test_several_slices_are_for_several_processes(place):
+    ask = (
+        "from cuda.bindings import driver as d; print(int(d.cuInit(0)[0]), d.cuDeviceGetCount()[1])"
+    )
+    each = f"""
+import os, subprocess, sys
+for chosen in ("0", "1", "2"):
+    environment = os.environ | {{"CUDA_VISIBLE_DEVICES": chosen}}
+    subprocess.run([sys.executable, "-c", {ask!r}], env=environment)
+"""
+    done = run(place, *python(each), options=("--count", "2"))
+    assert done.stdout.splitlines() == ["0 1", "0 1", "100 None"], done.stderr
+    assert done.stderr.splitlines() == [
+        "tessera run: 2 slices; as in CUDA each process has one of them as its device: the first,"
+        " or what CUDA_VISIBLE_DEVICES (0 to 1) was set to for it",
+        'tessera: CUDA_VISIBLE_DEVICES: "2" names none of the 2 slices here, or more than one; as in'
+        " CUDA no entry after it counts either",
+    ]
+
+
 def test_stats_say_what_a_run_has_cost(place):
     """Also from a second context, and from the cache the second time."""
     twice = """

@@ -80,7 +80,8 @@ def _complete_command(
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Slices of that profile; more GPUs of the board are added as needed.",
+    help="Slices of that profile, for programs of several processes: as in CUDA a process has one"
+    " MIG device, the first or what CUDA_VISIBLE_DEVICES names. GPUs are added as needed.",
 )
 @click.option(
     "--backend",
@@ -137,7 +138,7 @@ def command(
     stats: bool,
     command_line: tuple[str, ...],
 ) -> None:
-    """Run COMMAND with a simulated MIG slice as its only CUDA device.
+    """Run COMMAND with a simulated MIG slice as the only CUDA device of each of its processes.
 
     The exit status is the command's, 128+n when signal n ended it, 2 for wrong arguments, 125
     when the slice could not be made, 126 or 127 when the command cannot be executed or found.
@@ -169,6 +170,7 @@ def command(
             environment = config.program_environment(
                 node.slices_dir, node.token_hex, config.LIBRARIES_DIR
             )
+            _say_how_to_choose(count)
             with run_stats.collected(node if stats else None):
                 status = run_program(command_line, environment)
     except (StartFailed, AdminRefused) as err:
@@ -249,6 +251,16 @@ def run_program(command_line: Sequence[str], environment: Mapping[str, str]) -> 
             program.send_signal(received.si_signo)
     status = program.returncode
     return 128 - status if status < 0 else status
+
+
+def _say_how_to_choose(count: int) -> None:
+    """Tell who asks for several slices, and chooses none, how processes get one each."""
+    if count > 1 and not config.chooses_devices():
+        click.echo(
+            f"tessera run: {count} slices; as in CUDA each process has one of them as its device:"
+            f" the first, or what CUDA_VISIBLE_DEVICES (0 to {count - 1}) was set to for it",
+            err=True,
+        )
 
 
 def _profile(chosen: Board, name: str) -> Profile:

@@ -16,11 +16,15 @@ _LAST_WORDS_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Totals:
-    """The sum of what all contexts reported; ``kernels`` holds [launches, ns] by name."""
+    """The sum of what all contexts reported; ``kernels`` holds [launches, ns] by name.
+
+    ``unfinished`` are launches that ended their contexts: (kernel, why), in the order of the ends.
+    """
 
     contexts: int = 0
     ended: int = 0
     kernels: dict[str, list[int]] = field(default_factory=dict)
+    unfinished: list[tuple[str, str]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0))
 
     def take(self, event: dict[str, Any]) -> None:
@@ -30,6 +34,8 @@ class Totals:
                 self.contexts += 1
             case "context_ended":
                 self.ended += 1
+            case "fault" if event["kernel"]:
+                self.unfinished.append((event["kernel"], event["message"]))
             case "usage":
                 for row in event["kernels"]:
                     kernel = self.kernels.setdefault(row["kernel"], [0, 0])
@@ -43,10 +49,12 @@ class Totals:
     def lines(self) -> Iterator[str]:
         """Yield the report, the kernel that took longest first."""
         yield f"contexts: {self.contexts}"
-        if self.kernels:
+        if self.kernels or self.unfinished:
             yield f"{'launches':>10} {'total ms':>12} {'mean us':>12}  kernel"
         for name, (launches, ns) in sorted(self.kernels.items(), key=lambda one: -one[1][1]):
             yield f"{launches:>10} {ns / 1e6:>12.3f} {ns / launches / 1e3:>12.1f}  {name}"
+        for name, why in self.unfinished:
+            yield f"{1:>10} {'-':>12} {'-':>12}  {name} (did not end: {why})"
         counts = self.counts
         yield (
             f"modules loaded: {counts['modules']} in {counts['modules_ns'] / 1e9:.3f} s,"

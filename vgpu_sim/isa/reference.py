@@ -63,6 +63,11 @@ disassembler, interpreter and JIT read the same binary. The interpreter
 - The address of an access is a multiple of its size: of the type's, times the elements of a vector.
   Else it ends the context with CUDA_ERROR_MISALIGNED_ADDRESS (716), before any address of it is
   looked at. Which lane's address is reported where several fault is not defined.
+- A load whose result nothing needs may be left out, together with the fault that it would have met:
+  the interpreter performs every load, the JIT's code only those that something depends on, as
+  `ptxas` does for hardware. So a program whose only wrong access is such a load may end with 700 or
+  716 on the one and not on the other. The JIT leaves out an unneeded `VOLATILE` load too, although
+  PTX says that the number of those is preserved. No store is ever left out.
 
 ## Arithmetic
 - Integers wrap modulo 2^bits; signed ones are two's complement; untyped bits count as unsigned.

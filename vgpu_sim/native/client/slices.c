@@ -15,14 +15,18 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const struct tsr_slice_name *)a)->text, ((const struct tsr_slice_name *)b)->text);
 }
 
+/* Only a folder that is named like a slice may be one whose gpud is being restarted. */
+static bool is_slice_name(const char *name) {
+  return strncmp(name, "MIG-", 4) == 0 && strlen(name) < TSR_SLICE_NAME_BYTES;
+}
+
 int tsr_slices_list(struct tsr_slice_name *names) {
   DIR *directory = opendir(tsr_config()->slices_dir);
   if (!directory) return 0;
   int count = 0;
   for (const struct dirent *entry; count < TSR_MAX_SLICES && (entry = readdir(directory));) {
-    const size_t length = strlen(entry->d_name);
-    if (entry->d_name[0] == '.' || length >= sizeof names->text) continue;
-    memcpy(names[count++].text, entry->d_name, length + 1);
+    if (!is_slice_name(entry->d_name)) continue;
+    strcpy(names[count++].text, entry->d_name);
   }
   closedir(directory);
   qsort(names, (size_t)count, sizeof *names, by_name);

@@ -1,4 +1,4 @@
-/* The slices that this process may use: the folders in TESSERA_SLICES_DIR. */
+/* The slices that this process may use: the folders MIG-... in TESSERA_SLICES_DIR. */
 #ifndef TSR_SLICES_H
 #define TSR_SLICES_H
 

@@ -1,8 +1,10 @@
 #define _GNU_SOURCE
 #include "trace.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -52,6 +54,15 @@ static void put_value(struct line *line, char mark, uint64_t value, bool succeed
   }
 }
 
+/* A line that cannot be written, or not whole, is lost: said once, and the program goes on. */
+static void write_line(const struct line *line) {
+  static atomic_flag said = ATOMIC_FLAG_INIT;
+  const ssize_t written = write(tsr_trace_fd, line->text, line->used);
+  if (written == (ssize_t)line->used || atomic_flag_test_and_set(&said)) return;
+  tsr_log("TESSERA_TRACE: calls are missing from the trace: %s",
+          written < 0 ? strerror(errno) : "a line was cut off");
+}
+
 void tsr_trace(const char *function, const char *names, const uint64_t *values, int status,
                uint64_t started_ns) {
   const uint64_t took_ns = tsr_now_ns() - started_ns;
@@ -68,5 +79,5 @@ void tsr_trace(const char *function, const char *names, const uint64_t *values, 
   }
   put(&line, ") = %d %llu ns", status, (unsigned long long)took_ns);
   line.text[line.used++] = '\n';
-  if (write(tsr_trace_fd, line.text, line.used) < 0) return;
+  write_line(&line);
 }

@@ -42,6 +42,16 @@ static int match(const char *entry, size_t length, const struct tsr_slice_name *
   return found;
 }
 
+/* Says once which entry ends the list; not of -1, by which programs mean "none". */
+static void tell_of_entry(const char *entry, size_t length, int count) {
+  static bool said;
+  if (said || count == 0 || (length == 2 && strncmp(entry, "-1", 2) == 0)) return;
+  said = true;
+  tsr_log("CUDA_VISIBLE_DEVICES: \"%.*s\" names none of the %d slices here, or more than one; as in"
+          " CUDA no entry after it counts either",
+          (int)length, entry, count);
+}
+
 /* Fills `order` with the visible slices. As in CUDA an entry that names nothing ends the list. */
 static int choose(const struct tsr_slice_name *names, int count, int *order) {
   const char *visible = getenv("CUDA_VISIBLE_DEVICES"); /* empty means none */
@@ -54,7 +64,10 @@ static int choose(const struct tsr_slice_name *names, int count, int *order) {
     visible += strspn(visible, " ");
     const size_t length = strcspn(visible, ", ");
     const int index = match(visible, length, names, count);
-    if (index < 0) break;
+    if (index < 0) {
+      tell_of_entry(visible, length, count);
+      break;
+    }
     for (int i = 0; i < chosen; i++)
       if (order[i] == index) return 0; /* listed twice: CUDA shows nothing */
     order[chosen++] = index;
