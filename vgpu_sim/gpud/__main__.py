@@ -1,6 +1,7 @@
 """``tessera-gpud``: the daemon that owns a node's simulated GPUs. Reads options, logs, serves."""
 
 import asyncio
+import gc
 import logging
 import math
 import os
@@ -24,13 +25,14 @@ from vgpu_sim.gpud.errors import JournalError
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.limits.cgroups.detect import DEFAULT_ROOT, PARENT, detect
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
-from vgpu_sim.gpud.system import foreign, processes
+from vgpu_sim.gpud.system import foreign, processes, threads
 from vgpu_sim.hal import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
 
 logger = logging.getLogger("tessera.gpud")
 
 _CAP_SETGID, _CAP_SETUID = 6, 7  # linux/capability.h
+_SWITCH_SECONDS = 0.001  # that a busy thread keeps the interpreter when the loop wants it
 
 
 def parse_capability(text: str) -> tuple[int, int]:
@@ -201,8 +203,11 @@ def main(
 async def _serve(options: NodeOptions, cgroups: SliceCgroups, parent_fd: int | None) -> int:
     _raise_descriptor_limit()
     foreign.prepare_waking()
+    sys.setswitchinterval(_SWITCH_SECONDS)
+    processes.go_first()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_default_executor(threads.pool())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     try:
@@ -211,6 +216,7 @@ async def _serve(options: NodeOptions, cgroups: SliceCgroups, parent_fd: int | N
     except (JournalError, OSError, ValueError) as err:
         logger.error("gpud_failed %s", err)  # noqa: TRY400 - the message is the whole story
         return 1
+    gc.freeze()  # a full collection need not look at what is there for good
     parent = owner.OwnerWatch(parent_fd, stop.set) if parent_fd is not None else None
     if parent is not None:
         parent.ready()

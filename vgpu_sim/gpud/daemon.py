@@ -14,7 +14,7 @@ from vgpu_sim.gpud.admin.server import SOCKET_NAME, AdminServer
 from vgpu_sim.gpud.admin.snapshot import Snapshot
 from vgpu_sim.gpud.contexts import leftovers
 from vgpu_sim.gpud.contexts.launching import Launcher, WorkerSettings
-from vgpu_sim.gpud.contexts.leftovers import Leftovers
+from vgpu_sim.gpud.contexts.leftovers import Leftovers, Recorder
 from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.contexts.zygote import Zygote
 from vgpu_sim.gpud.devices.device_info import device_info
@@ -85,6 +85,7 @@ class Daemon:
             options.workers,
             options.slices_dir,
         )
+        self._recorder = Recorder(options.run_dir, self._contexts)
         self._leftovers = Leftovers(self._inventory, self._budget, self._contexts, cgroups)
         self._admin = AdminServer(
             {
@@ -105,7 +106,7 @@ class Daemon:
         self._supervision = asyncio.create_task(self._zygote.supervise())
         self._leftovers.take_over(leftovers.load(options.run_dir))
         for instance in self._inventory.instances:
-            self._serve(instance)
+            await self._serve(instance)
         await self._admin.open(options.run_dir / SOCKET_NAME)
         isolation = self._cgroups.isolation
         logger.info(
@@ -134,6 +135,8 @@ class Daemon:
             self._supervision.cancel()
             with suppress(asyncio.CancelledError):
                 await self._supervision
+        await self._recorder.finish()
+        await self._launcher.groups.finish()
         self._remove_idle_groups()
         logger.info("gpud_stopped")
 
@@ -159,21 +162,17 @@ class Daemon:
         )
 
     def _context_changed(self, instance: MigInstance) -> None:
-        leftovers.save(self._options.run_dir, self._contexts)
+        self._recorder.changed()
         self._holders.notify()
-        self._update_group(instance)
+        self._launcher.groups.soon(instance)
         if not self._options.standalone:
             self._fence_unlisted(instance.uuid)
 
-    def _update_group(self, instance: MigInstance) -> None:
+    async def _update_group(self, instance: MigInstance) -> None:
         try:
-            self._prepare_group(instance)
+            await self._launcher.groups.prepare(instance)
         except OSError as err:
             logger.warning("cgroup_not_updated instance=%s error=%s", instance.uuid, err)
-
-    def _prepare_group(self, instance: MigInstance) -> None:
-        share = self._launcher.share_of(instance)
-        self._cgroups.prepare(instance.uuid, share, self._launcher.count(instance.uuid))
 
     def _fence_unlisted(self, uuid: InstanceUuid) -> None:
         for context in self._contexts.of(uuid):
@@ -183,7 +182,7 @@ class Daemon:
     def _slice_dir(self, uuid: InstanceUuid) -> Path:
         return self._options.slices_dir / uuid
 
-    def _serve(self, instance: MigInstance) -> None:
+    async def _serve(self, instance: MigInstance) -> None:
         server = SliceServer(
             instance.uuid,
             self._slice_dir(instance.uuid),
@@ -195,7 +194,7 @@ class Daemon:
         standalone = self._options.standalone
         server.open(0o600 if standalone else 0o666, 0o700 if standalone else 0o711)
         self._servers[instance.uuid] = server
-        self._prepare_group(instance)
+        await self._launcher.groups.prepare(instance)
 
     def _describe(self, instance: MigInstance) -> DeviceInfo:
         return device_info(
@@ -224,7 +223,7 @@ class Daemon:
         self._inventory.configure(parameters.gpus(values["gpus"]), budget_bytes)
         self._budget.total_bytes = self._budget_total()
         for instance in self._inventory.instances:
-            self._update_group(instance)
+            await self._update_group(instance)
         return {}
 
     async def _op_create_instance(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -233,7 +232,7 @@ class Daemon:
             GpuUuid(values["gpu_uuid"]), values["profile"], values["start"]
         )
         try:
-            self._serve(instance)
+            await self._serve(instance)
         except (OSError, ValueError) as err:
             await self._withdraw(instance.uuid)
             raise RequestError(f"cannot serve {instance.uuid}: {err}") from err
@@ -257,7 +256,7 @@ class Daemon:
         if server is not None:
             await server.close(remove_directory=True)
         try:
-            self._cgroups.remove(uuid)
+            await self._launcher.groups.remove(uuid)
         except OSError as err:
             logger.warning("cgroup_kept instance=%s error=%s", uuid, err)
         logger.info("instance_destroyed uuid=%s", uuid)

@@ -15,10 +15,11 @@ from vgpu_sim.gpud.errors import HelloRefused, WorkerStartError
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.caches import CacheOwner, OwnerCaches
 from vgpu_sim.gpud.limits.cgroups.base import Share, SliceCgroups
+from vgpu_sim.gpud.limits.cgroups.updates import GroupUpdates
 from vgpu_sim.gpud.limits.starts import Starts
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner, Peer
 from vgpu_sim.gpud.slices.hello import Hello
-from vgpu_sim.gpud.system import foreign, processes, seqpacket
+from vgpu_sim.gpud.system import foreign, processes, seqpacket, threads
 from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.cuda import CudaError
@@ -86,11 +87,13 @@ class Launcher:
         self._settings = settings
         self._zygote = zygote
         self._cgroups = cgroups
+        self.groups = GroupUpdates(cgroups, lambda one: (self.share_of(one), self.count(one.uuid)))
         self._budget = budget
         self._contexts = contexts
         self._caches = OwnerCaches(settings.cache_root, shared=settings.own_uids)
         self._starts = Starts(max(LEAST_STARTS_AT_ONCE, settings.threads))
         self._starting: Counter[InstanceUuid] = Counter()
+        self._tidying = threads.pool(1, "caches")  # of its own: it may take long
 
     @property
     def problem(self) -> str:
@@ -173,33 +176,37 @@ class Launcher:
     async def _start(
         self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
     ) -> Context:
-        self._cgroups.prepare(instance.uuid, self.share_of(instance), self.count(instance.uuid))
+        await self.groups.prepare(instance)
+        cache_dir = await asyncio.to_thread(self._caches.directory, cache_owner(instance, owner))
         mine, its = seqpacket.pair()
         mine.setblocking(False)
         refusing = foreign.refuse_descriptors(mine)
+        sockets = ForeignSockets(f"worker of {instance.uuid}", refusing)
         try:
             with its:
-                config = self._config(instance, hello, owner)
+                if not refusing:
+                    await asyncio.to_thread(sockets.start)
+                config = self._config(instance, hello, cache_dir)
                 pid = await self._zygote.start_worker(config, client, its)
             pidfd = processes.open_process(pid)
             if pidfd is None:
                 raise WorkerStartError("the worker ended at once")
         except BaseException:
             mine.close()
+            sockets.end()
             raise
         caches_in_use = {cache_owner(one.instance, one.owner) for one in self._contexts}
         asyncio.get_running_loop().run_in_executor(
-            None, self._tidy_caches, cache_owner(instance, owner), caches_in_use
+            self._tidying, self._tidy_caches, cache_owner(instance, owner), caches_in_use
         )
         account = self._budget.open(instance)
-        sockets = ForeignSockets(f"worker {pid}", refusing)
         return Context(instance, owner, peer, account, pid, pidfd, mine, sockets)
 
     def _tidy_caches(self, mine: CacheOwner, in_use: set[CacheOwner]) -> None:
         self._caches.trim(mine)
         self._caches.sweep(in_use | {mine})
 
-    def _config(self, instance: MigInstance, hello: Hello, owner: Owner) -> WorkerConfig:
+    def _config(self, instance: MigInstance, hello: Hello, cache_dir: str | None) -> WorkerConfig:
         first = self._settings.first_uid
         uid = None if first is None else first + instance.slot
         return WorkerConfig(
@@ -216,7 +223,7 @@ class Launcher:
             cgroup_procs=self._cgroups.procs_files(instance.uuid),
             uid=uid,
             gid=uid,
-            cache_dir=self._caches.directory(cache_owner(instance, owner)),
+            cache_dir=cache_dir,
             kernel_timeout_s=self._settings.kernel_timeout_s,
             weak_sandbox=self._settings.weak_sandbox,
             report_usage=self._settings.report_usage,

@@ -68,6 +68,39 @@ def save(run_dir: Path, contexts: Iterable[Context]) -> None:
         logger.warning("contexts_not_recorded error=%s", err)
 
 
+class Recorder:
+    """Keeps the list in step with the table, off the loop: one writing at a time, the last counts.
+
+    A context that starts is recorded while its worker sets itself up, before its client is
+    answered, unless the disk is slower than that.
+    """
+
+    def __init__(self, run_dir: Path, contexts: Iterable[Context]) -> None:
+        self._run_dir = run_dir
+        self._contexts = contexts
+        self._stale = False
+        self._writing: asyncio.Task[None] | None = None
+
+    def changed(self) -> None:
+        """Record the table as it is by the time of the writing."""
+        self._stale = True
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+
+    async def finish(self) -> None:
+        """Wait until everything is recorded."""
+        while self._writing is not None:
+            await asyncio.wait((self._writing,))
+
+    async def _write(self) -> None:
+        try:
+            while self._stale:
+                self._stale = False
+                await asyncio.to_thread(save, self._run_dir, tuple(self._contexts))
+        finally:
+            self._writing = None
+
+
 def load(run_dir: Path) -> list[Record]:
     """Read the list; one that cannot be read is as good as none, since cgroups are reaped too."""
     try:
@@ -175,11 +208,14 @@ def _belongs_to(pid: int | None, workers: set[int]) -> bool:
 
 
 def _encode(context: Context) -> dict[str, Any]:
+    if context.born is None:
+        born = (processes.start_ticks(pid) or 0 for pid in (context.pid, context.client.pid))
+        context.born = (next(born), next(born))
     return {
         "pid": context.pid,
-        "start_ticks": processes.start_ticks(context.pid) or 0,
+        "start_ticks": context.born[0],
         "client_pid": context.client.pid,
-        "client_start_ticks": processes.start_ticks(context.client.pid) or 0,
+        "client_start_ticks": context.born[1],
         "client_uid": context.client.uid,
         "instance_uuid": context.instance.uuid,
         "pod_uid": context.owner.pod_uid,

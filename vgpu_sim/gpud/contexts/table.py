@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from vgpu_sim.gpud.contexts import worker_channel
 from vgpu_sim.gpud.contexts.worker_channel import ChannelViolation, Statistics, WorkerChannel
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Account, Budget
+from vgpu_sim.gpud.limits.pacing import Turnstile
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner, Peer
 from vgpu_sim.gpud.system import processes, seqpacket
 from vgpu_sim.gpud.system.foreign import ForeignSockets
@@ -30,6 +32,7 @@ _LAST_WORDS_SECONDS = 2.0  # final statistics and the zygote's report come withi
 class Context:
     """One CUDA context. ``channel`` is None for a worker that an earlier gpud started.
 
+    ``born``: when worker and client started, in clock ticks since boot, once somebody has looked.
     ``settled``: it serves its client (``served``), or has ended. ``told``: whoever should know why
     it ends has been told, or knows.
     """
@@ -51,6 +54,7 @@ class Context:
     reported: asyncio.Event = field(default_factory=asyncio.Event)
     settled: asyncio.Event = field(default_factory=asyncio.Event)
     served: bool = False
+    born: tuple[int, int] | None = None
 
     @property
     def answered(self) -> bool:
@@ -75,6 +79,7 @@ class ContextTable:
         self._on_change = on_change
         self._fence_grace_seconds = fence_grace_seconds
         self._contexts: list[Context] = []
+        self._turnstiles: dict[InstanceUuid, Turnstile] = {}  # of slices with contexts
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __iter__(self) -> Iterator[Context]:
@@ -191,7 +196,12 @@ class ContextTable:
         if context.channel is None:
             return
         channel = WorkerChannel(
-            context.channel, context.sockets, self._budget, context.account, context.statistics
+            context.channel,
+            context.sockets,
+            self._budget,
+            context.account,
+            context.statistics,
+            self._turnstiles.setdefault(context.instance.uuid, worker_channel.turnstile()),
         )
         try:
             async for name, fields in channel.events():
@@ -234,6 +244,8 @@ class ContextTable:
             nowhere = {"kernel": "", "ptx_line": 0, "address": 0, "block": 0}
             self._tell(context, "fault", {**nowhere, "message": f"the worker ended: {reason}"})
         self._contexts.remove(context)
+        if not self.of(context.instance.uuid):
+            self._turnstiles.pop(context.instance.uuid, None)
         context.settled.set()
         self._budget.close(context.account)
         os.close(context.pidfd)

@@ -12,12 +12,13 @@ from typing import Any
 
 from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.gpud.limits.budget import Account, Budget
-from vgpu_sim.gpud.limits.pacing import Pace
+from vgpu_sim.gpud.limits.pacing import Turnstile
+from vgpu_sim.gpud.system import seqpacket
 from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal import spawn
 
 MAX_MESSAGE_BYTES = 16 << 10
-MESSAGES_PER_SECOND = 2000
+MESSAGES_PER_SECOND = 2000  # of all workers of a slice
 EVENT_PAUSE_SECONDS = 5.0  # the same event of the same worker is passed on at most this often
 MAX_USAGE_MESSAGES = 64  # of one context; what is more is dropped
 _MAX_COUNT = (1 << 63) - 1
@@ -43,8 +44,16 @@ class Statistics:
     running_since_ns: int = 0
 
 
+def turnstile() -> Turnstile:
+    """Return what the messages of a slice's workers pass through."""
+    return Turnstile(MESSAGES_PER_SECOND)
+
+
 class WorkerChannel:
-    """Answers reservations and yields events until the worker closes the channel."""
+    """Answers reservations and yields events until the worker closes the channel.
+
+    ``turns`` is shared by all workers of a slice.
+    """
 
     def __init__(
         self,
@@ -53,7 +62,9 @@ class WorkerChannel:
         budget: Budget,
         account: Account,
         statistics: Statistics | None = None,
+        turns: Turnstile | None = None,
     ) -> None:
+        self._turns = turns if turns is not None else turnstile()
         self.statistics = statistics if statistics is not None else Statistics()
         self._sock = sock
         self._sockets = sockets
@@ -68,9 +79,9 @@ class WorkerChannel:
         Raises:
             ChannelViolation: on anything that the contract does not know.
         """
-        pace = Pace(MESSAGES_PER_SECOND)
         while True:
-            await pace.turn()
+            await seqpacket.readable(self._sock.fileno())
+            await self._turns.turn()
             try:
                 packet = await self._sockets.receive(self._sock, MAX_MESSAGE_BYTES)
             except OSError:

@@ -13,15 +13,18 @@ what becomes of those of a namespace that was deleted.
 """
 
 import hashlib
+import heapq
 import hmac
 import itertools
 import logging
+import operator
 import os
 import secrets
 import shutil
 import stat
+import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +39,8 @@ _BLOCK_BYTES = 512  # the unit of st_blocks (stat(2))
 
 MAX_CACHE_BYTES = 512 << 20
 MAX_CACHE_ENTRIES = 16384
+_SORTED_AT_ONCE = 4096
+_by_time = operator.itemgetter(0)
 TRIM_EVERY_SECONDS = 60.0
 SWEEP_EVERY_SECONDS = 3600.0
 UNUSED_SECONDS = 24 * 3600.0
@@ -52,7 +57,7 @@ class CacheOwner:
 class OwnerCaches:
     """The caches below ``root``; ``shared``: workers have uids of their own.
 
-    ``trim`` and ``sweep`` block while they read directories: they are for a thread of their own.
+    All methods block on the disk: they are for other threads than gpud's loop.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class OwnerCaches:
         self._clock = clock
         self._trimmed_at: dict[str, float] = {}
         self._swept_at = float("-inf")
+        self._making_secret = threading.Lock()
 
     def directory(self, owner: CacheOwner) -> str | None:
         """Return an owner's directory, made if need be; None where it cannot be: only slower."""
@@ -128,6 +134,10 @@ class OwnerCaches:
         return self._root / digest.hexdigest()[:_NAME_DIGITS]
 
     def _secret(self) -> bytes:
+        with self._making_secret:
+            return self._find_or_make_secret()
+
+    def _find_or_make_secret(self) -> bytes:
         path = self._root / _SECRET_NAME
         try:
             found = path.read_bytes()
@@ -158,9 +168,18 @@ def _remove_oldest(directory: str, limit_bytes: int, limit_entries: int) -> None
                     files.append((status.st_mtime_ns, held, entry.path))
     excess_bytes = sum(held for _, held, _ in files) - limit_bytes
     excess_entries = len(files) - limit_entries
-    for _, held, path in sorted(files):
+    for _, held, path in _oldest_first(files):
         if excess_bytes <= 0 and excess_entries <= 0:
             return
         Path(path).unlink(missing_ok=True)
         excess_bytes -= held
         excess_entries -= 1
+
+
+def _oldest_first(files: Sequence[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
+    """Sort by time in small parts: while Python sorts, gpud's loop stands still."""
+    parts = (
+        sorted(files[first : first + _SORTED_AT_ONCE], key=_by_time)
+        for first in range(0, len(files), _SORTED_AT_ONCE)
+    )
+    return heapq.merge(*parts, key=_by_time)

@@ -1,4 +1,4 @@
-"""Bounds how often a tenant can make gpud work: beyond the rate gpud simply reads later."""
+"""Bounds how often, and how long at a time, a tenant can make gpud work: what is more waits."""
 
 import asyncio
 import time
@@ -22,6 +22,24 @@ class Pace:
         self._turns += 1
         if self._turns > self._per_second:
             await asyncio.sleep(max(0.0, self._window_start + 1.0 - now))
+
+
+class Turnstile:
+    """Lets the tasks of one slice through one by one: at most one in a round of gpud's loop.
+
+    However many of a slice's messages are there at once, what others wait for comes between each
+    two of them.
+    """
+
+    def __init__(self, per_second: int) -> None:
+        self._pace = Pace(per_second)
+        self._one_by_one = asyncio.Lock()
+
+    async def turn(self) -> None:
+        """Return when it is the caller's turn, those who came first having had theirs."""
+        async with self._one_by_one:
+            await self._pace.turn()
+            await asyncio.sleep(0)
 
 
 class LogQuota:

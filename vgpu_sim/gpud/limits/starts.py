@@ -2,8 +2,8 @@
 
 A start costs a fork, a sandbox and the loading of a backend, mostly of one CPU. A slice whose
 programs storm has its last start behind it by a moment, whatever its queue: a calm one that comes
-waits for one place to become free. No slice has all places, and a start keeps its place for a
-bounded time: who makes its own starts slow takes no place from others.
+waits for one place to become free. No slice has all places, and one that makes its own starts slow
+keeps a place for a bounded time: then a slice with no start under way may have one beside it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 
 from vgpu_sim.gpud.model import InstanceUuid
 
-PLACE_SECONDS = 0.5
+PLACE_SECONDS = 1.0
 _REMEMBERED = 1024  # slices, of which few live
 
 
@@ -22,30 +22,32 @@ class Starts:
 
     def __init__(self, at_once: int, place_seconds: float = PLACE_SECONDS) -> None:
         self._at_once = at_once
-        self._free = at_once + 1
+        self._places = at_once + 1
         self._place_seconds = place_seconds
-        self._held: Counter[InstanceUuid] = Counter()
+        self._under_way: Counter[InstanceUuid] = Counter()
+        self._late = 0  # of those under way, the ones that have kept their places for too long
         self._waiting: dict[InstanceUuid, deque[asyncio.Future[None]]] = {}
         self._served: OrderedDict[InstanceUuid, None] = OrderedDict()  # the last one at the end
 
     @asynccontextmanager
     async def turn(self, uuid: InstanceUuid) -> AsyncIterator[None]:
-        """Wait for a place among the starts, and hold it for ``place_seconds`` at most."""
+        """Hold a place among the starts, waiting for it."""
         await self._enter(uuid)
-        held = True
+        late = False
 
-        def give_back() -> None:
-            nonlocal held
-            if held:
-                held = False
-                self._give_back(uuid)
+        def be_late() -> None:
+            nonlocal late
+            late = True
+            self._late += 1
+            self._admit()
 
-        expiry = asyncio.get_running_loop().call_later(self._place_seconds, give_back)
+        expiry = asyncio.get_running_loop().call_later(self._place_seconds, be_late)
         try:
             yield
         finally:
             expiry.cancel()
-            give_back()
+            self._late -= late
+            self._leave(uuid)
 
     async def _enter(self, uuid: InstanceUuid) -> None:
         mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -55,27 +57,23 @@ class Starts:
             await mine
         except asyncio.CancelledError:
             if mine.done() and not mine.cancelled():
-                self._give_back(uuid)  # it was given the place and goes without using it
+                self._leave(uuid)  # it was given the place and goes without using it
             raise
 
-    def _give_back(self, uuid: InstanceUuid) -> None:
-        self._free += 1
-        self._held[uuid] -= 1
-        if not self._held[uuid]:
-            del self._held[uuid]
+    def _leave(self, uuid: InstanceUuid) -> None:
+        self._under_way -= Counter([uuid])  # what has become 0 is dropped
         self._admit()
 
     def _admit(self) -> None:
-        """Give free places to those who may have one."""
-        while self._free and (uuid := self._next()) is not None:
+        """Give places to those who may have one."""
+        while (uuid := self._next()) is not None:
             queue = self._waiting[uuid]
             following = queue.popleft()
             if not queue:
                 del self._waiting[uuid]
             if following.done():
                 continue  # it has given up
-            self._free -= 1
-            self._held[uuid] += 1
+            self._under_way[uuid] += 1
             self._served[uuid] = None
             self._served.move_to_end(uuid)
             if len(self._served) > _REMEMBERED:
@@ -84,6 +82,13 @@ class Starts:
 
     def _next(self) -> InstanceUuid | None:
         """Return the slice whose turn it is: one never served, else the one served longest ago."""
-        entitled = {uuid for uuid in self._waiting if self._held[uuid] < self._at_once}
-        new = next((uuid for uuid in self._waiting if uuid in entitled - self._served.keys()), None)
+        under_way = self._under_way.total()
+        if under_way < self._places:
+            most = self._at_once
+        elif under_way - self._late < self._places:
+            most = 1
+        else:
+            return None
+        entitled = [uuid for uuid in self._waiting if self._under_way[uuid] < most]
+        new = next((uuid for uuid in entitled if uuid not in self._served), None)
         return new or next((uuid for uuid in self._served if uuid in entitled), None)

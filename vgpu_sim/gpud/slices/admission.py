@@ -120,14 +120,15 @@ class PodAdmission:
     ) -> Owner:
         """Find the pod and wait until it is listed and its predecessor is gone."""
         del token
-        pod_uid = self._pod_of(peer.pid)
+        # Off the loop: whoever moves processes between control groups holds these files' lock.
+        pod_uid, senders_pod = await asyncio.to_thread(self._pods_of, peer, sender)
         if pod_uid is None:
             where = f"process {peer.pid} (uid {peer.uid}) is in no pod"
             if peer.pid <= 0:
                 where = "the client's PID namespace is not visible: gpud's pod needs hostPID"
             raise HelloRefused(CudaError.NOT_PERMITTED, where)
         # A connected socket keeps the credentials of whoever connected it: the sender's must agree.
-        if sender is None or self._pod_of(sender.pid) != pod_uid:
+        if senders_pod != pod_uid:
             raise HelloRefused(
                 CudaError.NOT_PERMITTED, f"the hello was not sent by pod {pod_uid} that connected"
             )
@@ -143,6 +144,9 @@ class PodAdmission:
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
         holder = self._holders.find(instance.uuid, pod_uid)
         return Owner(pod_uid, holder.namespace if holder is not None else "")
+
+    def _pods_of(self, peer: Peer, sender: Peer | None) -> tuple[PodUid | None, PodUid | None]:
+        return self._pod_of(peer.pid), None if sender is None else self._pod_of(sender.pid)
 
     async def _wait(
         self, admitted: Callable[[], bool], uuid: InstanceUuid, pod_uid: PodUid

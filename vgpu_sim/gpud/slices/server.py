@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from vgpu_sim.gpud.errors import HelloRefused, RequestError
-from vgpu_sim.gpud.limits.pacing import LogQuota, Pace
+from vgpu_sim.gpud.limits.pacing import LogQuota, Pace, Turnstile
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner, Peer
 from vgpu_sim.gpud.slices import hello as hellos
 from vgpu_sim.gpud.slices.admission import Admission
@@ -73,6 +73,7 @@ class SliceServer:
         self._accepting: asyncio.Task[None] | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._silent: dict[asyncio.Task[None], None] = {}
+        self._turns = Turnstile(HELLOS_PER_SECOND)
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
 
     def open(self, socket_mode: int, directory_mode: int) -> None:
@@ -85,6 +86,7 @@ class SliceServer:
         self._listener = bind(path, socket_mode)
         self._sockets = ForeignSockets(self._uuid, foreign.refuse_descriptors(self._listener))
         self._listener.listen(_BACKLOG)  # not before: who connects now has what was set until now
+        self._sockets.start()
         self._accepting = asyncio.create_task(self._accept(self._listener))
 
     async def close(self, remove_directory: bool) -> None:
@@ -151,6 +153,7 @@ class SliceServer:
                 self._silent.pop(task, None)
             if hello.wants_context:
                 close = self._sockets.close_shared
+            await self._turns.turn()
             await self._answer(client, hello, peer, packet.sender)
         except (MalformedHello, TimeoutError, OSError) as err:
             if self._log_quota.take():

@@ -51,6 +51,13 @@ class ForeignSockets:
         self._thread: threading.Thread | None = None
         self._waking: asyncio.TimerHandle | None = None
 
+    def start(self) -> None:
+        """Have the thread ready; on any thread. Starting one can take long: see ``threads``."""
+        if self._thread is None:
+            # A daemon: gpud's end does not wait for it.
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+
     async def receive(self, sock: socket.socket, limit_bytes: int) -> Packet:
         """Receive one message as ``seqpacket.receive`` does. Raises OSError."""
         if self._refusing:
@@ -106,10 +113,7 @@ class ForeignSockets:
                 logger.info("close_failed of=%s error=%s", self._name, err)
             _call(loop, self._done)
 
-        if self._thread is None:
-            # A daemon: gpud's end does not wait for it.
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+        self.start()
         self._jobs.put(work)
         if self._waking is None:
             self._waking = loop.call_later(STUCK_SECONDS, self._wake)

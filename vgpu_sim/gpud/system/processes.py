@@ -8,6 +8,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+GPUD_NICE = -10
 
 
 def open_process(pid: int) -> int | None:
@@ -32,6 +33,22 @@ def kill(pidfd: int) -> bool:
 def adopt_orphans() -> None:
     """Become the parent of workers whose zygote has ended (PR_SET_CHILD_SUBREAPER of prctl(2))."""
     ctypes.CDLL(None).prctl(ctypes.c_int(_PR_SET_CHILD_SUBREAPER), ctypes.c_ulong(1))
+
+
+def go_first(nice: int = GPUD_NICE) -> bool:
+    """Let this thread run before others of its control group; False where that is not permitted.
+
+    Processes and threads that it starts begin with the usual priority (SCHED_RESET_ON_FORK of
+    sched(7)). Whoever has been started with a lower priority keeps it. Needs CAP_SYS_NICE.
+    """
+    if os.getpriority(os.PRIO_PROCESS, 0) > 0:
+        return False
+    try:
+        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+    except PermissionError:
+        return False
+    return True
 
 
 def reap(pidfd: int) -> int | None:
