@@ -17,6 +17,12 @@ def compiler() -> jit.Compiler:
     return jit.Compiler()
 
 
+@functools.lru_cache(maxsize=8)
+def _loaded(module: Module, block: Shape, plan: jit.Plan | None) -> jit.Loaded:
+    """Native code of a module's first function; tests run it on several inputs."""
+    return compiler().load(compiler().compile(module, module.functions[0], block, plan))
+
+
 class Bench:
     """Memory of a test: buffers at the same addresses for both backends.
 
@@ -62,8 +68,7 @@ class Bench:
         """The buffers after native code has run the kernel."""
         for buffer, initial in zip(self.buffers, self._initial, strict=True):
             buffer.view[:] = np.frombuffer(initial, dtype=np.uint8)
-        code = compiler().compile(module, module.functions[0], block, plan)
-        loaded = compiler().load(code)
+        loaded = _loaded(module, block, plan)
         blocks = grid[0] * grid[1] * grid[2]
         launch = native_launch.context(self.aperture, grid, block, segment)
         ended = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)])

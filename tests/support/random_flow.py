@@ -2,7 +2,7 @@
 
 A block does a little arithmetic and ends in a jump, a branch that all lanes take alike, a branch
 that each lane takes for itself, or the end of some threads. Branches backwards cost fuel, so that
-every kernel ends. Lanes store only to slots of their own.
+every kernel ends. Lanes store only to places of their own.
 """
 
 import random
@@ -23,9 +23,12 @@ from vgpu_sim.isa import (
 )
 
 D = DataType
-_SLOT_BYTES = 32
-_TREES = 6
-THREAD_BYTES = _TREES * _SLOT_BYTES
+_MAX_THREADS = 64
+_ROW_BYTES = 4 * _MAX_THREADS
+_TREES, _NUMBERS = 6, 5
+OUT_BYTES = (
+    _TREES * (_NUMBERS + 1) * _ROW_BYTES
+)  # a row of all threads for each number and the fuel
 _FUEL = 9
 
 
@@ -36,10 +39,10 @@ class _Writer:
         self.builder = b = KernelBuilder(8, 4)
         self._uniform = b.parameter(1)
         self._thread = b.linear_thread()
-        self._out = b.address(b.parameter(0), self._thread, THREAD_BYTES)
+        self._out = b.address(b.parameter(0), self._thread, 4)
         self._lane = b.special(SpecialRegister.TID_X)
         self._block = b.special(SpecialRegister.CTAID_X)
-        self._numbers = [b.register(32) for _ in range(5)]
+        self._numbers = [b.register(32) for _ in range(_NUMBERS)]
         self._fuel = b.register(32)
         self._constant = 1
         self._scratch = b.register(32)
@@ -63,15 +66,15 @@ class _Writer:
         self._store(0)
         return self.builder.module()
 
-    def _store(self, offset: int) -> None:
-        for slot, number in enumerate([*self._numbers, self._fuel]):
-            self.builder.store(D.B32, self._out, number, offset + 4 * slot)
+    def _store(self, first_row: int) -> None:
+        for row, number in enumerate([*self._numbers, self._fuel], first_row):
+            self.builder.store(D.B32, self._out, number, row * _ROW_BYTES)
 
     def write_trees(self) -> Module:
-        """Write trees of branches, each with its slots, whose arms may leave for any end above."""
+        """Write trees of branches, each with its rows, whose arms may leave for any end above."""
         for tree in range(_TREES):
             self._tree(0, [])
-            self._store(tree * _SLOT_BYTES)
+            self._store(tree * (_NUMBERS + 1))
         return self.builder.module()
 
     def _tree(self, depth: int, ends: list[str]) -> None:
@@ -163,7 +166,7 @@ class _Writer:
 
 
 def graph(seed: int, *, blocks: int, backwards: bool) -> Module:
-    """Write the graph of ``seed``: parameters are the slots' address and a number for all lanes.
+    """Write the graph of ``seed``: parameters are the rows' address and a number for all lanes.
 
     Without ``backwards`` it has no cycle.
     """
