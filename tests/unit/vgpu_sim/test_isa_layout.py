@@ -6,7 +6,17 @@ import instruction_forms
 import pytest
 from isa_programs import PARAMETER_BYTES, PREDICATES, REGISTER_BITS
 
-from vgpu_sim.isa import DataType, Function, Instruction, Op, Register, encoding
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Function,
+    Instruction,
+    Op,
+    Predicate,
+    Register,
+    Space,
+    encoding,
+)
 from vgpu_sim.isa.errors import ContainerError
 from vgpu_sim.isa.layout import COMMON_BITS, DEFAULTS, OPERAND_BITS, WORD_BITS
 from vgpu_sim.isa.rules import instruction_errors
@@ -81,3 +91,29 @@ def test_a_number_that_does_not_fit_is_refused() -> None:
     function = Function("f", (), 0, REGISTER_BITS, PREDICATES, (load,), (0,))
     found = list(instruction_errors(load, function, ()))
     assert found == [f"displacement {-(1 << 31) - 1} does not fit 32 bits"]
+
+
+@pytest.mark.parametrize(
+    ("absent", "place"),
+    [
+        (Instruction(Op.LD, DataType.B32, (Register(6),), space=Space.PARAM), 80),
+        (
+            Instruction(
+                Op.SETP,
+                DataType.U32,
+                (Predicate(0), Predicate(1)),
+                (Register(6), Register(7)),
+                compare=Compare.LT,
+            ),
+            112,
+        ),
+    ],
+    ids=["address", "combined"],
+)
+def test_the_field_of_an_absent_operand_must_be_zero(absent: Instruction, place: int) -> None:
+    function = Function("f", (), PARAMETER_BYTES, REGISTER_BITS, PREDICATES, (absent,), (0,))
+    word = encoding.encode(function).words
+    assert encoding.decode(word, (), {}) == (absent,)
+    damaged = int.from_bytes(word, "little") | 1 << place
+    with pytest.raises(ContainerError, match=f"bit {place}, which {absent.op.name} does not use"):
+        encoding.decode(damaged.to_bytes(16, "little"), (), {})
