@@ -274,6 +274,33 @@ _MOV = Instruction(Op.MOV, DataType.B32, (Register(0),), (Literal(1),))
             "4 times B64 is more than 16 bytes",
         ),
         (
+            Instruction(
+                Op.CVT,
+                DataType.S32,
+                (Register(0),),
+                (Literal(1),),
+                source_type=DataType.F64,
+                rounding=Rounding.RZI,
+                ftz=True,
+            ),
+            "CVT.S32.F64 does not take FTZ",
+        ),
+        (
+            Instruction(Op.LD, DataType.B32, (Register(0),), space=Space.PARAM, volatile=True),
+            "LD.PARAM cannot be VOLATILE",
+        ),
+        (
+            Instruction(
+                Op.LD,
+                DataType.B32,
+                (Register(0),),
+                (Register(0),),
+                space=Space.SHARED,
+                read_only=True,
+            ),
+            "LD.SHARED cannot be READONLY",
+        ),
+        (
             Instruction(Op.ST, DataType.B32, (), (Register(1), Register(0)), space=Space.CONST),
             "ST.B32 does not take space CONST",
         ),
