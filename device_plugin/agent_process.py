@@ -1,5 +1,6 @@
 """The agent's process: reconcile loop, event follower, watch and probes."""
 
+import http
 import logging
 import os
 import signal
@@ -12,7 +13,7 @@ from typing import Never
 from device_plugin.agent import health, libraries
 from device_plugin.agent.events import EventFollower
 from device_plugin.agent.holders import Holders
-from device_plugin.agent.loop import Agent
+from device_plugin.agent.loop import Agent, Pulse
 from device_plugin.agent.notices import Notices
 from device_plugin.backends.gpud import Gpud
 from device_plugin.config import Settings
@@ -21,12 +22,13 @@ from device_plugin.errors import ClusterError
 from device_plugin.kube.client import Kube
 from device_plugin.podresources.client import PodResources
 
+_BEAT_S = 5.0
 _LEAVING_S = 3.0  # for the last pass
 _log = logging.getLogger(__name__)
 
 
 def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None]) -> Never:
-    """Wire everything and work; ``beat`` is called at the beginning of each pass.
+    """Wire everything and work; ``beat`` is called every few seconds while the loop turns.
 
     Raises:
         AgentError: there is no way to the API server.
@@ -42,7 +44,7 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     notices = Notices(kube)
     directory = libraries.install(settings.libraries_dir)
     kubelet_side = Link(address, key)
-    agent = Agent(settings, gpud, holders, kube, kubelet_side, directory, wake, notices, beat)
+    agent = Agent(settings, gpud, holders, kube, kubelet_side, directory, wake, notices)
     probes = health.server(settings.health_port, agent.pulse)
 
     threading.excepthook = _die
@@ -52,6 +54,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     _start("gpu-watch", lambda: _watch(kube, wake))
     _start("reconcile", agent.run)
     threading.Thread(target=probes.serve_forever, name="probes", daemon=True).start()
+    beat()
+    _start("heart", lambda: _give_signs_of_life(agent.pulse, beat))
     signal.sigwait({signal.SIGTERM})
     agent.leave(_LEAVING_S)
     time.sleep(settings.leave_s)  # pods that are on their way are still admitted
@@ -66,6 +70,14 @@ def _die(failure: threading.ExceptHookArgs) -> None:
     """A thread that ends leaves a node that looks alive: let the supervisor start us again."""
     threading.__excepthook__(failure)
     os._exit(1)
+
+
+def _give_signs_of_life(pulse: Pulse, beat: Callable[[], None]) -> Never:
+    while True:
+        time.sleep(_BEAT_S)
+        status, _ = health.judge("/healthz", pulse, time.monotonic())
+        if status == http.HTTPStatus.OK:
+            beat()
 
 
 def _watch(kube: Kube, wake: threading.Event) -> Never:

@@ -25,13 +25,14 @@ from pathlib import Path
 from types import FrameType
 
 from device_plugin import agent_process, config, kubelet_process
-from device_plugin.agent.health import STALE_AFTER_S
 from device_plugin.config import Settings
 from device_plugin.errors import AgentError
 
 _FIRST_PAUSE_S = 0.2
 _LONGEST_PAUSE_S = 10.0
 _STEADY_S = 30.0  # who lived this long is started again at once
+HUNG_AFTER_S = 30.0  # the third liveness probe, which ends the container, fails after 40 at least
+SETTLED_S = 300.0  # longer than it takes to see that a loop hangs in its first pass
 _LEAVE_S = 7.0  # the kubelet allows the pod ten seconds
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _FILE_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ \d+ +/")  # proc_pid_smaps(5)
@@ -55,9 +56,14 @@ class Supervisor:
     """Starts both processes, and again whichever ends or hangs. Single-threaded."""
 
     def __init__(
-        self, settings: Settings, address: Path, hung_after_s: float = STALE_AFTER_S
+        self,
+        settings: Settings,
+        address: Path,
+        hung_after_s: float = HUNG_AFTER_S,
+        settled_s: float = SETTLED_S,
     ) -> None:
         key = secrets.token_bytes(32)
+        self._settled_s = settled_s
         self._listener = listener = Listener(str(address), authkey=key)
         self._beats, beat = multiprocessing.Pipe(duplex=False)
         self._stop, self._stop_writer = multiprocessing.Pipe(duplex=False)
@@ -98,13 +104,13 @@ class Supervisor:
     def _hangs_for_good(self) -> bool:
         """End an agent that hangs; return whether a new one would, too.
 
-        One that does not get through its first pass waits for something that is not in it.
+        One that hangs soon after its start waits for something that is not in it.
         """
         if not self._agent.hangs:
             return False
-        _log.error("the agent has begun no pass for a long time")
+        _log.error("the agent gives no sign of life")
         self._agent.end(0)
-        return self._agent.signs_of_life < 2
+        return self._agent.age_s < self._settled_s
 
     def _told_to_stop(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -143,7 +149,6 @@ class Kept:
         self._name = name
         self._body = body
         self._hung_after_s = hung_after_s
-        self.signs_of_life = 0  # since it was started
         self._heard_at = 0.0
         self._process: BaseProcess | None = None
         self._started_at = 0.0
@@ -162,8 +167,12 @@ class Kept:
 
     def heard(self) -> None:
         """Note a sign of life."""
-        self.signs_of_life += 1
         self._heard_at = time.monotonic()
+
+    @property
+    def age_s(self) -> float:
+        """Return how long ago it was last started."""
+        return time.monotonic() - self._started_at
 
     @property
     def hangs(self) -> bool:
@@ -189,7 +198,6 @@ class Kept:
             if now < self._due_at:
                 return self._due_at - now
             self._started_at = self._heard_at = now
-            self.signs_of_life = 0
             self._process = _fork.Process(
                 target=_be_child, args=(os.getpid(), self._name, self._body)
             )

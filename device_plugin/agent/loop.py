@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Never
 
@@ -68,9 +68,7 @@ class Agent:
         libraries_dir: Path,
         wake: threading.Event,
         notices: Notices,
-        beat: Callable[[], None],
     ) -> None:
-        """``beat`` is called at the beginning of each pass of ``run``."""
         self._settings = settings
         self._default_budget_bytes = quantity.to_bytes(settings.budget)
         self._gpud = gpud
@@ -80,7 +78,6 @@ class Agent:
         self._kubelet_side = kubelet_side
         self._libraries_dir = libraries_dir
         self._wake = wake
-        self._beat = beat
         self._withdrawals = Withdrawals(notices)
         self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
         self._configured: object = None
@@ -101,7 +98,6 @@ class Agent:
         """Reconcile without end: at every wake-up, and every few seconds."""
         while True:
             self.pulse.began = time.monotonic()
-            self._beat()
             if self._leaving.is_set() and not self._left.is_set():
                 self._say_that_it_leaves()
             settled = self.attempt()

@@ -1,6 +1,6 @@
 """The agent's real supervisor over two bodies that only say what befalls them.
 
-usage: supervised.py DIRECTORY beating|hanging|stuck|failing HUNG_AFTER_S
+usage: supervised.py DIRECTORY beating|hanging|failing HUNG_AFTER_S SETTLED_S
 Each line of DIRECTORY/log is a process and what it says: at its start its ID, and "collects" if its
 collector looks at what it shares with the supervisor; at its end "ended".
 """
@@ -20,7 +20,8 @@ from device_plugin.config import Settings
 from device_plugin.errors import ClusterError
 
 LEAVING_S = 0.3
-directory, behaviour, hung_after_s = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+directory, behaviour = Path(sys.argv[1]), sys.argv[2]
+hung_after_s, settled_s = float(sys.argv[3]), float(sys.argv[4])
 
 
 def say(who: str, what: object) -> None:
@@ -48,8 +49,7 @@ def agent(settings: Settings, address: Path, key: bytes, beat: Callable[[], None
     del settings, address, key
     if behaviour == "failing":
         raise ClusterError("no way to the API server")
-    for _ in range(1 if behaviour == "stuck" else 2):
-        beat()
+    beat()
     live("agent", LEAVING_S, beat if behaviour == "beating" else lambda: None)
 
 
@@ -60,4 +60,5 @@ def kubelet(settings: Settings, listener: Listener) -> None:
 
 agent_process.run = agent  # type: ignore[assignment]
 kubelet_process.run = kubelet  # type: ignore[assignment]
-sys.exit(app.Supervisor(Settings("node-1", "agent"), directory / "link", hung_after_s).run())
+SETTINGS = Settings("node-1", "agent")
+sys.exit(app.Supervisor(SETTINGS, directory / "link", hung_after_s, settled_s).run())

@@ -18,14 +18,14 @@ FOREVER_S = 600.0
 class Supervised:
     """A supervisor whose children tell their process IDs and their end (tests/support)."""
 
-    def __init__(self, directory: Path, agent: str, hung_after_s: float = FOREVER_S) -> None:
+    def __init__(self, directory: Path, agent: str, hung_after_s: float, settled_s: float) -> None:
         self._log = directory / "log"
         self._log.touch()
         self.process = subprocess.Popen(
             [
                 sys.executable,
                 str(REPOSITORY / "tests" / "support" / "supervised.py"),
-                *(str(directory), agent, str(hung_after_s)),
+                *(str(directory), agent, str(hung_after_s), str(settled_s)),
             ],
             env={**os.environ, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'operator'}"},
         )
@@ -50,8 +50,8 @@ Start = Callable[..., Supervised]
 def supervised(tmp_path: Path) -> Iterator[Start]:
     made: list[Supervised] = []
 
-    def start(agent: str, hung_after_s: float = FOREVER_S) -> Supervised:
-        made.append(Supervised(tmp_path, agent, hung_after_s))
+    def start(agent: str, hung_after_s: float = FOREVER_S, settled_s: float = 0.1) -> Supervised:
+        made.append(Supervised(tmp_path, agent, hung_after_s, settled_s))
         return made[-1]
 
     yield start
@@ -83,8 +83,8 @@ def test_an_agent_that_hangs_is_started_again_alone(supervised: Start) -> None:
     assert one.end() == 0
 
 
-def test_an_agent_that_hangs_in_its_first_pass_ends_the_container(supervised: Start) -> None:
-    one = supervised("stuck", hung_after_s=0.5)
+def test_an_agent_that_hangs_soon_after_its_start_ends_the_container(supervised: Start) -> None:
+    one = supervised("hanging", hung_after_s=0.5, settled_s=FOREVER_S)
     _, kubelet = both(one)
     assert one.process.wait(30) == 1
     assert len(one.started("agent")) == 1
