@@ -1,7 +1,7 @@
 """The kubelet's side in its own process: what an agent can ask, and what its death changes."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Listener
 from pathlib import Path
 
@@ -125,6 +125,31 @@ def test_offers_stand_while_an_agent_is_away_and_not_for_good(
     assert side.resources.offered == {"MIG-1": HEALTHY}
     assert side.resources.changed.wait(10)
     assert side.resources.offered == {"MIG-1": UNHEALTHY}
+
+
+def test_an_agent_that_came_back_has_the_whole_time_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the first absence would count for the second."""
+    waiting: list[object] = []
+
+    class Timer:
+        daemon = False
+
+        def __init__(self, after_s: float, action: Callable[[], None]) -> None:
+            del after_s, action
+            waiting.append(self)
+
+        def start(self) -> None: ...
+
+        def cancel(self) -> None:
+            waiting.remove(self)
+
+    monkeypatch.setattr(kubelet_side.threading, "Timer", Timer)
+    server = KubeletServer(lambda allocations: Recorded())
+    for _ in range(2):
+        server.agent_came()
+        assert not waiting
+        server.agent_went()
+        assert len(waiting) == 1
 
 
 def test_an_agent_is_woken_at_once_and_at_every_change(side: Side) -> None:
