@@ -4,12 +4,14 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kubelet import FakeKubelet
 
 from device_plugin.errors import PodResourcesError
 from device_plugin.inventory.model import HolderPod
+from device_plugin.podresources import client as podresources
 from device_plugin.podresources.birth import birth_time_ns
 from device_plugin.podresources.client import PodResources
 
@@ -91,6 +93,22 @@ def test_a_kubelet_that_refuses_or_is_not_there_is_an_error(
     kubelet.refuse = False
     with pytest.raises(PodResourcesError, match="log directories"):
         PodResources(kubelet.socket, tmp_path / "nowhere").list("gpu.tessera.dev")
+
+
+def test_lists_keep_a_distance_also_after_one_that_failed(
+    kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet allows so many a second for everybody together."""
+    pauses: list[float] = []
+    monkeypatch.setattr(podresources, "time", SimpleNamespace(sleep=pauses.append))
+    pods = PodResources(kubelet.socket, kubelet.pod_logs, clock=lambda: 100.0)
+    kubelet.refuse = True
+    with pytest.raises(PodResourcesError):
+        pods.list("gpu.tessera.dev")
+    assert not pauses
+    kubelet.refuse = False
+    pods.list("gpu.tessera.dev")
+    assert pauses == [pytest.approx(0.05)]
 
 
 def test_birth_time_lies_between_before_and_after_and_does_not_move(tmp_path: Path) -> None:
