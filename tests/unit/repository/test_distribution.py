@@ -81,7 +81,8 @@ def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
     before = sorted(checkout.rglob("*"))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    done = build("wheel", tmp_path / "dist", checkout, TMPDIR=str(scratch))
+    quiet = {"TMPDIR": str(scratch), "PYTHONDONTWRITEBYTECODE": "1"}  # byte code is Python's doing
+    done = build("wheel", tmp_path / "dist", checkout, **quiet)
     assert done.returncode == 0, done.stderr
     assert sorted(checkout.rglob("*")) == before, "a checkout may be read-only"
     assert not list(scratch.iterdir())
