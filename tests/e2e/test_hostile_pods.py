@@ -9,7 +9,12 @@ from typing import Any
 
 import hostile_objects
 import pytest
+import query_times
+import slice_storm
 from cluster import Cluster, until
+
+from vgpu_sim.cli.clients.slices import hello_message
+from vgpu_sim.hal.messages import MessageType
 
 Manifest = Callable[..., dict[str, Any]]
 SYSTEM = Cluster("tessera-system")
@@ -236,4 +241,49 @@ def test_a_socket_that_lingers_delays_no_neighbour(
         assert computes(other_namespace, "neighbour")
     assert computes(namespace, "hostile"), "and so is another program of the hostile pod"
     assert "over" not in namespace.logs("hostile")
+    assert namespace.get("pod", "hostile")["status"]["phase"] == "Running"
+
+
+BOUND_MS = 50
+STORM = """
+import os, subprocess, sys
+slices = os.environ.get("TESSERA_SLICES_DIR", "/run/tessera/slices")
+(name,) = os.listdir(slices)
+for hello in ("", sys.argv[1]):
+    subprocess.Popen([sys.executable, "/files/slice_storm.py", f"{slices}/{name}/s.sock", hello])
+os.wait()
+"""
+
+
+def test_a_storm_from_a_pod_delays_no_neighbours_query(
+    namespace: Cluster, other_namespace: Cluster, sample_pod: Manifest, node: str
+) -> None:
+    """10,000 connects and far more than 300 contexts asked for in a second: gpud's own time."""
+    hello = hello_message(MessageType.HELLO_CONTEXT, 1, bytes(32), 0, 0x2000_0000_0000).hex()
+    script = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "storm"},
+        "data": {"slice_storm.py": Path(slice_storm.__file__).read_text(), "storm.py": STORM},
+    }
+    hostile = sample_pod("hostile", node=node, files="storm", restricted=True)
+    hostile["spec"]["containers"][0]["command"] = ["python", "/files/storm.py", hello]
+    other_namespace.apply(idle(sample_pod("neighbour", node=node, restricted=True)))
+    other_namespace.wait_pod("neighbour", "Running")
+    list_slices = ("python", "-c", "import os; print(*os.listdir('/run/tessera/slices'))")
+    (neighbours,) = other_namespace.kubectl("exec", "neighbour", "--", *list_slices).split()
+    namespace.apply(script, hostile)
+    namespace.wait_pod("hostile", "Running")
+
+    def attempts() -> int:
+        return slice_storm.EVERY * len(namespace.logs("hostile").splitlines())
+
+    until(lambda: attempts() >= 1000, 60)
+    measure = ("python", "-", f"/run/tessera/slices/{neighbours}", "300")
+    rows = []
+    while attempts() < 11_000 or not rows:
+        said = in_gpud(node, *measure, stdin=Path(query_times.__file__).read_text())
+        rows += json.loads(said)
+    assert computes(other_namespace, "neighbour")
+    assert max(max(own, cpu) for _, own, cpu in rows) <= BOUND_MS
     assert namespace.get("pod", "hostile")["status"]["phase"] == "Running"
