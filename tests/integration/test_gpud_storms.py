@@ -7,8 +7,10 @@ is no failure of gpud's.
 import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -19,6 +21,7 @@ import pytest
 import query_times
 import slice_storm
 from gpud_process import Gpud, gpud, wait_until
+from lingering import lingering_socket
 
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.system import python_process
@@ -28,6 +31,7 @@ TOKEN = bytes(32)
 HELLO = hello_message(MessageType.HELLO_CONTEXT, 1, TOKEN, 0, 0x2000_0000_0000)
 BOUND_MS = 50
 QUERIES = 300
+LINGERING = 16
 STARTS_PER_SECOND = 300
 CGROUP = Path("/sys/fs/cgroup/pids")
 
@@ -120,6 +124,41 @@ def test_no_storm_delays_anothers_query_by_more_than_50_ms(world, kind, record_p
         assert len(rows) == 2 * QUERIES
         assert max(worst["own"], worst["cpu"]) <= BOUND_MS
         wait_until(lambda: not node.instance(attacked["uuid"])["contexts"])
+
+
+def test_no_descriptor_that_lingers_delays_anothers_query_by_more_than_50_ms():
+    """Whoever closes it last waits for a minute, unless the socket refuses it (Linux 6.16)."""
+    with gpud(token=TOKEN) as node:
+        attacked, neighbour = node.make_slice(start=6), node.make_slice()
+        over = threading.Event()
+
+        def attack() -> None:
+            path = f"{attacked['socket_dir']}/s.sock"
+            with contextlib.ExitStack() as lingering:
+                for number in range(LINGERING):
+                    pass_on(lingering.enter_context(lingering_socket(10)), path, number % 2 == 0)
+                    over.wait(0.1)
+                over.wait()
+
+        attacker = threading.Thread(target=attack)
+        attacker.start()
+        try:
+            rows = ask(neighbour["socket_dir"])
+        finally:
+            over.set()
+            attacker.join()
+        assert max(max(own, cpu) for _, own, cpu in rows) <= BOUND_MS
+
+
+def pass_on(linger: socket.socket, path: str, unread: bool) -> None:
+    """Send a descriptor in a message that gpud reads, or after one on which it hangs up."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.connect(path)
+        with contextlib.suppress(PermissionError, BrokenPipeError):
+            if unread:
+                sock.send(b"garbage")
+            socket.send_fds(sock, [b"garbage"], [linger.fileno()])
+            linger.close()  # it is the receiver's now; otherwise the reset comes first
 
 
 def slices_of(node: Gpud) -> list[dict[str, Any]]:
