@@ -208,6 +208,15 @@ def test_a_slice_without_its_gpud_is_9_and_named(monkeypatch, tmp_path):
     assert "MIG-0/s.sock" in done.output
 
 
+def test_folders_that_are_no_slices_are_nobody_to_ask(monkeypatch, tmp_path):
+    monkeypatch.setenv("TESSERA_RUN_DIR", str(tmp_path))
+    monkeypatch.setenv("TESSERA_SLICES_DIR", str(tmp_path))
+    (tmp_path / "systemd").mkdir()
+    done = CliRunner().invoke(smi.command, ["-L"])
+    assert done.exit_code == smi.EXIT_NO_DRIVER
+    assert "systemd" not in done.output
+
+
 def test_a_node_without_devices_is_6(monkeypatch):
     with gpud(token=TOKEN) as empty:
         monkeypatch.setenv("TESSERA_RUN_DIR", str(empty.run_dir))
