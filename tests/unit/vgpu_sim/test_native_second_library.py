@@ -90,7 +90,7 @@ def run(toy: Path, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_its_functions_answer_with_its_statuses(toy, tmp_path):
-    for name in ("one", "two"):
+    for name in ("MIG-1", "MIG-2", "no-slice"):
         (tmp_path / name).mkdir()
     done = run(toy, TESSERA_SLICES_DIR=str(tmp_path))
     assert done.stdout == "7\n0 0 102\n9 9\n", done.stderr
