@@ -1,0 +1,88 @@
+"""What the daemon does around a slice: its control group is there before it can be used."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vgpu_sim.gpud.contexts.launching import WorkerSettings
+from vgpu_sim.gpud.daemon import Daemon, NodeOptions
+from vgpu_sim.gpud.errors import RequestError
+from vgpu_sim.gpud.limits.cgroups.base import Share
+from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
+from vgpu_sim.gpud.model import InstanceUuid, new_gpu_uuid
+
+GPU = {"uuid": new_gpu_uuid(), "index": 0, "board": "a30"}
+WANTED = {"gpu_uuid": GPU["uuid"], "profile": "1g.6gb", "start": 0}
+
+
+@dataclass(frozen=True)
+class Groups(NoCgroups):
+    """Remembers what it is told; ``refusing``: the kernel makes no group."""
+
+    reason: str = "a test"
+    refusing: bool = False
+    told: list[str] = field(default_factory=list)
+
+    def prepare(self, uuid: InstanceUuid, share: Share, contexts: int) -> None:
+        if self.refusing:
+            raise OSError(28, "No space left on device")
+        self.told.append(f"prepare {uuid} for {contexts} of {share.sm_count} SMs")
+
+    def remove(self, uuid: InstanceUuid) -> None:
+        self.told.append(f"remove {uuid}")
+
+
+@pytest.fixture
+def options() -> Iterator[NodeOptions]:
+    """Of a node. Of short names: sockets' paths are bounded."""
+    with tempfile.TemporaryDirectory(prefix="g-", dir="/tmp") as name:
+        root = Path(name)
+        (root / "state").mkdir()
+        workers = WorkerSettings("jit", 1, None, False, False, root / "cache", True)
+        yield NodeOptions(root, root / "state", root, None, 1 << 40, workers)
+
+
+def with_daemon(options: NodeOptions, groups: Groups, act: Callable[[Daemon], Any]) -> Any:
+    """Let a daemon that has one GPU do this; it is not started, so it has no zygote."""
+
+    async def scenario() -> Any:
+        daemon = Daemon(options, groups)
+        await daemon._op_configure({"gpus": [GPU], "budget_bytes": 0})
+        try:
+            return await act(daemon)
+        finally:
+            for server in daemon._servers.values():
+                await server.close(remove_directory=False)
+
+    return asyncio.run(scenario())
+
+
+def test_a_slice_that_is_created_has_its_group_and_one_that_is_not_has_none(
+    options: NodeOptions,
+) -> None:
+    groups = Groups()
+    made = with_daemon(options, groups, lambda daemon: daemon._op_create_instance(WANTED))
+    assert groups.told == [f"prepare {made['uuid']} for 0 of 14 SMs"]
+    groups.told.clear()
+    with_daemon(options, groups, lambda daemon: daemon._op_destroy_instance({"uuid": made["uuid"]}))
+    assert groups.told[-1] == f"remove {made['uuid']}"
+
+
+def test_a_slice_whose_group_cannot_be_made_is_refused_and_leaves_nothing(
+    options: NodeOptions,
+) -> None:
+    """Nothing would hold it to its memory."""
+
+    async def refused(daemon: Daemon) -> dict[str, Any]:
+        with pytest.raises(RequestError, match=r"cannot serve MIG-.*No space left"):
+            await daemon._op_create_instance(WANTED)
+        return await daemon._op_inventory({})
+
+    inventory = with_daemon(options, Groups(refusing=True), refused)
+    assert inventory["gpus"][0]["instances"] == ()
+    assert list(options.slices_dir.iterdir()) == []
