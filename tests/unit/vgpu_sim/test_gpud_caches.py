@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from vgpu_sim.gpud.limits import caches as caches_module
 from vgpu_sim.gpud.limits.caches import (
     SWEEP_EVERY_SECONDS,
     TRIM_EVERY_SECONDS,
@@ -147,3 +148,11 @@ def test_what_no_context_has_used_for_a_day_goes(tmp_path):
     caches.sweep([OTHER])
     assert (gone.exists(), living.exists(), fresh.exists()) == (False, True, True)
     assert (tmp_path / "cache" / ".secret").read_bytes() == secret
+
+
+def test_an_owner_has_512_mib_and_16384_entries(monkeypatch, tmp_path):
+    """As installed; what is over them goes, by blocks on disk as stat(2) counts them."""
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(caches_module, "_remove_oldest", lambda _, *limits: asked.append(limits))
+    caches_of(tmp_path).trim(TEAM)
+    assert asked == [(512 * 1024 * 1024, 16384)]

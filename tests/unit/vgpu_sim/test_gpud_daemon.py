@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import pytest
 
 from vgpu_sim.gpud.contexts.launching import WorkerSettings
 from vgpu_sim.gpud.daemon import Daemon, NodeOptions
-from vgpu_sim.gpud.errors import RequestError
+from vgpu_sim.gpud.errors import Conflict, RequestError
 from vgpu_sim.gpud.limits.cgroups.base import Share
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
-from vgpu_sim.gpud.model import InstanceUuid, new_gpu_uuid
+from vgpu_sim.gpud.model import InstanceUuid, Owner, PodUid, new_gpu_uuid
 
 GPU = {"uuid": new_gpu_uuid(), "index": 0, "board": "a30"}
 WANTED = {"gpu_uuid": GPU["uuid"], "profile": "1g.6gb", "start": 0}
@@ -86,3 +86,88 @@ def test_a_slice_whose_group_cannot_be_made_is_refused_and_leaves_nothing(
     inventory = with_daemon(options, Groups(refusing=True), refused)
     assert inventory["gpus"][0]["instances"] == ()
     assert list(options.slices_dir.iterdir()) == []
+
+
+POD, ANOTHER = (f"{digit * 8}-1111-4111-8111-111111111111" for digit in "12")
+
+
+@dataclass
+class Running:
+    """A context, as far as its owner matters."""
+
+    owner: Owner
+
+
+@pytest.mark.parametrize(
+    ("listed", "complete", "fenced"),
+    [
+        ((POD, ANOTHER), True, []),
+        ((POD,), True, [ANOTHER]),
+        ((), True, [POD, ANOTHER]),
+        (None, True, [POD, ANOTHER]),
+        (None, False, []),
+    ],
+    ids=["both", "one of them", "nobody", "not the slice", "not the slice, and not all are known"],
+)
+def test_contexts_of_pods_that_hold_the_slice_no_longer_are_fenced(
+    options: NodeOptions,
+    monkeypatch: pytest.MonkeyPatch,
+    listed: tuple[str, ...] | None,
+    complete: bool,
+    fenced: list[str],
+) -> None:
+    ended: list[str] = []
+
+    async def act(daemon: Daemon) -> None:
+        made = await daemon._op_create_instance(WANTED)
+        running = [Running(Owner(PodUid(uid), "team")) for uid in (POD, ANOTHER)]
+        monkeypatch.setattr(
+            daemon._contexts, "of", lambda uuid: running if uuid == made["uuid"] else []
+        )
+        monkeypatch.setattr(
+            daemon._contexts, "fence", lambda context, _: ended.append(context.owner.pod_uid)
+        )
+        holders = [{"pod_uid": uid, "namespace": "team", "name": "train"} for uid in listed or ()]
+        told = {} if listed is None else {made["uuid"]: holders}
+        await daemon._op_set_holders({"holders": told, "complete": complete})
+
+    with_daemon(options, Groups(), act)
+    assert ended == fenced
+
+
+def test_admission_is_set_and_kept(options: NodeOptions) -> None:
+    async def act(daemon: Daemon) -> list[bool]:
+        made = await daemon._op_create_instance(WANTED)
+        seen = [made["admit"]]
+        for admit in (False, True, False):
+            await daemon._op_set_admission({"uuid": made["uuid"], "admit": admit})
+            ((instance,),) = [g["instances"] for g in (await daemon._op_inventory({}))["gpus"]]
+            seen.append(instance["admit"])
+        return seen
+
+    assert with_daemon(options, Groups(), act) == [True, False, True, False]
+
+
+def test_a_budget_changes_the_groups_of_slices_that_are_there(options: NodeOptions) -> None:
+    groups = Groups()
+
+    async def act(daemon: Daemon) -> None:
+        await daemon._op_create_instance(WANTED)
+        groups.told.clear()
+        await daemon._op_configure({"gpus": [GPU], "budget_bytes": 1 << 30})
+        inventory = await daemon._op_inventory({})
+        assert inventory["budget"]["total_bytes"] == 1 << 30
+
+    with_daemon(options, groups, act)
+    assert len(groups.told) == 1
+    assert groups.told[0].startswith("prepare MIG-")
+
+
+def test_a_standalone_gpud_knows_no_pods(options: NodeOptions) -> None:
+    alone = replace(options, token=bytes(32))
+    with pytest.raises(Conflict, match="no pods"):
+        with_daemon(
+            alone,
+            Groups(),
+            lambda daemon: daemon._op_set_holders({"holders": {}, "complete": True}),
+        )

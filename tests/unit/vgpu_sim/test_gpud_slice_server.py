@@ -10,11 +10,16 @@ from typing import Any, cast
 import a30_slice
 import pytest
 
+from vgpu_sim.cli.clients.slices import hello_message
+from vgpu_sim.gpud.model import Owner
 from vgpu_sim.gpud.slices import server as server_module
 from vgpu_sim.gpud.slices.server import SliceServer
 from vgpu_sim.gpud.system import foreign, seqpacket
+from vgpu_sim.hal.address_map import APERTURE_BASES
+from vgpu_sim.hal.messages import MessageType
 
 INSTANCE = a30_slice.make()
+BASE = APERTURE_BASES[0]
 HELD = 64  # as many as contexts: descriptors of gpud that strangers may use up
 
 
@@ -27,10 +32,18 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(name) / "slice"
 
 
+class Undecided:
+    """Whether a client may have a context: that takes its time."""
+
+    async def authorize(self, *_: object) -> Owner:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody decides")
+
+
 def serving(directory: Path) -> SliceServer:
-    """A server that nobody says a word to."""
-    never: Any = cast(Any, None)
-    return SliceServer(INSTANCE.uuid, directory, lambda _: INSTANCE, never, never, never)
+    """A server that nobody gets a context from."""
+    undecided, never = cast(Any, Undecided()), cast(Any, None)
+    return SliceServer(INSTANCE.uuid, directory, lambda _: INSTANCE, never, undecided, never)
 
 
 def connect(directory: Path) -> socket.socket:
@@ -62,6 +75,36 @@ def test_of_too_many_silent_connections_the_oldest_go(directory: Path) -> None:
 
     asyncio.run(scenario())
     assert not directory.exists()
+
+
+def test_while_all_wait_for_an_answer_no_other_is_let_in(directory: Path) -> None:
+    """Who has said what it wants is not given up for somebody who has not."""
+
+    async def scenario() -> None:
+        server = serving(directory)
+        server.open(0o600, 0o700)
+        clients = [connect(directory) for _ in range(HELD)]
+        try:
+            for client in clients:
+                client.send(hello_message(MessageType.HELLO_CONTEXT, aperture_base=BASE))
+            for _ in range(10_000):
+                if len(server._serving) == HELD and not server._silent:
+                    break
+                await asyncio.sleep(0.001)
+            clients += [connect(directory) for _ in range(2)]
+            for client in clients[HELD:]:
+                await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+                assert client.recv(1) == b""
+            assert len(server._serving) == HELD
+            for client in clients[:HELD]:
+                with pytest.raises(BlockingIOError):
+                    client.recv(1)
+        finally:
+            for client in clients:
+                client.close()
+            await server.close(remove_directory=True)
+
+    asyncio.run(scenario())
 
 
 def test_its_socket_and_directory_have_the_modes_that_it_is_given(directory: Path) -> None:
