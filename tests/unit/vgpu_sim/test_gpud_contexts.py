@@ -57,12 +57,17 @@ class Worker:
         os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
+        self.mine.close()
         self.channel.close()
         os.close(self._orders)
 
 
-def outcome(act: Callable[[Worker], None]) -> list[dict[str, Any]]:
+def outcome(
+    act: Callable[[Worker], None], *, left_over: bool = False, grace_s: float = 600.0
+) -> list[dict[str, Any]]:
     """Let a worker live and end; return what was told of it, once everything is given back.
+
+    One that is ``left_over`` was started by an earlier gpud: there is no channel to it.
 
     No zygote reports: the worker is this process's child, as one is gpud's that has inherited it.
     """
@@ -71,7 +76,7 @@ def outcome(act: Callable[[Worker], None]) -> list[dict[str, Any]]:
         budget, events = Budget(1 << 40), EventBus()
         told: list[dict[str, Any]] = []
         events.subscribe(told.append)
-        table = ContextTable(budget, events, lambda _: None)
+        table = ContextTable(budget, events, lambda _: None, grace_s)
         worker = Worker()
         pidfd = processes.open_process(worker.pid)
         assert pidfd is not None
@@ -79,7 +84,8 @@ def outcome(act: Callable[[Worker], None]) -> list[dict[str, Any]]:
         owner = Owner(PodUid(POD), "team")
         sockets = ForeignSockets("worker", refusing=True)
         context = Context(
-            *(INSTANCE, owner, Peer(1, 0), account, worker.pid, pidfd, worker.mine, sockets)
+            *(INSTANCE, owner, Peer(1, 0), account, worker.pid, pidfd),
+            *(None if left_over else worker.mine, sockets),
         )
         worker.fence = lambda reason: table.fence(context, reason)
         table.add(context)
@@ -162,6 +168,19 @@ def test_a_fenced_worker_hears_why_and_may_end_by_itself():
     told = outcome(fence)
     assert heard == [{"type": "fence", "reason": "its pod is gone"}]
     assert names(told) == ["context_started", "fenced", "context_ended"]
+    assert told[2]["reason"] == "fenced: its pod is gone"
+
+
+@pytest.mark.parametrize("how", [{"left_over": True}, {"grace_s": 0.05}])
+def test_a_fenced_worker_that_cannot_or_will_not_end_is_killed(how):
+    def fence(worker: Worker) -> None:
+        worker.fence("its pod is gone")
+        worker.fence("told twice")
+
+    told = outcome(fence, **how)
+    assert names(told) == ["context_started", "fenced", "context_ended"]
+    assert told[1]["reason"] == "its pod is gone"
+    assert (told[1]["pod_uid"], told[1]["namespace"]) == (POD, "team")
     assert told[2]["reason"] == "fenced: its pod is gone"
 
 
