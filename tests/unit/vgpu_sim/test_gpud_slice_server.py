@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -105,6 +106,30 @@ def test_while_all_wait_for_an_answer_no_other_is_let_in(directory: Path) -> Non
             await server.close(remove_directory=True)
 
     asyncio.run(scenario())
+
+
+def test_nothing_of_a_slice_is_left_when_it_is_closed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the kernel lets nobody refuse descriptors a slice has a thread of its own."""
+    monkeypatch.setattr(foreign, "refuse_descriptors", lambda _: False)
+    before = set(threading.enumerate())
+
+    async def scenario() -> set[threading.Thread]:
+        server = serving(directory)
+        server.open(0o600, 0o700)
+        with connect(directory) as client:
+            client.send(b"x")  # no hello: hung up on
+            await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+        made = set(threading.enumerate()) - before
+        await server.close(remove_directory=True)
+        return made
+
+    made = asyncio.run(scenario())
+    assert made
+    for thread in made:
+        thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_its_socket_and_directory_have_the_modes_that_it_is_given(directory: Path) -> None:
