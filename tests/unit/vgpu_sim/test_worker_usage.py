@@ -4,16 +4,19 @@ import pytest
 
 from vgpu_sim.gpud.contexts.worker_channel import MAX_MESSAGE_BYTES
 from vgpu_sim.hal import spawn
+from vgpu_sim.worker import usage as usage_module
 from vgpu_sim.worker.usage import KERNELS_PER_MESSAGE, Timed, Usage
 
 
-def test_what_fails_takes_time_too():
+def test_what_fails_takes_time_too(monkeypatch):
+    clock = iter((1_000, 1_030, 2_000, 2_004))
+    monkeypatch.setattr(usage_module, "monotonic_ns", lambda: next(clock))
     timed = Timed()
     assert timed.measure(lambda: 5) == 5
+    assert timed == Timed(1, 30)
     with pytest.raises(ZeroDivisionError):
         timed.measure(lambda: 1 // 0)
-    assert timed.count == 2
-    assert timed.ns > 0
+    assert timed == Timed(2, 34)
 
 
 def test_kernels_of_one_name_are_added_up():
