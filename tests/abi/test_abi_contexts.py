@@ -3,6 +3,8 @@
 import ctypes
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -339,6 +341,29 @@ def test_a_killed_worker_is_launch_failed(cuda, node):
     assert cuda.code("cuMemAlloc", 16) == LAUNCH_FAILED
     assert cuda.code("cuCtxSynchronize") == LAUNCH_FAILED
     cuda.cuCtxDestroy(context)
+
+
+FORKING = """
+import os
+from cuda.bindings import driver as d
+assert (int(d.cuInit(0)[0]), int(d.cuCtxCreate(None, 0, 0)[0])) == (0, 0)
+child = os.fork()
+if child == 0:
+    os.write(1, os.read(0, 1))
+os._exit(0)
+"""
+
+
+def test_a_forked_child_keeps_no_worker_of_its_parent(node, environment):
+    before = worker_pids(node)
+    command = [sys.executable, "-c", FORKING]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe) as program:
+        assert program.wait() == 0
+        wait_until(lambda: worker_pids(node) <= before)
+        program.stdin.write(b"x")
+        program.stdin.flush()
+        assert program.stdout.read() == b"x"  # the child still lives
 
 
 def test_a_kernel_is_known_elsewhere_where_its_context_has_ended(cuda):

@@ -53,6 +53,6 @@ int main(void) {
   if (read(words, memory, sizeof words)) return 7;
   for (int i = 0; i < 1024; i++)
     if (words[i] != 77) return 8;
-  printf("child %d\n", WEXITSTATUS(status));
+  printf("child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
   return 0;
 }

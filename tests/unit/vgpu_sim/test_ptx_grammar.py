@@ -115,6 +115,12 @@ def test_special_registers_have_their_own_components() -> None:
         assert set(component) <= grammar.SPECIAL_REGISTERS[name]
 
 
+def test_numbered_special_registers_end_where_the_manual_says() -> None:
+    for name, count in (("%pm{}", 8), ("%pm{}_64", 8), ("%envreg{}", 32)):
+        known = [grammar.is_special(name.format(index)) for index in range(count + 1)]
+        assert known == [True] * count + [False]
+
+
 WORDS = sorted({word for spelling in SPELLINGS for word in _split(spelling)[1]})
 
 

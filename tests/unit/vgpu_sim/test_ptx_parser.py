@@ -123,6 +123,7 @@ def test_constant_expressions_are_folded(text: str, wanted: tree.Operand) -> Non
         ("-%r1", tree.Negated(_name("%r1", column=6))),
         ("%r1.b0", _name("%r1", "b0")),
         ("p|_", tree.Pair(_name("p"), tree.Sink())),
+        ("(p)|q", tree.Pair(_name("p", column=6), _name("q", column=9))),
         ("{a, _, 5}", tree.Vector((_name("a", column=6), tree.Sink(), tree.Integer(5)))),
         ("{a}|p", tree.Pair(tree.Vector((_name("a", column=6),)), _name("p", column=9))),
         ("[a]", tree.Memory((_name("a", column=6),))),
@@ -349,3 +350,14 @@ def test_expressions_nest_as_deep_as_the_limit_says(text: str, most: int) -> Non
     parse(HEAD + text.format(open="(" * most, close=")" * most))
     with pytest.raises(PtxSyntaxError, match="nested deeper than 32"):
         parse(HEAD + text.format(open="(" * (most + 1), close=")" * (most + 1)))
+
+
+@pytest.mark.parametrize(
+    "term", ["1", "~1", "(1)", "(.u64)1", "(.u64)~1", "(1 ? 2 : 3)", "(1 * 2)", "- -1"]
+)
+def test_what_has_been_read_makes_the_rest_neither_deeper_nor_shallower(term: str) -> None:
+    """Or the limit would refuse long expressions, or hold no more behind them."""
+    before = HEAD + ".global .u32 a = " + f"{term} + " * 40
+    parse(f"{before}{'(' * 30}1{')' * 30};")  # in an expression, on the right of an operator
+    with pytest.raises(PtxSyntaxError, match="nested deeper than 32"):
+        parse(f"{before}{'(' * 31}1{')' * 31};")
