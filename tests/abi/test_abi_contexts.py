@@ -343,6 +343,39 @@ def test_a_killed_worker_is_launch_failed(cuda, node):
     cuda.cuCtxDestroy(context)
 
 
+def test_a_stream_knows_its_context_and_its_device(cuda):
+    stream = cuda.cuStreamCreate(0)
+    for known in (stream, 0):
+        assert int(cuda.cuStreamGetCtx(known)) == int(cuda.cuCtxGetCurrent())
+        assert int(cuda.cuStreamGetDevice(known)) == 0
+    cuda.cuStreamDestroy(stream)
+    assert cuda.code("cuStreamGetDevice", stream) == INVALID_HANDLE
+
+
+def test_properties_are_the_attributes_and_what_is_not_known_is_zero(cuda):
+    properties = cuda.cuDeviceGetProperties(0)
+
+    def attribute(name):
+        asked = getattr(cuda.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        known = cuda.code("cuDeviceGetAttribute", asked, 0) == 0
+        return cuda.cuDeviceGetAttribute(asked, 0) if known else 0
+
+    for name, wanted in (
+        ("maxThreadsPerBlock", "MAX_THREADS_PER_BLOCK"),
+        ("sharedMemPerBlock", "MAX_SHARED_MEMORY_PER_BLOCK"),
+        ("totalConstantMemory", "TOTAL_CONSTANT_MEMORY"),
+        ("SIMDWidth", "WARP_SIZE"),
+        ("memPitch", "MAX_PITCH"),
+        ("regsPerBlock", "MAX_REGISTERS_PER_BLOCK"),
+        ("clockRate", "CLOCK_RATE"),
+        ("textureAlign", "TEXTURE_ALIGNMENT"),
+    ):
+        assert getattr(properties, name) == attribute(wanted), name
+    for axis, letter in enumerate("XYZ"):
+        assert properties.maxThreadsDim[axis] == attribute(f"MAX_BLOCK_DIM_{letter}")
+        assert properties.maxGridSize[axis] == attribute(f"MAX_GRID_DIM_{letter}")
+
+
 FORKING = """
 import os
 from cuda.bindings import driver as d

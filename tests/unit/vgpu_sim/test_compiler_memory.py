@@ -275,3 +275,12 @@ def test_an_initial_value_cannot_be_blown_up() -> None:
     huge = ".global .u8 a[2][0x20000000] = {{1}, {2}};"
     with pytest.raises(UnsupportedPtxError, match="an initial value of more than"):
         compile_verified(kernel("", header=huge))
+
+
+@pytest.mark.parametrize(
+    ("declaration", "align", "size"),
+    [(".global .align 512 .u32 a;", 512, 4), (".const .b8 a[65536];", 1, 65536)],
+)
+def test_variables_reach_their_limits(declaration: str, align: int, size: int) -> None:
+    (variable,) = compile_verified(kernel("", header=declaration)).variables
+    assert (variable.align, variable.size) == (align, size)
