@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from cluster import Cluster, until
 
 Manifest = Callable[..., dict[str, Any]]
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+AT_A_SIGN = 'until [ -e /tmp/go ]; do sleep 0.1; done; exec "$0" "$@"'
 
 
 def gpu_node(cluster: Cluster) -> str:
@@ -51,10 +53,17 @@ def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
     node = gpu_node(namespace)
     names = [f"tenant-{i}" for i in range(7)]
     for seed, name in enumerate(names):
-        arguments = ("--n", "1048576", "--seed", str(seed), "--seconds", "20", "--hold", "600")
-        namespace.apply(sample_pod(name, *arguments, node=node))
+        arguments = ("--n", "1048576", "--seed", str(seed), "--seconds", "12", "--hold", "600")
+        pod = sample_pod(name, *arguments, node=node)
+        container = pod["spec"]["containers"][0]
+        container["command"] = ["sh", "-c", AT_A_SIGN, *container["command"]]
+        namespace.apply(pod)
     for name in names:
         namespace.wait_pod(name, "Running")
+    with ThreadPoolExecutor(len(names)) as pool:  # however long the pods took to start
+        list(
+            pool.map(lambda name: namespace.kubectl("exec", name, "--", "touch", "/tmp/go"), names)
+        )
     for name in names:
         until(lambda name=name: "1048576 results verified" in namespace.logs(name), 120)
 
