@@ -156,3 +156,19 @@ def test_an_owner_has_512_mib_and_16384_entries(monkeypatch, tmp_path):
     monkeypatch.setattr(caches_module, "_remove_oldest", lambda _, *limits: asked.append(limits))
     caches_of(tmp_path).trim(TEAM)
     assert asked == [(512 * 1024 * 1024, 16384)]
+
+
+def test_what_somebody_else_removes_meanwhile_stops_nobody(tmp_path, monkeypatch):
+    caches = caches_of(tmp_path, limit_entries=1)
+    directory = Path(caches.directory(TEAM) or "")
+    for age, name in enumerate(["newest", "older", "oldest"]):
+        write(directory, name, 10, age)
+    unlink = Path.unlink
+
+    def after_another(path: Path, missing_ok: bool = False) -> None:
+        os.unlink(path)
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", after_another)
+    caches.trim(TEAM)
+    assert names(directory) == ["newest"]

@@ -12,6 +12,7 @@ from typing import Any
 import a30_slice
 import pytest
 
+from vgpu_sim.gpud.contexts import table as table_module
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
@@ -93,6 +94,8 @@ def outcome(
         act(worker)
         assert await table.drain(10), "the context was never ended"
         assert budget.used_bytes == 0
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "nobody waits for its words"
         worker.close()
         return told
 
@@ -169,6 +172,13 @@ def test_a_fenced_worker_hears_why_and_may_end_by_itself():
     assert heard == [{"type": "fence", "reason": "its pod is gone"}]
     assert names(told) == ["context_started", "fenced", "context_ended"]
     assert told[2]["reason"] == "fenced: its pod is gone"
+
+
+def test_a_dead_worker_is_not_listened_to_though_its_channel_is_open(monkeypatch):
+    """A compile helper that dies a little later may have the other end."""
+    monkeypatch.setattr(table_module, "_LAST_WORDS_SECONDS", 0.05)
+    told = outcome(lambda worker: os.kill(worker.pid, signal.SIGKILL))
+    assert names(told) == ["context_started", "fault", "context_ended"]
 
 
 @pytest.mark.parametrize("how", [{"left_over": True}, {"grace_s": 0.05}])
