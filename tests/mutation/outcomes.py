@@ -50,10 +50,10 @@ def verdict_of(failure: Failure | None) -> Verdict:
 def failure_in(output: str) -> Failure:
     """Read out of pytest's output which test failed first, and of what."""
     last_words = "\n".join(output.splitlines()[-_LAST_LINES:])
-    if "+ Timeout +" in output:  # pytest-timeout ends the process: there is no summary
-        running = re.findall(r'File "[^"]*?(tests/[^"]+)", line \d+, in (test_\w+)', output)
-        return Failure("::".join(running[-1]) if running else "?", True, last_words)
     found = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - (.*))?$", output, re.MULTILINE)
-    if found is None:
-        return Failure("pytest itself", False, last_words)
-    return Failure(found[1], _CLOCK.search(found[2] or "") is not None, last_words)
+    if found is not None:
+        return Failure(found[1], _CLOCK.search(found[2] or "") is not None, last_words)
+    # The process ended, by pytest-timeout or by a crash: what is left is where it was.
+    running = re.findall(r'File "[^"]*?(tests/[^"]+)", line \d+,? in (test_\w+)', output)
+    test = "::".join(running[-1]) if running else "pytest itself"
+    return Failure(test, "+ Timeout +" in output, last_words)

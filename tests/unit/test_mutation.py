@@ -31,6 +31,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
             "timed out",
         ),
         ("import nothing_of_this_name", "killed"),
+        ("import os; os.abort()", "killed"),
     ],
 )
 def test_a_kill_by_the_clock_is_told_from_a_kill(
