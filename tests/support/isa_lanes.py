@@ -42,7 +42,7 @@ def prepare(*lines: str) -> interp.Warp:
     launch = interp.InterpretedLaunch(
         module, module.functions[0], (1, 1, 1), (LANES, 1, 1), b"", memory
     )
-    return launch.warp(0)
+    return interp.Warp(launch, 0)
 
 
 def launch_golden(

@@ -16,7 +16,7 @@ from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS
 from vgpu_sim.compiler.lower.table import FORMS, FORMS_BY_OPCODE
 from vgpu_sim.compiler.lower.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import grammar
-from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK
+from vgpu_sim.hal.limits import MAX_SHARED_BYTES_PER_BLOCK, MAX_THREADS_PER_BLOCK
 
 _VERSION = "{}.{}".format(*grammar.LATEST_VERSION)
 
@@ -59,6 +59,12 @@ _MEMORY = f"""## Parameters, variables and addresses
 - `.global` and `.const` variables of a module lie in one segment; their addresses are generic
   addresses, so `cvta` changes nothing. Alignment up to {variables.MAX_ALIGNMENT_BYTES} bytes,
   `.const` up to {variables.MAX_CONST_BYTES} bytes. Initial values are numbers.
+- `.shared` variables that a kernel names lie in its block's shared memory in order, the module's
+  before its own, together at most {MAX_SHARED_BYTES_PER_BLOCK} bytes; `.extern` arrays without a
+  size begin where they end, and hold what the launch asks for. Their addresses are numbers from 0
+  on; 32 or 64 bits hold them, of 64 the low 32 count. `cvta.shared` makes them generic.
+- Shared memory and barriers run on the interpreter (`tessera run --backend interp`); the JIT
+  refuses them when the module is loaded.
 - One access moves at most {memory.MAX_VECTOR_BYTES} bytes, at an address that is a multiple of
   that; else the launch ends with 716. A 32-bit address register is
   zero-extended. Cache operators, eviction priorities, prefetch sizes and cache policies are hints:

@@ -8,6 +8,7 @@ What a kernel did is named after it (a fault, a trap); what an executor cannot d
     ├── KernelError            the kernel itself failed; its context is lost
     │   ├── AddressFault       CUDA_ERROR_ILLEGAL_ADDRESS (700)
     │   ├── MisalignedFault    CUDA_ERROR_MISALIGNED_ADDRESS (716)
+    │   ├── BarrierFault       CUDA_ERROR_LAUNCH_FAILED (719)
     │   └── Trap               CUDA_ERROR_LAUNCH_FAILED (719)
     ├── BadAddress             raised by a memory; an executor turns it into an AddressFault
     ├── UnsupportedError       valid code that the executor cannot run; nothing was executed
@@ -65,6 +66,14 @@ class Trap(KernelError):
 
     def __init__(self, word: int, block: Block) -> None:
         super().__init__(f"trap at word {word} in block {block}", word, block)
+
+
+class BarrierFault(KernelError):
+    """Threads used barriers as no program may, or all wait at barriers that cannot complete."""
+
+    def __init__(self, what: str, word: int, block: Block) -> None:
+        super().__init__(f"{what} at word {word} in block {block}", word, block)
+        self.what = what
 
 
 class BadAddress(ExecutionError):

@@ -15,12 +15,14 @@ ProgramHandle = NewType("ProgramHandle", int)
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A validated launch. ``parameters`` is exactly the kernel's parameter block."""
+    """A validated launch. ``parameters`` is exactly the kernel's parameter block, ``shared_bytes``
+    what it asks for beside the kernel's own shared memory."""
 
     function: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     parameters: bytes
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ class Family(IntEnum):
     COMPARE = 0x04
     CONVERT = 0x05
     MEMORY = 0x06
+    SYNC = 0x07
 
 
 class Op(IntEnum):
@@ -66,6 +67,9 @@ class Op(IntEnum):
 
     LD = 0x0600
     ST = 0x0601
+
+    BAR_SYNC = 0x0700
+    BAR_ARRIVE = 0x0701
 
     @property
     def family(self) -> Family:

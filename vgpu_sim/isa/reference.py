@@ -52,8 +52,16 @@ disassembler, interpreter and JIT read the same binary. The interpreter
 - A warp has 32 lanes: threads of one block, 32 consecutive ones, x running fastest. A lane that is
   not active, or that the instruction's guard (`@p` or `@!p`) keeps out, changes nothing, touches no
   memory and cannot fault.
+- A block's threads have shared memory of their own: 32-bit addresses from 0 on, the function's
+  `shared` bytes, then those that the launch asks for. It is zero when the block begins. It has
+  generic addresses too, the same ones for every block: S2R SHARED_WINDOW gives their upper half.
+- The parts of a warp that has diverged, the warps of a block and the blocks that are resident all
+  run in turns: none of them waits for ever because another never ends. What they store reaches the
+  others in no order but that of barriers and of one thread's own volatile accesses.
 - Lanes that part at a branch meet again at its **immediate post-dominator**: the first word
   that every path from the branch to the function's end passes. RET and TRAP lead to the end.
+  One that has waited there for long goes on without the others where those may be waiting for it:
+  in functions with volatile accesses, or where all that is left of the block stands at barriers.
 - An operand is at least as wide as its role says; of a wider register the low bits are taken. A
   destination that is wider than the result is filled with the sign of a signed type, else with
   zeros (PTX ISA, "Operand Size Exceeding Instruction-Type Size").

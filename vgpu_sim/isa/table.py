@@ -12,12 +12,13 @@ from vgpu_sim.isa.families import (
     integer,
     memory,
     move,
+    sync,
 )
 from vgpu_sim.isa.instruction import Instruction
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.types import Space
 
-_FAMILIES = (control, move, integer, float_family, compare, convert, memory)
+_FAMILIES = (control, move, integer, float_family, compare, convert, memory, sync)
 
 TABLE: Final = {row.op: row for row in chain.from_iterable(f.ROWS for f in _FAMILIES)}
 EFFECTS: Final[dict[Op, Effects]] = {op: row.effects for op, row in TABLE.items()}

@@ -169,3 +169,4 @@ class SpecialRegister(IntEnum):
     NCTAID_Z = 11
     LANEID = 12
     WARPSIZE = 13
+    SHARED_WINDOW = 14  # bits 32 to 63 of generic addresses of the block's shared memory

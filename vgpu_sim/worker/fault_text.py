@@ -24,6 +24,11 @@ def trap(instruction: Instruction) -> str:
     return f"the kernel executed a trap: {' '.join(disasm.render_instruction(instruction).split())}"
 
 
+def barrier(instruction: Instruction, what: str) -> str:
+    """Return how threads went wrong at a barrier."""
+    return f"{what}: {' '.join(disasm.render_instruction(instruction).split())}"
+
+
 def _place(address: int, mapped: Sequence[tuple[int, int]]) -> str:
     """Say where an address lies from the nearest memory that is mapped."""
     distances = [

@@ -274,8 +274,9 @@ def test_setp_without_first_destination() -> None:
         ("min.NaN.f32 %r0, %r1, %r2;", UnsupportedPtxError, ".NaN of min"),
         ("ld.global.v4.u64 {%o, %w, %off, _}, [%o];", UnsupportedPtxError, "more than 16 bytes"),
         ("ld.acquire.gpu.global.u32 %r0, [%o];", UnsupportedPtxError, ".acquire of ld"),
-        ("ld.shared.u32 %r0, [%o];", UnsupportedPtxError, ".shared of ld"),
-        ("bar.sync 0;", UnsupportedPtxError, "instruction 'bar'"),
+        ("ld.local.u32 %r0, [%o];", UnsupportedPtxError, ".local of ld"),
+        ("bar.red.popc.u32 %r0, 0, %p0;", UnsupportedPtxError, ".red of bar"),
+        ("membar.gl;", UnsupportedPtxError, "instruction 'membar'"),
         ("call f, (%r0);", UnsupportedPtxError, "instruction 'call'"),
         ("mov.u32 %r0, %clock;", UnsupportedPtxError, "special register '%clock'"),
         ("mov.u64 %w, k;", UnsupportedPtxError, "the address of function 'k'"),
@@ -284,7 +285,7 @@ def test_setp_without_first_destination() -> None:
         ("ld.param.u32 %r0, [%o];", UnsupportedPtxError, "ld.param through a register"),
         ("mov.f32 %r0, 1;", UnsupportedPtxError, "an integer constant as .f32"),
         ("mov.f64 %w, 0f3F800000;", UnsupportedPtxError, "constant of 32 bits as .f64"),
-        (".shared .u32 s[4]; mov.u32 %r0, s;", UnsupportedPtxError, ".shared variable 's'"),
+        (".local .u32 s[4]; mov.u32 %r0, s;", UnsupportedPtxError, ".local variable 's'"),
         (".reg .b128 %x;", UnsupportedPtxError, "a register of type .b128"),
         (".reg .v4 .f32 %v;", UnsupportedPtxError, "a register of type .v4.f32"),
     ],
@@ -300,13 +301,13 @@ def test_what_cannot_be_lowered(body: str, error: type[Exception], message: str)
 
 
 def test_every_reason_is_reported_and_invalid_ones_alone_when_there_are_some() -> None:
-    both = "bar.sync 0; add.f16 %h0, %h0, %h0; sin.approx.f32 %r0, %r1; add.u32 %r0, %nope, 1;"
+    both = "membar.gl; add.f16 %h0, %h0, %h0; sin.approx.f32 %r0, %r1; add.u32 %r0, %nope, 1;"
     with pytest.raises(InvalidPtxError) as invalid:
         compile_verified(kernel(both, registers=REGISTERS))
     assert len(invalid.value.diagnostics) == 1
     with pytest.raises(UnsupportedPtxError) as unsupported:
         compile_verified(kernel(both.replace("%nope", "1"), registers=REGISTERS))
-    assert [d.text.split(".")[0] for d in unsupported.value.diagnostics] == ["bar", "add", "sin"]
+    assert [d.text.split(".")[0] for d in unsupported.value.diagnostics] == ["membar", "add", "sin"]
 
 
 def test_newer_files_may_use_opcodes_that_are_not_known() -> None:

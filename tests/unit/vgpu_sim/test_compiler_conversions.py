@@ -186,8 +186,25 @@ def test_patterns_travel_unchanged(form: Form) -> None:
             assert got[lane] == wanted, spelling
 
 
+# The interpreter's memory is at 0x7f00_0000_0000, and the window in the same GPU's terabyte.
+_WINDOW = 0x7F00_0000_0000 + (768 << 30)
+
+
 @pytest.mark.parametrize("form", forms(lambda form: form.opcode == "cvta"))
-def test_cvta_keeps_the_address(form: Form) -> None:
-    for spelling, _ in spellings(form):
+def test_cvta_moves_shared_addresses_alone(form: Form) -> None:
+    for spelling, words in spellings(form):
+        offset = 0 if words["window"] != "shared" else -_WINDOW if "to" in words else _WINDOW
         values = patterns("u64")
-        assert run(f"{spelling} %d, %a;", "u64", [("u64", values)]) == values
+        wanted = [(value + offset) % (1 << 64) for value in values]
+        assert run(f"{spelling} %d, %a;", "u64", [("u64", values)]) == wanted
+
+
+@pytest.mark.parametrize("form", forms(lambda form: form.opcode == "isspacep"))
+def test_isspacep(form: Form) -> None:
+    edges = [_WINDOW - 1, _WINDOW, _WINDOW + (1 << 32) - 1, _WINDOW + (1 << 32)]
+    values = (edges + patterns("u64"))[:COUNT]
+    for spelling, words in spellings(form):
+        inside = [_WINDOW <= value < _WINDOW + (1 << 32) for value in values]
+        wanted = [int(one == (words["inside"] == "shared")) for one in inside]
+        instruction = f"{spelling} %p, %a; selp.u32 %d, 1, 0, %p;"
+        assert run(instruction, "u32", [("u64", values)]) == wanted

@@ -46,6 +46,23 @@ def _vector(names: list[str]) -> str:
     return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
 
 
+def _into_shared(pointer: str, size: int) -> list[str]:
+    """Copy memory into shared memory, and let the pointer mean that instead."""
+    return [
+        f".shared .align 16 .b8 tile[{size}]; .reg .b64 %copy<2>;",
+        *(
+            f"ld.global.v2.b64 {{%copy0, %copy1}}, [{pointer}+{at}];"
+            f" st.shared.v2.b64 [tile+{at}], {{%copy0, %copy1}};"
+            for at in range(0, size, 16)
+        ),
+        f"mov.u64 {pointer}, tile;",
+    ]
+
+
+def _is_shared(words: dict[str, str]) -> bool:
+    return words.get("space", words.get("written", "")).startswith("shared")
+
+
 @pytest.mark.parametrize("form", _forms("ld"))
 def test_loads_extend_to_the_register(form: Form) -> None:
     """Into 64-bit registers; of parameters too: the block then holds what else memory does."""
@@ -60,6 +77,7 @@ def test_loads_extend_to_the_register(form: Form) -> None:
             "ld.param.u64 %a, [source];" if not is_param else "",
             "ld.param.u64 %o, [out];",
             "mov.b64 %policy, 0;",
+            *(_into_shared("%a", DATA.nbytes) if _is_shared(words) else ()),
             f"{spelling} {_vector(names)}, {where}{policy};",
             *(f"st.global.b64 [%o+{8 * index}], {name};" for index, name in enumerate(names)),
         ]
@@ -85,13 +103,21 @@ def test_stores_take_the_low_bytes_and_touch_nothing_else(form: Form) -> None:
         type_, count = words["type"], int(words.get("vec", "v1")[1:])
         size = int(type_[1:]) // 8
         names = [f"%d{index}" for index in range(count)]
+        is_shared = _is_shared(words)
         body = [
             "ld.param.u64 %a, [source]; ld.param.u64 %o, [out]; mov.b64 %policy, 0;",
+            "mov.u64 %p, %o;",
+            *(_into_shared("%p", 64) if is_shared else ()),
+            "add.s64 %p, %p, 32;",
             *(f"ld.global.b64 {name}, [%a+{8 * index}];" for index, name in enumerate(names)),
-            f"{spelling} [%o+-16], {_vector(names)}{policy};",
+            f"{spelling} [%p+-16], {_vector(names)}{policy};",
         ]
-        body[0] += " add.s64 %o, %o, 32;"
-        registers = ".reg .b64 %a, %o, %policy, %d<4>;"
+        if is_shared:
+            body += (
+                f"ld.shared.b64 %a, [tile+{at}]; st.global.b64 [%o+{at}], %a;"
+                for at in range(0, 64, 8)
+            )
+        registers = ".reg .b64 %a, %o, %p, %policy, %d<4>;"
         source = kernel("\n".join(body), ".param .u64 out, .param .u64 source", registers=registers)
         before = np.full(64, 0xEE, np.uint8)
         out, _ = run(source, [before, DATA], block=(1, 1, 1))
@@ -249,7 +275,11 @@ def test_parameters_have_names_of_their_own() -> None:
         (".global .u64 a = b;", UnsupportedPtxError, "an address as initial value"),
         (".global .u8 a = 0xFF(b);", UnsupportedPtxError, "an address as initial value"),
         (".extern .global .u32 a;", UnsupportedPtxError, ".extern variable 'a'"),
-        (".shared .u32 a;", UnsupportedPtxError, ".shared variable 'a'"),
+        (".shared .u32 a = 1;", InvalidPtxError, "a shared variable has no initial value"),
+        (".shared .u32 a[];", InvalidPtxError, "a shared array has a size, or is .extern"),
+        (".shared .align 2048 .u32 a;", UnsupportedPtxError, "alignment of more than 1024"),
+        (".extern .shared .u32 a[4];", UnsupportedPtxError, "a shared variable of another module"),
+        (".shared .u32 a; .global .u32 a;", InvalidPtxError, "declared twice"),
         (".global .attribute(.managed) .u32 a;", UnsupportedPtxError, "attribute .managed"),
         (".global .align 1024 .u32 a;", UnsupportedPtxError, "alignment of more than 512"),
         (".global .b8 a[0x1000000001];", UnsupportedPtxError, "bytes of variables"),

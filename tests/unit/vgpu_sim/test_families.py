@@ -2,6 +2,7 @@
 
 import importlib
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from types import ModuleType
 
@@ -9,6 +10,7 @@ import pytest
 
 from vgpu_sim.compiler.lower.table import FORMS
 from vgpu_sim.exec import interp
+from vgpu_sim.exec.interp import control, sync
 from vgpu_sim.exec.jit.families import LOWERING
 from vgpu_sim.isa import Family, Op
 from vgpu_sim.isa.table import TABLE
@@ -20,13 +22,20 @@ _WITHOUT_FORM = {
 
 
 def _jit_ops(module: ModuleType) -> Iterable[Op]:
-    return [*module.LOWERING, *getattr(module, "GRAPH", ())]
+    others = (getattr(module, name, ()) for name in ("GRAPH", "REFUSED"))
+    return [*module.LOWERING, *chain.from_iterable(others)]
+
+
+def _interpreted_ops(module: ModuleType) -> Iterable[Op]:
+    """What changes lanes, what changes a warp's stack, and where lanes wait."""
+    tables = (getattr(module, name, ()) for name in ("SEMANTICS", "ON_STACK", "WAITS"))
+    return chain.from_iterable(tables)
 
 
 _FOLDERS: dict[str, Callable[[ModuleType], Iterable[Op]]] = {
     "vgpu_sim.isa.families": lambda module: [row.op for row in module.ROWS],
     "vgpu_sim.compiler.lower.families": lambda module: [form.op for form in module.FORMS],
-    "vgpu_sim.exec.interp": lambda module: module.SEMANTICS,
+    "vgpu_sim.exec.interp": _interpreted_ops,
     "vgpu_sim.exec.jit.families": _jit_ops,
 }
 
@@ -55,6 +64,6 @@ def test_the_unions_leave_nothing_out() -> None:
         importlib.import_module(f"vgpu_sim.exec.jit.families.{family.name.lower()}")
         for family in Family
     ]
-    assert set(TABLE) == set(interp.SEMANTICS) == set(Op)
+    assert set(TABLE) == {*interp.SEMANTICS, *control.ON_STACK, *sync.WAITS} == set(Op)
     assert {form.op for form in FORMS} == set(Op) - _WITHOUT_FORM
     assert set(LOWERING) == {op for module in modules for op in module.LOWERING}

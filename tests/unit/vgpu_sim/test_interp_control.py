@@ -74,7 +74,7 @@ def _trace(name: str, threads: int = 32) -> list[interp.StepRecord]:
     launch = interp.InterpretedLaunch(
         module, module.functions[0], (1, 1, 1), (threads, 1, 1), bytes(8), memory
     )
-    warp = launch.warp(0)
+    warp = interp.Warp(launch, 0)
     records = []
     while not warp.done:
         records.append(interp.step(warp))
@@ -124,9 +124,9 @@ def test_a_wide_warp_shows_each_warp_its_own_masks() -> None:
         return result
 
     for index in range(3):
-        wide = trace(launch.warp(0, 3), slice(32 * index, 32 * index + 32))
+        wide = trace(interp.Warp(launch, 0, 3), slice(32 * index, 32 * index + 32))
         # A guarded-off word leaves no trace in the wide view; nor may it here.
-        alone = trace(launch.warp(index), slice(0, 32))
+        alone = trace(interp.Warp(launch, index), slice(0, 32))
         assert wide == alone
 
 
@@ -235,7 +235,7 @@ def test_stepping_a_finished_warp_is_an_error() -> None:
     launch = interp.InterpretedLaunch(
         module, module.functions[0], (1, 1, 1), (1, 1, 1), b"", NO_MEMORY
     )
-    warp = launch.warp(0)
+    warp = interp.Warp(launch, 0)
     record = interp.step(warp)
     assert (record.word, record.mask.tolist()) == (0, [True] + [False] * 31)
     assert warp.done
@@ -266,10 +266,10 @@ def test_a_wrong_launch_is_refused(
         interp.run(module, module.functions[0], grid, block, parameters, NO_MEMORY)
 
 
-def test_shared_memory_is_refused_before_anything_runs() -> None:
-    text = ".isa 1\n.function f\n.registers r0-r0 32\n{\n NOP\n ST.SHARED.B32 [r0], r0\n RET\n}\n"
+def test_local_memory_is_refused_before_anything_runs() -> None:
+    text = ".isa 1\n.function f\n.registers r0-r0 32\n{\n NOP\n ST.LOCAL.B32 [r0], r0\n RET\n}\n"
     module = assemble(text)
-    with pytest.raises(UnsupportedError, match="f, word 1: shared memory is not supported yet"):
+    with pytest.raises(UnsupportedError, match="f, word 1: local memory is not supported yet"):
         interp.run(module, module.functions[0], (1, 1, 1), (1, 1, 1), b"", NO_MEMORY)
 
 

@@ -179,7 +179,7 @@ def test_parameters_are_read_at_their_offset() -> None:
     launch = interp.InterpretedLaunch(
         module, module.functions[0], (1, 1, 1), (32, 1, 1), parameters, memory
     )
-    warp = launch.warp(0)
+    warp = interp.Warp(launch, 0)
     assert [interp.step(warp).addresses for _ in range(3)] == [None, None, None]
     assert [set(register.tolist()) for register in warp.registers] == [
         {0xFFFF_FFFF_8B8A_8988},

@@ -40,6 +40,8 @@ def test_what_the_opcodes_do() -> None:
         Op.TRAP: Effects(ends=True, traps=True),
         Op.LD: Effects(reads=True),
         Op.ST: Effects(writes=True),
+        Op.BAR_SYNC: Effects(orders=True, stops=True),
+        Op.BAR_ARRIVE: Effects(orders=True, stops=True),
     }
 
 

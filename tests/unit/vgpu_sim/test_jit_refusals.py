@@ -26,6 +26,8 @@ _ROUNDED = ("FADD", "FSUB", "FMUL", "FMA", "FDIV", "FRCP", "FSQRT", "CVT F64 S64
 _REFUSED = {
     "shared memory",
     "local memory",
+    "a barrier",
+    "the generic address of shared memory",
     *(f"{op} {'' if ' ' in op else 'F64 '}{r}" for op in _ROUNDED for r in ("RZ", "RM", "RP")),
 }
 _TOGETHER = 48

@@ -42,8 +42,11 @@ def test_check_says_why() -> None:
     assert _run("check", GOOD).output == f"{GOOD}: loads (1 kernel)\n"
     lines = _run("check", LATER).output.splitlines()
     assert lines[-1] == f"{LATER}: valid as far as we know, not supported yet (18 reasons)"
-    assert lines[0] == f"{LATER}:6:31: .shared variable 'dynamic' is not supported yet"
-    assert lines[1] == "    .extern .shared .align 16 .b8 dynamic[];"
+    assert (
+        lines[0]
+        == f"{LATER}:6:31: a shared variable of another module, 'elsewhere', is not supported yet"
+    )
+    assert lines[1] == "    .extern .shared .align 16 .b8 elsewhere[64];"
     assert _run("check", BROKEN).output.splitlines()[-1] == f"{BROKEN}: not PTX"
 
 

@@ -95,13 +95,13 @@ def test_an_image_that_cannot_be_loaded(
 
 
 def test_unsupported_ptx_is_named_and_reported(shared: Client) -> None:
-    text = HEAD + b".visible .entry k()\n{\n    bar.sync 0;\n    ret;\n}\n"
+    text = HEAD + b".visible .entry k()\n{\n    membar.gl;\n    ret;\n}\n"
     module = shared.load(text)
     assert module.status == CudaError.NOT_SUPPORTED
-    assert "bar.sync" in module.log
-    line = next(i for i, t in enumerate(text.splitlines(), 1) if b"bar.sync" in t)
+    assert "membar.gl" in module.log
+    line = next(i for i, t in enumerate(text.splitlines(), 1) if b"membar.gl" in t)
     assert f":{line}:" in module.log
-    assert "bar.sync" in shared.gpud.event("unsupported_ptx")["message"]
+    assert "membar.gl" in shared.gpud.event("unsupported_ptx")["message"]
 
 
 DIRECTED_F64 = (

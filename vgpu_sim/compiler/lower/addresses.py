@@ -2,9 +2,12 @@
 
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.shared import SharedVariable
+from vgpu_sim.compiler.lower.types import UNSIGNED
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space, Symbol
+from vgpu_sim.isa import Literal, Op, Operand, Register, Space, Symbol
 
+_SHARED_MASK = 0xFFFF_FFFF
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -15,14 +18,20 @@ def split(operand: tree.Operand) -> tuple[tree.Operand, int]:
     return operand, 0
 
 
-def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol, Space] | None:
-    """Return the module variable that an operand names, with its space; None for other operands.
+def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal, Space] | None:
+    """Return the address of the variable that an operand names, with its space; None for others.
 
     Raises:
         Unsupported: for names that have an address in PTX but none here yet.
     """
     base, addend = split(operand)
-    if not isinstance(base, tree.Name) or context.scope.find(base.text) is not None:
+    if not isinstance(base, tree.Name):
+        return None
+    found = context.scope.find(base.text)
+    shared = context.shared.get(base.text) if found is None else found[1]
+    if isinstance(shared, SharedVariable):
+        return Literal((shared.offset + addend) & _SHARED_MASK), Space.SHARED
+    if found is not None:
         return None
     symbols = context.symbols
     if base.text in context.parameters:
@@ -51,30 +60,33 @@ def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Oper
     symbol = symbol_of(context, operand.parts[0])
     if symbol is not None:
         if space not in (Space.GENERIC, symbol[1]):
-            raise Invalid(f"{symbol[0].name!r} is not in .{space.name.lower()} space")
+            shown = space.name.lower()
+            raise Invalid(f"the variable is in .{symbol[1].name.lower()} space, not .{shown}")
+        if space is Space.GENERIC and symbol[1] is Space.SHARED:
+            raise Unsupported("a shared variable's name where the space is not said")
         return symbol[0], 0
     base, displacement = split(operand.parts[0])
     if isinstance(base, tree.Integer):
         return Literal(base.value & 0xFFFF_FFFF_FFFF_FFFF), displacement
     if not _INT32_MIN <= displacement <= _INT32_MAX:
         raise Invalid(f"address offset {displacement} does not fit 32 bits")
-    return _base_register(context, base), displacement
+    return _base_register(context, base, 32 if space is Space.SHARED else 64), displacement
 
 
-def _base_register(context: Context, base: tree.Operand) -> Register:
-    """Return a 64-bit register with the address; a 32-bit one is zero-extended, as PTX says."""
+def _base_register(context: Context, base: tree.Operand, least: int) -> Register:
+    """Return a register of ``least`` bits with the address; a narrower one is zero-extended."""
     register = context.register(base) if isinstance(base, tree.Name) else None
     if not isinstance(register, Register):
         shown = base.text if isinstance(base, tree.Name) else "this"
         raise Invalid(f"{shown!r} is not an address")
     bits = context.bits(register)
-    if bits == 64:
+    if bits >= least:
         return register
-    wide = context.builder.scratch(64)
+    wide = context.builder.scratch(least)
     context.builder.emit(
         Op.CVT,
-        type=DataType.U64,
-        source_type=DataType.U32 if bits == 32 else DataType.U16,
+        type=UNSIGNED[least],
+        source_type=UNSIGNED[bits],
         dsts=(wide,),
         srcs=(register,),
     )

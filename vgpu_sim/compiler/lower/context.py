@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.scopes import LabelTarget, Refused, RegisterClass, Scope
+from vgpu_sim.compiler.lower.shared import SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Parameter, Predicate, Register, Variable
 
@@ -16,17 +17,20 @@ class Symbols:
     variables: dict[str, Variable] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)
     functions: frozenset[str] = frozenset()
+    shared: tuple[tree.Variable, ...] = ()
 
 
 @dataclass(slots=True)
 class Context:
-    """The function being lowered. ``operands`` are those of the current instruction."""
+    """The function being lowered. ``operands`` are those of the current instruction; ``shared`` has
+    the module's shared variables that it names."""
 
     builder: Builder
     symbols: Symbols
     parameters: dict[str, Parameter]
     refused_parameters: frozenset[str]
     scope: Scope
+    shared: dict[str, SharedVariable] = field(default_factory=dict)
     operands: tuple[tree.Operand, ...] = ()
 
     def register(self, name: tree.Name) -> Register | Predicate | None:
@@ -43,6 +47,8 @@ class Context:
             if name.component:
                 raise Invalid(f"{name.text!r} has no component {name.component!r}", name)
             return self.builder.assigned(scope, name.text, declared)
+        if isinstance(declared, SharedVariable):
+            return None
         raise Unsupported(declared.what, name)
 
     def bits(self, register: Register) -> int:

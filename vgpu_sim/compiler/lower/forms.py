@@ -50,8 +50,10 @@ CHOICES: dict[str, tuple[str, ...]] = {
     ),
     "bool": ("and", "or", "xor"),
     "vec": ("v2", "v4"),
-    "space": ("global", "const"),
-    "window": ("global", "const"),
+    "space": ("global", "const", "shared", "shared::cta"),
+    "written": ("global", "shared", "shared::cta"),
+    "inside": ("global", "shared"),
+    "window": ("global", "const", "shared"),
     "lcache": ("ca", "cg", "cs", "lu", "cv"),
     "scache": ("wb", "cg", "cs", "wt"),
     "evict": tuple(

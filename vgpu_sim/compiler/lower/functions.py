@@ -2,12 +2,14 @@
 
 import math
 
+from vgpu_sim.compiler.lower import shared
 from vgpu_sim.compiler.lower.builder import Builder
 from vgpu_sim.compiler.lower.context import Context, Symbols
 from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.instructions import lower_instruction
 from vgpu_sim.compiler.lower.parameters import lay_out
 from vgpu_sim.compiler.lower.scopes import Declared, Refused, RegisterClass, Scope
+from vgpu_sim.compiler.lower.shared import SharedMemory, SharedVariable
 from vgpu_sim.compiler.lower.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK
@@ -26,16 +28,18 @@ def lower_function(
     """Lower one ``.entry``; what cannot be is recorded in ``findings``."""
     parameters, parameter_bytes = lay_out(function, findings)
     required, maximum = _block_limits(function, findings)
+    memory = shared.lay_out(symbols.shared, body, findings)
     context = Context(
         builder=Builder(),
         symbols=symbols,
         parameters={parameter.name: parameter for parameter in parameters},
         refused_parameters=frozenset(p.name for p in function.parameters),
         scope=Scope(),
+        shared={v.name: place for v in symbols.shared if (place := memory.of(v)) is not None},
     )
     for attribute in function.attributes:
         findings.add(Unsupported(f"attribute {attribute.name}"), function)
-    _lower_block(context, body, findings)
+    _lower_block(context, body, memory, findings)
     try:
         context.builder.finish()
     except Refusal as refusal:
@@ -51,6 +55,7 @@ def lower_function(
         lines=tuple(builder.lines),
         required_block=required,
         maximum_block=maximum,
+        shared_bytes=memory.size,
     )
 
 
@@ -83,7 +88,9 @@ def _block(directive: tree.Directive) -> Block:
     return x, y, z
 
 
-def _lower_block(context: Context, block: tree.Block, findings: Findings) -> None:
+def _lower_block(
+    context: Context, block: tree.Block, memory: SharedMemory, findings: Findings
+) -> None:
     """Lower the statements of one scope; labels may be used before they stand."""
     scope = context.scope
     for statement in block.statements:
@@ -95,16 +102,16 @@ def _lower_block(context: Context, block: tree.Block, findings: Findings) -> Non
     for statement in block.statements:
         if isinstance(statement, tree.Block):
             context.scope = Scope(parent=scope)
-            _lower_block(context, statement, findings)
+            _lower_block(context, statement, memory, findings)
             context.scope = scope
             continue
         try:
-            _lower_statement(context, statement, findings)
+            _lower_statement(context, statement, memory)
         except Refusal as refusal:
             findings.add(refusal, statement)
 
 
-def _lower_statement(context: Context, statement: tree.Statement, findings: Findings) -> None:
+def _lower_statement(context: Context, statement: tree.Statement, memory: SharedMemory) -> None:
     match statement:
         case tree.Instruction():
             lower_instruction(context, statement)
@@ -114,6 +121,8 @@ def _lower_statement(context: Context, statement: tree.Statement, findings: Find
                 context.builder.place(label)
         case tree.Registers():
             _declare_registers(context, statement)
+        case tree.Variable() if shared.is_shared(statement):
+            _declare_shared(context, statement, memory)
         case tree.Variable():
             what = f"{statement.space.value} variable {statement.name!r}"
             context.scope.declare(statement.name, Refused(what), statement, statement.count)
@@ -122,6 +131,17 @@ def _lower_statement(context: Context, statement: tree.Statement, findings: Find
             # Pragmas are hints, .loc is for debuggers, and call prototypes and target lists
             # say nothing by themselves: the calls and branches that use them are refused.
             pass
+
+
+def _declare_shared(context: Context, statement: tree.Variable, memory: SharedMemory) -> None:
+    what: Declared = memory.of(statement) or SharedVariable(0)  # that nothing names
+    try:
+        shared.extent(statement)
+    except Refusal:
+        what = Refused(f".shared variable {statement.name!r}")
+        raise
+    finally:
+        context.scope.declare(statement.name, what, statement, statement.count)
 
 
 def _declare_registers(context: Context, statement: tree.Registers) -> None:

@@ -27,6 +27,7 @@ def lower_module(
         variables=segment.variables,
         refused=segment.refused,
         functions=frozenset(function.name for function in module.functions),
+        shared=tuple(segment.shared),
     )
     functions = _lower_functions(module, symbols, findings)
     findings.raise_any()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from vgpu_sim.compiler.lower.findings import Invalid, Positioned
+from vgpu_sim.compiler.lower.shared import SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Predicate, Register
 
@@ -31,7 +32,7 @@ class LabelTarget:
     word: int | None = None
 
 
-Declared = RegisterClass | Refused
+Declared = RegisterClass | SharedVariable | Refused
 
 
 @dataclass(eq=False, slots=True)

@@ -13,10 +13,11 @@ from vgpu_sim.compiler.lower.families import (
     integer,
     memory,
     move,
+    sync,
 )
 from vgpu_sim.compiler.lower.forms import Form
 
-_FAMILIES = (integer, float_family, compare, move, convert, memory, control)
+_FAMILIES = (integer, float_family, compare, move, convert, memory, sync, control)
 
 FORMS: tuple[Form, ...] = tuple(form for family in _FAMILIES for form in family.FORMS)
 """All rows, in the order of the documentation."""

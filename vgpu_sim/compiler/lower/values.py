@@ -79,7 +79,12 @@ def _named_register(context: Context, name: tree.Name) -> Register | Predicate:
     if register is None:
         if grammar.is_special(name.text):
             raise Invalid(f"{name.text!r} is read-only", name)
-        known = name.text in context.symbols.variables or name.text in context.parameters
+        known = (
+            context.scope.find(name.text) is not None
+            or name.text in context.shared
+            or name.text in context.symbols.variables
+            or name.text in context.parameters
+        )
         what = "is not a register" if known else "is not declared"
         raise Invalid(f"{name.text!r} {what}", name)
     return register

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.parameters import element_bytes
 from vgpu_sim.compiler.lower.scopes import Refused
+from vgpu_sim.compiler.lower.shared import extent, is_shared
 from vgpu_sim.compiler.lower.types import DATA_TYPES
 from vgpu_sim.compiler.lower.values import float_literal, integer_literal
 from vgpu_sim.compiler.ptx import tree
@@ -21,21 +22,27 @@ _SPACES = {tree.Space.GLOBAL: Space.GLOBAL, tree.Space.CONST: Space.CONST}
 
 @dataclass(slots=True)
 class Segment:
-    """The variables placed so far, and those that were refused."""
+    """The variables placed so far, those that were refused, and those that each block has."""
 
     variables: dict[str, Variable] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)
+    shared: list[tree.Variable] = field(default_factory=list)
     end: int = 0
 
 
 def lay_out(module: tree.Module, findings: Findings) -> Segment:
     """Place all variables of a module in one segment, in order."""
-    segment = Segment()
+    segment, names = Segment(), set[str]()
     for declared in module.variables:
         try:
-            if declared.name in segment.variables or declared.name in segment.refused:
+            if declared.name in names:
                 raise Invalid(f"{declared.name!r} is declared twice", declared)
-            _add(segment, declared)
+            names.add(declared.name)
+            if is_shared(declared):
+                extent(declared)
+                segment.shared.append(declared)
+            else:
+                _add(segment, declared)
         except Refusal as refusal:
             what = f"{declared.space.value} variable {declared.name!r}"
             segment.refused.setdefault(declared.name, Refused(what))

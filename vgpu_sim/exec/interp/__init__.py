@@ -4,8 +4,10 @@ One file per opcode family (``control`` ... ``memory``) maps opcodes to semantic
 """
 
 from vgpu_sim.exec.interp.address_space import BufferMemory, Memory
-from vgpu_sim.exec.interp.engine import SEMANTICS, run, step
-from vgpu_sim.exec.interp.state import InterpretedLaunch, StackEntry, StepRecord, Warp, refusals
+from vgpu_sim.exec.interp.engine import run, step
+from vgpu_sim.exec.interp.launch import InterpretedLaunch, refusals
+from vgpu_sim.exec.interp.semantics import SEMANTICS
+from vgpu_sim.exec.interp.state import StackEntry, StepRecord, Warp
 
 __all__ = [
     "SEMANTICS",

@@ -4,9 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vgpu_sim.exec.interp.bits import Mask
 from vgpu_sim.exec.interp.formats import FORMATS, flush, widen
+from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.operands import read_bits, read_predicate, signed_view, write_predicate
-from vgpu_sim.exec.interp.state import Mask, Warp
 from vgpu_sim.isa import BoolOp, Compare, Instruction, Op
 
 _RELATION: dict[Compare, Callable[..., Mask]] = {
@@ -44,7 +45,7 @@ def _compare(a: np.ndarray, b: np.ndarray, how: Compare) -> Mask:
     return _RELATION[how](a, b) & ~nan
 
 
-def _setp(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _setp(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
     if instruction.compare is None:
         raise TypeError("SETP without a comparison")

@@ -1,11 +1,13 @@
 """Control flow: branches split the reconvergence stack, RET takes lanes off it."""
 
 from vgpu_sim.exec.errors import Trap
-from vgpu_sim.exec.interp.state import Mask, StackEntry, Warp
+from vgpu_sim.exec.interp.bits import Mask
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.state import StackEntry, Warp
 from vgpu_sim.isa import Instruction, Op
 
 
-def _nop(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _nop(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     pass
 
 
@@ -14,14 +16,13 @@ def _bra(warp: Warp, instruction: Instruction, mask: Mask) -> None:
     target = instruction.target
     if target is None:
         raise TypeError("a branch without a target")
-    word = top.pc - 1  # the engine has advanced it already
     stay = top.mask & ~mask
     if not mask.any():
         return
     if not stay.any():
         top.pc = target
         return
-    meet = warp.launch.reconvergence[word]
+    meet = warp.launch.reconvergence[warp.word]
     if meet == top.reconvergence:
         # The entry below already waits there with all lanes: without this a loop whose lanes leave
         # one by one would grow the stack by an entry for each.
@@ -30,7 +31,7 @@ def _bra(warp: Warp, instruction: Instruction, mask: Mask) -> None:
         # Never -1: a branch whose paths meet only at the end lies on a path of an entry that has
         # no other meeting point either, and that is the case above.
         top.pc = meet
-    warp.stack.append(StackEntry(word + 1, stay, meet))
+    warp.stack.append(StackEntry(warp.word + 1, stay, meet))
     warp.stack.append(StackEntry(target, mask, meet))
 
 
@@ -39,9 +40,13 @@ def _ret(warp: Warp, instruction: Instruction, mask: Mask) -> None:
         entry.mask = entry.mask & ~mask
 
 
-def _trap(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _trap(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     if mask.any():
-        raise Trap(warp.pc - 1, warp.block_of(int(mask.argmax())))
+        raise Trap(warp.word, warp.block_of(int(mask.argmax())))
 
 
-SEMANTICS = {Op.NOP: _nop, Op.BRA: _bra, Op.RET: _ret, Op.TRAP: _trap}
+SEMANTICS = {Op.NOP: _nop, Op.TRAP: _trap}
+"""Those that leave the order of words alone."""
+
+ON_STACK = {Op.BRA: _bra, Op.RET: _ret}
+"""Those that change a warp's stack."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp import softfloat
+from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.exec.interp.formats import (
     FORMATS,
     Doubles,
@@ -17,8 +18,8 @@ from vgpu_sim.exec.interp.formats import (
     saturate,
     widen,
 )
+from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.operands import read_bits, signed_view, write_bits
-from vgpu_sim.exec.interp.state import Bits, Mask, Warp, unsigned_dtype
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 
 _INTEGRAL = {
@@ -111,7 +112,7 @@ def _double_to_narrower(bits: Bits, source: DataType, to: DataType, rounding: Ro
     return narrow(values, to, rounding)
 
 
-def _cvt(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _cvt(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     to, source, rounding = instruction.type, instruction.source_type, instruction.rounding
     if source is None:
         raise TypeError("CVT without a source type")

@@ -1,35 +1,25 @@
-"""The loop that fetches a word, applies its guard and hands it to its family."""
+"""Runs launches: in wide warps where threads do not meet, block by block where they do."""
 
 import numpy as np
 
 from vgpu_sim.exec.errors import Block, KernelError
-from vgpu_sim.exec.interp import (
-    compare,
-    control,
-    convert,
-    float as float_family,
-    integer,
-    memory,
-    move,
-)
+from vgpu_sim.exec.interp import control
 from vgpu_sim.exec.interp.address_space import Memory
-from vgpu_sim.exec.interp.state import InterpretedLaunch, StepRecord, Warp
-from vgpu_sim.isa import Function, Module
-
-SEMANTICS = {
-    **control.SEMANTICS,
-    **move.SEMANTICS,
-    **integer.SEMANTICS,
-    **float_family.SEMANTICS,
-    **compare.SEMANTICS,
-    **convert.SEMANTICS,
-    **memory.SEMANTICS,
-}
+from vgpu_sim.exec.interp.bits import WARP_LANES
+from vgpu_sim.exec.interp.cta import ResidentBlocks
+from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.semantics import SEMANTICS
+from vgpu_sim.exec.interp.state import StepRecord, Warp
+from vgpu_sim.isa import EFFECTS, Function, Module
 
 # Wide enough that numpy's call overhead vanishes, small enough that a kernel with a thousand
 # registers stays within some tens of megabytes.
 _RUN_LANES = 16384
 _RUN_REGISTER_CELLS = 1 << 22
+
+# Rounds in which no block ends before as many again are let in: they may wait for a later one.
+_PATIENCE_ROUNDS = 20_000
+_MAX_REGISTER_CELLS = 1 << 25
 
 
 def step(warp: Warp) -> StepRecord:
@@ -37,21 +27,29 @@ def step(warp: Warp) -> StepRecord:
 
     Raises:
         AddressFault, Trap: as ``run``; registers and pc are then as they were before the word.
-        ValueError: when the warp is done.
+        ValueError: when the warp is done, or stands at a barrier, where it cannot meet others.
     """
     if warp.done:
         raise ValueError("the warp is done")
     top = warp.stack[-1]
     word = top.pc
     instruction = warp.launch.function.code[word]
+    if EFFECTS[instruction.op].stops:
+        raise ValueError("a warp alone cannot pass a barrier: run the launch")
     mask = top.mask
     if instruction.guard is not None:
         allowed = warp.predicates[instruction.guard.predicate.index]
         mask = mask & ~allowed if instruction.guard.negated else mask & allowed
+    warp.word = word
     top.pc = word + 1
+    on_stack = control.ON_STACK.get(instruction.op)
+    addresses = None
     try:
-        with np.errstate(all="ignore"):
-            addresses = SEMANTICS[instruction.op](warp, instruction, mask)
+        if on_stack is not None:
+            on_stack(warp, instruction, mask)
+        else:
+            with np.errstate(all="ignore"):
+                addresses = SEMANTICS[instruction.op](warp, instruction, mask)
     except KernelError:
         top.pc = word
         raise
@@ -67,19 +65,53 @@ def run(
     parameters: bytes,
     memory: Memory,
     segment_base: int = 0,
+    dynamic_shared_bytes: int = 0,
 ) -> None:
     """Run a kernel to its end.
 
-    Warps start in order of their block's index (x fastest); nothing is promised about the order of
-    their accesses. ``segment_base`` is the address of the module's variables.
+    Blocks begin in order of their index (x fastest); nothing is promised about the order of their
+    accesses but what barriers say. ``segment_base`` is the address of the module's variables.
 
     Raises:
         AddressFault: a lane touched memory that is not there; earlier stores have happened.
+        BarrierFault: threads misused a barrier, or all wait at some that cannot complete.
         Trap: a lane executed TRAP.
         UnsupportedError, ValueError: see ``InterpretedLaunch``; nothing was executed.
     """
-    launch = InterpretedLaunch(module, function, grid, block, parameters, memory, segment_base)
+    launch = InterpretedLaunch(
+        module, function, grid, block, parameters, memory, segment_base, dynamic_shared_bytes
+    )
     lanes = min(_RUN_LANES, _RUN_REGISTER_CELLS // max(1, len(function.register_bits)))
-    for warp in launch.warps(max(1, lanes // 32)):
+    if _meets(launch):
+        _run_blocks(launch, max(1, lanes // (launch.warps_per_block * WARP_LANES)))
+        return
+    count = max(1, lanes // WARP_LANES)
+    for first in range(0, launch.warp_count, count):
+        warp = Warp(launch, first, min(count, launch.warp_count - first))
         while not warp.done:
             step(warp)
+
+
+def _meets(launch: InterpretedLaunch) -> bool:
+    """Return whether threads may wait for each other, or have memory that a block shares."""
+    return launch.shared_bytes > 0 or any(
+        EFFECTS[instruction.op].stops or instruction.volatile
+        for instruction in launch.function.code
+    )
+
+
+def _run_blocks(launch: InterpretedLaunch, slots: int) -> None:
+    blocks = iter(range(launch.block_count))
+    slots = min(slots, launch.block_count)
+    cells = slots * launch.warps_per_block * WARP_LANES * len(launch.function.register_bits)
+    most = max(1, _MAX_REGISTER_CELLS // max(1, cells))
+    resident = [ResidentBlocks(launch, blocks, slots)]
+    patience = _PATIENCE_ROUNDS
+    with np.errstate(all="ignore"):
+        while resident:
+            ended = sum(some.round() for some in resident)
+            resident = [some for some in resident if not some.done]
+            patience = _PATIENCE_ROUNDS if ended else patience - 1
+            if patience == 0 and len(resident) < most:
+                resident.append(ResidentBlocks(launch, blocks, slots))
+                patience = _PATIENCE_ROUNDS

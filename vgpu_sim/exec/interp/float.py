@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from vgpu_sim.exec.interp import softfloat
+from vgpu_sim.exec.interp.bits import Bits, Mask
 from vgpu_sim.exec.interp.formats import (
     FORMATS,
     Format,
@@ -21,8 +22,8 @@ from vgpu_sim.exec.interp.formats import (
     sum_to_odd,
     widen,
 )
+from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.operands import read_bits, write_bits
-from vgpu_sim.exec.interp.state import Bits, Mask, Warp
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 
 _EXACT: dict[Op, Callable[..., int]] = {
@@ -78,7 +79,7 @@ def _exactly(op: Op, type_: DataType, operands: list[Bits], rounding: Rounding, 
     return result
 
 
-def _arithmetic(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _arithmetic(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_, format_ = instruction.type, FORMATS[instruction.type]
     operands = _operands(warp, instruction, format_)
     value = None
@@ -89,12 +90,14 @@ def _arithmetic(warp: Warp, instruction: Instruction, mask: Mask) -> None:
     _finish(warp, instruction, value, format_, mask)
 
 
-def _operands(warp: Warp, instruction: Instruction, format_: Format) -> list[Bits]:
+def _operands(warp: Lanes, instruction: Instruction, format_: Format) -> list[Bits]:
     operands = [read_bits(warp, source, format_.bits) for source in instruction.srcs]
     return [flush(operand, format_) for operand in operands] if instruction.ftz else operands
 
 
-def _finish(warp: Warp, instruction: Instruction, value: Bits, format_: Format, mask: Mask) -> None:
+def _finish(
+    warp: Lanes, instruction: Instruction, value: Bits, format_: Format, mask: Mask
+) -> None:
     if instruction.ftz:
         value = flush(value, format_)
     if instruction.saturate:
@@ -109,7 +112,7 @@ def _order(bits: Bits, format_: Format) -> Bits:
     return result
 
 
-def _extremum(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _extremum(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     format_ = FORMATS[instruction.type]
     a, b = _operands(warp, instruction, format_)
     first_less = _order(a, format_) < _order(b, format_)
@@ -119,7 +122,7 @@ def _extremum(warp: Warp, instruction: Instruction, mask: Mask) -> None:
     _finish(warp, instruction, value, format_, mask)
 
 
-def _sign(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _sign(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     format_ = FORMATS[instruction.type]
     (a,) = _operands(warp, instruction, format_)
     sign = a.dtype.type(format_.sign)

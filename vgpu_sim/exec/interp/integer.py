@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
+from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.operands import (
     read_bits,
     read_predicate,
@@ -11,7 +13,6 @@ from vgpu_sim.exec.interp.operands import (
     write_bits,
     write_predicate,
 )
-from vgpu_sim.exec.interp.state import Bits, Mask, Warp, unsigned_dtype
 from vgpu_sim.isa import DataType, Instruction, MulMode, Op
 
 _BINARY: dict[Op, Callable[[Bits, Bits, bool], Bits]] = {}
@@ -70,21 +71,21 @@ _UNARY[Op.ABS] = lambda a, signed: _magnitude(a) if signed else a
 _UNARY[Op.NOT] = lambda a, _: ~a
 
 
-def _binary(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _binary(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
     a, b = (read_bits(warp, source, type_.bits) for source in instruction.srcs)
     value = _BINARY[instruction.op](a, b, type_.is_signed)
     write_bits(warp, instruction.dsts[0], value, type_, mask)
 
 
-def _unary(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _unary(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
     a = read_bits(warp, instruction.srcs[0], type_.bits)
     value = _UNARY[instruction.op](a, type_.is_signed)
     write_bits(warp, instruction.dsts[0], value, type_, mask)
 
 
-def _shift(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _shift(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     type_ = instruction.type
     a = read_bits(warp, instruction.srcs[0], type_.bits)
     count = read_bits(warp, instruction.srcs[1], 32)
@@ -124,7 +125,7 @@ def _high_product(a: Bits, b: Bits, signed: bool) -> Bits:
     return high
 
 
-def _product(warp: Warp, instruction: Instruction) -> tuple[Bits, DataType]:
+def _product(warp: Lanes, instruction: Instruction) -> tuple[Bits, DataType]:
     type_ = instruction.type
     a, b = (read_bits(warp, source, type_.bits) for source in instruction.srcs[:2])
     if instruction.mode is MulMode.WIDE:
@@ -134,18 +135,18 @@ def _product(warp: Warp, instruction: Instruction) -> tuple[Bits, DataType]:
     return a * b, type_
 
 
-def _mul(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _mul(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     value, type_ = _product(warp, instruction)
     write_bits(warp, instruction.dsts[0], value, type_, mask)
 
 
-def _mad(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _mad(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     value, type_ = _product(warp, instruction)
     value = value + read_bits(warp, instruction.srcs[2], type_.bits)
     write_bits(warp, instruction.dsts[0], value, type_, mask)
 
 
-def _logic(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _logic(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     if instruction.type is not DataType.PRED:
         (_unary if instruction.op is Op.NOT else _binary)(warp, instruction, mask)
         return

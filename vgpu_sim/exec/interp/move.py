@@ -2,17 +2,18 @@
 
 import numpy as np
 
+from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, Mask
+from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.operands import (
     read_bits,
     read_predicate,
     write_bits,
     write_predicate,
 )
-from vgpu_sim.exec.interp.state import WARP_LANES, Bits, Mask, Warp
 from vgpu_sim.isa import DataType, Instruction, Op, SpecialRegister
 
 
-def _mov(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _mov(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     (destination,), (source,) = instruction.dsts, instruction.srcs
     if instruction.type is DataType.PRED:
         write_predicate(warp, destination, read_predicate(warp, source), mask)
@@ -21,7 +22,7 @@ def _mov(warp: Warp, instruction: Instruction, mask: Mask) -> None:
         write_bits(warp, destination, value, instruction.type, mask)
 
 
-def _special(warp: Warp, which: SpecialRegister) -> Bits:
+def _special(warp: Lanes, which: SpecialRegister) -> Bits:
     axis = which % 3
     if which <= SpecialRegister.TID_Z:
         return warp.thread[axis]
@@ -33,17 +34,19 @@ def _special(warp: Warp, which: SpecialRegister) -> Bits:
         return np.array([warp.launch.grid[axis]], dtype=np.uint32)
     if which is SpecialRegister.LANEID:
         return np.arange(warp.lanes, dtype=np.uint32) % np.uint32(WARP_LANES)
+    if which is SpecialRegister.SHARED_WINDOW:
+        return np.array([warp.launch.shared_window >> 32], dtype=np.uint32)
     return np.array([WARP_LANES], dtype=np.uint32)
 
 
-def _s2r(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _s2r(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     if instruction.sreg is None:
         raise TypeError("S2R without a special register")
     value = _special(warp, instruction.sreg)
     write_bits(warp, instruction.dsts[0], value, DataType.B32, mask)
 
 
-def _selp(warp: Warp, instruction: Instruction, mask: Mask) -> None:
+def _selp(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     a, b, chooser = instruction.srcs
     bits = instruction.type.bits
     value: Bits = np.where(

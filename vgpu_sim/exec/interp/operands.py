@@ -7,7 +7,8 @@ one element in all for a constant: numpy broadcasts it.
 import numpy as np
 from numpy.typing import NDArray
 
-from vgpu_sim.exec.interp.state import Bits, Mask, Warp, unsigned_dtype
+from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
+from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.isa import DataType, Destination, Literal, Operand, Predicate, Register
 
 _SIGNED: dict[int, np.dtype[np.signedinteger]] = {
@@ -24,7 +25,7 @@ def signed_view(bits: Bits) -> NDArray[np.signedinteger]:
     return result
 
 
-def read_bits(warp: Warp, operand: Operand, bits: int) -> Bits:
+def read_bits(warp: Lanes, operand: Operand, bits: int) -> Bits:
     """Return the low ``bits`` (8, 16, 32, 64) of a register, literal or address."""
     if isinstance(operand, Register):
         register = warp.registers[operand.index]
@@ -35,7 +36,7 @@ def read_bits(warp: Warp, operand: Operand, bits: int) -> Bits:
     return warp.launch.constant(operand, bits)
 
 
-def read_predicate(warp: Warp, operand: Operand) -> Mask:
+def read_predicate(warp: Lanes, operand: Operand) -> Mask:
     """Return a predicate register, or a literal 0 or 1, as booleans."""
     if isinstance(operand, Predicate):
         return warp.predicates[operand.index]
@@ -45,7 +46,7 @@ def read_predicate(warp: Warp, operand: Operand) -> Mask:
 
 
 def write_bits(
-    warp: Warp, destination: Destination, value: Bits, type_: DataType, mask: Mask
+    warp: Lanes, destination: Destination, value: Bits, type_: DataType, mask: Mask
 ) -> None:
     """Write a result of ``type_``, extended by its sign or by zeros to the register's width."""
     if destination is None:
@@ -62,7 +63,7 @@ def write_bits(
     np.copyto(register, value, where=mask)
 
 
-def write_predicate(warp: Warp, destination: Destination, value: Mask, mask: Mask) -> None:
+def write_predicate(warp: Lanes, destination: Destination, value: Mask, mask: Mask) -> None:
     """Write a predicate register; None is a sink."""
     if destination is None:
         return

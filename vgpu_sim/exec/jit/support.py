@@ -7,7 +7,17 @@ reports a defect of ours (``CodeGenerationError``) where it finds what is refuse
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import UnsupportedError
 from vgpu_sim.exec.jit.reducible import make_reducible
-from vgpu_sim.isa import DataType, Family, Function, Instruction, Op, Rounding, Space
+from vgpu_sim.isa import (
+    EFFECTS,
+    DataType,
+    Family,
+    Function,
+    Instruction,
+    Op,
+    Rounding,
+    Space,
+    SpecialRegister,
+)
 
 DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)
 _EXTREMA = (Op.FMIN, Op.FMAX)  # exact: a rounding means nothing to them
@@ -37,6 +47,10 @@ def refusals(function: Function) -> tuple[UnsupportedError, ...]:
 
 def _unsupported(instruction: Instruction) -> str:
     op, type_, source = instruction.op, instruction.type, instruction.source_type
+    if EFFECTS[op].stops:
+        return "a barrier"
+    if instruction.sreg is SpecialRegister.SHARED_WINDOW:
+        return "the generic address of shared memory"
     if instruction.space in (Space.SHARED, Space.LOCAL):
         return f"{instruction.space.name.lower()} memory"
     if type_ is not DataType.F64 or instruction.rounding not in DIRECTED:

@@ -23,7 +23,7 @@ ROWS: Final = (
         Op.BRA,
         "branch",
         "Lanes in the guard go on at `target`, the others at the next word. Where both sets are"
-        " not empty the warp diverges: the branch's lanes run first, and all meet again at the"
+        " not empty the warp diverges: both run in turns, and all meet again at the"
         " branch's immediate post-dominator. `UNI` is the source's assertion that the lanes"
         " agree; it changes nothing.",
         "bra",

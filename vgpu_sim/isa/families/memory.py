@@ -46,9 +46,10 @@ ROWS: Final = (
     OpSpec(
         Op.LD,
         "load",
-        "d1 .. dn = the n values at a + displacement (modulo 2^64) and following. All are read"
-        " before any register is written. In parameter space there is no a: the displacement is"
-        " the offset in the parameter block. A destination of a vector may be absent (`_`).",
+        "d1 .. dn = the n values at a + displacement (modulo 2^64, in SHARED and LOCAL space"
+        " modulo 2^32) and following. All are read before any register is written. In parameter"
+        " space there is no a: the displacement is the offset in the parameter block. A destination"
+        " of a vector may be absent (`_`).",
         "ld, ldu",
         _TYPES,
         (Role.DATA,),
@@ -60,7 +61,7 @@ ROWS: Final = (
     OpSpec(
         Op.ST,
         "store",
-        "The n values b1 .. bn go to a + displacement (modulo 2^64) and following. Which of"
+        "The n values b1 .. bn go to a + displacement (modulo as LD) and following. Which of"
         " several lanes' values stays at one address is not defined.",
         "st",
         _TYPES,

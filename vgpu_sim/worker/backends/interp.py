@@ -6,10 +6,16 @@ import struct
 from collections.abc import Callable, Sequence
 
 from vgpu_sim.exec import interp
-from vgpu_sim.exec.errors import AddressFault, KernelError, MisalignedFault, UnsupportedError
+from vgpu_sim.exec.errors import (
+    AddressFault,
+    BarrierFault,
+    KernelError,
+    MisalignedFault,
+    UnsupportedError,
+)
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.ports import FaultSite, Launch, LaunchFault, ProgramHandle
-from vgpu_sim.isa import Function, Module, container
+from vgpu_sim.isa import Function, Instruction, Module, Space, container
 from vgpu_sim.worker import fault_text
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.runtime import Region
@@ -61,6 +67,7 @@ class InterpBackend:
                 launch.parameters,
                 ApertureMemory(self._regions()),
                 segment_base,
+                launch.shared_bytes,
             )
         except KernelError as err:
             raise _kernel_fault(err, function, launch, self._regions()) from err
@@ -89,12 +96,27 @@ def _kernel_fault(
     x, y, z = err.block
     block = x + launch.grid[0] * (y + launch.grid[1] * z)
     instruction, line = function.code[err.word], function.lines[err.word]
+    if isinstance(err, BarrierFault):
+        message = fault_text.barrier(instruction, err.what)
+        return LaunchFault(FaultKind.TRAP, FaultSite(function.name, line, message), 0, block)
     if not isinstance(err, AddressFault | MisalignedFault):
         site = FaultSite(function.name, line, fault_text.trap(instruction))
         return LaunchFault(FaultKind.TRAP, site, 0, block)
     illegal = isinstance(err, AddressFault)
     kind = FaultKind.ADDRESS if illegal else FaultKind.MISALIGNED
     what = "illegal address" if illegal else "misaligned address"
-    mapped = [(region.address, region.size) for region in regions]
+    mapped = _memory(instruction, function, launch, regions)
     message = fault_text.access(what, instruction, err.address, mapped)
     return LaunchFault(kind, FaultSite(function.name, line, message), err.address, block)
+
+
+def _memory(
+    instruction: Instruction,
+    function: Function,
+    launch: Launch,
+    regions: Sequence[Region],
+) -> list[tuple[int, int]]:
+    """Return addresses and sizes of what there is in the space of an access."""
+    if instruction.space is Space.SHARED:
+        return [(0, function.shared_bytes + launch.shared_bytes)]
+    return [(region.address, region.size) for region in regions]

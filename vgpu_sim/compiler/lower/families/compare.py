@@ -1,4 +1,4 @@
-"""setp."""
+"""setp and isspacep."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import WORDS, Form, Match
-from vgpu_sim.isa import BoolOp, Compare, DataType, Op
+from vgpu_sim.isa import BoolOp, Compare, DataType, Literal, Op, SpecialRegister
 
 _UNSIGNED_SPELLINGS = {
     "lo": Compare.LT,
@@ -51,6 +51,19 @@ def setp(context: Context, form: Form, match: Match) -> None:
     )
 
 
+def isspacep(context: Context, form: Form, match: Match) -> None:
+    """Lower isspacep: in the shared window is shared, all else is global."""
+    first, value = context.operands
+    source = values.source(context, value, DataType.B64)
+    builder = context.builder
+    upper, own = builder.scratch(64), builder.scratch(32)
+    builder.emit(Op.S2R, dsts=(own,), sreg=SpecialRegister.SHARED_WINDOW)
+    builder.emit(Op.SHR, type=DataType.U64, dsts=(upper,), srcs=(source, Literal(32)))
+    to = values.predicate_destination(context, first) or builder.unused_predicate()
+    compare = Compare.EQ if match["inside"] == "shared" else Compare.NE
+    builder.emit(Op.SETP, type=DataType.U32, dsts=(to, None), srcs=(upper, own), compare=compare)
+
+
 FORMS: Final = (
     Form("setp.cmp{.ftz}.type", "p|q, a, b", Op.SETP, setp, WORDS),
     Form(
@@ -61,4 +74,5 @@ FORMS: Final = (
         WORDS,
         "a negated c is computed by NOT first",
     ),
+    Form("isspacep.inside", "p, a", Op.SETP, isspacep, isa="after S2R and SHR"),
 )

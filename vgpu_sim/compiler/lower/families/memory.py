@@ -26,12 +26,12 @@ def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
 
 
 def _space(match: Match) -> Space:
-    word = match.get("space") or match.get("global")
-    return Space[word.upper()] if word else Space.GENERIC
+    word = match.get("space") or match.get("written") or match.get("global")
+    return Space[word.removesuffix("::cta").upper()] if word else Space.GENERIC
 
 
 def load(context: Context, form: Form, match: Match) -> None:
-    """Lower ld of global, constant and generic memory; cache hints change no result."""
+    """Lower ld of global, constant, shared and generic memory; cache hints change no result."""
     type_, space = one_word.type_of(form, match), _space(match)
     data, where, *_ = context.operands
     base, displacement = address(context, where, space)
@@ -100,7 +100,7 @@ def _check_vector(elements: tuple[tree.Operand, ...], type_: DataType) -> None:
 
 
 def store(context: Context, form: Form, match: Match) -> None:
-    """Lower st to global and generic memory; cache hints change no result."""
+    """Lower st to global, shared and generic memory; cache hints change no result."""
     type_, space = one_word.type_of(form, match), _space(match)
     where, data, *_ = context.operands
     elements = _elements(data, match)
@@ -153,12 +153,12 @@ FORMS: Final = (
         Op.LD,
         load,
     ),
-    Form("ld.volatile{.global}{.prefetch}{.vec}.type", "d, [a]", Op.LD, load, _MEMORY),
+    Form("ld.volatile{.written}{.prefetch}{.vec}.type", "d, [a]", Op.LD, load, _MEMORY),
     *_hinted(
-        f"st{{.weak}}{{.global}}{{.scache}}{_HINTS}{{.vec}}.type",
+        f"st{{.weak}}{{.written}}{{.scache}}{_HINTS}{{.vec}}.type",
         "[a], b",
         Op.ST,
         store,
     ),
-    Form("st.volatile{.global}{.vec}.type", "[a], b", Op.ST, store, _MEMORY),
+    Form("st.volatile{.written}{.vec}.type", "[a], b", Op.ST, store, _MEMORY),
 )

@@ -9,7 +9,15 @@ from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import UNARY, WORDS, Form, Match
 from vgpu_sim.compiler.lower.types import DATA_TYPES, UNSIGNED
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import DataType, Literal, Op, Operand, Space
+from vgpu_sim.isa import (
+    DataType,
+    Literal,
+    Op,
+    Operand,
+    Register,
+    Space,
+    SpecialRegister,
+)
 
 
 def mov(context: Context, form: Form, match: Match) -> None:
@@ -30,7 +38,7 @@ def mov(context: Context, form: Form, match: Match) -> None:
         return
     symbol = symbol_of(context, value)
     if symbol is not None:
-        if type_.bits != 64:
+        if type_.bits != 64 and not (symbol[1] is Space.SHARED and type_.bits == 32):
             raise Invalid(f"an address has 64 bits, not .{type_.name.lower()}")
         srcs = (symbol[0],)
     elif _reads_special(context, first, value, type_):
@@ -109,7 +117,7 @@ def _unpack(context: Context, vector: tree.Vector, value: tree.Operand, type_: D
 
 
 def cvta(context: Context, form: Form, match: Match) -> None:
-    """Lower cvta of global addresses: they are generic addresses already."""
+    """Lower cvta: a global address is a generic one already, a shared one lies in the window."""
     first, value = context.operands
     symbol = symbol_of(context, value)
     source: Operand
@@ -122,7 +130,22 @@ def cvta(context: Context, form: Form, match: Match) -> None:
         if space is not Space[match["window"].upper()]:
             raise Invalid(f"the variable is not in .{match['window']} space")
     to = values.destination(context, first, DataType.B64)
+    if match["window"] == "shared":
+        op = Op.SUB if "to" in match else Op.ADD
+        window = _shared_window(context)
+        context.builder.emit(op, type=DataType.U64, dsts=(to,), srcs=(source, window))
+        return
     context.builder.emit(Op.MOV, type=DataType.B64, dsts=(to,), srcs=(source,))
+
+
+def _shared_window(context: Context) -> Register:
+    """Return the generic address of the block's shared memory."""
+    builder = context.builder
+    upper, window = builder.scratch(32), builder.scratch(64)
+    builder.emit(Op.S2R, dsts=(upper,), sreg=SpecialRegister.SHARED_WINDOW)
+    builder.emit(Op.CVT, type=DataType.U64, source_type=DataType.U32, dsts=(window,), srcs=(upper,))
+    builder.emit(Op.SHL, type=DataType.B64, dsts=(window,), srcs=(window, Literal(32)))
+    return window
 
 
 def selp(context: Context, form: Form, match: Match) -> None:
@@ -138,6 +161,8 @@ def selp(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(Op.SELP, type=type_, dsts=(to,), srcs=srcs)
 
 
+_CVTA_NOTE = "address unchanged; `.shared`: S2R, CVT, SHL, then ADD or (`.to`) SUB"
+
 FORMS: Final = (
     Form(
         "mov.type",
@@ -147,7 +172,7 @@ FORMS: Final = (
         ("pred", *WORDS),
         "S2R for special registers; CVT, SHL, SHR and OR for vectors",
     ),
-    Form("cvta.window.u64", UNARY, Op.MOV, cvta, isa="address unchanged"),
-    Form("cvta.to.window.u64", UNARY, Op.MOV, cvta, isa="address unchanged"),
+    Form("cvta.window.u64", UNARY, Op.MOV, cvta, isa=_CVTA_NOTE),
+    Form("cvta.to.window.u64", UNARY, Op.MOV, cvta, isa=_CVTA_NOTE),
     Form("selp.type", "d, a, b, p", Op.SELP, selp, WORDS),
 )

@@ -1,0 +1,135 @@
+"""Shared variables and barriers: where they lie, and what bar and barrier become."""
+
+import numpy as np
+import pytest
+from interpreted_ptx import compile_verified, kernel, run
+
+from vgpu_sim.compiler.errors import InvalidPtxError
+from vgpu_sim.exec.errors import AddressFault
+from vgpu_sim.isa import Literal, Op, Register
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def _addresses(header: str, body: str, names: str) -> tuple[list[int], int]:
+    """Return the addresses of shared variables, and the bytes of shared memory."""
+    moves = "".join(f"mov.u32 %r, {name};" for name in names.split())
+    module = compile_verified(kernel(f"{body}\n{moves}", registers=".reg .b32 %r;", header=header))
+    (function,) = module.functions
+    found = [i.srcs[0] for i in function.code if i.op is Op.MOV]
+    assert all(isinstance(source, Literal) for source in found)
+    return [source.bits for source in found], function.shared_bytes  # type: ignore[union-attr]
+
+
+def test_variables_lie_in_order_aligned_and_only_where_they_are_named() -> None:
+    header = ".shared .b8 a[3]; .shared .b8 never[4000]; .visible .shared .align 16 .f64 b[2];"
+    body = ".shared .b8 c; .shared .v4 .f32 d; .shared .b32 nobody[9];"
+    assert _addresses(header, body, "a b c d b+4") == ([0, 16, 32, 48, 20], 64)
+
+
+def test_arrays_of_the_launch_begin_together_after_all_others() -> None:
+    header = ".extern .shared .align 16 .b8 x[]; .extern .shared .f64 y[]; .shared .b8 a[5];"
+    assert _addresses(header, "", "x y a") == ([16, 16, 0], 16)
+    assert _addresses(header, "", "y a") == ([8, 0], 8)
+    assert _addresses(header, "", "x") == ([0], 0)
+
+
+def test_inner_scopes_have_variables_of_their_own() -> None:
+    body = """
+        .shared .b32 a;
+        { .shared .b32 a; mov.u32 %r, a; { .reg .b32 a; mov.u32 %r, a; } }
+        mov.u32 %r, a;
+    """
+    module = compile_verified(kernel(body, registers=".reg .b32 %r;"))
+    sources = [i.srcs[0] for i in module.functions[0].code if i.op is Op.MOV]
+    assert sources == [Literal(4), Register(1), Literal(0)]
+
+
+@pytest.mark.parametrize("size", [48 << 10, (48 << 10) + 1])
+def test_a_block_has_so_much(size: int) -> None:
+    text = kernel("mov.u32 %r, a;", registers=".reg .b32 %r;", header=f".shared .b8 a[{size}];")
+    if size <= 48 << 10:
+        assert compile_verified(text).functions[0].shared_bytes == size
+        return
+    with pytest.raises(InvalidPtxError, match="49153 bytes of shared variables"):
+        compile_verified(text)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "op", "srcs", "aligned"),
+    [
+        ("bar.sync 3", Op.BAR_SYNC, (Literal(3), Literal(0)), True),
+        ("bar.cta.sync 3, 64", Op.BAR_SYNC, (Literal(3), Literal(64)), True),
+        ("bar.arrive 3, 64", Op.BAR_ARRIVE, (Literal(3), Literal(64)), True),
+        ("bar.cta.arrive 15, 1024", Op.BAR_ARRIVE, (Literal(15), Literal(1024)), True),
+        ("barrier.sync %r", Op.BAR_SYNC, (Register(0), Literal(0)), False),
+        ("barrier.sync.aligned %r", Op.BAR_SYNC, (Register(0), Literal(0)), True),
+        ("barrier.cta.sync %r, %r", Op.BAR_SYNC, (Register(0), Register(0)), False),
+        ("barrier.cta.arrive 0, %r", Op.BAR_ARRIVE, (Literal(0), Register(0)), False),
+        ("barrier.arrive.aligned 0, 32", Op.BAR_ARRIVE, (Literal(0), Literal(32)), True),
+    ],
+)
+def test_barriers(spelling: str, op: Op, srcs: tuple[object, ...], aligned: bool) -> None:
+    text = kernel(f"mov.u32 %r, 0; {spelling};", registers=".reg .b32 %r;")
+    word = compile_verified(text).functions[0].code[1]
+    assert (word.op, word.srcs, word.uniform) == (op, srcs, aligned)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("bar.sync 16;", "there is no barrier 16, only 0 to 15"),
+        ("bar.sync 0, 33;", "a barrier counts whole warps of 32, not 33 threads"),
+        ("bar.arrive 0, 0;", "not 0 threads"),
+        ("bar.arrive 0;", "bar takes 2 operands here"),
+        ("bar.sync %w;", "'%w' has 64 bits, .u32 takes 32"),
+        ("st.global.u32 [tile], 1;", "the variable is in .shared space, not .global"),
+        ("mov.u16 %h, tile;", "an address has 64 bits"),
+        ("cvta.global.u64 %w, tile;", "the variable is not in .global space"),
+        ("add.u32 %r, tile, 1;", "'tile' is not a register"),
+    ],
+)
+def test_what_is_not_ptx(statement: str, message: str) -> None:
+    registers = ".reg .b16 %h; .reg .b32 %r; .reg .b64 %w; .shared .b32 tile[4];"
+    with pytest.raises(InvalidPtxError, match=message):
+        compile_verified(kernel(statement, registers=registers))
+
+
+def test_a_tile_by_all_kinds_of_addresses() -> None:
+    """32 and 64 bits, by name, generic, back again: all reach the same words."""
+    body = """
+        ld.param.u64 %o, [out];
+        mov.u32 %t, %tid.x;
+        shl.b32 %a, %t, 2;
+        mov.u32 %b, tile;
+        add.u32 %a, %a, %b;
+        st.shared.u32 [%a], %t;
+        bar.sync 0;
+        xor.b32 %b, %a, 4;
+        cvt.u64.u32 %w, %b;
+        ld.shared.u32 %x, [%w];
+        cvta.shared.u64 %g, %w;
+        ld.u32 %y, [%g];
+        cvta.to.shared.u64 %w, %g;
+        ld.volatile.shared.u32 %z, [%w];
+        add.u32 %x, %x, %y;
+        add.u32 %x, %x, %z;
+        ld.shared.u32 %y, [tile+8];
+        mad.lo.u32 %x, %y, 1000, %x;
+        mad.wide.u32 %o, %t, 4, %o;
+        st.global.u32 [%o], %x;
+    """
+    registers = ".reg .b32 %t, %a, %b, %x, %y, %z; .reg .b64 %o, %w, %g;"
+    text = kernel(
+        f".shared .b32 pad[2]; .shared .align 8 .b32 tile[64];\n ld.shared.u32 %x, [pad];{body}",
+        ".param .u64 out",
+        registers=registers,
+    )
+    (out,) = run(text, [np.zeros(64, np.uint32)], block=(64, 1, 1))
+    assert (out == 2000 + 3 * (np.arange(64) ^ 1)).all()
+
+
+def test_static_shared_memory_has_bounds() -> None:
+    text = kernel("st.shared.u32 [tile+16], 1;", registers=".shared .b32 tile[4];")
+    with pytest.raises(AddressFault):
+        run(text, [], block=(1, 1, 1))

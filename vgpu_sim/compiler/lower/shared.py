@@ -1,0 +1,139 @@
+"""Where a kernel's shared variables lie in shared memory (PTX ISA, "Shared State Space").
+
+Those that the kernel names are laid out in order, the module's before its own; arrays without a
+size (``.extern``) all begin where these end: what a launch asks for is theirs.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+
+from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
+from vgpu_sim.compiler.lower.parameters import element_bytes
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.hal.limits import MAX_SHARED_BYTES_PER_BLOCK
+
+MAX_ALIGNMENT_BYTES = 1024  # shared memory begins at address 0, so any would do
+
+
+@dataclass(frozen=True, slots=True)
+class SharedVariable:
+    """A name that is the address ``offset`` of shared memory."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemory:
+    """A kernel's shared memory: its variables by place of declaration, and its size."""
+
+    offsets: dict[tuple[int, int], SharedVariable]
+    size: int
+
+    def of(self, declared: tree.Variable) -> SharedVariable | None:
+        """Return where a declaration lies; None: nothing names it, or it was refused."""
+        return self.offsets.get((declared.line, declared.column))
+
+
+def is_shared(declared: tree.Variable) -> bool:
+    return declared.space is tree.Space.SHARED
+
+
+def lay_out(
+    module_variables: tuple[tree.Variable, ...], body: tree.Block, findings: Findings
+) -> SharedMemory:
+    """Place what a kernel uses; what is wrong with a declaration is found where it is lowered."""
+    named = {name.text for name in _names(body)}
+    declared = [*module_variables, *_declarations(body)]
+    used = [v for v in declared if is_shared(v) and v.name in named]
+    offsets: dict[tuple[int, int], SharedVariable] = {}
+    end, unsized = 0, []
+    for variable in used:
+        try:
+            size, align = extent(variable)
+        except Refusal:
+            continue
+        if size is None:
+            unsized.append((variable, align))
+            continue
+        offset = _aligned(end, align)
+        offsets[variable.line, variable.column] = SharedVariable(offset)
+        end = offset + size
+    end = _aligned(end, max((align for _, align in unsized), default=1))
+    for variable, _ in unsized:
+        offsets[variable.line, variable.column] = SharedVariable(end)
+    if end > MAX_SHARED_BYTES_PER_BLOCK:
+        what = f"{end} bytes of shared variables (the limit is {MAX_SHARED_BYTES_PER_BLOCK})"
+        findings.add(Invalid(what), used[-1])
+    return SharedMemory(offsets, end)
+
+
+def extent(declared: tree.Variable) -> tuple[int | None, int]:
+    """Return size and alignment of a shared variable in bytes; no size: the launch's.
+
+    Raises:
+        Invalid, Unsupported: for a declaration that cannot be.
+    """
+    if declared.attributes:
+        raise Unsupported(f"attribute {declared.attributes[0].name}", declared)
+    if declared.count is not None:
+        raise Unsupported("a numbered family of variables", declared)
+    if declared.initial is not None:
+        raise Invalid("a shared variable has no initial value", declared)
+    element = element_bytes(declared)
+    align = declared.align or element
+    if align > MAX_ALIGNMENT_BYTES:
+        raise Unsupported(f"an alignment of more than {MAX_ALIGNMENT_BYTES} bytes", declared)
+    if declared.linkage is tree.Linkage.EXTERN:
+        if not declared.dimensions or declared.dimensions[0] is not None:
+            raise Unsupported(f"a shared variable of another module, {declared.name!r},", declared)
+        return None, align
+    sizes = [size for size in declared.dimensions if size]
+    if len(sizes) != len(declared.dimensions):
+        raise Invalid("a shared array has a size, or is .extern", declared)
+    return element * math.prod(sizes), align
+
+
+def _aligned(offset: int, align: int) -> int:
+    return -(-offset // align) * align
+
+
+def _declarations(block: tree.Block) -> Iterator[tree.Variable]:
+    pending: list[tree.Statement] = list(reversed(block.statements))
+    while pending:
+        statement = pending.pop()
+        if isinstance(statement, tree.Block):
+            pending += reversed(statement.statements)
+        elif isinstance(statement, tree.Variable):
+            yield statement
+
+
+def _names(block: tree.Block) -> Iterator[tree.Name]:
+    """Yield every name in an operand, of whatever it is."""
+    pending: list[object] = [block]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, tree.Name):
+            yield node
+        elif isinstance(node, tree.Block):
+            pending += node.statements
+        elif isinstance(node, tree.Instruction):
+            pending += node.operands
+        elif isinstance(node, tuple):
+            pending += node
+        elif is_dataclass(node) and isinstance(node, _NESTED):
+            pending += (getattr(node, part.name) for part in fields(node))
+
+
+_NESTED = (
+    tree.Offset,
+    tree.Element,
+    tree.Memory,
+    tree.Vector,
+    tree.Pair,
+    tree.Not,
+    tree.Negated,
+    tree.Arguments,
+    tree.GenericAddress,
+    tree.MaskedAddress,
+)

@@ -1,0 +1,23 @@
+"""What lanes hold: arrays with one element for each lane."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.hal import limits
+
+WARP_LANES = limits.WARP_THREADS
+
+Mask = NDArray[np.bool_]
+Bits = NDArray[np.unsignedinteger]
+
+_UNSIGNED: dict[int, np.dtype[np.unsignedinteger]] = {
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+}
+
+
+def unsigned_dtype(bits: int) -> np.dtype[np.unsignedinteger]:
+    """Return numpy's unsigned integer type of that many bits (8, 16, 32 or 64)."""
+    return _UNSIGNED[bits]

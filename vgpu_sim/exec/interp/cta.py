@@ -1,0 +1,268 @@
+"""Blocks whose threads meet: some are resident side by side, and all of their paths take turns.
+
+A round lets every path that can go on run up to its next branch, barrier or meeting point; paths
+at the same word, of whatever warp and block, run it together. So no path is left out, whatever the
+others wait for: locks and flags between lanes, warps and resident blocks work. Lanes that wait for
+the rest of their warp are let go on where that may be waiting for them: after a time in kernels
+that poll memory, and at once where nobody else of the block can go on.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from vgpu_sim.exec.errors import BarrierFault
+from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.operands import read_bits
+from vgpu_sim.exec.interp.paths import Path
+from vgpu_sim.exec.interp.semantics import SEMANTICS
+from vgpu_sim.exec.interp.spaces import Spaces
+from vgpu_sim.exec.interp.sync import WAITS, BarrierMisuse, Barriers
+from vgpu_sim.isa import EFFECTS, Instruction, Op
+
+_LOOK_ROUNDS = 8
+_WAIT_ROUNDS = 1024  # longer than most loops whose lanes leave one by one
+_HASTY_ROUNDS = 16
+
+
+class ResidentBlocks(Lanes):
+    """Up to ``slots`` blocks of a launch; a block that ends makes room for the next.
+
+    ``blocks`` yields the linear indices of those that have not begun; others may share it.
+    """
+
+    __slots__ = (
+        "_barriers",
+        "_blocks",
+        "_ends",
+        "_hasty",
+        "_joins",
+        "_live",
+        "_polls",
+        "_ready",
+        "_rounds",
+        "_slots",
+        "_touched",
+        "_warps",
+    )
+
+    def __init__(self, launch: InterpretedLaunch, blocks: Iterable[int], slots: int) -> None:
+        self._warps = launch.warps_per_block
+        lanes = self._warps * WARP_LANES
+        spaces = Spaces(
+            launch.memory, launch.shared_window, launch.shared_bytes, slots, lanes_per_block=lanes
+        )
+        super().__init__(launch, slots * lanes, spaces)
+        self._blocks = iter(blocks)
+        self._slots = slots
+        self._ends = _run_ends(launch)
+        self._live: dict[int, dict[int, int]] = {}
+        self._barriers: dict[int, Barriers] = {}
+        self._ready: list[Path] = []
+        self._polls = any(instruction.volatile for instruction in launch.function.code)
+        self._rounds = 0
+        self._joins: dict[Path, int] = {}  # paths where lanes wait for others, since which round
+        self._hasty: set[int] = set()  # words where such lanes have once waited too long
+        self._touched: set[int] = set()  # slots where a path has stopped or ended in this round
+        for slot in range(slots):
+            self._admit(slot)
+
+    @property
+    def done(self) -> bool:
+        """Return whether no block is resident."""
+        return not self._live
+
+    def round(self) -> int:
+        """Let every path that can go on run a little; return how many blocks have ended.
+
+        Raises:
+            KernelError: see ``exec.errors``.
+        """
+        groups: dict[int, list[Path]] = {}
+        for path in self._ready:
+            groups.setdefault(path.pc, []).append(path)
+        self._ready = []
+        for word, paths in sorted(groups.items()):
+            self._run(word, paths)
+        self._rounds += 1
+        if self._polls and self._rounds % _LOOK_ROUNDS == 0:
+            self._let_go()
+        ended = {slot for slot in self._touched if not any(self._live[slot].values())}
+        stopped, self._touched = self._touched - ended, set()
+        if stopped:
+            self._check_deadlock(stopped)
+        for slot in ended:
+            self._admit(slot)
+        return len(ended)
+
+    def _admit(self, slot: int) -> None:
+        """Begin the next block in a slot, if there is one."""
+        self._live.pop(slot, None)
+        block = next(self._blocks, None)
+        if block is None:
+            return
+        count, launch = self._warps * WARP_LANES, self.launch
+        at = slice(slot * count, (slot + 1) * count)
+        for cells in (*self.registers, *self.predicates):
+            cells[at] = 0
+        self.spaces.clear(slot)
+        self.place(at, np.arange(count), np.full(count, block))
+        first, threads = slot * self._warps, launch.threads_per_block
+        live = {
+            first + warp: (1 << min(WARP_LANES, threads - warp * WARP_LANES)) - 1
+            for warp in range(self._warps)
+        }
+        self._live[slot] = live
+        self._barriers[slot] = Barriers(live)
+        self._ready += (Path(warp, 0, lanes) for warp, lanes in live.items())
+
+    def _run(self, word: int, paths: list[Path]) -> None:
+        """Execute words from ``word`` on, for paths that are all there, up to the run's end."""
+        mask = self._mask(paths)
+        code = self.launch.function.code
+        while True:
+            instruction = code[word]
+            self.word = word
+            allowed = mask
+            if instruction.guard is not None:
+                allowed = self.predicates[instruction.guard.predicate.index]
+                allowed = mask & ~allowed if instruction.guard.negated else mask & allowed
+            if instruction.op is Op.BRA:
+                return self._branch(instruction, paths, allowed)
+            if instruction.op is Op.RET:
+                return self._end(paths, allowed)
+            if EFFECTS[instruction.op].stops:
+                return self._meet(instruction, paths, allowed)
+            SEMANTICS[instruction.op](self, instruction, allowed)
+            word += 1
+            if word in self._ends:
+                for path in paths:
+                    path.pc = word
+                return self._go_on(paths)
+
+    def _mask(self, paths: list[Path]) -> Mask:
+        rows = np.zeros(self._slots * self._warps, dtype="<u4")
+        for path in paths:
+            rows[path.warp] |= path.lanes
+        return np.unpackbits(rows.view(np.uint8), bitorder="little").view(np.bool_)
+
+    def _go_on(self, paths: Iterable[Path]) -> None:
+        for one in paths:
+            path = one.settle()
+            if path is None:
+                continue
+            if path.above:
+                self._joins.setdefault(path, self._rounds)
+            else:
+                self._joins.pop(path, None)
+                self._ready.append(path)
+
+    def _let_go(self) -> None:
+        """Let lanes go on that have waited too long for the others of their warp."""
+        for path, since in list(self._joins.items()):
+            patience = _HASTY_ROUNDS if path.pc in self._hasty else _WAIT_ROUNDS
+            if path.arrived and self._rounds - since >= patience:
+                self._hasty.add(path.pc)
+                del self._joins[path]
+                self._go_on((path.let_go(),))
+
+    def _let_all_go(self, slot: int) -> bool:
+        """Let all of a block's lanes that wait for others of their warp go on; False: none do."""
+        joins = [path for path in self._joins if path.warp // self._warps == slot and path.arrived]
+        for path in joins:
+            del self._joins[path]
+            self._go_on((path.let_go(),))
+        return bool(joins)
+
+    def _branch(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
+        target = instruction.target
+        if target is None:
+            raise TypeError("a branch without a target")
+        taken, word = _rows(allowed), self.word
+        meet = self.launch.reconvergence[word]
+        for path in paths:
+            self._go_on(path.split(taken[path.warp] & path.lanes, target, word + 1, meet))
+
+    def _end(self, paths: list[Path], allowed: Mask) -> None:
+        ended = _rows(allowed)
+        slots: set[int] = set()
+        for path in paths:
+            lanes = ended[path.warp] & path.lanes
+            slot = path.warp // self._warps
+            if lanes:
+                path.end(lanes)
+                self._live[slot][path.warp] &= ~lanes
+                slots.add(slot)
+            path.pc = self.word + 1
+        self._go_on(paths)
+        self._touched |= slots
+        for slot in slots:
+            self._release(self._barriers[slot].lanes_ended())
+
+    def _meet(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
+        """Lanes under the guard arrive at a barrier; the others wait for them at the next word."""
+        arriving, word = _rows(allowed), self.word
+        numbers, counts = (
+            np.broadcast_to(read_bits(self, source, 32), allowed.shape)
+            for source in instruction.srcs
+        )
+        for path in paths:
+            for part in path.split(arriving[path.warp] & path.lanes, word, word + 1, word + 1):
+                if part.pc != word:
+                    self._go_on((part,))
+                    continue
+                at = slice(part.warp * WARP_LANES, (part.warp + 1) * WARP_LANES)
+                named = allowed[at] & _lanes_of(part)
+                lane = part.warp * WARP_LANES + int(named.argmax())
+                number, count = int(numbers[lane]), int(counts[lane])
+                if (numbers[at][named] != number).any() or (counts[at][named] != count).any():
+                    raise self._fault("lanes of a warp name different barriers or counts", part)
+                slot = part.warp // self._warps
+                self._touched.add(slot)
+                try:
+                    free = self._barriers[slot].arrive(
+                        part, number, count, waits=WAITS[instruction.op]
+                    )
+                except BarrierMisuse as error:
+                    raise self._fault(str(error), part) from error
+                self._release(free)
+
+    def _release(self, paths: list[Path]) -> None:
+        """Let paths that stood at a barrier go on behind it."""
+        for path in paths:
+            path.pc += 1
+        self._go_on(paths)
+
+    def _check_deadlock(self, slots: set[int]) -> None:
+        """Raise BarrierFault where all that is left of a block stands at barriers."""
+        for slot in slots - {path.warp // self._warps for path in self._ready}:
+            if self._let_all_go(slot):
+                self._touched.add(slot)
+                continue
+            barriers = self._barriers[slot]
+            what = f"no thread of the block can go on: {barriers.describe()}"
+            raise self._fault(what, barriers.first())
+
+    def _fault(self, what: str, path: Path) -> BarrierFault:
+        return BarrierFault(what, path.pc, self.block_of(path.warp * WARP_LANES))
+
+
+def _rows(mask: Mask) -> list[int]:
+    """Return the lanes of each warp as the bits of a number."""
+    rows: list[int] = np.packbits(mask, bitorder="little").view("<u4").tolist()
+    return rows
+
+
+def _lanes_of(path: Path) -> Mask:
+    bits = np.array([path.lanes], dtype="<u4").view(np.uint8)
+    return np.unpackbits(bits, bitorder="little").view(np.bool_)
+
+
+def _run_ends(launch: InterpretedLaunch) -> frozenset[int]:
+    """Return the words that no run goes on into: others may come there, or meet there."""
+    code = launch.function.code
+    targets = {i.target for i in code if i.target is not None}
+    after = {word + 1 for word, i in enumerate(code) if EFFECTS[i.op].leaves or EFFECTS[i.op].stops}
+    return frozenset(targets | after)

@@ -1,0 +1,59 @@
+"""Lanes that execute the same word at a time: their registers, and who they are.
+
+Semantics see nothing else. What decides which word comes next stands above: the stack of a
+``state.Warp``, or the ``paths`` of resident blocks.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.exec.errors import Block
+from vgpu_sim.exec.interp.bits import unsigned_dtype
+from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.spaces import Spaces
+
+
+class Lanes:
+    """State of ``count`` lanes, all registers zero; a multiple of 32, each 32 of one warp.
+
+    Attributes:
+        registers: one array per register, its dtype the unsigned type of the register's width.
+        predicates: one boolean array per predicate register.
+        thread, block: per dimension (x, y, z) the lanes' thread and block indices (32 bits).
+        spaces: the memory that they see.
+        word: index of the word that is being executed.
+    """
+
+    __slots__ = ("block", "launch", "predicates", "registers", "spaces", "thread", "word")
+
+    def __init__(self, launch: InterpretedLaunch, count: int, spaces: Spaces) -> None:
+        self.launch = launch
+        self.spaces = spaces
+        self.registers = [
+            np.zeros(count, dtype=unsigned_dtype(bits)) for bits in launch.function.register_bits
+        ]
+        self.predicates = [
+            np.zeros(count, dtype=np.bool_) for _ in range(launch.function.predicate_count)
+        ]
+        self.thread = tuple(np.zeros(count, dtype=np.uint32) for _ in range(3))
+        self.block = tuple(np.zeros(count, dtype=np.uint32) for _ in range(3))
+        self.word = 0
+
+    @property
+    def lanes(self) -> int:
+        return len(self.thread[0])
+
+    def place(self, at: slice, thread: NDArray[np.int64], block: NDArray[np.int64]) -> None:
+        """Say which threads of which blocks the lanes at ``at`` are, by linear indices."""
+        shapes = (self.launch.block, self.launch.grid)
+        for axes, index, shape in zip(
+            (self.thread, self.block), (thread, block), shapes, strict=True
+        ):
+            axes[0][at] = index % shape[0]
+            axes[1][at] = index // shape[0] % shape[1]
+            axes[2][at] = index // (shape[0] * shape[1])
+
+    def block_of(self, lane: int) -> Block:
+        """Return the block index of a lane."""
+        x, y, z = (int(axis[lane]) for axis in self.block)
+        return x, y, z

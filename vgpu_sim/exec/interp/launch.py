@@ -1,0 +1,129 @@
+"""A kernel launch, checked: what all of its lanes share, and what its code says of all of them."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vgpu_sim.exec import cfg
+from vgpu_sim.exec.errors import Block, UnsupportedError
+from vgpu_sim.exec.interp.address_space import Memory
+from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, unsigned_dtype
+from vgpu_sim.hal import address_map, limits
+from vgpu_sim.isa import EFFECTS, Function, Literal, Module, Operand, Space, Symbol
+from vgpu_sim.isa.verify import check_function
+
+_WORD_MASK = 0xFFFF_FFFF_FFFF_FFFF
+
+
+def refusals(function: Function) -> tuple[UnsupportedError, ...]:
+    """Return what of ``function`` the interpreter cannot run yet."""
+    return tuple(
+        UnsupportedError(f"{instruction.space.name.lower()} memory", function.name, word)
+        for word, instruction in enumerate(function.code)
+        if instruction.space is Space.LOCAL
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InterpretedLaunch:
+    """A kernel launch, checked: what all of its warps share.
+
+    Raises (from its constructor):
+        ValueError: for dimensions below one, a wrong size of the parameter block, a block that
+            contradicts the kernel's required or maximum block, or too much shared memory;
+            InvalidFunction, which is one, for code that the instruction set does not define.
+        UnsupportedError: for code that the interpreter cannot run.
+    """
+
+    module: Module
+    function: Function
+    grid: Block
+    block: Block
+    parameters: bytes
+    memory: Memory
+    segment_base: int = 0
+    dynamic_shared_bytes: int = 0
+    reconvergence: dict[int, int] = field(init=False, repr=False)
+    _constants: dict[tuple[Operand, int], Bits] = field(
+        init=False, repr=False, default_factory=dict
+    )
+    _offsets: dict[str, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_function(self.function, frozenset(v.name for v in self.module.variables))
+        _check_shape(self)
+        for refusal in refusals(self.function):
+            raise refusal
+        object.__setattr__(self, "reconvergence", _reconvergence(self.function))
+        object.__setattr__(self, "_offsets", {v.name: v.offset for v in self.module.variables})
+
+    @property
+    def threads_per_block(self) -> int:
+        return self.block[0] * self.block[1] * self.block[2]
+
+    @property
+    def warps_per_block(self) -> int:
+        return -(-self.threads_per_block // WARP_LANES)
+
+    @property
+    def block_count(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def warp_count(self) -> int:
+        return self.block_count * self.warps_per_block
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block: the kernel's own and what the launch asks for."""
+        return self.function.shared_bytes + self.dynamic_shared_bytes
+
+    @property
+    def shared_window(self) -> int:
+        """Generic address of shared memory, in the window of the GPU that the module lies on."""
+        gpu = self.segment_base - self.segment_base % address_map.GPU_WINDOW_BYTES
+        return gpu + address_map.SHARED_OFFSET
+
+    def constant(self, operand: Literal | Symbol, bits: int) -> Bits:
+        """Return a literal's or address's low bits, as an array of one element."""
+        key = (operand, bits)
+        if key not in self._constants:
+            if isinstance(operand, Literal):
+                value = operand.bits
+            else:
+                value = self.segment_base + self._offsets[operand.name] + operand.addend
+            low = value & _WORD_MASK & ((1 << bits) - 1)
+            self._constants[key] = np.array([low], dtype=unsigned_dtype(bits))
+        return self._constants[key]
+
+
+def _reconvergence(function: Function) -> dict[int, int]:
+    """Map each branch's word to the first word of its immediate post-dominator; -1 is the end."""
+    graph = cfg.build(function)
+    starts = [block.start for block in graph.blocks]
+    result = {}
+    for word, instruction in enumerate(function.code):
+        if EFFECTS[instruction.op].jumps:
+            meet = graph.ipdom[graph.block_of_word[word]]
+            result[word] = starts[meet] if 0 <= meet < graph.exit else -1
+    return result
+
+
+def _check_shape(launch: InterpretedLaunch) -> None:
+    function = launch.function
+    limits.check_grid(launch.grid)
+    limits.check_block(launch.block)
+    if len(launch.parameters) != function.parameter_bytes:
+        raise ValueError(
+            f"{function.name} takes {function.parameter_bytes} bytes of parameters,"
+            f" not {len(launch.parameters)}"
+        )
+    if not 0 <= launch.shared_bytes <= limits.MAX_SHARED_BYTES_PER_BLOCK:
+        raise ValueError(f"{function.name}: {launch.shared_bytes} bytes of shared memory")
+    required, maximum = function.required_block, function.maximum_block
+    if required is not None and launch.block != required:
+        raise ValueError(f"{function.name} requires block {required}, not {launch.block}")
+    if maximum is not None:
+        limit = maximum[0] * maximum[1] * maximum[2]
+        if launch.block[0] * launch.block[1] * launch.block[2] > limit:
+            raise ValueError(f"{function.name} allows {limit} threads in a block")

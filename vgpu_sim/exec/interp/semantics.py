@@ -1,0 +1,31 @@
+"""What each word does to the lanes that execute it, one module per family."""
+
+from collections.abc import Callable
+
+from vgpu_sim.exec.interp import (
+    compare,
+    control,
+    convert,
+    float as float_family,
+    integer,
+    memory,
+    move,
+)
+from vgpu_sim.exec.interp.address_space import Words
+from vgpu_sim.exec.interp.bits import Mask
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.isa import Instruction, Op
+
+Semantics = Callable[[Lanes, Instruction, Mask], Words | None]
+
+SEMANTICS: dict[Op, Semantics] = {
+    **control.SEMANTICS,
+    **move.SEMANTICS,
+    **integer.SEMANTICS,
+    **float_family.SEMANTICS,
+    **compare.SEMANTICS,
+    **convert.SEMANTICS,
+    **memory.SEMANTICS,
+}
+"""All but branches and ends, which change who executes what (``control``, ``paths``), and
+barriers (``sync``). Each returns the addresses of an access, see ``StepRecord``."""

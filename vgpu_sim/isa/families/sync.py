@@ -1,0 +1,49 @@
+"""Where threads of a block wait for each other."""
+
+from typing import Final
+
+from vgpu_sim.isa.effects import Effects
+from vgpu_sim.isa.layout import flag
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.spec import OpSpec, Role
+
+BARRIERS: Final = 16
+"""Barriers of a block, numbered from 0."""
+
+_STOP = Effects(orders=True, stops=True)
+_ALIGNED = flag("uniform", "UNI", 24)
+
+ROWS: Final = (
+    OpSpec(
+        Op.BAR_SYNC,
+        "arrive at a barrier and wait for it",
+        "The lanes arrive at barrier a of their block and wait until it completes. First the lanes"
+        " of a warp that have not ended wait for each other: when all of them have arrived, the"
+        " warp has, and counts as 32 threads however many it has. With b = 0 the barrier completes"
+        " when every warp of the block has arrived or ended (so lanes and warps that end count as"
+        " arrived); with another b, when b threads have arrived, and what has ended does not count."
+        " A barrier that completes begins anew. What any of the threads stored before it arrived,"
+        " all of them see after it completes. a is below 16, b a multiple of 32, both the same in"
+        " all lanes of a warp, and b the same in all that meet; else the context ends with"
+        " CUDA_ERROR_LAUNCH_FAILED (719). So it does when every thread of a block waits at barriers"
+        " that nobody can complete any more, where hardware would hang. `UNI` is the source's"
+        " assertion (`.aligned`) that the lanes of a warp execute it together; it changes nothing.",
+        "bar.sync, barrier.sync",
+        srcs=(Role.COUNT, Role.COUNT),
+        modifiers=(_ALIGNED,),
+        effects=_STOP,
+    ),
+    OpSpec(
+        Op.BAR_ARRIVE,
+        "arrive at a barrier",
+        "As BAR_SYNC, but the lanes wait only for the lanes of their own warp and go on when the"
+        " warp has arrived. b is not 0.",
+        "bar.arrive, barrier.arrive",
+        srcs=(Role.COUNT, Role.COUNT),
+        modifiers=(_ALIGNED,),
+        effects=_STOP,
+    ),
+)
+"""PTX ISA 9.7.15.1, "Parallel Synchronization and Communication Instructions: bar, barrier": from
+sm_70 on a barrier is for threads, waits for "all non-exited threads" of the warp, and counts whole
+warps."""
