@@ -8,6 +8,8 @@ import numpy as np
 import ptx_kernels
 import pytest
 
+from vgpu_sim.hal import limits
+
 INVALID_VALUE = 1
 INVALID_IMAGE = 200
 NO_BINARY = 209
@@ -168,13 +170,27 @@ def test_kernel_without_parameters_and_missing_ones(cuda, spin):
     assert cuda.code("cuLaunchKernel", spin, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0) == INVALID_VALUE
 
 
-def test_dynamic_shared_memory_is_refused(cuda, spin):
+def test_dynamic_shared_memory_has_the_devices_limit(cuda, spin):
     out = int(cuda.cuMemAlloc(4))
     given = arguments(out, u32(1))
+    most = limits.MAX_SHARED_BYTES_PER_BLOCK
+    for asked, expected in (
+        (1024, 0),
+        (most, 0),
+        (most + 1, INVALID_VALUE),
+        (1 << 31, INVALID_VALUE),
+    ):
+        code = cuda.code("cuLaunchKernel", spin, 1, 1, 1, 1, 1, 1, asked, 0, given, 0)
+        assert code == expected, asked
+    cuda.cuCtxSynchronize()
+    limit = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    assert cuda.cuFuncGetAttribute(limit, spin) == most
+    assert cuda.code("cuFuncSetAttribute", spin, limit, most + 1) == INVALID_VALUE
+    assert cuda.code("cuFuncSetAttribute", spin, limit, -1) == INVALID_VALUE
+    cuda.cuFuncSetAttribute(spin, limit, 1023)
     code = cuda.code("cuLaunchKernel", spin, 1, 1, 1, 1, 1, 1, 1024, 0, given, 0)
-    assert code == NOT_SUPPORTED
-    code = cuda.code("cuLaunchKernel", spin, 1, 1, 1, 1, 1, 1, 1 << 20, 0, given, 0)
     assert code == INVALID_VALUE
+    cuda.cuFuncSetAttribute(spin, limit, most)
 
 
 def test_shared_memory_ends_at_the_board_s_limit(cuda, spin):

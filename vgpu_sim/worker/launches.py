@@ -62,4 +62,4 @@ class Launches:
             return
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
-        backend.run(site.program, Launch(site.function, grid, block, parameters))
+        backend.run(site.program, Launch(site.function, grid, block, parameters, call.shared_bytes))

@@ -28,7 +28,7 @@ class Call(ctypes.Structure):
         ("fault_kind", c_uint32),
         ("error", c_uint32),
         ("ptx_line", c_uint32),
-        ("reserved", c_uint32),
+        ("shared_bytes", c_uint32),
         ("address", c_uint64),
         ("faulting_block", c_uint64),
         ("message", c_char * abi.MESSAGE_BYTES),

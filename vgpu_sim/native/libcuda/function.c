@@ -101,16 +101,13 @@ static CUresult attribute_of(const struct tsr_function *function, CUfunction_att
   }
 }
 
-/* Dynamic shared memory does not exist yet, so its limit can only be set to none. */
 static CUresult set_attribute(struct tsr_function *function, CUfunction_attribute attribute,
                               int value) {
   switch (attribute) {
     case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
-      const int limit =
-          tsr_device_attribute(function->context->device,
-                               CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
+      const int limit = tsr_function_shared_limit(
+          function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
       if (value < 0 || value > limit) return CUDA_ERROR_INVALID_VALUE;
-      if (value > 0) TSR_REFUSE("dynamic shared memory");
       atomic_store(&function->dynamic_shared_limit, value);
       return CUDA_SUCCESS;
     }

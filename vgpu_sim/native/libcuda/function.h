@@ -2,7 +2,17 @@
 #ifndef TSR_FUNCTION_H
 #define TSR_FUNCTION_H
 
+#include "device.h"
 #include "objects.h"
+
+/* What a launch may ask for beside the function's own shared memory, where `attribute` of the
+ * device is the limit of both. */
+static inline int tsr_function_shared_limit(const struct tsr_function *function,
+                                            CUdevice_attribute attribute) {
+  const int limit = tsr_device_attribute(function->context->device, attribute, 0);
+  const uint32_t own = function->record.shared_bytes;
+  return own < (uint32_t)limit ? limit - (int)own : 0;
+}
 
 /* The handle of the function that `handle` (a function or a kernel) means in the context; a
  * library is loaded into the context where need be. */

@@ -28,16 +28,14 @@ static CUresult check_device_limits(const struct tsr_device *device,
     threads *= launch->block[i];
   }
   const int64_t limit = tsr_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0);
-  if (threads > (uint64_t)limit) return CUDA_ERROR_INVALID_VALUE;
-  if (launch->shared_bytes == 0) return CUDA_SUCCESS;
-  const int64_t shared =
-      tsr_device_attribute(device, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, 0);
-  if (launch->shared_bytes > shared) return CUDA_ERROR_INVALID_VALUE;
-  TSR_REFUSE("a launch with dynamic shared memory");
+  return threads > (uint64_t)limit ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult check_function_limits(const tessera_function_record *record,
+static CUresult check_function_limits(const struct tsr_function *function,
                                       const struct geometry *launch) {
+  const tessera_function_record *record = &function->record;
+  const int shared_limit = atomic_load(&function->dynamic_shared_limit);
+  if (launch->shared_bytes > (uint32_t)shared_limit) return CUDA_ERROR_INVALID_VALUE;
   const uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
   if (record->max_threads && threads > record->max_threads)
     return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
@@ -144,7 +142,7 @@ static CUresult launch(CUfunction f, const struct geometry *geometry, CUstream h
   const struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
   if (!function)
     result = CUDA_ERROR_INVALID_HANDLE;
-  else if ((result = check_function_limits(&function->record, geometry)) == CUDA_SUCCESS)
+  else if ((result = check_function_limits(function, geometry)) == CUDA_SUCCESS)
     result = check_parameters(function, parameters, buffer, buffer_bytes);
   if (result != CUDA_SUCCESS) {
     tsr_ring_unlock(&request);

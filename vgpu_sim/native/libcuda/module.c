@@ -9,6 +9,7 @@
 
 #include "aperture.h"
 #include "context.h"
+#include "function.h"
 #include "log.h"
 #include "ring.h"
 #include "wait.h"
@@ -47,6 +48,8 @@ static CUresult adopt(struct tsr_module *module) {
     function->record = table->functions[i];
     function->name = (const char *)table->data + function->record.name_offset;
     function->parameters = table->parameters + function->record.parameter_first;
+    function->dynamic_shared_limit = tsr_function_shared_limit(
+        function, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
     module->functions[i] = function;
     tsr_object_publish(TSR_FUNCTION, function);
   }

@@ -62,6 +62,7 @@ static void call_owner(tessera_worker_call *call, const request *r) {
   *call = (tessera_worker_call){.kernel = body->kernel,
                                 .parameters = r->parameters,
                                 .parameter_bytes = body->parameter_bytes,
+                                .shared_bytes = body->shared_bytes,
                                 .fault_kind = TESSERA_FAULT_KIND_INTERNAL,
                                 .error = CUDA_ERROR_LAUNCH_FAILED};
   memcpy(call->grid, body->grid, sizeof call->grid);

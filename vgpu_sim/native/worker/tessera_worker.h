@@ -24,7 +24,7 @@ typedef struct tessera_worker_call {
   uint32_t fault_kind;
   uint32_t error; /* CUresult */
   uint32_t ptx_line;
-  uint32_t reserved;
+  uint32_t shared_bytes; /* that the launch asks for */
   uint64_t address;
   uint64_t faulting_block;
   char message[TESSERA_MESSAGE_BYTES];
