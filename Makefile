@@ -37,9 +37,9 @@ test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make 
 mutate: venv ## would the tests notice? a sample of small defects (N=55 SEED=1 ROOM=jit ARGS=--narrow)
 	$(BIN)/python tests/mutation -n $(or $(N),55) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
 
-fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 kernel=FILE)
+fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 meet=1 kernel=FILE)
 	@PYTHONPATH=tests/support $(BIN)/python -m fuzzing \
-	  $(foreach name,seed n minutes jobs plans shrink kernel folder,$(name)=$($(name)))
+	  $(foreach name,seed n minutes jobs plans meet shrink kernel folder,$(name)=$($(name)))
 
 lint: venv ## ruff, mypy --strict and the layer contracts
 	$(BIN)/ruff check .

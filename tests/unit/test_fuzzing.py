@@ -14,12 +14,12 @@ from fuzzing.campaign import Campaign, Options, kernel_seed
 from fuzzing.outcomes import Outcome, World
 from fuzzing.trial import Finding, Report
 from fuzzing.workers import Task, Workers
-from random_kernels import kernels
+from random_kernels import kernels, meetings
 from random_kernels.dice import Dice
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import cfg, jit
-from vgpu_sim.exec.interp import integer
+from vgpu_sim.exec.interp import cta, integer, sync
 from vgpu_sim.isa import Op
 
 _ROOT = Path(__file__).parents[2]
@@ -219,3 +219,27 @@ def test_a_campaign_goes_on_where_it_stopped(
     assert sorted(seen) == [kernel_seed(3, index) for index in (1, 5, 9)]
     kept = kernels.parse((tmp_path / str(seen[0]) / "kernel.ptx").read_text())
     assert kept == kernels.generate(seen[0])
+
+
+def test_kernels_that_meet_have_one_meaning_and_the_interpreter_gives_it() -> None:
+    for seed in range(30):
+        kernel = meetings.generate(seed)
+        assert "st.shared" in kernel.code
+        report = trial.examine(kernel, plans=())
+        assert not report.findings
+        assert not report.unordered
+
+
+def test_a_barrier_that_lets_everybody_pass_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sync.Barriers, "arrive", lambda _, path, *rest, **kind: [path])
+    monkeypatch.setattr(cta, "sorted", lambda groups: sorted(groups, reverse=True), raising=False)
+    reports = [trial.examine(meetings.generate(seed), plans=()) for seed in range(30)]
+    assert any(f.kind == "interpreter differs" for report in reports for f in report.findings)
+
+
+def test_the_jit_refuses_kernels_that_meet() -> None:
+    options = Options(sequence=0, n=2, minutes=5, jobs=1, plan_count=1, meet=True)
+    totals = Campaign(options, say=lambda _: None).run()
+    assert totals.kernels == 2
+    assert not totals.failed
+    assert sum(totals.refused.values()) == 2

@@ -155,3 +155,53 @@ def test_it_shares_nothing_with_what_it_judges() -> None:
         text=True,
     )
     assert said.stdout == "['scalar_ptx']\n"
+
+
+_MEET = """
+.version 8.5
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+ .reg .b64 %o;
+ .reg .b32 %t, %a, %b, %x;
+ .shared .align 4 .b8 pad[8];
+ .shared .b32 tile[8];
+ ld.param.u64 %o, [out];
+ mov.u32 %t, %tid.x;
+ mov.u32 %a, tile;
+ mad.lo.u32 %a, %t, 4, %a;
+ st.shared.u32 [%a], %t;
+ BARRIER
+ xor.b32 %b, %a, 4;
+ ld.shared.u32 %x, [%b];
+ LATER
+ mad.wide.u32 %o, %t, 4, %o;
+ st.global.u32 [%o], %x;
+ ret;
+}
+"""
+
+
+def _meet(barrier: str, later: str = "") -> bytes:
+    kernel = text.read(_MEET.replace("BARRIER", barrier).replace("LATER", later))
+    region = machine.Region(4096, bytearray(32), share_bytes=4)
+    machine.Machine(kernel, [region], struct.pack("<Q", 4096)).run((1, 1, 1), (8, 1, 1))
+    return bytes(region.data)
+
+
+def test_threads_see_across_a_barrier_what_others_stored() -> None:
+    assert _meet("bar.sync 0;") == struct.pack("<8I", 1, 0, 3, 2, 5, 4, 7, 6)
+
+
+@pytest.mark.parametrize(
+    ("barrier", "later"), [("", ""), ("bar.sync 0;", "st.shared.u32 [%a], 1;")]
+)
+def test_what_depends_on_the_order_of_threads_is_a_race(barrier: str, later: str) -> None:
+    with pytest.raises(machine.Race):
+        _meet(barrier, later)
+
+
+def test_shared_memory_has_bounds() -> None:
+    with pytest.raises(machine.Fault):
+        _meet("bar.sync 0;", "ld.shared.u32 %x, [tile+32];")

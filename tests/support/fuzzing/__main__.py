@@ -3,6 +3,7 @@
     make fuzz                         sequence 1, from where it stopped, until interrupted
     make fuzz seed=7 n=1000           1,000 more kernels of sequence 7
     make fuzz minutes=10 jobs=1       for ten minutes, on one core
+    make fuzz meet=1                  kernels whose threads meet (the JIT refuses them)
     make fuzz kernel=.fuzz/4294967301/shrunk.ptx    one kernel again (also by its number)
 
 Ends with 1 when a kernel failed.
@@ -16,7 +17,7 @@ from fuzzing.campaign import Campaign, Options
 from fuzzing.workers import Task, Workers
 from random_kernels import kernels
 
-_DEFAULTS = {"seed": "1", "n": "1000000000", "minutes": "1000000", "plans": "2"}
+_DEFAULTS = {"seed": "1", "n": "1000000000", "minutes": "1000000", "plans": "2", "meet": "0"}
 _DEFAULTS |= {"jobs": str(os.cpu_count() or 1), "kernel": "", "folder": ".fuzz", "shrink": "60"}
 
 
@@ -36,6 +37,7 @@ def main(arguments: list[str]) -> int:
         minutes=float(chosen["minutes"]),
         jobs=int(chosen["jobs"]),
         plan_count=int(chosen["plans"]),
+        meet=chosen["meet"] != "0",
         shrink_seconds=float(chosen["shrink"]),
         folder=Path(chosen["folder"]),
     )

@@ -36,6 +36,7 @@ class Options:
     jobs: int
     plan_count: int = 2
     shrink_seconds: float = 60.0
+    meet: bool = False  # kernels whose threads meet at barriers
     folder: Path | None = None  # without: nothing is resumed or kept
 
 
@@ -81,6 +82,7 @@ class Campaign:
 
     def __init__(self, options: Options, say: Callable[[str], None] = print) -> None:
         self._options = options
+        self._name = f"{options.sequence}{'-meet' if options.meet else ''}"
         self._say = say
         self._totals = Totals()
         self._signatures: Counter[str] = Counter()
@@ -96,7 +98,9 @@ class Campaign:
         first = self._next
         try:
             with Workers(options.jobs) as pool:
-                todo = workers.tasks(self._seeds(first + options.n), options.plan_count)
+                todo = workers.tasks(
+                    self._seeds(first + options.n), options.plan_count, meet=options.meet
+                )
 
                 def spent() -> bool:  # one kernel at least, however slow the machine
                     return self._totals.kernels > 0 and time.monotonic() > until
@@ -164,7 +168,7 @@ class Campaign:
     # --- where a sequence stopped ---
 
     def _resumed(self) -> int:
-        return int(self._state().get(str(self._options.sequence), 0))
+        return int(self._state().get(self._name, 0))
 
     def _state(self) -> dict[str, int]:
         folder = self._options.folder
@@ -179,7 +183,7 @@ class Campaign:
             return
         self._options.folder.mkdir(parents=True, exist_ok=True)
         unfinished = min((seed % _SEQUENCE for seed in self._pending), default=self._next)
-        state = self._state() | {str(self._options.sequence): unfinished}
+        state = self._state() | {self._name: unfinished}
         target = self._options.folder / "state.json"
         temporary = target.with_suffix(".new")
         temporary.write_text(json.dumps(state))

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from fuzzing import trial
 from fuzzing.trial import Finding, Report
-from random_kernels import kernels
+from random_kernels import kernels, meetings
 from random_kernels.kernels import Kernel
 
 _FORK = multiprocessing.get_context("fork")
@@ -169,6 +169,7 @@ def _serve(connection: Connection, log: str) -> None:
         )
 
 
-def tasks(seeds: Iterator[int], plan_count: int) -> Iterator[Task]:
-    """Return a task for each seed's kernel."""
-    return (Task(kernels.generate(seed), plan_count) for seed in seeds)
+def tasks(seeds: Iterator[int], plan_count: int, *, meet: bool = False) -> Iterator[Task]:
+    """Return a task for each seed's kernel; with ``meet``, for the one whose threads meet."""
+    generate = meetings.generate if meet else kernels.generate
+    return (Task(generate(seed), plan_count) for seed in seeds)

@@ -19,13 +19,14 @@ END = "EXIT"
 
 
 class Flow:
-    """Writes statements until the budget is spent."""
+    """Writes statements until the budget is spent. ``end`` is a label that stands after them."""
 
-    def __init__(self, program: Program, budget: int) -> None:
+    def __init__(self, program: Program, budget: int, end: str = END) -> None:
         self._program = program
         self._dice = program.dice
         self._left = budget
-        self._exits = [END]
+        self._end = end
+        self._exits = [end]
         # Half of the kernels are mostly branches, and what they compute shows the way they went.
         branching = self._dice.one_in(2)
         self._simple = _BRANCHING if branching else _COMPUTING
@@ -63,7 +64,7 @@ class Flow:
         """Jump to a join that others reach by other ways."""
         inner = self._exits[-1 if self._dice.one_in(2) else -2 :]
         target = self._dice.pick((*inner, self._dice.pick(self._exits)))
-        if target == END and not self._dice.one_in(3):
+        if target == self._end and not self._dice.one_in(3):
             return
         self._program.add(f"{self._program.condition()}bra {target};")
         self._left -= 1

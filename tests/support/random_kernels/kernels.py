@@ -112,7 +112,7 @@ def generate(seed: int) -> Kernel:
     words = (n, dice.bits(32), dice.bits(64), real)
     wild = dice.one_in(8)
     program = Program(dice)
-    _prelude(program, grid, block)
+    prelude(program, grid, block)
     if dice.one_in(4):
         _bounds(program)
     budget = dice.number(6, 30)
@@ -123,12 +123,13 @@ def generate(seed: int) -> Kernel:
             program.add(f"{program.condition()}trap;")
         accesses.wild(program)
         Flow(program, dice.number(0, 4)).body()
-    _dump(program)
-    code = "\n".join([*_header(program), *program.declarations(), *program.lines, " ret;", "}", ""])
+    dump(program)
+    code = "\n".join([*header(program), *program.declarations(), *program.lines, " ret;", "}", ""])
     return Kernel(seed, grid, block, words, wild, code)
 
 
-def _header(program: Program) -> list[str]:
+def header(program: Program) -> list[str]:
+    """Return the module up to the kernel's first declarations."""
     lines = [".version 8.5", ".target sm_80", ".address_size 64"]
     for space, name in zip((".const", ".global"), accesses.SYMBOLS, strict=True):
         values = ", ".join(str(program.dice.bits(32)) for _ in range(accesses.SYMBOL_WORDS))
@@ -151,7 +152,7 @@ _ANY_THREADS = (
 )
 
 
-def _prelude(program: Program, grid: Shape, block: Shape) -> None:
+def prelude(program: Program, grid: Shape, block: Shape) -> None:
     """Parameters, the linear thread, its slot; then something in every register."""
     dice = program.dice
     for line in (
@@ -207,7 +208,7 @@ def _bounds(program: Program) -> None:
         program.add(f"@{outside} {dice.pick((f'bra {END}', 'ret', 'exit'))};")
 
 
-def _dump(program: Program) -> None:
+def dump(program: Program) -> None:
     """Store every register at the end of the slot."""
     program.place(END)
     for line in (

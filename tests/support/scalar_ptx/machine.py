@@ -1,14 +1,16 @@
 """One PTX thread after another, one instruction at a time: the meaning of a text, and no speed.
 
-Each thread runs from the first statement to its end before the next one begins, so this is the
-meaning of a kernel only if its threads do not talk to each other. Memory that is not shared is held
-to that: a thread that touches another's part raises ``Race``.
+Each thread of a block runs from the first statement to its end, or to a barrier, before the next
+one begins; when all have come to a barrier or ended, all go on. So this is the meaning of a kernel
+only if its threads talk to each other across barriers alone, and that is held to: a thread that
+touches another's part of memory, or a byte of the block's shared memory that another has stored to
+since the last barrier (or stores to one that another has read), raises ``Race``.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from scalar_ptx import numbers
+from scalar_ptx.memory import Fault, Race, Region, Shared
 from scalar_ptx.text import (
     WIDTHS,
     Address,
@@ -20,44 +22,20 @@ from scalar_ptx.text import (
     Statement,
     SyntaxFault,
 )
+from scalar_ptx.threads import SPECIALS, Shape, indices, special_values
 
-Shape = tuple[int, int, int]
 _M64 = (1 << 64) - 1
+_M32 = (1 << 32) - 1
 _CACHES = frozenset(["weak", "ca", "cg", "cs", "cv", "wb", "wt", "nc", "volatile"])
-_SPACES = frozenset(["global", "const", "param"])
-
-
-class Fault(Exception):
-    """A thread touched memory that is not there (700) or not aligned (716), or trapped (719).
-
-    ``codes`` are all that apply: which of them a launch ends with depends on the order of threads.
-    """
-
-    def __init__(self, codes: frozenset[int], what: str) -> None:
-        super().__init__(what)
-        self.codes = codes
-
-
-class Race(Exception):
-    """The result may depend on the order of threads: this machine cannot tell it."""
+_SPACES = frozenset(["global", "const", "param", "shared"])
 
 
 class Endless(Exception):
     """A thread took more steps than it was allowed."""
 
 
-@dataclass
-class Region:
-    """Bytes at an address. With ``share_bytes``, that many belong to each thread, in linear order
-    from ``shares_from`` on; all others any thread may read and none may write."""
-
-    base: int
-    data: bytearray
-    share_bytes: int = 0
-    shares_from: int = 0
-
-
 _Step = Callable[[list[int]], int | None]
+_BARRIER = -1  # what a step returns where its thread waits
 
 
 class Machine:
@@ -84,9 +62,10 @@ class Machine:
         self._aligned = aligned
         self._max_steps = max_steps
         self._thread = 0
-        self._initial = [0] * (len(kernel.registers) + len(_SPECIALS))
-        self._index = {name: i for i, name in enumerate((*kernel.registers, *_SPECIALS))}
-        self._width = {**kernel.registers, **dict.fromkeys(_SPECIALS, 32)}
+        self._shared = Shared(0)
+        self._initial = [0] * (len(kernel.registers) + len(SPECIALS))
+        self._index = {name: i for i, name in enumerate((*kernel.registers, *SPECIALS))}
+        self._width = {**kernel.registers, **dict.fromkeys(SPECIALS, 32)}
         self._constants: dict[int, int] = {}
         self._code = [self._guarded(statement) for statement in kernel.statements]
 
@@ -98,29 +77,51 @@ class Machine:
         """
         self._thread = 0
         faults: list[Fault] = []
-        for ctaid in _indices(grid):
-            for lane, tid in enumerate(_indices(block)):
-                values = (*tid, *block, *ctaid, *grid, lane % 32, 32)
-                registers = list(self._initial)
-                for name, value in zip(_SPECIALS, values, strict=True):
-                    registers[self._index[name]] = value
-                try:
-                    self._run(registers)
-                except Fault as fault:
-                    faults.append(fault)
-                self._thread += 1
+        for ctaid in indices(grid):
+            self._run_block(ctaid, grid, block, faults)
         if faults:
             raise Fault(frozenset().union(*(f.codes for f in faults)), str(faults[0]))
 
-    def _run(self, registers: list[int]) -> None:
-        place, code, end = 0, self._code, len(self._code)
+    def _run_block(self, ctaid: Shape, grid: Shape, block: Shape, faults: list[Fault]) -> None:
+        """Run all threads up to a barrier, then all that came to it up to the next."""
+        first, self._shared = self._thread, Shared(self._kernel.shared_bytes)
+        going = []
+        for thread, values in enumerate(special_values(ctaid, grid, block), first):
+            registers = list(self._initial)
+            for name, value in zip(SPECIALS, values, strict=True):
+                registers[self._index[name]] = value
+            going.append((thread, registers, 0))
+        while going:
+            self._shared.begin()
+            waiting = []
+            for thread, registers, place in going:
+                self._thread = thread
+                try:
+                    stopped = self._run(registers, place)
+                except Fault as fault:
+                    faults.append(fault)
+                    continue
+                if stopped is not None:
+                    waiting.append((thread, registers, stopped))
+            if faults and waiting:
+                break  # threads that faulted do not come to the barrier
+            if len({place for _, _, place in waiting}) > 1:
+                raise Race  # at different barriers of one number: right, but not for this machine
+            going = waiting
+        self._thread = first + block[0] * block[1] * block[2]
+
+    def _run(self, registers: list[int], place: int) -> int | None:
+        """Run a thread to its end, or to where it goes on after a barrier."""
+        code, end = self._code, len(self._code)
         for _ in range(self._max_steps):
             if place >= end:
-                return
+                return None
             predicate, wanted, step = code[place]
             place += 1
             if predicate is None or registers[predicate] == wanted:
                 target = step(registers)
+                if target == _BARRIER:
+                    return place
                 if target is not None:
                     place = target
         raise Endless
@@ -140,6 +141,12 @@ class Machine:
             return lambda _: len(self._code)
         if opcode == "trap":
             return _trap
+        if opcode in ("bar", "barrier"):
+            if modifiers not in (["sync"], ["sync", "aligned"]) or statement.guard is not None:
+                raise SyntaxFault(f"{statement}")
+            if statement.operands != (Number(0),):
+                raise SyntaxFault(f"operands of {statement}")
+            return lambda _: _BARRIER
         if opcode == "bra":
             (label,) = statement.operands
             if label not in self._kernel.labels:
@@ -261,6 +268,8 @@ class Machine:
             if operand.float_bits not in (0, bits):
                 raise SyntaxFault(f"{operand!r} as {bits} bits")
             return self._constant(operand.value & ((1 << bits) - 1))
+        if isinstance(operand, str) and operand in self._kernel.shared:
+            return self._constant(self._kernel.shared[operand])
         if isinstance(operand, str) and operand in self._symbols:
             return self._constant(self._symbols[operand])
         return self._target(operand, bits, wider=wider)
@@ -295,7 +304,7 @@ class Machine:
             return self._store(statement, parts, where, size)
         places = [None if p == "_" else self._target(p, size * 8, wider=True) for p in parts]
         extends = [None if p == "_" else self._extension(p, size * 8, signed) for p in parts]
-        read = self._reader(statement, where, size * vector, param="param" in modifiers)
+        read = self._reader(statement, where, size * vector)
 
         def step(r: list[int]) -> None:
             raw = read(r)
@@ -306,31 +315,56 @@ class Machine:
 
         return step
 
-    def _reader(
-        self, statement: Statement, where: Address, size: int, *, param: bool
-    ) -> Callable[[list[int]], bytes]:
-        if param:
+    def _reader(self, statement: Statement, where: Address, size: int) -> Callable[..., bytes]:
+        if "param" in statement.words:
             offset, _ = self._kernel.parameters[str(where.base)]
             raw = self._parameters[offset + where.displacement :][:size]
             return lambda _: raw
-        address_of = self._address(where)
+        is_shared = "shared" in statement.words
+        address_of = self._shared_address(where) if is_shared else self._address(where)
 
         def read(r: list[int]) -> bytes:
-            region, offset = self._find(address_of(r), size, statement)
+            address = address_of(r)
+            self._check_aligned(address, size, statement)
+            if is_shared:
+                return self._shared.load(self._thread, address, size)
+            region, offset = self._find(address, size, statement)
             self._check_share(region, offset, size, write=False)
             return bytes(region.data[offset : offset + size])
 
         return read
 
+    def _check_aligned(self, address: int, size: int, statement: Statement) -> None:
+        if self._aligned and address % size:
+            raise Fault(frozenset({716}), f"{address:#x}: {statement}")
+
+    def _shared_address(self, where: Address) -> Callable[[list[int]], int]:
+        """Addresses of shared memory have 32 bits, in registers of 32 or 64."""
+        if isinstance(where.base, str) and where.base in self._kernel.shared:
+            known = self._kernel.shared[where.base] + where.displacement
+            return lambda _: known & _M32
+        if isinstance(where.base, Number):
+            known = where.base.value + where.displacement
+            return lambda _: known & _M32
+        base, displacement = self._target(where.base, 32, wider=True), where.displacement
+        return lambda r: (r[base] + displacement) & _M32
+
     def _store(
         self, statement: Statement, parts: tuple[Operand, ...], where: Address, size: int
     ) -> _Step:
+        is_shared = "shared" in statement.words
         sources = [self._source(p, size * 8, wider=True) for p in parts]
-        mask, total, address_of = (1 << 8 * size) - 1, size * len(parts), self._address(where)
+        mask, total = (1 << 8 * size) - 1, size * len(parts)
+        address_of = self._shared_address(where) if is_shared else self._address(where)
 
         def step(r: list[int]) -> None:
             raw = b"".join((r[s] & mask).to_bytes(size, "little") for s in sources)
-            region, offset = self._find(address_of(r), total, statement)
+            address = address_of(r)
+            self._check_aligned(address, total, statement)
+            if is_shared:
+                self._shared.store(self._thread, address, raw)
+                return
+            region, offset = self._find(address, total, statement)
             self._check_share(region, offset, total, write=True)
             region.data[offset : offset + total] = raw
 
@@ -345,8 +379,6 @@ class Machine:
         return lambda r: (r[base] + displacement) & _M64
 
     def _find(self, address: int, size: int, statement: Statement) -> tuple[Region, int]:
-        if self._aligned and address % size:
-            raise Fault(frozenset({716}), f"{address:#x}: {statement}")
         for region in self._regions:
             offset = address - region.base
             if 0 <= offset <= len(region.data) - size:
@@ -366,15 +398,3 @@ class Machine:
 
 def _trap(_: list[int]) -> int | None:
     raise Fault(frozenset({719}), "trap")
-
-
-_SPECIALS = (
-    *(f"%{name}.{axis}" for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"),
-    "%laneid",
-    "WARP_SZ",
-)
-
-
-def _indices(shape: Shape) -> list[Shape]:
-    x, y, z = shape
-    return [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]

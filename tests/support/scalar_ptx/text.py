@@ -69,7 +69,8 @@ class Statement:
 
 @dataclass
 class Kernel:
-    """What was read. ``labels`` maps a label to the index of the next statement."""
+    """What was read. ``labels`` maps a label to the index of the next statement, ``shared`` a
+    variable to its address in shared memory."""
 
     parameters: dict[str, tuple[int, int]] = field(default_factory=dict)
     parameter_bytes: int = 0
@@ -77,6 +78,8 @@ class Kernel:
     labels: dict[str, int] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
     variables: dict[str, bytes] = field(default_factory=dict)
+    shared: dict[str, int] = field(default_factory=dict)
+    shared_bytes: int = 0
 
 
 def read(source: str) -> Kernel:
@@ -193,6 +196,9 @@ class _Reader:
         if self._take(".reg"):
             self._registers()
             return
+        if self._take(".shared"):
+            self._shared()
+            return
         following = self._tokens[self._place + 1][1] if self._place + 1 < len(self._tokens) else ""
         if following == ":":
             name = self._next()
@@ -213,6 +219,21 @@ class _Reader:
                 self._expect(";")
                 break
         self._kernel.statements.append(Statement(words, tuple(operands), guard))
+
+    def _shared(self) -> None:
+        align = 1
+        if self._take(".align"):
+            align = self._integer()
+        size = self._width(self._next()) // 8
+        align = max(align, size)
+        name = self._next()
+        self._expect("[")
+        count = self._integer()
+        self._expect("]")
+        self._expect(";")
+        address = -(-self._kernel.shared_bytes // align) * align
+        self._kernel.shared[name] = address
+        self._kernel.shared_bytes = address + count * size
 
     def _registers(self) -> None:
         width = self._width(self._next())
