@@ -34,23 +34,23 @@ def step(warp: Warp) -> StepRecord:
     top = warp.stack[-1]
     word = top.pc
     instruction = warp.launch.function.code[word]
-    if EFFECTS[instruction.op].stops:
-        raise ValueError("a warp alone cannot pass a barrier: run the launch")
+    on_stack, semantics = control.ON_STACK.get(instruction.op), SEMANTICS.get(instruction.op)
     mask = top.mask
     if instruction.guard is not None:
         allowed = warp.predicates[instruction.guard.predicate.index]
         mask = mask & ~allowed if instruction.guard.negated else mask & allowed
     warp.word = word
     top.pc = word + 1
-    on_stack = control.ON_STACK.get(instruction.op)
     addresses = None
     try:
-        if on_stack is not None:
+        if semantics is not None:
+            with np.errstate(all="ignore"):
+                addresses = semantics(warp, instruction, mask)
+        elif on_stack is not None:
             on_stack(warp, instruction, mask)
         else:
-            with np.errstate(all="ignore"):
-                addresses = SEMANTICS[instruction.op](warp, instruction, mask)
-    except KernelError:
+            raise ValueError("a warp alone cannot pass a barrier: run the launch")
+    except (KernelError, ValueError):
         top.pc = word
         raise
     warp.settle()

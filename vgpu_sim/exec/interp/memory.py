@@ -21,7 +21,8 @@ def _addresses(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
     """Base + displacement, of the set lanes only; as wide as the space's addresses."""
     bits = 32 if instruction.space in _NARROW else 64
     base = np.broadcast_to(read_bits(warp, instruction.srcs[0], bits), mask.shape)[mask]
-    result: Words = base.astype(np.uint64) + np.uint64(instruction.displacement & _WORD_MASK)
+    displacement = np.uint64(instruction.displacement & _WORD_MASK)
+    result: Words = base.astype(np.uint64, copy=False) + displacement
     return result & _LOW if bits == 32 else result
 
 
@@ -55,11 +56,11 @@ def _ld(warp: Lanes, instruction: Instruction, mask: Mask) -> Words | None:
         return None
     first = _addresses(warp, instruction, mask)
     _check_alignment(warp, instruction, mask, first)
-    loaded, lanes = [], np.flatnonzero(mask)
+    loaded = []
     for index in range(instruction.vector):
         addresses = first + np.uint64(index * type_.bytes)
         try:
-            loaded.append(warp.spaces.load(instruction.space, addresses, lanes, type_.bytes))
+            loaded.append(warp.spaces.load(instruction.space, addresses, mask, type_.bytes))
         except BadAddress as error:
             raise _fault(warp, instruction, mask, addresses, error.address) from error
     # All elements are read before any is written: a destination may be the address register.
@@ -74,13 +75,12 @@ def _st(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
     type_ = instruction.type
     first = _addresses(warp, instruction, mask)
     _check_alignment(warp, instruction, mask, first)
-    lanes = np.flatnonzero(mask)
     for index, source in enumerate(instruction.srcs[1:]):
         addresses = first + np.uint64(index * type_.bytes)
         bits = np.broadcast_to(read_bits(warp, source, type_.bits), mask.shape)[mask]
         try:
             warp.spaces.store(
-                instruction.space, addresses, lanes, bits.astype(np.uint64), type_.bytes
+                instruction.space, addresses, mask, bits.astype(np.uint64), type_.bytes
             )
         except BadAddress as error:
             raise _fault(warp, instruction, mask, addresses, error.address) from error

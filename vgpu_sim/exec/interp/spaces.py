@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.address_space import Memory, Words
+from vgpu_sim.exec.interp.bits import Mask
 from vgpu_sim.isa import Space
 
 _STRIDE_BYTES = 16  # as long as the longest access, so that each element is whole in its type
@@ -20,8 +21,6 @@ _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     4: np.dtype("<u4"),
     8: np.dtype("<u8"),
 }
-
-Owners = NDArray[np.int64]
 
 
 class Spaces:
@@ -50,8 +49,8 @@ class Spaces:
         """Fill a resident block's shared memory with zeros: what another one left is not its."""
         self._shared[block * self._stride : (block + 1) * self._stride] = 0
 
-    def load(self, space: Space, addresses: Words, lanes: Owners, width_bytes: int) -> Words:
-        """Return the zero-extended value at each address, of the lanes with these indices.
+    def load(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
+        """Return the zero-extended value at each address, one for each set lane of ``mask``.
 
         Raises:
             BadAddress: for an address (of ``space``) whose bytes are not all there.
@@ -60,14 +59,14 @@ class Spaces:
         if inside is None:
             return self._memory.load(addresses, width_bytes)
         values = np.empty(len(addresses), dtype=np.uint64)
-        places = self._places(addresses[inside], lanes[inside], width_bytes)
+        places = self._places(addresses[inside], np.flatnonzero(mask)[inside], width_bytes)
         values[inside] = self._shared.view(_DTYPES[width_bytes])[places]
         if not inside.all():
             values[~inside] = self._memory.load(addresses[~inside], width_bytes)
         return values
 
     def store(
-        self, space: Space, addresses: Words, lanes: Owners, values: Words, width_bytes: int
+        self, space: Space, addresses: Words, mask: Mask, values: Words, width_bytes: int
     ) -> None:
         """Store the low bytes of each value; of equal addresses the last one wins.
 
@@ -78,7 +77,7 @@ class Spaces:
         if inside is None:
             self._memory.store(addresses, values, width_bytes)
             return
-        places = self._places(addresses[inside], lanes[inside], width_bytes)
+        places = self._places(addresses[inside], np.flatnonzero(mask)[inside], width_bytes)
         dtype = _DTYPES[width_bytes]
         self._shared.view(dtype)[places] = values[inside].astype(dtype)
         if not inside.all():
@@ -93,7 +92,9 @@ class Spaces:
         inside: NDArray[np.bool_] = addresses >> _UPPER == self._window_upper
         return inside if inside.any() else None
 
-    def _places(self, addresses: Words, lanes: Owners, width_bytes: int) -> NDArray[np.int64]:
+    def _places(
+        self, addresses: Words, lanes: NDArray[np.int64], width_bytes: int
+    ) -> NDArray[np.int64]:
         """Return the indices of aligned elements in the array of all resident blocks."""
         offsets = addresses & _LOW
         room = self._shared_bytes - width_bytes
