@@ -130,6 +130,29 @@ def test_a_block_may_wait_for_one_that_begins_later(monkeypatch: pytest.MonkeyPa
     assert _run(_LATER, 1, 9).all()
 
 
+def test_blocks_that_wait_get_no_more_memory_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine blocks that wait for the last: never more than the three that 64 bytes are enough for."""
+    monkeypatch.setattr(engine, "_RUN_LANES", 32)
+    monkeypatch.setattr(engine, "_PATIENCE_ROUNDS", 5)
+    monkeypatch.setattr(engine, "_MAX_SHARED_BYTES", 64)
+    made: list[cta.ResidentBlocks] = []
+
+    class Counted(cta.ResidentBlocks):
+        def round(self) -> int:
+            if self not in made:
+                made.append(self)
+            rounds.append(1)
+            if len(rounds) > 500:
+                raise TimeoutError
+            return super().round()
+
+    rounds: list[int] = []
+    monkeypatch.setattr(engine, "ResidentBlocks", Counted)
+    with pytest.raises(TimeoutError):
+        _run(_LATER, 1, 9, shared=20)
+    assert len(made) == 3
+
+
 def test_a_warp_hands_over_through_barriers_with_counts() -> None:
     """Warp 0 produces and only arrives, warp 1 consumes; warp 2 takes no part."""
     body = """

@@ -20,6 +20,7 @@ _RUN_REGISTER_CELLS = 1 << 22
 # Rounds in which no block ends before as many again are let in: they may wait for a later one.
 _PATIENCE_ROUNDS = 20_000
 _MAX_REGISTER_CELLS = 1 << 25
+_MAX_SHARED_BYTES = 1 << 26
 
 
 def step(warp: Warp) -> StepRecord:
@@ -104,7 +105,10 @@ def _run_blocks(launch: InterpretedLaunch, slots: int) -> None:
     blocks = iter(range(launch.block_count))
     slots = min(slots, launch.block_count)
     cells = slots * launch.warps_per_block * WARP_LANES * len(launch.function.register_bits)
-    most = max(1, _MAX_REGISTER_CELLS // max(1, cells))
+    most = min(
+        _MAX_REGISTER_CELLS // max(1, cells),
+        _MAX_SHARED_BYTES // max(1, slots * launch.shared_bytes),
+    )
     resident = [ResidentBlocks(launch, blocks, slots)]
     patience = _PATIENCE_ROUNDS
     with np.errstate(all="ignore"):
