@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import barrier_kernels
 import clamp_proof
 import prove_addresses
 import pytest
@@ -16,7 +17,7 @@ from vgpu_sim import compiler
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import provenance
+from vgpu_sim.exec.jit import memory, provenance
 from vgpu_sim.exec.jit.launch import MISALIGNED_OFFSET_BYTES
 from vgpu_sim.isa import (
     DataType,
@@ -99,7 +100,46 @@ def test_random_address_computations(first: int) -> None:
     assert sum(map(prove_addresses.prove, range(first, first + _BATCH))) > _BATCH
 
 
+_MEETING = {
+    "reduction": (barrier_kernels.reduction(), (24, 8, 1)),
+    "tiled": (barrier_kernels.tiled_sgemm(8), (8, 8, 1)),
+    "pipeline": (barrier_kernels.pipeline(), (64, 1, 1)),
+    "parted": (barrier_kernels.parted(), (64, 1, 1)),
+    "guarded": (barrier_kernels.guarded(), (96, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", _MEETING)
+def test_kernels_that_share_memory_and_meet(name: str) -> None:
+    module, block = _MEETING[name]
+    legal = list(jit.legal_plans(module.functions[0], block))
+    for plan in (None, *legal[:: max(1, len(legal) // 6)]):
+        assert clamp_proof.prove(_text(module, block, plan)) >= 3
+
+
 # The proof has to be one: it must fail where the analysis says more than is true.
+
+
+def test_a_shared_address_that_reaches_too_far_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = barrier_kernels.kernel(
+        "LD.SHARED.F32 r10, [r4+2147483632]\n    ST.SHARED.F32 [r4-2147483632], r10", 0, shared=64
+    )
+    monkeypatch.setattr(clamp_proof, "SHARED_REACH_BYTES", 3 << 30)  # as far as it really is
+    text = _text(module, (32, 1, 1), jit.Plan(16, 2))
+    assert clamp_proof.prove(text) == 4
+    monkeypatch.setattr(memory, "_NEAR_BYTES", 1 << 40)
+    with pytest.raises(clamp_proof.NotShown):
+        clamp_proof.prove(_text(module, (32, 1, 1), jit.Plan(16, 1)))
+
+
+def test_a_shared_address_that_is_not_extended_by_its_sign_is_noticed() -> None:
+    module = barrier_kernels.reduction()
+    text = _text(module, (64, 1, 1), jit.Plan(16, 2))
+    assert clamp_proof.prove(text)
+    with pytest.raises(clamp_proof.NotShown):
+        clamp_proof.prove(text.replace("sext i32", "zext i32"))
+    with pytest.raises(clamp_proof.NotShown):
+        clamp_proof.prove(text.replace("ptr %thread, i64 32", "ptr %thread, i64 24"))
 
 
 def _unshown(seeds: range) -> int:

@@ -41,7 +41,13 @@ class Bench:
         return [buffer.address for buffer in self.buffers]
 
     def interpret(
-        self, module: Module, grid: Shape, block: Shape, parameters: bytes, segment: int = 0
+        self,
+        module: Module,
+        grid: Shape,
+        block: Shape,
+        parameters: bytes,
+        segment: int = 0,
+        dynamic: int = 0,
     ) -> list[bytes]:
         """The buffers after the interpreter has run the kernel."""
         base = min(self.addresses())
@@ -50,7 +56,8 @@ class Bench:
         for buffer, initial in zip(self.buffers, self._initial, strict=True):
             data[buffer.address - base : buffer.address - base + len(initial)] = initial
         memory = interp.BufferMemory(base, data)
-        interp.run(module, module.functions[0], grid, block, parameters, memory, segment)
+        function = module.functions[0]
+        interp.run(module, function, grid, block, parameters, memory, segment, dynamic)
         return [
             bytes(data[b.address - base : b.address - base + len(b.view)]) for b in self.buffers
         ]
@@ -64,6 +71,7 @@ class Bench:
         plan: jit.Plan | None,
         segment: int = 0,
         ranges: Iterable[tuple[int, int]] | None = None,
+        dynamic: int = 0,
     ) -> list[bytes]:
         """The buffers after native code has run the kernel."""
         for buffer, initial in zip(self.buffers, self._initial, strict=True):
@@ -71,7 +79,8 @@ class Bench:
         loaded = _loaded(module, block, plan)
         blocks = grid[0] * grid[1] * grid[2]
         launch = native_launch.context(self.aperture, grid, block, segment)
-        ended = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)])
+        shared_bytes = module.functions[0].shared_bytes + dynamic
+        ended = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)], shared_bytes)
         assert (ended.status, ended.signal) == (0, 0), f"{plan}: {ended}"
         return [bytes(buffer.view) for buffer in self.buffers]
 
@@ -84,18 +93,20 @@ def compare(
     plans: Iterable[jit.Plan | None],
     extra: Sequence[int] = (),
     symbols: int | None = None,
+    dynamic: int = 0,
 ) -> list[bytes]:
     """Assert bit equality of all buffers for every plan; parameters are their addresses, then
-    ``extra``. ``symbols`` is the buffer that holds the module's variables. Returns the buffers."""
+    ``extra``. ``symbols`` is the buffer that holds the module's variables, ``dynamic`` the shared
+    memory that the launch asks for in bytes. Returns the buffers."""
     bench = Bench(*buffers)
     try:
         function = module.functions[0]
         values = [*bench.addresses(), *extra]
         parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
         segment = 0 if symbols is None else bench.buffers[symbols].address
-        expected = bench.interpret(module, grid, block, parameters, segment)
+        expected = bench.interpret(module, grid, block, parameters, segment, dynamic)
         for plan in plans:
-            found = bench.execute(module, grid, block, parameters, plan, segment)
+            found = bench.execute(module, grid, block, parameters, plan, segment, dynamic=dynamic)
             for index, (want, have) in enumerate(zip(expected, found, strict=True)):
                 if want != have:
                     raise AssertionError(_difference(index, want, have, plan))

@@ -3,7 +3,8 @@
 It shares nothing with the JIT's own analysis: it reads the text alone. Every 64-bit value becomes a
 sum of symbols (what was loaded, what is not understood) and an interval; an access is safe where
 its pointer is the aperture's base plus an interval within the zones, or within their image, where
-misaligned accesses are moved. Only ``umin`` with the limit
+misaligned accesses are moved; or the base of the block's shared memory, which is in the caller's
+state, plus an interval within what is reserved around that. Only ``umin`` with the limit
 can turn a symbol into an interval that large, so a proof is a proof of the clamp. A pointer that
 moves in a loop is followed through as many turns as a 32-bit counter on the way round allows.
 
@@ -19,11 +20,13 @@ import re
 
 from clamp_sums import APERTURE_BYTES, Sum, Sums, symbol_of
 from ir_flow import NOTHING, Facts
-from ir_text import MASKED, Line, access_of, bits_of, constants, ways_of
+from ir_text import MASKED, STOP, Line, access_of, bits_of, constants, ways_of
 
 GIB = 1 << 30
 ZONE_BYTES = 128 * GIB
 IMAGE_BYTES = 9 << 40
+SHARED_REACH_BYTES = 4 * GIB
+SHARED_IMAGE_BYTES = 8 * GIB
 LEAST, END = -ZONE_BYTES, APERTURE_BYTES + ZONE_BYTES
 _ARGUMENTS = ("%ctx", "%params", "%thread")
 _ARGUMENT_BYTES = 1 << 16
@@ -54,12 +57,23 @@ class FunctionProof(Sums):
     def _check(self, line: Line, pointer: str, size: int) -> int:
         reached = 0
         facts = self._facts_at(line.block)
+        if line.op == STOP:
+            if self.sum(pointer, facts) != symbol_of("stop"):
+                raise NotShown(f"{self.name}: {line.text}: not a call of the worker's")
+            return 0
         if line.op.startswith("@llvm.masked."):
             facts |= {(line.operands[MASKED[line.op.split(".")[2]][1]], True)}
         for place in self._places(pointer, facts):
             terms = dict(place.terms)
             if any(terms == {argument: 1} for argument in _ARGUMENTS):
                 inside = place.low >= 0 and place.high + size <= _ARGUMENT_BYTES
+            elif terms == {"shared": 1}:
+                reached = 1
+                inside = any(
+                    place.low - image >= -SHARED_REACH_BYTES
+                    and place.high - image + size <= SHARED_REACH_BYTES
+                    for image in (0, SHARED_IMAGE_BYTES)
+                )
             else:
                 reached = 1
                 inside = terms == {"base": 1} and any(

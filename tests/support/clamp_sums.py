@@ -136,9 +136,15 @@ class Sums(Flow):
 
     def _loaded(self, line: Line, facts: Facts) -> Sum | None:
         place = self.sum(line.operands[0], facts)
-        if line.type != "i64" or place.low != place.high or len(place.terms) != 1:
+        if place.low != place.high or len(place.terms) != 1:
             return None
         ((argument, count),) = place.terms
+        if line.type == "ptr" and argument == "%thread" and count == 1:
+            return {16: symbol_of("shared"), 32: symbol_of("stop"), 40: symbol_of("stop")}.get(
+                place.low
+            )
+        if line.type != "i64":
+            return None
         if argument == "%ctx" and count == 1:
             return {0: symbol_of("base"), 8: symbol_of("limit")}.get(place.low)
         if argument == "%params" and count == 1:

@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
+STOP = "call through a pointer"
 MASKED = {"load": (0, 1), "store": (1, 2), "gather": (0, 1), "scatter": (1, 2)}  # pointer, mask
 _OPAQUE_BITS = {"half": 16, "float": 32, "double": 64, "ptr": 64}
 
@@ -55,6 +56,10 @@ def parse_line(raw: str, block: str) -> Line:
     if op in ("icmp", "fcmp"):
         how, _, rest = rest.partition(" ")
         op = f"{op} {how}"
+    if op == "call" and rest.startswith("void %"):
+        match = re.fullmatch(r"void (%[\w.]+)\(ptr %thread(?:, i32 [\w%-]+)*\)", rest)
+        assert match, raw
+        return Line(name, STOP, "void", [match[1]], text, block)
     if op == "call":
         match = re.match(r"(.+?) @([\w.]+)\((.*)\)", rest, re.DOTALL)
         assert match, raw
@@ -128,6 +133,8 @@ def access_of(line: Line) -> tuple[str | None, int]:
     if line.op.startswith("@llvm.masked."):
         vectors = [bytes_of(m) for m in re.findall(r"<\d+ x \w+>", line.text)]
         return line.operands[MASKED[line.op.split(".")[2]][0]], max(vectors)
+    if line.op == STOP:
+        return line.operands[0], 0
     known = ("@llvm.", "@masked_version", "@exact_version")
     if line.op.startswith("@") and not line.op.startswith(known):
         raise NotRead(f"a call that is not known: {line.text}")

@@ -76,6 +76,23 @@ class Buffer:
         return self.view.view(dtype)
 
 
+_WORKER = build.NATIVE / "worker"
+_STATE_BYTES = 64
+
+
+@functools.cache
+def worker_code() -> ctypes.CDLL:
+    """The worker's own code for blocks that share memory or wait, as a library of its own."""
+    sources = [_WORKER / name for name in ("barriers.c", "cta.c", "fiber.c", "shared.c")]
+    sources.append(Path(__file__).parent / "native_cta" / "caller.c")
+    with tempfile.TemporaryDirectory() as directory:
+        output = Path(directory) / "native_cta.so"
+        command = [build.compiler(), "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-pthread"]
+        command += ["-fvisibility=hidden", f"-I{_WORKER}", f"-I{build.INCLUDE}"]
+        subprocess.run([*command, *map(str, sources), "-o", str(output)], check=True)
+        return ctypes.CDLL(str(output))
+
+
 def context(
     aperture: Aperture,
     grid: tuple[int, int, int],
@@ -117,16 +134,25 @@ def run(
     launch: bytes,
     parameters: bytes,
     ranges: Iterable[tuple[int, int]],
+    shared_bytes: int = 0,
 ) -> Ended:
-    """Call the entry for each range of blocks, up to the first that does not end well."""
-    ctx = ctypes.create_string_buffer(launch, len(launch))
+    """Call the code for each range of blocks, up to the first that does not end well."""
+    code = struct.pack("<QIIII", loaded.entry, loaded.groups, loaded.stack_bytes, loaded.counts, 0)
+    code += struct.pack("<I4x", shared_bytes)
+    ctx = ctypes.create_string_buffer(launch + code, len(launch) + len(code))
     params = ctypes.create_string_buffer(parameters or b"\0", max(len(parameters), 1))
-    state = ctypes.create_string_buffer(48)
+    state = ctypes.create_string_buffer(_STATE_BYTES)
+    entry: Any = loaded.entry
+    worker = worker_code() if loaded.groups or shared_bytes else None
+    if worker is not None:
+        entry = ctypes.cast(worker.call_blocks, ctypes.c_void_p)
     call, address, caught = watched_call(), ctypes.c_uint64(), 0
     for begin, end in ranges:
-        caught = call(loaded.entry, ctx, params, begin, end, state, ctypes.byref(address))
+        caught = call(entry, ctx, params, begin, end, state, ctypes.byref(address))
         if caught or struct.unpack_from("<I", state, 8)[0]:
             break
+    if caught and worker is not None:
+        worker.abandon_blocks()
     block, status = struct.unpack_from("<QI", state, 0)
     return Ended(status, block, caught, address.value if caught else 0)
 

@@ -237,9 +237,9 @@ def test_a_barrier_that_lets_everybody_pass_is_found(monkeypatch: pytest.MonkeyP
     assert any(f.kind == "interpreter differs" for report in reports for f in report.findings)
 
 
-def test_the_jit_refuses_kernels_that_meet() -> None:
+def test_the_jit_runs_kernels_that_meet() -> None:
     options = Options(sequence=0, n=2, minutes=5, jobs=1, plan_count=1, meet=True)
     totals = Campaign(options, say=lambda _: None).run()
     assert totals.kernels == 2
     assert not totals.failed
-    assert sum(totals.refused.values()) == 2
+    assert not totals.refused

@@ -11,7 +11,7 @@ from ctypes import c_char, c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from enum import IntEnum
 from typing import Final
 
-ABI_VERSION: Final = 2
+ABI_VERSION: Final = 3
 CLIENT_AREA_MAGIC: Final = 0x54534341  # "TSCA"
 WORKER_PAGE_MAGIC: Final = 0x54535750  # "TSWP"
 
@@ -49,6 +49,7 @@ class FaultKind(IntEnum):
     OUT_OF_MEMORY = 7
     TIMEOUT = 8  # a kernel ran longer than the node allows
     MISALIGNED = 9
+    STACK = 10  # a thread's own stack overflowed
 
 
 class Wait(ctypes.Structure):
@@ -212,12 +213,17 @@ class LaunchContext(ctypes.Structure):
 
 
 class ThreadState(ctypes.Structure):
-    """Last argument of a native kernel: one per native thread.
+    """Last argument of a native kernel: one per native thread, or one per group of lanes.
 
-    The kernel stores the block it works on once per block (a fault reports it). A trap stores a
-    CUresult in ``status`` and the number of its instruction, plus 1 (0: unknown), in ``trap_word``
-    and returns. The bases are for what is not there yet: per-CTA shared and local memory, and the
-    frames of blocks suspended at a barrier.
+    A kernel whose threads do not wait for each other stores the block it works on once per block (a
+    fault reports it). A group of one whose threads do finds its block there, and in
+    ``block_index``. Where all stops are one barrier that waits for all threads it calls ``stop``
+    there, a ``void (*)(tessera_thread_state *)``, which returns when all other groups of the block
+    have come to theirs; else ``meet``, a ``void (*)(tessera_thread_state *, uint32_t barrier,
+    uint32_t count, uint32_t how)``, where ``how`` is 1 if it waits for the barrier, plus twice the
+    number of the instruction, and groups lie within one warp. A trap stores a CUresult
+    in ``status`` and the number of its instruction, plus 1 (0: unknown), in ``trap_word`` and
+    returns. ``shared_base`` is where the block's shared memory begins.
     """
 
     _fields_ = (
@@ -226,7 +232,10 @@ class ThreadState(ctypes.Structure):
         ("trap_word", c_uint32),
         ("shared_base", c_uint64),
         ("local_base", c_uint64),
-        ("frame_base", c_uint64),
+        ("stop", c_uint64),
+        ("meet", c_uint64),
+        ("block_index", c_uint32 * 3),
+        ("reserved", c_uint32),
     )
 
 

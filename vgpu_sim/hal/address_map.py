@@ -21,6 +21,12 @@ GUARD_AFTER_BYTES: Final = 256 * GIB
 CLAMP_BOUND_BYTES: Final = 1 << 37
 MISALIGNED_OFFSET_BYTES: Final = 9 << 40
 
+# Shared memory of a block that native code runs. Code adds at most SHARED_REACH_BYTES either way to
+# its base; misaligned accesses go to an image of all that, SHARED_MISALIGNED_OFFSET_BYTES further.
+SHARED_REACH_BYTES: Final = 4 * GIB
+SHARED_MISALIGNED_OFFSET_BYTES: Final = 2 * SHARED_REACH_BYTES
+SHARED_RESERVED_BYTES: Final = 4 * SHARED_REACH_BYTES
+
 # Where a client tries to put its aperture, in this order; a worker that cannot map there refuses
 # the context and the client tries the next one.
 APERTURE_BASES: Final = (0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000, 0x4000_0000_0000)

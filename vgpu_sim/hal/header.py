@@ -33,6 +33,13 @@ _KERNEL_ENTRY = (
     "                                     uint64_t end_block, tessera_thread_state *thread);",
 )
 
+# What it runs for a kernel whose threads wait for each other: one group of lanes of one block.
+_GROUP_ENTRY = (
+    "typedef void (*tessera_group_entry)(const tessera_launch_context *launch,",
+    "                                    const uint8_t *parameters, uint64_t group,",
+    "                                    tessera_thread_state *thread);",
+)
+
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
@@ -93,7 +100,7 @@ def render() -> str:
         lines += ["", *_enum(enum)]
     for structure in (*abi.STRUCTURES, *messages.STRUCTURES):
         lines += ["", *_structure(structure)]
-    lines += ["", *_KERNEL_ENTRY, "", "#endif", ""]
+    lines += ["", *_KERNEL_ENTRY, "", *_GROUP_ENTRY, "", "#endif", ""]
     return "\n".join(lines)
 
 

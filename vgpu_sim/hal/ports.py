@@ -35,18 +35,38 @@ class FaultSite:
 
 
 @dataclass(frozen=True, slots=True)
+class NativeEntry:
+    """Native code of a kernel for one block shape: where it is, and how it is called.
+
+    ``groups`` 0: ``address`` is a ``tessera_kernel_entry`` of the native headers, which runs whole
+    blocks. Else a block's threads wait for each other in so many groups of lanes, ``address`` is a
+    ``tessera_group_entry``, and each group needs ``stack_bytes`` of stack. ``counts`` says that
+    groups come to barriers that are counted.
+    """
+
+    address: int
+    groups: int = 0
+    stack_bytes: int = 0
+    counts: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class NativeFault:
     """What is left of a native kernel that faulted; ``kind`` is an ``abi.FaultKind``.
 
-    ``address`` is where it faulted, confined to the aperture. ``trap_word`` is the number of the
-    trap's instruction, plus 1, or 0. ``parameters`` begins with the launch's parameter block.
-    ``mapped`` is the memory that there is: addresses and sizes in bytes.
+    ``address`` is where it faulted, confined to the aperture, or (``shared``) in shared memory.
+    ``trap_word`` is the number of the trap's instruction, plus 1, or 0, and ``message`` what the
+    runtime says of it. ``parameters`` begins with the launch's parameter block. ``mapped`` is the
+    memory that there is: addresses and sizes in bytes; ``shared_bytes`` is what a block has.
     """
 
     pc: int
     kind: int = 0
     address: int = 0
     trap_word: int = 0
+    message: str = ""
+    shared_bytes: int = 0
+    shared: bool = False
     parameters: bytes = b""
     aperture_base: int = 0
     mapped: tuple[tuple[int, int], ...] = ()
@@ -108,10 +128,10 @@ class NativeBackend(Backend, Protocol):
     def emit_by(self, emit: Callable[[bytes], bytes]) -> None:
         """Have code emitted by a function that passes on to ``emit`` of another process."""
 
-    def entry(self, program: ProgramHandle, function: str, block: tuple[int, int, int]) -> int:
-        """Return the address of native code for this block shape, compiling it if need be.
-
-        The code's signature is ``tessera_kernel_entry`` of the native headers.
+    def entry(
+        self, program: ProgramHandle, function: str, block: tuple[int, int, int]
+    ) -> NativeEntry:
+        """Return native code for this block shape, compiling it if need be.
 
         Raises:
             LaunchFault: when the function cannot be compiled (kind COMPILE).

@@ -56,9 +56,11 @@ class Launches:
         block = (call.block[0], call.block[1], call.block[2])
         backend = self._backend
         if isinstance(backend, NativeBackend):
-            call.entry = self._usage.shapes.measure(
+            found = self._usage.shapes.measure(
                 lambda: backend.entry(site.program, site.function, block)
             )
+            call.entry, call.groups = found.address, found.groups
+            call.stack_bytes, call.counts = found.stack_bytes, found.counts
             return
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)

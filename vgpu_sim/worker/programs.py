@@ -145,6 +145,7 @@ class Programs:
             max_threads=x * y * z,
             required_block=function.required_block,
             interpreted=not self._native,
+            shared_bytes=function.shared_bytes,
         )
         try:
             handle = self._runtime.add_kernel(kernel)

@@ -25,10 +25,14 @@ class Call(ctypes.Structure):
         ("parameters", c_void_p),
         ("parameter_bytes", c_uint64),
         ("entry", c_uint64),
+        ("groups", c_uint32),
+        ("stack_bytes", c_uint32),
+        ("counts", c_uint32),
         ("fault_kind", c_uint32),
         ("error", c_uint32),
         ("ptx_line", c_uint32),
         ("shared_bytes", c_uint32),
+        ("reserved", c_uint32),
         ("address", c_uint64),
         ("faulting_block", c_uint64),
         ("message", c_char * abi.MESSAGE_BYTES),
@@ -56,12 +60,18 @@ class _Kernel(ctypes.Structure):
         ("max_threads", c_uint32),
         ("required_block", c_uint32 * 3),
         ("interpreted", c_uint32),
+        ("shared_bytes", c_uint32),
         ("name", c_char * 128),
     )
 
 
 class _FaultOrigin(ctypes.Structure):
-    _fields_ = (("parameters", c_void_p), ("word", c_uint64))
+    _fields_ = (
+        ("parameters", c_void_p),
+        ("word", c_uint64),
+        ("shared_bytes", c_uint64),
+        ("shared", c_uint64),
+    )
 
 
 class _Stats(ctypes.Structure):
@@ -90,6 +100,7 @@ class Kernel:
     max_threads: int
     required_block: tuple[int, int, int] | None
     interpreted: bool
+    shared_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -223,6 +234,7 @@ class NativeRuntime:
                 max_threads=kernel.max_threads,
                 required_block=kernel.required_block or (0, 0, 0),
                 interpreted=kernel.interpreted,
+                shared_bytes=kernel.shared_bytes,
                 name=kernel.name.encode()[:127],
             )
         )
@@ -267,6 +279,9 @@ class NativeRuntime:
             kind=record.kind,
             address=record.address,
             trap_word=origin.word,
+            message=record.message.decode(errors="replace"),
+            shared_bytes=origin.shared_bytes,
+            shared=bool(origin.shared),
             parameters=parameters,
             aperture_base=self._aperture_base,
             mapped=tuple((region.address, region.size) for region in self._regions),

@@ -3,7 +3,7 @@
     make fuzz                         sequence 1, from where it stopped, until interrupted
     make fuzz seed=7 n=1000           1,000 more kernels of sequence 7
     make fuzz minutes=10 jobs=1       for ten minutes, on one core
-    make fuzz meet=1                  kernels whose threads meet (the JIT refuses them)
+    make fuzz meet=1                  kernels whose threads meet
     make fuzz kernel=.fuzz/4294967301/shrunk.ptx    one kernel again (also by its number)
 
 Ends with 1 when a kernel failed.

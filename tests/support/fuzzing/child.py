@@ -50,16 +50,19 @@ def run(
     launch: bytes,
     parameters: bytes,
     ranges: Iterable[tuple[int, int]],
+    shared_bytes: int = 0,
     cpu_seconds: int = 10,
 ) -> Ending:
     """Run native code in a child with so much CPU time; say how it ended."""
     native_launch.watched_call()
+    if loaded.groups or shared_bytes:
+        native_launch.worker_code()
     report = mmap.mmap(-1, mmap.PAGESIZE)
     child = os.fork()
     if not child:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-        ended = native_launch.run(loaded, launch, parameters, ranges)
+        ended = native_launch.run(loaded, launch, parameters, ranges, shared_bytes)
         report[:16] = struct.pack("<IIQ", ended.status, ended.signal, ended.address)
         os._exit(0)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -127,7 +127,8 @@ class World:
         for buffer, initial in zip(self._buffers, self._initial, strict=True):
             buffer.view[:] = np.frombuffer(initial, np.uint8)
         launch = native_launch.context(self.aperture, kernel.grid, kernel.block, self.segment)
-        ended = child.run(loaded, launch, self._parameters, ranges)
+        shared_bytes = self._module.functions[0].shared_bytes
+        ended = child.run(loaded, launch, self._parameters, ranges, shared_bytes)
         if ended.signal:
             code = self._fault_code(ended.address)
             note = f"signal {ended.signal}, address {ended.address:#x}"

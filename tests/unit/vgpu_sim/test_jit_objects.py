@@ -142,7 +142,7 @@ class Closed:
 sys.meta_path.insert(0, Closed())
 backend.use_cache(pathlib.Path(sys.argv[1]))
 program = backend.load(pathlib.Path(sys.argv[2]).read_bytes(), 0)
-entry = backend.entry(program, "vecadd", (256, 1, 1))
+entry = backend.entry(program, "vecadd", (256, 1, 1)).address
 found = {backend.locate(NativeFault(entry + offset)) for offset in range(600)}
 print(sum(one is not None and one.site.ptx_line > 0 for one in found))
 """
@@ -170,9 +170,9 @@ def test_llvm_text_is_available() -> None:
 def test_unsupported_code_is_named() -> None:
     b = KernelBuilder(8)
     value, address = b.register(32), b.register(32)
-    b.add(Instruction(Op.LD, DataType.B32, (value,), (address,), space=Space.SHARED))
+    b.add(Instruction(Op.LD, DataType.B32, (value,), (address,), space=Space.LOCAL))
     module = b.module()
-    with pytest.raises(jit.UnsupportedError, match="k, word 0: shared memory"):
+    with pytest.raises(jit.UnsupportedError, match="k, word 0: local memory"):
         jit.Compiler().compile(module, module.functions[0], _BLOCK)
 
 

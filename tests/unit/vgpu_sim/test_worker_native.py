@@ -4,7 +4,7 @@
 ``memory`` copies, fills and chunks; ``hostile`` requests that no client library writes; ``fault``
 kernels that fault; ``doze`` a worker on its client's CPU; ``nap`` requests that come just before it
 sleeps; ``turns`` whose request comes first, which kernel runs, what is left of a removed one;
-``again`` a second start.
+``again`` a second start; ``cta`` blocks whose groups of lanes wait for each other.
 ``latency`` only measures, and must still build.
 """
 
@@ -73,11 +73,16 @@ def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Pa
         ("turns", "plain"),
         ("turns", "thread"),
         ("again", "plain"),
+        ("cta", "plain"),
+        # Sanitizers put their own handlers where kernels fault.
+        ("cta good", "address"),
+        ("cta good", "thread"),
     ],
 )
 def test_native_runtime(program: str, sanitizer: str, tmp_path: Path, runtime: Runtime) -> None:
-    executable = build(program, sanitizer, tmp_path, runtime)
-    done = subprocess.run([executable], capture_output=True, text=True, timeout=120, check=False)
+    name, *arguments = program.split()
+    command = [build(name, sanitizer, tmp_path, runtime), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("ok")
     assert "WARNING" not in done.stderr

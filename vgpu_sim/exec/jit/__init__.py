@@ -13,7 +13,9 @@ plan and equal to the interpreter's.
 
 The entry point has the C type ``void entry(const struct launch_context *, const uint8_t *params,
 uint64_t block_begin, uint64_t block_end, struct thread_state *)``; ``launch`` has the offsets that
-generated code reads. Blocks are linear indices, x fastest.
+generated code reads. Blocks are linear indices, x fastest. Of a kernel whose threads wait for each
+other (``stops``) it is ``void entry(const struct launch_context *, const uint8_t *params, uint64_t
+group, struct thread_state *)``, called for each group of lanes on a stack of its own.
 
 Importing this package imports neither LLVM nor numpy.
 """
@@ -24,9 +26,10 @@ from vgpu_sim.exec.errors import (
     PlanError,
     UnsupportedError,
 )
+from vgpu_sim.exec.jit.choose import legal_plans
 from vgpu_sim.exec.jit.compiler import Compiler, Loaded
 from vgpu_sim.exec.jit.native_code import NativeCode
-from vgpu_sim.exec.jit.plan import Plan, legal_plans
+from vgpu_sim.exec.jit.plan import Plan
 from vgpu_sim.exec.jit.support import refusals
 
 __all__ = [

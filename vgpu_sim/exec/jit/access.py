@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from vgpu_sim.exec.jit.lane_shapes import LaneShape
 from vgpu_sim.exec.jit.ssa import Operation, Source
 from vgpu_sim.exec.jit.text import BITS
+from vgpu_sim.isa import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +13,8 @@ class Access:
     """An access through memory: scalar LLVM type of an element, elements, where.
 
     ``origin``: the pointer whose confinement confines the access, or None. ``aligned_as``: the
-    pointer that the access is aligned as, or None where that has to be tested at the access.
+    pointer that the access is aligned as, or None where that has to be tested at the access,
+    unless it is known to be ``aligned``.
     """
 
     node: Operation
@@ -21,6 +23,12 @@ class Access:
     shape: LaneShape
     origin: int | None
     aligned_as: int | None
+    aligned: bool = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is one to shared memory."""
+        return self.node.instruction.space is Space.SHARED
 
     @property
     def element_bytes(self) -> int:
@@ -35,7 +43,7 @@ class Access:
     @property
     def tested(self) -> bool:
         """Whether its alignment is tested at each execution."""
-        return self.aligned_as is None and self.size > 1
+        return not self.aligned and self.aligned_as is None and self.size > 1
 
     @property
     def count(self) -> int:

@@ -32,10 +32,18 @@ class Analysis:
     ``assume_guards``: treat branches at the top that only end threads as never taken (the fast
     version of a function; whoever runs it tests that all lanes stay). ``assumed`` has their blocks.
     ``checked`` are the widenings whose result holds only while no lane of the group wraps around;
-    emitted code must test that and start over in the exact version.
+    emitted code must test that and start over in the exact version. There are none where it cannot
+    (``may_restart``).
     """
 
-    def __init__(self, ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> None:
+    def __init__(
+        self,
+        ssa: SsaFunction,
+        geometry: Geometry,
+        *,
+        assume_guards: bool,
+        may_restart: bool = True,
+    ) -> None:
         self.ssa = ssa
         self.geometry = geometry
         self.algebra = Algebra(geometry.width, geometry.strips)
@@ -44,7 +52,7 @@ class Analysis:
         self.shapes: dict[Value, LaneShape] = {}
         self.assumed = frozenset(self._top_guards() if assume_guards else ())
         self.divergence = divergence.Divergence()
-        self._restartable = self._find_restartable()
+        self._restartable = self._find_restartable() if may_restart else frozenset()
         self._transfer = Transfer(self.algebra, geometry, self.shape, self.may_restart)
         self._run()
 

@@ -4,11 +4,15 @@
 version (for groups that some lanes leave at a top guard) and the exact one (lane by lane, for
 groups in which a widened index wraps around) are functions of their own, called rarely. All return
 1 after a TRAP, 0 else; ``entry`` returns nothing.
+
+Where the threads of a block wait for each other, and a block is more than one group, ``entry`` runs
+one group of one block, and there is one other version, for both cases: lanes that wait together
+cannot be run one after the other.
 """
 
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import nans, values
+from vgpu_sim.exec.jit import nans, stops, values
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.geometry import Geometry
@@ -16,6 +20,7 @@ from vgpu_sim.exec.jit.launch import (
     CONTEXT_GRID,
     STATUS_LAUNCH_FAILED,
     THREAD_BLOCK,
+    THREAD_BLOCK_INDEX,
     THREAD_STATUS,
     EntryArguments,
 )
@@ -33,6 +38,7 @@ ENTRY = "entry"
 _SIGNATURE = "ptr noalias %ctx, ptr noalias %params, ptr noalias %thread"
 _ARGUMENTS = "ptr %ctx, ptr %params, ptr %thread"
 _BLOCK = "i32 %cx, i32 %cy, i32 %cz"
+_CALLS_STACK_BYTES = 4096
 
 
 class Assembler:
@@ -48,6 +54,10 @@ class Assembler:
         self._types = values.storage_types(ssa, self._nans)
         self._functions: list[str] = []
         self._exact_needed = False
+        self._waits = any(stops.stops(ssa))
+        # Whether groups are called one by one.
+        self.counts = stops.counted(ssa)
+        self.stops = self._waits and (geometry.groups > 1 or self.counts)
         self.fast = Analysis(ssa, geometry, assume_guards=plan.versioned)
         self._offsets = {variable.name: variable.offset for variable in module.variables}
         self._provenance = Provenance(ssa, self._offsets)
@@ -64,15 +74,26 @@ class Assembler:
             " isOptimized: true, runtimeVersion: 0, emissionKind: LineTablesOnly)"
         )
         shared.add_metadata("!DISubroutineType(types: !0)")
-        self._entry()
+        if self.stops:
+            self._group_entry()
+        else:
+            self._entry()
         declarations = "\n".join(sorted(shared.declarations))
         metadata = "\n".join(f"!{n} = {node}" for n, node in enumerate(shared.metadata))
+        # A group's stack is small: no frame may step over the guard below it.
+        probe = ' "probe-stack"="inline-asm"' if self.stops else ""
         return (
             f"{declarations}\n\n" + "\n\n".join(self._functions) + "\n\n"
-            'attributes #0 = { nounwind "prefer-vector-width"="512" }\n'
-            'attributes #1 = { nounwind noinline "prefer-vector-width"="512" }\n'
+            f'attributes #0 = {{ nounwind "prefer-vector-width"="512"{probe} }}\n'
+            f'attributes #1 = {{ nounwind noinline "prefer-vector-width"="512"{probe} }}\n'
             "!llvm.module.flags = !{!1, !2}\n!llvm.dbg.cu = !{!4}\n" + metadata + "\n"
         )
+
+    @property
+    def stack_bytes(self) -> int:
+        """How much stack a group needs at most, after ``text``: every value has a place there."""
+        values = sum(function.count("\n") for function in self._functions)
+        return _CALLS_STACK_BYTES + values * 8 * self._geometry.width
 
     def _begin(self, name: str, width: int) -> tuple[Text, int]:
         subprogram = self._shared.add_metadata(
@@ -146,6 +167,30 @@ class Assembler:
         # First, so that it stands where the code section begins: ``Loaded`` relies on that.
         self._functions.insert(0, self._finish(text, subprogram, head, "start"))
 
+    def _group_entry(self) -> None:
+        text, subprogram = self._begin(ENTRY, self._geometry.width)
+        with text.in_prologue():
+            text.do("%number = trunc i64 %group to i32")
+            text.do(f"%first = mul i32 %number, {self._geometry.span}")
+            for axis, name in enumerate(("%cx", "%cy", "%cz")):
+                place = text.let(
+                    f"getelementptr i8, ptr %thread, i64 {THREAD_BLOCK_INDEX + 4 * axis}"
+                )
+                text.do(f"{name} = load i32, ptr {place}, align 4")
+        text.begin("start")
+        self._version(text, self.fast, "%first", ("%cx", "%cy", "%cz"), "grouped")
+        self._waiting_versions(text)
+        text.begin("grouped")
+        text.do("ret void")
+        text.begin("trap")
+        self._store_status(text)
+        text.do("ret void")
+        text.begin("stop")
+        text.do("ret void")
+        head = f"void @{ENTRY}(ptr noalias %ctx, ptr noalias %params, i64 %group,"
+        head += " ptr noalias %thread) #0"
+        self._functions.insert(0, self._finish(text, subprogram, head, "start"))
+
     def _grid_size(self, text: Text, axis: int) -> str:
         address = text.let(f"getelementptr i8, ptr %ctx, i64 {CONTEXT_GRID + 4 * axis}")
         return text.let(f"load i32, ptr {address}, align 4, !invariant.load !0")
@@ -168,10 +213,12 @@ class Assembler:
         text.begin("group")
         place = text.reserve()
         self._version(text, self.fast, "%first", ("%cx", "%cy", "%cz"), "grouped")
-        if self._guarded():
+        if self._waits:
+            self._waiting_versions(text)
+        elif self._guarded():
             text.begin("masked")
             self._call_masked(text)
-        if self.fast.checked:
+        if self.fast.checked and not self._waits:
             text.begin("restart")
             self._call_exact(text, geometry.span, "grouped", "stop")
         text.begin("grouped")
@@ -179,6 +226,18 @@ class Assembler:
         text.do(f"%more = icmp ult i32 %following, {geometry.threads}")
         text.branch("%more", "group", "next")
         text.fill(place, "%first", "i32", [("0", "blocks"), ("%following", "grouped")])
+
+    def _waiting_versions(self, text: Text) -> None:
+        """Write what the fast version of lanes that wait for each other leads to."""
+        wanted = {"masked": self._guarded(), "restart": bool(self.fast.checked)}
+        labels = [label for label, needed in wanted.items() if needed]
+        if labels:
+            exact = Analysis(self._ssa, self._geometry, assume_guards=False, may_restart=False)
+            self._function("exact_version", exact)
+        for label in labels:
+            text.begin(label)
+            self._call(text, "exact_version", "%first", "stop")
+            text.jump("grouped")
 
     def _guarded(self) -> bool:
         """Return whether some assumed guard may send single lanes away."""

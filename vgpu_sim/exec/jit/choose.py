@@ -4,11 +4,15 @@ Rules and their measurements: the width is the largest power of two that divides
 and fits the CPU; a group has as many strips as leave the hottest loop's live vectors in registers,
 at most 4 where lanes leave a loop one by one, one for kernels that only stream; loops whose lanes
 diverge and mostly gather run lane by lane. Code size is bounded before anything is emitted.
+
+Lanes that wait for others of their block must stop together (``stops``): where they do not a
+narrower strip is taken, at last one lane. A group of a loop that stops has up to 8 strips even if
+registers are short, because each turn costs a switch. A block that fits in one group needs none.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from vgpu_sim.exec.jit import geometry as geometries
+from vgpu_sim.exec.jit import geometry as geometries, ssa as forms, stops
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.lane_shapes import Affine, PerStrip, Vector
 from vgpu_sim.exec.jit.plan import Block, Plan, check_block
@@ -22,7 +26,7 @@ from vgpu_sim.exec.jit.ssa import (
     results_of,
     sources_of,
 )
-from vgpu_sim.isa import Family, reads_memory
+from vgpu_sim.isa import Family, Function, reads_memory
 
 # 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of
 # a strip is about three of them before the passes.
@@ -32,6 +36,7 @@ _MAX_MASKED_BLOCKS = 1_000
 # What ``soft_float`` writes for a node: about 54 LLVM instructions, on numbers of 64 bits.
 _SOFT_COST = 36
 _DIVERGENT_STRIPS = 4
+_STOPPING_STRIPS = 8
 _STREAMING_LOADS = 4
 _ARITHMETIC_PER_GATHER = 8
 
@@ -58,6 +63,8 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
     if width == 1:
         return Plan(1, 1)
     registers = 32 if vector_bits == 512 else 16
+    if any(stops.stops(ssa)):
+        return _choose_stopping(ssa, block, width, nodes, registers)
     legal = [
         g.strips
         for g in geometries.legal_geometries(block)
@@ -67,6 +74,52 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
         if strips == 1 or _fits(ssa, geometries.Geometry(block, width, strips), registers):
             return Plan(width, strips)
     return Plan(width, 1)
+
+
+def legal_plans(function: Function, block: Block) -> Iterator[Plan]:
+    """Yield all plans that may run ``function`` with blocks of this shape (tier 1).
+
+    Raises:
+        PlanError: see ``check_block``.
+    """
+    check_block(block)
+    form = forms.build(function)
+    for geometry in geometries.legal_geometries(block):
+        if stops.legal(form, geometry):
+            for versioned in (True, False):
+                yield Plan(geometry.width, geometry.strips, versioned)
+
+
+def _choose_stopping(
+    ssa: SsaFunction, block: Block, width: int, nodes: int, registers: int
+) -> Plan:
+    hot = any(b in body for b, _ in stops.stops(ssa) for body in ssa.graph.loops.values())
+    while width > 1:
+        found = [
+            g
+            for g in geometries.legal_geometries(block)
+            if g.width == width and g.strips * nodes <= MAX_NODE_STRIPS
+        ]
+        found.sort(key=lambda g: g.strips)
+        # Lanes that part in a strip part in every group of such strips.
+        if found and stops.legal(ssa, found[0]):
+            for g in reversed(found[1:]):
+                if _suits(ssa, g, registers, hot=hot) and stops.legal(ssa, g):
+                    return Plan(width, g.strips)
+            return Plan(width, found[0].strips)
+        width //= 2
+    return Plan(1, 1)
+
+
+def _suits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int, *, hot: bool) -> bool:
+    if geometry.groups == 1 and _live_vectors(ssa, geometry) <= registers:
+        return True
+    return (hot and geometry.strips <= _STOPPING_STRIPS) or _fits(ssa, geometry, registers)
+
+
+def _live_vectors(ssa: SsaFunction, geometry: geometries.Geometry) -> int:
+    live = _LiveVectors(Analysis(ssa, geometry, assume_guards=True))
+    return live.peak(frozenset(ssa.blocks))
 
 
 def _cost(node: Operation | Merge) -> int:

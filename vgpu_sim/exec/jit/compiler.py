@@ -11,8 +11,8 @@ from typing import Any
 
 from vgpu_sim import isa
 from vgpu_sim.exec import cfg
-from vgpu_sim.exec.errors import CodeGenerationError
-from vgpu_sim.exec.jit import assemble, cache, choose, elf, lines, ssa
+from vgpu_sim.exec.errors import CodeGenerationError, PlanError
+from vgpu_sim.exec.jit import assemble, cache, choose, elf, lines, ssa, stops
 from vgpu_sim.exec.jit.lines import WordTable
 from vgpu_sim.exec.jit.native_code import NativeCode
 from vgpu_sim.exec.jit.plan import Block, Plan
@@ -25,17 +25,42 @@ SIMPLEST = Plan(1, 1, versioned=False, tier=0)
 _LOG = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Generated:
+    """LLVM's text of a kernel, what it was made from, and what ``NativeCode`` says of it."""
+
+    form: ssa.SsaFunction
+    plan: Plan
+    text: str
+    groups: int = 0
+    stack_bytes: int = 0
+    counts: bool = False
+
+
 @dataclass(slots=True)
 class Loaded:
     """Code in memory. It stays there as long as this object lives.
 
-    ``entry`` to ``end`` (exclusive) holds every instruction of the kernel.
+    ``entry`` to ``end`` (exclusive) holds every instruction of the kernel. ``groups``,
+    ``stack_bytes`` and ``counts`` are those of its ``NativeCode``.
     """
 
     entry: int
     end: int
     _code: NativeCode
     _tracker: Any
+
+    @property
+    def groups(self) -> int:
+        return self._code.groups
+
+    @property
+    def stack_bytes(self) -> int:
+        return self._code.stack_bytes
+
+    @property
+    def counts(self) -> bool:
+        return self._code.counts
 
     def locate(self, pc: int) -> tuple[int, ...]:
         """Return the words that the instruction at ``pc`` may belong to, the likeliest first.
@@ -80,11 +105,20 @@ class Compiler:
             found = self._stored(key, block)
             if found is not None:
                 return found
-        form, made, object_code = self._object(module, function, block, plan)
+        text, object_code = self._object(module, function, block, plan)
         section = elf.read(object_code)
-        words = WordTable.pack(section.rows, lines.loads_read(form))
-        symbol = assemble.ENTRY
-        code = NativeCode(symbol, object_code, made, block, section.size_bytes, words)
+        words = WordTable.pack(section.rows, lines.loads_read(text.form))
+        code = NativeCode(
+            assemble.ENTRY,
+            object_code,
+            text.plan,
+            block,
+            section.size_bytes,
+            words,
+            text.groups,
+            text.stack_bytes,
+            text.counts,
+        )
         if self._cache_dir is not None:
             cache.store(self._cache_dir, key, code.to_bytes())
         return code
@@ -99,12 +133,12 @@ class Compiler:
         optimised: bool = False,
     ) -> str:
         """Return the LLVM IR of a kernel, before or after LLVM's passes. Raises as ``compile``."""
-        _, made, text = self._generate(module, function, block, plan)
+        generated = self._generate(module, function, block, plan)
         if not optimised:
-            return text
+            return generated.text
         from vgpu_sim.exec.jit import llvm
 
-        return llvm.optimised(text, made.tier)
+        return llvm.optimised(generated.text, generated.plan.tier)
 
     def load(self, code: NativeCode) -> Loaded:
         """Link object code into this process.
@@ -149,24 +183,24 @@ class Compiler:
 
     def _object(
         self, module: Module, function: Function, block: Block, plan: Plan | None
-    ) -> tuple[ssa.SsaFunction, Plan, bytes]:
-        form, made, text = self._generate(module, function, block, plan)
+    ) -> tuple[_Generated, bytes]:
+        made = self._generate(module, function, block, plan)
         try:
-            return form, made, self._emit(text, made.tier)
+            return made, self._emit(made.text, made.plan.tier)
         except CodeGenerationError as error:
-            failure = CodeGenerationError(f"{function.name}, {made}, block {block}: {error}")
-            if plan is not None or made == SIMPLEST:
+            failure = CodeGenerationError(f"{function.name}, {made.plan}, block {block}: {error}")
+            if plan is not None or made.plan == SIMPLEST:
                 raise failure from error
         _LOG.error("%s; compiling lane by lane instead", failure)
-        form, made, text = self._generate(module, function, block, SIMPLEST)
+        made = self._generate(module, function, block, SIMPLEST)
         try:
-            return form, made, self._emit(text, made.tier)
+            return made, self._emit(made.text, made.plan.tier)
         except CodeGenerationError as error:
             raise CodeGenerationError(f"{failure}; lane by lane: {error}") from error
 
     def _generate(
         self, module: Module, function: Function, block: Block, plan: Plan | None
-    ) -> tuple[ssa.SsaFunction, Plan, str]:
+    ) -> _Generated:
         from vgpu_sim.exec.jit import llvm
 
         verify.check_function(function, [variable.name for variable in module.variables])
@@ -174,8 +208,15 @@ class Compiler:
             raise refusal
         form = ssa.build(function)
         made = plan or choose.choose(form, block, llvm.vector_bits())
-        text = assemble.Assembler(module, form, made.geometry(block), made).text()
-        return form, made, text
+        geometry = made.geometry(block)
+        if plan is not None and not stops.legal(form, geometry):
+            raise PlanError(f"{plan} parts lanes that wait for each other in a block of {block}")
+        assembler = assemble.Assembler(module, form, geometry, made)
+        text = assembler.text()
+        if not assembler.stops:
+            return _Generated(form, made, text)
+        groups, stack_bytes = geometry.groups, assembler.stack_bytes
+        return _Generated(form, made, text, groups, stack_bytes, assembler.counts)
 
 
 def _emit_here(text: str, tier: int) -> bytes:

@@ -10,13 +10,17 @@ from typing import Final
 from vgpu_sim.exec.jit.provenance import SEGMENT
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.hal import abi
-from vgpu_sim.hal.address_map import MISALIGNED_OFFSET_BYTES
+from vgpu_sim.hal.address_map import MISALIGNED_OFFSET_BYTES, SHARED_MISALIGNED_OFFSET_BYTES
 from vgpu_sim.hal.cuda import CudaError
 
 CONTEXT_APERTURE_BASE: Final = abi.LaunchContext.aperture_base.offset
 CONTEXT_APERTURE_LIMIT: Final = abi.LaunchContext.aperture_limit.offset
 CONTEXT_SEGMENT_BASE: Final = abi.LaunchContext.segment_base.offset
 CONTEXT_GRID: Final = abi.LaunchContext.grid.offset
+THREAD_SHARED_BASE: Final = abi.ThreadState.shared_base.offset
+THREAD_STOP: Final = abi.ThreadState.stop.offset
+THREAD_MEET: Final = abi.ThreadState.meet.offset
+THREAD_BLOCK_INDEX: Final = abi.ThreadState.block_index.offset
 THREAD_BLOCK: Final = abi.ThreadState.current_block.offset
 THREAD_STATUS: Final = abi.ThreadState.status.offset
 THREAD_TRAP_WORD: Final = abi.ThreadState.trap_word.offset
@@ -52,6 +56,10 @@ class EntryArguments:
         """Return a field of ``launch_context``."""
         return self._once("context", offset, lambda: self._load("%ctx", offset, type_))
 
+    def thread(self, offset: int, type_: str) -> str:
+        """Return a field of ``thread_state`` that stays as it is while the code runs."""
+        return self._once("thread", offset, lambda: self._load("%thread", offset, type_))
+
     def symbol(self, name: str, addend: int) -> str:
         """Return the address of a module variable plus ``addend``."""
         base = self.context(CONTEXT_SEGMENT_BASE)
@@ -84,13 +92,14 @@ class EntryArguments:
         raw = self.origin(parameter)
         return self._once("shift", (parameter, size), lambda: self.shift(raw, size))
 
-    def shift(self, address: str, size: int, *, vector: bool = False) -> str:
+    def shift(self, address: str, size: int, *, vector: bool = False, shared: bool = False) -> str:
         """Return how far accesses of ``size`` bytes at ``address`` move: 0 if aligned."""
-        text = self._text
-        type_ = text.type_of("i64", vector)
-        low = text.let(f"and {type_} {address}, {text.const(size - 1, 'i64', vector)}")
-        bad = text.let(f"icmp ne {type_} {low}, {text.const(0, 'i64', vector)}")
-        far, near = (text.const(n, "i64", vector) for n in (MISALIGNED_OFFSET_BYTES, 0))
+        text, scalar = self._text, "i32" if shared else "i64"
+        type_ = text.type_of(scalar, vector)
+        low = text.let(f"and {type_} {address}, {text.const(size - 1, scalar, vector)}")
+        bad = text.let(f"icmp ne {type_} {low}, {text.const(0, scalar, vector)}")
+        distance = SHARED_MISALIGNED_OFFSET_BYTES if shared else MISALIGNED_OFFSET_BYTES
+        far, near = (text.const(n, "i64", vector) for n in (distance, 0))
         return text.select(bad, far, near, "i64", vector)
 
     def moved(self, pointer: str, distance: str) -> str:

@@ -8,13 +8,16 @@ from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit import object_check
 from vgpu_sim.exec.jit.plan import Block, Plan
 
+MAX_STACK_BYTES = 16 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class NativeCode:
     """An object file for this machine's CPU and one block shape.
 
     ``symbol`` is the entry's name in it. The entry stands where the code section, ``code_bytes``
-    long, begins. ``words`` is a packed ``lines.WordTable``.
+    long, begins. ``words`` is a packed ``lines.WordTable``. How the entry is called say ``groups``,
+    ``stack_bytes`` and ``counts`` (see ``hal.ports.NativeEntry``).
     """
 
     symbol: str
@@ -23,6 +26,9 @@ class NativeCode:
     block: Block
     code_bytes: int = 0
     words: bytes = b""
+    groups: int = 0
+    stack_bytes: int = 0
+    counts: bool = False
 
     def to_bytes(self) -> bytes:
         """Return the whole value but its symbol and block, which whoever asks for it knows."""
@@ -30,6 +36,9 @@ class NativeCode:
             "plan": asdict(self.plan),
             "code_bytes": self.code_bytes,
             "words_bytes": len(self.words),
+            "groups": self.groups,
+            "stack_bytes": self.stack_bytes,
+            "counts": self.counts,
         }
         return json.dumps(head).encode() + b"\n" + self.words + self.object_code
 
@@ -44,11 +53,18 @@ class NativeCode:
         try:
             fields = json.loads(head)
             end, code_bytes = fields["words_bytes"], fields["code_bytes"]
+            groups, stack_bytes = fields["groups"], fields["stack_bytes"]
+            counts = fields["counts"] is True
             plan = Plan(**fields["plan"])
-            plan.geometry(block)
+            geometry = plan.geometry(block)
         except (KeyError, TypeError, RecursionError, PlanError) as err:
             raise ValueError("damaged code") from err
         if type(end) is not int or type(code_bytes) is not int or not 0 <= end <= len(rest):
             raise ValueError("damaged code")
+        if groups not in (0, geometry.groups) or type(stack_bytes) is not int:
+            raise ValueError("damaged code")
+        if not 0 <= stack_bytes <= MAX_STACK_BYTES:
+            raise ValueError("damaged code")
         object_check.check(rest[end:], symbol)
-        return cls(symbol, rest[end:], plan, block, code_bytes, rest[:end])
+        how = (groups, stack_bytes, counts)
+        return cls(symbol, rest[end:], plan, block, code_bytes, rest[:end], *how)

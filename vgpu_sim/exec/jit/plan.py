@@ -1,12 +1,10 @@
 """Plans: the free choices of code generation. Results are bit-equal for every legal plan."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vgpu_sim.exec.errors import PlanError
 from vgpu_sim.exec.jit.geometry import Geometry, legal_geometries
 from vgpu_sim.hal import limits
-from vgpu_sim.isa import Function
 
 Block = tuple[int, int, int]
 
@@ -43,16 +41,3 @@ def check_block(block: Block) -> None:
         limits.check_block(block)
     except ValueError as err:
         raise PlanError(str(err)) from err
-
-
-def legal_plans(function: Function, block: Block) -> Iterator[Plan]:
-    """Yield all plans that may run ``function`` with blocks of this shape (tier 1).
-
-    Raises:
-        PlanError: see ``check_block``.
-    """
-    check_block(block)
-    del function  # none restricts them yet; shuffles and barriers will
-    for geometry in legal_geometries(block):
-        for versioned in (True, False):
-            yield Plan(geometry.width, geometry.strips, versioned)

@@ -75,6 +75,10 @@ class Provenance:
         fact = self._read(address, 64)
         return fact if isinstance(fact, Pointer) else None
 
+    def grain(self, offset: Source) -> int:
+        """Return a power of two that divides a 32-bit offset."""
+        return self._number(offset, 32).grain
+
     def _read(self, source: Source, bits: int) -> Fact:
         """Return what is known of an operand of ``bits`` bits."""
         if isinstance(source, Symbol):

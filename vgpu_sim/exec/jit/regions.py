@@ -2,11 +2,8 @@
 
 Blocks of a loop level are written in topological order. Each edge carries a mask; a block's mask
 is that of its immediate dominator where all lanes of that go on to it, else the union of its
-edges'. Phis become selects. A block whose mask may be empty is branched around (mandatory for loops
-and for scalar loads, a matter of speed else). Loops are ``loops``' part.
-
-Barriers will be points where a group's live values are stored and the code returns (one more
-successor of a block, a state number in the thread state); calls keep the mask as an argument.
+edges'. Phis become selects. A block whose mask may be empty is branched around (mandatory for
+loops, for scalar loads and for stops, a matter of speed else). Loops are ``loops``' part.
 """
 
 from collections import defaultdict
@@ -24,7 +21,7 @@ from vgpu_sim.exec.jit.ssa import Operation, SsaFunction, Value, sources_of
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.exec.jit.trampoline import Steps
 from vgpu_sim.exec.jit.values import Form, Held, Values
-from vgpu_sim.isa import reads_memory
+from vgpu_sim.isa import EFFECTS, reads_memory
 
 # Below so many nodes executing a block for no lane costs less than testing whether there is one.
 _CHEAP_NODES = 8
@@ -120,7 +117,11 @@ class Regions:
         if len(nodes) > _CHEAP_NODES:
             return True
         for node in nodes:
-            if not isinstance(node, Operation) or not reads_memory(node.instruction):
+            if not isinstance(node, Operation):
+                continue
+            if EFFECTS[node.instruction.op].stops:
+                return True
+            if not reads_memory(node.instruction):
                 continue
             shape = self._analysis.shape(node.sources[0], block, 64)
             if not isinstance(shape, Vector):

@@ -8,7 +8,6 @@ from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import UnsupportedError
 from vgpu_sim.exec.jit.reducible import make_reducible
 from vgpu_sim.isa import (
-    EFFECTS,
     DataType,
     Family,
     Function,
@@ -47,12 +46,10 @@ def refusals(function: Function) -> tuple[UnsupportedError, ...]:
 
 def _unsupported(instruction: Instruction) -> str:
     op, type_, source = instruction.op, instruction.type, instruction.source_type
-    if EFFECTS[op].stops:
-        return "a barrier"
     if instruction.sreg is SpecialRegister.SHARED_WINDOW:
         return "the generic address of shared memory"
-    if instruction.space in (Space.SHARED, Space.LOCAL):
-        return f"{instruction.space.name.lower()} memory"
+    if instruction.space is Space.LOCAL:
+        return "local memory"
     if type_ is not DataType.F64 or instruction.rounding not in DIRECTED:
         return ""
     if op.family is Family.FLOAT and op not in _EXTREMA:

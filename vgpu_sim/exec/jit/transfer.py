@@ -27,6 +27,8 @@ def operand_widths(instruction: Instruction) -> tuple[int, ...]:
             return (bits, bits, 1)
         case Op.SETP:
             return (bits, bits, 1)[: len(instruction.srcs)]
+        case Op.BAR_SYNC | Op.BAR_ARRIVE:
+            return (32, 32)
         case Op.LD | Op.ST:
             return (64, *[bits] * (len(instruction.srcs) - 1))[: len(instruction.srcs)]
         case _:

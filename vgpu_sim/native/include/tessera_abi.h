@@ -11,6 +11,9 @@
 #define TESSERA_GUARD_AFTER_BYTES UINT64_C(0x4000000000)
 #define TESSERA_CLAMP_BOUND_BYTES UINT64_C(0x2000000000)
 #define TESSERA_MISALIGNED_OFFSET_BYTES UINT64_C(0x90000000000)
+#define TESSERA_SHARED_REACH_BYTES UINT64_C(0x100000000)
+#define TESSERA_SHARED_MISALIGNED_OFFSET_BYTES UINT64_C(0x200000000)
+#define TESSERA_SHARED_RESERVED_BYTES UINT64_C(0x400000000)
 #define TESSERA_GPU_WINDOW_BITS UINT64_C(0x28)
 #define TESSERA_GPU_WINDOW_BYTES UINT64_C(0x10000000000)
 #define TESSERA_MAX_GPUS UINT64_C(0x8)
@@ -39,7 +42,7 @@
 #define TESSERA_MAX_SHARED_BYTES_PER_BLOCK UINT64_C(0xc000)
 #define TESSERA_MAX_WORKER_THREADS UINT64_C(0x400)
 
-#define TESSERA_ABI_VERSION UINT64_C(0x2)
+#define TESSERA_ABI_VERSION UINT64_C(0x3)
 #define TESSERA_CLIENT_AREA_MAGIC UINT64_C(0x54534341)
 #define TESSERA_WORKER_PAGE_MAGIC UINT64_C(0x54535750)
 #define TESSERA_MAX_STREAMS UINT64_C(0x80)
@@ -81,6 +84,7 @@ enum {
   TESSERA_FAULT_KIND_OUT_OF_MEMORY = 7,
   TESSERA_FAULT_KIND_TIMEOUT = 8,
   TESSERA_FAULT_KIND_MISALIGNED = 9,
+  TESSERA_FAULT_KIND_STACK = 10,
 };
 
 enum {
@@ -291,15 +295,21 @@ typedef struct tessera_thread_state {
   uint32_t trap_word;
   uint64_t shared_base;
   uint64_t local_base;
-  uint64_t frame_base;
+  uint64_t stop;
+  uint64_t meet;
+  uint32_t block_index[3];
+  uint32_t reserved;
 } tessera_thread_state;
-_Static_assert(sizeof(tessera_thread_state) == 40, "tessera_thread_state");
+_Static_assert(sizeof(tessera_thread_state) == 64, "tessera_thread_state");
 _Static_assert(offsetof(tessera_thread_state, current_block) == 0, "tessera_thread_state.current_block");
 _Static_assert(offsetof(tessera_thread_state, status) == 8, "tessera_thread_state.status");
 _Static_assert(offsetof(tessera_thread_state, trap_word) == 12, "tessera_thread_state.trap_word");
 _Static_assert(offsetof(tessera_thread_state, shared_base) == 16, "tessera_thread_state.shared_base");
 _Static_assert(offsetof(tessera_thread_state, local_base) == 24, "tessera_thread_state.local_base");
-_Static_assert(offsetof(tessera_thread_state, frame_base) == 32, "tessera_thread_state.frame_base");
+_Static_assert(offsetof(tessera_thread_state, stop) == 32, "tessera_thread_state.stop");
+_Static_assert(offsetof(tessera_thread_state, meet) == 40, "tessera_thread_state.meet");
+_Static_assert(offsetof(tessera_thread_state, block_index) == 48, "tessera_thread_state.block_index");
+_Static_assert(offsetof(tessera_thread_state, reserved) == 60, "tessera_thread_state.reserved");
 
 typedef struct tessera_header {
   uint32_t magic;
@@ -504,5 +514,9 @@ _Static_assert(offsetof(tessera_memory_info, total_bytes) == 8, "tessera_memory_
 typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
                                      const uint8_t *parameters, uint64_t first_block,
                                      uint64_t end_block, tessera_thread_state *thread);
+
+typedef void (*tessera_group_entry)(const tessera_launch_context *launch,
+                                    const uint8_t *parameters, uint64_t group,
+                                    tessera_thread_state *thread);
 
 #endif

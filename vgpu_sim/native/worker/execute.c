@@ -82,34 +82,42 @@ static void call_owner(tessera_worker_call *call, const request *r) {
                   .message = call->message});
 }
 
-static tessera_kernel_entry entry_for(const request *r) {
+static const tw_code *code_for(const request *r) {
   const tessera_launch_body *body = &r->slot.body.launch;
-  tessera_kernel_entry entry = tw_variant_find(body->kernel, body->block);
-  if (entry != NULL) return entry;
+  const tw_code *code = tw_variant_find(body->kernel, body->block);
+  if (code != NULL) return code;
   tessera_worker_call call;
   call_owner(&call, r);
-  entry = (tessera_kernel_entry)(uintptr_t)call.entry;
-  if (entry == NULL)
+  if (call.entry == 0)
     tw_die(&(fault){.kind = TESSERA_FAULT_KIND_INTERNAL,
                     .error = CUDA_ERROR_LAUNCH_FAILED,
                     .kernel = body->kernel,
                     .message = "the backend returned no code"});
-  tw_variant_add(body->kernel, body->block, entry);
-  return entry;
+  const tw_code found = {.entry = call.entry,
+                         .groups = call.groups,
+                         .stack_bytes = call.stack_bytes,
+                         .counts = call.counts};
+  return tw_variant_add(body->kernel, body->block, &found);
 }
 
 static void run_native(const request *r, const tessera_worker_kernel *kernel) {
   const tessera_launch_body *body = &r->slot.body.launch;
-  tessera_kernel_entry entry = entry_for(r);
-  tessera_launch_context context = {.aperture_base = tw.aperture_base,
-                                    .aperture_limit = TESSERA_APERTURE_BYTES,
-                                    .segment_base = kernel->segment_base,
-                                    .kernel = body->kernel};
-  memcpy(context.grid, body->grid, sizeof context.grid);
-  memcpy(context.block, body->block, sizeof context.block);
+  tw_launch launch = {.context = {.aperture_base = tw.aperture_base,
+                                  .aperture_limit = TESSERA_APERTURE_BYTES,
+                                  .segment_base = kernel->segment_base,
+                                  .kernel = body->kernel},
+                      .code = *code_for(r),
+                      .shared_bytes = kernel->shared_bytes + body->shared_bytes};
+  memcpy(launch.context.grid, body->grid, sizeof launch.context.grid);
+  memcpy(launch.context.block, body->block, sizeof launch.context.block);
   uint64_t blocks = (uint64_t)body->grid[0] * body->grid[1] * body->grid[2];
+  tessera_kernel_entry entry = (tessera_kernel_entry)(uintptr_t)launch.code.entry;
+  if (launch.code.groups != 0)
+    entry = tw_cta_run;
+  else if (launch.shared_bytes != 0)
+    entry = tw_shared_run;
   tw_kernel_begins(body->kernel);
-  tw_pool_run(entry, &context, r->parameters, blocks);
+  tw_pool_run(entry, &launch.context, r->parameters, blocks);
   tw_kernel_ends();
 }
 

@@ -52,7 +52,10 @@ static bool claim(const fault *f) {
                                    __ATOMIC_SEQ_CST))
     return false;
   tessera_fault_record *record = &tw.page->fault;
-  origin = (tessera_worker_fault_origin){.parameters = tw_current.parameters, .word = f->word};
+  origin = (tessera_worker_fault_origin){.parameters = tw_current.parameters,
+                                         .word = f->word,
+                                         .shared_bytes = tw_current.shared_bytes,
+                                         .shared = f->shared};
   record->kind = f->kind;
   record->ptx_line = f->ptx_line;
   record->kernel = f->kernel;
@@ -96,6 +99,17 @@ static void die(const fault *f, bool owner_can_run) {
 
 void tw_die(const fault *f) { die(f, true); }
 
+void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *state,
+                    const char *message) {
+  tw_die(&(fault){.kind = TESSERA_FAULT_KIND_TRAP,
+                  .error = CUDA_ERROR_LAUNCH_FAILED,
+                  .word = state->trap_word,
+                  .pc = code,
+                  .kernel = kernel,
+                  .block = state->current_block,
+                  .message = message != NULL ? message : "the kernel executed a trap"});
+}
+
 int tessera_worker_fail(uint32_t kind, uint32_t error, uint64_t kernel, const char *message) {
   if (!claim(&(fault){.kind = kind, .error = error, .kernel = kernel, .message = message}))
     return 0;
@@ -124,7 +138,38 @@ static bool in_misaligned_image(uint64_t address) {
          TESSERA_GUARD_BEFORE_BYTES + TESSERA_APERTURE_BYTES + TESSERA_GUARD_AFTER_BYTES;
 }
 
-static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t pc) {
+/* An access to shared memory: what is reported is its address there, of 32 bits. */
+static bool in_shared_memory(fault *f) {
+  const uint64_t begin = tw_current.shared_window - TESSERA_SHARED_REACH_BYTES;
+  if (tw_current.shared_window == 0 || f->address - begin >= TESSERA_SHARED_RESERVED_BYTES)
+    return false;
+  if (f->address - begin >= 2 * TESSERA_SHARED_REACH_BYTES) {
+    f->address -= TESSERA_SHARED_MISALIGNED_OFFSET_BYTES;
+    f->kind = TESSERA_FAULT_KIND_MISALIGNED;
+    f->error = CUDA_ERROR_MISALIGNED_ADDRESS;
+    f->message = "misaligned address";
+  }
+  f->address = (uint32_t)(f->address - tw_current.shared_window);
+  f->shared = true;
+  return true;
+}
+
+/* What is known of a group of lanes that ran on a fiber. */
+static void describe_group(fault *f, uint64_t stack_pointer) {
+  const tw_stacks *stacks = tw_current.stacks;
+  bool in_guard = false;
+  if (stacks == NULL) return;
+  const tw_fiber *fiber = tw_stacks_find(stacks, stack_pointer, &in_guard);
+  if (fiber != NULL) f->block = fiber->state.current_block;
+  if (tw_stacks_find(stacks, f->address, &in_guard) == NULL || !in_guard) return;
+  f->kind = TESSERA_FAULT_KIND_STACK;
+  f->error = CUDA_ERROR_HARDWARE_STACK_ERROR;
+  f->address = 0;
+  f->message = "a thread's stack overflowed";
+}
+
+static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t pc,
+                             uint64_t stack_pointer) {
   fault f = {.kind = TESSERA_FAULT_KIND_INTERNAL,
              .error = CUDA_ERROR_LAUNCH_FAILED,
              .pc = pc,
@@ -140,12 +185,13 @@ static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t 
         f.kind = TESSERA_FAULT_KIND_ADDRESS;
         f.error = CUDA_ERROR_ILLEGAL_ADDRESS;
         f.message = "illegal address";
-        if (in_misaligned_image(f.address)) {
+        if (!in_shared_memory(&f) && in_misaligned_image(f.address)) {
           f.kind = TESSERA_FAULT_KIND_MISALIGNED;
           f.error = CUDA_ERROR_MISALIGNED_ADDRESS;
           f.address -= TESSERA_MISALIGNED_OFFSET_BYTES;
           f.message = "misaligned address";
         }
+        describe_group(&f, stack_pointer);
       } else if (signal_number == SIGILL) {
         f.kind = TESSERA_FAULT_KIND_TRAP;
         f.message = "the kernel executed a trap";
@@ -173,13 +219,14 @@ static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t 
 }
 
 static void on_signal(int signal_number, siginfo_t *info, void *context) {
-  uint64_t pc = 0;
+  uint64_t pc = 0, stack_pointer = 0;
 #if defined(__x86_64__)
   pc = (uint64_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
+  stack_pointer = (uint64_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RSP];
 #else
 #error "the fault handler knows x86-64 only"
 #endif
-  fault f = describe_signal(signal_number, info, pc);
+  fault f = describe_signal(signal_number, info, pc, stack_pointer);
   die(&f, tw_current.kind == ACTIVITY_KERNEL || tw_current.kind == ACTIVITY_COPY);
 }
 

@@ -4,10 +4,14 @@
 
 #include <stdbool.h>
 
+#include "cta.h"
+#include "fiber.h"
 #include "tessera_worker.h"
 
 enum {
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
   CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_HARDWARE_STACK_ERROR = 714,
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
   CUDA_ERROR_LAUNCH_FAILED = 719
 };
@@ -19,6 +23,9 @@ typedef struct thread_activity {
   volatile activity kind;
   volatile uint64_t kernel;
   const uint8_t *volatile parameters; /* of a native kernel: TESSERA_MAX_PARAMETER_BYTES */
+  const tw_stacks *volatile stacks;   /* while the groups of a block run; else NULL */
+  volatile uint64_t shared_window;    /* base of this thread's shared memory; 0: none yet */
+  volatile uint64_t shared_bytes;     /* of a block of the launch that last had some */
   tessera_thread_state state;
 } thread_activity;
 
@@ -75,8 +82,8 @@ void tw_execute(request *r);
  * thread calls, for one kernel at a time. */
 const tessera_worker_kernel *tw_kernel_acquire(uint64_t handle);
 void tw_kernel_release(void);
-tessera_kernel_entry tw_variant_find(uint64_t handle, const uint32_t block[3]);
-void tw_variant_add(uint64_t handle, const uint32_t block[3], tessera_kernel_entry entry);
+const tw_code *tw_variant_find(uint64_t handle, const uint32_t block[3]);
+const tw_code *tw_variant_add(uint64_t handle, const uint32_t block[3], const tw_code *code);
 /* Scheduler's thread: a launch of the kernel has ended. */
 void tw_kernel_account(uint64_t handle, uint64_t busy_ns);
 /* Name of a kernel that is being run, for the fault record. */
@@ -103,12 +110,17 @@ typedef struct fault {
   uint64_t pc;
   uint64_t address;
   uint64_t block;
+  bool shared; /* `address` is one of shared memory */
   const char *message;
 } fault;
 int tw_fault_install(void);
 /* An alternate stack for the calling thread; the handler must work after a stack overflow. */
 int tw_fault_prepare_thread(void);
 void tw_die(const fault *f) __attribute__((noreturn));
+/* `code` is an address within the code of the kernel whose trap is in `state`; `message` says what
+ * else it was (NULL: a trap). */
+void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *state,
+                    const char *message) __attribute__((noreturn));
 bool tw_dead(void);
 
 #endif

@@ -12,7 +12,7 @@ enum { MAX_KERNELS = 16384, VARIANTS = 16 };
 
 typedef struct variant {
   uint32_t block[3];
-  tessera_kernel_entry entry;
+  tw_code code;
 } variant;
 
 typedef struct kernel_slot {
@@ -72,20 +72,21 @@ const tessera_worker_kernel *tw_kernel_acquire(uint64_t handle) {
 
 void tw_kernel_release(void) { __atomic_store_n(&hazard, 0, __ATOMIC_RELEASE); }
 
-tessera_kernel_entry tw_variant_find(uint64_t handle, const uint32_t block[3]) {
+const tw_code *tw_variant_find(uint64_t handle, const uint32_t block[3]) {
   const kernel_slot *slot = slot_of(handle);
   uint32_t count = slot->variant_count < VARIANTS ? slot->variant_count : VARIANTS;
   for (uint32_t i = 0; i < count; i++)
     if (memcmp(slot->variants[i].block, block, sizeof slot->variants[i].block) == 0)
-      return slot->variants[i].entry;
+      return &slot->variants[i].code;
   return NULL;
 }
 
-void tw_variant_add(uint64_t handle, const uint32_t block[3], tessera_kernel_entry entry) {
+const tw_code *tw_variant_add(uint64_t handle, const uint32_t block[3], const tw_code *code) {
   kernel_slot *slot = slot_of(handle);
   variant *v = &slot->variants[slot->variant_count++ % VARIANTS];
   memcpy(v->block, block, sizeof v->block);
-  v->entry = entry;
+  v->code = *code;
+  return &v->code;
 }
 
 void tw_kernel_account(uint64_t handle, uint64_t busy_ns) {

@@ -50,13 +50,7 @@ static void run_blocks(tessera_kernel_entry entry, const tessera_launch_context 
   entry(launch, parameters, first, end, &self->state);
   self->kind = ACTIVITY_NONE;
   if (self->state.status != 0)
-    tw_die(&(fault){.kind = TESSERA_FAULT_KIND_TRAP,
-                    .error = self->state.status,
-                    .word = self->state.trap_word,
-                    .pc = (uint64_t)(uintptr_t)entry,
-                    .kernel = launch->kernel,
-                    .block = self->state.current_block,
-                    .message = "the kernel executed a trap"});
+    tw_die_of_trap(launch->kernel, (uint64_t)(uintptr_t)entry, &self->state, NULL);
 }
 
 static void draw_runs(uint64_t drawn) {
@@ -110,6 +104,7 @@ static void *helper_main(void *unused) {
   tw_fault_prepare_thread();
   uint64_t seen = 0;
   while ((seen = next_ticket((uint32_t)(seen >> 32))) != 0) draw_runs(seen);
+  tw_cta_end_thread();
   return NULL;
 }
 

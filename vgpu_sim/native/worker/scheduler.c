@@ -142,5 +142,6 @@ void *tw_scheduler_main(void *unused) {
   memset(streams, 0, sizeof streams);
   while (!stop_asked())
     if (!run_turn()) wait_for_news();
+  tw_cta_end_thread();
   return NULL;
 }

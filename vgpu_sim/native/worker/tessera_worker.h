@@ -20,11 +20,16 @@ typedef struct tessera_worker_call {
   uint32_t block[3];
   const uint8_t *parameters;
   uint64_t parameter_bytes;
-  uint64_t entry; /* result, native: address of a tessera_kernel_entry */
+  uint64_t entry;       /* result, native: where the code is; the others say how it is called */
+  uint32_t groups;      /* of a block that wait for each other: entry is a tessera_group_entry;
+                           0: nothing waits, it is a tessera_kernel_entry */
+  uint32_t stack_bytes; /* that a group needs */
+  uint32_t counts;      /* whether groups call tessera_thread_state.meet */
   uint32_t fault_kind;
   uint32_t error; /* CUresult */
   uint32_t ptx_line;
   uint32_t shared_bytes; /* that the launch asks for */
+  uint32_t reserved;
   uint64_t address;
   uint64_t faulting_block;
   char message[TESSERA_MESSAGE_BYTES];
@@ -47,6 +52,7 @@ typedef struct tessera_worker_kernel {
   uint32_t max_threads;       /* .maxntid; 0: the device's limit */
   uint32_t required_block[3]; /* .reqntid; 0: none */
   uint32_t interpreted;
+  uint32_t shared_bytes; /* of a block, before what a launch asks for */
   char name[128];
 } tessera_worker_kernel;
 
@@ -104,7 +110,9 @@ TESSERA_EXPORT int tessera_worker_fail(uint32_t kind, uint32_t error, uint64_t k
 /* What the record of a native kernel's fault leaves out. `parameters` stays readable. */
 typedef struct tessera_worker_fault_origin {
   const uint8_t *parameters;
-  uint64_t word; /* a trap's instruction, plus 1; 0: not a trap */
+  uint64_t word;         /* a trap's instruction, plus 1; 0: not a trap */
+  uint64_t shared_bytes; /* of a block of the launch */
+  uint64_t shared;       /* 1: the address is one of shared memory */
 } tessera_worker_fault_origin;
 
 /* Owner thread, after fault_event: the record, what it found out, and that it has reported it. */

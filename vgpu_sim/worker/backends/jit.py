@@ -16,6 +16,7 @@ from vgpu_sim.hal.ports import (
     EmitError,
     FaultSite,
     LaunchFault,
+    NativeEntry,
     NativeFault,
     NativeSite,
     ProgramHandle,
@@ -93,14 +94,15 @@ class JitBackend:
         """See ``hal.ports.Backend.unload``."""
         del self._programs[program]
 
-    def entry(self, program: ProgramHandle, function: str, block: Block) -> int:
+    def entry(self, program: ProgramHandle, function: str, block: Block) -> NativeEntry:
         """See ``hal.ports.NativeBackend.entry``."""
         record = self._programs[program]
         if record.module is None:
             record.module = container.decode(record.container)
         if (function, block) not in record.code:
             record.code[function, block] = self._make(record.module, function, block)
-        return record.code[function, block].entry
+        loaded = record.code[function, block]
+        return NativeEntry(loaded.entry, loaded.groups, loaded.stack_bytes, loaded.counts)
 
     def locate(self, fault: NativeFault) -> NativeSite | None:
         """See ``hal.ports.NativeBackend.locate``."""

@@ -10,7 +10,7 @@ from vgpu_sim.exec.jit.provenance import Pointer, Provenance
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
 from vgpu_sim.hal.ports import FaultSite, NativeFault, NativeSite
-from vgpu_sim.isa import Function, Instruction, Op, Space
+from vgpu_sim.isa import EFFECTS, Function, Instruction, Op, Space
 from vgpu_sim.worker import fault_text
 
 _WORD = 1 << 64
@@ -20,16 +20,28 @@ def describe(function: Function, words: tuple[int, ...], fault: NativeFault) -> 
     """Choose the likeliest access among ``words``, which an instruction may belong to."""
     if fault.trap_word:
         word = fault.trap_word - 1
-        message = fault_text.trap(function.code[word])
+        instruction = function.code[word]
+        message = fault_text.trap(instruction)
+        if EFFECTS[instruction.op].stops:
+            message = fault_text.barrier(instruction, fault.message)
         return NativeSite(FaultSite(function.name, function.lines[word], message), 0)
+    if fault.kind == FaultKind.STACK:
+        line = function.lines[words[0]] if words else 0
+        return NativeSite(FaultSite(function.name, line, fault.message), 0)
     what = "misaligned address" if fault.kind == FaultKind.MISALIGNED else "illegal address"
     accesses = [word for word in words if function.code[word].op in (Op.LD, Op.ST)]
     if not accesses:
         known = fault.address if _inside(fault) else 0
         return NativeSite(FaultSite(function.name, 0, what), known)
+    # What an instruction computes may be merged with what it reads: the address tells them apart.
+    like = [
+        word for word in accesses if (function.code[word].space is Space.SHARED) == fault.shared
+    ]
+    accesses = like or accesses
     word, line = accesses[0], function.lines[accesses[0]]
-    address = _asked_for(function, word, fault)
-    message = fault_text.access(what, function.code[word], address, fault.mapped)
+    address = fault.address if fault.shared else _asked_for(function, word, fault)
+    mapped = ((0, fault.shared_bytes),) if fault.shared else fault.mapped
+    message = fault_text.access(what, function.code[word], address, mapped)
     others = sorted({function.lines[other] for other in accesses[1:]} - {line})
     if others:
         message += f" (or line {', '.join(map(str, others))})"

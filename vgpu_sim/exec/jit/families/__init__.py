@@ -11,6 +11,7 @@ from vgpu_sim.exec.jit.families import (
     integer,
     memory,
     move,
+    sync,
 )
 from vgpu_sim.isa import Op
 
@@ -22,4 +23,5 @@ LOWERING: Final[dict[Op, Lowering]] = {
     **compare.LOWERING,
     **convert.LOWERING,
     **memory.LOWERING,
+    **sync.LOWERING,
 }

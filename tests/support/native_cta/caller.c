@@ -1,0 +1,43 @@
+/* Calls compiled kernels as the worker's pool does, through the worker's own cta.c, fiber.c and
+ * shared.c, in a process without the rest of the worker. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+__thread thread_activity tw_current;
+static jmp_buf trapped;
+
+void tw_die(const fault *f) {
+  fprintf(stderr, "the worker would die: %s\n", f->message);
+  _exit(3);
+}
+
+void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *state,
+                    const char *message) {
+  (void)kernel, (void)code, (void)message;
+  tw_current.state = *state;
+  tw_current.state.status = CUDA_ERROR_LAUNCH_FAILED;
+  longjmp(trapped, 1);
+}
+
+__attribute__((visibility("default"))) void call_blocks(const tw_launch *launch,
+                                                        const uint8_t *parameters, uint64_t first,
+                                                        uint64_t end,
+                                                        tessera_thread_state *state) {
+  if (setjmp(trapped) == 0) {
+    if (launch->code.groups != 0)
+      tw_cta_run(&launch->context, parameters, first, end, state);
+    else
+      tw_shared_run(&launch->context, parameters, first, end, state);
+    state->current_block = end - 1;
+  } else {
+    *state = tw_current.state;
+    tw_cta_end_thread();
+  }
+}
+
+/* After a fault that somebody else caught: its block is left where it is. */
+__attribute__((visibility("default"))) void abandon_blocks(void) { tw_cta_end_thread(); }

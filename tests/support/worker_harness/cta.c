@@ -1,0 +1,307 @@
+/* Blocks whose groups wait for each other: turns, ends, shared memory, and how they fault. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client.h"
+#include "internal.h"
+
+enum { STEPS = 5, MAX_GROUPS = 64, BAD_BLOCK = 23, TRAP_WORD = 9 };
+enum { GRID_X = 3, GRID_Y = 5, GRID_Z = 40 /* runs of three blocks */, BLOCKS = GRID_X * GRID_Y * GRID_Z };
+static const uint32_t SHARED_BYTES = 3 * 4096 + 8;
+
+typedef struct outcome {
+  uint32_t sums[BLOCKS];
+  uint32_t visits[BLOCKS];
+  uint32_t wrong;
+} outcome;
+
+static outcome *seen; /* shared with the worker's process */
+static uint32_t groups_of_launch;
+
+static void stop(tessera_thread_state *state) {
+  ((void (*)(tessera_thread_state *))(uintptr_t)state->stop)(state);
+}
+
+static void note_wrong(bool wrong) {
+  if (wrong) __atomic_add_fetch(&seen->wrong, 1, __ATOMIC_RELAXED);
+}
+
+static void check_block(const tessera_launch_context *launch, const tessera_thread_state *state) {
+  const uint32_t *at = state->block_index;
+  note_wrong(at[0] >= launch->grid[0] || at[1] >= launch->grid[1] || at[2] >= launch->grid[2]);
+  note_wrong(state->current_block !=
+             at[0] + launch->grid[0] * ((uint64_t)at[1] + (uint64_t)launch->grid[1] * at[2]));
+}
+
+/* Each group adds up what all of them wrote in the step before: right only if nobody is early. */
+static void sum(const tessera_launch_context *launch, const uint8_t *parameters, uint64_t group,
+                tessera_thread_state *state) {
+  (void)parameters;
+  const uint32_t groups = groups_of_launch;
+  volatile uint32_t *shared = (volatile uint32_t *)(uintptr_t)state->shared_base;
+  check_block(launch, state);
+  note_wrong(shared[MAX_GROUPS + group] != 0); /* of the block before */
+  shared[MAX_GROUPS + group] = 1;
+  volatile uint32_t kept[8];
+  for (uint32_t i = 0; i < 8; i++) kept[i] = (uint32_t)group + i;
+  uint32_t value = (uint32_t)group + 1;
+  for (uint32_t step = 0; step < STEPS; step++) {
+    shared[group] = value;
+    stop(state);
+    uint32_t total = 0;
+    for (uint32_t i = 0; i < groups; i++) total += shared[i];
+    stop(state);
+    value = total + (uint32_t)group;
+  }
+  for (uint32_t i = 0; i < 8; i++) note_wrong(kept[i] != (uint32_t)group + i);
+  __atomic_add_fetch(&seen->sums[state->current_block], value, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
+}
+
+static uint32_t expected_sum(uint32_t groups) {
+  uint32_t values[MAX_GROUPS], total = 0;
+  for (uint32_t i = 0; i < groups; i++) values[i] = i + 1;
+  for (uint32_t step = 0; step < STEPS; step++) {
+    total = 0;
+    for (uint32_t i = 0; i < groups; i++) total += values[i];
+    for (uint32_t i = 0; i < groups; i++) values[i] = total + i;
+  }
+  total = 0;
+  for (uint32_t i = 0; i < groups; i++) total += values[i];
+  return total;
+}
+
+/* Groups end after 0, 1, 2... stops. Those that are left still see each other's steps, and nobody
+ * enters the next block before the last one is through. */
+static void end_early(const tessera_launch_context *launch, const uint8_t *parameters,
+                      uint64_t group, tessera_thread_state *state) {
+  (void)parameters;
+  volatile uint32_t *shared = (volatile uint32_t *)(uintptr_t)state->shared_base;
+  check_block(launch, state);
+  if (shared[MAX_GROUPS] == 0) shared[MAX_GROUPS] = (uint32_t)state->current_block + 1;
+  note_wrong(shared[MAX_GROUPS] != state->current_block + 1);
+  for (uint32_t step = 0; step < group; step++) {
+    shared[group] = step + 1;
+    stop(state);
+    for (uint64_t other = group; other < groups_of_launch; other++)
+      note_wrong(shared[other] != step + 1);
+    stop(state);
+  }
+  note_wrong(shared[MAX_GROUPS] != state->current_block + 1);
+  __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
+}
+
+static void meet(tessera_thread_state *state, uint32_t barrier, uint32_t count, bool waits) {
+  ((void (*)(tessera_thread_state *, uint32_t, uint32_t, uint32_t))(uintptr_t)state->meet)(
+      state, barrier, count, waits);
+}
+
+/* Blocks of two warps: the first one's groups only announce what the other's wait for, in turns of
+ * two barriers; the last group ends before the last barrier of all. */
+static void hand_over(const tessera_launch_context *launch, const uint8_t *parameters,
+                      uint64_t group, tessera_thread_state *state) {
+  (void)parameters;
+  volatile uint32_t *shared = (volatile uint32_t *)(uintptr_t)state->shared_base;
+  const uint32_t half = groups_of_launch / 2;
+  check_block(launch, state);
+  for (uint32_t step = 0; step < STEPS; step++) {
+    if (group < half) shared[group] = 10 * step + (uint32_t)group;
+    meet(state, 1 + step % 2, 64, group >= half);
+    for (uint32_t i = 0; group >= half && i < half; i++) note_wrong(shared[i] != 10 * step + i);
+    meet(state, 0, step % 2 ? 64 : 0, true);
+  }
+  if (group + 1 != groups_of_launch) meet(state, 15, 0, true);
+  __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
+}
+
+/* A kernel whose threads do not wait has shared memory too. */
+static void count_alone(const tessera_launch_context *launch, const uint8_t *parameters,
+                        uint64_t first, uint64_t end, tessera_thread_state *state) {
+  (void)launch, (void)parameters;
+  volatile uint32_t *last =
+      (volatile uint32_t *)(uintptr_t)(state->shared_base + SHARED_BYTES - sizeof *last);
+  for (uint64_t block = first; block < end; block++) {
+    state->current_block = block;
+    seen->sums[block] = *last;
+    *last = 7;
+    seen->visits[block]++;
+  }
+}
+
+static void misbehave(const tessera_launch_context *launch, uint64_t group,
+                      tessera_thread_state *state, void (*how)(tessera_thread_state *state)) {
+  (void)launch;
+  stop(state);
+  if (state->current_block == BAD_BLOCK && group == 2) how(state);
+  stop(state);
+}
+
+#define BAD(name, body)                                                                        \
+  static void do_##name(tessera_thread_state *state) {                                         \
+    (void)state;                                                                               \
+    body;                                                                                      \
+  }                                                                                            \
+  static void name(const tessera_launch_context *launch, const uint8_t *parameters,            \
+                   uint64_t group, tessera_thread_state *state) {                              \
+    (void)parameters;                                                                          \
+    misbehave(launch, group, state, do_##name);                                                \
+  }
+static uint32_t descend(uint32_t depth) {
+  volatile uint8_t here[512];
+  here[0] = (uint8_t)depth;
+  return depth == 0 ? 0 : here[0] + descend(depth - 1) + here[0];
+}
+static void touch(uint64_t address) { *(volatile uint32_t *)(uintptr_t)address = 1; }
+BAD(trap, (state->status = CUDA_ERROR_LAUNCH_FAILED, state->trap_word = TRAP_WORD))
+BAD(overflow, descend(1000))
+BAD(behind, touch(state->shared_base + 4 * 4096))
+BAD(before, touch(state->shared_base - 4))
+BAD(far, touch(state->shared_base - TESSERA_SHARED_REACH_BYTES))
+BAD(farther, touch(state->shared_base + TESSERA_SHARED_REACH_BYTES - 4))
+BAD(misaligned, touch(state->shared_base + TESSERA_SHARED_MISALIGNED_OFFSET_BYTES + 2))
+BAD(global, touch(tw.aperture_base))
+BAD(counts_wrongly, meet(state, 3, 33, true))
+BAD(names_none, meet(state, 16, 0, true))
+BAD(waits_alone, meet(state, 3, 64, true))
+
+typedef struct kernel {
+  void *entry;
+  uint32_t groups, stack_bytes, error, kind;
+  int64_t shared_offset; /* of the fault; 0: it has no such address */
+  bool counts;
+} kernel;
+
+enum { ADDRESS = TESSERA_FAULT_KIND_ADDRESS };
+static const kernel BAD_KERNELS[] = {
+    {trap, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, false},
+    {overflow, 8, 16384, CUDA_ERROR_HARDWARE_STACK_ERROR, TESSERA_FAULT_KIND_STACK, 0, false},
+    {behind, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, 4 * 4096, false},
+    {before, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, -4, false},
+    {far, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, -(int64_t)TESSERA_SHARED_REACH_BYTES, false},
+    {farther, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, TESSERA_SHARED_REACH_BYTES - 4, false},
+    {misaligned, 8, 16384, CUDA_ERROR_MISALIGNED_ADDRESS, TESSERA_FAULT_KIND_MISALIGNED, 2, false},
+    {global, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, 0, false},
+    {counts_wrongly, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true},
+    {names_none, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true},
+    {waits_alone, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true},
+};
+enum { BAD_COUNT = sizeof BAD_KERNELS / sizeof BAD_KERNELS[0] };
+static const kernel GOOD_KERNELS[] = {
+    {sum, 8, 8192, 0, 0, 0, false},   {sum, 64, 16384, 0, 0, 0, false},      {sum, 1, 8192, 0, 0, 0, false},
+    {sum, 64, 65536, 0, 0, 0, false}, {end_early, 16, 8192, 0, 0, 0, false}, {count_alone, 0, 0, 0, 0, 0, false},
+    {sum, 5, 8192, 0, 0, 0, false},   {hand_over, 8, 8192, 0, 0, 0, true},
+    {hand_over, 64, 8192, 0, 0, 0, true},
+};
+enum { GOOD_COUNT = sizeof GOOD_KERNELS / sizeof GOOD_KERNELS[0] };
+
+static client c;
+static const kernel *running;
+static bool system_pretends; /* to know every advice about memory, as qemu does */
+
+int madvise(void *address, size_t bytes, int advice) {
+  if (system_pretends) return 0;
+  return (int)syscall(SYS_madvise, address, bytes, advice);
+}
+
+static void answer(tessera_worker_call *call) {
+  call->entry = (uint64_t)(uintptr_t)running->entry;
+  call->groups = running->groups;
+  call->stack_bytes = running->stack_bytes;
+  call->counts = running->counts;
+  call->fault_kind = TESSERA_FAULT_KIND_NONE;
+}
+
+static void start(uint32_t threads) {
+  static const uint64_t BASES[] = TESSERA_APERTURE_BASES;
+#if defined(__SANITIZE_THREAD__)
+  tw.aperture_base = BASES[0]; /* the sanitizer's own memory lies there; kernels leave it alone */
+#else
+  if (tw.aperture_base == 0) CHECK(tessera_worker_reserve(BASES[0]) == 0);
+#endif
+  tessera_worker_config config = {.aperture_base = tw.aperture_base,
+                                  .threads = threads,
+                                  .max_threads_per_block = 1024,
+                                  .client_socket = -1,
+                                  .fault_event = -1,
+                                  .callback = answer};
+  CHECK(tessera_worker_start(&config) == 0);
+}
+
+static uint32_t launch(const kernel *k, uint32_t dynamic_bytes) {
+  tessera_worker_kernel registered = {.shared_bytes = SHARED_BYTES - 8, .name = "cta"};
+  const uint64_t handle = tessera_worker_add_kernel(&registered);
+  CHECK(handle != 0);
+  running = k;
+  groups_of_launch = k->groups;
+  memset(seen, 0, sizeof *seen);
+  tessera_slot slot = client_slot(&c, 0, TESSERA_OPCODE_LAUNCH);
+  slot.body.launch = (tessera_launch_body){.kernel = handle,
+                                           .grid = {GRID_X, GRID_Y, GRID_Z},
+                                           .block = {64, 1, 1},
+                                           .shared_bytes = dynamic_bytes};
+  client_put(&c, 0, &slot);
+  const uint32_t error = client_wait(&c, 0, slot.value);
+  CHECK(error != 0 || tessera_worker_remove_kernel(handle) == 0);
+  return error;
+}
+
+static void run_good(uint32_t threads) {
+  client_open(&c);
+  /* One mapping for both sides: the thread sanitizer tells memory apart by address. */
+  tw.client = c.area;
+  c.page = tw.page;
+  start(threads);
+  for (int i = 0; i < GOOD_COUNT; i++) {
+    const kernel *k = &GOOD_KERNELS[i];
+    CHECK(launch(k, 8) == 0);
+    CHECK(seen->wrong == 0);
+    const uint32_t sum_of_block = k->entry == (void *)sum ? expected_sum(k->groups) : 0;
+    for (int block = 0; block < BLOCKS; block++) {
+      CHECK(seen->visits[block] == (k->groups ? k->groups : 1));
+      CHECK(seen->sums[block] == sum_of_block);
+    }
+  }
+  tessera_worker_stop();
+}
+
+static void run_bad(const kernel *k) {
+  client_open(&c);
+  const pid_t pid = fork();
+  CHECK(pid >= 0);
+  if (pid == 0) {
+    alarm(60);
+    start(2);
+    CHECK(launch(&GOOD_KERNELS[0], 8 * 4096) == 0); /* what it had nobody has after it */
+    launch(k, 8);
+    for (;;) pause();
+  }
+  int status;
+  CHECK(waitpid(pid, &status, 0) == pid);
+  CHECK(WIFEXITED(status) && WEXITSTATUS(status) == TESSERA_WORKER_EXIT_STATUS);
+  const tessera_fault_record *fault = &c.page->fault;
+  CHECK(c.page->error == k->error);
+  CHECK(fault->kind == k->kind && fault->block == BAD_BLOCK);
+  if (k->shared_offset != 0)
+    CHECK(fault->address == (uint32_t)k->shared_offset);
+  if (k->kind == TESSERA_FAULT_KIND_STACK) CHECK(fault->address == 0);
+}
+
+int main(int count, char **arguments) {
+  const bool faults = count < 2 || strcmp(arguments[1], "good") != 0;
+  seen = mmap(NULL, sizeof *seen, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  CHECK(seen != MAP_FAILED);
+  for (int i = 0; faults && i < 2 * BAD_COUNT; i++) {
+    system_pretends = i >= BAD_COUNT;
+    run_bad(&BAD_KERNELS[i % BAD_COUNT]);
+  }
+  system_pretends = false;
+  run_good(1);
+  run_good(4);
+  printf("ok\n");
+  return 0;
+}

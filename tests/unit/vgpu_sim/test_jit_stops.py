@@ -1,0 +1,108 @@
+"""Which lane groups may stop as one, and which plan a kernel that stops gets."""
+
+import barrier_kernels
+import pytest
+
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit import choose, ssa, stops
+from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.isa import Module
+
+_BLOCK = (64, 1, 1)
+_PARTED = """
+    AND.B32 r10, r4, 1
+    SETP.EQ.U32 p0, r10, 0
+"""
+
+
+def _widths(body: str, block: tuple[int, int, int] = _BLOCK) -> set[int]:
+    """How many lanes the groups of legal plans have."""
+    function = barrier_kernels.kernel(body, 0, 1).functions[0]
+    return {plan.width * plan.strips for plan in jit.legal_plans(function, block)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "BAR_SYNC 0, 0",
+        f"{_PARTED}\n@p0 RET\n BAR_SYNC 0, 0",
+        f"{_PARTED}\n@p0 BRA a\n ADD.U32 r11, r4, 1\na:\n BAR_SYNC 0, 0",
+        f"{_PARTED}\n@p0 BRA a\n ADD.U32 r11, r4, 1\n@p0 RET\na:\n BAR_SYNC 0, 0",
+        # Lanes leave the inner loop one by one, and meet behind it.
+        "MOV.B32 r11, 0\nl:\n ADD.U32 r11, r11, 1\n SETP.LT.U32 p0, r11, r4\n@p0 BRA l\n"
+        " BAR_SYNC 0, 0",
+        # A branch that all lanes of the block take alike, and a loop that they count alike.
+        "LD.PARAM.U32 r10, [0]\n SETP.EQ.U32 p0, r10, 0\n@p0 BRA a\n BAR_SYNC 0, 0\na:\n NOP",
+        "LD.PARAM.U32 r10, [0]\n SETP.EQ.U32 p0, r10, 0\n@p0 BAR_SYNC 0, 0",
+        "LD.PARAM.U32 r10, [0]\nl:\n BAR_SYNC 0, 0\n SUB.U32 r10, r10, 1\n"
+        " SETP.NE.U32 p0, r10, 0\n@p0 BRA l",
+        # Lanes that skip the rest of an iteration are back in the next.
+        f"{_PARTED}\n LD.PARAM.U32 r12, [0]\nl:\n BAR_SYNC 0, 0\n SUB.U32 r12, r12, 1\n"
+        " SETP.EQ.U32 p1, r12, 0\n@p1 RET\n@p0 BRA l\n ADD.U32 r11, r4, 1\n BRA l",
+    ],
+)
+def test_lanes_that_come_together_stop_together(body: str) -> None:
+    assert max(_widths(body)) == 64
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"{_PARTED}\n@p0 BAR_SYNC 0, 0",
+        f"{_PARTED}\n@p0 BRA a\n BAR_SYNC 0, 0\na:\n ST.SHARED.U8 [r4], r4",
+        f"{_PARTED}\n@p0 BRA a\n BAR_SYNC 0, 0\n BRA b\na:\n BAR_SYNC 0, 0\nb:\n NOP",
+        "MOV.B32 r11, 0\nl:\n BAR_SYNC 0, 0\n ADD.U32 r11, r11, 1\n SETP.LT.U32 p0, r11, r4\n"
+        "@p0 BRA l",
+        f"{_PARTED}\n LD.PARAM.U32 r12, [0]\nl:\n SUB.U32 r12, r12, 1\n"
+        " SETP.EQ.U32 p1, r12, 0\n@p1 RET\n@p0 BRA l\n BAR_SYNC 0, 0\n BRA l",
+        "BAR_SYNC r4, 0",
+    ],
+)
+def test_lanes_that_are_elsewhere_are_groups_of_their_own(body: str) -> None:
+    assert _widths(body) == {1}
+
+
+def test_counted_barriers_need_groups_within_a_warp() -> None:
+    body = "BAR_SYNC 1, 64\n BAR_SYNC 0, 0"
+    assert max(_widths(body)) == 32
+    assert _widths(body, (33, 2, 1)) == {1}
+    assert {32 % lanes for lanes in _widths(body, (24, 4, 1))} == {0}
+
+
+@pytest.mark.parametrize(
+    ("body", "counted"),
+    [
+        ("BAR_SYNC 3, 0\n BAR_SYNC 3, 0", False),
+        ("BAR_SYNC 3, 0\n BAR_SYNC 4, 0", True),
+        ("BAR_SYNC 3, 64", True),
+        ("BAR_ARRIVE 3, 64", True),
+        ("LD.PARAM.U32 r10, [0]\n BAR_SYNC r10, 0", True),
+        ("BAR_SYNC 16, 0", True),
+    ],
+)
+def test_turns_are_enough_for_one_barrier_of_all(body: str, counted: bool) -> None:
+    form = ssa.build(barrier_kernels.kernel(body, 0, 1).functions[0])
+    assert stops.counted(form) is counted
+
+
+def test_a_plan_that_parts_who_meets_is_refused() -> None:
+    module = barrier_kernels.parted()
+    with pytest.raises(jit.PlanError, match="parts lanes that wait for each other"):
+        jit.Compiler().compile(module, module.functions[0], _BLOCK, jit.Plan(16, 2))
+
+
+def _chosen(module: Module, block: tuple[int, int, int]) -> Geometry:
+    return choose.choose(ssa.build(module.functions[0]), block, 512).geometry(block)
+
+
+def test_who_fits_in_one_group_needs_no_switch() -> None:
+    assert _chosen(barrier_kernels.guarded(), (64, 1, 1)).groups == 1
+    assert _chosen(barrier_kernels.guarded(), (1024, 1, 1)).groups > 1
+
+
+def test_a_loop_that_stops_has_groups_of_eight_strips() -> None:
+    assert _chosen(barrier_kernels.tiled_sgemm(32), (32, 32, 1)).strips >= 8
+
+
+def test_what_cannot_stop_together_runs_lane_by_lane() -> None:
+    assert _chosen(barrier_kernels.parted(), (64, 1, 1)).span == 1

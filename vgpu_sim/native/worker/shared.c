@@ -1,0 +1,64 @@
+/* Shared memory: one window a thread, for the block that it runs.
+ *
+ * Code adds a signed 32-bit number, and less than 2^30 bytes, to the window's base without a test.
+ * What it can reach so is reserved and inaccessible but for the block's bytes, in whole pages; so is
+ * an image of it, where code moves accesses that are not aligned. */
+#define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cta.h"
+#include "internal.h"
+
+static __thread uint64_t accessible; /* bytes at the window's base */
+
+static void fail(void) __attribute__((noreturn));
+static void fail(void) {
+  tw_die(&(fault){.kind = TESSERA_FAULT_KIND_OUT_OF_MEMORY,
+                  .error = CUDA_ERROR_OUT_OF_MEMORY,
+                  .kernel = tw_current.kernel,
+                  .message = "no memory for a block's shared memory"});
+}
+
+static uint64_t reserve(void) {
+  void *memory = mmap(NULL, TESSERA_SHARED_RESERVED_BYTES, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) fail();
+  return (uint64_t)(uintptr_t)memory + TESSERA_SHARED_REACH_BYTES;
+}
+
+uint64_t tw_shared_window(uint32_t bytes) {
+  if (tw_current.shared_window == 0) tw_current.shared_window = reserve();
+  tw_current.shared_bytes = bytes;
+  uint8_t *base = (uint8_t *)(uintptr_t)tw_current.shared_window;
+  const uint64_t wanted =
+      ((uint64_t)bytes + TESSERA_PAGE_BYTES - 1) & ~(uint64_t)(TESSERA_PAGE_BYTES - 1);
+  int status = 0;
+  if (wanted > accessible)
+    status = mprotect(base + accessible, wanted - accessible, PROT_READ | PROT_WRITE);
+  else if (wanted < accessible)
+    status = mprotect(base + wanted, accessible - wanted, PROT_NONE);
+  if (status != 0) fail();
+  accessible = wanted;
+  return tw_current.shared_window;
+}
+
+void tw_shared_run(const tessera_launch_context *context, const uint8_t *parameters, uint64_t first,
+                   uint64_t end, tessera_thread_state *thread) {
+  const tw_launch *launch = (const tw_launch *)context;
+  const tessera_kernel_entry entry = (tessera_kernel_entry)(uintptr_t)launch->code.entry;
+  thread->shared_base = tw_shared_window(launch->shared_bytes);
+  for (uint64_t block = first; block < end; block++) {
+    memset((void *)(uintptr_t)thread->shared_base, 0, launch->shared_bytes);
+    entry(context, parameters, block, block + 1, thread);
+    if (thread->status != 0) tw_die_of_trap(context->kernel, launch->code.entry, thread, NULL);
+  }
+}
+
+void tw_shared_end_thread(void) {
+  if (tw_current.shared_window == 0) return;
+  munmap((void *)(uintptr_t)(tw_current.shared_window - TESSERA_SHARED_REACH_BYTES),
+         TESSERA_SHARED_RESERVED_BYTES);
+  tw_current.shared_window = 0;
+  accessible = 0;
+}
