@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from vgpu_sim.gpud.limits.cgroups import v1 as v1_module
 from vgpu_sim.gpud.limits.cgroups.base import (
     BASE_OVERHEAD_BYTES,
     CONTEXT_OVERHEAD_BYTES,
@@ -161,3 +162,11 @@ def test_groups_that_may_not_be_made_say_so(tmp_path):
     isolation = detect(2, tmp_path).isolation
     assert not isolation.enforced
     assert isolation.reason.startswith("cgroup v1: ")
+
+
+def test_shared_memory_of_a_group_is_read_or_none(tmp_path):
+    assert v1_module.shmem_of(tmp_path / "gone") == 0
+    (tmp_path / "memory.stat").write_text("anon 7\nshmem_thp 5\n")
+    assert v1_module.shmem_of(tmp_path) == 0
+    (tmp_path / "memory.stat").write_text("anon 7\nshmem_thp 5\nshmem 4096\nfile 9\n")
+    assert v1_module.shmem_of(tmp_path) == 4096

@@ -6,12 +6,13 @@ import signal
 import socket
 import subprocess
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import a30_slice
 import pytest
 from worker_client import worker_config
 
+from vgpu_sim import zygote as forking
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.contexts import zygote as zygote_module
 from vgpu_sim.gpud.contexts.launching import Launcher, WorkerSettings
@@ -199,3 +200,23 @@ async def launch_on(zygote: DyingZygote, root: Path) -> HelloRefused | None:
         finally:
             zygote.process.wait()
     return None
+
+
+@pytest.mark.parametrize(
+    ("message", "descriptors"),
+    [
+        ({"type": "spawn", "worker": {}}, []),
+        ({"type": "spawn", "worker": {}}, [0]),
+        ({"type": "spawn", "worker": {}}, [0, 1, 2]),
+        ({"type": "other", "worker": {}}, [0, 1]),
+        ({"type": "spawn"}, [0, 1]),
+        ({"type": "spawn", "worker": []}, [0, 1]),
+    ],
+)
+def test_a_zygote_forks_for_nothing_but_a_whole_spawn_message(monkeypatch, message, descriptors):
+    def fork() -> int:
+        raise AssertionError("it forked")
+
+    monkeypatch.setattr(os, "fork", fork)
+    with pytest.raises(ValueError, match="spawn message"):
+        forking.Zygote._spawn(cast("forking.Zygote", None), message, descriptors)
