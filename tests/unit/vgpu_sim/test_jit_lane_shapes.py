@@ -1,0 +1,17 @@
+"""Shapes made of known lanes say again what they were made of."""
+
+import pytest
+
+from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra
+
+
+@pytest.mark.parametrize("first", [0, 1000, (1 << 32) - 2])
+def test_neighbours_are_one_shape_wherever_they_begin(first: int) -> None:
+    rows = tuple(
+        tuple((first + strip * 4 + lane) % (1 << 32) for lane in range(4)) for strip in range(2)
+    )
+    algebra = Algebra(4, 2)
+    shape = algebra.from_lanes(rows, 32)
+    assert isinstance(shape, Affine)
+    assert shape.stride == 1
+    assert algebra.lanes(shape, 32) == rows
