@@ -263,6 +263,7 @@ def test_setp_without_first_destination() -> None:
         ("ld.global.v2.u32 {%r0, %r0}, [%o];", InvalidPtxError, "same register"),
         ("ld.global.u32 %r0, %o;", InvalidPtxError, "expected an address"),
         ("ld.global.u32 %r0, [%o+0x80000000];", InvalidPtxError, "does not fit 32 bits"),
+        ("ld.global.u32 %r0, [%o-0x80000001];", InvalidPtxError, "does not fit 32 bits"),
         ("ld.global.u32 %r0, [nope];", InvalidPtxError, "'nope' is not an address"),
         ("mov.u32 %r0, nope;", InvalidPtxError, "'nope' is not declared"),
         ("mov.u32 %r0, %o.x;", InvalidPtxError, "no component 'x'"),
