@@ -11,7 +11,8 @@ nothing on the node could offer it, and its capacity has been 0 for so long that
 has forgotten it: it puts back what it still remembers, which is for five minutes after the node
 agent stopped serving it. A kubelet that was restarted counts these five minutes from its start, and
 nothing tells when that was. So a removal that did not hold is tried again every minute: waiting for
-as long as the first time could cost six minutes more than are needed.
+as long as the first time could cost six minutes more than are needed. Nor does an operator that has
+just started know since when a resource is 0: it, too, tries every minute.
 
 With a prefix that others use too (nvidia.com), only nodes with GPUs of ours are touched. By which
 such prefixes a node has offered slices is noted on it, so that their resources are removed also

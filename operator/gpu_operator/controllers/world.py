@@ -86,7 +86,7 @@ class World:
     refused_writes: Mapping[tuple[str, str], str] = field(default_factory=dict)  # by kind, name
     chart_policy: ChartPolicy | None = None  # what the chart asks of the policy ``default``
     zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
-    put_back: frozenset[tuple[str, str]] = frozenset()  # of zero_since: what was removed before
+    put_back: frozenset[tuple[str, str]] = frozenset()  # of zero_since: what may have been removed
 
     def gpus_by_node(self) -> Mapping[str, Sequence[Gpu]]:
         """Return the GPUs of each node that has any."""

@@ -37,7 +37,8 @@ class Store:
         self._touched: dict[tuple[str, str], float] = {}
         self._gone: dict[str, None] = {}  # UIDs, oldest first: answers may come after the watch
         self._zero_since: dict[tuple[str, str], float] = {}
-        self._removed: set[tuple[str, str]] = set()  # while it was 0, and not offered since
+        # While it was 0, and not offered since; perhaps, if it was 0 when its node was seen first.
+        self._removed: set[tuple[str, str]] = set()
         self._refused_evictions: dict[str, str] = {}
         self._refused_writes: dict[tuple[str, str], str] = {}
         self._world: World | None = None
@@ -60,7 +61,7 @@ class Store:
         if changed:
             self._world = None
         if isinstance(value, Node):
-            self._note_zeros(value)
+            self._note_zeros(value, first=known is None)
         return changed
 
     def remove(self, kind: str, name: str, uid: str = "") -> bool:
@@ -142,7 +143,8 @@ class Store:
             put_back=frozenset(self._removed & self._zero_since.keys()),
         )
 
-    def _note_zeros(self, node: Node) -> None:
+    def _note_zeros(self, node: Node, *, first: bool) -> None:
+        """Note since when what is 0; of a node that is seen first nobody knows it."""
         listed = {(node.name, r): count for r, count in node.capacity.items() if "/" in r}
         zeros = {key for key, count in listed.items() if count == "0"}
         for key in [k for k in self._zero_since if k[0] == node.name and k not in zeros]:
@@ -151,6 +153,8 @@ class Store:
         self._removed -= listed.keys() - zeros
         for key in zeros:
             self._zero_since.setdefault(key, self._clock())
+        if first:
+            self._removed |= zeros
 
     def _forget_zeros(self, node: str) -> None:
         self._zero_since = {k: since for k, since in self._zero_since.items() if k[0] != node}

@@ -25,6 +25,7 @@ class Retirement:
 
     remembers_until_s: int
     quick: bool = False
+    uid: str = "u"
     now_s: float = 0.0
     version: int = 0
     listed: bool = True
@@ -33,6 +34,7 @@ class Retirement:
 
     def __post_init__(self) -> None:
         self.store = Store(clock=lambda: self.now_s)
+        self.say("7")
         self.say("0")
 
     def say(self, count: str | None) -> None:
@@ -41,7 +43,7 @@ class Retirement:
         self.version += 1
         self.listed = count is not None
         document = {
-            "metadata": {"name": "n", "uid": "u", "resourceVersion": str(self.version)},
+            "metadata": {"name": "n", "uid": self.uid, "resourceVersion": str(self.version)},
             "status": {"capacity": figures, "allocatable": figures},
         }
         if self.store.put("Node", document):
@@ -106,11 +108,19 @@ def test_what_was_offered_again_meanwhile_has_its_whole_time() -> None:
     assert len(node.removed_at_s) == 2
 
 
-def test_a_node_of_the_same_name_has_its_whole_time() -> None:
+def test_what_was_zero_when_its_node_was_first_seen_is_tried_every_minute() -> None:
+    """The operator has just started, or the node has just come back: how old the 0 is is unknown."""
     node = Retirement(remembers_until_s=0)
     node.run_until(346)  # removed
     assert not node.listed
     node.store.remove("Node", "n", "u")
+    node.uid, node.remembers_until_s = "another", 346 + 100
     node.say("0")
-    node.run_until(346 + node_status.RETIRE_AFTER_S - 1)
+    node.run_until(346 + 59)
     assert len(node.removed_at_s) == 1
+    node.run_until(346 + 61)
+    assert len(node.removed_at_s) == 2
+    assert not node.listed
+    node.run_until(346 + 200)
+    assert len(node.removed_at_s) == 3
+    assert not node.listed
