@@ -389,7 +389,7 @@ print(int(d.cuModuleLoadData({image!r})[0]))
 """
 CUBIN = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(100)
 MANY_REASONS = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n" + (
-    b"  .reg .b32 %r<3>;\n" + 12 * b"  bar.sync 0;\n" + b"  ret;\n}\n\0"
+    b"  .reg .b32 %r<3>;\n" + 12 * b"  membar.gl;\n" + b"  ret;\n}\n\0"
 )
 
 

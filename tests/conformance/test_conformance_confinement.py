@@ -17,7 +17,7 @@ from vgpu_sim import compiler
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import memory, provenance
+from vgpu_sim.exec.jit import provenance, shared_memory
 from vgpu_sim.exec.jit.launch import MISALIGNED_OFFSET_BYTES
 from vgpu_sim.isa import (
     DataType,
@@ -121,13 +121,17 @@ def test_kernels_that_share_memory_and_meet(name: str) -> None:
 
 
 def test_a_shared_address_that_reaches_too_far_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = barrier_kernels.kernel(
-        "LD.SHARED.F32 r10, [r4+2147483632]\n    ST.SHARED.F32 [r4-2147483632], r10", 0, shared=64
-    )
+    body = """
+    LD.PARAM.U32 r11, [0]
+    ADD.U32 r11, r11, r4
+    LD.SHARED.U8 r10, [r11+2147483632]
+    ST.SHARED.U8 [r11-2147483632], r10
+    """
+    module = barrier_kernels.kernel(body, 0, 1, 64)
     monkeypatch.setattr(clamp_proof, "SHARED_REACH_BYTES", 3 << 30)  # as far as it really is
     text = _text(module, (32, 1, 1), jit.Plan(16, 2))
     assert clamp_proof.prove(text) == 4
-    monkeypatch.setattr(memory, "_NEAR_BYTES", 1 << 40)
+    monkeypatch.setattr(shared_memory, "_NEAR_BYTES", 1 << 40)
     with pytest.raises(clamp_proof.NotShown):
         clamp_proof.prove(_text(module, (32, 1, 1), jit.Plan(16, 1)))
 

@@ -1,4 +1,4 @@
-"""The committed PTX is what the open compiler makes of the source beside it."""
+"""The committed PTX is what the open compiler makes of the source beside it, or says that it is not."""
 
 import shutil
 import subprocess
@@ -22,7 +22,8 @@ FLAGS = [
 
 
 def test_every_source_has_its_ptx_and_no_ptx_is_without_source() -> None:
-    assert [p.stem for p in SOURCES] == sorted(p.stem for p in EXAMPLES.glob("*.ptx"))
+    by_hand = {p.stem for p in EXAMPLES.glob("*.ptx") if "Written by hand" in p.read_text()}
+    assert {p.stem for p in SOURCES} == {p.stem for p in EXAMPLES.glob("*.ptx")} - by_hand
     assert SOURCES
 
 

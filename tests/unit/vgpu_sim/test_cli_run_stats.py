@@ -20,12 +20,13 @@ def lines(*events: dict[str, Any]) -> list[str]:
 
 
 STARTED, ENDED = {"event": "context_started"}, {"event": "context_ended"}
+NO_KERNEL_S = {"event": "fault", "kernel": "", "message": "the worker ended: killed"}
 
 
 def test_what_all_contexts_did_is_summed_up_and_the_longest_kernel_is_first() -> None:
     one = usage(("short", 2, 1_000), ("long", 1, 4_000_000))
     other = usage(("short", 3, 1_001), ("once", 1, 1_000_000_000))
-    assert lines(STARTED, STARTED, one, ENDED, {"event": "fault"}, other, ENDED) == [
+    assert lines(STARTED, STARTED, one, ENDED, NO_KERNEL_S, other, ENDED) == [
         "contexts: 2",
         "  launches     total ms      mean us  kernel",
         "         1     1000.000    1000000.0  once",

@@ -38,6 +38,7 @@ def answering(directory: Path, answer: bytes | None) -> Iterator[list[bytes]]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(str(directory / "s.sock"))
         listener.listen()
+        listener.settimeout(30)  # who asks somebody else fails, and does not wait for ever
 
         def serve() -> None:
             client, _ = listener.accept()
@@ -96,9 +97,11 @@ def test_who_says_nothing_is_not_waited_for(parent: Path, monkeypatch: pytest.Mo
 
 def test_all_slices_are_asked_by_name(parent: Path) -> None:
     assert slices.query_all(parent / "absent") == []
-    (parent / "a-file").touch()
+    (parent / "MIG-file").touch()
+    (parent / "lost+found").mkdir()
     one = bytes(DeviceInfo(multiprocessors=1))
-    with answering(parent / "b", header() + INFO), answering(parent / "a", header() + one):
+    last, first = parent / "MIG-b", parent / "MIG-a"
+    with answering(last, header() + INFO), answering(first, header() + one):
         assert [info.multiprocessors for info in slices.query_all(parent)] == [1, 16]
     with pytest.raises(NotAnswered):  # nobody is there any more
         slices.query_all(parent)

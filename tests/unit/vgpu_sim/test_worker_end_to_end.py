@@ -3,6 +3,7 @@
 import os
 import signal
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,10 +109,23 @@ def test_contexts_do_not_share_memory(zygote: Zygote) -> None:
         assert yours.alias[:12] == bytes(8) + b"yyyy"
 
 
+def until_stopped(pid: int) -> None:
+    """Wait until every thread has noticed: one that spins on another CPU runs for a moment more."""
+
+    def states() -> set[str]:
+        stats = Path(f"/proc/{pid}/task").glob("*/stat")
+        return {stat.read_text().rpartition(")")[2].split()[0] for stat in stats}
+
+    end = time.monotonic() + 10
+    while states() != {"T"}:
+        assert time.monotonic() < end, states()
+
+
 def test_a_stopped_worker_computes_nothing(zygote: Zygote) -> None:
     with running_client(zygote) as client:
         module, memory, (a, b, c) = prepare(client)
         os.kill(client.pid, signal.SIGSTOP)
+        until_stopped(client.pid)
         value = launch_vecadd(client, module, [m.address for m in memory])
         with pytest.raises(TimeoutError):
             client.wait(0, value, timeout_s=0.3)

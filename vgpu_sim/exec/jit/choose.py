@@ -7,7 +7,8 @@ diverge and mostly gather run lane by lane. Code size is bounded before anything
 
 Lanes that wait for others of their block must stop together (``stops``): where they do not a
 narrower strip is taken, at last one lane. A group of a loop that stops has up to 8 strips even if
-registers are short, because each turn costs a switch. A block that fits in one group needs none.
+registers are short, because each turn costs a switch. A block that is one group needs none; it may
+be one where what lives across its stops stays in registers.
 """
 
 from collections.abc import Iterable, Iterator
@@ -112,14 +113,13 @@ def _choose_stopping(
 
 
 def _suits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int, *, hot: bool) -> bool:
-    if geometry.groups == 1 and _live_vectors(ssa, geometry) <= registers:
+    if geometry.groups == 1 and _live_at_stops(ssa, geometry) <= registers:
         return True
     return (hot and geometry.strips <= _STOPPING_STRIPS) or _fits(ssa, geometry, registers)
 
 
-def _live_vectors(ssa: SsaFunction, geometry: geometries.Geometry) -> int:
-    live = _LiveVectors(Analysis(ssa, geometry, assume_guards=True))
-    return live.peak(frozenset(ssa.blocks))
+def _live_at_stops(ssa: SsaFunction, geometry: geometries.Geometry) -> int:
+    return _LiveVectors(Analysis(ssa, geometry, assume_guards=True)).at_stops()
 
 
 def _cost(node: Operation | Merge) -> int:
@@ -204,6 +204,19 @@ class _LiveVectors:
     def peak(self, body: frozenset[int]) -> int:
         """Return the greatest number of live vectors within some blocks."""
         return max(self._block_peak(block) for block in body)
+
+    def at_stops(self) -> int:
+        """Return the greatest number of live vectors where lanes wait for others."""
+        most = 0
+        for block, stop in stops.stops(self._ssa):
+            present = self._after(block, self._live_in)
+            for node in reversed(self._ssa.blocks[block].nodes):
+                if node is stop:
+                    break
+                present -= set(results_of(node))
+                present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
+            most = max(most, self._sum(present))
+        return most
 
     def _add(self, node: Phi | Operation | Merge, result: Value) -> None:
         strips = range(self._analysis.geometry.strips)

@@ -6,17 +6,16 @@ the displacement (after them where they reach far), a vector lane by lane. An ac
 aligned to its size is moved to where nothing is mapped: by its origin where the distance from that
 is a multiple of the size, which costs nothing at the access, else by a test of the address.
 
-Shared memory's addresses have 32 bits. As a signed number such an address, the strip's offset and
-the displacement added, stays within what is reserved around the block's shared memory: nothing has
-to be confined. (The address of a lane that runs is small, so that this is the right one.)
+What shared memory's addresses are is ``shared_memory``'s part.
 """
 
 from collections.abc import Callable, Iterable
 
+from vgpu_sim.exec.jit import shared_memory
 from vgpu_sim.exec.jit.access import Access
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
-from vgpu_sim.exec.jit.launch import THREAD_SHARED_BASE, EntryArguments
+from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.provenance import Provenance
 from vgpu_sim.exec.jit.ssa import Operation, Value
@@ -25,7 +24,6 @@ from vgpu_sim.exec.jit.values import FLOATS, Form, Values
 from vgpu_sim.isa import Op, Space
 
 _CLAMP_REACH_BYTES = 1 << 31
-_NEAR_BYTES = 1 << 29
 
 
 class Memory:
@@ -149,7 +147,7 @@ class Memory:
         if isinstance(access.shape, Affine) and strip is not None:
             offset += access.shape.offsets[strip]
         if access.shared:
-            return self._shared_pointer(access, form, strip or 0, offset)
+            return shared_memory.pointer(text, values, launch, access, form, strip or 0, offset)
         address = values.read(access.address, "i64", form, strip or 0)
         shift = None
         if access.tested:
@@ -170,9 +168,9 @@ class Memory:
 
     def pointers(self, access: Access, strip: int, extra: int) -> str:
         """Return the pointers of a strip's lanes, ``extra`` bytes further."""
-        if access.shared:
-            return self._shared_pointers(access, strip, extra)
         text, launch = self._text, self._launch
+        if access.shared:
+            return shared_memory.pointers(text, self._values, launch, access, strip, extra)
         lanes = text.type_of("i64", vector=True)
         addresses = self._values.read(access.address, "i64", Form.VECTOR, strip)
         offset = access.displacement + extra
@@ -197,36 +195,6 @@ class Memory:
             return pointers
         places = text.type_of("ptr", vector=True)
         return text.let(f"getelementptr i8, {places} {pointers}, {lanes} {shift}")
-
-    def _shared_pointer(self, access: Access, form: Form, strip: int, offset: int) -> str:
-        text, launch = self._text, self._launch
-        address = self._values.read(access.address, "i32", form, strip)
-        if abs(offset) > _NEAR_BYTES:
-            address, offset = text.let(f"add i32 {address}, {signed(offset, 32)}"), 0
-        distance = text.let(f"sext i32 {address} to i64")
-        pointer = launch.moved(launch.thread(THREAD_SHARED_BASE, "ptr"), distance)
-        if access.tested:
-            if offset % access.size:
-                address = text.let(f"add i32 {address}, {signed(offset, 32)}")
-            pointer = launch.moved(pointer, launch.shift(address, access.size, shared=True))
-        return self._moved(pointer, offset)
-
-    def _shared_pointers(self, access: Access, strip: int, extra: int) -> str:
-        text, launch = self._text, self._launch
-        narrow, wide, places = (text.type_of(t, vector=True) for t in ("i32", "i64", "ptr"))
-        addresses = self._values.read(access.address, "i32", Form.VECTOR, strip)
-        if access.displacement:
-            step = signed(access.displacement, 32)
-            addresses = text.let(f"add {narrow} {addresses}, splat (i32 {step})")
-        distance = text.let(f"sext {narrow} {addresses} to {wide}")
-        if extra:
-            distance = text.let(f"add {wide} {distance}, splat (i64 {extra})")
-        base = launch.thread(THREAD_SHARED_BASE, "ptr")
-        pointers = text.let(f"getelementptr i8, ptr {base}, {wide} {distance}")
-        if not access.tested:
-            return pointers
-        shift = launch.shift(addresses, access.size, vector=True, shared=True)
-        return text.let(f"getelementptr i8, {places} {pointers}, {wide} {shift}")
 
     def _known_shift(self, access: Access) -> str:
         """Return how far the access is moved, where that is known before it."""
