@@ -274,7 +274,8 @@ def test_the_oracle_sees_an_escape() -> None:
 
     def escapes() -> None:
         assert native_launch.fault_address(loaded, launch, parameters, [(0, 2)]) is None
-        assert world.host[:] == bytes([_CANARY]) * len(world.host), "overwritten"
+        intact = world.host[:] == bytes([_CANARY]) * len(world.host)
+        assert intact, "overwritten"
 
     with pytest.raises(AssertionError, match="overwritten"):
         native_launch.in_child(escapes)
