@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from vgpu_sim import machine
 from vgpu_sim.hal import spawn
+from vgpu_sim.worker import placing
 
 _MAX_MESSAGE_BYTES: Final = 65536
 _INT_BYTES: Final = array.array("i").itemsize
@@ -81,6 +82,7 @@ class Zygote:
             raise ValueError("a spawn message has a worker's configuration")
         config = spawn.WorkerConfig.from_json(document)
         assert_single_threaded()
+        placing.stop_up_holes()
         pid = os.fork()
         if pid == 0:
             _become_worker(config, *descriptors)
@@ -115,6 +117,7 @@ def assert_single_threaded() -> None:
 def _become_worker(config: spawn.WorkerConfig, client_fd: int, gpud_fd: int) -> NoReturn:
     """Run in the child; whatever happens, the zygote's code is never returned to."""
     try:
+        placing.take_gap()  # before anything else is mapped
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         client, gpud = _keep_only(client_fd, gpud_fd)

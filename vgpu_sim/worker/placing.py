@@ -1,10 +1,11 @@
 """Where a worker maps what it maps: at addresses that no other worker's tell.
 
 Workers are forked from one zygote and inherit its mappings. What they map themselves (pages shared
-with their clients, native code, thread stacks, libraries loaded late) the kernel places into the
-highest hole that is large enough, so it would lie at the same addresses in each of them. Right
-after the fork a worker stops up the holes that it inherited, and takes a gap of a random size below
-them that it never gives back: all that comes later lies below that.
+with their clients, native code, thread stacks, libraries loaded late, the interpreter's memory) the
+kernel places into the highest hole that is large enough, so it would lie at the same addresses in
+each of them. So the zygote stops up its holes before a fork, and the first thing that a worker does
+is to take a gap of a random size below everything, which it never gives back: all that comes later
+lies below that.
 
 What was inherited stays where the zygote has it: the Python interpreter, libc, LLVM, the heap.
 """
@@ -22,25 +23,35 @@ _LARGEST_HOLE: Final = 1 << 36
 _MAP_NORESERVE: Final = 0x4000
 _MAP_FIXED_NOREPLACE: Final = 0x10_0000
 _PROT_NONE: Final = 0
+_FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+_MOST_ROUNDS: Final = 16
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 
 
-def move_apart() -> None:
-    """Stop up the holes and take the gap. Both cost address space only.
+def take_gap() -> None:
+    """Take the gap, which is larger than any hole. It costs address space only.
 
     Raises:
         OSError: when the kernel refuses.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-    for begin, end in list(_holes()):
-        # One that is not there any more is no hole: this process is mapping things itself.
-        libc.mmap(begin, end - begin, _PROT_NONE, flags | _MAP_FIXED_NOREPLACE, -1, 0)
-    size = (secrets.randbelow(_MOST_PAGES) + 1) * mmap.PAGESIZE
-    if libc.mmap(None, size, _PROT_NONE, flags, -1, 0) == ctypes.c_void_p(-1).value:
+    size = _LARGEST_HOLE + (secrets.randbelow(_MOST_PAGES) + 1) * mmap.PAGESIZE
+    if _libc.mmap(None, size, _PROT_NONE, _FLAGS, -1, 0) == ctypes.c_void_p(-1).value:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def stop_up_holes() -> None:
+    """Take what lies between mappings; again, since looking for it maps memory, too."""
+    for _ in range(_MOST_ROUNDS):
+        holes = list(_holes())
+        if not holes:
+            return
+        for begin, end in holes:
+            flags = _FLAGS | _MAP_FIXED_NOREPLACE  # something may lie there by now
+            _libc.mmap(begin, end - begin, _PROT_NONE, flags, -1, 0)
 
 
 def _holes() -> Iterator[tuple[int, int]]:

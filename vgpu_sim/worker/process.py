@@ -64,7 +64,7 @@ def _set_up(
     config: WorkerConfig, client: socket.socket, gpud: socket.socket, make_backend: BackendFactory
 ) -> Callable[[], NoReturn]:
     """Make everything, up to but not including the answer; return what answers and serves."""
-    placing.move_apart()
+    placing.stop_up_holes()
     runtime = NativeRuntime()
     for path in config.cgroup_procs:
         Path(path).write_text(f"{os.getpid()}\n")
