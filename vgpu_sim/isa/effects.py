@@ -28,6 +28,11 @@ class Effects:
         return self.jumps or self.ends
 
     @property
+    def accesses(self) -> bool:
+        """Return whether it goes to memory."""
+        return self.reads or self.writes
+
+    @property
     def visible(self) -> bool:
         """Return whether others can tell that it ran: it may not be left out or run twice."""
         return self.writes or self.orders or self.stops or self.collective or self.traps

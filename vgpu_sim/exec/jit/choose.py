@@ -66,14 +66,9 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
     registers = 32 if vector_bits == 512 else 16
     if any(stops.stops(ssa)):
         return _choose_stopping(ssa, block, width, nodes, registers)
-    legal = [
-        g.strips
-        for g in geometries.legal_geometries(block)
-        if g.width == width and g.strips * nodes <= MAX_NODE_STRIPS
-    ]
-    for strips in sorted(legal, reverse=True):
-        if strips == 1 or _fits(ssa, geometries.Geometry(block, width, strips), registers):
-            return Plan(width, strips)
+    for geometry in reversed(_small_enough(block, width, nodes)):
+        if geometry.strips == 1 or _fits(ssa, geometry, registers):
+            return Plan(width, geometry.strips)
     return Plan(width, 1)
 
 
@@ -96,12 +91,7 @@ def _choose_stopping(
 ) -> Plan:
     hot = any(b in body for b, _ in stops.stops(ssa) for body in ssa.graph.loops.values())
     while width > 1:
-        found = [
-            g
-            for g in geometries.legal_geometries(block)
-            if g.width == width and g.strips * nodes <= MAX_NODE_STRIPS
-        ]
-        found.sort(key=lambda g: g.strips)
+        found = _small_enough(block, width, nodes)
         # Lanes that part in a strip part in every group of such strips.
         if found and stops.legal(ssa, found[0]):
             for g in reversed(found[1:]):
@@ -110,6 +100,12 @@ def _choose_stopping(
             return Plan(width, found[0].strips)
         width //= 2
     return Plan(1, 1)
+
+
+def _small_enough(block: Block, width: int, nodes: int) -> list[geometries.Geometry]:
+    """Return the geometries of a width whose code is not too large, the narrowest group first."""
+    found = (g for g in geometries.legal_geometries(block) if g.width == width)
+    return sorted((g for g in found if g.strips * nodes <= MAX_NODE_STRIPS), key=lambda g: g.strips)
 
 
 def _suits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int, *, hot: bool) -> bool:

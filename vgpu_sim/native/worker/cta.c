@@ -145,14 +145,6 @@ static void run_group(tw_fiber *self) {
   }
 }
 
-static void fail(const char *message) __attribute__((noreturn));
-static void fail(const char *message) {
-  tw_die(&(fault){.kind = TESSERA_FAULT_KIND_OUT_OF_MEMORY,
-                  .error = CUDA_ERROR_OUT_OF_MEMORY,
-                  .kernel = tw_current.kernel,
-                  .message = message});
-}
-
 /* Fibers stay from launch to launch; they are prepared again when more or deeper ones are needed. */
 static void provide(tw_cta *c, const tw_code *code) {
   tw_stacks *stacks = &c->stacks;
@@ -162,7 +154,7 @@ static void provide(tw_cta *c, const tw_code *code) {
         code->stack_bytes > stacks->stack_bytes ? code->stack_bytes : stacks->stack_bytes;
     tw_stacks_close(stacks);
     if (tw_stacks_open(stacks, count, bytes, run_group) != 0)
-      fail("no memory for the stacks of a block's threads");
+      tw_die_out_of_memory("no memory for the stacks of a block's threads");
     tw_fiber_adopt_thread(&c->home);
     c->linked = 0;
   }
@@ -180,7 +172,7 @@ void tw_cta_run(const tessera_launch_context *context, const uint8_t *parameters
                 uint64_t end, tessera_thread_state *thread) {
   (void)thread;
   if (cta == NULL) cta = calloc(1, sizeof *cta);
-  if (cta == NULL) fail("no memory for a block");
+  if (cta == NULL) tw_die_out_of_memory("no memory for a block");
   tw_cta *c = cta;
   c->launch = (const tw_launch *)context;
   c->parameters = parameters;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "platform.h"
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -147,14 +149,10 @@ static void prepare(const tw_stacks *s, uint32_t index, void (*main)(tw_fiber *s
 #endif
 }
 
-static uint64_t whole_pages(uint64_t bytes) {
-  return (bytes + TESSERA_PAGE_BYTES - 1) & ~(uint64_t)(TESSERA_PAGE_BYTES - 1);
-}
-
 int tw_stacks_open(tw_stacks *s, uint32_t count, uint64_t stack_bytes, void (*main)(tw_fiber *)) {
-  const uint64_t head = whole_pages(count * sizeof(tw_fiber));
+  const uint64_t head = tw_whole_pages(count * sizeof(tw_fiber));
   const uint64_t stride =
-      whole_pages(stack_bytes + COLOURS * COLOUR_BYTES) + TESSERA_PAGE_BYTES;
+      tw_whole_pages(stack_bytes + COLOURS * COLOUR_BYTES) + TESSERA_PAGE_BYTES;
   uint8_t *memory = mmap(NULL, head + count * stride, PROT_READ | PROT_WRITE,
                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return -errno;

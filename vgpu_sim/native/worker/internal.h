@@ -117,6 +117,13 @@ int tw_fault_install(void);
 /* An alternate stack for the calling thread; the handler must work after a stack overflow. */
 int tw_fault_prepare_thread(void);
 void tw_die(const fault *f) __attribute__((noreturn));
+/* What the running kernel needs of memory is not there. */
+static inline __attribute__((noreturn)) void tw_die_out_of_memory(const char *message) {
+  tw_die(&(fault){.kind = TESSERA_FAULT_KIND_OUT_OF_MEMORY,
+                  .error = CUDA_ERROR_OUT_OF_MEMORY,
+                  .kernel = tw_current.kernel,
+                  .message = message});
+}
 /* `code` is an address within the code of the kernel whose trap is in `state`; `message` says what
  * else it was (NULL: a trap). */
 void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *state,

@@ -1,4 +1,4 @@
-/* Futex, clock and pause: what the runtime needs of the machine beyond libc. */
+/* Futex, clock, pause and pages: what the runtime needs of the machine beyond libc. */
 #ifndef TESSERA_WORKER_PLATFORM_H
 #define TESSERA_WORKER_PLATFORM_H
 
@@ -8,6 +8,8 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "tessera_abi.h"
 
 static inline uint64_t tw_now_ns(void) {
   struct timespec t;
@@ -19,6 +21,10 @@ static inline void tw_relax(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #endif
+}
+
+static inline uint64_t tw_whole_pages(uint64_t bytes) {
+  return (bytes + TESSERA_PAGE_BYTES - 1) & ~(uint64_t)(TESSERA_PAGE_BYTES - 1);
 }
 
 /* Sleeps while *word == value, at most `timeout_ns` (0: no limit). Spurious returns happen. */

@@ -9,21 +9,16 @@
 
 #include "cta.h"
 #include "internal.h"
+#include "platform.h"
 
 static __thread uint64_t accessible; /* bytes at the window's base */
 
-static void fail(void) __attribute__((noreturn));
-static void fail(void) {
-  tw_die(&(fault){.kind = TESSERA_FAULT_KIND_OUT_OF_MEMORY,
-                  .error = CUDA_ERROR_OUT_OF_MEMORY,
-                  .kernel = tw_current.kernel,
-                  .message = "no memory for a block's shared memory"});
-}
+static const char NO_MEMORY[] = "no memory for a block's shared memory";
 
 static uint64_t reserve(void) {
   void *memory = mmap(NULL, TESSERA_SHARED_RESERVED_BYTES, PROT_NONE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) fail();
+  if (memory == MAP_FAILED) tw_die_out_of_memory(NO_MEMORY);
   return (uint64_t)(uintptr_t)memory + TESSERA_SHARED_REACH_BYTES;
 }
 
@@ -31,14 +26,13 @@ uint64_t tw_shared_window(uint32_t bytes) {
   if (tw_current.shared_window == 0) tw_current.shared_window = reserve();
   tw_current.shared_bytes = bytes;
   uint8_t *base = (uint8_t *)(uintptr_t)tw_current.shared_window;
-  const uint64_t wanted =
-      ((uint64_t)bytes + TESSERA_PAGE_BYTES - 1) & ~(uint64_t)(TESSERA_PAGE_BYTES - 1);
+  const uint64_t wanted = tw_whole_pages(bytes);
   int status = 0;
   if (wanted > accessible)
     status = mprotect(base + accessible, wanted - accessible, PROT_READ | PROT_WRITE);
   else if (wanted < accessible)
     status = mprotect(base + wanted, accessible - wanted, PROT_NONE);
-  if (status != 0) fail();
+  if (status != 0) tw_die_out_of_memory(NO_MEMORY);
   accessible = wanted;
   return tw_current.shared_window;
 }

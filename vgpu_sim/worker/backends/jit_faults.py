@@ -10,7 +10,7 @@ from vgpu_sim.exec.jit.provenance import Pointer, Provenance
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.address_map import APERTURE_BYTES, CLAMP_BOUND_BYTES
 from vgpu_sim.hal.ports import FaultSite, NativeFault, NativeSite
-from vgpu_sim.isa import EFFECTS, Function, Instruction, Op, Space
+from vgpu_sim.isa import EFFECTS, Function, Instruction, Space
 from vgpu_sim.worker import fault_text
 
 _WORD = 1 << 64
@@ -29,7 +29,7 @@ def describe(function: Function, words: tuple[int, ...], fault: NativeFault) -> 
         line = function.lines[words[0]] if words else 0
         return NativeSite(FaultSite(function.name, line, fault.message), 0)
     what = "misaligned address" if fault.kind == FaultKind.MISALIGNED else "illegal address"
-    accesses = [word for word in words if function.code[word].op in (Op.LD, Op.ST)]
+    accesses = [word for word in words if EFFECTS[function.code[word].op].accesses]
     if not accesses:
         known = fault.address if _inside(fault) else 0
         return NativeSite(FaultSite(function.name, 0, what), known)
