@@ -37,9 +37,11 @@ test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make 
 mutate: venv ## would the tests notice? a sample of small defects (N=55 SEED=1 ROOM=jit ARGS=--narrow)
 	$(BIN)/python tests/mutation -n $(or $(N),55) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
 
-fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 meet=1 kernel=FILE)
-	@PYTHONPATH=tests/support $(BIN)/python -m fuzzing \
-	  $(foreach name,seed n minutes jobs plans meet shrink kernel folder,$(name)=$($(name)))
+fuzz: venv ## random kernels, three ways, until stopped (seed=1 n=1000 minutes=10 jobs=2 meet=1 calls=1 kernel=FILE); or text=all, proofs=1
+	@PYTHONPATH=tests/support $(BIN)/python \
+	  $(if $(text),-m hostile_text,$(if $(proofs),tests/support/prove_addresses.py,-m fuzzing)) \
+	  $(foreach name,$(if $(text),text n minutes kernel folder,$(if $(proofs),n minutes folder, \
+	    seed n minutes jobs plans meet calls shrink kernel folder)),$(name)=$($(name)))
 
 lint: venv ## ruff, mypy --strict and the layer contracts
 	$(BIN)/ruff check .
@@ -49,6 +51,14 @@ lint: venv ## ruff, mypy --strict and the layer contracts
 
 bench: venv ## speed against native code and BLAS, on this machine
 	$(BIN)/python -m benchmarks
+
+bench-exec: venv ## kernels against PoCL, OpenMP C and libraries (only=NAME: contests or tags; rounds=15)
+	@$(BIN)/python -c 'import pyopencl' 2>/dev/null || \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group bench
+	$(BIN)/python -m benchmarks.exec $(addprefix --only=,$(only)) $(addprefix --rounds=,$(rounds))
+
+bench-rdma: venv ## writes between two queue pairs of one node, beside memcpy
+	$(BIN)/python -m benchmarks.rdma
 
 shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's cluster
 	@deploy/kind/shell
@@ -70,4 +80,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test test-quick mutate fuzz lint bench shell clean venv
+.PHONY: help demo test test-quick mutate fuzz lint bench bench-exec bench-rdma shell clean venv

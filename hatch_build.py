@@ -39,9 +39,10 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if version != "editable":
             build_data["force_include"].update(
                 {
-                    str(library): f"{_INSTALLED}/{library.name}"
-                    for library in directory.iterdir()
-                    if not library.name.startswith(".")  # what the next build compares with
+                    str(library): f"{_INSTALLED}/{library.relative_to(directory)}"
+                    for library in directory.rglob("*")
+                    # Hidden is what the next build compares with.
+                    if not library.name.startswith(".") and not library.is_dir()
                 }
             )
         build_data["pure_python"] = False

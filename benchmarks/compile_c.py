@@ -13,6 +13,14 @@ class CompilerMissing(Exception):
     """There is no C compiler."""
 
 
+def compiler() -> str:
+    """Return the C compiler's path. Raises CompilerMissing."""
+    found = shutil.which("cc")
+    if found is None:
+        raise CompilerMissing("no C compiler (cc)")
+    return found
+
+
 def compile_c(source: str, output: Path, flags: tuple[str, ...], *links: str) -> Path:
     """Compile ``native/<source>`` to ``output`` and return it.
 
@@ -20,9 +28,6 @@ def compile_c(source: str, output: Path, flags: tuple[str, ...], *links: str) ->
         CompilerMissing: there is no ``cc``.
         subprocess.CalledProcessError: it refused.
     """
-    compiler = shutil.which("cc")
-    if compiler is None:
-        raise CompilerMissing("no C compiler (cc)")
-    command = [compiler, "-std=gnu11", *flags, str(SOURCES / source), "-o", str(output), *links]
+    command = [compiler(), "-std=gnu11", *flags, str(SOURCES / source), "-o", str(output), *links]
     subprocess.run(command, check=True)
     return output

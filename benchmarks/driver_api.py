@@ -1,13 +1,13 @@
 """The few driver API calls that a benchmark needs, through ctypes."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
-Argument = ctypes.c_uint64 | ctypes.c_int
-Floats = npt.NDArray[np.float32]
+Argument = ctypes.c_uint64 | ctypes.c_int | ctypes.Array[ctypes.c_char]
+Array = npt.NDArray[Any]
 
 
 class CudaError(Exception):
@@ -25,7 +25,7 @@ class Driver:
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
         self._call("cuCtxSetCurrent", context)
 
-    def upload(self, array: Floats) -> ctypes.c_uint64:
+    def upload(self, array: Array) -> ctypes.c_uint64:
         """Return device memory that holds a copy of ``array``."""
         pointer = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(array.nbytes))
@@ -37,7 +37,7 @@ class Driver:
         )
         return pointer
 
-    def download(self, pointer: ctypes.c_uint64, into: Floats) -> None:
+    def download(self, pointer: ctypes.c_uint64, into: Array) -> None:
         """Copy device memory to ``into``."""
         self._call(
             "cuMemcpyDtoH_v2",
@@ -46,14 +46,23 @@ class Driver:
             ctypes.c_size_t(into.nbytes),
         )
 
-    def kernel(self, ptx: bytes, name: str) -> ctypes.c_void_p:
-        """Load a module and return one of its kernels."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    def module(self, ptx: bytes) -> ctypes.c_void_p:
+        """Load a module."""
+        module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx))
+        return module
+
+    def function(self, module: ctypes.c_void_p, name: str) -> ctypes.c_void_p:
+        """Return one of a module's kernels."""
+        function = ctypes.c_void_p()
         self._call(
             "cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode())
         )
         return function
+
+    def kernel(self, ptx: bytes, name: str) -> ctypes.c_void_p:
+        """Load a module and return one of its kernels."""
+        return self.function(self.module(ptx), name)
 
     def run(
         self,
@@ -63,11 +72,30 @@ class Driver:
         arguments: Sequence[Argument],
     ) -> None:
         """Launch and wait."""
+        self.prepare(kernel, (*grid, 1, *block, 1), arguments)()
+        self.wait()
+
+    def prepare(
+        self,
+        kernel: ctypes.c_void_p,
+        grid_and_block: tuple[int, int, int, int, int, int],
+        arguments: Sequence[Argument],
+    ) -> Callable[[], None]:
+        """Return what launches, to be repeated without packing arguments again."""
         pointers = (ctypes.c_void_p * len(arguments))(
             *(ctypes.cast(ctypes.byref(a), ctypes.c_void_p) for a in arguments)
         )
-        shape = [ctypes.c_uint(v) for v in (*grid, 1, *block, 1, 0)]
-        self._call("cuLaunchKernel", kernel, *shape, None, pointers, None)
+        shape = [ctypes.c_uint(v) for v in (*grid_and_block, 0)]
+        launch = self._lib.cuLaunchKernel
+
+        def once(_alive: Sequence[Argument] = arguments) -> None:
+            if status := launch(kernel, *shape, None, pointers, None):
+                raise CudaError(f"cuLaunchKernel: {status}")
+
+        return once
+
+    def wait(self) -> None:
+        """Wait until everything launched has ended."""
         self._call("cuStreamSynchronize", None)
 
     def _call(self, name: str, *arguments: object) -> None:

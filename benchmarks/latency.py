@@ -13,6 +13,8 @@ LIBRARIES = on_slice.REPOSITORY / "vgpu_sim" / "native" / "lib"
 PTX = on_slice.REPOSITORY / "examples" / "sgemm.ptx"
 KERNEL = "sgemm"
 _PROCESSES = 15
+_RESTED = "rested"
+_REST_S = 0.5
 
 
 def build(output: Path) -> Path:
@@ -21,17 +23,25 @@ def build(output: Path) -> Path:
 
 
 def script(client: str, ptx: str) -> str:
-    """Return shell commands: processes that load a module once, then one that measures all."""
+    """Return shell commands: processes that load a module once, back to back and with a rest before
+    each, then one that measures all."""
     once = f"'{client}' '{ptx}' {KERNEL}"
-    return f"for i in $(seq {1 + _PROCESSES}); do {once} load || exit 1; done; {once}"
+    return (
+        f"for i in $(seq {1 + _PROCESSES}); do {once} load || exit 1; done; echo {_RESTED};"
+        f" for i in $(seq {_PROCESSES}); do sleep {_REST_S}; {once} load || exit 1; done; {once}"
+    )
 
 
 def rows(section: str, output: str, prefix: str = "") -> tuple[Row, ...]:
     """Read what the clients printed, in the table's words and units."""
     p50, p99 = {}, {}
-    first_loads, contexts = [], []
+    first_loads, contexts = busy = [], []
+    rested: tuple[list[float], list[float]] = [], []
     for line in output.splitlines():
         name, *figures = line.split()
+        if name == _RESTED:
+            first_loads, contexts = rested
+            continue
         p50[name], p99[name] = float(figures[0]), float(figures[1])
         if name == "first_load":
             first_loads.append(p50[name])
@@ -44,7 +54,9 @@ def rows(section: str, output: str, prefix: str = "") -> tuple[Row, ...]:
             Row(section, f"{prefix}{title}, p99", p99[name], "us"),
         )
 
+    first_loads, contexts = busy
     first_load_ms = statistics.median(first_loads[1:]) / 1000  # the very first fills the cache
+    rested_ms = [statistics.median(one[:_PROCESSES]) / 1000 for one in rested]
     return (
         *both("launch", "asynchronous launch", 2),
         *both("launch_sync", "launch + sync", 15),
@@ -52,7 +64,9 @@ def rows(section: str, output: str, prefix: str = "") -> tuple[Row, ...]:
         Row(section, f"{prefix}module load, again in a process", p50["load"] / 1000, "ms", 0.5),
         Row(section, f"{prefix}module load, cached, new process", first_load_ms, "ms", 0.5),
         Row(section, f"{prefix}module load, not cached", first_loads[0] / 1000, "ms"),
+        Row(section, f"{prefix}module load, cached, new process, rested", rested_ms[0], "ms", 0.5),
         Row(section, f"{prefix}new context", statistics.median(contexts) / 1000, "ms"),
+        Row(section, f"{prefix}new context, rested", rested_ms[1], "ms", 5),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
+PYTHONPATH = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "operator")])
 BOARD, WHOLE = "h100-80gb", "7g.80gb"
 _TESSERA = "from vgpu_sim.cli.main import main; main()"
 
@@ -30,18 +31,28 @@ def run(
     Raises:
         ProgramFailed: with its last words.
     """
+    with start(command, environment, backend) as process:
+        printed, said = process.communicate()
+    if process.returncode:
+        raise ProgramFailed(f"{Path(command[0]).name}: {process.returncode}: {said[-2000:]}")
+    return printed
+
+
+def start(
+    command: Sequence[str | Path],
+    environment: Mapping[str, str] | None = None,
+    backend: str = "jit",
+) -> subprocess.Popen[str]:
+    """Start a command on a slice with a thread for each core, its three streams in pipes."""
     tessera = [
         *(sys.executable, "-c", _TESSERA, "run", "--board", BOARD, "--slice", WHOLE),
         *("--backend", backend, "--threads", str(cores()), "--"),
     ]
-    path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "operator")])
-    done = subprocess.run(
+    return subprocess.Popen(
         [*tessera, *map(str, command)],
-        env={**os.environ, "PYTHONPATH": path, **(environment or {})},
-        capture_output=True,
+        env={**os.environ, "PYTHONPATH": PYTHONPATH, **(environment or {})},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
     )
-    if done.returncode:
-        raise ProgramFailed(f"{Path(command[0]).name}: {done.returncode}: {done.stderr[-2000:]}")
-    return done.stdout

@@ -12,7 +12,7 @@ from pathlib import Path
 class Row:
     """One measured figure. ``goal`` None: for information.
 
-    ``at_least`` tells in which direction the goal lies.
+    ``at_least`` tells in which direction the goal lies; ``missing`` why there is no figure.
     """
 
     section: str
@@ -21,10 +21,13 @@ class Row:
     unit: str
     goal: float | None = None
     at_least: bool = False
+    missing: str = ""
 
     @property
     def verdict(self) -> str:
-        """Whether the goal is met: met, MISSED, or empty where there is none."""
+        """Whether the goal is met: met, MISSED, NOT MEASURED, or empty where there is none."""
+        if self.missing:
+            return "NOT MEASURED"
         if self.goal is None:
             return ""
         met = self.measured >= self.goal if self.at_least else self.measured <= self.goal
@@ -70,8 +73,7 @@ def table(sections: Sequence[Section]) -> str:
             (f"{section.name}:", section.skipped and f"NOT RUN, {section.skipped}", "", "")
         )
         lines += [
-            (f"  {row.name}", f"{_figure(row.measured)} {row.unit}", row.goal_text, row.verdict)
-            for row in section.rows
+            (f"  {row.name}", _measured(row), row.goal_text, _said(row)) for row in section.rows
         ]
     widths = [max(len(line[0]) for line in lines)]
     widths += [max(len(line[i]) for line in lines if not line[1].startswith("NOT")) for i in (1, 2)]
@@ -97,6 +99,14 @@ def document(sections: Sequence[Section]) -> str:
         },
         indent=2,
     )
+
+
+def _measured(row: Row) -> str:
+    return "-" if row.missing else f"{_figure(row.measured)} {row.unit}"
+
+
+def _said(row: Row) -> str:
+    return f"{row.verdict}, {row.missing}" if row.missing else row.verdict
 
 
 def _figure(value: float) -> str:

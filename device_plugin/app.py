@@ -86,7 +86,8 @@ class Supervisor:
             signal.signal(number, self._told_to_stop)
         kept = (self._kubelet, self._agent)
         while True:
-            pauses = [pause for one in kept if (pause := one.keep()) is not None]
+            due = self._kubelet.keep(), self._agent.keep(again=self._worked)
+            pauses = [pause for pause in due if pause is not None]
             running = [one.sentinel for one in kept if one.sentinel]
             wait([*running, self._stop, self._beats], min(pauses, default=None))
             if self._stop.poll():
@@ -181,12 +182,15 @@ class Kept:
         runs = self._process is not None and not self.has_ended
         return runs and self._hung_after_s is not None and silent_s >= self._hung_after_s
 
-    def keep(self) -> float | None:
+    def keep(self, *, again: bool = True) -> float | None:
         """Start it if it is due; return the seconds until there is something to do, None: nothing.
 
         The sentinel tells of an end a moment before it has come: then it is found the next time.
+        Without ``again`` one that has ended is left for ``has_ended`` to find.
         """
         now = time.monotonic()
+        if self.has_ended and not again:
+            return 0.0
         if self._process is not None and self._process.exitcode is not None:
             _log.error("%s ended with %s", self._name, self._process.exitcode)
             steady = now - self._started_at >= _STEADY_S

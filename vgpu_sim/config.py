@@ -11,12 +11,14 @@ from pathlib import Path
 
 SLICES_DIR_VARIABLE = "TESSERA_SLICES_DIR"
 TOKEN_VARIABLE = "TESSERA_TOKEN"
+HCA_VARIABLE = "TESSERA_HCA"  # hcad's socket
 RUN_DIR_VARIABLE = "TESSERA_RUN_DIR"
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 LINK_PATH_VARIABLE = "LIBRARY_PATH"  # where gcc and clang look for -lcuda
 
 LIBRARIES_DIR = Path(__file__).parent / "native" / "lib"  # where the build hook puts libcuda.so.1
+RDMA_LIBRARIES_DIR = LIBRARIES_DIR / "rdma"  # and libibverbs.so.1
 
 DEFAULT_RUN_DIR = Path("/run/tessera")
 DEFAULT_STATE_DIR = Path("/var/lib/tessera")
@@ -54,15 +56,36 @@ def user_cache_dir() -> Path | None:
         return None  # a uid without a home, as in many containers
 
 
+def own_environment() -> Mapping[str, str]:
+    """Return this process's environment."""
+    return dict(os.environ)
+
+
 def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mapping[str, str]:
     """Return this process's environment with what finds a slice and its client library.
 
     Programs find the library when they start, and compilers when they link with ``-lcuda``.
     """
-    environment = dict(os.environ)
-    for variable in (LIBRARY_PATH_VARIABLE, LINK_PATH_VARIABLE):
-        paths = [str(libraries), *filter(None, [environment.get(variable)])]
-        environment[variable] = os.pathsep.join(paths)
+    environment = _with_libraries(os.environ, libraries)
     environment[SLICES_DIR_VARIABLE] = str(slices)
     environment[TOKEN_VARIABLE] = token_hex
     return environment
+
+
+def with_hca(
+    environment: Mapping[str, str], socket: Path, token_hex: str, libraries: Path
+) -> Mapping[str, str]:
+    """Return an environment with what finds an HCA and libibverbs."""
+    return _with_libraries(environment, libraries) | {
+        HCA_VARIABLE: str(socket),
+        TOKEN_VARIABLE: token_hex,
+    }
+
+
+def _with_libraries(environment: Mapping[str, str], libraries: Path) -> dict[str, str]:
+    """Put a folder in front of where programs, and compilers that link with -l, look."""
+    result = dict(environment)
+    for variable in (LIBRARY_PATH_VARIABLE, LINK_PATH_VARIABLE):
+        paths = [str(libraries), *filter(None, [result.get(variable)])]
+        result[variable] = os.pathsep.join(paths)
+    return result

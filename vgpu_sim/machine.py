@@ -39,6 +39,11 @@ def run_worker(config: WorkerConfig, client: socket.socket, gpud: socket.socket)
     worker.run(config, client, gpud, _make_backend)
 
 
+def run_spare(config: WorkerConfig, zygote: socket.socket) -> NoReturn:
+    """Be a spare worker for contexts like this one; ends the process."""
+    worker.be_spare(config, zygote, _make_backend)
+
+
 def _make_backend(
     config: WorkerConfig, runtime: NativeRuntime
 ) -> NativeBackend | InterpretedBackend:
@@ -56,5 +61,5 @@ def _make_backend(
         os.environ["OPENBLAS_NUM_THREADS"] = "1"
         from vgpu_sim.worker.backends.interp import InterpBackend
 
-        return InterpBackend(runtime.regions)
+        return InterpBackend(runtime.regions, config.multiprocessors)
     raise ValueError(f"no backend is called {config.backend!r}")

@@ -3,6 +3,9 @@
 Single-threaded, without grpc, numpy or a live LLVM engine, everything that workers need imported
 beforehand: a fork costs a millisecond where a fresh interpreter costs fifty. It ends when gpud
 closes the socket, and leaves running workers alone.
+
+Once a context has been started, or one is expected, there is a *spare* worker for the next one like
+it (``worker.spare``), replaced when it has been claimed.
 """
 
 import array
@@ -13,14 +16,24 @@ import select
 import signal
 import socket
 import sys
+import time
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from vgpu_sim import machine
 from vgpu_sim.hal import spawn
 from vgpu_sim.worker import placing
+from vgpu_sim.worker.spare import Spare
 
 _MAX_MESSAGE_BYTES: Final = 65536
 _INT_BYTES: Final = array.array("i").itemsize
+# From a context's start until a spare is made: it has the CPUs for itself.
+_PAUSE_S: Final = 0.04
+# Of new objects, before cycles are looked for: compilers make many that stay, and hardly a cycle.
+_GC_THRESHOLD: Final = 20_000
+_LATE_S: Final = 0.1  # from then on it is made although others ask for something
+# Of those alive that were spares once: the memory of a spare stays charged to the group of gpud.
+_MOST_FROM_SPARES: Final = 32
 
 
 class Zygote:
@@ -29,6 +42,10 @@ class Zygote:
     def __init__(self, gpud: socket.socket) -> None:
         self._gpud = gpud
         self._wakeup, self._wakeup_writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._spare: Spare | None = None
+        self._wanted: spawn.WorkerConfig | None = None  # of the spare to be made, and from when on
+        self._wanted_at = 0.0
+        self._from_spares: set[int] = set()
 
     def serve(self, walls: dict[str, bool]) -> None:
         """Say which walls workers will have, then spawn them until gpud closes the socket."""
@@ -39,13 +56,36 @@ class Zygote:
         poller.register(self._gpud, select.POLLIN)
         poller.register(self._wakeup, select.POLLIN)
         while True:
-            ready = [descriptor for descriptor, _ in poller.poll()]
+            ready = [descriptor for descriptor, _ in poller.poll(self._pause_ms())]
+            if not ready or self._is_late():
+                self._make_spare()
             if self._wakeup in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wakeup, 4096)
                 self._reap()
             if self._gpud.fileno() in ready and not self._serve_message():
                 return
+
+    def _pause_ms(self) -> float | None:
+        if self._wanted is None:
+            return None
+        return max(0.0, self._wanted_at - time.monotonic()) * 1000
+
+    def _is_late(self) -> bool:
+        return self._wanted is not None and time.monotonic() >= self._wanted_at + _LATE_S
+
+    def _want_spare(self, config: spawn.WorkerConfig, pause_s: float) -> None:
+        if len(self._from_spares) < _MOST_FROM_SPARES:
+            self._wanted, self._wanted_at = config, time.monotonic() + pause_s
+
+    def _expect(self, config: spawn.WorkerConfig) -> None:
+        """Have a spare for a context that may come, unless there is one for another like it."""
+        if self._spare is not None and self._spare.suits(config):
+            return
+        if self._spare is not None:
+            self._spare.end()
+            self._spare = None
+        self._want_spare(config, 0.0)
 
     def _serve_message(self) -> bool:
         try:
@@ -61,13 +101,17 @@ class Zygote:
         # Before gpud hears of it and closes its own: the last to close may be made to wait.
         for descriptor in descriptors:
             os.close(descriptor)
-        self._send(reply)
+        if reply is not None:
+            self._send(reply)
         return True
 
-    def _answer(self, data: bytes, descriptors: list[int]) -> dict[str, Any]:
+    def _answer(self, data: bytes, descriptors: list[int]) -> dict[str, Any] | None:
         request = None
         try:
             message = spawn.decode(data)
+            if message["type"] == "expect":
+                self._expect(_config(message))
+                return None
             request = message.get("request")
             pid = self._spawn(message, descriptors)
         except (OSError, ValueError, RuntimeError) as err:
@@ -77,16 +121,40 @@ class Zygote:
     def _spawn(self, message: dict[str, Any], descriptors: list[int]) -> int:
         if message["type"] != "spawn" or len(descriptors) != 2:
             raise ValueError("a zygote takes spawn messages with two descriptors")
-        document = message.get("worker")
-        if not isinstance(document, dict):
-            raise ValueError("a spawn message has a worker's configuration")
-        config = spawn.WorkerConfig.from_json(document)
-        assert_single_threaded()
-        placing.stop_up_holes()
-        pid = os.fork()
-        if pid == 0:
-            _become_worker(config, *descriptors)
-        return pid
+        config = _config(message)
+        client, gpud = (socket.socket(fileno=os.dup(one)) for one in descriptors)
+        with client, gpud:
+            return self._claim_spare(config, client, gpud) or _fork(
+                lambda: _become_worker(config, client.fileno(), gpud.fileno())
+            )
+
+    def _claim_spare(
+        self, config: spawn.WorkerConfig, client: socket.socket, gpud: socket.socket
+    ) -> int:
+        """Return the pid of the spare that serves this context from now on, 0: there is none."""
+        spare = self._spare
+        if spare is not None and spare.suits(config) and not spare.ready:
+            return 0
+        self._spare = None
+        self._want_spare(config, _PAUSE_S)
+        if spare is None:
+            return 0
+        if not spare.suits(config):
+            spare.end()
+            return 0
+        if not spare.claim(config, client, gpud):
+            return 0
+        self._from_spares.add(spare.pid)
+        return spare.pid
+
+    def _make_spare(self) -> None:
+        config, self._wanted = self._wanted, None
+        if config is None or self._spare is not None:
+            return
+        with contextlib.suppress(OSError, RuntimeError):
+            spare = Spare(config)
+            spare.started(_fork(lambda: _become_spare(config, spare.its_channel.fileno())))
+            self._spare = spare
 
     def _reap(self) -> None:
         while True:
@@ -96,11 +164,42 @@ class Zygote:
                 return
             if pid == 0:
                 return
+            self._from_spares.discard(pid)
+            if self._spare is not None and self._spare.pid == pid:
+                self._spare = None
             self._send({"type": "exited", "pid": pid, "status": status})
 
     def _send(self, message: dict[str, Any]) -> None:
         with contextlib.suppress(OSError):  # gpud has gone: the next read says so
             self._gpud.send(spawn.encode(message))
+
+
+def _config(message: dict[str, Any]) -> spawn.WorkerConfig:
+    document = message.get("worker")
+    if not isinstance(document, dict):
+        raise ValueError("a spawn message has a worker's configuration")
+    return spawn.WorkerConfig.from_json(document)
+
+
+def _fork(be: Callable[[], NoReturn]) -> int:
+    """Fork a child that does this and nothing else, whatever happens; return its pid.
+
+    Raises:
+        RuntimeError: from ``assert_single_threaded``.
+    """
+    assert_single_threaded()
+    placing.stop_up_holes()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            placing.take_gap()  # before anything else is mapped
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            be()
+        except BaseException as err:  # noqa: BLE001 - a forked child must end here
+            os.write(2, f"worker {os.getpid()}: {type(err).__name__}: {err}\n".encode())
+        os._exit(spawn.CRASHED_STATUS)
+    return pid
 
 
 def assert_single_threaded() -> None:
@@ -115,27 +214,24 @@ def assert_single_threaded() -> None:
 
 
 def _become_worker(config: spawn.WorkerConfig, client_fd: int, gpud_fd: int) -> NoReturn:
-    """Run in the child; whatever happens, the zygote's code is never returned to."""
-    try:
-        placing.take_gap()  # before anything else is mapped
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        client, gpud = _keep_only(client_fd, gpud_fd)
-        machine.run_worker(config, client, gpud)
-    except BaseException as err:  # noqa: BLE001 - a forked child must end here
-        os.write(2, f"worker {os.getpid()}: {type(err).__name__}: {err}\n".encode())
-    os._exit(spawn.CRASHED_STATUS)
+    client, gpud = _keep_only(client_fd, gpud_fd)
+    machine.run_worker(config, client, gpud)
 
 
-def _keep_only(client_fd: int, gpud_fd: int) -> tuple[socket.socket, socket.socket]:
-    """Close every descriptor that is neither standard error nor one of the two sockets."""
+def _become_spare(config: spawn.WorkerConfig, channel_fd: int) -> NoReturn:
+    (channel,) = _keep_only(channel_fd)
+    machine.run_spare(config, channel)
+
+
+def _keep_only(*descriptors: int) -> list[socket.socket]:
+    """Close every descriptor that is neither standard error nor one of these sockets."""
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)
-    kept = sorted({2, client_fd, gpud_fd})
+    kept = sorted({2, *descriptors})
     for first, last in zip([1, *kept], [*kept, os.sysconf("SC_OPEN_MAX")], strict=True):
         os.closerange(first + 1, last)
-    return socket.socket(fileno=client_fd), socket.socket(fileno=gpud_fd)
+    return [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
 def main() -> None:
@@ -144,6 +240,7 @@ def main() -> None:
     machine.prepare()
     machine.adopt_orphans()
     gc.freeze()  # children do not copy pages merely to count references
+    gc.set_threshold(_GC_THRESHOLD)
     walls = machine.walls(int(sys.argv[2]) if len(sys.argv) > 2 else None)
     Zygote(socket.socket(fileno=int(sys.argv[1]))).serve(walls)
 

@@ -31,3 +31,35 @@ void vecadd(const float *restrict a, const float *restrict b, float *restrict c,
 
 FMA_PEAK(fma_peak_32, 32)
 FMA_PEAK(fma_peak_64, 64)
+
+/* The same for the dot product of bf16 pairs; 0 flops where the cores have none. */
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+
+double bf16_peak(long rounds, int threads, double *flops) {
+  double begin = 0, end = 0;
+#pragma omp parallel num_threads(threads)
+  {
+    __m512 acc[CHAINS];
+    __m512bh a = (__m512bh)_mm512_set1_epi32(0x3c003c00), b = a;
+    for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_set1_ps(i);
+#pragma omp barrier
+#pragma omp master
+    begin = omp_get_wtime();
+    for (long r = 0; r < rounds; r++)
+#pragma GCC unroll 12
+      for (int i = 0; i < CHAINS; i++) acc[i] = _mm512_dpbf16_ps(acc[i], a, b);
+#pragma omp barrier
+#pragma omp master
+    end = omp_get_wtime();
+    for (int i = 0; i < CHAINS; i++) __asm__ volatile("" : : "v"(acc[i]));
+  }
+  *flops = 2.0 * 32 * CHAINS * rounds * threads;
+  return end - begin;
+}
+#else
+double bf16_peak(long rounds, int threads, double *flops) {
+  *flops = 0;
+  return 0;
+}
+#endif

@@ -388,12 +388,23 @@ d.cuInit(0); d.cuCtxCreate(None, 0, 0)
 print(int(d.cuModuleLoadData({image!r})[0]))
 """
 CUBIN = b"\x7fELF\2\1\1" + bytes(9) + struct.pack("<HH", 2, 190) + bytes(100)
-MANY_REASONS = b".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() {\n" + (
-    b"  .reg .b32 %r<3>;\n" + 12 * b"  membar.gl;\n" + b"  ret;\n}\n\0"
+NARROW = b".version 7.0\n.target sm_80\n.address_size 32\n.visible .entry k() { ret; }\n\0"
+MANY_REASONS = b".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k() {\n" + (
+    12 * b"  wgmma.fence.sync.aligned;\n" + b"  ret;\n}\n.visible .entry other() { ret; }\n\0"
 )
+ASK_FOR_KERNELS = """
+from cuda.bindings import driver as d
+d.cuInit(0); d.cuCtxCreate(None, 0, 0)
+m = d.cuModuleLoadData({image!r})[1]; l = d.cuLibraryLoadData({image!r}, [], [], 0, [], [], 0)[1]
+for name in (b"other", b"nothing", b"k", b"k"):
+    print(*(int(made[0]) for made in (d.cuModuleGetFunction(m, name), d.cuLibraryGetKernel(l, name))))
+print(d.cuModuleGetFunctionCount(m)[1], d.cuLibraryGetKernelCount(l)[1])
+print(*(d.cuFuncGetName(f)[1] for f in d.cuModuleEnumerateFunctions(5, m)[1] if int(f)))
+print(*(d.cuKernelGetName(k)[1] for k in d.cuLibraryEnumerateKernels(5, l)[1] if int(k)))
+"""
 
 
-@pytest.mark.parametrize(("image", "code"), [(MANY_REASONS, 801), (b"no PTX\0", 218), (CUBIN, 209)])
+@pytest.mark.parametrize(("image", "code"), [(NARROW, 801), (b"no PTX\0", 218), (CUBIN, 209)])
 def test_strict_ends_the_program_where_an_image_is_refused(environment, image, code):
     plain = python(LOAD.format(image=image), environment)
     assert plain.stdout == f"{code}\n"
@@ -405,25 +416,38 @@ def test_strict_ends_the_program_where_an_image_is_refused(environment, image, c
     assert strict.stderr.startswith(plain.stderr)
 
 
+def test_a_kernel_that_is_not_supported_is_refused_when_it_is_asked_for(environment):
+    done = python(ASK_FOR_KERNELS.format(image=MANY_REASONS), environment)
+    names = ["b'other'", "b'other'"]
+    assert done.stdout.splitlines() == ["0 0", "500 500", "801 801", "801 801", "1 1", *names]
+    said = [line for line in done.stderr.splitlines() if "cannot be used yet" in line]
+    assert said == 2 * ["tessera: kernel k cannot be used yet (CUDA error 801)"], "once a module"
+    strict = python(ASK_FOR_KERNELS.format(image=MANY_REASONS), environment, TESSERA_STRICT="1")
+    assert strict.returncode == -signal.SIGABRT
+    assert strict.stdout == "0 0\n500 500\n"
+
+
 def test_the_reasons_that_stderr_has_no_room_for_are_counted(environment):
-    said = python(LOAD.format(image=MANY_REASONS), environment).stderr.splitlines()
+    ask = LOAD + "d.cuModuleGetFunction(d.cuModuleLoadData({image!r})[1], b'k')"
+    said = python(ask.format(image=MANY_REASONS), environment).stderr.splitlines()
     buffered = """
 import ctypes
 from cuda.bindings import driver as d
 d.cuInit(0); d.cuCtxCreate(None, 0, 0); log = bytearray(1 << 16)
 o = d.CUjit_option
-d.cuModuleLoadDataEx({image!r}, 2, [o.CU_JIT_ERROR_LOG_BUFFER,
-                     o.CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES], [log, len(log)])
+d.cuModuleLoadDataEx({image!r}, 2, [o.CU_JIT_INFO_LOG_BUFFER,
+                     o.CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES], [log, len(log)])
 print(log.split(b"\\0")[0].decode(), end="")
 """
     done = python(buffered.format(image=MANY_REASONS), environment)
-    every = [line for line in done.stdout.splitlines() if line]
-    assert len(every) >= 12
-    assert said[0] == "tessera: module not loaded (CUDA error 801)"
+    title, *every = [line for line in done.stdout.splitlines() if line]
+    assert title == "kernel 'k' cannot be used yet:"
+    assert len(every) == 24
+    assert said[0] == "tessera: kernel k cannot be used yet (CUDA error 801)"
     assert said[1:9] == [f"tessera:   {line}" for line in every[:8]]
     assert said[9:] == [
         f"tessera:   and {len(every) - 8} more lines: `tessera ptx check` shows all, as"
-        " CU_JIT_ERROR_LOG_BUFFER does"
+        " the buffers of CU_JIT_..._LOG_BUFFER do"
     ]
 
 

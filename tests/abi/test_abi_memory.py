@@ -107,6 +107,18 @@ def test_asynchronous_copies_of_pinned_memory_do_not_wait(cuda, size):
     assert to_host(cuda, device[1], size) == b"A" * size
 
 
+def test_the_memory_of_a_destroyed_context_is_free_at_once(cuda):
+    free = cuda.cuMemGetInfo()[0]
+    for _ in range(5):
+        other = cuda.cuCtxCreate(None, 0, 0)
+        for _ in range(4):
+            cuda.cuMemAlloc(4 * MIB)
+        cuda.cuModuleLoadData(ptx_kernels.ENDLESS.encode() + b"\0")
+        assert cuda.cuMemGetInfo()[0] <= free - 16 * MIB
+        cuda.cuCtxDestroy(other)
+        assert cuda.cuMemGetInfo()[0] == free
+
+
 def test_one_empty_chunk_of_small_blocks_is_kept(cuda):
     free = cuda.cuMemGetInfo()[0]
     for _ in range(2):

@@ -21,6 +21,8 @@ OPTIONAL = {
     ("cuFuncGetParamInfo", "paramSize"),
     ("cuKernelGetParamInfo", "paramSize"),
     ("cuGetProcAddress_v2", "symbolStatus"),
+    ("cuLinkAddData_v2", "name"),
+    ("cuLinkComplete", "sizeOut"),
     ("cuLibraryGetGlobal", "dptr"),
     ("cuLibraryGetGlobal", "bytes"),
     ("cuLibraryLoadData", "libraryOptionValues"),  # the only option that we take has none

@@ -71,6 +71,35 @@ def test_threads_that_share_contexts(compile_c, libraries, either_backend, spin)
     assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
 
 
+def test_streams_side_by_side(compile_c, libraries, either_backend, tmp_path):
+    """Kernels wait for what other streams' kernels, fills and copies do after them."""
+    program = compile_c("overlap", f"-L{libraries}", "-lcuda")
+    flags = tmp_path / "flags.ptx"
+    flags.write_text(ptx_kernels.FLAGS)
+    done = run([program, flags], either_backend)
+    assert (done.returncode, done.stdout) == (0, "failures 0\n"), done.stderr
+
+
+def test_a_slow_load_keeps_no_other_thread_waiting(compile_c, libraries, either_backend, tmp_path):
+    program = compile_c("loads", f"-L{libraries}", "-lcuda")
+    slow = tmp_path / "slow.ptx"
+    slow.write_text(ptx_kernels.straight(40_000))
+    done = run([program, slow, VECADD], either_backend)
+    assert (done.returncode, done.stdout) == (0, "beside, failures 0\n"), done.stderr
+
+
+def test_a_library_that_is_loaded_late_keeps_only_its_users_waiting(
+    compile_c, libraries, either_backend, tmp_path
+):
+    program = compile_c("libraries", f"-L{libraries}", "-lcuda")
+    slow = tmp_path / "slow.ptx"
+    # Text that no cache of modules knows, of this test or another.
+    slow.write_text(ptx_kernels.straight(20_000) + f"// {either_backend['TESSERA_SLICES_DIR']}\n")
+    done = run([program, slow, VECADD], either_backend)
+    wanted = (0, "beside, unloaded after, failures 0\n")
+    assert (done.returncode, done.stdout) == wanted, done.stderr
+
+
 @pytest.mark.parametrize(("name", "rounds"), [("stress", 3), ("contexts", 30)])
 def test_threads_under_sanitizers(compile_c, environment, spin, name, rounds):
     """ThreadSanitizer leaves no 8 TiB free for the aperture: test_native_ring.py uses it instead."""

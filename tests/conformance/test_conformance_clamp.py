@@ -269,7 +269,7 @@ def test_the_oracle_sees_an_escape() -> None:
     compiler_ = jit.Compiler()
     module = _loaded_pointer()
     loaded = compiler_.load(compiler_.compile(module, module.functions[0], _BLOCK, jit.Plan(16, 1)))
-    launch = struct.pack("<QQQ3I3IQQ", 0, _M64, 0, 2, 1, 1, *_BLOCK, 0, 0)
+    launch = struct.pack("<QQQ3I3IQQIIQQQ", 0, _M64, 0, 2, 1, 1, *_BLOCK, 0, 0, 1, 0, 0, 0, 0)
     parameters = struct.pack("<Q", world.host_address)
 
     def escapes() -> None:

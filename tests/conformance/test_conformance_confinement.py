@@ -1,5 +1,6 @@
 """Every access that the JIT writes is shown, from its text alone, to stay near the aperture."""
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -10,8 +11,12 @@ import barrier_kernels
 import clamp_proof
 import prove_addresses
 import pytest
+import random_addresses
+import warp_kernels
+from interpreted_ptx import compile_verified
 from kernel_builder import KernelBuilder
 from llvmlite import binding
+from random_kernels import reaches
 
 from vgpu_sim import compiler
 from vgpu_sim.compiler import pipeline
@@ -34,6 +39,7 @@ D = DataType
 _CORPUS = os.environ.get("TESSERA_PTX_CORPUS", "")
 _FILES = sorted(Path(_CORPUS).glob("*.ptx")) if _CORPUS else []
 _EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.ptx"))
+_CONTESTS = Path(__file__).parents[2] / "benchmarks" / "exec" / "kernels"
 _PLANS: tuple[tuple[tuple[int, int, int], jit.Plan | None], ...] = (
     ((256, 1, 1), None),
     ((16, 16, 1), None),
@@ -45,6 +51,8 @@ _SEEDS, _BATCH = 300, 60
 
 
 def _text(module: Module, block: tuple[int, int, int], plan: jit.Plan | None) -> str:
+    if plan is not None and plan not in jit.legal_plans(module.functions[0], block):
+        plan = None  # lanes of the kernel wait for each other
     return jit.Compiler().emit_llvm(module, module.functions[0], block, plan)
 
 
@@ -61,7 +69,8 @@ def _kernels(path: Path) -> Iterator[Module]:
         except compiler.PtxError:
             continue
         assert module is not None
-        yield module
+        if module.functions:
+            yield module
 
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
@@ -69,6 +78,15 @@ def test_examples(path: Path) -> None:
     for module in _kernels(path):
         for block, plan in _PLANS:
             assert clamp_proof.prove(_text(module, block, plan)) >= 3
+
+
+@pytest.mark.parametrize(
+    ("name", "plan"), [("life", None), ("mandelbrot", None), ("spmv", jit.Plan(16, 2))]
+)
+def test_masks_of_parts_say_that_code_was_not_skipped(name: str, plan: jit.Plan | None) -> None:
+    """A strip's store behind code that is skipped where no strip has a lane."""
+    (module,) = _kernels(_CONTESTS / f"{name}.ptx")
+    assert clamp_proof.prove(_text(module, (256, 1, 1), plan)) >= 3
 
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.stem)
@@ -94,10 +112,51 @@ def test_corpus() -> None:
     assert proven > 80
 
 
+def test_every_form_of_access_at_random_addresses_and_the_kernels_that_run() -> None:
+    """A share of ``make fuzz proofs=1``."""
+    forms = "\n".join(reaches.generate(seed).code for seed in range(200))
+    for form in (
+        "cp.async",
+        "ldmatrix",
+        "mma.sync",
+        "atom.add",
+        "atom.shared",
+        "red.global",
+        "call",
+    ):
+        assert form in forms
+    proven = {
+        kind: sum(map(prove_addresses.KINDS[kind], range(15))) for kind in prove_addresses.KINDS
+    }
+    assert proven["every form"] > 300
+    assert proven["running"] > 300
+
+
+def test_proofs_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(seed: int) -> int:
+        if seed == 1:
+            raise clamp_proof.NotShown("an access")
+        return 10
+
+    monkeypatch.setattr(prove_addresses, "KINDS", {"one": shown, "other": lambda seed: 1})
+    arguments = ["n=3", f"folder={tmp_path}", "minutes="]
+    assert [prove_addresses.main(arguments) for _ in "12"] == [1, 1]
+    state = json.loads((tmp_path / "proofs.json").read_text())
+    assert (state["done"], state["accesses"]) == (6, 23)
+    assert state["failed"] == ["one, seed 1: NotShown: an access"]
+
+
 @pytest.mark.parametrize("first", range(0, _SEEDS, _BATCH))
 def test_random_address_computations(first: int) -> None:
     """``tests/support/prove_addresses.py`` takes any seeds."""
     assert sum(map(prove_addresses.prove, range(first, first + _BATCH))) > _BATCH
+
+
+@pytest.mark.parametrize("first", range(0, _SEEDS, _BATCH))
+def test_random_addresses_of_shared_memory_or_either(first: int) -> None:
+    """Generic ones among them, of loads, stores and atomic updates."""
+    seeds = range(first, first + _BATCH)
+    assert sum(prove_addresses.prove(seed, shared=True) for seed in seeds) > 5 * _BATCH
 
 
 _MEETING = {
@@ -144,6 +203,18 @@ def test_a_shared_address_that_is_not_extended_by_its_sign_is_noticed() -> None:
         clamp_proof.prove(text.replace("sext i32", "zext i32"))
     with pytest.raises(clamp_proof.NotShown):
         clamp_proof.prove(text.replace("ptr %thread, i64 32", "ptr %thread, i64 24"))
+
+
+def test_a_generic_address_that_is_not_confined_is_noticed() -> None:
+    """To what is reserved for shared memory, or to the aperture where it is not one of that."""
+    text = _text(random_addresses.kernel(5, shared=True), (64, 1, 1), jit.Plan(16, 2))
+    assert clamp_proof.prove(text)
+    far = f"i64 {1 << 32})"
+    assert far in text
+    for change in ((far, f"i64 {1 << 36})"), (f", {1 << 30}", f", {1 << 37}")):
+        assert change[0] in text
+        with pytest.raises(clamp_proof.NotShown):
+            clamp_proof.prove(text.replace(*change))
 
 
 def _unshown(seeds: range) -> int:
@@ -263,3 +334,13 @@ def test_far_displacements(shape: str, displacement: int, known: bool) -> None:
         text = _text(module, (32, 4, 1), plan)
         binding.parse_assembly(text).verify()
         assert clamp_proof.prove(text) >= 8
+
+
+@pytest.mark.parametrize("spelling", warp_kernels.COLLECTIVES[::3])
+@pytest.mark.parametrize("block", [(64, 1, 1), (40, 1, 1), (5, 7, 1)])
+def test_what_lanes_learn_from_each_other(spelling: str, block: tuple[int, int, int]) -> None:
+    one = warp_kernels.instruction(spelling)
+    body = f"{one} mad.wide.u32 %pin, %d, 4, %pin; ld.global.u32 %d, [%pin+4];"
+    module = compile_verified(warp_kernels.text(body), (10, 0))
+    for plan in (None, jit.Plan(1, 1)):
+        assert clamp_proof.prove(_text(module, block, plan)) >= 3

@@ -11,7 +11,7 @@ from kernel_builder import KernelBuilder
 
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit import Plan
-from vgpu_sim.isa import Compare, DataType, Function, Instruction, Literal, Op
+from vgpu_sim.isa import EFFECTS, Compare, DataType, Function, Instruction, Literal, Op
 from vgpu_sim.isa.table import TABLE
 
 D = DataType
@@ -48,8 +48,8 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
 
     A row of each result: what a store to rows costs LLVM is a fraction of what a scatter does.
     """
-    builder = KernelBuilder(8, 8, 8, 8)
-    pointers = [builder.parameter(i) for i in range(4)]
+    builder = KernelBuilder(8, 8, 8, 8, 8)
+    pointers = [builder.parameter(i) for i in range(5)]
     thread = builder.linear_thread()
     index = thread
     if form == "uniform":
@@ -58,8 +58,8 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
     elif form == "strip":  # one value per row of 16
         index = builder.register(32)
         builder.op(Op.SHR, D.U32, index, thread, Literal(4))
-    reads = [builder.address(pointer, index, 8) for pointer in pointers[:3]]
-    rows = {bits: builder.address(pointers[3], thread, bits // 8) for bits in (16, 32, 64)}
+    reads = [builder.address(pointer, index, 8) for pointer in pointers[:4]]
+    rows = {bits: builder.address(pointers[4], thread, bits // 8) for bits in (16, 32, 64)}
     for place, instruction in enumerate(instructions):
         sources: list = []
         for operand, bits in enumerate(instruction_forms.source_bits(instruction)):
@@ -92,7 +92,11 @@ def _kernel(instructions: list[Instruction], form: str) -> tuple:
 _OPS = [
     op
     for op in TABLE
-    if op not in (Op.NOP, Op.BRA, Op.RET, Op.TRAP, Op.LD, Op.ST, Op.S2R) and TABLE[op].dsts
+    if TABLE[op].dsts
+    and TABLE[op].srcs
+    and op is not Op.S2R
+    and not EFFECTS[op].accesses
+    and not EFFECTS[op].visible
 ]
 _PLANS = {
     "lanes": [Plan(16, 1), Plan(4, 2, tier=0)],
@@ -102,7 +106,7 @@ _PLANS = {
 
 
 def _operands(bits: int) -> list[bytes]:
-    return [_patterns(bits, _THREADS, seed).tobytes() for seed in (1, 2, 3)]
+    return [_patterns(bits, _THREADS, seed).tobytes() for seed in (1, 2, 3, 4)]
 
 
 def _refused(form: Instruction) -> bool:
@@ -115,7 +119,7 @@ def _cases() -> Iterator:
         by_width: dict[int, list[Instruction]] = {}
         for instruction in instruction_forms.forms(op):
             if not _refused(instruction):
-                width = (instruction.source_type or instruction.type).bits
+                width = instruction_forms.source_bits(instruction)[0]
                 by_width.setdefault(width, []).append(instruction)
         for width, instructions in by_width.items():
             for start in range(0, len(instructions), 24):

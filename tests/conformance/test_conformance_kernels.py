@@ -90,11 +90,51 @@ def test_block_and_grid_indices_in_three_dimensions() -> None:
         threads = int(np.prod(grid) * np.prod(block))
         b = KernelBuilder(8)
         out = b.address(b.parameter(0), b.linear_thread(), 4)
-        for which in set(SpecialRegister) - {SpecialRegister.SHARED_WINDOW}:  # the JIT refuses it
-            b.store(D.B32, out, b.special(which), 4 * threads * which)
+        for which in SpecialRegister:
+            if which.runs:
+                continue
+            value = b.special(which)
+            if which.bits == 64:
+                high = b.register(64)
+                b.op(Op.SHR, D.U64, high, value, Literal(32))
+                b.op(Op.XOR, D.B64, value, value, high)
+            b.store(D.B32, out, value, 4 * threads * which)
         module = b.module()
         plans = list(jit.legal_plans(module.functions[0], block))
-        compare(module, [bytes(4 * threads * len(SpecialRegister))], grid, block, [None, *plans])
+        size = 4 * threads * len(SpecialRegister)
+        (found,) = compare(module, [bytes(size)], grid, block, [None, *plans])
+        rows = np.frombuffer(found, np.uint32).reshape(len(SpecialRegister), -1)
+        assert set(rows[SpecialRegister.NSMID]) == {native_launch.MULTIPROCESSORS}
+        assert set(rows[SpecialRegister.GRIDID]) == {native_launch.GRID_ID >> 32}
+
+
+@pytest.mark.parametrize("which", [s for s in SpecialRegister if s.runs])
+def test_clocks_never_run_backwards(which: SpecialRegister) -> None:
+    """Each lane looks twice in a loop of three turns."""
+    grid, block, looks = (2, 1, 1), (64, 1, 1), 6
+    b = KernelBuilder(8)
+    out = b.address(b.parameter(0), b.linear_thread(), 8 * looks)
+    turn, flag = b.register(32), b.predicate()
+    b.op(Op.MOV, D.B32, turn, Literal(0))
+    b.place("again")
+    for _ in range(2):
+        b.store(D.B64, out, b.special(which))
+        b.op(Op.ADD, D.U64, out, out, Literal(8))
+    b.op(Op.ADD, D.U32, turn, turn, Literal(1))
+    b.add(Instruction(Op.SETP, D.U32, (flag, None), (turn, Literal(3)), compare=Compare.LT))
+    b.branch("again", Guard(flag))
+    module = b.module()
+    bench = Bench(bytes(8 * looks * 128))
+    try:
+        parameters = struct.pack("<Q", *bench.addresses())
+        plans = (None, jit.Plan(16, 4), jit.Plan(1, 1))
+        ran = [bench.execute(module, grid, block, parameters, plan)[0] for plan in plans]
+        for found in (bench.interpret(module, grid, block, parameters)[0], *ran):
+            seen = np.frombuffer(found, np.uint64).reshape(128, looks)
+            assert (np.diff(seen.astype(np.int64)) >= 0).all()
+            assert (seen[:, -1] > seen[:, 0]).all()
+    finally:
+        bench.close()
 
 
 def test_module_variables_lie_in_the_segment() -> None:

@@ -62,13 +62,13 @@ def test_one_ptx_instruction_decides_the_result(namespace: Cluster, sample_pod: 
 
 
 def test_unsupported_ptx_is_refused_and_named(namespace: Cluster, sample_pod: Manifest) -> None:
-    """Valid PTX that is not supported yet fails at load; nothing is computed."""
+    """A kernel of valid PTX that cannot run yet is refused by name; nothing is computed."""
     ptx = (EXAMPLES / "vecadd.ptx").read_text()
-    data = {"vecadd.ptx": ptx.replace("ret;", "nanosleep.u32 100;\n\tret;")}
+    data = {"vecadd.ptx": ptx.replace("ret;", "pmevent 1;\n\tret;")}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ptx"}, "data": data}
     arguments = ("--n", "1024", "--ptx", "/files/vecadd.ptx")
     namespace.apply(config, sample_pod("unsupported", *arguments, files="ptx"))
     assert namespace.wait_pod("unsupported")["status"]["phase"] == "Failed"
     logs = namespace.logs("unsupported")
     assert "verified" not in logs
-    assert "instruction 'nanosleep' is not supported yet" in logs
+    assert "instruction 'pmevent' is not supported yet" in logs

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import hostile_objects
@@ -21,12 +22,19 @@ NEXT_YEAR = time.time() + 365 * 86400.0
 VECTORADD = (sys.executable, str(EXAMPLES / "vectoradd.py"), "--n", "512")
 
 
+def kernels(objects: Iterable[Path]) -> set[str]:
+    """Return whose objects they are: a kernel has one that is made first, and a better one."""
+    return {entry.name.partition(".")[0] for entry in objects}
+
+
 def test_a_second_run_takes_its_objects_from_the_cache(place: Path) -> None:
     assert run(place, *VECTORADD, backend="jit").returncode == 0
     first = entries(place)
-    assert len(first) == 1, "the kernel's, and none of the warm-up"
+    assert len(kernels(first)) == 1, "the kernel's, and none of the warm-up"
     assert run(place, *VECTORADD, backend="jit").returncode == 0
-    assert entries(place) == first
+    second = entries(place)
+    assert second.items() >= first.items()
+    assert kernels(second) == kernels(first)
 
 
 @pytest.mark.parametrize(
@@ -60,5 +68,5 @@ def test_a_sparse_file_evicts_nothing_and_the_oldest_of_too_many_files_go(place:
     second = run(place, *VECTORADD, backend="jit")  # trims as it starts its context
     assert "512 results verified" in second.stdout, second.stderr
     assert sum(path.exists() for path in older) < MAX_CACHE_ENTRIES, "it has been trimmed"
-    assert entries(place) == first
+    assert entries(place).items() >= first.items()
     assert sparse.exists()

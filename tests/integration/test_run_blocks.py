@@ -129,13 +129,17 @@ _DYNAMIC = f"""
     kernel = load({_REVERSE.encode()!r}, b"reverse")
     out = upload(np.zeros(64, np.uint32))
     limit = {limits.MAX_SHARED_BYTES_PER_BLOCK} - 64
+    optin = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    most = call(driver.cuDeviceGetAttribute(optin, 0)) - 64
     names = driver.CUfunction_attribute
     dynamic = names.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
     assert call(driver.cuFuncGetAttribute(names.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, kernel)) == 64
     assert call(driver.cuFuncGetAttribute(dynamic, kernel)) == limit
     invalid = driver.CUresult.CUDA_ERROR_INVALID_VALUE
     assert launch(kernel, (1, 1, 1), (64, 1, 1), [out], limit + 1) == invalid
-    assert driver.cuFuncSetAttribute(kernel, dynamic, limit + 1)[0] == invalid
+    assert driver.cuFuncSetAttribute(kernel, dynamic, most + 1)[0] == invalid
+    call(driver.cuFuncSetAttribute(kernel, dynamic, most))
+    call((launch(kernel, (1, 1, 1), (64, 1, 1), [out], most),))
     call(driver.cuFuncSetAttribute(kernel, dynamic, 300))
     assert launch(kernel, (1, 1, 1), (64, 1, 1), [out], 301) == invalid
     call((launch(kernel, (1, 1, 1), (64, 1, 1), [out], 256),))

@@ -14,6 +14,7 @@ from number_reference import as_float, bits_of, float_pattern
 
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.compiler.lower.table import FORMS
+from vgpu_sim.compiler.ptx import grammar
 
 Words = dict[str, str]
 COUNT = 128
@@ -29,7 +30,9 @@ def spellings(form: Form) -> Iterator[tuple[str, Words]]:
         for extra in [{}, *({name: word} for name, word in extras)]:
             chosen = {**base, **extra}
             ordered = {s.name: chosen[s.name] for s in form.slots if s.name in chosen}
-            yield ".".join((form.opcode, *ordered.values())), ordered
+            dotted = tuple(f".{word}" for word in ordered.values())
+            if grammar.arranged(form.opcode, dotted) is not None:  # not all of them are PTX
+                yield ".".join((form.opcode, *ordered.values())), ordered
 
 
 def forms(predicate: Callable[[Form], bool]) -> list[object]:
@@ -54,13 +57,13 @@ def patterns(type_: str, finite: bool = False) -> list[int]:
 def run(
     instruction: str, result: str, operands: list[tuple[str, list[int]]], setup: str = ""
 ) -> list[int]:
-    """Run ``instruction`` over %d, %a, %b, %c and return the patterns of %d."""
+    """Run ``instruction`` over %d, %a, %b, %c, %e and return the patterns of %d."""
     types = [result, *(type_ for type_, _ in operands)]
     arrays = [np.zeros(COUNT, f"<u{bits_of(result) // 8}")]
     arrays += [np.array(values, f"<u{bits_of(type_) // 8}") for type_, values in operands]
-    names = "dabc"
+    names = "dabce"
     body = ["mov.u32 %i, %tid.x;"]
-    for name, type_, place in zip(names, types, range(4), strict=False):
+    for name, type_, place in zip(names, types, range(5), strict=False):
         size = bits_of(type_) // 8
         body.append(f"ld.param.u64 %p{name}, [p{place}];")
         body.append(f"mad.wide.u32 %p{name}, %i, {size}, %p{name};")

@@ -1,5 +1,6 @@
 """One launch on the interpreter and on the JIT, compared bit by bit."""
 
+import ctypes
 import functools
 from collections.abc import Iterable, Sequence
 
@@ -7,6 +8,8 @@ import native_launch
 import numpy as np
 
 from vgpu_sim.exec import interp, jit
+from vgpu_sim.exec.jit import llvm, ssa, tiers
+from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.isa import Module
 
 Shape = tuple[int, int, int]
@@ -21,6 +24,13 @@ def compiler() -> jit.Compiler:
 def _loaded(module: Module, block: Shape, plan: jit.Plan | None) -> jit.Loaded:
     """Native code of a module's first function; tests run it on several inputs."""
     return compiler().load(compiler().compile(module, module.functions[0], block, plan))
+
+
+def first_tier(module: Module, block: Shape) -> list[jit.Plan]:
+    """The plan that a first launch begins in, if there is one."""
+    form = ssa.build(module.functions[0])
+    plan, _ = tiers.first(form, block, llvm.vector_bits())
+    return [] if plan is None else [plan]
 
 
 class Bench:
@@ -57,7 +67,8 @@ class Bench:
             data[buffer.address - base : buffer.address - base + len(initial)] = initial
         memory = interp.BufferMemory(base, data)
         function = module.functions[0]
-        interp.run(module, function, grid, block, parameters, memory, segment, dynamic)
+        told = interp.Surroundings(native_launch.GRID_ID, native_launch.MULTIPROCESSORS)
+        interp.run(module, function, grid, block, parameters, memory, segment, dynamic, told)
         return [
             bytes(data[b.address - base : b.address - base + len(b.view)]) for b in self.buffers
         ]
@@ -76,9 +87,14 @@ class Bench:
         """The buffers after native code has run the kernel."""
         for buffer, initial in zip(self.buffers, self._initial, strict=True):
             buffer.view[:] = np.frombuffer(initial, dtype=np.uint8)
+        image = module.functions[0].parameter_image
+        if image:
+            place = segment + next(v.offset for v in module.variables if v.name == image)
+            ctypes.memmove(place, parameters, len(parameters))
         loaded = _loaded(module, block, plan)
         blocks = grid[0] * grid[1] * grid[2]
-        launch = native_launch.context(self.aperture, grid, block, segment)
+        each = local_bytes(module.functions[0])
+        launch = native_launch.context(self.aperture, grid, block, segment, dynamic, each)
         shared_bytes = module.functions[0].shared_bytes + dynamic
         ended = native_launch.run(loaded, launch, parameters, ranges or [(0, blocks)], shared_bytes)
         assert (ended.status, ended.signal) == (0, 0), f"{plan}: {ended}"
@@ -94,9 +110,10 @@ def compare(
     extra: Sequence[int] = (),
     symbols: int | None = None,
     dynamic: int = 0,
+    agreed: Sequence[int] | None = None,
 ) -> list[bytes]:
-    """Assert bit equality of all buffers for every plan; parameters are their addresses, then
-    ``extra``. ``symbols`` is the buffer that holds the module's variables, ``dynamic`` the shared
+    """Assert bit equality of the buffers ``agreed`` (all) for every plan; parameters are their
+    addresses, then ``extra``. ``symbols`` is the buffer that holds the module's variables, ``dynamic`` the shared
     memory that the launch asks for in bytes. Returns the buffers."""
     bench = Bench(*buffers)
     try:
@@ -105,10 +122,10 @@ def compare(
         parameters = native_launch.pack(function.parameters, function.parameter_bytes, values)
         segment = 0 if symbols is None else bench.buffers[symbols].address
         expected = bench.interpret(module, grid, block, parameters, segment, dynamic)
-        for plan in plans:
+        for plan in [*plans, *first_tier(module, block)]:
             found = bench.execute(module, grid, block, parameters, plan, segment, dynamic=dynamic)
             for index, (want, have) in enumerate(zip(expected, found, strict=True)):
-                if want != have:
+                if want != have and (agreed is None or index in agreed):
                     raise AssertionError(_difference(index, want, have, plan))
         return expected
     finally:

@@ -6,6 +6,7 @@ from ir_flow import Facts, Flow
 from ir_text import TYPE, Line, bits_of, constants, ways_of
 
 APERTURE_BYTES = 1 << 43
+OF_ALL_LANES = {"base", "limit", "shared", "local"}
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,10 @@ class Sums(Flow):
             return self._below(op, operands, facts)
         if op == "select":
             return self._selected(line, facts)
+        if op == "extractelement":
+            lanes = self.sum(operands[0], facts)
+            # What all lanes have in common is in any of them.
+            return lanes if {symbol for symbol, _ in lanes.terms} <= OF_ALL_LANES else None
         if op == "shufflevector" and operands[2] == "zeroinitializer":
             first = self.lines.get(operands[0])
             if first is not None and first.op == "insertelement" and first.operands[2] == "0":
@@ -140,9 +145,8 @@ class Sums(Flow):
             return None
         ((argument, count),) = place.terms
         if line.type == "ptr" and argument == "%thread" and count == 1:
-            return {16: symbol_of("shared"), 32: symbol_of("stop"), 40: symbol_of("stop")}.get(
-                place.low
-            )
+            fields = {16: "shared", 24: "local", **dict.fromkeys((32, 40, 48), "stop")}
+            return symbol_of(fields[place.low]) if place.low in fields else None
         if line.type != "i64":
             return None
         if argument == "%ctx" and count == 1:

@@ -125,7 +125,7 @@ class Flow:
         if (name, truth) in known:
             return True
         line = self.lines.get(name)
-        if line is None or not line.type.endswith("i1"):
+        if line is None or not line.type.endswith(("i1", "i1>")):
             return False
         if line.op in ("and", "or"):
             parts = (self._follows(one, truth, known) for one in line.operands)

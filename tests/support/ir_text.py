@@ -47,24 +47,32 @@ TYPE = re.compile(r"(<\d+ x \w+>|\w+) ?(.*)", re.DOTALL)
 _DROPPED = re.compile(r", ?!(dbg|invariant\.load) !\d+")
 _FLAGS = re.compile(r"\b(nuw|nsw|exact|disjoint|nneg|contract|inbounds|samesign) ")
 
+_STOP_CALL = re.compile(r"(void|i32|i64) (%[\w.]+)\(ptr %thread(?:, i(?:32|64) [\w%-]+)*\)")
+
 
 def parse_line(raw: str, block: str) -> Line:
     text = _DROPPED.sub("", raw).strip()
     name, _, rest = text.rpartition(" = ") if text.startswith("%") else ("", "", text)
     op, _, rest = rest.partition(" ")
     rest = _FLAGS.sub("", rest)
+    if op in ("load", "store"):
+        rest = rest.removeprefix("volatile ")
+    if op == "atomicrmw":
+        rest = rest.partition(" ")[2]  # what it computes
     if op in ("icmp", "fcmp"):
         how, _, rest = rest.partition(" ")
         op = f"{op} {how}"
-    if op == "call" and rest.startswith("void %"):
-        match = re.fullmatch(r"void (%[\w.]+)\(ptr %thread(?:, i32 [\w%-]+)*\)", rest)
-        assert match, raw
-        return Line(name, STOP, "void", [match[1]], text, block)
+    stop = _STOP_CALL.fullmatch(rest) if op == "call" else None
+    if stop is not None:
+        return Line(name, STOP, stop[1], [stop[2]], text, block)
     if op == "call":
         match = re.match(r"(.+?) @([\w.]+)\((.*)\)", rest, re.DOTALL)
         assert match, raw
         operands = [_bare(part) for part in _split(match[3])]
         return Line(name, f"@{match[2]}", match[1], operands, text, block)
+    if op in ("atomicrmw", "cmpxchg"):
+        place, value, *_ = _split(rest)
+        return Line(name, op, value.split(" ")[0], [_bare(place)], text, block)
     if op in ("load", "store", "getelementptr", "select", "insertelement", "shufflevector"):
         parts = _split(rest)
         match = TYPE.match(parts[0])
@@ -124,9 +132,13 @@ def ways_of(line: Line) -> list[tuple[str, str]]:
     return ways
 
 
+TABLE_CALLS = ("@combine.enter", "@combine.settle")
+"""Functions of the text that are given the caller's own table, and nothing else to write to."""
+
+
 def access_of(line: Line) -> tuple[str | None, int]:
     """The pointer operand of an access, and its size."""
-    if line.op == "load":
+    if line.op in ("load", "atomicrmw", "cmpxchg"):
         return line.operands[0], bytes_of(line.type)
     if line.op == "store":
         return line.operands[1], bytes_of(line.type)
@@ -135,9 +147,14 @@ def access_of(line: Line) -> tuple[str | None, int]:
         return line.operands[MASKED[line.op.split(".")[2]][0]], max(vectors)
     if line.op == STOP:
         return line.operands[0], 0
-    known = ("@llvm.", "@masked_version", "@exact_version")
+    known = (
+        "@llvm.",
+        "@masked_version",
+        "@exact_version",
+        "@partial_version",
+        *TABLE_CALLS,
+        "@product.",
+    )
     if line.op.startswith("@") and not line.op.startswith(known):
         raise NotRead(f"a call that is not known: {line.text}")
-    if line.op in ("atomicrmw", "cmpxchg"):
-        raise NotRead(f"an access that is not known: {line.text}")
     return None, 0

@@ -9,7 +9,9 @@ import dataclasses
 import instruction_forms
 from hypothesis import strategies as st
 
+from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa import (
+    Diagnostic,
     Function,
     Guard,
     Instruction,
@@ -19,7 +21,9 @@ from vgpu_sim.isa import (
     Parameter,
     PhysicalAllocation,
     Predicate,
+    Refused,
     Register,
+    Relocation,
     Space,
     Symbol,
     Variable,
@@ -79,7 +83,9 @@ def _with_operands(draw: st.DrawFn, bare: Instruction) -> Instruction:
         bits = operand_bits(role, bare)
         choices = _predicates if bits == 1 else _registers(bits)
         if place > 0:
-            choices = st.none() | choices.filter(lambda choice: choice not in dsts)
+            choices = choices.filter(lambda choice: choice not in dsts)
+            if bare.op not in (Op.LD_ZFILL, Op.MMA):  # which have no sinks
+                choices = st.none() | choices
         dsts.append(draw(choices))
     srcs = [draw(_source(operand_bits(role, bare))) for role in source_roles(bare, spec)]
     return dataclasses.replace(bare, dsts=tuple(dsts), srcs=tuple(srcs))
@@ -108,7 +114,7 @@ def functions(draw: st.DrawFn, name: str | None = None) -> Function:
         required_block=draw(block),
         maximum_block=draw(block),
         shared_bytes=draw(_u32),
-        local_bytes=draw(_u32),
+        local_bytes=draw(st.integers(0, MAX_LOCAL_BYTES_PER_THREAD - STACK_BYTES_PER_THREAD)),
         physical=draw(physical),
     )
 
@@ -121,6 +127,25 @@ _parameters = st.builds(
     align=st.integers(0, 31).map(lambda power: 1 << power),
     pointer_space=st.none() | st.sampled_from(Space),
 )
+
+
+def _relocations(size: int) -> st.SearchStrategy[tuple[Relocation, ...]]:
+    """Up to two addresses in a variable of ``size`` bytes."""
+    sizes = [width for width in (1, 2, 4, 8) if width <= size]
+    if not sizes:
+        return st.just(())
+    one = st.sampled_from(sizes).flatmap(
+        lambda width: st.builds(
+            Relocation,
+            st.integers(0, size - width),
+            st.just(width),
+            st.sampled_from(VARIABLES),
+            st.integers(-(2**63), 2**63 - 1),
+            st.integers(0, 63),
+            st.integers(1, 8 * width),
+        )
+    )
+    return st.lists(one, max_size=2).map(tuple)
 
 
 @st.composite
@@ -139,13 +164,27 @@ def modules(draw: st.DrawFn) -> Module:
                 size,
                 draw(st.integers(0, 2**40 - 64)),
                 draw(st.binary(max_size=size)),
+                draw(_relocations(size)),
             )
         )
     version = st.tuples(st.integers(0, 2**16 - 1), st.integers(0, 2**16 - 1))
+    text = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
+    place = st.integers(0, 2**32 - 1)
+    reason = st.builds(Diagnostic, place, place, text, text)
+    kept = set(names) | taken
+    refused = draw(st.lists(_names.filter(lambda n: n not in kept), unique=True, max_size=2))
     return Module(
         tuple(draw(functions(name)) for name in names),
         tuple(variables),
         draw(version),
         draw(version),
-        draw(st.text(st.characters(exclude_categories=("Cs",)), max_size=60)),
+        draw(text),
+        tuple(
+            Refused(
+                name,
+                tuple(draw(st.lists(reason, min_size=1, max_size=3))),
+                draw(st.booleans()),
+            )
+            for name in refused
+        ),
     )

@@ -45,6 +45,14 @@ class KernelBuilder:
         self._bits.append(bits)
         return Register(len(self._bits) - 1)
 
+    def shared_window(self) -> Register:
+        """The generic address of shared memory."""
+        window = self.register(64)
+        upper = self.special(SpecialRegister.SHARED_WINDOW)
+        self.op(Op.CVT, D.U64, window, upper, source_type=D.U32)
+        self.op(Op.SHL, D.B64, window, window, Literal(32))
+        return window
+
     def predicate(self) -> Predicate:
         self._predicates += 1
         return Predicate(self._predicates - 1)
@@ -80,8 +88,9 @@ class KernelBuilder:
         return result
 
     def special(self, which: SpecialRegister) -> Register:
-        result = self.register(32)
-        self.op(Op.S2R, D.B32, result, sreg=which)
+        result = self.register(which.bits)
+        type_ = D.B64 if which.bits == 64 else D.B32
+        self.op(Op.S2R, type_, result, sreg=which, volatile=which.runs)
         return result
 
     def linear_thread(self) -> Register:

@@ -26,6 +26,7 @@ APERTURE_BYTES = 1 << 43
 ZONE_BYTES = 1 << 37  # never allocated, at both ends of the aperture
 BEFORE_BYTES, AFTER_BYTES = 1 << 37, 1 << 38
 MISALIGNED_OFFSET_BYTES = 9 << 40  # where native code moves accesses that are not aligned
+GRID_ID, MULTIPROCESSORS = 7 << 40, 16  # what launches are told
 _PROT_NONE = 0
 _MAP_NORESERVE = 0x4000
 _MAP_FIXED = 0x10
@@ -77,17 +78,19 @@ class Buffer:
 
 
 _WORKER = build.NATIVE / "worker"
-_STATE_BYTES = 64
+_STATE_BYTES = 72
+ROOM = 4096  # blocks that may be begun while others wait
 
 
 @functools.cache
 def worker_code() -> ctypes.CDLL:
     """The worker's own code for blocks that share memory or wait, as a library of its own."""
-    sources = [_WORKER / name for name in ("barriers.c", "cta.c", "fiber.c", "shared.c")]
+    names = ("barriers.c", "cta.c", "fiber.c", "local.c", "residents.c", "shared.c", "warps.c")
+    sources = [_WORKER / name for name in names]
     sources.append(Path(__file__).parent / "native_cta" / "caller.c")
     with tempfile.TemporaryDirectory() as directory:
         output = Path(directory) / "native_cta.so"
-        command = [build.compiler(), "-std=c11", "-O1", "-g", "-fPIC", "-shared", "-pthread"]
+        command = [build.compiler(), "-std=c11", "-O2", "-g", "-fPIC", "-shared", "-pthread"]
         command += ["-fvisibility=hidden", f"-I{_WORKER}", f"-I{build.INCLUDE}"]
         subprocess.run([*command, *map(str, sources), "-o", str(output)], check=True)
         return ctypes.CDLL(str(output))
@@ -98,10 +101,24 @@ def context(
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
     segment_base: int = 0,
+    dynamic: int = 0,
+    local_bytes: int = 0,
 ) -> bytes:
-    """A ``launch_context``."""
+    """A ``launch_context``; ``local_bytes`` are those of a thread."""
     return struct.pack(
-        "<QQQ3I3IQQ", aperture.base, APERTURE_BYTES, segment_base, *grid, *block, 0, 0
+        "<QQQ3I3IQQIIQQQ",
+        aperture.base,
+        APERTURE_BYTES,
+        segment_base,
+        *grid,
+        *block,
+        0,
+        GRID_ID,
+        MULTIPROCESSORS,
+        dynamic,
+        0,
+        1 << 32,  # a tick of the counter is a nanosecond
+        local_bytes,
     )
 
 
@@ -137,21 +154,21 @@ def run(
     shared_bytes: int = 0,
 ) -> Ended:
     """Call the code for each range of blocks, up to the first that does not end well."""
-    code = struct.pack("<QIIII", loaded.entry, loaded.groups, loaded.stack_bytes, loaded.counts, 0)
-    code += struct.pack("<I4x", shared_bytes)
+    how = (loaded.groups, loaded.stack_bytes, loaded.counts, loaded.polls)
+    code = struct.pack("<QIIIII4x", loaded.entry, *how, 0)
+    code += bytes(len(code))  # no better code
+    code += struct.pack("<IIII", 0, shared_bytes, ROOM, 0)
     ctx = ctypes.create_string_buffer(launch + code, len(launch) + len(code))
     params = ctypes.create_string_buffer(parameters or b"\0", max(len(parameters), 1))
     state = ctypes.create_string_buffer(_STATE_BYTES)
-    entry: Any = loaded.entry
-    worker = worker_code() if loaded.groups or shared_bytes else None
-    if worker is not None:
-        entry = ctypes.cast(worker.call_blocks, ctypes.c_void_p)
+    worker = worker_code()
+    entry = ctypes.cast(worker.call_blocks, ctypes.c_void_p)
     call, address, caught = watched_call(), ctypes.c_uint64(), 0
     for begin, end in ranges:
         caught = call(entry, ctx, params, begin, end, state, ctypes.byref(address))
         if caught or struct.unpack_from("<I", state, 8)[0]:
             break
-    if caught and worker is not None:
+    if caught:
         worker.abandon_blocks()
     block, status = struct.unpack_from("<QI", state, 0)
     return Ended(status, block, caught, address.value if caught else 0)

@@ -89,6 +89,45 @@ LOOP:
 """
 )
 
+
+def straight(count: int) -> str:
+    """A kernel of that many additions, which takes its time to load."""
+    additions = "add.u32 %r0, %r0, 3;\n" * count
+    return (
+        HEADER
+        + ".visible .entry straight(.param .u64 p0)\n{\n.reg .b32 %r<1>; .reg .b64 %rd<1>;\n"
+        + "ld.param.u64 %rd0, [p0];\nld.global.u32 %r0, [%rd0];\n"
+        + additions
+        + "st.global.u32 [%rd0], %r0;\nret;\n}\n"
+    )
+
+
+# One polls memory for what another stream does, and stores what it saw; one does that.
+FLAGS = (
+    HEADER
+    + """
+.visible .entry await(.param .u64 p0, .param .u64 p1)
+{
+  .reg .b64 %rd<2>; .reg .b32 %r<1>; .reg .pred %p<1>;
+  ld.param.u64 %rd0, [p0];
+  ld.param.u64 %rd1, [p1];
+LOOP:
+  ld.volatile.global.u32 %r0, [%rd0];
+  setp.eq.u32 %p0, %r0, 0;
+  @%p0 bra LOOP;
+  st.volatile.global.u32 [%rd1], %r0;
+  ret;
+}
+.visible .entry raise(.param .u64 p0)
+{
+  .reg .b64 %rd<1>;
+  ld.param.u64 %rd0, [p0];
+  st.volatile.global.u32 [%rd0], 1;
+  ret;
+}
+"""
+)
+
 # Needs a block of at most 64 threads; needs a block of exactly 32x2.
 LIMITS = (
     HEADER
@@ -121,13 +160,23 @@ VARIABLES = (
 )
 
 
+def nested_loops(depth: int) -> str:
+    """``nested()``: loops within each other; native code takes 256 of them."""
+    begins = "".join(f"L{i}:\n  add.u32 %r1, %r1, {i};\n" for i in range(depth))
+    ends = "".join(f"@%p bra L{i};\n" for i in reversed(range(depth)))
+    count = "  mov.u32 %r0, %tid.x;\n  setp.gt.u32 %p, %r0, 99;\n"
+    registers = "  .reg .b32 %r<2>; .reg .pred %p;\n"
+    return f"{HEADER}.visible .entry nested()\n{{\n{registers}{begins}{count}{ends}  ret;\n}}\n"
+
+
 def sum_of_parameters(count: int) -> str:
     """``total(out, v0, ... v[count-1])``: stores the sum of 32-bit parameters."""
     names = ", ".join(f".param .u32 v{i}" for i in range(count))
     loads = "\n".join(
         f"  ld.param.u32 %r0, [v{i}];\n  add.u32 %r1, %r1, %r0;" for i in range(count)
     )
-    return f"""{HEADER}
+    header = HEADER.replace("7.0", "8.1")  # up to 32764 bytes
+    return f"""{header}
 .visible .entry total(.param .u64 p0, {names})
 {{
   .reg .b64 %rd<2>; .reg .b32 %r<2>;

@@ -22,7 +22,9 @@ from vgpu_sim.isa import (
     Predicate,
     Register,
     Rounding,
+    Space,
     SpecialRegister,
+    Update,
 )
 
 D = DataType
@@ -36,8 +38,9 @@ _VALUES = (0, 1, 2, 3, 4, 7, 16, 31, 32, 255, 4096, 0x7FFF_FFFF, 0x8000_0000, 0x
 
 
 class _Maker:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, *, shared: bool) -> None:
         self.random = random
+        self.shared = shared
         self.builder = KernelBuilder(8, 8, 4)
         self.pools: dict[int, list[Register]] = {16: [], 32: [], 64: []}
         self.predicates: list[Predicate] = []
@@ -49,6 +52,8 @@ class _Maker:
         narrow = b.register(16)
         b.op(Op.CVT, D.U16, narrow, self.pools[32][0], source_type=D.U32)
         self.pools[16].append(narrow)
+        if self.shared:
+            self.pools[64].append(b.shared_window())
         self.compare()
         self.statements(random.randrange(2, 12), depth=0)
         self.access()
@@ -203,6 +208,9 @@ class _Maker:
     def access(self) -> None:
         b, random = self.builder, self.random
         address = self.pick(64)
+        if self.shared and random.random() < 0.8:
+            self.any_access(address)
+            return
         type_ = random.choice((D.B8, D.B16, D.B32, D.B32, D.B64, D.F32, D.F64))
         if random.random() < 0.5:
             source = self.pick(max(16, type_.bits))
@@ -212,7 +220,44 @@ class _Maker:
         b.store(type_, self.pools[64][0], loaded)
         self.pools[max(16, type_.bits)].append(loaded)
 
+    def any_access(self, address: Register) -> None:
+        """Access shared memory or either, also volatile, atomic, or by a number of bytes."""
+        b, random = self.builder, self.random
+        space = random.choice((Space.GENERIC, Space.GENERIC, Space.SHARED))
+        place: Operand = self.pick(32) if space is Space.SHARED else address
+        kind = random.randrange(6)
+        if kind < 2:
+            bits = random.choice((32, 64))
+            update = random.choice((Update.ADD, Update.MAX, Update.DEC, Update.EXCH, Update.CAS))
+            type_ = D[f"{'B' if update in (Update.EXCH, Update.CAS) else 'U'}{bits}"]
+            type_ = D.U32 if update is Update.DEC else type_
+            if update is Update.ADD and kind:
+                type_ = random.choice((D.F16, D.BF16, D.F32, D.F64))
+            wide = max(16, type_.bits)
+            operands = [self.pick(wide) for _ in range(2 if update is Update.CAS else 1)]
+            found = b.register(wide)
+            b.add(Instruction(Op.ATOM, type_, (found,), (place, *operands), space=space,
+                              update=update))  # fmt: skip
+            self.pools[wide].append(found)
+            return
+        count = random.choice((1, 1, 2, 4))
+        values = tuple(b.register(32) for _ in range(count))
+        how = {"space": space, "vector": count}
+        if kind == 2 and space is Space.GENERIC:
+            b.add(Instruction(Op.LD_ZFILL, D.B32, values, (place, self.operand(32)), **how))
+        elif kind == 3:
+            source = tuple(self.operand(32) for _ in values)
+            how |= {"displacement": random.choice(_DISPLACEMENTS)}
+            b.add(Instruction(Op.ST, D.B32, (), (place, *source), **how))
+            return
+        else:
+            how |= {"displacement": random.choice(_DISPLACEMENTS), "volatile": kind == 4}
+            b.add(Instruction(Op.LD, D.B32, values, (place,), **how))
+        for value in values:
+            b.store(D.B32, self.pools[64][0], value)
+        self.pools[32] += values
 
-def kernel(seed: int) -> Module:
-    """Return the kernel of a seed: the same one every time."""
-    return _Maker(Random(seed)).make()
+
+def kernel(seed: int, *, shared: bool = False) -> Module:
+    """Return the kernel of a seed: the same one every time; ``shared``: with shared memory."""
+    return _Maker(Random(seed), shared=shared).make()

@@ -52,10 +52,11 @@ def environment(temporary: Path) -> dict[str, str]:
 def run(
     temporary: Path, *command: str, timeout_s: float = 60, **kind: object
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command on a slice to its end."""
+    """Run a command on a slice to its end; it may import what the tests share."""
+    paths = f"{REPOSITORY}:{REPOSITORY / 'tests' / 'support'}"
     return subprocess.run(
         run_command(*command, **kind),  # type: ignore[arg-type]
-        env=environment(temporary),
+        env=environment(temporary) | {"PYTHONPATH": paths},
         cwd=temporary,
         capture_output=True,
         text=True,

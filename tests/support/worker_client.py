@@ -20,6 +20,7 @@ from typing import Any
 
 from vgpu_sim.hal import abi, address_map, messages, spawn
 from vgpu_sim.hal.abi import Opcode
+from vgpu_sim.hal.limits import STACK_BYTES_PER_THREAD
 from vgpu_sim.hal.messages import ChunkKind, MessageType
 
 MIB = 1 << 20
@@ -94,6 +95,7 @@ class Zygote:
             [sys.executable, *start, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            env=os.environ | spawn.ZYGOTE_ENVIRONMENT,
         )
         theirs.close()
         ready = json.loads(ours.recv(65536))
@@ -158,6 +160,7 @@ class LoadedModule:
     functions: dict[str, messages.FunctionRecord]
     parameters: list[tuple[int, int]]
     variables: dict[str, tuple[int, int]]
+    refused: dict[str, str]  # the log of each
 
 
 class Client:
@@ -320,7 +323,11 @@ class Client:
         more = [rest[i : i + abi.SLOT_BYTES] for i in range(0, len(rest), abi.SLOT_BYTES)]
         slot.continuation_slots = len(more)
         slot.body.launch = abi.LaunchBody(
-            kernel=kernel, grid=grid, block=block, parameter_bytes=len(parameters)
+            kernel=kernel,
+            grid=grid,
+            block=block,
+            parameter_bytes=len(parameters),
+            stack_bytes=STACK_BYTES_PER_THREAD,
         )
         slot.body.launch.parameters[: len(inline)] = inline
         self.put(stream, bytes(slot))
@@ -386,7 +393,7 @@ class Client:
 
 def _parse_table(handle: int, status: int, table: bytes) -> LoadedModule:
     if not table:
-        return LoadedModule(handle, status, "", {}, [], {})
+        return LoadedModule(handle, status, "", {}, [], {}, {})
     header = messages.TableHeader.from_buffer_copy(table)
 
     def text(offset: int) -> str:
@@ -416,6 +423,12 @@ def _parse_table(handle: int, status: int, table: bytes) -> LoadedModule:
             text(record.name_offset): (record.address, record.bytes)
             for record in records(
                 messages.VariableRecord, header.variable_count, header.variable_offset
+            )
+        },
+        refused={
+            text(record.name_offset): text(record.log_offset)
+            for record in records(
+                messages.RefusedRecord, header.refused_count, header.refused_offset
             )
         },
     )

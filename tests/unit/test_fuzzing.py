@@ -14,8 +14,10 @@ from fuzzing.campaign import Campaign, Options, kernel_seed
 from fuzzing.outcomes import Outcome, World
 from fuzzing.trial import Finding, Report
 from fuzzing.workers import Task, Workers
-from random_kernels import kernels, meetings
+from random_kernels import functions, kernels, meetings
 from random_kernels.dice import Dice
+from scalar_ptx import text
+from scalar_ptx.machine import Machine
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import cfg, jit
@@ -73,9 +75,15 @@ def test_generated_kernels_reach_what_they_are_for() -> None:
     ):
         assert part in everything, part
     sizes = sorted(kernel.code.count(";") for kernel in texts)
-    assert sizes[150] < 110
+    assert sizes[150] < 140
     assert 20 < sum(kernel.wild for kernel in texts) < 60
     assert kernels.parse(texts[5].text) == texts[5]
+
+
+def test_the_evaluator_knows_all_that_is_generated() -> None:
+    for seed in range(150):
+        kernel = text.read(kernels.generate(seed).code)
+        Machine(kernel, [], bytes(64), dict.fromkeys(kernel.variables, 0))
 
 
 _TINY = """.version 8.5
@@ -84,17 +92,18 @@ _TINY = """.version 8.5
 .visible .entry k(.param .u64 table, .param .u64 out, .param .u32 n, .param .u32 m,
   .param .u64 w, .param .f32 f)
 {
- .reg .b64 %out; .reg .b32 %r<2>;
+ .reg .b64 %out; .reg .b32 %r<2>, %tid_x;
  ld.param.u64 %out, [out];
- mad.wide.u32 %out, %tid.x, 144, %out;
- xor.b32 %r0, %tid.x, 5;
+ mov.u32 %tid_x, %tid.x;
+ mad.wide.u32 %out, %tid_x, 144, %out;
+ xor.b32 %r0, %tid_x, 5;
  st.global.b32 [%out], %r0;
 }
 """
 
 
 _BRANCH = re.compile(r"@!?(\S+) bra (\w+);")
-_UNIFORM = re.compile(r"(?:and\.b32|setp\.\w+\.u32) (\S+), (%n|%m|%ctaid\.x|%t32_\d+),")
+_UNIFORM = re.compile(r"(?:mov\.b32|and\.b32|setp\.\w+\.u32) (\S+), (%n|%m|%ctaid\.x|%t32_\d+)[,;]")
 
 
 def _shared_joins(code: str) -> bool:
@@ -114,10 +123,45 @@ def _shared_joins(code: str) -> bool:
 def test_generated_control_flow_has_shared_joins_and_no_shape_at_all() -> None:
     made = [kernels.generate(seed) for seed in range(150)]
     assert sum(_shared_joins(kernel.code) for kernel in made) > 15
-    functions = [compile_ptx(k.text, capability=(9, 0)).functions[0] for k in made[:60]]
+    functions = [compile_ptx(k.text, capability=(10, 0)).functions[0] for k in made[:60]]
     graphs = [cfg.build(function) for function in functions]
     assert any(graph.irreducible_edges for graph in graphs)
     assert any(len(graph.loops) > 1 for graph in graphs)
+
+
+_SHAPES = {
+    "calls": (r"call(\.uni)? \(%r\d+\), f\d", "calls", 15),
+    "calls through pointers": (r"call \(%r\d+\), %to", "calls", 8),
+    "recursion": (r"call \(%x1\), f\d", "calls", 15),
+    "local arrays by data": (r"\[%place\]", "calls", 15),
+    "a float in an address": (r"cvt\.\w+\.u32\.f(32|64)", "plain", 5),
+    "vector accesses": (r"(ld|st)[.\w]*\.v[24]\.", "plain", 25),
+    "gathers": (r"ld\.global\S* \S+, \[%t64_\d+", "plain", 25),
+    "switches": (r"setp\.(eq|le)\.u32 %t1_\d+, %t32_\d+, 2;\n @%t1_\d+ bra", "plain", 8),
+    "a second latch": (r"and\.pred (%t1_\d+), %t1_\d+, %p\d;\n @\1 bra", "plain", 3),
+    "barriers in loops": (
+        r"bra L\d+;[\s\S]*bar\S*\.sync[\s\S]*ne\.u32 (%t1_\d+)[^;]*;\n @\1 bra",
+        "meet",
+        15,
+    ),
+    "shared memory": (r"ld\S*\.shared", "meet", 30),
+    "atomics": (r"(atom|red)\.\S+", "meet", 10),
+    "shuffles": (r"shfl\.sync", "meet", 8),
+    "votes": (r"vote\.sync", "meet", 8),
+    "calls of threads that meet": (r"call(\.uni)? \(%r\d+\)", "meet", 4),
+}
+_GENERATORS = {"plain": kernels.generate, "calls": functions.generate, "meet": meetings.generate}
+
+
+def test_every_shape_that_is_meant_to_occur_does() -> None:
+    """How many of 60 kernels have each: a generator that lost one would find nothing in it."""
+    made = {kind: [make(seed).code for seed in range(60)] for kind, make in _GENERATORS.items()}
+    counts = {
+        name: sum(re.search(pattern, code) is not None for code in made[kind])
+        for name, (pattern, kind, _) in _SHAPES.items()
+    }
+    missing = {n: c for n, c in counts.items() if c < _SHAPES[n][2]}
+    assert not missing
 
 
 def _tiny() -> kernels.Kernel:
@@ -222,9 +266,9 @@ def test_a_campaign_goes_on_where_it_stopped(
 
 
 def test_kernels_that_meet_have_one_meaning_and_the_interpreter_gives_it() -> None:
-    for seed in range(30):
-        kernel = meetings.generate(seed)
-        assert "st.shared" in kernel.code
+    made = [meetings.generate(seed) for seed in range(30)]
+    assert sum("st.shared" in kernel.code for kernel in made) > 25
+    for kernel in made:
         report = trial.examine(kernel, plans=())
         assert not report.findings
         assert not report.unordered

@@ -10,7 +10,7 @@ from pathlib import Path
 import ieee_oracle
 import pytest
 from ieee_oracle import F32, F64, Format
-from scalar_ptx import ieee, machine, numbers, text
+from scalar_ptx import halves, ieee, machine, numbers, text
 
 _PAIRS = [(ieee.F32, F32), (ieee.F64, F64)]
 _BINARY = {"FADD": ieee.add, "FSUB": ieee.subtract, "FMUL": ieee.multiply, "FDIV": ieee.divide}
@@ -69,9 +69,36 @@ def test_what_the_instruction_set_decides(
     assert numbers.function(tuple(words.split("."))).compute(*operands) == result
 
 
+@pytest.mark.parametrize(
+    ("words", "operands", "result"),
+    [
+        ("fma.rn.f16", (0x3C01, 0x3C01, 0x0001), 0x3C02),
+        ("fma.rn.relu.bf16", (0x3F80, 0xBF80, 0x0000), 0),
+        ("add.rn.bf16x2", (0x3F80_3F80, 0x3B80_3F80), 0x3F80_4000),
+        ("add.rp.f32x2", (0x3F80_0000_3F80_0000, 0x0000_0001_0000_0000), 0x3F80_0001_3F80_0000),
+        ("min.NaN.f16", (0x7C01, 0x3C00), 0x7FFF),
+        ("max.xorsign.abs.f32", (0xC000_0000, 0x3F80_0000), 0xC000_0000),
+        ("add.rz.f32.f16", (0x3C00, 0x3380_0000), 0x3F80_0000),
+        ("cvt.rn.satfinite.e4m3x2.f32", (0x43E0_0000, 0xBF80_0000), 0x7EB8),
+        ("cvt.rn.satfinite.e4m3x2.f32", (0x4500_0000, 0x7FC0_0000), 0x7E7F),
+        ("cvt.rn.satfinite.e2m3x2.f32", (0x3E00_0000, 0x3D80_0000), 0x0100),
+        ("cvt.rn.f16x2.e5m2x2", (0x3C7C,), 0x3C00_7C00),
+        ("cvt.rna.tf32.f32", (0x3F80_1000,), 0x3F80_2000),
+        ("cvt.rz.bf16x2.f32", (0x3F80_FFFF, 0x7F7F_FFFF), 0x3F80_7F7F),
+        ("copysign.f32", (0x8000_0000, 0x3F80_0000), 0xBF80_0000),
+        ("slct.ftz.b32.f32", (1, 2, 0x8000_0001), 1),
+        ("testp.subnormal.f64", (1,), 1),
+    ],
+)
+def test_small_and_packed_floats(words: str, operands: tuple[int, ...], result: int) -> None:
+    found = halves.function(tuple(words.split(".")))
+    assert found is not None
+    assert found.compute(*operands) == result
+
+
 _HEAD = (
     ".version 8.5\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 o)\n{\n"
-    ".reg .b64 %a; .reg .b32 %r<4>; .reg .pred %p;\nld.param.u64 %a, [o];\n"
+    ".reg .b64 %a; .reg .b32 %r<4>, %i; .reg .pred %p;\nld.param.u64 %a, [o];\n"
 )
 
 
@@ -85,7 +112,7 @@ def _run(body: str, *, share_bytes: int, threads: int = 4, aligned: bool = True)
     return bytes(region.data)
 
 
-_OWN = "mad.wide.u32 %a, %tid.x, 16, %a;"
+_OWN = "mov.u32 %i, %tid.x; mad.wide.u32 %a, %i, 16, %a;"
 
 
 def test_branches_loops_guards_and_vectors() -> None:
@@ -97,7 +124,7 @@ def test_branches_loops_guards_and_vectors() -> None:
         sub.u32 %r0, %r0, 1;
         bra AGAIN;
     OUT: @!%p exit;
-        setp.lt.u32 %p, %tid.x, 2;
+        setp.lt.u32 %p, %i, 2;
         @%p mov.u32 %r2, -1;
         st.global.v4.b32 [%a], {{%r0, %r1, %r2, %r3}};"""
     words = struct.unpack("<16I", _run(body, share_bytes=16))
@@ -124,9 +151,9 @@ def test_what_has_no_result(body: str, what: type[Exception]) -> None:
 
 def test_a_fault_says_all_that_applies_in_any_thread() -> None:
     with pytest.raises(machine.Fault) as found:
-        _run("setp.eq.u32 %p, %tid.x, 2; @%p trap;", share_bytes=16)
+        _run("mov.u32 %i, %tid.x; setp.eq.u32 %p, %i, 2; @%p trap;", share_bytes=16)
     assert found.value.codes == {719}
-    absent = f"{_OWN} setp.eq.u32 %p, %tid.x, 3; @%p ld.b32 %r0, [%a+4096];"
+    absent = f"{_OWN} setp.eq.u32 %p, %i, 3; @%p ld.b32 %r0, [%a+4096];"
     odd = " ld.b32 %r0, [%a+1];"
     with pytest.raises(machine.Fault) as found:
         _run(absent, share_bytes=16)

@@ -33,8 +33,10 @@ def _mig() -> click.Command:
 
 
 def _ptx() -> click.Command:
-    from vgpu_sim.cli import ptx
+    from vgpu_sim.cli import ptx, ptx_explain, ptx_run
 
+    ptx.command.add_command(ptx_explain.explain)
+    ptx.command.add_command(ptx_run.run)
     return ptx.command
 
 

@@ -3,31 +3,31 @@
 import enum
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 from vgpu_sim import compiler
 from vgpu_sim.cli import inputs, outputs
-from vgpu_sim.isa import Function, Module, container
+from vgpu_sim.isa import Diagnostic, Function, Module, Refused, container
 from vgpu_sim.isa.disasm import disassemble
 from vgpu_sim.isa.errors import IsaError
 
 _CC = re.compile(r"([0-9]{1,3})\.([0-9])")
 _BLOCK = re.compile(r"([0-9]{1,4})(?:,([0-9]{1,4})(?:,([0-9]{1,4}))?)?")
-_DEFAULT_BLOCK = (256, 1, 1)
+DEFAULT_BLOCK = (256, 1, 1)
 
 
-class _Verdict(enum.IntEnum):
+class Verdict(enum.IntEnum):
     """Exit codes; what a driver would refuse for good is worse than what we lack."""
 
     LOADS = 0
     NOT_PTX = 1
-    NOT_SUPPORTED = 2
+    REFUSED = 2  # at least one kernel or variable
 
 
-_FROM_BEST_TO_WORST = (_Verdict.LOADS, _Verdict.NOT_SUPPORTED, _Verdict.NOT_PTX)
+_FROM_BEST_TO_WORST = (Verdict.LOADS, Verdict.REFUSED, Verdict.NOT_PTX)
 
 
 def _parse_cc(
@@ -41,11 +41,20 @@ def _parse_cc(
     return int(found[1]), int(found[2])
 
 
-_cc_option = click.option(
+cc_option = click.option(
     "--cc",
     metavar="MAJOR.MINOR",
     callback=_parse_cc,
     help="Compute capability to load for, such as 9.0; the file's own .target unless given.",
+)
+
+
+backend_option = click.option(
+    "--backend",
+    type=click.Choice(["jit", "interp"]),
+    default="jit",
+    show_default=True,
+    help="What is to run the kernels: `tessera run --backend`.",
 )
 
 
@@ -79,37 +88,73 @@ def command() -> None:
 
 @command.command()
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=inputs.FILE)
-@_cc_option
+@cc_option
+@backend_option
 @click.pass_context
-def check(context: click.Context, files: Sequence[str], cc: tuple[int, int] | None) -> None:
-    """Say whether each FILE (- for standard input) loads, and if not, why not.
+def check(
+    context: click.Context, files: Sequence[str], cc: tuple[int, int] | None, backend: str
+) -> None:
+    """Say whether each FILE (- for standard input) loads, which of its kernels do not, and why.
 
-    Exit status: 0 all load; 2 valid PTX as far as we know that is not supported yet, each reason
-    with its line; 1 not PTX, or not readable. Of several files the worst counts.
+    Exit status: 0 all kernels load; 2 some are refused because they are not supported yet, each
+    reason with its line; 1 not PTX, or not readable. Of several files the worst counts.
     """
-    verdicts = {_check(file, cc) for file in files}
+    verdicts = {_check(file, cc, backend) for file in files}
     context.exit(max(verdicts, key=_FROM_BEST_TO_WORST.index))
 
 
-def _check(file: str, cc: tuple[int, int] | None) -> _Verdict:
+def _check(file: str, cc: tuple[int, int] | None, backend: str) -> Verdict:
     try:
-        module = _compile(file, cc)
+        module = compile_file(file, cc)
     except inputs.UnreadableFile as error:
         click.echo(error.message, err=True)
-        return _Verdict.NOT_PTX
+        return Verdict.NOT_PTX
     except compiler.PtxError as error:
         click.echo(error.log(), nl=False)
-        verdict = _verdict(error)
+        verdict = verdict_of(error)
         click.echo(f"{file}: {_summary(error)}")
         return verdict
-    click.echo(f"{file}: loads ({_count(len(module.functions), 'kernel')})")
-    return _Verdict.LOADS
+    refused = (*module.refused, *refused_by(backend, module))
+    for one in refused:
+        click.echo(f"{file}: {title(one)} is refused ({_count(len(one.reasons), 'reason')}):")
+        click.echo(compiler.render(one.reasons, file), nl=False)
+    lost = {one.name for one in refused}
+    loading = [function.name for function in module.functions if function.name not in lost]
+    if not refused:
+        click.echo(f"{file}: loads ({_count(len(loading), 'kernel')})")
+        return Verdict.LOADS
+    for name in loading:
+        click.echo(f"{file}: kernel {name!r} loads")
+    kernels = len(loading) + sum(one.is_kernel for one in refused)
+    click.echo(f"{file}: loads with {len(loading)} of {_count(kernels, 'kernel')}")
+    return Verdict.REFUSED
 
 
-def _verdict(error: compiler.PtxError) -> _Verdict:
+def title(refused: Refused) -> str:
+    """Return what is refused, with its name."""
+    return f"{'kernel' if refused.is_kernel else 'variable'} {refused.name!r}"
+
+
+def refused_by(backend: str, module: Module) -> Iterator[Refused]:
+    """Yield the kernels that a backend cannot run, as a device says when it loads the module."""
+    if backend == "jit":
+        from vgpu_sim.exec.jit import refusals  # loads what the other verbs need not
+    else:
+        from vgpu_sim.exec.interp import refusals
+    for function in module.functions:
+        reasons = tuple(
+            Diagnostic(0 if err.word is None else function.lines[err.word], 0, str(err))
+            for err in refusals(function)
+        )
+        if reasons:
+            yield Refused(function.name, reasons)
+
+
+def verdict_of(error: compiler.PtxError) -> Verdict:
+    """Return what a file is that does not load."""
     if isinstance(error, compiler.InvalidPtxError):
-        return _Verdict.NOT_PTX
-    return _Verdict.NOT_SUPPORTED
+        return Verdict.NOT_PTX
+    return Verdict.REFUSED
 
 
 def _summary(error: compiler.PtxError) -> str:
@@ -125,15 +170,21 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _compile(file: str, cc: tuple[int, int] | None) -> Module:
+def compile_file(file: str, cc: tuple[int, int] | None) -> Module:
+    """Compile a file as a device of compute capability ``cc`` (None: the file's own) loads it.
+
+    Raises:
+        UnreadableFile, PtxError: it does not load.
+    """
     source = inputs.read(file)
     capability = compiler.capability_of(source, name=file) if cc is None else cc
-    return compiler.compile_ptx(source, capability=capability, name=file)
+    return compiler.compile_ptx(source, capability=capability, name=file, partial=True)
 
 
-def _parse_block(
+def parse_block(
     context: click.Context, parameter: click.Parameter, value: str | None
 ) -> tuple[int, int, int] | None:
+    """Read the value of an option such as 16,16,1."""
     if value is None:
         return None
     found = _BLOCK.fullmatch(value)
@@ -164,10 +215,10 @@ def _parse_block(
 @click.option(
     "--block",
     metavar="X[,Y[,Z]]",
-    callback=_parse_block,
+    callback=parse_block,
     help="Threads of a block for llvm and object; the kernel's .reqntid, or 256,1,1.",
 )
-@_cc_option
+@cc_option
 @click.pass_context
 def compile_command(
     context: click.Context,
@@ -180,20 +231,23 @@ def compile_command(
 ) -> None:
     """Compile FILE (- for standard input).
 
-    Exit status as of `check`; nothing is written unless it is 0.
+    A module is written with those kernels that are supported, and names the others.
+
+    Exit status: 0 it was written; 2 none of what was asked for is supported yet; 1 not PTX. Nothing
+    is written unless it is 0.
     """
     native = emit in ("llvm", "object")
     if not native and (kernel is not None or block is not None):
         raise click.UsageError(f"--kernel and --block mean nothing to --emit {emit}")
     try:
-        module = _compile(file, cc)
+        module = compile_file(file, cc)
         if native:
-            data = _emit_native(file, module, _kernel(file, module, kernel), block, emit)
+            data = _emit_native(file, module, kernel_of(file, module, kernel), block, emit)
         else:
-            data = _emit_portable(module, emit)
+            data = _emit_portable(file, module, emit)
     except compiler.PtxError as error:
         click.echo(error.log(), nl=False, err=True)
-        context.exit(_verdict(error))
+        context.exit(verdict_of(error))
     except IsaError as error:
         raise click.ClickException(f"{file}: {error}") from error
     if emit in ("isa", "llvm"):
@@ -202,14 +256,24 @@ def compile_command(
         outputs.write_binary(output, data, f"{'an' if emit == 'object' else 'a'} {emit}")
 
 
-def _emit_portable(module: Module, emit: str) -> bytes:
+def _emit_portable(file: str, module: Module, emit: str) -> bytes:
+    for one in module.refused:
+        click.echo(compiler.render(one.reasons, file), nl=False, err=True)
+        click.echo(f"{file}: {title(one)} is refused", err=True)
+    if not module.functions and any(one.is_kernel for one in module.refused):
+        raise click.exceptions.Exit(Verdict.REFUSED)
     if emit == "container":
         return container.encode(module)
     return disassemble(module).encode()
 
 
-def _kernel(file: str, module: Module, name: str | None) -> Function:
-    """Return the kernel to compile: the named one, or the only one."""
+def kernel_of(file: str, module: Module, name: str | None) -> Function:
+    """Return the kernel to take: the named one, or the only one."""
+    for one in module.refused:
+        if one.is_kernel and name in (None, one.name):
+            click.echo(compiler.render(one.reasons, file), nl=False, err=True)
+            if name is not None or not module.functions:
+                raise click.exceptions.Exit(Verdict.REFUSED)
     names = [function.name for function in module.functions]
     if name is None and len(names) == 1:
         return module.functions[0]
@@ -228,7 +292,7 @@ def _emit_native(
 ) -> bytes:
     from vgpu_sim.exec import jit  # loads LLVM, which the other forms need not
 
-    shape = block or function.required_block or _DEFAULT_BLOCK
+    shape = block or function.required_block or DEFAULT_BLOCK
     if function.required_block not in (None, shape):
         raise click.ClickException(f"{file}: {function.name} requires {function.required_block}")
     native = jit.Compiler()
@@ -238,6 +302,6 @@ def _emit_native(
         return native.compile(module, function, shape).object_code
     except jit.UnsupportedError as error:
         click.echo(f"{file}: {error}", err=True)
-        raise click.exceptions.Exit(_Verdict.NOT_SUPPORTED) from error
+        raise click.exceptions.Exit(Verdict.REFUSED) from error
     except jit.ExecutionError as error:
         raise click.ClickException(f"{file}: {error}") from error

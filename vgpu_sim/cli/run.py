@@ -1,12 +1,15 @@
-"""``tessera run``: a program on a simulated MIG slice, without a cluster and without root."""
+"""``tessera run``: a program on a simulated slice or HCA, without a cluster and without root."""
 
 import math
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -15,13 +18,15 @@ from mig.errors import MigError
 from mig.geometry import Board, Instance, Profile
 from mig.planner.rules import violations
 from vgpu_sim import config
-from vgpu_sim.cli import boards, quantity, run_stats
+from vgpu_sim.cli import boards, quantity, run_hca, run_stats
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
+from vgpu_sim.cli.clients.fabric import FabricFailed
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.gpud.model import new_gpu_uuid
 from vgpu_sim.hal import limits
 from vgpu_sim.hal.address_map import MAX_GPUS
+from vgpu_sim.hal.messages import TOKEN_BYTES
 
 # As env(1) and timeout(1): the tool itself failed, or the program cannot be executed or found.
 EXIT_FAILED = 125
@@ -66,14 +71,22 @@ def _complete_command(
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@boards.option
+@boards.optional
 @click.option(
     "--slice",
     "profile_name",
-    required=True,
     metavar="PROFILE",
     shell_complete=_complete_profile,
     help="MIG profile such as 1g.10gb; an unknown one lists the board's.",
+)
+@click.option(
+    "--hca", is_flag=True, help="Give COMMAND a virtual RDMA adapter, with or without a slice."
+)
+@click.option(
+    "--fabric",
+    callback=run_hca.check_name,
+    metavar="NAME",
+    help="Put the adapter on the fabric of that name, with other runs; default: one of its own.",
 )
 @click.option(
     "--count",
@@ -127,8 +140,10 @@ def _complete_command(
     metavar="[--] COMMAND [ARGUMENTS]...",
 )
 def command(
-    board: Board,
-    profile_name: str,
+    board: Board | None,
+    profile_name: str | None,
+    hca: bool,
+    fabric: str | None,
     count: int,
     backend: str,
     capability: tuple[int, int] | None,
@@ -140,40 +155,60 @@ def command(
 ) -> None:
     """Run COMMAND with a simulated MIG slice as the only CUDA device of each of its processes.
 
+    With --hca it has an RDMA adapter of its own, too, or instead of a slice; programs on one
+    fabric reach each other.
+
     The exit status is the command's, 128+n when signal n ended it, 2 for wrong arguments, 125
     when the slice could not be made, 126 or 127 when the command cannot be executed or found.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
-    profile = _profile(board, profile_name)
-    _check_capability(board, capability)
-    placed = layout(board, profile, count)
-    if not (config.LIBRARIES_DIR / "libcuda.so.1").exists():
-        click.echo(
-            f"tessera run: no libcuda.so.1 in {config.LIBRARIES_DIR}: build it with"
-            " `python -m vgpu_sim.native.build`",
-            err=True,
-        )
-        sys.exit(EXIT_FAILED)
-    options = StandaloneOptions(
-        backend=backend,
-        capability=None if capability is None else f"{capability[0]}.{capability[1]}",
-        cache_dir=config.user_cache_dir(),
-        budget_bytes=budget_bytes,
-        threads=threads,
-        kernel_timeout_s=kernel_timeout_s,
-        report_usage=stats,
-    )
+    if fabric is not None and not hca:
+        raise click.UsageError("--fabric needs --hca")
+    if profile_name is None and not hca:
+        missing = "--board" if board is None else "--slice"
+        raise click.UsageError(f"Missing option '{missing}' (or --hca).")
+    if (board is None) != (profile_name is None):
+        raise click.UsageError("--board and --slice go together")
+    if stats and profile_name is None:
+        raise click.UsageError("--stats needs --slice")
+    token_hex = secrets.token_hex(TOKEN_BYTES)
+    environment = config.own_environment()
+    prepare = None
     try:
-        with StandaloneNode(config.private_dir_parents(), options) as node:
-            with node.admin() as admin:
-                configure(admin, board, profile, placed)
-            environment = config.program_environment(
-                node.slices_dir, node.token_hex, config.LIBRARIES_DIR
-            )
-            _say_how_to_choose(count)
+        with ExitStack() as stack:
+            node = None
+            if board is not None and profile_name is not None:
+                options = StandaloneOptions(
+                    backend=backend,
+                    capability=None if capability is None else f"{capability[0]}.{capability[1]}",
+                    cache_dir=config.user_cache_dir(),
+                    budget_bytes=budget_bytes,
+                    threads=threads,
+                    kernel_timeout_s=kernel_timeout_s,
+                    report_usage=stats,
+                )
+                profile = _profile(board, profile_name)
+                _check_capability(board, capability)
+                placed = layout(board, profile, count)
+                _require("libcuda.so.1", config.LIBRARIES_DIR)
+                node = stack.enter_context(StandaloneNode(config.private_dir_parents(), options))
+                with node.admin() as admin:
+                    configure(admin, board, profile, placed)
+                token_hex = node.token_hex
+                environment = config.program_environment(
+                    node.slices_dir, token_hex, config.LIBRARIES_DIR
+                )
+                _say_how_to_choose(count)
+            if hca:
+                _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
+                member = stack.enter_context(run_hca.member(fabric, token_hex))
+                environment = config.with_hca(
+                    environment, member.socket_path, token_hex, config.RDMA_LIBRARIES_DIR
+                )
+                prepare = run_hca.sysfs_of(member)
             with run_stats.collected(node if stats else None):
-                status = run_program(command_line, environment)
-    except (StartFailed, AdminRefused) as err:
+                status = run_program(command_line, environment, prepare)
+    except (StartFailed, AdminRefused, FabricFailed) as err:
         click.echo(f"tessera run: {err}", err=True)
         status = EXIT_FAILED
     except OSError as err:
@@ -181,6 +216,18 @@ def command(
         click.echo(f"tessera run: {where}{err.strerror or err}", err=True)
         status = EXIT_FAILED
     sys.exit(status)
+
+
+def _require(library: str, directory: Path) -> None:
+    """End with a line that says how to build a client library, where it is missing."""
+    if (directory / library).exists():
+        return
+    click.echo(
+        f"tessera run: no {library} in {directory}: build it with"
+        " `python -m vgpu_sim.native.build`",
+        err=True,
+    )
+    sys.exit(EXIT_FAILED)
 
 
 def layout(chosen: Board, profile: Profile, count: int) -> list[list[Instance]]:
@@ -223,19 +270,27 @@ def configure(
             )
 
 
-def run_program(command_line: Sequence[str], environment: Mapping[str, str]) -> int:
+def run_program(
+    command_line: Sequence[str],
+    environment: Mapping[str, str],
+    prepare: Callable[[], None] | None = None,
+) -> int:
     """Run a program to its end, passing signals on; return the status to exit with.
+
+    ``prepare`` is called in the new process before it becomes the program.
 
     The signals stay blocked in this process afterwards, so that nothing interrupts the clean-up.
     """
     watched = _FORWARDED | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+
+    def begin() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if prepare is not None:
+            prepare()
+
     try:
-        program = subprocess.Popen(
-            command_line,
-            env=environment,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),
-        )
+        program = subprocess.Popen(command_line, env=environment, preexec_fn=begin)
     except OSError as err:
         name = command_line[0]
         # A directory of PATH that may not be searched makes a missing command "not permitted".

@@ -10,7 +10,10 @@ import click
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.cli.clients.standalone import StandaloneNode
 
-_COUNTS = ("modules", "modules_ns", "compiled", "cached", "shapes", "shapes_ns")
+_COUNTS = (
+    *("modules", "modules_ns", "compiled", "cached"),
+    *("shapes", "shapes_ns", "provisional", "improved", "swapped"),
+)
 _LAST_WORDS_SECONDS = 5.0
 
 
@@ -64,6 +67,11 @@ class Totals:
             f"kernels made ready for a block shape: {counts['shapes']} in"
             f" {counts['shapes_ns'] / 1e9:.3f} s"
         )
+        if counts["provisional"]:
+            yield (
+                f"  {counts['provisional']} of them first in narrow code, {counts['improved']}"
+                f" improved since; launches improved while they ran: {counts['swapped']}"
+            )
         if self.ended < self.contexts:
             yield f"contexts that still live, their work not counted: {self.contexts - self.ended}"
 

@@ -10,8 +10,10 @@ from vgpu_sim.compiler.errors import (
     PtxSyntaxError,
     TargetError,
     UnsupportedPtxError,
+    render,
 )
 from vgpu_sim.compiler.pipeline import capability_of, compile_ptx
+from vgpu_sim.compiler.ptx import decode
 
 __all__ = [
     "Diagnostic",
@@ -22,4 +24,6 @@ __all__ = [
     "UnsupportedPtxError",
     "capability_of",
     "compile_ptx",
+    "decode",
+    "render",
 ]

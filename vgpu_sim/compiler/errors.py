@@ -6,31 +6,57 @@
     ├── InvalidPtxError      it is not PTX: no driver would load it
     │   └── PtxSyntaxError   ... already by its grammar
     ├── UnsupportedPtxError  valid as far as we know, not supported yet
-    └── TargetError          valid, made for another device
+    ├── TargetError          valid, made for another device
+    └── LinkError            files that do not make one module
 
 All carry every finding, not only the first, because a JIT error log is read once.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
+
+from vgpu_sim.isa import Diagnostic
 
 _ELLIPSIS = "...\n"
 _MAX_TEXT_CHARACTERS = 160
 _MAX_MESSAGE_BYTES = 4096  # of str(error); ``log`` has all
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
-    """One finding. ``line`` and ``column`` count from 1; 0 means the file as a whole.
+__all__ = [
+    "Diagnostic",
+    "InvalidPtxError",
+    "LinkError",
+    "PtxError",
+    "PtxSyntaxError",
+    "TargetError",
+    "UnsupportedPtxError",
+    "render",
+]
 
-    ``text`` is the source of the instruction or declaration it is about, on one line.
+
+def render(
+    diagnostics: Iterable[Diagnostic], name: str = "<ptx>", max_bytes: int | None = None
+) -> str:
+    """Render ``name:line:col: message`` per finding, as JIT error logs and compilers do.
+
+    Column 0, of whoever knows none, is left out.
+    ``max_bytes`` bounds the UTF-8 length; a log that is cut ends in ``...`` (where it fits).
     """
+    lines = [_render(finding, name) for finding in diagnostics]
+    if max_bytes is None:
+        return "".join(lines)
+    return _cut(lines, max_bytes)
 
-    line: int
-    column: int
-    message: str
-    text: str = ""
+
+def _render(finding: Diagnostic, name: str) -> str:
+    place = f"{finding.line}:{finding.column}" if finding.column else f"{finding.line}"
+    rendered = f"{name}:{place}: {finding.message}\n"
+    if not finding.text:
+        return rendered
+    text = finding.text
+    if len(text) > _MAX_TEXT_CHARACTERS:
+        text = text[: _MAX_TEXT_CHARACTERS - 3] + "..."
+    return f"{rendered}    {text}\n"
 
 
 class PtxError(Exception):
@@ -46,23 +72,8 @@ class PtxError(Exception):
         return type(self), (self.diagnostics, self.name)
 
     def log(self, max_bytes: int | None = None) -> str:
-        """Render ``name:line:col: message`` per finding, as JIT error logs and compilers do.
-
-        ``max_bytes`` bounds the UTF-8 length; a log that is cut ends in ``...`` (where it fits).
-        """
-        lines = [self._render(d) for d in self.diagnostics]
-        if max_bytes is None:
-            return "".join(lines)
-        return _cut(lines, max_bytes)
-
-    def _render(self, finding: Diagnostic) -> str:
-        rendered = f"{self.name}:{finding.line}:{finding.column}: {finding.message}\n"
-        if not finding.text:
-            return rendered
-        text = finding.text
-        if len(text) > _MAX_TEXT_CHARACTERS:
-            text = text[: _MAX_TEXT_CHARACTERS - 3] + "..."
-        return f"{rendered}    {text}\n"
+        """Return the findings as ``render`` writes them."""
+        return render(self.diagnostics, self.name, max_bytes)
 
 
 class InvalidPtxError(PtxError):
@@ -91,6 +102,10 @@ class UnsupportedPtxError(PtxError):
 
 class TargetError(PtxError):
     """The ``.target`` asks for another or a newer device than the one it is loaded on."""
+
+
+class LinkError(PtxError):
+    """Files do not make one module: a name is not defined, or defined twice."""
 
 
 def _cut(lines: list[str], max_bytes: int) -> str:

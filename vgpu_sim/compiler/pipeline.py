@@ -6,8 +6,8 @@ A stage takes and returns a ``Compilation``; ``observe`` sees every one in betwe
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from vgpu_sim.compiler import allocation, target
-from vgpu_sim.compiler.errors import PtxSyntaxError
+from vgpu_sim.compiler import allocation, expansion, legality, system_calls, target
+from vgpu_sim.compiler.errors import Diagnostic, PtxSyntaxError, UnsupportedPtxError
 from vgpu_sim.compiler.lower.modules import lower_module
 from vgpu_sim.compiler.ptx import decode, parse, tree
 from vgpu_sim.isa import Module
@@ -17,13 +17,17 @@ _MAX_SHOWN_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What is known of a file between two stages."""
+    """What is known of a file between two stages.
+
+    ``unsupported`` is all that was found in it that is not supported yet.
+    """
 
     source: str
     capability: tuple[int, int]
     name: str = "<ptx>"
     syntax: tree.Module | None = None
     module: Module | None = None
+    unsupported: tuple[Diagnostic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,22 @@ def _check_target(compilation: Compilation) -> Compilation:
     return compilation
 
 
+def _check_instructions(compilation: Compilation) -> Compilation:
+    legality.check(_syntax(compilation), compilation.source, compilation.name)
+    return compilation
+
+
 def _lower(compilation: Compilation) -> Compilation:
     syntax = _syntax(compilation)
     required = target.required_capability(syntax, compilation.name)
-    module = lower_module(syntax, required, compilation.source, compilation.name)
-    return replace(compilation, module=module)
+    whole = expansion.expanded(system_calls.completed(syntax))
+    module, unsupported = lower_module(whole, required, compilation.source, compilation.name)
+    return replace(compilation, module=module, unsupported=tuple(unsupported))
+
+
+def _check_operands(compilation: Compilation) -> Compilation:
+    legality.check_operands(_syntax(compilation), compilation.source, compilation.name)
+    return compilation
 
 
 def _allocate(compilation: Compilation) -> Compilation:
@@ -79,7 +94,9 @@ def _allocate(compilation: Compilation) -> Compilation:
 STAGES: tuple[Stage, ...] = (
     Stage("parse", _parse),
     Stage("target", _check_target),
+    Stage("legality", _check_instructions),
     Stage("lower", _lower),
+    Stage("operands", _check_operands),  # last: what lowering says of an operand is more exact
     Stage("allocate", _allocate),
 )
 """PTX text to a module, in order."""
@@ -123,14 +140,25 @@ def capability_of(source: str | bytes, name: str = "<ptx>") -> tuple[int, int]:
     return target.required_capability(_syntax(compilation), name)
 
 
-def compile_ptx(source: str | bytes, *, capability: tuple[int, int], name: str = "<ptx>") -> Module:
+def compile_ptx(
+    source: str | bytes,
+    *,
+    capability: tuple[int, int],
+    name: str = "<ptx>",
+    partial: bool = False,
+) -> Module:
     """Compile PTX to a module for a device of compute ``capability``.
 
-    ``name`` stands for the file in diagnostics.
+    ``name`` stands for the file in diagnostics. With ``partial`` a kernel or variable that is not
+    supported yet is in ``Module.refused``, as when a device loads the file.
 
     Raises:
         PtxSyntaxError, InvalidPtxError: the text is not PTX.
-        UnsupportedPtxError: it holds something that is not supported yet; nothing is dropped.
+        UnsupportedPtxError: it holds something that is not supported yet; nothing is dropped. With
+            ``partial`` only where that concerns all of the file.
         TargetError: its ``.target`` is above ``capability``.
     """
-    return _module(run(Compilation(decode(source), capability, name)))
+    compilation = run(Compilation(decode(source), capability, name))
+    if compilation.unsupported and not partial:
+        raise UnsupportedPtxError(compilation.unsupported, name)
+    return _module(compilation)

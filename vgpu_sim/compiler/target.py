@@ -9,6 +9,7 @@ import re
 
 from vgpu_sim.compiler.errors import Diagnostic, PtxSyntaxError, TargetError, UnsupportedPtxError
 from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.compiler.ptx.grammar.requirements import Target
 
 _SM = re.compile(r"sm_([0-9]{1,2})([0-9])([af]?)")
 
@@ -46,6 +47,16 @@ def check(module: tree.Module, capability: tuple[int, int], name: str = "<ptx>")
             device = f"{capability[0]}.{capability[1]}"
             message = f".target {target.options[0]} does not run on compute capability {device}"
             raise TargetError([Diagnostic(target.line, target.column, message)], name)
+
+
+def first(module: tree.Module, name: str = "<ptx>") -> Target:
+    """Return the target that a module's instructions are written for.
+
+    Raises:
+        PtxSyntaxError, UnsupportedPtxError: as ``required_capability``.
+    """
+    major, minor, suffix = _requirements(module, name)[0]
+    return Target(10 * major + minor, suffix)
 
 
 def _requirements(module: tree.Module, name: str) -> list[tuple[int, int, str]]:

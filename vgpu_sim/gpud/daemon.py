@@ -23,7 +23,7 @@ from vgpu_sim.gpud.errors import Conflict, RequestError
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget, default_budget_bytes
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
-from vgpu_sim.gpud.model import GpuUuid, InstanceUuid, MigInstance
+from vgpu_sim.gpud.model import GpuUuid, InstanceUuid, MigInstance, Owner, PodUid
 from vgpu_sim.gpud.slices.admission import Admission, HolderTable, PodAdmission, TokenAdmission
 from vgpu_sim.gpud.slices.server import SliceServer
 from vgpu_sim.hal import admin
@@ -195,6 +195,8 @@ class Daemon:
         server.open(0o600 if standalone else 0o666, 0o700 if standalone else 0o711)
         self._servers[instance.uuid] = server
         await self._launcher.groups.prepare(instance)
+        if standalone:
+            self._launcher.expect(instance, Owner(PodUid(""), ""))
 
     def _describe(self, instance: MigInstance) -> DeviceInfo:
         return device_info(
@@ -270,9 +272,13 @@ class Daemon:
         if self._options.standalone:
             raise Conflict("a standalone gpud has no pods")
         values = parameters.fields(params, {"holders": dict, "complete": bool})
+        before = {one.uuid: self._holders.of(one.uuid) for one in self._inventory.instances}
         self._holders.replace(parameters.holders(values["holders"]), values["complete"])
         for instance in self._inventory.instances:
             self._fence_unlisted(instance.uuid)
+            for holder in self._holders.of(instance.uuid):
+                if holder not in before[instance.uuid]:
+                    self._launcher.expect(instance, Owner(holder.pod_uid, holder.namespace))
         return {}
 
 

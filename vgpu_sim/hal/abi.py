@@ -11,7 +11,7 @@ from ctypes import c_char, c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from enum import IntEnum
 from typing import Final
 
-ABI_VERSION: Final = 3
+ABI_VERSION: Final = 5
 CLIENT_AREA_MAGIC: Final = 0x54534341  # "TSCA"
 WORKER_PAGE_MAGIC: Final = 0x54535750  # "TSWP"
 
@@ -20,8 +20,8 @@ SLOTS_PER_STREAM: Final = 256
 SLOT_BYTES: Final = 256
 MAX_WAITS: Final = 4
 MAX_TIMESTAMPS: Final = 4096
-INLINE_PARAMETER_BYTES: Final = 136
-MAX_PARAMETER_BYTES: Final = 4096
+INLINE_PARAMETER_BYTES: Final = 128
+MAX_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MESSAGE_BYTES: Final = 256
 DOZING: Final = 1 << 31  # in WorkerPage.sleeping: a short nap, only those who wait end it
 
@@ -50,6 +50,8 @@ class FaultKind(IntEnum):
     TIMEOUT = 8  # a kernel ran longer than the node allows
     MISALIGNED = 9
     STACK = 10  # a thread's own stack overflowed
+    FUNCTION = 11  # a call of what is no function
+    ASSERTION = 12  # an assertion of the program does not hold
 
 
 class Wait(ctypes.Structure):
@@ -59,7 +61,10 @@ class Wait(ctypes.Structure):
 
 
 class LaunchBody(ctypes.Structure):
-    """OP_LAUNCH. Parameters beyond the inline ones follow in continuation slots."""
+    """OP_LAUNCH. Parameters beyond the inline ones follow in continuation slots.
+
+    ``stack_bytes`` is what calls may take of a thread's local memory, where they take some.
+    """
 
     _fields_ = (
         ("kernel", c_uint64),
@@ -67,6 +72,8 @@ class LaunchBody(ctypes.Structure):
         ("block", c_uint32 * 3),
         ("shared_bytes", c_uint32),
         ("parameter_bytes", c_uint32),
+        ("stack_bytes", c_uint32),
+        ("reserved", c_uint32),
         ("parameters", c_uint8 * INLINE_PARAMETER_BYTES),
     )
 
@@ -174,9 +181,10 @@ class WorkerPage(ctypes.Structure):
     ``error`` is a CUresult, 0 while the context lives; once set it never changes and no timeline
     moves again. ``progress`` is a futex bumped after every completion. ``sleeping`` is 0 while the
     worker is awake and another number at each of its naps, with ``DOZING`` set when it will look
-    again by itself very soon. ``timeline[s]`` is the value of the last finished request of stream
-    ``s``; ``tail[s]`` counts slots the worker has copied out of ring ``s``, so that the client may
-    reuse them.
+    again by itself very soon. A stream whose bit of ``occupied`` is set has a request that runs
+    beside others, and is looked at when that ends: nobody need ring for it. ``timeline[s]`` is the
+    value of the last finished request of stream ``s``; ``tail[s]`` counts slots the worker has
+    copied out of ring ``s``, so that the client may reuse them.
     """
 
     _fields_ = (
@@ -186,7 +194,8 @@ class WorkerPage(ctypes.Structure):
         ("progress", c_uint32),
         ("sleeping", c_uint32),
         ("cpu", c_int32),
-        ("reserved", c_uint8 * 40),
+        ("occupied", c_uint64 * (MAX_STREAMS // 64)),
+        ("reserved", c_uint8 * 24),
         ("fault", FaultRecord),
         ("timeline", c_uint64 * MAX_STREAMS),
         ("tail", c_uint64 * MAX_STREAMS),
@@ -198,7 +207,10 @@ class LaunchContext(ctypes.Structure):
     """First argument of a native kernel: everything that is not a kernel parameter.
 
     ``aperture_limit`` is a size, not an address: roots are clamped to ``base + min(root - base,
-    limit)``. ``segment_base`` is the absolute address of the module's variables.
+    limit)``. ``segment_base`` is the absolute address of the module's variables. ``grid_id`` counts
+    the context's launches. The time in ns is ``timer_ns`` plus the processor's time stamp counter
+    times ``timer_scale`` / 2**32, modulo 2**64. ``local_bytes`` is what each thread has of local
+    memory.
     """
 
     _fields_ = (
@@ -208,7 +220,12 @@ class LaunchContext(ctypes.Structure):
         ("grid", c_uint32 * 3),
         ("block", c_uint32 * 3),
         ("kernel", c_uint64),
-        ("reserved", c_uint64),
+        ("grid_id", c_uint64),
+        ("multiprocessors", c_uint32),
+        ("dynamic_shared_bytes", c_uint32),
+        ("timer_ns", c_uint64),
+        ("timer_scale", c_uint64),
+        ("local_bytes", c_uint64),
     )
 
 
@@ -218,12 +235,22 @@ class ThreadState(ctypes.Structure):
     A kernel whose threads do not wait for each other stores the block it works on once per block (a
     fault reports it). A group of one whose threads do finds its block there, and in
     ``block_index``. Where all stops are one barrier that waits for all threads it calls ``stop``
-    there, a ``void (*)(tessera_thread_state *)``, which returns when all other groups of the block
-    have come to theirs; else ``meet``, a ``void (*)(tessera_thread_state *, uint32_t barrier,
-    uint32_t count, uint32_t how)``, where ``how`` is 1 if it waits for the barrier, plus twice the
-    number of the instruction, and groups lie within one warp. A trap stores a CUresult
-    in ``status`` and the number of its instruction, plus 1 (0: unknown), in ``trap_word`` and
-    returns. ``shared_base`` is where the block's shared memory begins.
+    there, a ``void (*)(tessera_thread_state *, uint64_t)``, which returns when all other groups of
+    the block have come to theirs; else ``meet``, a ``uint32_t (*)(tessera_thread_state *, uint32_t
+    barrier, uint32_t count, uint32_t how, uint32_t ballot)``: ``how`` is 1 if it waits for the
+    barrier, plus twice the reduction that it returns (0: none, 1 POPC, 2 AND, 3 OR), plus eight
+    times the number of the instruction, and groups lie within one warp; a ``ballot`` is how many
+    lanes bring something, plus 2^16 times how many of those bring true. Where each group is one
+    lane, ``collect`` is a ``uint64_t (*)(tessera_thread_state *, uint32_t how, uint32_t members,
+    uint64_t a, uint64_t way)`` that waits for the lanes of the warp that ``members`` names; ``how``
+    is a kind of ``warps.h``, plus 256 times the number of the instruction, ``way`` SHFL's b and,
+    from bit 32 on, c; it returns d, and p in bit 32. One that polls memory takes
+    1 off ``turns`` now and then and calls ``stop`` when nothing is left, which lets others run,
+    for as many ns as its second argument says at least, and renews ``turns``. A trap stores a
+    CUresult in ``status`` and the number of its instruction, plus 1 (0: unknown), in ``trap_word``
+    (plus 2^31 if lanes named wrong member masks) and returns. ``shared_base`` is where the block's
+    shared memory begins, ``local_base`` the local memory of the group's lanes; groups that run one
+    after the other use the same.
     """
 
     _fields_ = (
@@ -234,8 +261,9 @@ class ThreadState(ctypes.Structure):
         ("local_base", c_uint64),
         ("stop", c_uint64),
         ("meet", c_uint64),
+        ("collect", c_uint64),
         ("block_index", c_uint32 * 3),
-        ("reserved", c_uint32),
+        ("turns", c_uint32),
     )
 
 

@@ -27,6 +27,16 @@ SHARED_REACH_BYTES: Final = 4 * GIB
 SHARED_MISALIGNED_OFFSET_BYTES: Final = 2 * SHARED_REACH_BYTES
 SHARED_RESERVED_BYTES: Final = 4 * SHARED_REACH_BYTES
 
+# Local memory of the threads that native code runs: those of a block lie in one window, a thread's
+# words as far apart as its group has lanes. Code adds up to LOCAL_REACH_BYTES, and some rows, to
+# where a group's memory begins. An access outside of the thread's memory, one that is not aligned,
+# and what is both, go to images of all that.
+LOCAL_REACH_BYTES: Final = 1 << 27
+LOCAL_WINDOW_BYTES: Final = 1 * GIB
+LOCAL_OUTSIDE_OFFSET_BYTES: Final = LOCAL_WINDOW_BYTES
+LOCAL_MISALIGNED_OFFSET_BYTES: Final = 2 * LOCAL_WINDOW_BYTES
+LOCAL_RESERVED_BYTES: Final = 4 * LOCAL_WINDOW_BYTES
+
 # Where a client tries to put its aperture, in this order; a worker that cannot map there refuses
 # the context and the client tries the next one.
 APERTURE_BASES: Final = (0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000, 0x4000_0000_0000)
@@ -42,7 +52,7 @@ MAX_CONTEXTS: Final = 64  # contexts of one client process on one GPU
 DEVICE_OFFSET: Final = 192 * GIB  # cuMemAlloc; the client assigns addresses
 DEVICE_BYTES: Final = 448 * GIB
 HOST_OFFSET: Final = 640 * GIB  # pinned and managed host memory; the client assigns addresses
-HOST_BYTES: Final = 128 * GIB
+HOST_BYTES: Final = 127 * GIB  # what is near the window below counts as shared memory
 SHARED_OFFSET: Final = 768 * GIB  # generic addresses of shared memory, CTA rank in the upper bits
 SHARED_BYTES: Final = 64 * GIB
 LOCAL_OFFSET: Final = 832 * GIB  # generic addresses of local memory

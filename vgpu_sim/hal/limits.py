@@ -16,8 +16,15 @@ MAX_GRID_X: Final = (1 << 31) - 1
 MAX_GRID_Y: Final = 65535
 MAX_GRID_Z: Final = 65535
 
-# Static and dynamic shared memory of a block together. Hardware lets a kernel opt in to more.
+# Static and dynamic shared memory of a block together, and the most that a kernel can opt in to on
+# any device. Its own device may announce less; the client library holds it to that.
 MAX_SHARED_BYTES_PER_BLOCK: Final = 48 << 10
+MAX_SHARED_BYTES_OPTIN: Final = 227 << 10
+
+# Local memory of a thread (512 KiB), and what of it is a stack where calls keep frames there,
+# unless the program has set a limit of its own.
+MAX_LOCAL_BYTES_PER_THREAD: Final = 512 << 10
+STACK_BYTES_PER_THREAD: Final = 4 << 10
 
 # Native threads of a context worker; no limit of hardware, but of the worker's own table.
 MAX_WORKER_THREADS: Final = 1024

@@ -13,8 +13,8 @@ from enum import IntEnum
 from typing import Final
 
 MAGIC: Final = 0x41525354  # "TSRA"
-PROTOCOL_VERSION: Final = 1
-PROTOCOL_OLDEST: Final = 1
+PROTOCOL_VERSION: Final = 2  # 1 had no refused kernels in a module table
+PROTOCOL_OLDEST: Final = 2
 TOKEN_BYTES: Final = 32
 MAX_ATTRIBUTES: Final = 256
 ATTRIBUTE_UNKNOWN: Final = -(1 << 31)
@@ -39,6 +39,19 @@ class MessageType(IntEnum):
     CHUNK_FREED = 13
     MEMORY_INFO = 14  # -> MemoryInfo
     MEMORY_REPORT = 15
+    MODULE_LINK = 16  # ModuleLoad (flags: LinkFlag) + fd: inputs -> ModuleTable + fd: container
+    MODULE_LINKED = 17
+
+
+class LinkFlag(IntEnum):
+    """What MODULE_LINK does with its inputs.
+
+    They are, each: u32 bytes of the name, u32 zero, u64 bytes of the image, name, image. On failure
+    the descriptor holds a module table with a log; a check that finds nothing sends no container.
+    """
+
+    LINK = 0
+    CHECK = 1  # each input by itself
 
 
 class ChunkKind(IntEnum):
@@ -142,6 +155,8 @@ class TableHeader(ctypes.Structure):
         ("parameter_offset", c_uint32),
         ("variable_count", c_uint32),
         ("variable_offset", c_uint32),
+        ("refused_count", c_uint32),
+        ("refused_offset", c_uint32),
         ("log_offset", c_uint32),
         ("log_bytes", c_uint32),
     )
@@ -184,6 +199,20 @@ class VariableRecord(ctypes.Structure):
     )
 
 
+class RefusedRecord(ctypes.Structure):
+    """A kernel or variable that the module's source has and that cannot be used; the log says why.
+
+    Who asks for it is answered CUDA_ERROR_NOT_SUPPORTED.
+    """
+
+    _fields_ = (
+        ("name_offset", c_uint32),
+        ("log_offset", c_uint32),
+        ("is_kernel", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
 class Handle(ctypes.Structure):
     """A module."""
 
@@ -218,8 +247,9 @@ STRUCTURES: Final = (
     FunctionRecord,
     ParameterRecord,
     VariableRecord,
+    RefusedRecord,
     Handle,
     Chunk,
     MemoryInfo,
 )
-ENUMS: Final = (MessageType, ChunkKind)
+ENUMS: Final = (MessageType, LinkFlag, ChunkKind)

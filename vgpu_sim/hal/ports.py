@@ -5,10 +5,13 @@ runtime. A backend loads containers and runs launches: a native one hands out en
 C runtime calls by itself, an interpreted one is called for every launch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NewType, Protocol, runtime_checkable
+from typing import Any, NewType, Protocol, runtime_checkable
+
+from vgpu_sim.hal.limits import STACK_BYTES_PER_THREAD
 
 ProgramHandle = NewType("ProgramHandle", int)
 
@@ -16,13 +19,15 @@ ProgramHandle = NewType("ProgramHandle", int)
 @dataclass(frozen=True, slots=True)
 class Launch:
     """A validated launch. ``parameters`` is exactly the kernel's parameter block, ``shared_bytes``
-    what it asks for beside the kernel's own shared memory."""
+    what it asks for beside the kernel's own shared memory, ``stack_bytes`` the stack of each thread
+    where calls need one."""
 
     function: str
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     parameters: bytes
     shared_bytes: int = 0
+    stack_bytes: int = STACK_BYTES_PER_THREAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +45,27 @@ class NativeEntry:
 
     ``groups`` 0: ``address`` is a ``tessera_kernel_entry`` of the native headers, which runs whole
     blocks. Else a block's threads wait for each other in so many groups of lanes, ``address`` is a
-    ``tessera_group_entry``, and each group needs ``stack_bytes`` of stack. ``counts`` says that
-    groups come to barriers that are counted.
+    ``tessera_group_entry``, and each group needs ``stack_bytes`` of stack. ``counts`` is how many
+    lanes a group has where groups come to barriers that are counted, or meet in a warp; else 0.
+    ``polls`` says that they wait for other blocks, too.
+
+    ``provisional``: there will be better code, unless its compiler ends before.
     """
 
     address: int
     groups: int = 0
     stack_bytes: int = 0
-    counts: bool = False
+    counts: int = 0
+    polls: bool = False
+    provisional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NativeFault:
     """What is left of a native kernel that faulted; ``kind`` is an ``abi.FaultKind``.
 
-    ``address`` is where it faulted, confined to the aperture, or (``shared``) in shared memory.
+    ``address`` is where it faulted, confined to the aperture, or (``shared``) in shared memory; of
+    an access to local memory (``local``) it is not known.
     ``trap_word`` is the number of the trap's instruction, plus 1, or 0, and ``message`` what the
     runtime says of it. ``parameters`` begins with the launch's parameter block. ``mapped`` is the
     memory that there is: addresses and sizes in bytes; ``shared_bytes`` is what a block has.
@@ -67,6 +78,7 @@ class NativeFault:
     message: str = ""
     shared_bytes: int = 0
     shared: bool = False
+    local: bool = False
     parameters: bytes = b""
     aperture_base: int = 0
     mapped: tuple[tuple[int, int], ...] = ()
@@ -92,17 +104,37 @@ class LaunchFault(Exception):
 
 
 class EmitError(Exception):
-    """There is no code for a request: a backend's own refusal, or the end of who was emitting."""
+    """There is no code for a request: a backend's own refusal, or the end of who was emitting.
+
+    ``killed``: somebody else ended it, so that another attempt may end otherwise.
+    """
+
+    def __init__(self, message: str, *, killed: bool = False) -> None:
+        super().__init__(message)
+        self.killed = killed
+
+
+class Emitter(Protocol):
+    """Passes requests on to ``NativeBackend.emit`` of processes that may die."""
+
+    def ask(self, request: bytes, *, at_leisure: bool = False) -> "Future[bytes]":
+        """Begin to emit code; the result may be an EmitError. On any thread.
+
+        ``at_leisure``: where nobody waits for it, so it takes what others leave of the CPUs.
+        """
 
 
 class Backend(Protocol):
     """Loads containers (``vgpu_sim.isa`` binaries)."""
 
-    def load(self, container: bytes, segment_base: int) -> ProgramHandle:
-        """Take a container whose module variables begin at address ``segment_base``."""
+    def load(self, container: bytes, segment_base: int, module: Any = None) -> ProgramHandle:
+        """Take a container whose module variables begin at address ``segment_base``.
 
-    def refusals(self, container: bytes) -> tuple[FaultSite, ...]:
-        """Say what of a container this backend cannot run yet, so that loading it can fail."""
+        ``module`` is the ``isa.Module`` in it, for those who have it at hand.
+        """
+
+    def refusals(self, module: Any) -> tuple[FaultSite, ...]:
+        """Say what of a module (``isa.Module``) this backend cannot run yet, when it is loaded."""
 
     def unload(self, program: ProgramHandle) -> None:
         """Forget a program; launches of it must have ended."""
@@ -125,13 +157,30 @@ class NativeBackend(Backend, Protocol):
             EmitError: when there is no code for the request.
         """
 
-    def emit_by(self, emit: Callable[[bytes], bytes]) -> None:
-        """Have code emitted by a function that passes on to ``emit`` of another process."""
+    def warm_up_to_emit(self) -> Iterator[None]:
+        """Emit code that this machine has emitted before, so that ``emit`` takes less time.
+
+        In this process, which forks those that ``emit``, or is one. In steps, the most useful
+        first, after each of which it can be left.
+        """
+
+    def rehearse(self) -> Iterator[None]:
+        """Do what comes before and after ``emit``, with nothing of a client's; in such steps."""
+
+    def emit_by(self, emitter: Emitter) -> None:
+        """Have code emitted by other processes."""
 
     def entry(
-        self, program: ProgramHandle, function: str, block: tuple[int, int, int]
+        self,
+        program: ProgramHandle,
+        function: str,
+        block: tuple[int, int, int],
+        improve: Callable[[NativeEntry], None],
     ) -> NativeEntry:
-        """Return native code for this block shape, compiling it if need be.
+        """Return native code for this block shape, compiling it if need be; on several threads.
+
+        Where it is provisional, ``improve`` is called with the better code when that is there, on
+        another thread, even before this returns. Both stay as long as the program.
 
         Raises:
             LaunchFault: when the function cannot be compiled (kind COMPILE).
@@ -146,7 +195,7 @@ class InterpretedBackend(Backend, Protocol):
     """Runs a launch to its end inside the call."""
 
     def run(self, program: ProgramHandle, launch: Launch) -> None:
-        """Run every block.
+        """Run every block. Several threads call it at once, whose launches may wait for each other.
 
         Raises:
             LaunchFault: kind ADDRESS or TRAP.

@@ -9,11 +9,15 @@ live LLVM engine) and talks to it over a SOCK_SEQPACKET socketpair, one JSON obj
   client's socket and the worker's channel;
 - zygote -> gpud: ``{"type": "spawned", "request": n, "pid": p}`` or
   ``{"type": "failed", "request": n, "error": text}``;
+- gpud -> zygote: ``{"type": "expect", "worker": {...}}``, not answered: a context like this one may
+  be wanted soon;
 - zygote -> gpud: ``{"type": "exited", "pid": p, "status": s}``, status as from waitpid; also of
   processes that gpud has not heard of: the helpers of workers that have ended.
 
-The child joins the cgroups it is given, drops its privileges, then answers the client's HELLO on
-the client socket. Its *channel* to gpud (SOCK_SEQPACKET, JSON) carries:
+A worker may have been started before it was asked for (``vgpu_sim.worker.spare``): then the zygote
+moves it into its cgroups, and what follows is the same. The child joins the cgroups it is given,
+drops its privileges, then answers the client's HELLO on the client socket. Its *channel* to gpud
+(SOCK_SEQPACKET, JSON) carries:
 
 - worker -> gpud: ``{"type": "reserve", "request": n, "bytes": b}``, answered by
   ``{"type": "reserved", "request": n, "granted": bool, "free": f, "total": t}``;
@@ -30,7 +34,8 @@ the client socket. Its *channel* to gpud (SOCK_SEQPACKET, JSON) carries:
   ran, and at the end; ``busy_ns`` counts the kernel that runs too, whose name is empty for none;
 - worker -> gpud: ``{"type": "usage", "kernels": [[name, launches, ns], ...], ...}`` at the end, in
   parts and only if ``report_usage`` is set: what each kernel took, and in the first part what was
-  compiled (``modules, modules_ns, compiled, cached, shapes, shapes_ns``);
+  compiled (``modules, modules_ns, compiled, cached, shapes, shapes_ns, provisional, improved,
+  swapped``);
 - gpud -> worker: ``{"type": "fence", "reason": text}``: the worker ends its context (FENCED).
 
 Either side treats a closed channel as the other's death: a worker without gpud finishes what it
@@ -48,6 +53,10 @@ from vgpu_sim.hal import limits
 FAULTED_STATUS: Final = 70  # the context died; TESSERA_WORKER_EXIT_STATUS of the native runtime
 REFUSED_STATUS: Final = 71  # there is no context: the client was told why
 CRASHED_STATUS: Final = 72  # a defect of ours
+
+# A zygote's: large blocks of its heap are no mappings of their own, which a worker that gives one
+# back would leave a hole at an address that others know. 32 MiB is the most that glibc takes.
+ZYGOTE_ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,7 @@ class WorkerConfig:
     memory_limit_bytes: int
     threads: int
     max_threads_per_block: int = limits.MAX_THREADS_PER_BLOCK
+    multiprocessors: int = 1
     cgroup_procs: tuple[str, ...] = ()
     uid: int | None = None
     gid: int | None = None

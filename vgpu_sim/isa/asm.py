@@ -4,6 +4,8 @@
     .capability 8 0                     // least compute capability
     .ptx 7 0                            // PTX version of the source
     .variable table space CONST align 4 size 8 offset 0 init "0100000002000000"
+    .variable where space GLOBAL align 8 size 8 offset 8
+        .address 0 size 8 shift 0 bits 64 of table addend 4     // of the last variable, at byte 0
 
     .function scale
         .parameter data offset 0 size 8 align 8 pointer GLOBAL
@@ -20,17 +22,22 @@
     done:
           RET
     }
+    .refused kernel other               // or variable: what the source has beside these
+        .reason 14 5 "instruction 'call' is not supported yet" "call f;"    // line, column
     .source "one line of PTX\\n"
 
-Also ``.shared``, ``.local``, ``.required_block x y z``, ``.maximum_block x y z`` and
+Also ``.parameter_image name``, ``.shared``, ``.local``, ``.required_block x y z``,
+``.maximum_block x y z`` and
 ``.physical peak N spill N slots N...``. Names that are not plain are quoted as in JSON. Mnemonics
 are described in ``mnemonic``. Literals are integers, taken modulo 2^64; floats by their bits. A
 comment ``// ptx:N`` gives the word its PTX line; other comments are skipped.
 """
 
+from dataclasses import replace
+
 from vgpu_sim.isa.asm_function import FunctionParser, parse_space
 from vgpu_sim.isa.errors import AssemblyError, InvalidFunction
-from vgpu_sim.isa.module import Function, Module, Variable
+from vgpu_sim.isa.module import Diagnostic, Function, Module, Refused, Relocation, Variable
 from vgpu_sim.isa.tokens import Line
 from vgpu_sim.isa.verify import check_module
 
@@ -53,8 +60,9 @@ class _ModuleParser:
         self._capability = (5, 0)
         self._ptx = (0, 0)
         self._source: list[str] = []
-        self._variables: list[Variable] = []
+        self._variables: list[tuple[Variable, list[Relocation]]] = []
         self._functions: list[Function] = []
+        self._refused: list[tuple[Refused, list[Diagnostic]]] = []
         self._places: dict[str, int] = {}
         self._function: FunctionParser | None = None
         self._parsers: dict[str, FunctionParser] = {}
@@ -82,10 +90,11 @@ class _ModuleParser:
             raise AssemblyError(self._last_line, 1, "the last function is not closed")
         module = Module(
             tuple(self._functions),
-            tuple(self._variables),
+            tuple(replace(one, relocations=tuple(held)) for one, held in self._variables),
             self._capability,
             self._ptx,
             "".join(self._source),
+            tuple(replace(one, reasons=tuple(reasons)) for one, reasons in self._refused),
         )
         try:
             check_module(module)
@@ -123,12 +132,45 @@ class _ModuleParser:
             case ".variable":
                 variable = _variable(line)
                 self._places[variable.name] = line.number
-                self._variables.append(variable)
+                self._variables.append((variable, []))
+            case ".address" if self._variables:
+                self._variables[-1][1].append(_relocation(line))
+            case ".refused":
+                refused = _refused(line)
+                self._places[refused.name] = line.number
+                self._refused.append((refused, []))
+            case ".reason" if self._refused:
+                self._refused[-1][1].append(_reason(line))
             case ".function":
                 column = token.column
                 self._function = FunctionParser(line.name(), line.number, column)
             case _:
                 raise line.fail(f"unknown directive {token.text}", token)
+
+
+def _relocation(line: Line) -> Relocation:
+    numbers = [line.integer()]
+    for word in ("size", "shift", "bits"):
+        line.expect(word)
+        numbers.append(line.integer())
+    offset, size, shift, bits = numbers
+    line.expect("of")
+    name = line.name()
+    line.expect("addend")
+    return Relocation(offset, size, name, line.integer(), shift, bits)
+
+
+def _refused(line: Line) -> Refused:
+    is_kernel = line.accept("kernel")
+    if not is_kernel:
+        line.expect("variable")
+    return Refused(line.name(), (), is_kernel)
+
+
+def _reason(line: Line) -> Diagnostic:
+    place = line.integer(), line.integer()
+    message = line.string()
+    return Diagnostic(*place, message, "" if line.empty else line.string())
 
 
 def _variable(line: Line) -> Variable:

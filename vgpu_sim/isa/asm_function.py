@@ -17,6 +17,7 @@ from vgpu_sim.isa.instruction import (
     Symbol,
 )
 from vgpu_sim.isa.module import Function, Parameter, PhysicalAllocation
+from vgpu_sim.isa.rules import MATRICES
 from vgpu_sim.isa.spec import OpSpec, Role
 from vgpu_sim.isa.table import TABLE
 from vgpu_sim.isa.tokens import Line, Token
@@ -95,6 +96,8 @@ class FunctionParser:
             self._fields[_BLOCKS[name]] = (line.integer(), line.integer(), line.integer())
         elif name == ".parameter":
             self._parameters.append(_parameter(line))
+        elif name == ".parameter_image":
+            self._fields["parameter_image"] = line.name()
         elif name == ".registers":
             self._registers(line)
         elif name == ".physical":
@@ -160,7 +163,7 @@ def _plain_operands(line: Line, spec: OpSpec, fields: dict[str, Any]) -> None:
         if role is Role.ADDRESS:
             base, fields["displacement"] = _address(line, fields)
             sources += base
-        elif role is Role.DATA:
+        elif role in (Role.DATA, Role.WAY, Role.SWAPPED, *MATRICES):
             sources += _vector(line, _operand)
         else:
             sources += (_operand(line),)
@@ -170,12 +173,12 @@ def _plain_operands(line: Line, spec: OpSpec, fields: dict[str, Any]) -> None:
 
 
 def _destinations(line: Line, spec: OpSpec) -> tuple[Destination, ...]:
-    if Role.DATA in spec.dsts:
+    if Role.DATA in spec.dsts or Role.TOTALS in spec.dsts:
         return _vector(line, _destination)
     destinations = [_destination(line)]
     if line.accept("|"):
         destinations.append(_destination(line))
-    elif Role.INVERSE in spec.dsts:
+    elif spec.dsts[-1] in (Role.INVERSE, Role.CARRY):
         destinations.append(None)
     return tuple(destinations)
 

@@ -7,8 +7,13 @@ little-endian, a name is (u32 offset, u32 size) in the string section::
     VARIABLES    name, u32 space, align, u64 size, offset, initial bytes      (each)
     INITIAL_DATA the variables' initial bytes, in order
     SOURCE       the PTX it came from
+    REFUSED      name, u32 kernel (1) or variable (0), u32 reasons, and for each of them
+                 u32 line, column, message and text (as names are)   (each)
+    ADDRESSES    u32 variable, size, shift, bits, u64 offset, i64 addend, u32 of which variable,
+                 u32 zero: where initial data is an address         (each)
     FUNCTION     name, u32 parameter bytes, predicates, shared bytes, local bytes,
-                 u32 flags (1: required block, 2: maximum block), u32 required[3], maximum[3]
+                 u32 flags (1: required block, 2: maximum block), u32 required[3], maximum[3],
+                 u32 variable of the parameters' image or 0xffffffff
     REGISTERS    u8 bits of each register
     PARAMETERS   name, u32 offset, size, align, pointer space or 0xffffffff   (each)
     CODE         16-byte words (see ``encoding``)
@@ -19,12 +24,22 @@ little-endian, a name is (u32 offset, u32 size) in the string section::
 """
 
 import struct
+from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.isa import encoding
 from vgpu_sim.isa.errors import ContainerError, InvalidFunction
 from vgpu_sim.isa.instruction import Instruction
-from vgpu_sim.isa.module import Function, Module, Parameter, PhysicalAllocation, Variable
+from vgpu_sim.isa.module import (
+    Diagnostic,
+    Function,
+    Module,
+    Parameter,
+    PhysicalAllocation,
+    Refused,
+    Relocation,
+    Variable,
+)
 from vgpu_sim.isa.sections import (
     FUNCTION_SECTIONS,
     MODULE_OWNER,
@@ -43,12 +58,16 @@ __all__ = ["decode", "encode", "is_container"]
 
 _MODULE = struct.Struct("<6I")
 _VARIABLE = struct.Struct("<4I3Q")
-_FUNCTION = struct.Struct("<13I")
+_REFUSED = struct.Struct("<4I")
+_REASON = struct.Struct("<6I")
+_FUNCTION = struct.Struct("<14I")
 _PARAMETER = struct.Struct("<6I")
 _RELOCATION = struct.Struct("<2I")
+_ADDRESS = struct.Struct("<4IQq2I")
 _PHYSICAL = struct.Struct("<2I")
 _U64, _U32, _I32, _U8 = (struct.Struct("<" + code) for code in "QIiB")
 _NO_SPACE: Final = 0xFFFF_FFFF
+_NO_VARIABLE: Final = 0xFFFF_FFFF
 _Block = tuple[int, int, int]
 
 
@@ -74,7 +93,15 @@ def encode(module: Module) -> bytes:
         for v in module.variables
     )
     sections[Section.INITIAL_DATA, MODULE_OWNER] = b"".join(v.initial for v in module.variables)
+    sections[Section.ADDRESSES, MODULE_OWNER] = b"".join(
+        _ADDRESS.pack(owner, r.size, r.shift, r.bits, r.offset, r.addend, indices[r.name], 0)
+        for owner, variable in enumerate(module.variables)
+        for r in variable.relocations
+    )
     sections[Section.SOURCE, MODULE_OWNER] = encode_text(module.source)
+    sections[Section.REFUSED, MODULE_OWNER] = b"".join(
+        _encode_refused(refused, strings) for refused in module.refused
+    )
     for owner, function in enumerate(module.functions):
         for kind, content in _encode_function(function, indices, strings).items():
             sections[kind, owner] = content
@@ -97,6 +124,16 @@ def decode(data: bytes) -> Module:
     return module
 
 
+def _encode_refused(refused: Refused, strings: Strings) -> bytes:
+    head = _REFUSED.pack(*strings.add(refused.name), refused.is_kernel, len(refused.reasons))
+    return head + b"".join(
+        _REASON.pack(
+            reason.line, reason.column, *strings.add(reason.message), *strings.add(reason.text)
+        )
+        for reason in refused.reasons
+    )
+
+
 def _encode_function(
     function: Function, variables: dict[str, int], strings: Strings
 ) -> dict[Section, bytes]:
@@ -110,6 +147,7 @@ def _encode_function(
         (required is not None) | (maximum is not None) << 1,
         *(required or (0, 0, 0)),
         *(maximum or (0, 0, 0)),
+        variables[function.parameter_image] if function.parameter_image else _NO_VARIABLE,
     )
     parameters = b"".join(
         _PARAMETER.pack(
@@ -159,6 +197,7 @@ def _decode_module(sections: Sections) -> Module:
         required_capability=(major, minor),
         ptx_version=(ptx_major, ptx_minor),
         source=decode_text(_section(sections, Section.SOURCE)),
+        refused=_decode_refused(sections, strings),
     )
 
 
@@ -173,17 +212,56 @@ def _decode_variables(sections: Sections, strings: Strings) -> tuple[Variable, .
             )
         )
     data.finish()
+    addresses = _decode_addresses(sections, [variable.name for variable in result])
+    return tuple(
+        replace(variable, relocations=tuple(addresses.get(owner, ())))
+        for owner, variable in enumerate(result)
+    )
+
+
+def _decode_addresses(sections: Sections, names: list[str]) -> dict[int, list[Relocation]]:
+    found: dict[int, list[Relocation]] = {}
+    before = 0
+    for record in _reader(sections, Section.ADDRESSES).rest(_ADDRESS):
+        owner, size, shift, bits, offset, addend, target, zero = record
+        if not before <= owner < len(names) or target >= len(names) or zero:
+            raise ContainerError(f"ADDRESSES: an address of variable {target} in {owner}")
+        before = owner
+        one = Relocation(offset, size, names[target], addend, shift, bits)
+        found.setdefault(owner, []).append(one)
+    return found
+
+
+def _decode_refused(sections: Sections, strings: Strings) -> tuple[Refused, ...]:
+    reader = _reader(sections, Section.REFUSED)
+    result = []
+    while reader.remaining:
+        name, name_size, is_kernel, count = reader.unpack(_REFUSED)
+        if is_kernel > 1:
+            raise ContainerError(f"REFUSED: kind {is_kernel} is not defined")
+        title = strings.get(name, name_size)
+        reasons = tuple(_decode_reason(reader, strings) for _ in range(count))
+        result.append(Refused(title, reasons, is_kernel == 1))
     return tuple(result)
+
+
+def _decode_reason(reader: Reader, strings: Strings) -> Diagnostic:
+    line, column, message, message_size, text, text_size = reader.unpack(_REASON)
+    return Diagnostic(
+        line, column, strings.get(message, message_size), strings.get(text, text_size)
+    )
 
 
 def _decode_function(
     sections: Sections, owner: int, variables: list[str], strings: Strings
 ) -> Function:
     reader = _reader(sections, Section.FUNCTION, owner)
-    name, name_size, parameter_bytes, predicates, shared, local, flags, *blocks = reader.unpack(
-        _FUNCTION
+    name, name_size, parameter_bytes, predicates, shared, local, flags, *blocks, image = (
+        reader.unpack(_FUNCTION)
     )
     reader.finish()
+    if image != _NO_VARIABLE and image >= len(variables):
+        raise ContainerError(f"function {owner}: variable {image} does not exist")
     if flags > 3:
         raise ContainerError(f"function {owner}: flags {flags:#x} are not defined")
     title = strings.get(name, name_size)
@@ -200,6 +278,7 @@ def _decode_function(
         shared_bytes=shared,
         local_bytes=local,
         physical=_decode_physical(sections, owner),
+        parameter_image="" if image == _NO_VARIABLE else variables[image],
     )
 
 

@@ -16,7 +16,15 @@ from vgpu_sim.isa.instruction import (
     Register,
     Symbol,
 )
-from vgpu_sim.isa.module import Function, Module, Parameter, PhysicalAllocation, Variable
+from vgpu_sim.isa.module import (
+    Function,
+    Module,
+    Parameter,
+    PhysicalAllocation,
+    Refused,
+    Relocation,
+    Variable,
+)
 from vgpu_sim.isa.rules import operands_in
 from vgpu_sim.isa.spec import Role
 from vgpu_sim.isa.table import TABLE
@@ -51,13 +59,30 @@ def _module(module: Module) -> Iterator[str]:
     yield ".ptx {} {}".format(*module.ptx_version)
     for variable in module.variables:
         yield _variable(variable)
+        yield from map(_relocation, variable.relocations)
     for function in module.functions:
         yield ""
         yield from _function(function)
+    for refused in module.refused:
+        yield ""
+        yield from _refused(refused)
     if module.source:
         yield ""
         for line in module.source.splitlines(keepends=True):
             yield f".source {json.dumps(line)}"
+
+
+def _refused(refused: Refused) -> Iterator[str]:
+    yield f".refused {'kernel' if refused.is_kernel else 'variable'} {_name(refused.name)}"
+    for reason in refused.reasons:
+        place = f"    .reason {reason.line} {reason.column} {json.dumps(reason.message)}"
+        yield f"{place} {json.dumps(reason.text)}" if reason.text else place
+
+
+def _relocation(relocation: Relocation) -> str:
+    place = f"    .address {relocation.offset} size {relocation.size}"
+    part = f" shift {relocation.shift} bits {relocation.bits}"
+    return f"{place}{part} of {_name(relocation.name)} addend {relocation.addend}"
 
 
 def _variable(variable: Variable) -> str:
@@ -92,6 +117,8 @@ def _function(function: Function) -> Iterator[str]:
     ):
         if block is not None:
             yield "    .{} {} {} {}".format(directive, *block)
+    if function.parameter_image:
+        yield f"    .parameter_image {_name(function.parameter_image)}"
     if function.physical != PhysicalAllocation():
         physical = function.physical
         slots = "".join(f" {slot}" for slot in physical.slots)
@@ -121,7 +148,7 @@ def _operands(instruction: Instruction) -> Iterator[str]:
     spec = TABLE[instruction.op]
     if spec.has("target"):
         yield f"L{instruction.target}"
-    if Role.DATA in spec.dsts:
+    if Role.DATA in spec.dsts or Role.TOTALS in spec.dsts:
         yield _vector(instruction.dsts)
     elif spec.dsts:
         last = instruction.dsts[-1]

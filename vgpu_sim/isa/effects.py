@@ -9,6 +9,7 @@ class Effects:
 
     ``reads``, ``writes``: memory, in the space that the word names. ``orders``: accesses of its
     thread before it against those after it. ``stops``: lanes wait there for other threads.
+    ``rests``: others go on before its lanes do, whatever they wait for.
     ``collective``: what a lane gets depends on which lanes of its warp are there. ``jumps``: lanes
     go on at the target. ``ends``: lanes do not go on. ``traps``: they take the context with them.
     """
@@ -17,6 +18,7 @@ class Effects:
     writes: bool = False
     orders: bool = False
     stops: bool = False
+    rests: bool = False
     collective: bool = False
     jumps: bool = False
     ends: bool = False
@@ -35,7 +37,9 @@ class Effects:
     @property
     def visible(self) -> bool:
         """Return whether others can tell that it ran: it may not be left out or run twice."""
-        return self.writes or self.orders or self.stops or self.collective or self.traps
+        return (
+            self.writes or self.orders or self.stops or self.rests or self.collective or self.traps
+        )
 
     @property
     def masked(self) -> bool:

@@ -15,6 +15,7 @@ holds four 16-bit operands; so they may be any registers, and nothing need be mo
 for them. A sink (``_``) is 0xffff.
 """
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -78,7 +79,8 @@ def decode(
     result = []
     for word in range(len(words) // WORD_BYTES):
         try:
-            bits = int.from_bytes(words[word * WORD_BYTES :][:WORD_BYTES], "little")
+            first = word * WORD_BYTES
+            bits = int.from_bytes(words[first : first + WORD_BYTES], "little")
             result.append(_decode_word(bits, reader))
         except ValueError as error:
             raise ContainerError(f"word {word}: {error}") from error
@@ -154,9 +156,7 @@ def _fields(
 
 
 def _check_unused(word: int, bare: Instruction, operands: Iterable[_Field]) -> None:
-    used = _COMMON
-    for modifier in TABLE[bare.op].modifiers:
-        used |= _mask(modifier)
+    used = _used_by_modifiers(bare.op)
     for role, first in operands:
         if operands_in(role, bare):
             used |= _OPERAND_MASK << first
@@ -164,6 +164,14 @@ def _check_unused(word: int, bare: Instruction, operands: Iterable[_Field]) -> N
     if unused:
         first = (unused & -unused).bit_length() - 1
         raise ValueError(f"bit {first}, which {bare.op.name} does not use, is not zero")
+
+
+@functools.cache
+def _used_by_modifiers(op: Op) -> int:
+    used: int = _COMMON
+    for modifier in TABLE[op].modifiers:
+        used |= _mask(modifier)
+    return used
 
 
 def _mask(modifier: Modifier) -> int:

@@ -7,10 +7,20 @@ from vgpu_sim.isa.types import (
     BoolOp,
     Compare,
     DataType,
+    MatchMode,
+    MatrixShape,
     MulMode,
+    Order,
+    Permute,
+    Reduction,
     Rounding,
+    Scope,
+    ShuffleMode,
     Space,
     SpecialRegister,
+    TrapCause,
+    Update,
+    VoteMode,
 )
 
 
@@ -78,6 +88,10 @@ class Instruction:
     rounding: Rounding = Rounding.NONE
     ftz: bool = False
     saturate: bool = False
+    relu: bool = False
+    finite: bool = False
+    nan: bool = False
+    xorsign: bool = False
     compare: Compare | None = None
     combine: BoolOp = BoolOp.NONE
     sreg: SpecialRegister | None = None
@@ -87,4 +101,18 @@ class Instruction:
     volatile: bool = False
     read_only: bool = False
     target: int | None = None
+    cause: TrapCause = TrapCause.NONE
     uniform: bool = False
+    wrap: bool = False
+    shift_amount: bool = False
+    permute: Permute = Permute.NONE
+    shuffle: ShuffleMode | None = None
+    vote: VoteMode | None = None
+    match: MatchMode | None = None
+    reduction: Reduction | None = None
+    absolute: bool = False
+    matrix: MatrixShape | None = None
+    transposed: bool = False
+    update: Update | None = None
+    order: Order = Order.SC
+    scope: Scope = Scope.SYS

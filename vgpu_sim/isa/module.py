@@ -1,5 +1,6 @@
 """Functions, variables and modules: what a container holds, decoded."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from vgpu_sim.isa.instruction import Instruction
@@ -35,7 +36,11 @@ class PhysicalAllocation:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel. ``register_bits[i]`` is the width of register i: 16, 32 or 64."""
+    """A kernel. ``register_bits[i]`` is the width of register i: 16, 32 or 64.
+
+    ``parameter_image`` names the module variable, if any, that a launch copies the parameter block
+    to before it begins: so parameters have addresses.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
@@ -49,6 +54,22 @@ class Function:
     shared_bytes: int = 0
     local_bytes: int = 0
     physical: PhysicalAllocation = field(default_factory=PhysicalAllocation)
+    parameter_image: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Relocation:
+    """``size`` bytes at ``offset`` of a variable that begin as a part of a variable's address.
+
+    They are bits ``shift`` to ``shift + bits - 1`` of the address of ``name`` plus ``addend``.
+    """
+
+    offset: int
+    size: int
+    name: str
+    addend: int = 0
+    shift: int = 0
+    bits: int = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +82,56 @@ class Variable:
     size: int
     offset: int
     initial: bytes = b""  # shorter than ``size``: the rest is zero
+    relocations: tuple[Relocation, ...] = ()
+
+    def contents(self, address_of: Callable[[str], int]) -> bytes:
+        """Return the initial bytes, with addresses, where variables have them; zeros may follow."""
+        if not self.relocations:
+            return self.initial
+        end = max(relocation.offset + relocation.size for relocation in self.relocations)
+        data = bytearray(self.initial.ljust(end, b"\0"))
+        for one in self.relocations:
+            address = (address_of(one.name) + one.addend) & 0xFFFF_FFFF_FFFF_FFFF
+            part = address >> one.shift & ((1 << one.bits) - 1)
+            data[one.offset : one.offset + one.size] = part.to_bytes(one.size, "little")
+        return bytes(data)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding about a source. ``line`` and ``column`` count from 1; 0 means it as a whole.
+
+    ``text`` is the source of the instruction or declaration it is about, on one line.
+    """
+
+    line: int
+    column: int
+    message: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A kernel or a variable that the source has and that cannot be used yet, with the reasons."""
+
+    name: str
+    reasons: tuple[Diagnostic, ...]
+    is_kernel: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A loaded or compiled module: the unit of ``cuModuleLoadData``."""
+    """A loaded or compiled module: the unit of ``cuModuleLoadData``.
+
+    ``refused`` are those of its kernels and variables that are not among the others.
+    """
 
     functions: tuple[Function, ...]
     variables: tuple[Variable, ...] = ()
     required_capability: tuple[int, int] = (5, 0)  # from the PTX ``.target``
     ptx_version: tuple[int, int] = (0, 0)
     source: str = ""  # the PTX it came from; empty when assembled
+    refused: tuple[Refused, ...] = ()
 
     def function(self, name: str) -> Function:
         """Return the kernel called ``name``.
@@ -83,6 +143,11 @@ class Module:
             if function.name == name:
                 return function
         raise KeyError(name)
+
+    def contents(self, segment_base: int) -> tuple[bytes, ...]:
+        """Return what each variable begins as where the segment lies at ``segment_base``."""
+        offsets = {variable.name: variable.offset for variable in self.variables}
+        return tuple(v.contents(lambda name: segment_base + offsets[name]) for v in self.variables)
 
     @property
     def segment_bytes(self) -> int:

@@ -18,6 +18,13 @@ class Family(IntEnum):
     CONVERT = 0x05
     MEMORY = 0x06
     SYNC = 0x07
+    WARP = 0x08
+    BITWISE = 0x0A
+    ATOMIC = 0x09
+    VIDEO = 0x0B
+    COPY = 0x0C
+    STACK = 0x0E
+    MATRIX = 0x0F
 
 
 class Op(IntEnum):
@@ -27,6 +34,7 @@ class Op(IntEnum):
     BRA = 0x0001
     RET = 0x0002
     TRAP = 0x0003
+    NANOSLEEP = 0x000C
 
     MOV = 0x0100
     S2R = 0x0101
@@ -48,6 +56,12 @@ class Op(IntEnum):
     OR = 0x020D
     XOR = 0x020E
     NOT = 0x020F
+    ADDC = 0x0210
+    SUBC = 0x0211
+    ADD_SAT = 0x0212
+    SUB_SAT = 0x0213
+    DP4A = 0x0214
+    DP2A = 0x0215
 
     FADD = 0x0300
     FSUB = 0x0301
@@ -60,16 +74,67 @@ class Op(IntEnum):
     FDIV = 0x0308
     FRCP = 0x0309
     FSQRT = 0x030A
+    FRSQRT = 0x030B
+    FEX2 = 0x030C
+    FLG2 = 0x030D
+    FSIN = 0x030E
+    FCOS = 0x030F
+    FTANH = 0x0310
 
     SETP = 0x0400
 
     CVT = 0x0500
+    CVT_RS = 0x0501
 
     LD = 0x0600
     ST = 0x0601
 
     BAR_SYNC = 0x0700
     BAR_ARRIVE = 0x0701
+    BAR_RED = 0x0702
+
+    SHFL = 0x0800
+    VOTE = 0x0801
+    MATCH = 0x0802
+    REDUX = 0x0803
+    ACTIVEMASK = 0x0804
+    ELECT = 0x0805
+    BAR_WARP = 0x0806
+
+    BFE = 0x0A00
+    BFI = 0x0A01
+    BMSK = 0x0A02
+    SZEXT = 0x0A03
+    BFIND = 0x0A04
+    FNS = 0x0A05
+    POPC = 0x0A06
+    CLZ = 0x0A07
+    BREV = 0x0A08
+    SHF_L = 0x0A09
+    SHF_R = 0x0A0A
+    PRMT = 0x0A0B
+    LOP3 = 0x0A0C
+
+    ATOM = 0x0900
+    RED = 0x0901
+    FENCE = 0x0902
+    PADD = 0x0B00
+    PSUB = 0x0B01
+    PMIN = 0x0B02
+    PMAX = 0x0B03
+    PABS = 0x0B04
+    PNEG = 0x0B05
+    PABSDIFF = 0x0B06
+    PAVG = 0x0B07
+    PSET = 0x0B08
+
+    LD_ZFILL = 0x0C00
+
+    LOCAL_BYTES = 0x0E00
+    LOCAL_WINDOW = 0x0E01
+
+    MMA = 0x0F00
+    LDMATRIX = 0x0F01
 
     @property
     def family(self) -> Family:

@@ -10,7 +10,12 @@ from vgpu_sim.isa.instruction import Destination, Literal, Operand, Predicate, R
 POOL_BIT: Final = 0x8000
 SINK: Final = 0xFFFF
 MAXIMUM_POOL: Final = 0x7FFF  # 0xffff, which would be the next operand, is the sink
-_VECTOR = struct.Struct("<HHHH")
+_VECTOR_OPERANDS = 4
+_ENTRY = struct.Struct("<Q")
+
+
+def _packed(values: list[int]) -> bytes:
+    return struct.pack(f"<{len(values)}H", *values)
 
 
 class PoolWriter:
@@ -29,26 +34,27 @@ class PoolWriter:
         if isinstance(operand, Register | Predicate):
             return operand.index
         if isinstance(operand, Literal):
-            return self._add(operand, operand.bits, None)
-        return self._add(operand, operand.addend & (1 << 64) - 1, operand.name)
+            return self._add(operand, [operand.bits], None)
+        return self._add(operand, [operand.addend & (1 << 64) - 1], operand.name)
 
     def vector(self, operands: tuple[Operand | None, ...]) -> int:
-        """Return the field that names 1, 2 or 4 operands."""
+        """Return the field that names 1, 2, 4 or 8 operands; 8 take two entries in a row."""
         if len(operands) == 1:
             return self.operand(operands[0])
         values = [self.operand(operand) for operand in operands]
-        values += [0] * (4 - len(values))
-        return self._add(tuple(values), int.from_bytes(_VECTOR.pack(*values), "little"), None)
+        values += [0] * (-len(values) % _VECTOR_OPERANDS)
+        entries = [value for (value,) in _ENTRY.iter_unpack(_packed(values))]
+        return self._add(tuple(values), entries, None)
 
-    def _add(self, key: Operand | tuple[int, ...], value: int, symbol: str | None) -> int:
+    def _add(self, key: Operand | tuple[int, ...], entries: list[int], symbol: str | None) -> int:
         if key not in self._known:
-            if len(self.entries) == MAXIMUM_POOL:
+            if len(self.entries) + len(entries) > MAXIMUM_POOL:
                 reason = f"more than {MAXIMUM_POOL} distinct literals and vectors"
                 raise InvalidFunction(self._function, None, reason)
             self._known[key] = len(self.entries)
             if symbol is not None:
                 self.relocations[len(self.entries)] = symbol
-            self.entries.append(value)
+            self.entries += entries
         return POOL_BIT | self._known[key]
 
 
@@ -82,9 +88,11 @@ class PoolReader:
         if count == 1:
             return (field,)
         index = field & ~POOL_BIT
-        if field < POOL_BIT or index in self._relocations:
-            raise ValueError("a vector needs a pool entry without relocation")
-        values = _VECTOR.unpack(self._entry(index).to_bytes(8, "little"))
+        indices = range(index, index - -count // _VECTOR_OPERANDS)
+        if field < POOL_BIT or any(entry in self._relocations for entry in indices):
+            raise ValueError("a vector needs pool entries without relocation")
+        packed = b"".join(_ENTRY.pack(self._entry(entry)) for entry in indices)
+        values = struct.unpack(f"<{len(packed) // 2}H", packed)
         if any(values[count:]):
             raise ValueError("unused elements of a vector are not zero")
         return values[:count]

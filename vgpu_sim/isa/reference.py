@@ -11,6 +11,7 @@ from dataclasses import fields
 from enum import IntEnum
 from inspect import cleandoc
 
+from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa import asm, container, encoding, mnemonic, sections
 from vgpu_sim.isa.effects import Effects
 from vgpu_sim.isa.families.memory import MAXIMUM_VECTOR_BYTES
@@ -23,10 +24,20 @@ from vgpu_sim.isa.types import (
     BoolOp,
     Compare,
     DataType,
+    MatchMode,
+    MatrixShape,
     MulMode,
+    Order,
+    Permute,
+    Reduction,
     Rounding,
+    Scope,
+    ShuffleMode,
     Space,
     SpecialRegister,
+    TrapCause,
+    Update,
+    VoteMode,
 )
 from vgpu_sim.isa.verify import (
     MAXIMUM_MODULE_WORDS,
@@ -55,18 +66,35 @@ disassembler, interpreter and JIT read the same binary. The interpreter
 - A block's threads have shared memory of their own: 32-bit addresses from 0 on, the function's
   `shared` bytes, then those that the launch asks for. It is zero when the block begins. It has
   generic addresses too, the same ones for every block: S2R SHARED_WINDOW gives their upper half.
+- A thread has local memory of its own: 32-bit addresses from 0 on, the function's `local` bytes,
+  and behind them, where calls keep frames there, a stack of {STACK_BYTES_PER_THREAD} bytes or of
+  as many as a launch says; at most {MAX_LOCAL_BYTES_PER_THREAD} together. They are zero when the
+  thread begins. Local memory has
+  generic addresses too, the same ones for every thread: LOCAL_WINDOW gives their upper half.
 - The parts of a warp that has diverged, the warps of a block and the blocks that are resident all
   run in turns: none of them waits for ever because another never ends. What they store reaches the
-  others in no order but that of barriers and of one thread's own volatile accesses.
+  others in no order but that of barriers, fences, and one thread's own volatile and atomic
+  accesses.
 - Lanes that part at a branch meet again at its **immediate post-dominator**: the first word
   that every path from the branch to the function's end passes. RET and TRAP lead to the end.
   One that has waited there for long goes on without the others where those may be waiting for it:
-  in functions with volatile accesses, or where all that is left of the block stands at barriers.
+  in functions with volatile loads or ATOM, or where all that is left of the block waits for others.
+- A **collective** (families WARP, but for ACTIVEMASK, and MATRIX) has a member mask m, its last
+  operand, or in family MATRIX all lanes, that
+  names lanes of the warp, a bit each. A lane waits there until every lane that m names, and that
+  has not ended, has come to a collective of the same opcode, modifiers, type and m, be it the same
+  word or another; these **take part**, and all of them go on. Lanes that execute a word together
+  may name several disjoint masks there; each is a collective of its own. A lane that is not in its
+  own m, or that names one which executes the word together with it under another m, ends the
+  context with CUDA_ERROR_LAUNCH_FAILED (719). So does a wait that can never end, where hardware
+  would hang: when every thread of the block waits for others.
 - An operand is at least as wide as its role says; of a wider register the low bits are taken. A
   destination that is wider than the result is filled with the sign of a signed type, else with
   zeros (PTX ISA, "Operand Size Exceeding Instruction-Type Size").
 - Memory is little-endian. A module's variables lie in one segment;
-  an address in `GENERIC`, `GLOBAL` and `CONST` space has 64 bits and means the same in all three.
+  an address in `GENERIC`, `GLOBAL` and `CONST` space has 64 bits and means the same in all three;
+  in `GENERIC` space those in the window of shared memory are its. The address of that window has to
+  be asked for in the kernel that uses it: what a launch's parameter holds is never taken for one.
 - An access to memory that is not there ends the context with CUDA_ERROR_ILLEGAL_ADDRESS (700).
 - The address of an access is a multiple of its size: of the type's, times the elements of a vector.
   Else it ends the context with CUDA_ERROR_MISALIGNED_ADDRESS (716), before any address of it is
@@ -74,14 +102,20 @@ disassembler, interpreter and JIT read the same binary. The interpreter
 - A load whose result nothing needs may be left out, together with the fault that it would have met:
   the interpreter performs every load, the JIT's code only those that something depends on, as
   `ptxas` does for hardware. So a program whose only wrong access is such a load may end with 700 or
-  716 on the one and not on the other. The JIT leaves out an unneeded `VOLATILE` load too, although
-  PTX says that the number of those is preserved. No store is ever left out.
+  716 on the one and not on the other. No `VOLATILE` load and no store is ever left out, nor made
+  from what an earlier one found.
 
 ## Arithmetic
 - Integers wrap modulo 2^bits; signed ones are two's complement; untyped bits count as unsigned.
 - Floats are IEEE 754: binary16 (`F16`), bfloat16 (`BF16`), binary32 (`F32`), binary64 (`F64`), with
   subnormal numbers. Every operation rounds once; `NONE` rounds as `RN`.
-- A NaN result is canonical: `0x7fff` (F16, BF16), `0x7fffffff` (F32), `0x7ff8000000000000` (F64).
+- Packed types (`F16X2`, `BF16X2`, `F32X2`) are two numbers, the first in the low half; what an
+  instruction says holds for each of them.
+- The OCP formats `E4M3`, `E5M2`, `E2M3`, `E3M2` and `E2M1` (so many bits of exponent and fraction)
+  stand in the low 8, 6 or 4 bits of 8; of these only `E5M2` has infinities, and it and `E4M3` NaNs.
+  `UE8M0` is a power of two, 2^(pattern - 127), or NaN. `TF32` is an F32 whose low 13 bits are zero.
+- A NaN result is canonical: `0x7fff` (F16, BF16), `0x7fffffff` (F32, TF32), `0x7ff8000000000000`
+  (F64), `0x7f` (E4M3, E5M2), `0xff` (UE8M0).
   MOV, SELP, LD, ST, FNEG and FABS pass patterns on and canonicalise nothing.
 - `FTZ` replaces subnormal operands, and a result that is subnormal after rounding, by a zero of the
   same sign.
@@ -107,10 +141,37 @@ _ROLES = {
     Role.COUNT: "32 bits",
     Role.PREDICATE: "a predicate, or as a source the literal 0 or 1",
     Role.INVERSE: "a second predicate; may be absent (`_`)",
+    Role.CARRY: "a predicate; may be absent (`_`)",
     Role.COMBINED: "a predicate; absent where nothing is combined",
     Role.ADDRESS: "64 bits; 32 in `SHARED` and `LOCAL` space; absent in `PARAM` space",
+    Role.WAY: "two values of 32 bits, written `{b, c}`",
     Role.DATA: "1, 2 or 4 values as wide as the type",
+    Role.LEFT: "a vector of 32-bit values: the lane's part of A",
+    Role.RIGHT: "a vector of 32-bit values: the lane's part of B",
+    Role.TOTALS: "a vector of 32-bit values: the lane's part of C, or D",
+    Role.SWAPPED: "as wide as the type; absent where nothing is compared first",
 }
+
+
+_KINDS: tuple[type[IntEnum], ...] = (
+    DataType,
+    SpecialRegister,
+    Compare,
+    BoolOp,
+    MulMode,
+    Rounding,
+    Space,
+    TrapCause,
+    Permute,
+    MatrixShape,
+    ShuffleMode,
+    VoteMode,
+    MatchMode,
+    Reduction,
+    Update,
+    Order,
+    Scope,
+)
 
 
 def render() -> str:
@@ -134,7 +195,7 @@ def _document() -> Iterator[str]:
     yield "\n## Encoding\n"
     yield _prose(encoding)
     yield "\nValues of the fields:\n"
-    for kind in (DataType, SpecialRegister, Compare, BoolOp, MulMode, Rounding, Space):
+    for kind in _KINDS:
         yield from _values(kind)
     yield _LIMITS.rstrip()
     yield "\n## Container\n"
@@ -180,10 +241,10 @@ def _opcode(spec: OpSpec) -> Iterator[str]:
 
 def _operands(spec: OpSpec) -> Iterator[str]:
     """Yield each operand's letter and role, and where it stands if that is not the usual place."""
-    letters = "pq" if spec.dsts[:1] == (Role.PREDICATE,) else "d"
+    letters = "pq" if spec.dsts[:1] == (Role.PREDICATE,) else "dp"
     for letter, role, first, usual in (
         *zip(letters, spec.dsts, spec.dst_places, (DST, None), strict=False),
-        *zip("abc", spec.srcs, spec.src_places, (A, B, C), strict=False),
+        *zip("abce", spec.srcs, spec.src_places, (A, B, C, None), strict=False),
     ):
         where = "" if first == usual else f" ({_bits(range(first, first + OPERAND_BITS))})"
         yield f"{letter}: {role.value}{where}"

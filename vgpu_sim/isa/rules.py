@@ -1,6 +1,8 @@
 """Rules for one instruction: which operands and modifiers its opcode defines."""
 
-from collections.abc import Collection, Iterator
+import functools
+from collections.abc import Callable, Collection, Iterator
+from operator import attrgetter
 from typing import Final
 
 from vgpu_sim.isa.instruction import (
@@ -14,12 +16,14 @@ from vgpu_sim.isa.instruction import (
 )
 from vgpu_sim.isa.layout import DEFAULTS
 from vgpu_sim.isa.module import Function
+from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.spec import OpSpec, Role
 from vgpu_sim.isa.table import TABLE
-from vgpu_sim.isa.types import BoolOp, DataType, MulMode, Space
+from vgpu_sim.isa.types import BoolOp, DataType, MulMode, Space, Update
 
 _ADDRESS_32: Final = (Space.SHARED, Space.LOCAL)
-_PREDICATES: Final = (Role.PREDICATE, Role.INVERSE, Role.COMBINED)
+MATRICES: Final = (Role.LEFT, Role.RIGHT, Role.TOTALS)
+_PREDICATES: Final = (Role.PREDICATE, Role.INVERSE, Role.CARRY, Role.COMBINED)
 
 
 def instruction_errors(
@@ -45,12 +49,27 @@ def destination_roles(instruction: Instruction, spec: OpSpec) -> tuple[Role, ...
     return _spread(spec.dsts, instruction)
 
 
+def matrix_registers(instruction: Instruction) -> tuple[int, int, int]:
+    """Return how many registers a lane has of A, of B, and of C or D, in a product of matrices."""
+    shape, factor = instruction.matrix, instruction.source_type
+    if shape is None or factor is None:
+        return 1, 1, 1
+    columns = max(1, shape.depth * factor.bits // 128)  # four lanes have 32 bits each
+    return shape.rows // 8 * columns, columns, shape.rows // 4
+
+
 def operands_in(role: Role, instruction: Instruction) -> int:
     """Return how many operands stand in a role's place."""
     if role is Role.DATA:
         return instruction.vector
+    if role in MATRICES:
+        return matrix_registers(instruction)[MATRICES.index(role)]
+    if role is Role.WAY:
+        return 2
     if role is Role.ADDRESS:
         return int(instruction.space is not Space.PARAM)
+    if role is Role.SWAPPED:
+        return instruction.vector * (instruction.update is Update.CAS)
     if role is Role.COMBINED:
         return int(instruction.combine is not BoolOp.NONE)
     return 1
@@ -60,7 +79,7 @@ def operand_bits(role: Role, instruction: Instruction) -> int:
     """Return how many bits an operand in that role has; 1 means that it is a predicate."""
     if role in _PREDICATES:
         return 1
-    if role is Role.COUNT:
+    if role in (Role.COUNT, Role.WAY, *MATRICES):
         return 32
     if role is Role.ADDRESS:
         return 32 if instruction.space in _ADDRESS_32 else 64
@@ -72,9 +91,24 @@ def operand_bits(role: Role, instruction: Instruction) -> int:
 
 
 def _spread(roles: tuple[Role, ...], instruction: Instruction) -> tuple[Role, ...]:
-    if all(operands_in(role, instruction) == 1 for role in roles):
+    if _always_one(roles):
         return roles
     return tuple(role for role in roles for _ in range(operands_in(role, instruction)))
+
+
+@functools.cache
+def _always_one(roles: tuple[Role, ...]) -> bool:
+    """Return whether there is one operand in each role's place, whatever the instruction is."""
+    several = {Role.DATA, Role.WAY, Role.ADDRESS, Role.SWAPPED, Role.COMBINED, *MATRICES}
+    return not several & set(roles)
+
+
+@functools.cache
+def _not_had(op: Op) -> tuple[Callable[[Instruction], tuple[object, ...]], tuple[object, ...]]:
+    """Return what gets the fields that an opcode does not have, and what they must be."""
+    fields = [field for field in DEFAULTS if not TABLE[op].has(field)]
+    # Twice, because one name would get a value and not a tuple.
+    return attrgetter(*fields, *fields), tuple(DEFAULTS[field] for field in fields) * 2
 
 
 def _modifier_errors(instruction: Instruction, spec: OpSpec) -> Iterator[str]:
@@ -85,13 +119,16 @@ def _modifier_errors(instruction: Instruction, spec: OpSpec) -> Iterator[str]:
         error = modifier.error(instruction)
         if error is not None:
             yield error
+    get, defaults = _not_had(spec.op)
+    if get(instruction) == defaults:
+        return
     for field, default in DEFAULTS.items():
         if getattr(instruction, field) != default and not spec.has(field):
             yield f"{name} has no {field.replace('_', ' ')}"
 
 
 def _may_be_absent(role: Role, instruction: Instruction) -> bool:
-    return role is Role.INVERSE or (role is Role.DATA and instruction.vector > 1)
+    return role in (Role.INVERSE, Role.CARRY) or (role is Role.DATA and instruction.vector > 1)
 
 
 def _operand_errors(

@@ -18,11 +18,13 @@ from typing import Final
 from vgpu_sim.isa.errors import ContainerError
 
 MAGIC: Final = b"\x89TISA\r\n\x1a"  # as PNG's: damage by text modes and 7-bit paths shows at once
-MAJOR: Final = 2  # 1 had one layout of modifiers for all families
+MAJOR: Final = 3
+"""1 had one layout of modifiers for all families, 2 neither refused kernels nor addresses in
+variables."""
 MINOR: Final = 0
 MODULE_OWNER: Final = 0xFFFF_FFFF
 MAXIMUM_FILE_BYTES: Final = 1 << 30
-MAXIMUM_SECTIONS: Final = 1 << 16
+MAXIMUM_SECTIONS: Final = 1 << 19
 _ALIGNMENT = 16
 _HEADER = struct.Struct("<8sHHI16sQ")
 _ENTRY = struct.Struct("<IIQQ")
@@ -37,6 +39,8 @@ class Section(IntEnum):
     VARIABLES = 3
     INITIAL_DATA = 4
     SOURCE = 5
+    REFUSED = 6
+    ADDRESSES = 7
     FUNCTION = 16
     REGISTERS = 17
     PARAMETERS = 18

@@ -27,9 +27,15 @@ class Role(Enum):
     COUNT = "count"  # 32 bits, whatever the type
     PREDICATE = "predicate"
     INVERSE = "inverse"  # a second predicate; may be a sink
+    CARRY = "carry"  # a predicate; may be a sink
     COMBINED = "combined"  # a predicate; absent where nothing is combined
     ADDRESS = "address"  # 64 bits (32 in shared and local space); absent in parameter space
+    WAY = "way"  # two values of 32 bits, named by one entry of the pool
     DATA = "data"  # ``vector`` values; a sink may be among several
+    SWAPPED = "swapped"  # as VALUE; absent where nothing is compared first
+    LEFT = "left"  # registers of 32 bits with a lane's part of the matrix A
+    RIGHT = "right"  # the same of B
+    TOTALS = "totals"  # the same of C and D
 
 
 def _nothing(instruction: Instruction, function: Function) -> Iterator[str]:
@@ -72,4 +78,13 @@ INTEGERS: Final = UNTYPED + UNSIGNED + SIGNED
 FLOATS: Final = (DataType.F16, DataType.BF16, DataType.F32, DataType.F64)
 BYTES: Final = (DataType.B8, DataType.U8, DataType.S8)
 NUMERIC: Final = (DataType.U8, *UNSIGNED, DataType.S8, *SIGNED, *FLOATS)
+PACKED: Final = (DataType.F16X2, DataType.BF16X2, DataType.F32X2)
+MINIFLOATS: Final = (
+    DataType.E4M3,
+    DataType.E5M2,
+    DataType.E2M3,
+    DataType.E3M2,
+    DataType.E2M1,
+)
+HALVES: Final = (DataType.F16, DataType.BF16, DataType.F16X2, DataType.BF16X2)
 FLUSHED: Final = (DataType.F16, DataType.F32)

@@ -5,22 +5,47 @@ from typing import Final
 
 from vgpu_sim.isa.effects import Effects
 from vgpu_sim.isa.families import (
+    atomic,
+    bitwise,
     compare,
     control,
     convert,
+    copy,
     float as float_family,
     integer,
+    matrix,
     memory,
     move,
+    stack,
     sync,
+    video,
+    warp,
 )
 from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.module import Function
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.types import Space
 
-_FAMILIES = (control, move, integer, float_family, compare, convert, memory, sync)
+_FAMILIES = (
+    control,
+    move,
+    integer,
+    float_family,
+    compare,
+    convert,
+    memory,
+    sync,
+    bitwise,
+    warp,
+    atomic,
+    video,
+    copy,
+    stack,
+    matrix,
+)
 
-TABLE: Final = {row.op: row for row in chain.from_iterable(f.ROWS for f in _FAMILIES)}
+_ROWS = sorted(chain.from_iterable(f.ROWS for f in _FAMILIES), key=lambda row: row.op)
+TABLE: Final = {row.op: row for row in _ROWS}
 EFFECTS: Final[dict[Op, Effects]] = {op: row.effects for op, row in TABLE.items()}
 
 
@@ -32,3 +57,14 @@ def reads_memory(instruction: Instruction) -> bool:
 def is_visible(instruction: Instruction) -> bool:
     """Return whether others can tell that it ran: it may not be left out or run twice."""
     return EFFECTS[instruction.op].visible or instruction.volatile
+
+
+def polls(instruction: Instruction) -> bool:
+    """Return whether a loop around it may wait for what another thread does to memory."""
+    effects = EFFECTS[instruction.op]
+    return reads_memory(instruction) and (instruction.volatile or effects.orders)
+
+
+def has_stack(function: Function) -> bool:
+    """Return whether calls keep frames in local memory, behind ``Function.local_bytes``."""
+    return any(instruction.op is Op.LOCAL_BYTES for instruction in function.code)

@@ -27,6 +27,22 @@ class DataType(IntEnum):
     BF16 = 14
     F32 = 15
     F64 = 16
+    F16X2 = 17
+    BF16X2 = 18
+    F32X2 = 19
+    TF32 = 20  # binary32 with 10 bits of fraction, in 32 bits whose lower 13 are zero
+    E4M3 = 21  # formats of 8 bits and fewer: so many bits of exponent and of fraction
+    E5M2 = 22
+    E2M3 = 23
+    E3M2 = 24
+    E2M1 = 25
+    UE8M0 = 26  # a power of two, without a sign
+
+    @property
+    def element(self) -> "DataType":
+        """Type of the numbers that a packed type holds two of, the first in the low half; itself
+        if it is not packed."""
+        return _ELEMENTS.get(self, self)
 
     @property
     def bits(self) -> int:
@@ -85,6 +101,22 @@ _BITS = {
     DataType.BF16: 16,
     DataType.F32: 32,
     DataType.F64: 64,
+    DataType.F16X2: 32,
+    DataType.BF16X2: 32,
+    DataType.F32X2: 64,
+    DataType.TF32: 32,
+    DataType.E4M3: 8,
+    DataType.E5M2: 8,
+    DataType.E2M3: 8,
+    DataType.E3M2: 8,
+    DataType.E2M1: 8,
+    DataType.UE8M0: 8,
+}
+
+_ELEMENTS = {
+    DataType.F16X2: DataType.F16,
+    DataType.BF16X2: DataType.BF16,
+    DataType.F32X2: DataType.F32,
 }
 
 
@@ -128,7 +160,8 @@ class BoolOp(IntEnum):
 
 
 class Rounding(IntEnum):
-    """RN, RZ, RM, RP round a float result; the ...I forms round a float to an integral value."""
+    """RN, RZ, RM, RP, RNA (ties away from zero) round a float result; the ...I forms round a float
+    to an integral value."""
 
     NONE = 0
     RN = 1
@@ -141,6 +174,7 @@ class Rounding(IntEnum):
     RPI = 8
     APPROX = 9
     FULL = 10
+    RNA = 11
 
 
 class MulMode(IntEnum):
@@ -150,6 +184,116 @@ class MulMode(IntEnum):
     LO = 1
     HI = 2
     WIDE = 3
+
+
+class Permute(IntEnum):
+    """Which bytes PRMT picks; NONE: those that its third operand names one by one."""
+
+    NONE = 0
+    F4E = 1
+    B4E = 2
+    RC8 = 3
+    ECL = 4
+    ECR = 5
+    RC16 = 6
+
+
+class ShuffleMode(IntEnum):
+    """Where SHFL's source lane is: below, above, at an exclusive or, at an index."""
+
+    UP = 0
+    DOWN = 1
+    BFLY = 2
+    IDX = 3
+
+
+class MatrixShape(IntEnum):
+    """Rows of A, columns of B, and depth, of a product of matrices."""
+
+    M8N8K16 = 0
+    M16N8K4 = 1
+    M16N8K8 = 2
+    M16N8K16 = 3
+    M16N8K32 = 4
+
+    @property
+    def rows(self) -> int:
+        return 8 if self is MatrixShape.M8N8K16 else 16
+
+    @property
+    def depth(self) -> int:
+        return int(self.name.partition("K")[2])
+
+
+class VoteMode(IntEnum):
+    """What VOTE says of the lanes that take part."""
+
+    ALL = 0
+    ANY = 1
+    UNI = 2
+    BALLOT = 3
+
+
+class MatchMode(IntEnum):
+    """MATCH looks for the lanes that agree with a lane (ANY), or whether all agree (ALL)."""
+
+    ANY = 0
+    ALL = 1
+
+
+class Reduction(IntEnum):
+    """How the values of lanes become one. POPC counts those that are true."""
+
+    ADD = 0
+    MIN = 1
+    MAX = 2
+    AND = 3
+    OR = 4
+    XOR = 5
+    POPC = 6
+
+
+class Update(IntEnum):
+    """What ATOM and RED make of the value in memory (PTX ISA, "atom")."""
+
+    AND = 0
+    OR = 1
+    XOR = 2
+    EXCH = 3
+    ADD = 4
+    INC = 5
+    DEC = 6
+    MIN = 7
+    MAX = 8
+    CAS = 9
+    ARRIVE = 10
+    DROP = 11
+
+
+class Order(IntEnum):
+    """How FENCE orders accesses (PTX ISA, "Memory Consistency Model")."""
+
+    ACQ_REL = 0
+    SC = 1
+
+
+class Scope(IntEnum):
+    """The threads that an order is for (PTX ISA, "Scope")."""
+
+    CTA = 0
+    CLUSTER = 1
+    GPU = 2
+    SYS = 3
+
+
+class TrapCause(IntEnum):
+    """Why a TRAP stands where the source has none: what it says of the thread."""
+
+    NONE = 0  # the source has one
+    STACK = 1  # calls need more local memory than there is
+    FUNCTION = 2  # a call of what is no function, or none that could be meant
+    TARGET = 3  # an indirect branch beyond its list of targets
+    ASSERTION = 4  # an assertion of the program does not hold
 
 
 class SpecialRegister(IntEnum):
@@ -170,3 +314,18 @@ class SpecialRegister(IntEnum):
     LANEID = 12
     WARPSIZE = 13
     SHARED_WINDOW = 14  # bits 32 to 63 of generic addresses of the block's shared memory
+    DYNAMIC_SHARED = 15  # bytes of shared memory that the launch asks for
+    NSMID = 16  # multiprocessors of the device
+    GRIDID = 17  # 64 bits: launches of this context so far
+    CLOCK64 = 18  # 64 bits: a counter that runs, at a rate that nothing is said of
+    GLOBALTIMER = 19  # 64 bits: nanoseconds since some moment before the context began
+
+    @property
+    def bits(self) -> int:
+        """Width in bits."""
+        return 64 if self >= SpecialRegister.GRIDID else 32
+
+    @property
+    def runs(self) -> bool:
+        """Return whether it is another one at each look, and never less than before."""
+        return self in (SpecialRegister.CLOCK64, SpecialRegister.GLOBALTIMER)

@@ -5,18 +5,21 @@ interpreter all ask here, so a function that one of them accepts is accepted by 
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
 from vgpu_sim.isa.errors import InvalidFunction
-from vgpu_sim.isa.module import Function, Module, Parameter, Variable
+from vgpu_sim.isa.module import Function, Module, Parameter, Refused, Relocation, Variable
 from vgpu_sim.isa.rules import instruction_errors
-from vgpu_sim.isa.table import EFFECTS
+from vgpu_sim.isa.table import EFFECTS, has_stack
 from vgpu_sim.isa.types import Space
 
 MAXIMUM_REGISTERS: Final = 0x8000
 MAXIMUM_PREDICATES: Final = 0x7FFF  # index 0x7fff means "always" in a guard
 MAXIMUM_WORDS: Final = 1 << 20  # of a function; a decoded word takes about half a kilobyte
 MAXIMUM_MODULE_WORDS: Final = 1 << 22
+MAXIMUM_FUNCTIONS: Final = 1 << 15  # of a module
 MAXIMUM_PARAMETER_BYTES: Final = 32764  # PTX ISA, "Kernel Function Parameters"
 MAXIMUM_SEGMENT_BYTES: Final = 1 << 40
+MAXIMUM_REASONS: Final = 256  # of one refused kernel or variable
 _U32 = 1 << 32
 
 
@@ -26,18 +29,31 @@ def check_module(module: Module) -> None:
     Raises:
         InvalidFunction: with ``function`` the name of what is wrong.
     """
-    _check_names([*(f.name for f in module.functions), *(v.name for v in module.variables)])
+    names = [function.name for function in module.functions]
+    names += [variable.name for variable in module.variables]
+    _check_names(names + [refused.name for refused in module.refused])
+    for refused in module.refused:
+        _check_refused(refused)
+    variables = frozenset(variable.name for variable in module.variables)
     for variable in module.variables:
         _check_variable(variable)
+        for relocation in variable.relocations:
+            _check_relocation(relocation, variable, variables)
     versions = (*module.required_capability, *module.ptx_version)
     if not all(0 <= number < 1 << 16 for number in versions):
         raise InvalidFunction("module", None, f"version numbers {versions} are out of range")
+    if len(module.functions) > MAXIMUM_FUNCTIONS:
+        what = f"{len(module.functions)} functions, not up to {MAXIMUM_FUNCTIONS}"
+        raise InvalidFunction("module", None, what)
     words = sum(len(function.code) for function in module.functions)
     if words > MAXIMUM_MODULE_WORDS:
         raise InvalidFunction("module", None, f"{words} words, not up to {MAXIMUM_MODULE_WORDS}")
-    names = frozenset(variable.name for variable in module.variables)
+    sizes = {variable.name: variable.size for variable in module.variables}
     for function in module.functions:
-        check_function(function, names)
+        image = function.parameter_image
+        if image and sizes.get(image, -1) < function.parameter_bytes:
+            raise InvalidFunction(function.name, None, f"{image} has no room for the parameters")
+        check_function(function, variables)
 
 
 def check_function(function: Function, variables: Collection[str]) -> None:
@@ -73,8 +89,11 @@ def _frame_errors(function: Function) -> Iterator[str]:
     for block in (function.required_block, function.maximum_block):
         if block is not None and not all(0 < extent < _U32 for extent in block):
             yield f"{block} is not a block"
-    if not (0 <= function.shared_bytes < _U32 and 0 <= function.local_bytes < _U32):
-        yield "shared and local bytes must fit 32 bits"
+    if not 0 <= function.shared_bytes < _U32:
+        yield "shared bytes must fit 32 bits"
+    stack = STACK_BYTES_PER_THREAD if has_stack(function) else 0
+    if not 0 <= function.local_bytes <= MAX_LOCAL_BYTES_PER_THREAD - stack:
+        yield f"{function.local_bytes} bytes of local memory"
     yield from _register_file_errors(function)
 
 
@@ -119,6 +138,38 @@ def _check_variable(variable: Variable) -> None:
         reason = f"{len(variable.initial)} initial bytes for {variable.size}"
     if reason is not None:
         raise InvalidFunction(variable.name, None, reason)
+
+
+def _check_relocation(
+    relocation: Relocation, variable: Variable, variables: Collection[str]
+) -> None:
+    offset, size, shift, bits = (
+        relocation.offset,
+        relocation.size,
+        relocation.shift,
+        relocation.bits,
+    )
+    reason = None
+    if relocation.name not in variables:
+        reason = f"it holds the address of {relocation.name}, which is not a variable"
+    elif size not in (1, 2, 4, 8) or offset < 0 or offset + size > variable.size:
+        reason = f"an address in bytes {offset} to {offset + size}"
+    elif not (0 <= shift < 64 and 0 < bits <= 8 * size):
+        reason = f"{bits} bits of an address from bit {shift} on in {size} bytes"
+    elif not -(1 << 63) <= relocation.addend < 1 << 63:
+        reason = f"addend {relocation.addend} does not fit 64 bits"
+    if reason is not None:
+        raise InvalidFunction(variable.name, None, reason)
+
+
+def _check_refused(refused: Refused) -> None:
+    count = len(refused.reasons)
+    if not 0 < count <= MAXIMUM_REASONS:
+        what = f"it is refused for {count} reasons, not 1 to {MAXIMUM_REASONS}"
+        raise InvalidFunction(refused.name, None, what)
+    for reason in refused.reasons:
+        if not (0 <= reason.line < _U32 and 0 <= reason.column < _U32):
+            raise InvalidFunction(refused.name, None, "the place of a reason must fit 32 bits")
 
 
 def _is_alignment(align: int) -> bool:

@@ -23,6 +23,8 @@ SANITIZED = NATIVE.parents[1] / "out"
 INCLUDE = NATIVE / "include"
 # Linked into every client library: transport, slices, variables, log and trace.
 CLIENT = NATIVE / "client"
+# Where libibverbs.so.1 is, away from libcuda.so.1: who wants a GPU keeps the system's verbs.
+RDMA = "rdma"
 SANITIZERS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "thread": ("-fsanitize=thread",),
@@ -51,7 +53,8 @@ _TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
 class Part:
     """One library: its folder of C sources, its file name, its links, its flags.
 
-    ``shared`` are folders whose sources it has in common with other libraries.
+    ``shared`` are folders whose sources it has in common with other libraries. ``subfolder`` is
+    where it goes below the others, if only those programs may find it that are led there.
     """
 
     folder: Path
@@ -59,6 +62,7 @@ class Part:
     links: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
     shared: tuple[Path, ...] = ()
+    subfolder: str = ""
 
     def sources(self) -> list[Path]:
         """Return the C files, generated ones included."""
@@ -67,7 +71,7 @@ class Part:
         )
 
 
-def client_part(folder: Path, soname: str) -> Part:
+def client_part(folder: Path, soname: str, subfolder: str = "") -> Part:
     """Return the client library whose sources, functions.toml among them, lie in ``folder``."""
     generated = folder / "generated"
     return Part(
@@ -84,6 +88,7 @@ def client_part(folder: Path, soname: str) -> Part:
             f"-Wl,-soname,{soname},-z,nodelete",
         ),
         (CLIENT,),
+        subfolder,
     )
 
 
@@ -91,7 +96,9 @@ def parts() -> tuple[Part, ...]:
     """Return everything that is built."""
     return (
         client_part(NATIVE / "libcuda", "libcuda.so.1"),
+        client_part(NATIVE / "libibverbs", "libibverbs.so.1", RDMA),
         Part(NATIVE / "worker", "libtessera_worker.so"),
+        Part(NATIVE / "hca", "libtessera_hca.so"),
     )
 
 
@@ -157,7 +164,9 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
         BuildError: when the compiler is missing or refuses it.
     """
     cc = compiler()
-    output = directory / part.library
+    folder = directory / part.subfolder
+    folder.mkdir(exist_ok=True)
+    output = folder / part.library
     stamp = directory / f".{part.library}.sha256"
     wanted = _digest(part, cc, sanitize)
     if not (output.exists() and stamp.exists() and stamp.read_text() == wanted):
@@ -176,7 +185,7 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
             fresh.replace(output)
         stamp.write_text(wanted)
     for name in part.links:
-        _link(directory, name, part.library)
+        _link(folder, name, part.library)
     return output
 
 

@@ -30,6 +30,7 @@ class Channel:
         self._interrupt = interrupt
         self._on_fence = on_fence
         self._requests = 0
+        self._held_bytes = 0
         self.alive = True
 
     def fileno(self) -> int:
@@ -42,11 +43,19 @@ class Channel:
             GpudGoneError: when nobody answers.
         """
         answer = self._ask({"type": "reserve", "bytes": size}, "reserved")
-        return answer.get("granted") is True
+        granted = answer.get("granted") is True
+        self._held_bytes += size if granted else 0
+        return granted
 
     def release(self, size: int) -> None:
         """Give budget back."""
+        self._held_bytes -= size
         self._send({"type": "release", "bytes": size})
+
+    def release_all(self) -> None:
+        """Give back what is held: the process is about to end, and its memory with it."""
+        if self._held_bytes:
+            self.release(self._held_bytes)
 
     def memory(self) -> tuple[int, int]:
         """Return (free, total) bytes of the slice.

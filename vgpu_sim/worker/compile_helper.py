@@ -1,140 +1,135 @@
-"""Generates code in processes that may die: an abort of LLVM must not end a context.
+"""Asks processes that may die to generate code: an abort of LLVM must not end a context.
 
-A worker's helper is forked before the worker's filter of system calls closes, and stands behind the
-same walls with one that lets it fork. For each request it forks a child, which gives that up again
-before it runs LLVM; what ends the child is an error for the one kernel. Helper and child hold no
-descriptor of the worker's but the helper's end of a socket, and end with it.
+A worker's helper (``compile_server``) is forked before the worker's filter of system calls closes,
+and forks a child for each request; what ends the child is an error for the one kernel. Requests of
+several threads are answered as they are done, by a thread that reads for all of them.
 """
 
 import io
-import os
-import re
-import signal
 import socket
 import struct
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import Final, NoReturn
 
 from vgpu_sim.hal.ports import EmitError
-from vgpu_sim.worker import memory
+from vgpu_sim.worker import compile_server
+from vgpu_sim.worker.compile_children import Emit, WarmUp
 
-MAX_BYTES: Final = 256 << 20  # of a request, and of an answer
-MAX_CPU_SECONDS: Final = 600.0
-_REQUEST: Final = struct.Struct("<Q")  # how many bytes follow
-_ANSWER: Final = struct.Struct("<?Q")  # whether they are code; how many follow
-_WORDS_BYTES: Final = 300
-_STANDARD_ERROR: Final = 2
-
-Emit = Callable[[bytes], bytes]
+MAX_BYTES: Final = compile_server.MAX_BYTES  # of a request
 
 
 class CompileHelper:
-    """What a worker asks for code; one thread at a time may.
+    """Implements ``hal.ports.Emitter``.
 
-    ``emit`` is what children do; the two ends are of a stream.
+    ``emit`` is what children do, ``warm_up`` what makes them, and the helper from which they are
+    forked, ready for that.
     """
 
-    def __init__(self, emit: Emit, worker_end: socket.socket, helper_end: socket.socket) -> None:
-        self._emit = emit
-        self._worker_end, self._helper_end = worker_end, helper_end
+    def __init__(self, emit: Emit, warm_up: WarmUp) -> None:
+        self._server = compile_server.Server(emit, warm_up)
+        self._sending = threading.Lock()  # of all that follows
+        self._number = 0
+        self._asked: dict[int, Future[bytes]] = {}
+        self._reader: threading.Thread | None = None
+        self._ended = False
+        self._pid: int | None = None
 
     def serve(self, become_child: Callable[[], None]) -> NoReturn:
         """Be the helper (``worker.sandbox.Helper``)."""
-        channel = self._helper_end
-        os.closerange(_STANDARD_ERROR, channel.fileno())
-        os.closerange(channel.fileno() + 1, os.sysconf("SC_OPEN_MAX"))
-        # Standard error from now on, since that is the lowest number free: LLVM's last words.
-        words = os.memfd_create("tessera-last-words", os.MFD_CLOEXEC)
-        stream = channel.makefile("rb")
-        while (request := _receive(stream, _REQUEST)) is not None:
-            (size,) = request
-            text = stream.read(size)
-            if len(text) < size:
-                break
-            done, answer = _emit_in_child(self._emit, text, words, channel, become_child)
-            channel.sendall(_ANSWER.pack(done, len(answer)) + answer)
-        os._exit(0)
+        self._server.serve(become_child)
 
     def started(self) -> None:
         """In the worker, once the helper has been forked."""
-        self._helper_end.close()
-        self._answers = self._worker_end.makefile("rb")
+        self._socket = self._server.take_worker_end()
+        self._answers = self._socket.makefile("rb")
 
-    def emit(self, request: bytes) -> bytes:
-        """Have a child of the helper emit code.
+    def close(self) -> None:
+        """Let the helper end."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        if self._reader is not None:
+            self._reader.join()
+        self._answers.close()
+        self._socket.close()
 
-        Raises:
-            EmitError: it raised one itself, it died, or there is no helper any more.
-        """
+    def pid(self) -> int:
+        """Return the helper's pid, once it serves; 0 where it never did."""
+        if self._pid is None:
+            (self._pid,) = _receive(self._answers, compile_server.HELLO) or (0,)
+        return self._pid
+
+    def prepare(self) -> tuple[int, ...]:
+        """Let the helper have a process ready before anybody asks, which is not in a control group
+        yet; return the pids of both. Before ``ask``, on one thread."""
+        helper = self.pid()
+        self._tell(compile_server.PREPARE)
+        (child,) = _receive(self._answers, compile_server.HELLO) or (0,)
+        return tuple(pid for pid in (helper, child) if pid)
+
+    def get_ready(self) -> None:
+        """Let the helper keep a process ready for whoever asks. Before ``ask``, on one thread."""
+        self._tell(compile_server.GET_READY)
+
+    def _tell(self, number: int) -> None:
+        with suppress(OSError):  # that it has ended, those will hear who ask it
+            self._socket.sendall(compile_server.REQUEST.pack(number, False, 0))
+
+    def ask(self, request: bytes, *, at_leisure: bool = False) -> Future[bytes]:
+        """See ``hal.ports.Emitter.ask``."""
+        asked: Future[bytes] = Future()
         if len(request) > MAX_BYTES:
-            raise EmitError(f"{len(request)} bytes are too many to generate code from")
-        try:
-            self._worker_end.sendall(_REQUEST.pack(len(request)) + request)
-            head = _receive(self._answers, _ANSWER)
-            done, size = head or (False, 0)
+            text = f"{len(request)} bytes are too many to generate code from"
+            asked.set_exception(EmitError(text))
+            return asked
+        with self._sending:
+            if self._reader is None:
+                self.pid()
+                self._reader = threading.Thread(target=self._read, daemon=True)
+                self._reader.start()
+            if self._ended:
+                asked.set_exception(_ended())
+                return asked
+            self._number += 1
+            self._asked[self._number] = asked
+            head = compile_server.REQUEST.pack(self._number, at_leisure, len(request))
+            try:
+                self._socket.sendall(head + request)
+            except OSError:
+                self._socket.shutdown(socket.SHUT_RDWR)  # so that the reader answers for all
+        return asked
+
+    def _read(self) -> None:
+        while (head := _receive(self._answers, compile_server.ANSWER)) is not None:
+            number, outcome, size = head
+            # Its children run LLVM on what a program says: no answer is believed unseen.
+            if size > MAX_BYTES or number not in self._asked:
+                break
             answer = self._answers.read(size)
-        except OSError as err:
-            raise EmitError(f"the compile helper has ended: {err}") from err
-        if head is None or len(answer) < size:
-            raise EmitError("the compile helper has ended")
-        if not done:
-            raise EmitError(answer.decode(errors="replace"))
-        return answer
+            if len(answer) < size:
+                break
+            asked = self._asked.pop(number)
+            if outcome == compile_server.Outcome.CODE:
+                asked.set_result(answer)
+            else:
+                killed = outcome == compile_server.Outcome.KILLED
+                asked.set_exception(EmitError(answer.decode(errors="replace"), killed=killed))
+        with self._sending:
+            self._ended = True
+            left = list(self._asked.values())
+            self._asked.clear()
+        for asked in left:
+            asked.set_exception(_ended())
+
+
+def _ended() -> EmitError:
+    return EmitError("the compile helper has ended", killed=True)
 
 
 def _receive(stream: io.BufferedReader, kind: struct.Struct) -> tuple[int, ...] | None:
-    data = stream.read(kind.size)
+    try:
+        data = stream.read(kind.size)
+    except OSError:
+        return None
     return kind.unpack(data) if len(data) == kind.size else None
-
-
-def _emit_in_child(
-    emit: Emit, request: bytes, words: int, channel: socket.socket, become_child: Callable[[], None]
-) -> tuple[bool, bytes]:
-    """Return whether it succeeded; the code, or why there is none."""
-    os.ftruncate(words, 0)
-    os.lseek(words, 0, os.SEEK_SET)
-    output = os.memfd_create("tessera-code", os.MFD_CLOEXEC)
-    try:
-        child = os.fork()
-        if child == 0:
-            _be_child(emit, request, output, channel, become_child)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        size = os.fstat(output).st_size
-        if status < 0:
-            return False, _describe_end(-status, os.pread(words, _WORDS_BYTES, 0))
-        if size > MAX_BYTES:
-            return False, f"{size} bytes of code are too many".encode()
-        return status == 0, memory.read_exactly(output, size)
-    except OSError as err:
-        return False, f"cannot generate code: {err}".encode()
-    finally:
-        os.close(output)
-
-
-def _be_child(
-    emit: Emit,
-    request: bytes,
-    output: int,
-    channel: socket.socket,
-    become_child: Callable[[], None],
-) -> NoReturn:
-    status = 1
-    try:
-        channel.close()
-        signal.setitimer(signal.ITIMER_PROF, MAX_CPU_SECONDS)
-        become_child()
-        memory.write_all(output, emit(request), 0)
-        status = 0
-    except EmitError as err:
-        memory.write_all(output, str(err).encode(), 0)
-    except BaseException as err:  # noqa: BLE001 - a forked child must end here
-        memory.write_all(output, f"{type(err).__name__}: {err}".encode(), 0)
-    finally:
-        os._exit(status)
-
-
-def _describe_end(number: int, words: bytes) -> bytes:
-    """Name the signal and what LLVM said, without the addresses that a program has no use for."""
-    name = signal.Signals(number).name
-    said = re.sub(rb"0x[0-9a-f]+", b"0x..", words.strip().partition(b"\n")[0])
-    return f"code generation was ended by {name}".encode() + (b": " + said if said else b"")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 import vgpu_sim.compiler
+import vgpu_sim.exec
 import vgpu_sim.isa
 import vgpu_sim.worker.module_summary
 from vgpu_sim.exec import own_files
@@ -23,9 +24,12 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 def _fingerprint_of_sources() -> bytes:
-    """Hash the sources of compiler, ISA and summary: a change of them never meets old entries."""
+    """Hash the sources that a summary depends on: a change of them never meets old entries.
+
+    Those of the executors are among them because they say which kernels they refuse.
+    """
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    packages = [*vgpu_sim.compiler.__path__, *vgpu_sim.isa.__path__]
+    packages = [*vgpu_sim.compiler.__path__, *vgpu_sim.isa.__path__, *vgpu_sim.exec.__path__]
     sources = [source for root in packages for source in sorted(Path(root).rglob("*.py"))]
     for source in [*sources, Path(vgpu_sim.worker.module_summary.__file__)]:
         digest.update(source.read_bytes())

@@ -9,6 +9,7 @@ import select
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NoReturn
 
 from vgpu_sim.hal import messages, spawn
@@ -17,17 +18,19 @@ from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.hal.ports import Backend, FaultSite, NativeBackend, NativeSite
 from vgpu_sim.hal.spawn import WorkerConfig
-from vgpu_sim.worker import memory, module_table, wire
+from vgpu_sim.worker import links, memory, module_table, wire
 from vgpu_sim.worker.channel import Channel, GpudGoneError
 from vgpu_sim.worker.chunks import BadChunkError, ChunkRequest, Chunks, OutOfBudgetError
-from vgpu_sim.worker.images import ImageError
+from vgpu_sim.worker.compilations import Compilations
+from vgpu_sim.worker.images import Image, ImageError
 from vgpu_sim.worker.launches import ERROR_OF_FAULT
-from vgpu_sim.worker.programs import Programs
+from vgpu_sim.worker.programs import Loaded, Programs
 from vgpu_sim.worker.runtime import KernelHandle, NativeRuntime, Stats
 from vgpu_sim.worker.wire import ProtocolError, Request
 
 _STATS_PERIOD_S: Final = 1.0
 _LAST_WORDS_S: Final = 5.0
+_EVENT_CHARACTERS: Final = 1000
 _LOOKS_PER_TIMEOUT: Final = 8  # so a kernel may run an eighth longer than allowed
 
 
@@ -54,14 +57,16 @@ class Control:
         self._backend, self._programs, self._chunks = backend, programs, chunks
         handlers: dict[MessageType, Callable[[Request], None]] = {
             MessageType.MODULE_LOAD: self._module_load,
+            MessageType.MODULE_LINK: self._module_link,
             MessageType.MODULE_UNLOAD: self._module_unload,
             MessageType.CHUNK_ALLOCATE: self._chunk_allocate,
             MessageType.CHUNK_FREE: self._chunk_free,
             MessageType.MEMORY_INFO: self._memory_info,
         }
+        self._compilations = Compilations(programs.compile)
         poller = select.poll()
-        for descriptor in (self._fault_event, self._client.fileno(), self.channel.fileno()):
-            poller.register(descriptor, select.POLLIN)
+        for one in (self._fault_event, self._client, self.channel, self._compilations):
+            poller.register(one, select.POLLIN)
         gpud_gone = False
         period_s = _STATS_PERIOD_S
         if self._config.kernel_timeout_s is not None:
@@ -76,17 +81,24 @@ class Control:
                 poller.unregister(self.channel.fileno())
                 gpud_gone = True
             if self._client.fileno() in ready:
-                self._serve_request(handlers)
+                self._guard(lambda: self._serve_request(handlers))
+            if self._compilations.fileno() in ready:
+                for request, image in self._compilations.take():
+                    self._guard(partial(self._finish_load, request, image))
             self._watch_kernel()
             if time.monotonic() - self._reported_at >= _STATS_PERIOD_S:
                 self._send_stats()
 
     def _serve_request(self, handlers: dict[MessageType, Callable[[Request], None]]) -> None:
+        request = wire.receive(self._client)
+        if request is None:
+            self._leave()
+        handlers[request.kind](request)
+
+    def _guard(self, serve: Callable[[], None]) -> None:
+        """Serve a request; what goes wrong in that is the end of the context."""
         try:
-            request = wire.receive(self._client)
-            if request is None:
-                self._leave()
-            handlers[request.kind](request)
+            serve()
         except ConnectionError:
             self._leave()
         except ProtocolError as err:
@@ -97,17 +109,39 @@ class Control:
     # Requests of the client, in the order of ``MessageType``.
 
     def _module_load(self, request: Request) -> None:
+        """Load what need not be compiled; a compilation ends in ``_finish_load``."""
         payload = request.payload_as(messages.ModuleLoad)
         descriptor = request.descriptor
         assert descriptor is not None  # the wire has checked it
-        try:
+
+        def load() -> Loaded | None:
             if not 0 < payload.image_bytes <= messages.MAX_IMAGE_BYTES:
                 raise ImageError(CudaError.INVALID_IMAGE, "the image's size is out of range\n")
             image = memory.read_exactly(descriptor, payload.image_bytes)
-            module, table = self._programs.load(image)
+            found = self._programs.load_quickly(image)
+            if found is not None or self._compilations.start(request, image):
+                return found
+            return self._programs.place(self._programs.compile(image))
+
+        try:
+            self._answer_load(request, load)
+        finally:
+            os.close(descriptor)
+
+    def _finish_load(self, request: Request, image: Image | Exception) -> None:
+        def place() -> Loaded:
+            if isinstance(image, Exception):
+                raise image
+            return self._programs.place(image)
+
+        self._answer_load(request, place)
+
+    def _answer_load(self, request: Request, load: Callable[[], Loaded | None]) -> None:
+        try:
+            loaded = load()
         except ImageError as err:
             if err.status == CudaError.NOT_SUPPORTED:
-                self.channel.event("unsupported_ptx", message=err.log[:1000])
+                self.channel.event("unsupported_ptx", message=err.log[:_EVENT_CHARACTERS])
             self._reply_table(request, err.status, 0, module_table.log_only(err.log))
         except OutOfBudgetError as err:
             table = module_table.log_only(f"{err}\n")
@@ -116,7 +150,30 @@ class Control:
             table = module_table.log_only(f"the image cannot be read: {err}\n")
             self._reply_table(request, CudaError.INVALID_IMAGE, 0, table)
         else:
+            if loaded is None:
+                return
+            module, table, log = loaded
+            if log:  # some of its kernels cannot run, which the client learns when it asks for one
+                self.channel.event("unsupported_ptx", message=log[:_EVENT_CHARACTERS])
             self._reply_table(request, CudaError.SUCCESS, module, table)
+
+    def _module_link(self, request: Request) -> None:
+        payload = request.payload_as(messages.ModuleLoad)
+        descriptor = request.descriptor
+        assert descriptor is not None  # the wire has checked it
+        check_only = payload.flags == messages.LinkFlag.CHECK
+        try:
+            if not 0 < payload.image_bytes <= messages.MAX_IMAGE_BYTES:
+                raise ImageError(CudaError.INVALID_IMAGE, "the inputs' size is out of range\n")
+            data = memory.read_exactly(descriptor, payload.image_bytes)
+            linked = links.link(data, self._config.capability, check_only=check_only)
+        except ImageError as err:
+            self._reply_table(request, err.status, 0, module_table.log_only(err.log))
+        except (OSError, ValueError) as err:
+            table = module_table.log_only(f"the inputs cannot be read: {err}\n")
+            self._reply_table(request, CudaError.INVALID_IMAGE, 0, table)
+        else:
+            self._reply_table(request, CudaError.SUCCESS, 0, linked)
         finally:
             os.close(descriptor)
 
@@ -243,6 +300,9 @@ class Control:
         )
 
     def _leave(self) -> NoReturn:
+        # First, and before the client sees its socket close: a context that it opens after that
+        # finds the slice as free as it should be.
+        self.channel.release_all()
         self._send_stats()
         self._send_usage()
         os._exit(0)
@@ -261,7 +321,7 @@ class Control:
             launches=stats.launches,
             first_launch_ns=stats.first_launch_ns,
             last_launch_ns=stats.last_launch_ns,
-            busy_ns=stats.busy_ns + stats.running_ns(time.monotonic_ns()),
+            busy_ns=stats.busy_ns,
             running_kernel=stats.running_name,
             running_since_ns=stats.running_since_ns,
         )

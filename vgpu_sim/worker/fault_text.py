@@ -1,8 +1,9 @@
 """The words in which both backends say what a kernel did wrong."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from vgpu_sim.isa import Instruction, disasm
+from vgpu_sim.isa import Instruction, TrapCause, disasm
 
 
 def access(
@@ -19,8 +20,25 @@ def access(
     return f"{what}: {text} at {address:#x}{_place(address, mapped)}"
 
 
+def local_access(what: str, instruction: Instruction) -> str:
+    """Return what an access to local memory did wrong whose address nobody knows any more."""
+    text = " ".join(disasm.render_instruction(instruction).split())
+    where = "" if what.startswith("mis") else ", outside of the thread's local memory"
+    return f"{what}: {text}{where}"
+
+
+_CAUSES: Final = {
+    TrapCause.STACK: "calls need more than a thread's stack (cuCtxSetLimit, CU_LIMIT_STACK_SIZE)",
+    TrapCause.FUNCTION: "a call through a pointer that holds no function which it may call",
+    TrapCause.TARGET: "the index of an indirect branch is not below the number of its targets",
+    TrapCause.ASSERTION: "an assertion of the program does not hold",
+}
+
+
 def trap(instruction: Instruction) -> str:
     """Return what a trap is called."""
+    if instruction.cause in _CAUSES:
+        return _CAUSES[instruction.cause]
     return f"the kernel executed a trap: {' '.join(disasm.render_instruction(instruction).split())}"
 
 

@@ -1,32 +1,39 @@
 """What cuModuleLoadData is given, and what becomes of it: a container, or an error with a log."""
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.compiler import compile_ptx
+from vgpu_sim.compiler import compile_ptx, render
 from vgpu_sim.compiler.errors import PtxError, TargetError, UnsupportedPtxError
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.ports import FaultSite
-from vgpu_sim.isa import Module, container
+from vgpu_sim.isa import Diagnostic, Module, container
 from vgpu_sim.isa.errors import IsaError
 from vgpu_sim.worker.container_cache import ContainerCache
-from vgpu_sim.worker.module_summary import ModuleSummary, summarise
+from vgpu_sim.worker.module_summary import ModuleSummary, RefusedSummary, summarise
 from vgpu_sim.worker.usage import Usage
 
 _ELF_MAGIC: Final = b"\x7fELF"
 _ELF_MACHINE: Final = slice(18, 20)  # e_machine; little-endian, as CUDA's always are
 _MACHINE_CUDA: Final = 190
 _FATBIN_MAGICS: Final = (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46")
-_MAX_LOG_BYTES: Final = 1 << 20
+_MOST_WORDS_KEPT: Final = 1 << 14  # each is about half a kilobyte
+MAX_LOG_BYTES: Final = 1 << 20
+_MAX_REFUSED_LOG_BYTES: Final = 16 << 10  # of one kernel
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A module that can be loaded: what is to be known of it, and the bytes that backends take."""
+    """A module that can be loaded: what is to be known of it, and the bytes that backends take.
+
+    ``module`` is what the bytes stand for, where that is at hand and small.
+    """
 
     summary: ModuleSummary
     container: bytes
+    module: Module | None = None
 
     def decode(self) -> Module:
         """Return the module, code and all."""
@@ -49,7 +56,7 @@ class Images:
         self,
         capability: tuple[int, int],
         cache: ContainerCache,
-        refusals: Callable[[bytes], Sequence[FaultSite]],
+        refusals: Callable[[Module], Sequence[FaultSite]],
         usage: Usage,
     ) -> None:
         self._usage = usage
@@ -57,12 +64,40 @@ class Images:
         self._cache = cache
         self._refusals = refusals
 
-    def read(self, data: bytes) -> Image:
-        """Read PTX text or a container.
+    def read_quickly(self, data: bytes) -> Image | None:
+        """Read an image that need not be compiled; None for any other.
 
         Raises:
-            ImageError: 218 for a text that is not PTX, 801 for PTX that is not supported yet, 209
-                for machine code of other devices or a newer target, 200 for a damaged container.
+            ImageError: as ``read``.
+        """
+        if not _is_text(data):
+            return self.read(data)
+        stored = self._cache.load(_text(data))
+        if stored is None:
+            self._usage.compiled += 1
+            return None
+        self._usage.cached += 1
+        return Image(*stored)
+
+    def compile(self, data: bytes) -> Image:
+        """Compile what ``read_quickly`` leaves; on any thread.
+
+        Raises:
+            ImageError: as ``read``.
+        """
+        text = _text(data)
+        module = self._compile(text)
+        image = self._image(module, container.encode(module))
+        self._cache.store(text, image.summary, image.container)
+        return image
+
+    def read(self, data: bytes) -> Image:
+        """Read PTX text or a container. Kernels that cannot run yet are named in the summary.
+
+        Raises:
+            ImageError: 218 for a text that is not PTX, 801 for PTX of which nothing can be
+                supported, 209 for machine code of other devices or a newer target, 200 for a
+                damaged container.
         """
         if container.is_container(data):
             return self._from_container(data)
@@ -80,7 +115,8 @@ class Images:
                 CudaError.NO_BINARY_FOR_GPU,
                 "the image is a fat binary, which is not supported; load its PTX instead\n",
             )
-        return self._from_ptx(data.split(b"\0", 1)[0])
+        found = self.read_quickly(data)
+        return found if found is not None else self.compile(data)
 
     def _from_container(self, data: bytes) -> Image:
         try:
@@ -93,36 +129,44 @@ class Images:
                 CudaError.NO_BINARY_FOR_GPU,
                 f"the container needs compute capability {wanted}, this device has {own}\n",
             )
-        self._require_backend(data)
-        return Image(summarise(module), data)
+        return self._image(module, data)
 
-    def _from_ptx(self, text: bytes) -> Image:
-        stored = self._cache.load(text)
-        if stored is not None:
-            self._usage.cached += 1
-            return Image(*stored)
-        self._usage.compiled += 1
-        module = self._compile(text)
-        image = Image(summarise(module), container.encode(module))
-        self._require_backend(image.container)
-        self._cache.store(text, image.summary, image.container)
-        return image
+    def _image(self, module: Module, container_bytes: bytes) -> Image:
+        refused = (*_refused_by_compiler(module), *self._refused_by_backend(module))
+        words = sum(len(function.code) for function in module.functions)
+        kept = module if words <= _MOST_WORDS_KEPT else None
+        return Image(summarise(module, refused), container_bytes, kept)
 
-    def _require_backend(self, container_bytes: bytes) -> None:
-        found = self._refusals(container_bytes)
-        if found:
-            log = "".join(f"<ptx>:{site.ptx_line}: {site.message}\n" for site in found)
-            raise ImageError(CudaError.NOT_SUPPORTED, log[:_MAX_LOG_BYTES])
+    def _refused_by_backend(self, module: Module) -> Iterator[RefusedSummary]:
+        found: dict[str, list[Diagnostic]] = defaultdict(list)
+        for site in self._refusals(module):
+            found[site.function].append(Diagnostic(site.ptx_line, 0, site.message))
+        for name, reasons in found.items():
+            yield RefusedSummary(name, True, render(reasons, max_bytes=_MAX_REFUSED_LOG_BYTES))
 
     def _compile(self, text: bytes) -> Module:
         try:
-            return compile_ptx(text, capability=self._capability)
+            return compile_ptx(text, capability=self._capability, partial=True)
         except UnsupportedPtxError as err:
-            raise ImageError(CudaError.NOT_SUPPORTED, err.log(_MAX_LOG_BYTES)) from err
+            raise ImageError(CudaError.NOT_SUPPORTED, err.log(MAX_LOG_BYTES)) from err
         except TargetError as err:
-            raise ImageError(CudaError.NO_BINARY_FOR_GPU, err.log(_MAX_LOG_BYTES)) from err
+            raise ImageError(CudaError.NO_BINARY_FOR_GPU, err.log(MAX_LOG_BYTES)) from err
         except PtxError as err:
-            raise ImageError(CudaError.INVALID_PTX, err.log(_MAX_LOG_BYTES)) from err
+            raise ImageError(CudaError.INVALID_PTX, err.log(MAX_LOG_BYTES)) from err
+
+
+def _refused_by_compiler(module: Module) -> Iterator[RefusedSummary]:
+    for one in module.refused:
+        log = render(one.reasons, max_bytes=_MAX_REFUSED_LOG_BYTES)
+        yield RefusedSummary(one.name, one.is_kernel, log)
+
+
+def _is_text(data: bytes) -> bool:
+    return not (container.is_container(data) or data.startswith((_ELF_MAGIC, *_FATBIN_MAGICS)))
+
+
+def _text(data: bytes) -> bytes:
+    return data.split(b"\0", 1)[0]
 
 
 def _dotted(capability: tuple[int, int]) -> str:

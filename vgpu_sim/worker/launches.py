@@ -1,11 +1,21 @@
 """Answers the native scheduler's questions: code for a block shape, or run this launch."""
 
 import ctypes
+import threading
+from collections.abc import Callable
+from functools import partial
+from time import monotonic_ns
 from typing import Final
 
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.ports import InterpretedBackend, Launch, LaunchFault, NativeBackend
+from vgpu_sim.hal.ports import (
+    InterpretedBackend,
+    Launch,
+    LaunchFault,
+    NativeBackend,
+    NativeEntry,
+)
 from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.runtime import Call
 from vgpu_sim.worker.usage import Usage
@@ -20,20 +30,31 @@ ERROR_OF_FAULT: Final = {
     FaultKind.FENCED: CudaError.DEVICE_UNAVAILABLE,
     FaultKind.OUT_OF_MEMORY: CudaError.OUT_OF_MEMORY,
     FaultKind.TIMEOUT: CudaError.LAUNCH_TIMEOUT,
+    FaultKind.STACK: CudaError.HARDWARE_STACK_ERROR,
+    FaultKind.FUNCTION: CudaError.INVALID_PC,
+    FaultKind.ASSERTION: CudaError.ASSERT,
 }
 
+_Block = tuple[int, int, int]
 _MESSAGE_BYTES: Final = Call.message.size - 1
 
 
 class Launches:
-    """Called on the scheduler's thread only."""
+    """Called on threads of the runtime that run a launch each, several at once."""
 
     def __init__(
-        self, backend: NativeBackend | InterpretedBackend, programs: Programs, usage: Usage
+        self,
+        backend: NativeBackend | InterpretedBackend,
+        programs: Programs,
+        usage: Usage,
+        replace_code: Callable[[int, _Block, NativeEntry], int],
     ) -> None:
         self._backend = backend
+        self._replace = replace_code
         self._programs = programs
         self._usage = usage
+        self._ready: set[tuple[int, _Block]] = set()  # kernels for block shapes, by handle
+        self._lock = threading.Lock()
 
     def answer(self, call: Call) -> None:
         """Fill in the call's result; any failure becomes a fault of this context."""
@@ -56,12 +77,33 @@ class Launches:
         block = (call.block[0], call.block[1], call.block[2])
         backend = self._backend
         if isinstance(backend, NativeBackend):
-            found = self._usage.shapes.measure(
-                lambda: backend.entry(site.program, site.function, block)
-            )
-            call.entry, call.groups = found.address, found.groups
-            call.stack_bytes, call.counts = found.stack_bytes, found.counts
+            begin_ns = monotonic_ns()
+            provisional = False
+            try:
+                improve = partial(self._improve, call.kernel, block)
+                found = backend.entry(site.program, site.function, block, improve)
+                provisional = found.provisional
+            finally:
+                ns = monotonic_ns() - begin_ns
+                self._count((call.kernel, block), ns, provisional=provisional)
+            call.set_entry(found)
             return
         grid = (call.grid[0], call.grid[1], call.grid[2])
         parameters = ctypes.string_at(call.parameters, call.parameter_bytes)
-        backend.run(site.program, Launch(site.function, grid, block, parameters, call.shared_bytes))
+        amounts = call.shared_bytes, call.thread_stack_bytes
+        backend.run(site.program, Launch(site.function, grid, block, parameters, *amounts))
+
+    def _improve(self, kernel: int, block: _Block, better: NativeEntry) -> None:
+        swapped = self._replace(kernel, block, better)
+        with self._lock:
+            self._usage.improved += 1
+            self._usage.swapped += swapped
+
+    def _count(self, shape: tuple[int, _Block], ns: int, *, provisional: bool) -> None:
+        """Count a shape made ready once, though several streams may have waited for it."""
+        with self._lock:
+            first = shape not in self._ready
+            self._ready.add(shape)
+            self._usage.provisional += first and provisional
+        if first:
+            self._usage.shapes.add(1, ns)

@@ -4,14 +4,17 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from vgpu_sim.isa import Function, Module
+from vgpu_sim.isa import Function, Module, has_stack
 
 _Block = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionSummary:
-    """A kernel; ``parameters`` are (offset, size) in bytes. Blocks as in ``isa.Function``."""
+    """A kernel; ``parameters`` are (offset, size) in bytes. Blocks as in ``isa.Function``.
+
+    ``local_bytes`` is what a thread has of local memory before a stack, if it has one.
+    """
 
     name: str
     parameters: tuple[tuple[int, int], ...]
@@ -21,6 +24,17 @@ class FunctionSummary:
     local_bytes: int
     required_block: _Block | None
     maximum_block: _Block | None
+    parameter_image: int | None = None  # offset in the segment
+    has_stack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedSummary:
+    """A kernel or variable that the module's source has and that cannot be used; why, as a log."""
+
+    name: str
+    is_kernel: bool
+    log: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +45,20 @@ class ModuleSummary:
     variables: tuple[tuple[str, int, int], ...]
     segment_bytes: int
     ptx_version: tuple[int, int]
+    refused: tuple[RefusedSummary, ...] = ()
+
+    def log(self, max_bytes: int) -> str:
+        """Return what is refused and why, for people; nothing where nothing is."""
+        found, left = [], max_bytes
+        for one in self.refused:
+            what = "kernel" if one.is_kernel else "variable"
+            text = f"{what} {one.name!r} cannot be used yet:\n{one.log}"
+            left -= len(text.encode())
+            if left < 0:
+                found.append("...\n")
+                break
+            found.append(text)
+        return "".join(found)
 
     def to_json(self) -> bytes:
         """Write it as bytes that ``from_json`` reads."""
@@ -50,22 +78,30 @@ class ModuleSummary:
                 variables=tuple((name, at, size) for name, at, size in document["variables"]),
                 segment_bytes=document["segment_bytes"],
                 ptx_version=(document["ptx_version"][0], document["ptx_version"][1]),
+                refused=tuple(RefusedSummary(**one) for one in document["refused"]),
             )
         except (KeyError, TypeError, IndexError) as err:
             raise ValueError(f"not a module's summary: {err}") from err
 
 
-def summarise(module: Module) -> ModuleSummary:
-    """Take the summary of a decoded module."""
+def summarise(module: Module, refused: tuple[RefusedSummary, ...] = ()) -> ModuleSummary:
+    """Take the summary of a decoded module, of which ``refused`` cannot be used."""
+    lost = {one.name for one in refused}
+    offsets = {variable.name: variable.offset for variable in module.variables}
     return ModuleSummary(
-        functions=tuple(_summarise_function(function) for function in module.functions),
+        functions=tuple(
+            _summarise_function(function, offsets.get(function.parameter_image))
+            for function in module.functions
+            if function.name not in lost
+        ),
         variables=tuple((v.name, v.offset, v.size) for v in module.variables),
         segment_bytes=module.segment_bytes,
         ptx_version=module.ptx_version,
+        refused=refused,
     )
 
 
-def _summarise_function(function: Function) -> FunctionSummary:
+def _summarise_function(function: Function, parameter_image: int | None) -> FunctionSummary:
     return FunctionSummary(
         name=function.name,
         parameters=tuple((p.offset, p.size) for p in function.parameters),
@@ -75,6 +111,8 @@ def _summarise_function(function: Function) -> FunctionSummary:
         local_bytes=function.local_bytes,
         required_block=function.required_block,
         maximum_block=function.maximum_block,
+        parameter_image=parameter_image,
+        has_stack=has_stack(function),
     )
 
 

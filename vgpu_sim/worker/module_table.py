@@ -22,7 +22,7 @@ class _Strings:
 
 def log_only(log: str) -> bytes:
     """Return the table of a module that was not loaded."""
-    return _assemble([], [], [], _Strings(0), log)
+    return _assemble([], [], [], [], _Strings(0), log)
 
 
 def of_module(
@@ -31,11 +31,12 @@ def of_module(
     segment_base: int,
     capability: tuple[int, int],
     max_threads: int,
+    log: str = "",
 ) -> bytes:
     """Return a loaded module's table.
 
     ``kernels`` maps function names to launch handles, ``max_threads`` is the device's limit of
-    threads in a block.
+    threads in a block, ``log`` what is to be told of a module although it was loaded.
     """
     parameter_count = sum(len(function.parameters) for function in module.functions)
     strings = _Strings(
@@ -43,6 +44,7 @@ def of_module(
         + len(module.functions) * ctypes.sizeof(messages.FunctionRecord)
         + parameter_count * ctypes.sizeof(messages.ParameterRecord)
         + len(module.variables) * ctypes.sizeof(messages.VariableRecord)
+        + len(module.refused) * ctypes.sizeof(messages.RefusedRecord)
     )
     functions: list[messages.FunctionRecord] = []
     parameters: list[messages.ParameterRecord] = []
@@ -63,7 +65,15 @@ def of_module(
         )
         for name, offset, size in module.variables
     ]
-    return _assemble(functions, parameters, variables, strings, "")
+    refused = [
+        messages.RefusedRecord(
+            name_offset=strings.add(one.name),
+            log_offset=strings.add(one.log),
+            is_kernel=one.is_kernel,
+        )
+        for one in module.refused
+    ]
+    return _assemble(functions, parameters, variables, refused, strings, log)
 
 
 def _function_record(function: FunctionSummary, max_threads: int) -> messages.FunctionRecord:
@@ -89,6 +99,7 @@ def _assemble(
     functions: list[messages.FunctionRecord],
     parameters: list[messages.ParameterRecord],
     variables: list[messages.VariableRecord],
+    refused: list[messages.RefusedRecord],
     strings: _Strings,
     log: str,
 ) -> bytes:
@@ -96,6 +107,7 @@ def _assemble(
         b"".join(map(bytes, functions)),
         b"".join(map(bytes, parameters)),
         b"".join(map(bytes, variables)),
+        b"".join(map(bytes, refused)),
         bytes(strings.data),
         log.encode() + b"\0",
     ]
@@ -109,7 +121,9 @@ def _assemble(
         parameter_offset=offsets[1],
         variable_count=len(variables),
         variable_offset=offsets[2],
-        log_offset=offsets[4],
-        log_bytes=len(parts[4]),
+        refused_count=len(refused),
+        refused_offset=offsets[3],
+        log_offset=offsets[5],
+        log_bytes=len(parts[5]),
     )
     return b"".join([bytes(header), *parts])

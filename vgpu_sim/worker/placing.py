@@ -7,7 +7,13 @@ each of them. So the zygote stops up its holes before a fork, and the first thin
 is to take a gap of a random size below everything, which it never gives back: all that comes later
 lies below that.
 
-What was inherited stays where the zygote has it: the Python interpreter, libc, LLVM, the heap.
+LLVM maps each section of a kernel's code by itself and reaches one from the other in 32 bits.
+Where a thread gives back a small block in between, the next section would go there, far from the
+first, which LLVM ends the process for. So code has a yard of its own, above all that the worker
+maps later.
+
+What was inherited stays where the zygote has it: the Python interpreter, libc, LLVM, the heap with
+its large blocks (``hal.spawn.ZYGOTE_ENVIRONMENT``).
 """
 
 import ctypes
@@ -25,22 +31,80 @@ _MAP_FIXED_NOREPLACE: Final = 0x10_0000
 _PROT_NONE: Final = 0
 _FLAGS: Final = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
 _MOST_ROUNDS: Final = 16
+_YARDS: Final = 1 << 36
+_YARD: Final = 3 << 29  # less than 32 bits reach
+_ROOM: Final = 1 << 26
+_OTHERS: Final = 1 << 23  # what other threads may map there while code is linked
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
 _libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def take_gap() -> None:
-    """Take the gap, which is larger than any hole. It costs address space only.
+    """Take the gap, which is larger than any hole, and the yards. They cost address space only.
 
     Raises:
         OSError: when the kernel refuses.
     """
-    size = _LARGEST_HOLE + (secrets.randbelow(_MOST_PAGES) + 1) * mmap.PAGESIZE
-    if _libc.mmap(None, size, _PROT_NONE, _FLAGS, -1, 0) == ctypes.c_void_p(-1).value:
+    _take(_LARGEST_HOLE + (secrets.randbelow(_MOST_PAGES) + 1) * mmap.PAGESIZE)
+    _Yard.take(_YARDS)
+
+
+class _Yard:
+    """Address space for code, from the top down; in one yard all code can reach all.
+
+    What is mapped goes between ``closed`` and ``end``; the yard in use begins at ``begin``, and
+    others lie below it, down to ``bottom``.
+    """
+
+    bottom = begin = closed = end = 0
+
+    @classmethod
+    def take(cls, size: int) -> None:
+        cls.bottom = _take(size)
+        cls.begin = cls.closed = cls.end = cls.bottom + size
+
+    @classmethod
+    def open(cls, size: int) -> None:
+        """Let the kernel place what is mapped next into so many bytes of it."""
+        if cls.closed - cls.begin < size:
+            if cls.begin - cls.bottom < max(size, _YARD):
+                cls.take(max(size, _YARDS))
+            cls.closed = cls.end = cls.begin
+            cls.begin -= max(size, _YARD)
+        cls.closed -= size
+        _libc.munmap(cls.closed, size)
+
+
+def keep_code_together(size: int) -> None:
+    """Make room for a kernel's code, an object of so many bytes, above all other room.
+
+    Above the yard are no holes but where what was inherited has been given back: those are taken.
+    Call it, and link, on one thread at a time; others may map and give back meanwhile.
+
+    Raises:
+        OSError: when the kernel refuses.
+    """
+    needed = -(-(2 * size + _OTHERS) // mmap.PAGESIZE) * mmap.PAGESIZE
+    place = _take(needed)
+    _libc.munmap(place, needed)
+    if not _Yard.begin <= place < _Yard.end:
+        _Yard.open(max(needed, _ROOM))
+    while needed >= mmap.PAGESIZE:
+        place = _take(needed)
+        if place < _Yard.end:
+            _libc.munmap(place, needed)
+            needed = needed // 2 // mmap.PAGESIZE * mmap.PAGESIZE
+
+
+def _take(size: int) -> int:
+    place = _libc.mmap(None, size, _PROT_NONE, _FLAGS, -1, 0)
+    if place == ctypes.c_void_p(-1).value:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+    return int(place)
 
 
 def stop_up_holes() -> None:

@@ -2,7 +2,8 @@
 
 The order matters. Cgroups are joined before anything is allocated, everything is imported and
 opened before the sandbox closes (the image may vanish later), a compile helper is forked as it
-closes, threads start inside it, and only then is the client answered.
+closes, threads start inside it, and only then is the client answered. A spare worker (``be_spare``)
+has done that before it knows its client, and rehearses until it does.
 """
 
 import ctypes
@@ -10,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
@@ -18,7 +20,8 @@ from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import MessageType
 from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.spawn import WorkerConfig
-from vgpu_sim.worker import placing, sandbox, wire
+from vgpu_sim.worker import placing, rehearsal, sandbox, spare, wire
+from vgpu_sim.worker.channel import Channel
 from vgpu_sim.worker.chunks import Chunks
 from vgpu_sim.worker.compile_helper import CompileHelper
 from vgpu_sim.worker.container_cache import ContainerCache
@@ -33,8 +36,33 @@ from vgpu_sim.worker.usage import Usage
 BackendFactory = Callable[[WorkerConfig, NativeRuntime], NativeBackend | InterpretedBackend]
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a worker has behind its walls before it knows its client."""
+
+    runtime: NativeRuntime
+    backend: NativeBackend | InterpretedBackend
+    level: sandbox.Level
+    cache_dir: Path | None
+    helper: CompileHelper | None
+
+
 class _ApertureTakenError(Exception):
     """The client's place for the aperture cannot be had in this process."""
+
+
+def be_spare(config: WorkerConfig, zygote: socket.socket, make_backend: BackendFactory) -> NoReturn:
+    """Do all that can be done for any context like this one, then serve the one that comes."""
+    placing.stop_up_holes()
+    waiting = spare.Waiting(zygote)
+    prepared = _prepare(config, NativeRuntime(), make_backend)
+    cache = _cache(config, prepared)
+    programs = _programs(config, prepared, cache, None, Usage())
+    waiting.be_ready(prepared.helper.prepare() if prepared.helper is not None else ())
+    for pause_ms in rehearsal.steps(programs, prepared.backend, cache, *waiting.pair):
+        if waiting.is_over(pause_ms):
+            break
+    run(*waiting.wait(), make_backend, prepared)
 
 
 def run(
@@ -42,6 +70,7 @@ def run(
     client: socket.socket,
     gpud: socket.socket,
     make_backend: BackendFactory,
+    prepared: Prepared | None = None,
 ) -> NoReturn:
     """Serve one context on the client's connected socket; ends the process.
 
@@ -49,7 +78,7 @@ def run(
     taken, which makes the client try another, 304 for anything else.
     """
     try:
-        serve = _set_up(config, client, gpud, make_backend)
+        serve = _set_up(config, client, gpud, make_backend, prepared)
     except _ApertureTakenError:
         _refuse(client, config.request, CudaError.MAP_FAILED)
     except Exception as err:  # noqa: BLE001 - whatever it is, client and gpud must hear of it
@@ -61,50 +90,38 @@ def run(
 
 
 def _set_up(
-    config: WorkerConfig, client: socket.socket, gpud: socket.socket, make_backend: BackendFactory
+    config: WorkerConfig,
+    client: socket.socket,
+    gpud: socket.socket,
+    make_backend: BackendFactory,
+    prepared: Prepared | None,
 ) -> Callable[[], NoReturn]:
     """Make everything, up to but not including the answer; return what answers and serves."""
-    placing.stop_up_holes()
-    runtime = NativeRuntime()
-    for path in config.cgroup_procs:
-        Path(path).write_text(f"{os.getpid()}\n")
+    runtime = prepared.runtime if prepared is not None else _join(config)
     try:
         runtime.reserve(config.aperture_base)
     except OSError as err:
         raise _ApertureTakenError from err
-    backend = make_backend(config, runtime)
+    if prepared is None:
+        wire.accept_descriptors(client)
+        prepared = _prepare(config, runtime, make_backend)
+    backend, level = prepared.backend, prepared.level
+    if prepared.helper is not None:
+        prepared.helper.get_ready()  # not earlier: what it forks is in its control group
     fault_event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     control = Control(config, client, gpud, fault_event, runtime)
-    wire.accept_descriptors(client)
-    level = _lock_down(config, backend)
     area, page = runtime.create_shared()  # not earlier: a helper inherits what is mapped
-    cache_dir = Path(config.cache_dir) if config.cache_dir and level.cache else None
-    if isinstance(backend, NativeBackend):
-        backend.use_cache(cache_dir)  # not earlier: what lies there is its writers' to choose
     chunks = Chunks(runtime, control.channel, config.gpu_index)
     usage = Usage()
-    programs = Programs(
-        runtime,
-        backend,
-        Images(
-            config.capability,
-            ContainerCache(cache_dir, config.capability, config.backend),
-            backend.refusals,
-            usage,
-        ),
-        Segments(runtime, control.channel, config.gpu_index, config.context_index),
-        aperture_base=config.aperture_base,
-        capability=config.capability,
-        max_threads_per_block=config.max_threads_per_block,
-        usage=usage,
-    )
+    programs = _programs(config, prepared, _cache(config, prepared), control.channel, usage)
     runtime.start(
         aperture_base=config.aperture_base,
         threads=config.threads,
         max_threads_per_block=config.max_threads_per_block,
+        multiprocessors=config.multiprocessors,
         client_socket=client.fileno(),
         fault_event=fault_event,
-        answer=Launches(backend, programs, usage).answer,
+        answer=Launches(backend, programs, usage, runtime.replace_code).answer,
     )
     control.channel.event("started", sandbox=level.to_json())
 
@@ -116,15 +133,63 @@ def _set_up(
     return serve
 
 
-def _lock_down(config: WorkerConfig, backend: NativeBackend | InterpretedBackend) -> sandbox.Level:
-    """Enter the sandbox; a native backend's code is from now on emitted where that may fail."""
-    if not isinstance(backend, NativeBackend):
-        return sandbox.enter(config)
-    helper = CompileHelper(backend.emit, *socket.socketpair())
-    level = sandbox.enter(config, helper.serve)
-    helper.started()
-    backend.emit_by(helper.emit)
-    return level
+def _cache(config: WorkerConfig, prepared: Prepared) -> ContainerCache:
+    return ContainerCache(prepared.cache_dir, config.capability, config.backend)
+
+
+def _programs(
+    config: WorkerConfig,
+    prepared: Prepared,
+    cache: ContainerCache,
+    channel: Channel | None,
+    usage: Usage,
+) -> Programs:
+    """Make the table of modules; without a channel it takes none that has variables."""
+    runtime, backend = prepared.runtime, prepared.backend
+    return Programs(
+        runtime,
+        backend,
+        Images(config.capability, cache, backend.refusals, usage),
+        Segments(
+            runtime,
+            channel,
+            aperture_base=config.aperture_base,
+            gpu_index=config.gpu_index,
+            context_index=config.context_index,
+        ),
+        aperture_base=config.aperture_base,
+        capability=config.capability,
+        max_threads_per_block=config.max_threads_per_block,
+        usage=usage,
+    )
+
+
+def _join(config: WorkerConfig) -> NativeRuntime:
+    """Join the context's control groups, before anything is allocated."""
+    placing.stop_up_holes()
+    runtime = NativeRuntime()
+    for path in config.cgroup_procs:
+        Path(path).write_text(f"{os.getpid()}\n")
+    return runtime
+
+
+def _prepare(
+    config: WorkerConfig, runtime: NativeRuntime, make_backend: BackendFactory
+) -> Prepared:
+    """Make the backend and enter the sandbox; a native backend's code is emitted by a helper."""
+    backend = make_backend(config, runtime)
+    helper = None
+    if isinstance(backend, NativeBackend):
+        helper = CompileHelper(backend.emit, backend.warm_up_to_emit)
+        level = sandbox.enter(config, helper.serve)
+        helper.started()
+        backend.emit_by(helper)
+    else:
+        level = sandbox.enter(config)
+    cache_dir = Path(config.cache_dir) if config.cache_dir and level.cache else None
+    if isinstance(backend, NativeBackend):
+        backend.use_cache(cache_dir)  # not earlier: what lies there is its writers' to choose
+    return Prepared(runtime, backend, level, cache_dir, helper)
 
 
 def _welcome(client: socket.socket, request: int, area: int, page: int) -> None:

@@ -3,15 +3,19 @@
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from time import monotonic_ns
 
 from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
 from vgpu_sim.worker import module_table
 from vgpu_sim.worker.chunks import OutOfBudgetError
-from vgpu_sim.worker.images import Images
+from vgpu_sim.worker.images import MAX_LOG_BYTES, Image, Images
 from vgpu_sim.worker.module_summary import FunctionSummary
 from vgpu_sim.worker.runtime import Kernel, KernelHandle, NativeRuntime
 from vgpu_sim.worker.segments import Segment, Segments
 from vgpu_sim.worker.usage import Timed, Usage
+
+# A module's handle, its table and the log of what is refused.
+Loaded = tuple[int, bytes, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class _Program:
 class Programs:
     """The modules of this context. Handles are never used twice.
 
-    ``site`` is read by the scheduler's thread while the main thread loads: the dictionary's own
+    ``site`` is read by threads of the runtime while the main thread loads: the dictionary's own
     operations are atomic, and a kernel is made known here before any client can name it.
     """
 
@@ -61,23 +65,45 @@ class Programs:
         self._sites: dict[int, KernelSite] = {}
         self._modules_loaded = 0
 
-    def load(self, data: bytes) -> tuple[int, bytes]:
-        """Load an image; return the module's handle and its table.
+    def load(self, data: bytes) -> Loaded:
+        """Load an image; return the module's handle, its table and the log of what is refused.
 
         Raises:
             ImageError: when the image cannot be loaded; its log says why.
             OutOfBudgetError: when there is no room for its variables or its kernels.
         """
-        return self._usage.modules.measure(lambda: self._load(data))
+        return self._usage.modules.measure(lambda: self._place(self._images.read(data)))
 
-    def _load(self, data: bytes) -> tuple[int, bytes]:
-        image = self._images.read(data)
+    def load_quickly(self, data: bytes) -> Loaded | None:
+        """Load an image as ``load`` does; None, and nothing done, where it must be compiled."""
+        begin_ns = monotonic_ns()
+        image = self._images.read_quickly(data)
+        self._usage.modules.add(0, monotonic_ns() - begin_ns)
+        return self.place(image) if image is not None else None
+
+    def compile(self, data: bytes) -> Image:
+        """Compile an image that ``load_quickly`` left, for ``place``; on any thread.
+
+        Raises:
+            ImageError: as ``load``.
+        """
+        begin_ns = monotonic_ns()
+        try:
+            return self._images.compile(data)
+        finally:
+            self._usage.modules.add(0, monotonic_ns() - begin_ns)
+
+    def place(self, image: Image) -> Loaded:
+        """Load an image that has been read; as ``load``, on the main thread."""
+        return self._usage.modules.measure(lambda: self._place(image))
+
+    def _place(self, image: Image) -> Loaded:
         segment = self._segments.create(image)
         base = self._aperture_base + segment.offset
         kernels: dict[str, KernelHandle] = {}
         with ExitStack() as undo:
             undo.callback(self._segments.destroy, segment)
-            handle = self._backend.load(image.container, base)
+            handle = self._backend.load(image.container, base, image.module)
             undo.callback(self._backend.unload, handle)
             undo.callback(self._take_back, kernels)
             for function in image.summary.functions:
@@ -85,10 +111,11 @@ class Programs:
             undo.pop_all()
         self._modules_loaded += 1
         self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
+        log = image.summary.log(MAX_LOG_BYTES)
         table = module_table.of_module(
-            image.summary, dict(kernels), base, self._capability, self._max_threads_per_block
+            image.summary, dict(kernels), base, self._capability, self._max_threads_per_block, log
         )
-        return self._modules_loaded, table
+        return self._modules_loaded, table, log
 
     def unload(self, module: int, attend: Callable[[], None]) -> None:
         """Forget a module; while a launch of it runs, ``attend`` is called again and again.
@@ -115,6 +142,9 @@ class Programs:
             self._usage.shapes,
             self._usage.compiled,
             self._usage.cached,
+            self._usage.provisional,
+            self._usage.improved,
+            self._usage.swapped,
         )
         for program in self._live.values():
             for kernel in program.kernels:
@@ -146,6 +176,11 @@ class Programs:
             required_block=function.required_block,
             interpreted=not self._native,
             shared_bytes=function.shared_bytes,
+            local_bytes=function.local_bytes,
+            has_stack=function.has_stack,
+            parameter_image=0
+            if function.parameter_image is None
+            else base + function.parameter_image,
         )
         try:
             handle = self._runtime.add_kernel(kernel)

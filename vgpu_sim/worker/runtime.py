@@ -32,11 +32,19 @@ class Call(ctypes.Structure):
         ("error", c_uint32),
         ("ptx_line", c_uint32),
         ("shared_bytes", c_uint32),
-        ("reserved", c_uint32),
+        ("polls", c_uint32),
+        ("thread_stack_bytes", c_uint64),
+        ("provisional", c_uint32),
         ("address", c_uint64),
         ("faulting_block", c_uint64),
         ("message", c_char * abi.MESSAGE_BYTES),
     )
+
+    def set_entry(self, found: ports.NativeEntry) -> None:
+        """Answer with native code."""
+        self.entry, self.groups = found.address, found.groups
+        self.stack_bytes, self.counts = found.stack_bytes, found.counts
+        self.polls, self.provisional = found.polls, found.provisional
 
 
 Callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Call))
@@ -47,6 +55,8 @@ class _Config(ctypes.Structure):
         ("aperture_base", c_uint64),
         ("threads", c_uint32),
         ("max_threads_per_block", c_uint32),
+        ("multiprocessors", c_uint32),
+        ("runners", c_uint32),
         ("client_socket", c_int32),
         ("fault_event", c_int32),
         ("callback", Callback),
@@ -61,6 +71,9 @@ class _Kernel(ctypes.Structure):
         ("required_block", c_uint32 * 3),
         ("interpreted", c_uint32),
         ("shared_bytes", c_uint32),
+        ("local_bytes", c_uint32),
+        ("has_stack", c_uint64),
+        ("parameter_image", c_uint64),
         ("name", c_char * 128),
     )
 
@@ -71,6 +84,7 @@ class _FaultOrigin(ctypes.Structure):
         ("word", c_uint64),
         ("shared_bytes", c_uint64),
         ("shared", c_uint64),
+        ("local", c_uint64),
     )
 
 
@@ -101,6 +115,9 @@ class Kernel:
     required_block: tuple[int, int, int] | None
     interpreted: bool
     shared_bytes: int = 0
+    local_bytes: int = 0
+    has_stack: bool = False
+    parameter_image: int = 0  # address, or 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -113,9 +130,10 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Launches that have ended, and the kernel that runs; times in ns of CLOCK_MONOTONIC.
+    """Launches that have ended, and the kernel that has run for the longest of those that run.
 
-    ``running`` is None and ``running_since_ns`` 0 where no kernel runs.
+    Times are in ns of CLOCK_MONOTONIC. ``busy_ns`` is the time in which at least one launch ran, up
+    to now. ``running`` is None and ``running_since_ns`` 0 where no kernel runs.
     """
 
     launches: int = 0
@@ -141,6 +159,7 @@ _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "tessera_worker_add_kernel": (c_uint64, [ctypes.POINTER(_Kernel)]),
     "tessera_worker_remove_kernel": (c_int, [c_uint64]),
     "tessera_worker_kernel_runs": (c_int, [c_uint64]),
+    "tessera_worker_replace_code": (c_int, [ctypes.POINTER(Call)]),
     "tessera_worker_get_kernel_usage": (None, [c_uint64, ctypes.POINTER(_KernelUsage)]),
     "tessera_worker_fail": (c_int, [c_uint32, c_uint32, c_uint64, c_char_p]),
     "tessera_worker_fault": (ctypes.POINTER(abi.FaultRecord), []),
@@ -186,13 +205,15 @@ class NativeRuntime:
         aperture_base: int,
         threads: int,
         max_threads_per_block: int,
+        multiprocessors: int,
         client_socket: int,
         fault_event: int,
         answer: Callable[[Call], None],
     ) -> None:
         """Start scheduler and pool.
 
-        ``answer`` is called on the scheduler's thread; when it raises, the context dies.
+        ``answer`` is called on threads of the runtime, several at once; when it raises, the context
+        dies.
         """
 
         def callback(call: "ctypes._Pointer[Call]") -> None:
@@ -203,6 +224,7 @@ class NativeRuntime:
             aperture_base=aperture_base,
             threads=threads,
             max_threads_per_block=max_threads_per_block,
+            multiprocessors=multiprocessors,
             client_socket=client_socket,
             fault_event=fault_event,
             callback=self._callback,
@@ -235,6 +257,9 @@ class NativeRuntime:
                 required_block=kernel.required_block or (0, 0, 0),
                 interpreted=kernel.interpreted,
                 shared_bytes=kernel.shared_bytes,
+                local_bytes=kernel.local_bytes,
+                has_stack=kernel.has_stack,
+                parameter_image=kernel.parameter_image,
                 name=kernel.name.encode()[:127],
             )
         )
@@ -249,6 +274,18 @@ class NativeRuntime:
     def kernel_runs(self, handle: KernelHandle) -> bool:
         """Return whether a launch of this kernel, removed or not, runs now."""
         return bool(self._library.tessera_worker_kernel_runs(handle))
+
+    def replace_code(
+        self, kernel: int, block: tuple[int, int, int], better: ports.NativeEntry
+    ) -> int:
+        """Run a kernel's blocks in better code from now on, those of launches that run too.
+
+        Returns how many launches that run go on in it. On any thread; of a kernel that was removed
+        nothing happens.
+        """
+        call = Call(kernel=kernel, block=block)
+        call.set_entry(better)
+        return int(self._library.tessera_worker_replace_code(ctypes.byref(call)))
 
     def kernel_usage(self, handle: KernelHandle) -> tuple[int, int]:
         """Return how many launches of a kernel have ended and the ns that they took."""
@@ -282,6 +319,7 @@ class NativeRuntime:
             message=record.message.decode(errors="replace"),
             shared_bytes=origin.shared_bytes,
             shared=bool(origin.shared),
+            local=bool(origin.local),
             parameters=parameters,
             aperture_base=self._aperture_base,
             mapped=tuple((region.address, region.size) for region in self._regions),

@@ -29,9 +29,16 @@ class Segments:
     """First fit over this context's share of the module range, in whole pages."""
 
     def __init__(
-        self, runtime: NativeRuntime, channel: Channel, gpu_index: int, context_index: int
+        self,
+        runtime: NativeRuntime,
+        channel: Channel | None,
+        *,
+        aperture_base: int,
+        gpu_index: int,
+        context_index: int,
     ) -> None:
         self._runtime = runtime
+        self._aperture_base = aperture_base
         self._channel = channel
         self._begin = (
             gpu_index * GPU_WINDOW_BYTES + MODULE_OFFSET + context_index * MODULE_BYTES_PER_CONTEXT
@@ -47,6 +54,8 @@ class Segments:
         size = -(-image.summary.segment_bytes // PAGE_BYTES) * PAGE_BYTES
         if size == 0:
             return Segment(self._begin, 0)
+        if self._channel is None:
+            raise OutOfBudgetError("nobody gives memory for module variables")
         segment = Segment(self._find_room(size), size)
         reserve(self._channel, size)
         try:
@@ -60,7 +69,7 @@ class Segments:
 
     def destroy(self, segment: Segment) -> None:
         """Give a segment's memory back."""
-        if segment.size == 0:
+        if segment.size == 0 or self._channel is None:
             return
         self._runtime.unmap_chunk(segment.offset, segment.size)
         self._live.remove(segment)
@@ -82,8 +91,9 @@ class Segments:
         except MemoryError as err:
             raise OutOfBudgetError(str(err)) from err
         try:
-            for variable in module.variables:
-                write_all(descriptor, variable.initial, variable.offset)
+            contents = module.contents(self._aperture_base + segment.offset)
+            for variable, data in zip(module.variables, contents, strict=True):
+                write_all(descriptor, data, variable.offset)
             self._runtime.map_chunk(segment.offset, segment.size, descriptor)
         finally:
             os.close(descriptor)

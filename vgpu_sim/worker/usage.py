@@ -1,5 +1,6 @@
 """What a context has cost: launches and time of each kernel, and what was compiled for them."""
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from time import monotonic_ns
@@ -16,11 +17,13 @@ class Timed:
 
     count: int = 0
     ns: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     def add(self, count: int, ns: int) -> None:
-        """Add what was measured elsewhere."""
-        self.count += count
-        self.ns += ns
+        """Add what was measured elsewhere; on any thread."""
+        with self._lock:
+            self.count += count
+            self.ns += ns
 
     def measure(self, do: Callable[[], _Result]) -> _Result:
         """Do it once; what fails counts too."""
@@ -36,7 +39,9 @@ class Usage:
     """Counted over the context's life. ``kernels`` are those of unloaded modules, by name.
 
     ``modules`` are images loaded, of which ``compiled`` were compiled and ``cached`` found in the
-    cache; ``shapes`` are kernels made ready for a block shape.
+    cache; ``shapes`` are kernels made ready for a block shape, of which ``provisional`` began in
+    code that is made fast and runs slowly, ``improved`` got better code, and ``swapped`` launches
+    went on in that while they ran.
     """
 
     kernels: dict[str, Timed] = field(default_factory=dict)
@@ -44,6 +49,9 @@ class Usage:
     shapes: Timed = field(default_factory=Timed)
     compiled: int = 0
     cached: int = 0
+    provisional: int = 0
+    improved: int = 0
+    swapped: int = 0
 
     def add_kernel(self, name: str, launches: int, busy_ns: int) -> None:
         """Add the launches of one kernel; one that never ran is left out."""
@@ -61,6 +69,9 @@ class Usage:
             "cached": self.cached,
             "shapes": self.shapes.count,
             "shapes_ns": self.shapes.ns,
+            "provisional": self.provisional,
+            "improved": self.improved,
+            "swapped": self.swapped,
         }
         for first in range(KERNELS_PER_MESSAGE, len(rows), KERNELS_PER_MESSAGE):
             yield {"kernels": rows[first : first + KERNELS_PER_MESSAGE]}

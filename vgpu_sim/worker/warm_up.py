@@ -40,6 +40,62 @@ DONE:
 """
 
 KERNEL: Final = "warm_up"
+# With what kernels often have: a guard, a loop, integers of both sizes, shared memory, a barrier.
+SAMPLE: Final = """
+.version 7.0
+.target sm_50
+.address_size 64
+
+.visible .entry sample(
+    .param .u64 sample_param_0, .param .u64 sample_param_1, .param .u32 sample_param_2
+)
+.maxntid 128, 1, 1
+{
+    .reg .pred %p<4>;
+    .reg .b32 %r<16>;
+    .reg .f32 %f<8>;
+    .reg .b64 %rd<12>;
+    .shared .align 4 .b8 tile[512];
+    ld.param.u64 %rd1, [sample_param_0];
+    ld.param.u64 %rd2, [sample_param_1];
+    ld.param.u32 %r1, [sample_param_2];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r5, %r2, %r3, %r4;
+    setp.ge.s32 %p1, %r5, %r1;
+    @%p1 bra $DONE;
+    cvta.to.global.u64 %rd3, %rd1;
+    cvta.to.global.u64 %rd4, %rd2;
+    mul.wide.s32 %rd5, %r5, 4;
+    add.s64 %rd6, %rd3, %rd5;
+    mov.f32 %f1, 0f00000000;
+    mov.u32 %r6, 0;
+$LOOP:
+    ld.global.nc.f32 %f2, [%rd6];
+    fma.rn.f32 %f1, %f2, %f2, %f1;
+    add.s64 %rd6, %rd6, 4;
+    add.s32 %r6, %r6, 1;
+    setp.lt.s32 %p2, %r6, %r1;
+    @%p2 bra $LOOP;
+    shl.b32 %r7, %r4, 2;
+    mov.u32 %r8, tile;
+    add.s32 %r9, %r8, %r7;
+    st.shared.f32 [%r9], %f1;
+    bar.sync 0;
+    xor.b32 %r10, %r7, 4;
+    add.s32 %r11, %r8, %r10;
+    ld.shared.f32 %f3, [%r11];
+    mul.f32 %f4, %f3, 0f3F000000;
+    max.f32 %f5, %f4, %f1;
+    add.f32 %f6, %f5, %f3;
+    add.s64 %rd7, %rd4, %rd5;
+    st.global.f32 [%rd7], %f6;
+$DONE:
+    ret;
+}
+"""
+SAMPLE_KERNEL: Final = "sample"
 BUFFER_BYTES: Final = 64
 
 
@@ -52,3 +108,9 @@ def warm_up_module() -> Module:
     except PtxError as err:
         err.log()
     return module
+
+
+@functools.cache
+def sample_module() -> Module:
+    """Compile a kernel that is more like those of clients."""
+    return compile_ptx(SAMPLE, capability=(5, 0))

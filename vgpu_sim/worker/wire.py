@@ -22,12 +22,13 @@ _MAX_DESCRIPTORS: Final = 4  # room to see that there are too many
 
 _PAYLOADS: Final[dict[MessageType, type[ctypes.Structure] | None]] = {
     MessageType.MODULE_LOAD: messages.ModuleLoad,
+    MessageType.MODULE_LINK: messages.ModuleLoad,
     MessageType.MODULE_UNLOAD: messages.Handle,
     MessageType.CHUNK_ALLOCATE: messages.Chunk,
     MessageType.CHUNK_FREE: messages.Chunk,
     MessageType.MEMORY_INFO: None,
 }
-_DESCRIPTORS: Final = {MessageType.MODULE_LOAD: 1}
+_DESCRIPTORS: Final = {MessageType.MODULE_LOAD: 1, MessageType.MODULE_LINK: 1}
 
 Payload = TypeVar("Payload", bound=ctypes.Structure)
 

@@ -32,11 +32,15 @@ SCALARS = {
     "blockDimX": 1,
     "blockDimY": 1,
     "blockDimZ": 1,
+    "blockSize": 32,
+    "numBlocks": 1,
     "attrib": 1,
     "attribute": 2,
+    "type": 1,  # PTX
+    "size": len(PTX),
 }
 # These are for callers that want something we refuse, or the other one of two ways.
-ABSENT = {"paramsArray", "ctxCreateParams", "extra"}
+ABSENT = {"paramsArray", "ctxCreateParams", "extra", "blockSizeToDynamicSMemSize"}
 OPTIMIZATION_LEVEL, BINARY_IS_PRESERVED, MEMORY_TYPE = 7, 1, 2
 
 cuda = ctypes.CDLL(sys.argv[1])
@@ -104,9 +108,9 @@ def pointer(function: Function, parameter: Parameter) -> int:
     }
     if name in numbers:
         return buffer(numbers[name].to_bytes(4, "little"))
-    if name in ("fname", "fileName"):
+    if name in ("fname", "fileName", "path"):
         return buffer(str(ptx_file).encode())
-    if name in ("image", "code"):
+    if name in ("image", "code") or (name == "data" and parameter.type == "void *"):
         return image
     if name == "symbol":
         return buffer(b"cuInit")
@@ -115,9 +119,21 @@ def pointer(function: Function, parameter: Parameter) -> int:
     return buffer()
 
 
+def create_link(symbol: str) -> int:
+    """Return a new link each time; one that can be completed where that is asked for."""
+    state = ctypes.c_uint64()
+    assert cuda.cuLinkCreate_v2(0, None, None, ctypes.byref(state)) == 0
+    if symbol == "cuLinkComplete":
+        given = ctypes.c_void_p(image), ctypes.c_size_t(len(PTX))
+        assert cuda.cuLinkAddData_v2(state, 1, *given, b"kernel", 0, None, None) == 0
+    return state.value
+
+
 def argument(function: Function, parameter: Parameter) -> ctypes.c_uint64:
     if "*" in parameter.type:
         value = pointer(function, parameter)
+    elif parameter.type == "CUlinkState":
+        value = create_link(function.symbol)
     elif parameter.type in handles:
         value = events[1] if parameter.name == "hEnd" else handles[parameter.type]
     elif parameter.type == "CUdeviceptr":

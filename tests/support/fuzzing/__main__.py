@@ -4,6 +4,8 @@
     make fuzz seed=7 n=1000           1,000 more kernels of sequence 7
     make fuzz minutes=10 jobs=1       for ten minutes, on one core
     make fuzz meet=1                  kernels whose threads meet
+    make fuzz calls=1                 kernels with functions and local arrays
+    make fuzz plans=2                 each under the default plan and two more, not one plan in turn
     make fuzz kernel=.fuzz/4294967301/shrunk.ptx    one kernel again (also by its number)
 
 Ends with 1 when a kernel failed.
@@ -17,7 +19,14 @@ from fuzzing.campaign import Campaign, Options
 from fuzzing.workers import Task, Workers
 from random_kernels import kernels
 
-_DEFAULTS = {"seed": "1", "n": "1000000000", "minutes": "1000000", "plans": "2", "meet": "0"}
+_DEFAULTS = {
+    "seed": "1",
+    "n": "1000000000",
+    "minutes": "1000000",
+    "plans": "0",
+    "meet": "0",
+    "calls": "0",
+}
 _DEFAULTS |= {"jobs": str(os.cpu_count() or 1), "kernel": "", "folder": ".fuzz", "shrink": "60"}
 
 
@@ -30,7 +39,7 @@ def main(arguments: list[str]) -> int:
         return 2
     chosen = _DEFAULTS | {name: value for name, value in said.items() if value}
     if chosen["kernel"]:
-        return _again(chosen["kernel"], int(chosen["plans"]))
+        return _again(chosen["kernel"], int(chosen["plans"]) or 2)
     options = Options(
         sequence=int(chosen["seed"]),
         n=int(chosen["n"]),
@@ -38,6 +47,7 @@ def main(arguments: list[str]) -> int:
         jobs=int(chosen["jobs"]),
         plan_count=int(chosen["plans"]),
         meet=chosen["meet"] != "0",
+        calls=chosen["calls"] != "0",
         shrink_seconds=float(chosen["shrink"]),
         folder=Path(chosen["folder"]),
     )

@@ -34,9 +34,10 @@ class Options:
     n: int
     minutes: float
     jobs: int
-    plan_count: int = 2
+    plan_count: int = 0  # beside the default plan; 0: one plan, which one goes by the seed
     shrink_seconds: float = 60.0
     meet: bool = False  # kernels whose threads meet at barriers
+    calls: bool = False  # kernels with functions and local arrays
     folder: Path | None = None  # without: nothing is resumed or kept
 
 
@@ -82,7 +83,9 @@ class Campaign:
 
     def __init__(self, options: Options, say: Callable[[str], None] = print) -> None:
         self._options = options
-        self._name = f"{options.sequence}{'-meet' if options.meet else ''}"
+        self._name = (
+            f"{options.sequence}{'-meet' if options.meet else '-calls' if options.calls else ''}"
+        )
         self._say = say
         self._totals = Totals()
         self._signatures: Counter[str] = Counter()
@@ -99,7 +102,10 @@ class Campaign:
         try:
             with Workers(options.jobs) as pool:
                 todo = workers.tasks(
-                    self._seeds(first + options.n), options.plan_count, meet=options.meet
+                    self._seeds(first + options.n),
+                    options.plan_count,
+                    meet=options.meet,
+                    calls=options.calls,
                 )
 
                 def spent() -> bool:  # one kernel at least, however slow the machine

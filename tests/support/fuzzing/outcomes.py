@@ -12,6 +12,7 @@ from scalar_ptx import machine, text
 
 from vgpu_sim.exec import interp, jit
 from vgpu_sim.exec.errors import AddressFault, BadAddress, KernelError, Trap
+from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.isa import Module
 
 _PAGE = 4096
@@ -126,8 +127,15 @@ class World:
         kernel = self._kernel
         for buffer, initial in zip(self._buffers, self._initial, strict=True):
             buffer.view[:] = np.frombuffer(initial, np.uint8)
-        launch = native_launch.context(self.aperture, kernel.grid, kernel.block, self.segment)
-        shared_bytes = self._module.functions[0].shared_bytes
+        function = self._module.functions[0]
+        launch = native_launch.context(
+            self.aperture,
+            kernel.grid,
+            kernel.block,
+            self.segment,
+            local_bytes=local_bytes(function),
+        )
+        shared_bytes = function.shared_bytes
         ended = child.run(loaded, launch, self._parameters, ranges, shared_bytes)
         if ended.signal:
             code = self._fault_code(ended.address)

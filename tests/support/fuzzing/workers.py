@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from fuzzing import trial
 from fuzzing.trial import Finding, Report
-from random_kernels import kernels, meetings
+from random_kernels import functions, kernels, meetings
 from random_kernels.kernels import Kernel
 
 _FORK = multiprocessing.get_context("fork")
@@ -29,10 +29,10 @@ _KERNELS_PER_WORKER = 400  # then LLVM's memory is given back
 
 @dataclass(frozen=True)
 class Task:
-    """A kernel to examine; without ``plans``, under ``plan_count`` plans of its own choice."""
+    """A kernel to examine; without ``plans``, under those of ``trial.choose_plans``."""
 
     kernel: Kernel
-    plan_count: int = 2
+    plan_count: int = 0
     plans: tuple[Any, ...] | None = None
 
 
@@ -169,7 +169,10 @@ def _serve(connection: Connection, log: str) -> None:
         )
 
 
-def tasks(seeds: Iterator[int], plan_count: int, *, meet: bool = False) -> Iterator[Task]:
-    """Return a task for each seed's kernel; with ``meet``, for the one whose threads meet."""
-    generate = meetings.generate if meet else kernels.generate
+def tasks(
+    seeds: Iterator[int], plan_count: int, *, meet: bool = False, calls: bool = False
+) -> Iterator[Task]:
+    """Return a task for each seed's kernel; with ``meet``, for the one whose threads meet; with
+    ``calls``, for the one with functions and local arrays."""
+    generate = meetings.generate if meet else functions.generate if calls else kernels.generate
     return (Task(generate(seed), plan_count) for seed in seeds)

@@ -1,5 +1,5 @@
-/* Calls compiled kernels as the worker's pool does, through the worker's own cta.c, fiber.c and
- * shared.c, in a process without the rest of the worker. */
+/* Calls compiled kernels as the worker's pool does, through the worker's own files, in a
+ * process without the rest of the worker. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdio.h>
@@ -19,8 +19,13 @@ void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *
                     const char *message) {
   (void)kernel, (void)code, (void)message;
   tw_current.state = *state;
-  tw_current.state.status = CUDA_ERROR_LAUNCH_FAILED;
+  if (state->status == 0) tw_current.state.status = CUDA_ERROR_LAUNCH_FAILED;
   longjmp(trapped, 1);
+}
+
+bool tw_pool_claim(uint64_t *first, uint64_t *end) {
+  (void)first, (void)end;
+  return false; /* the caller gives all blocks at once */
 }
 
 __attribute__((visibility("default"))) void call_blocks(const tw_launch *launch,
@@ -29,9 +34,9 @@ __attribute__((visibility("default"))) void call_blocks(const tw_launch *launch,
                                                         tessera_thread_state *state) {
   if (setjmp(trapped) == 0) {
     if (launch->code.groups != 0)
-      tw_cta_run(&launch->context, parameters, first, end, state);
+      tw_cta_run((tw_launch *)(uintptr_t)launch, &launch->code, parameters, first, end);
     else
-      tw_shared_run(&launch->context, parameters, first, end, state);
+      tw_shared_run(launch, &launch->code, parameters, first, end, state);
     state->current_block = end - 1;
   } else {
     *state = tw_current.state;

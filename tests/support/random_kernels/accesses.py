@@ -61,7 +61,7 @@ def _inside(program: Program, base: str, length: int, step: int) -> tuple[str, s
     dice, count = program.dice, length // step
     index, wide, address = program.temporary(32), program.temporary(64), program.temporary(64)
     displacement = ""
-    kind = dice.number(0, 8)
+    kind = dice.number(0, 10)
     if kind < 2:
         program.add(f"and.b32 {index}, {program.source(32)}, {count - 1};")
     elif kind == 2:
@@ -74,7 +74,7 @@ def _inside(program: Program, base: str, length: int, step: int) -> tuple[str, s
         origin = dice.pick((str(dice.number(0, count - 1)), "%n", "%m"))
         program.add(f"mov.b32 {index}, {origin};")
         program.add(f"and.b32 {index}, {index}, {count - 1};")
-    elif kind == 5:
+    elif kind < 8:
         _by_float(program, index, count)
     else:
         program.add(f"and.b64 {wide}, {_pattern(program)}, {count - 1};")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from random_kernels import integers, video
 from random_kernels.dice import Dice
 from random_kernels.program import Program
 
@@ -62,7 +63,7 @@ def real(program: Program) -> None:
     bits = dice.pick((32, 32, 32, 64))
     a, b, c = (program.source(bits, real=True) for _ in range(3))
     to = program.register(bits)
-    rounding = f".{dice.pick(_ROUNDINGS)}" if bits == 32 else ".rn"
+    rounding = f".{dice.pick(_ROUNDINGS)}"
     ftz = ".ftz" if bits == 32 and dice.one_in(4) else ""
     sat = ".sat" if bits == 32 and dice.one_in(6) else ""
     kind = dice.number(0, 11)
@@ -92,11 +93,20 @@ def convert(program: Program) -> None:
     modifiers = _conversion(dice, to, source)
     if "f32" in (to, source) and dice.one_in(5):
         modifiers += ".ftz"
-    if dice.one_in(5):
+    if dice.one_in(5) and _may_saturate(to, source):
         modifiers += ".sat"
     d = program.register(dice.pick([w for w in (16, 32, 64) if w >= _bits(to)]))
     a = program.register(dice.pick([w for w in (16, 32, 64) if w >= _bits(source)]))
     program.add(f"{program.guard()}cvt{modifiers}.{to}.{source} {d}, {a};")
+
+
+def _may_saturate(to: str, source: str) -> bool:
+    """Whether ``.sat`` may stand: among integers only where the result cannot hold every source."""
+    if "f" in (to[0], source[0]):
+        return True
+    if to[0] == source[0]:
+        return _bits(to) < _bits(source)
+    return to[0] == "u" or _bits(to) <= _bits(source)
 
 
 def _conversion(dice: Dice, to: str, source: str) -> str:
@@ -104,8 +114,7 @@ def _conversion(dice: Dice, to: str, source: str) -> str:
     if not real_to:
         return f".{dice.pick(_INTEGRAL)}" if real_source else ""
     if not real_source or _bits(to) < _bits(source):
-        wide_source = to == "f64" and _bits(source) == 64
-        return ".rn" if wide_source else f".{dice.pick(_ROUNDINGS)}"
+        return f".{dice.pick(_ROUNDINGS)}"
     if to == source:
         return f".{dice.pick(_INTEGRAL)}" if dice.one_in(2) else ""
     return ""
@@ -217,4 +226,6 @@ STATEMENTS: tuple[Callable[[Program], None], ...] = (
     *(move,) * 2,
     affine,
     wide,
+    *integers.STATEMENTS,
+    *video.STATEMENTS,
 )

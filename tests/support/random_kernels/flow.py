@@ -3,12 +3,13 @@
 Loops count on registers of their own; a graph whose edges lead anywhere burns fuel at every block.
 """
 
-from random_kernels import accesses, arithmetic
+from random_kernels import accesses, arithmetic, halves
 from random_kernels.program import Program
 
 _MAX_DEPTH = 3
 _COMPUTING = (
     *arithmetic.STATEMENTS,
+    *halves.STATEMENTS,
     *(accesses.load,) * 4,
     *(accesses.store,) * 2,
     *(accesses.reload,) * 2,

@@ -130,7 +130,7 @@ def generate(seed: int) -> Kernel:
 
 def header(program: Program) -> list[str]:
     """Return the module up to the kernel's first declarations."""
-    lines = [".version 8.5", ".target sm_80", ".address_size 64"]
+    lines = [".version 9.4", ".target sm_100a", ".address_size 64"]
     for space, name in zip((".const", ".global"), accesses.SYMBOLS, strict=True):
         values = ", ".join(str(program.dice.bits(32)) for _ in range(accesses.SYMBOL_WORDS))
         lines.append(f"{space} .align 16 .b32 {name}[{accesses.SYMBOL_WORDS}] = {{{values}}};")

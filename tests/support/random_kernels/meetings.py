@@ -1,11 +1,13 @@
-"""Random kernels whose threads meet: phases of divergent work with barriers between them.
+"""Random kernels whose threads meet: phases of divergent work with barriers between them, and
+collectives of their warps.
 
 In each phase a thread stores into its own slot of shared memory and, behind a barrier, reads a
 neighbour's; another barrier ends the phase, so what it reads depends on no order. Phases stand in
-loops whose turns all threads count alike. Some threads end on the way.
+loops whose turns all threads count alike. Some threads end on the way. A quarter of the kernels have
+functions and local arrays, too.
 """
 
-from random_kernels import kernels
+from random_kernels import collectives, functions, kernels, updates
 from random_kernels.dice import Dice
 from random_kernels.flow import Flow
 from random_kernels.kernels import Kernel
@@ -45,19 +47,24 @@ def generate(seed: int) -> Kernel:
         f"mad.lo.u32 %own, %linear, {_SLOT_BYTES}, %own;",
     ):
         program.add(line)
+    called = functions.definitions(dice) if dice.one_in(4) else []
     for _ in range(dice.number(1, 3)):
-        _phases(program, threads)
+        _phases(program, threads, len(called))
     kernels.dump(program)
     declarations = (
         " .reg .b32 %linear, %own, %next;",
         f" .shared .align 16 .b8 tile[{threads * _SLOT_BYTES}];",
+        *updates.declarations(),
+        *(functions.DECLARATIONS if called else ()),
     )
     head = kernels.header(program)
-    lines = [*head, *declarations, *program.declarations(), *program.lines, " ret;", "}", ""]
+    entry = next(i for i, line in enumerate(head) if ".entry" in line)
+    lines = [*head[:entry], *called, *head[entry:], *declarations, *program.declarations()]
+    lines += [*program.lines, " ret;", "}", ""]
     return Kernel(seed, plain.grid, plain.block, plain.words, False, "\n".join(lines))
 
 
-def _phases(program: Program, threads: int) -> None:
+def _phases(program: Program, threads: int, called: int) -> None:
     """Write one or two phases, most often in a loop."""
     dice = program.dice
     again, turns, more = program.label(), program.temporary(32), program.temporary(1)
@@ -66,19 +73,27 @@ def _phases(program: Program, threads: int) -> None:
         program.add(f"mov.u32 {turns}, {dice.number(1, 3)};")
         program.place(again)
     for _ in range(dice.number(1, 2)):
-        _phase(program, threads)
+        _phase(program, threads, called)
     if in_loop:
         program.add(f"sub.u32 {turns}, {turns}, 1;")
         program.add(f"setp.ne.u32 {more}, {turns}, 0;")
         program.add(f"@{more} bra {again};")
 
 
-def _phase(program: Program, threads: int) -> None:
+def _phase(program: Program, threads: int, called: int) -> None:
     dice, met = program.dice, program.label()
+    if called:
+        dice.pick((functions.call, functions.call, lambda p, _: functions.local(p)))(
+            program, called
+        )
     Flow(program, dice.number(2, 8), met).body()
     program.place(met)
+    for _ in range(dice.number(0, 2)):
+        collectives.meeting(program)
     for _ in range(dice.number(1, 2)):
         program.add(program.guard() + dice.pick(_STORES).format(**_registers(dice)))
+    for _ in range(dice.number(0, 3)):
+        dice.pick((updates.own, updates.together, updates.together))(program)
     program.add(dice.pick(_BARRIERS))
     program.add(f"add.u32 %next, %linear, {dice.pick((1, 1, 2, 31, 32, 33, threads - 1))};")
     if dice.one_in(2):
@@ -89,6 +104,8 @@ def _phase(program: Program, threads: int) -> None:
     program.add(f"mad.lo.u32 %own, %linear, {_SLOT_BYTES}, %own;")
     for _ in range(dice.number(1, 2)):
         program.add(program.guard() + dice.pick(_LOADS).format(**_registers(dice)))
+    if dice.one_in(2):
+        updates.look(program)
     program.add(dice.pick(_BARRIERS))
 
 

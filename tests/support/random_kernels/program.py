@@ -1,5 +1,7 @@
 """A kernel as text that grows line by line, with the registers that its random part works on."""
 
+import re
+
 from random_kernels.dice import Dice
 
 TABLE_WORDS = 128
@@ -10,6 +12,8 @@ GENERAL = {32: 6, 64: 3, 16: 2}  # how many registers of each width the random p
 PREDICATES = 4
 _PREFIX = {16: "%h", 32: "%r", 64: "%d"}
 _SPECIAL = ("%tid.x", "%tid.x", "%tid.y", "%laneid", "%ctaid.x", "%ntid.x", "%tid.z", "%nctaid.y")
+_SPECIAL_OPERAND = re.compile(r"%(?:n?tid|n?ctaid)\.[xyz]|%laneid")
+_MOVES = ("mov.b32 ", "mov.u32 ")
 _INTEGERS = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 33, 63, 64, 127, 255, 256, 1000, 65535)
 _EDGES = (0, 1, -1, -2, 1 << 15, 1 << 31, (1 << 31) - 1, -(1 << 31), 1 << 63, -16, 0x5555, 0x12345)
 FLOATS = {
@@ -34,6 +38,12 @@ class Program:
         self._labels = 0
 
     def add(self, line: str) -> None:
+        """Append a line; special registers, which ``mov`` alone reads, are moved before it."""
+        if not line.startswith(_MOVES):
+            for special in sorted(set(_SPECIAL_OPERAND.findall(line))):
+                moved = self.temporary(32)
+                self.lines.append(f" mov.b32 {moved}, {special};")
+                line = line.replace(special, moved)
         self.lines.append(f" {line}")
 
     def place(self, label: str) -> None:

@@ -1,5 +1,6 @@
 """Memory of the scalar machine, and what ends a thread that misuses it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -36,11 +37,13 @@ class Shared:
         self._data = bytearray(size)
         self._stored: dict[int, int] = {}
         self._read: dict[int, set[int]] = {}
+        self._updated: dict[int, str] = {}
 
     def begin(self) -> None:
         """Forget who did what before the barrier that all have passed."""
         self._stored.clear()
         self._read.clear()
+        self._updated.clear()
 
     def load(self, thread: int, address: int, size: int) -> bytes:
         """Return bytes.
@@ -51,7 +54,7 @@ class Shared:
         """
         self._check(address, size)
         for byte in range(address, address + size):
-            if self._stored.get(byte, thread) != thread:
+            if self._stored.get(byte, thread) != thread or byte in self._updated:
                 raise Race
             self._read.setdefault(byte, set()).add(thread)
         return bytes(self._data[address : address + size])
@@ -66,10 +69,26 @@ class Shared:
         self._check(address, len(raw))
         for byte in range(address, address + len(raw)):
             others = self._read.get(byte, set()) - {thread}
-            if others or self._stored.get(byte, thread) != thread:
+            if byte in self._updated or others or self._stored.get(byte, thread) != thread:
                 raise Race
             self._stored[byte] = thread
         self._data[address : address + len(raw)] = raw
+
+    def update(self, address: int, size: int, kind: str, function: Callable[[int], int]) -> None:
+        """Change bytes by an update whose like may come in any order.
+
+        Raises:
+            Fault: when they are not all there.
+            Race: when one was read, stored to, or updated otherwise since the barrier.
+        """
+        self._check(address, size)
+        for byte in range(address, address + size):
+            if byte in self._read or byte in self._stored:
+                raise Race
+            if self._updated.setdefault(byte, kind) != kind:
+                raise Race
+        before = int.from_bytes(self._data[address : address + size], "little")
+        self._data[address : address + size] = function(before).to_bytes(size, "little")
 
     def _check(self, address: int, size: int) -> None:
         if address + size > len(self._data):

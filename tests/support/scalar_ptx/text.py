@@ -55,7 +55,14 @@ class Inverse:
     name: str
 
 
-Operand = str | Number | Address | Several | Inverse
+@dataclass(frozen=True)
+class Negative:
+    """``-r``."""
+
+    operand: str
+
+
+Operand = str | Number | Address | Several | Inverse | Negative
 
 
 @dataclass(frozen=True)
@@ -80,6 +87,11 @@ class Kernel:
     variables: dict[str, bytes] = field(default_factory=dict)
     shared: dict[str, int] = field(default_factory=dict)
     shared_bytes: int = 0
+    local: dict[str, int] = field(default_factory=dict)
+    local_bytes: int = 0
+    functions: dict[str, "Kernel"] = field(default_factory=dict)
+    returns: list[str] = field(default_factory=list)  # of a function: registers
+    takes: list[str] = field(default_factory=list)
 
 
 def read(source: str) -> Kernel:
@@ -120,6 +132,8 @@ class _Reader:
                     self._next()
             elif word == ".entry":
                 self._entry()
+            elif word == ".func":
+                self._function()
             elif word in (".global", ".const"):
                 self._variable()
             elif word not in (".visible", ".weak", ".extern"):
@@ -176,6 +190,32 @@ class _Reader:
         data = b"".join((v & ((1 << 8 * size) - 1)).to_bytes(size, "little") for v in values)
         self._kernel.variables[name] = data.ljust(count * size, b"\0")
 
+    def _function(self) -> None:
+        """A function whose parameters and results are registers, defined or declared."""
+        outer, function = self._kernel, Kernel()
+        function.functions = outer.functions
+        self._kernel = function
+        function.returns = self._formals()
+        name = self._next()
+        function.takes = self._formals()
+        if not self._take(";"):
+            outer.functions[name] = function
+            self._expect("{")
+            while not self._take("}"):
+                self._body()
+        self._kernel = outer
+
+    def _formals(self) -> list[str]:
+        names = []
+        self._expect("(")
+        while not self._take(")"):
+            self._expect(".reg")
+            width = self._width(self._next())
+            names.append(self._next())
+            self._kernel.registers[names[-1]] = width
+            self._take(",")
+        return names
+
     def _entry(self) -> None:
         self._next()
         self._expect("(")
@@ -199,6 +239,13 @@ class _Reader:
         if self._take(".shared"):
             self._shared()
             return
+        if self._take(".local"):
+            self._local()
+            return
+        if self._take(".callprototype"):
+            while not self._take(";"):
+                self._next()
+            return
         following = self._tokens[self._place + 1][1] if self._place + 1 < len(self._tokens) else ""
         if following == ":":
             name = self._next()
@@ -220,7 +267,20 @@ class _Reader:
                 break
         self._kernel.statements.append(Statement(words, tuple(operands), guard))
 
+    def _local(self) -> None:
+        name, align, size = self._array()
+        address = -(-self._kernel.local_bytes // align) * align
+        self._kernel.local[name] = address
+        self._kernel.local_bytes = address + size
+
     def _shared(self) -> None:
+        name, align, size = self._array()
+        address = -(-self._kernel.shared_bytes // align) * align
+        self._kernel.shared[name] = address
+        self._kernel.shared_bytes = address + size
+
+    def _array(self) -> tuple[str, int, int]:
+        """Read the rest of an array's declaration: its name, alignment and bytes."""
         align = 1
         if self._take(".align"):
             align = self._integer()
@@ -231,9 +291,7 @@ class _Reader:
         count = self._integer()
         self._expect("]")
         self._expect(";")
-        address = -(-self._kernel.shared_bytes // align) * align
-        self._kernel.shared[name] = address
-        self._kernel.shared_bytes = address + count * size
+        return name, align, count * size
 
     def _registers(self) -> None:
         width = self._width(self._next())
@@ -257,6 +315,12 @@ class _Reader:
                 displacement = self._integer()
             self._expect("]")
             return Address(base, displacement)
+        if self._take("("):
+            listed: list[Operand] = []
+            while not self._take(")"):
+                listed.append(self._operand())
+                self._take(",")
+            return Several(tuple(listed))
         if self._take("{"):
             parts = [self._operand()]
             while self._take(","):
@@ -265,6 +329,10 @@ class _Reader:
             return Several(tuple(parts))
         if self._take("!"):
             return Inverse(self._next())
+        following = self._tokens[self._place + 1][0] if self._place + 1 < len(self._tokens) else ""
+        if self._peek()[1] == "-" and following == "word":
+            self._next()
+            return Negative(self._next())
         if self._peek()[0] != "word":
             return self._number()
         name = self._next()

@@ -16,6 +16,14 @@ static int area_fd, page_fd;
 static tessera_kernel_entry (*choose_entry)(uint64_t kernel);
 
 enum dying client_dying = DYING_MAY_TIME_OUT;
+uint32_t client_runners;
+
+/* Whether it is a wait for the owner of a worker that dies: runners that live on wait, too, but for
+ * milliseconds. */
+static bool for_owner(const struct timespec *limit) {
+  enum { LEAST_NS = 100000000 };
+  return limit != NULL && (limit->tv_sec > 0 || limit->tv_nsec >= LEAST_NS);
+}
 
 /* Instead of libc's, to see a dying worker wait. Only futexes are called by this name. */
 long syscall(long number, ...) {
@@ -24,7 +32,8 @@ long syscall(long number, ...) {
   long arguments[6];
   for (int i = 0; i < 6; i++) arguments[i] = va_arg(list, long);
   va_end(list);
-  const bool timed = number == SYS_futex && (arguments[1] & 0x7f) == FUTEX_WAIT && arguments[3];
+  const bool timed = number == SYS_futex && (arguments[1] & 0x7f) == FUTEX_WAIT &&
+                     for_owner((const struct timespec *)arguments[3]);
   if (timed && tw_dead() && client_dying == DYING_MAY_NOT_WAIT) _exit(HARNESS_WAITED);
   register long r10 __asm__("r10") = arguments[3];
   register long r8 __asm__("r8") = arguments[4];
@@ -138,6 +147,7 @@ void worker_start(uint32_t threads, tessera_kernel_entry (*choose)(uint64_t kern
                                   .max_threads_per_block = 1024,
                                   .client_socket = -1,
                                   .fault_event = -1,
+                                  .runners = client_runners,
                                   .callback = answer};
   CHECK(tessera_worker_start(&config) == 0);
 }

@@ -42,6 +42,9 @@ uint64_t client_launch(client *c, uint32_t stream, tessera_slot slot, uint64_t k
 /* Sleeps as the client library does until the timeline is there; returns the page's error. */
 uint32_t client_wait(client *c, uint32_t stream, uint64_t value);
 
+/* How many requests a worker runs at once; 0: as many as there are streams. */
+extern uint32_t client_runners;
+
 uint64_t kernel_add(const char *name, uint32_t parameter_bytes);
 void worker_start(uint32_t threads, tessera_kernel_entry (*choose)(uint64_t kernel));
 

@@ -13,18 +13,24 @@
 enum { STEPS = 5, MAX_GROUPS = 64, BAD_BLOCK = 23, TRAP_WORD = 9 };
 enum { GRID_X = 3, GRID_Y = 5, GRID_Z = 40 /* runs of three blocks */, BLOCKS = GRID_X * GRID_Y * GRID_Z };
 static const uint32_t SHARED_BYTES = 3 * 4096 + 8;
+#if defined(__SANITIZE_THREAD__)
+enum { WAITING_Z = 3 }; /* the sanitizer needs a microsecond for a switch */
+#else
+enum { WAITING_Z = GRID_Z };
+#endif
 
 typedef struct outcome {
   uint32_t sums[BLOCKS];
   uint32_t visits[BLOCKS];
   uint32_t wrong;
+  uint32_t met;
 } outcome;
 
 static outcome *seen; /* shared with the worker's process */
-static uint32_t groups_of_launch;
+static uint32_t groups_of_launch, blocks_of_launch;
 
 static void stop(tessera_thread_state *state) {
-  ((void (*)(tessera_thread_state *))(uintptr_t)state->stop)(state);
+  ((void (*)(tessera_thread_state *, uint64_t))(uintptr_t)state->stop)(state, 0);
 }
 
 static void note_wrong(bool wrong) {
@@ -96,9 +102,38 @@ static void end_early(const tessera_launch_context *launch, const uint8_t *param
   __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
 }
 
+static uint32_t reduce(tessera_thread_state *state, uint32_t barrier, uint32_t count, uint32_t how,
+                       uint32_t ballot) {
+  return ((uint32_t (*)(tessera_thread_state *, uint32_t, uint32_t, uint32_t, uint32_t))(
+      uintptr_t)state->meet)(state, barrier, count, how, ballot);
+}
+
 static void meet(tessera_thread_state *state, uint32_t barrier, uint32_t count, bool waits) {
-  ((void (*)(tessera_thread_state *, uint32_t, uint32_t, uint32_t))(uintptr_t)state->meet)(
-      state, barrier, count, waits);
+  (void)reduce(state, barrier, count, waits, 0);
+}
+
+static uint64_t collect(tessera_thread_state *state, uint32_t kind, uint32_t members, uint64_t a,
+                        uint64_t way) {
+  return ((uint64_t (*)(tessera_thread_state *, uint32_t, uint32_t, uint64_t, uint64_t))(
+      uintptr_t)state->collect)(state, kind, members, a, way);
+}
+
+/* Each lane by itself: halves of a warp vote, quarters shuffle, the first lane ends early. */
+static void learn(const tessera_launch_context *launch, const uint8_t *parameters, uint64_t group,
+                  tessera_thread_state *state) {
+  (void)parameters;
+  const uint32_t lane = (uint32_t)group % 32, half = lane < 16 ? 0xffff : 0xffff0000;
+  check_block(launch, state);
+  note_wrong(collect(state, 0x13, half, lane & 1, 0) != (0xaaaaaaaa & half));
+  __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
+  if (lane == 0) return;
+  for (uint32_t step = 0; step < STEPS; step++) {
+    const uint32_t next = lane % 8 == 7 ? lane : lane + 1;
+    const uint64_t got = collect(state, 0x01, UINT32_MAX, lane + step, 1 | UINT64_C(0x181f) << 32);
+    note_wrong(got != ((uint64_t)(next != lane) << 32 | (next + step)));
+    note_wrong(collect(state, 0x30, UINT32_MAX, lane, 0) != 31 * 16);
+    note_wrong(reduce(state, 2, 64, 1 | 1 << 1, 1 | (lane & 1) << 16) != 32);
+  }
 }
 
 /* Blocks of two warps: the first one's groups only announce what the other's wait for, in turns of
@@ -116,6 +151,47 @@ static void hand_over(const tessera_launch_context *launch, const uint8_t *param
     meet(state, 0, step % 2 ? 64 : 0, true);
   }
   if (group + 1 != groups_of_launch) meet(state, 15, 0, true);
+  __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
+}
+
+/* As the code does at the end of a turn of a loop that polls memory. */
+static void turn(tessera_thread_state *state) {
+  if (--state->turns == 0) stop(state);
+}
+
+static uint32_t look(const uint32_t *word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
+
+static void tell(uint32_t *word, uint32_t value) { __atomic_store_n(word, value, __ATOMIC_RELEASE); }
+
+/* Every block waits for the one behind it; its groups, one by one, for the group behind. */
+static void wait_backward(const tessera_launch_context *launch, const uint8_t *parameters,
+                          uint64_t group, tessera_thread_state *state) {
+  (void)parameters;
+  const uint64_t block = state->current_block;
+  check_block(launch, state);
+  if (group + 1 == groups_of_launch && block + 1 != blocks_of_launch)
+    while (look(&seen->sums[block + 1]) == 0) turn(state);
+  while (look(&seen->visits[block]) != groups_of_launch - 1 - group) turn(state);
+  tell(&seen->visits[block], groups_of_launch - (uint32_t)group);
+  if (group == 0) tell(&seen->sums[block], 1);
+}
+
+/* Blocks meet as often as a barrier of theirs does, in a grid that is resident as a whole. */
+static void meet_in_grid(const tessera_launch_context *launch, const uint8_t *parameters,
+                         uint64_t group, tessera_thread_state *state) {
+  (void)parameters;
+  volatile uint32_t *shared = (volatile uint32_t *)(uintptr_t)state->shared_base;
+  check_block(launch, state);
+  for (uint32_t step = 1; step <= STEPS; step++) {
+    shared[group] = step;
+    meet(state, 0, 0, true);
+    for (uint32_t i = 0; i < groups_of_launch; i++) note_wrong(shared[i] != step);
+    if (group == 0) {
+      __atomic_add_fetch(&seen->met, 1, __ATOMIC_ACQ_REL);
+      while (look(&seen->met) < step * blocks_of_launch) turn(state);
+    }
+    meet(state, 1, 0, true);
+  }
   __atomic_add_fetch(&seen->visits[state->current_block], 1, __ATOMIC_RELAXED);
 }
 
@@ -168,34 +244,41 @@ BAD(global, touch(tw.aperture_base))
 BAD(counts_wrongly, meet(state, 3, 33, true))
 BAD(names_none, meet(state, 16, 0, true))
 BAD(waits_alone, meet(state, 3, 64, true))
+BAD(is_no_member, (void)collect(state, 0x60, 1, 0, 0))
 
 typedef struct kernel {
   void *entry;
   uint32_t groups, stack_bytes, error, kind;
   int64_t shared_offset; /* of the fault; 0: it has no such address */
-  bool counts;
+  bool counts, polls;
 } kernel;
 
 enum { ADDRESS = TESSERA_FAULT_KIND_ADDRESS };
 static const kernel BAD_KERNELS[] = {
-    {trap, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, false},
-    {overflow, 8, 16384, CUDA_ERROR_HARDWARE_STACK_ERROR, TESSERA_FAULT_KIND_STACK, 0, false},
-    {behind, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, 4 * 4096, false},
-    {before, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, -4, false},
-    {far, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, -(int64_t)TESSERA_SHARED_REACH_BYTES, false},
-    {farther, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, TESSERA_SHARED_REACH_BYTES - 4, false},
-    {misaligned, 8, 16384, CUDA_ERROR_MISALIGNED_ADDRESS, TESSERA_FAULT_KIND_MISALIGNED, 2, false},
-    {global, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, 0, false},
-    {counts_wrongly, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true},
-    {names_none, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true},
-    {waits_alone, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true},
+    {trap, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, false, false},
+    {overflow, 8, 16384, CUDA_ERROR_HARDWARE_STACK_ERROR, TESSERA_FAULT_KIND_STACK, 0, false, false},
+    {behind, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, 4 * 4096, false, false},
+    {before, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, -4, false, false},
+    {far, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, -(int64_t)TESSERA_SHARED_REACH_BYTES, false, false},
+    {farther, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, TESSERA_SHARED_REACH_BYTES - 4, false, false},
+    {misaligned, 8, 16384, CUDA_ERROR_MISALIGNED_ADDRESS, TESSERA_FAULT_KIND_MISALIGNED, 2, false, false},
+    {global, 8, 16384, CUDA_ERROR_ILLEGAL_ADDRESS, ADDRESS, 0, false, false},
+    {counts_wrongly, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true, false},
+    {names_none, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true, false},
+    {waits_alone, 8, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true, false},
+    {is_no_member, 64, 16384, CUDA_ERROR_LAUNCH_FAILED, TESSERA_FAULT_KIND_TRAP, 0, true, false},
 };
 enum { BAD_COUNT = sizeof BAD_KERNELS / sizeof BAD_KERNELS[0] };
 static const kernel GOOD_KERNELS[] = {
-    {sum, 8, 8192, 0, 0, 0, false},   {sum, 64, 16384, 0, 0, 0, false},      {sum, 1, 8192, 0, 0, 0, false},
-    {sum, 64, 65536, 0, 0, 0, false}, {end_early, 16, 8192, 0, 0, 0, false}, {count_alone, 0, 0, 0, 0, 0, false},
-    {sum, 5, 8192, 0, 0, 0, false},   {hand_over, 8, 8192, 0, 0, 0, true},
-    {hand_over, 64, 8192, 0, 0, 0, true},
+    {sum, 8, 8192, 0, 0, 0, false, false},   {sum, 64, 16384, 0, 0, 0, false, false},      {sum, 1, 8192, 0, 0, 0, false, false},
+    {sum, 64, 65536, 0, 0, 0, false, false}, {end_early, 16, 8192, 0, 0, 0, false, false}, {count_alone, 0, 0, 0, 0, 0, false, false},
+    {sum, 5, 8192, 0, 0, 0, false, false},   {hand_over, 8, 8192, 0, 0, 0, true, false},
+    {hand_over, 64, 8192, 0, 0, 0, true, false},
+    {learn, 64, 16384, 0, 0, 0, true, false},
+    {wait_backward, 2, 8192, 0, 0, 0, false, true},
+    {wait_backward, 3, 8192, 0, 0, 0, false, true},
+    {meet_in_grid, 2, 8192, 0, 0, 0, true, true},
+    {sum, 8, 8192, 0, 0, 0, false, false},
 };
 enum { GOOD_COUNT = sizeof GOOD_KERNELS / sizeof GOOD_KERNELS[0] };
 
@@ -212,7 +295,8 @@ static void answer(tessera_worker_call *call) {
   call->entry = (uint64_t)(uintptr_t)running->entry;
   call->groups = running->groups;
   call->stack_bytes = running->stack_bytes;
-  call->counts = running->counts;
+  call->counts = running->counts ? 64 / running->groups : 0;
+  call->polls = running->polls;
   call->fault_kind = TESSERA_FAULT_KIND_NONE;
 }
 
@@ -226,6 +310,7 @@ static void start(uint32_t threads) {
   tessera_worker_config config = {.aperture_base = tw.aperture_base,
                                   .threads = threads,
                                   .max_threads_per_block = 1024,
+                                  .multiprocessors = 132,
                                   .client_socket = -1,
                                   .fault_event = -1,
                                   .callback = answer};
@@ -238,10 +323,12 @@ static uint32_t launch(const kernel *k, uint32_t dynamic_bytes) {
   CHECK(handle != 0);
   running = k;
   groups_of_launch = k->groups;
+  const uint32_t grid_z = k->polls ? WAITING_Z : GRID_Z;
+  blocks_of_launch = GRID_X * GRID_Y * grid_z;
   memset(seen, 0, sizeof *seen);
   tessera_slot slot = client_slot(&c, 0, TESSERA_OPCODE_LAUNCH);
   slot.body.launch = (tessera_launch_body){.kernel = handle,
-                                           .grid = {GRID_X, GRID_Y, GRID_Z},
+                                           .grid = {GRID_X, GRID_Y, grid_z},
                                            .block = {64, 1, 1},
                                            .shared_bytes = dynamic_bytes};
   client_put(&c, 0, &slot);
@@ -260,8 +347,9 @@ static void run_good(uint32_t threads) {
     const kernel *k = &GOOD_KERNELS[i];
     CHECK(launch(k, 8) == 0);
     CHECK(seen->wrong == 0);
-    const uint32_t sum_of_block = k->entry == (void *)sum ? expected_sum(k->groups) : 0;
-    for (int block = 0; block < BLOCKS; block++) {
+    uint32_t sum_of_block = k->entry == (void *)sum ? expected_sum(k->groups) : 0;
+    if (k->entry == (void *)wait_backward) sum_of_block = 1;
+    for (uint32_t block = 0; block < blocks_of_launch; block++) {
       CHECK(seen->visits[block] == (k->groups ? k->groups : 1));
       CHECK(seen->sums[block] == sum_of_block);
     }

@@ -1,4 +1,5 @@
-/* Requests of several streams that can all run: in each turn one of each stream, the oldest first. */
+/* Requests of several streams that can all run, in a worker that runs one at a time: in each turn
+ * one of each stream, the oldest first. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <unistd.h>
@@ -141,6 +142,7 @@ int main(void) {
   tw.aperture_base = TESSERA_GUARD_BEFORE_BYTES;
   gate = kernel_add("gate", sizeof(uint32_t));
   noted = kernel_add("note", sizeof(uint32_t));
+  client_runners = 1;
   worker_start(2, choose);
   static const uint32_t MIXED[] = {7, 2, 100, 0, 5};
   check(MIXED, MIXED, 5);

@@ -39,10 +39,14 @@ def test_first_loads_of_processes_are_told_from_the_one_that_filled_the_cache() 
     output = "".join(
         f"context 9000 0 0 1\nfirst_load {us} 0 0 1\n" for us in (20000, 400, 300, 500)
     )
+    output += "rested\n" + "context 4000 0 0 1\nfirst_load 350 0 0 1\n" * 15
+    output += "context 9000 0 0 1\nfirst_load 900 0 0 1\n"
     output += "load 100 0 0 1\nlaunch 1 2 0 1\nlaunch_sync 3 4 0 1\nlaunch_sync_idle 5 6 0 1\n"
     rows = {row.name: row for row in latency.rows("s", output)}
     assert rows["module load, cached, new process"].measured == pytest.approx(0.4)
     assert rows["module load, not cached"].measured == pytest.approx(20)
+    assert rows["module load, cached, new process, rested"].measured == pytest.approx(0.35)
+    assert rows["new context, rested"].measured == pytest.approx(4)
     assert rows["asynchronous launch, p99"].measured == 2
     assert rows["launch + sync after 1 ms idle, p50"].verdict == "met"
 

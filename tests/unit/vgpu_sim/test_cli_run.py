@@ -65,6 +65,23 @@ def test_an_unknown_option_is_not_a_command(where):
     assert "--threds" in done.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "Missing option '--board'"),
+        (("--board", "a30"), "Missing option '--slice'"),
+        (("--slice", "1g.6gb", "--hca"), "--board and --slice go together"),
+        (("--fabric", "x", "--board", "a30", "--slice", "1g.6gb"), "--fabric needs --hca"),
+        (("--hca", "--fabric", "a/b"), "1 to 32 letters"),
+        (("--hca", "--stats"), "--stats needs --slice"),
+    ],
+)
+def test_what_does_not_go_together_is_said(arguments, words):
+    done = invoke(*arguments, "--", "true")
+    assert done.exit_code == 2
+    assert words in done.output
+
+
 @pytest.mark.parametrize("text", ["9", "9.0.0", "nine", "13.7", ""])
 def test_an_unknown_capability_lists_the_known_ones(text):
     done = invoke("--board", "b200", "--slice", "1g.23gb", "--cc", text, "--", "true")
@@ -187,6 +204,16 @@ def test_the_environment_puts_ours_first_and_keeps_the_rest(monkeypatch, tmp_pat
     assert environment["KEEP"] == "me"
     monkeypatch.delenv("LD_LIBRARY_PATH")
     assert config.program_environment(tmp_path, "", tmp_path)["LD_LIBRARY_PATH"] == str(tmp_path)
+
+
+def test_an_hca_has_a_library_folder_of_its_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/other")
+    slices = config.program_environment(tmp_path / "slices", "ab" * 32, tmp_path)
+    both = config.with_hca(slices, tmp_path / "hca.sock", "ab" * 32, tmp_path / "rdma")
+    assert both["LD_LIBRARY_PATH"] == f"{tmp_path / 'rdma'}:{tmp_path}:/opt/other"
+    assert both["TESSERA_HCA"] == str(tmp_path / "hca.sock")
+    assert both["TESSERA_SLICES_DIR"] == str(tmp_path / "slices")
+    assert "TESSERA_HCA" not in slices, "who has a slice keeps the system's verbs"
 
 
 def test_the_cache_is_the_users_where_there_is_a_home(monkeypatch, tmp_path):

@@ -5,11 +5,12 @@ from typing import Any
 from vgpu_sim.cli.run_stats import Totals
 
 USED = {"modules": 1, "modules_ns": 2_500_000_000, "compiled": 3, "cached": 4, "shapes": 5}
+TIERS = {"provisional": 2, "improved": 1, "swapped": 3}
 
 
 def usage(*kernels: tuple[str, int, int]) -> dict[str, Any]:
     rows = [{"kernel": name, "launches": n, "busy_ns": ns} for name, n, ns in kernels]
-    return {"event": "usage", "kernels": rows, "shapes_ns": 6_000_000, **USED}
+    return {"event": "usage", "kernels": rows, "shapes_ns": 6_000_000, **USED, **TIERS}
 
 
 def lines(*events: dict[str, Any]) -> list[str]:
@@ -34,6 +35,7 @@ def test_what_all_contexts_did_is_summed_up_and_the_longest_kernel_is_first() ->
         "         5        0.002          0.4  short",
         "modules loaded: 2 in 5.000 s, 6 compiled, 8 from the cache",
         "kernels made ready for a block shape: 10 in 0.012 s",
+        "  4 of them first in narrow code, 2 improved since; launches improved while they ran: 6",
     ]
 
 

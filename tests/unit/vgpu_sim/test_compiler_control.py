@@ -1,5 +1,7 @@
 """Branches, guards, scopes, special registers and vectors as bits, run on the interpreter."""
 
+import re
+
 import numpy as np
 import pytest
 from interpreted_ptx import compile_verified, kernel, run
@@ -7,7 +9,7 @@ from interpreted_ptx import compile_verified, kernel, run
 from vgpu_sim import isa
 from vgpu_sim.compiler import InvalidPtxError, PtxError, PtxSyntaxError, UnsupportedPtxError
 from vgpu_sim.exec.errors import Trap
-from vgpu_sim.isa import Op
+from vgpu_sim.isa import Literal, Op, Register
 
 REGISTERS = ".reg .b32 %r<9>; .reg .b64 %o, %off, %w; .reg .b16 %h<4>; .reg .pred %p<4>;"
 PROLOGUE = """
@@ -80,9 +82,11 @@ def test_trap() -> None:
 
 
 def test_uniform_bit_and_lines_are_kept() -> None:
-    function = compile_verified(kernel("bra.uni A;\nA:\nbra B; B:")).functions[0]
-    assert [i.uniform for i in function.code] == [True, False, False]
-    assert function.lines == (8, 10, 11)
+    body = "LOOP:\nbra.uni A;\nmembar.cta;\nA:\nbra LOOP;"
+    function = compile_verified(kernel(body)).functions[0]
+    branches = [word for word, one in enumerate(function.code) if one.op is Op.BRA]
+    assert [function.code[word].uniform for word in branches] == [True, False]
+    assert [function.lines[word] for word in branches] == [9, 12]
 
 
 def test_scopes_redeclare_registers_and_labels() -> None:
@@ -158,7 +162,7 @@ def test_special_registers() -> None:
 def test_special_registers_as_operands_and_in_16_bits() -> None:
     got = _per_lane("""
         cvt.u64.u32 %w, %tid.x; cvt.u32.u64 %r1, %w;
-        mad.lo.u32 %r1, %tid.x, 100, %r1;
+        mov.u32 %r0, %tid.x; mad.lo.u32 %r1, %r0, 100, %r1;
         mov.u16 %h0, %tid.x; cvt.u32.u16 %r2, %h0; add.u32 %r1, %r1, %r2;
         st.global.u32 [%o], %r1;
     """)
@@ -180,6 +184,43 @@ def test_vectors_as_bits() -> None:
         st.global.u32 [%o], %r2;
     """)
     assert got == [lane ^ 0x12345678 ^ 0x56781234 ^ 0x1234 ^ 0x5678ABCD for lane in range(32)]
+
+
+def test_vectors_of_bytes() -> None:
+    """Elements that are declared as bytes, wherever they came from, and sinks."""
+    source = kernel(
+        """ld.param.u64 %o, [out];
+        mov.b32 {%b0, %b1, _, %b3}, 0x84C3A291;
+        mov.b32 %r0, {%b3, %b1, 0x7F, %b0};
+        mov.b16 %h0, {%b1, %b0};
+        mov.b16 {_, %b2}, %h0;
+        cvt.u32.u16 %r1, %h0;
+        cvt.s32.s8 %r2, %b3;
+        mov.b32 %r3, {%b2, %b2, %b2, %b2};
+        st.global.v4.u32 [%o], {%r0, %r1, %r2, %r3};""",
+        ".param .u64 out",
+        registers=".reg .b8 %b<4>; .reg .b16 %h<1>; .reg .b32 %r<4>; .reg .b64 %o;",
+    )
+    out = run(source, [np.zeros(4, np.uint32)], block=(1, 1, 1))[0]
+    assert [hex(v) for v in out] == ["0x917fa284", "0x91a2", "0xffffff84", "0x91919191"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("mov.b32 {%h, %h, %h, %h}, %r;", "'%h' is no register of 8 bits"),
+        ("mov.b32 %r, {%b, %h, %b, %b};", "'%h' is no register of 8 bits"),
+        ("mov.b32 %r, {%r, %b, %b, %b};", "'%r' is no register of 8 bits"),
+        ("mov.b16 %h, {%b, %b, %b, %b};", "at least 8 bits"),
+        ("mov.b32 %r, {%h, %h, %h};", "2 or 4 elements"),
+        ("mov.u32 %r, {%h, %h};", "a type .b"),
+        ("mov.b32 %r, {%h, _};", "this is no part of .b32"),
+    ],
+)
+def test_vectors_that_mov_does_not_take(text: str, reason: str) -> None:
+    source = kernel(text, registers=".reg .b8 %b; .reg .b16 %h; .reg .b32 %r;")
+    with pytest.raises(PtxError, match=reason):
+        compile_verified(source)
 
 
 def test_constants_take_the_form_of_their_type() -> None:
@@ -247,17 +288,17 @@ def test_setp_without_first_destination() -> None:
         ("bra 5;", InvalidPtxError, "expected a label"),
         ("A: A: ret;", InvalidPtxError, "label 'A' is declared twice"),
         (".reg .b32 %r0, %r0;", InvalidPtxError, "'%r0' is declared twice"),
-        ("setp.lt.b32 %p0, %r0, 1;", InvalidPtxError, "comparison .lt does not take .b32"),
-        ("setp.lo.s32 %p0, %r0, 1;", InvalidPtxError, "comparison .lo does not take .s32"),
-        ("setp.equ.u32 %p0, %r0, 1;", InvalidPtxError, "comparison .equ does not take .u32"),
-        ("setp.eq.ftz.u32 %p0, %r0, 1;", InvalidPtxError, ".ftz applies to .f32"),
+        ("setp.lt.b32 %p0, %r0, 1;", InvalidPtxError, "cannot stand after"),
+        ("setp.lo.s32 %p0, %r0, 1;", InvalidPtxError, "cannot stand after"),
+        ("setp.equ.u32 %p0, %r0, 1;", InvalidPtxError, "cannot stand after"),
+        ("setp.eq.ftz.u32 %p0, %r0, 1;", InvalidPtxError, "cannot stand after"),
         ("setp.eq.u32 %p0|%p0, %r0, 1;", InvalidPtxError, "same predicate"),
-        ("cvt.rn.u64.u32 %w, %r0;", InvalidPtxError, "rounding modifier"),
-        ("cvt.f32.s32 %r0, %r0;", InvalidPtxError, "rounding modifier"),
-        ("cvt.u32.f32 %r0, %r0;", InvalidPtxError, "rounding modifier"),
-        ("cvt.f32.f64 %r0, %w;", InvalidPtxError, "rounding modifier"),
-        ("cvt.rn.f64.f32 %w, %r0;", InvalidPtxError, "rounding modifier"),
-        ("cvt.ftz.u32.u64 %r0, %w;", InvalidPtxError, ".ftz applies to .f32"),
+        ("cvt.rn.u64.u32 %w, %r0;", InvalidPtxError, "cannot stand after"),
+        ("cvt.f32.s32 %r0, %r0;", InvalidPtxError, "cannot stand after"),
+        ("cvt.u32.f32 %r0, %r0;", InvalidPtxError, "cannot stand after"),
+        ("cvt.f32.f64 %r0, %w;", InvalidPtxError, "cannot stand after"),
+        ("cvt.rn.f64.f32 %w, %r0;", InvalidPtxError, "cannot stand after"),
+        ("cvt.ftz.u32.u64 %r0, %w;", InvalidPtxError, "cannot stand after"),
         ("ld.global.v2.u32 %r0, [%o];", InvalidPtxError, "expected a vector of 2"),
         ("ld.global.v2.u32 {%r0}, [%o];", InvalidPtxError, "expected 2 elements"),
         ("ld.global.v2.u32 {%r0, %r0}, [%o];", InvalidPtxError, "same register"),
@@ -268,27 +309,22 @@ def test_setp_without_first_destination() -> None:
         ("mov.u32 %r0, nope;", InvalidPtxError, "'nope' is not declared"),
         ("mov.u32 %r0, %o.x;", InvalidPtxError, "no component 'x'"),
         ("frobnicate.u32 %r0, %r1;", InvalidPtxError, "'frobnicate' is not an instruction"),
-        ("add.f16 %h0, %h1, %h2;", UnsupportedPtxError, ".f16 of add is not supported yet"),
-        ("add.sat.s32 %r0, %r1, %r2;", UnsupportedPtxError, ".s32 of add.sat is not supported"),
+        ("fma.rn.oob.f16 %h0, %h1, %h2, %h0;", UnsupportedPtxError, ".oob of fma.rn is not"),
         ("add %r0, %r1, %r2;", InvalidPtxError, "'add' needs a further modifier"),
-        ("sqrt.f32 %r0, %r1;", UnsupportedPtxError, ".f32 of sqrt is not supported yet"),
-        ("min.NaN.f32 %r0, %r1, %r2;", UnsupportedPtxError, ".NaN of min"),
-        ("ld.global.v4.u64 {%o, %w, %off, _}, [%o];", UnsupportedPtxError, "more than 16 bytes"),
-        ("ld.acquire.gpu.global.u32 %r0, [%o];", UnsupportedPtxError, ".acquire of ld"),
-        ("ld.local.u32 %r0, [%o];", UnsupportedPtxError, ".local of ld"),
-        ("bar.red.popc.u32 %r0, 0, %p0;", UnsupportedPtxError, ".red of bar"),
-        ("membar.gl;", UnsupportedPtxError, "instruction 'membar'"),
-        ("call f, (%r0);", UnsupportedPtxError, "instruction 'call'"),
-        ("mov.u32 %r0, %clock;", UnsupportedPtxError, "special register '%clock'"),
+        ("sqrt.f32 %r0, %r1;", InvalidPtxError, "'.f32' cannot stand after 'sqrt'"),
+        ("ld.v4.u64 {%o, %w, %off, _}, [%o];", InvalidPtxError, "more than 16 bytes"),
+        ("call f, (%r0);", InvalidPtxError, "'f' is not declared"),
+        (
+            "mov.u32 %r0, %perctamemorysize;",
+            UnsupportedPtxError,
+            "special register '%perctamemorysize'",
+        ),
         ("mov.u64 %w, k;", UnsupportedPtxError, "the address of function 'k'"),
-        ("mov.u64 %w, out;", UnsupportedPtxError, "the address of parameter 'out'"),
         ("X: mov.u64 %w, X;", UnsupportedPtxError, "the address of label 'X'"),
-        ("ld.param.u32 %r0, [%o];", UnsupportedPtxError, "ld.param through a register"),
-        ("mov.f32 %r0, 1;", UnsupportedPtxError, "an integer constant as .f32"),
+        ("mov.f32 %r0, 1;", InvalidPtxError, "this constant as .f32"),
         ("mov.f64 %w, 0f3F800000;", UnsupportedPtxError, "constant of 32 bits as .f64"),
-        (".local .u32 s[4]; mov.u32 %r0, s;", UnsupportedPtxError, ".local variable 's'"),
-        (".reg .b128 %x;", UnsupportedPtxError, "a register of type .b128"),
-        (".reg .v4 .f32 %v;", UnsupportedPtxError, "a register of type .v4.f32"),
+        (".reg .v2 .b128 %x;", UnsupportedPtxError, "a register of type .v2.b128"),
+        (".reg .v4 .f64 %v;", UnsupportedPtxError, "a register of type .v4.f64"),
     ],
 )
 def test_what_cannot_be_lowered(body: str, error: type[Exception], message: str) -> None:
@@ -302,17 +338,21 @@ def test_what_cannot_be_lowered(body: str, error: type[Exception], message: str)
 
 
 def test_every_reason_is_reported_and_invalid_ones_alone_when_there_are_some() -> None:
-    both = "membar.gl; add.f16 %h0, %h0, %h0; sin.approx.f32 %r0, %r1; add.u32 %r0, %nope, 1;"
+    newer = (
+        "frobnicate; twiddle.f16 %h0, %h0, %h0; wiggle.approx.f32 %r0, %r1; add.u32 %r0, %nope, 1;"
+    )
+    both = kernel(newer, registers=REGISTERS).replace("9.4", "99.7")
     with pytest.raises(InvalidPtxError) as invalid:
-        compile_verified(kernel(both, registers=REGISTERS))
+        compile_verified(both)
     assert len(invalid.value.diagnostics) == 1
     with pytest.raises(UnsupportedPtxError) as unsupported:
-        compile_verified(kernel(both.replace("%nope", "1"), registers=REGISTERS))
-    assert [d.text.split(".")[0] for d in unsupported.value.diagnostics] == ["membar", "add", "sin"]
+        compile_verified(both.replace("%nope", "1"))
+    found = [d.text.strip(";").split(".")[0] for d in unsupported.value.diagnostics]
+    assert found == ["frobnicate", "twiddle", "wiggle"]
 
 
 def test_newer_files_may_use_opcodes_that_are_not_known() -> None:
-    source = kernel("frobnicate.u32 %r0, %r1;", registers=REGISTERS).replace("8.5", "99.7")
+    source = kernel("frobnicate.u32 %r0, %r1;", registers=REGISTERS).replace("9.4", "99.7")
     with pytest.raises(UnsupportedPtxError, match="'frobnicate' is not supported yet"):
         compile_verified(source)
 
@@ -362,14 +402,39 @@ def test_directives_that_cannot_be_kept(
     assert (finding.line, finding.column) == (source[: source.index(directives)].count("\n") + 1, 3)
 
 
-def test_functions_and_aliases_are_refused_where_they_are_defined() -> None:
-    header = ".func (.param .b32 r) f (.param .b32 a)\n{ ret; }\n.extern .func g;\n.alias h, f;"
-    with pytest.raises(UnsupportedPtxError) as caught:
-        compile_verified(kernel("", header=header))
-    assert [d.message for d in caught.value.diagnostics] == [
-        ".func 'f' is not supported yet",
-        "directive .alias is not supported yet",
-    ]
+_FUNCTIONS = """.func (.reg .u32 r) f (.reg .u32 a) { mov.u32 r, a; ret; }
+.func (.param .b32 r) by (.param .align 4 .b8 a[8]) { ret; }
+.extern .func g; .alias h, g; .alias i, nothing;"""
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ("call g;", UnsupportedPtxError, "function 'g', which the module does not define,"),
+        ("call (%r0), f, (%r1, %r2);", InvalidPtxError, "'f' has 1 arguments, not 2"),
+        ("call f, (%r1);", InvalidPtxError, "'f' has 1 results, not 0"),
+        ("call (%r0), f, (%o);", InvalidPtxError, "'%o' has 64 bits"),
+        ("call (%p0), f, (%r1);", InvalidPtxError, "'%p0' is a predicate"),
+        (".param .b32 x; .param .b32 y; call (x), by, (y);", InvalidPtxError, "'a' has 8 bytes"),
+        (".param .b32 x; call (x), by, (%r1);", InvalidPtxError, "'a' takes a .param variable"),
+        (".param .b32 x; call (%r0), f, (x);", InvalidPtxError, "'a' takes a register"),
+        (".param .b32 x; st.param.b64 [x], %o;", InvalidPtxError, "outside of parameter 'x'"),
+        ("call (%r0), %o, (%r1);", InvalidPtxError, "needs a prototype or targets"),
+        ("call (%r0), %o, (%r1), L; L:", InvalidPtxError, "is no .callprototype"),
+        ("brx.idx %r0, L; L:", InvalidPtxError, "'L' is no .branchtargets"),
+        ("mov.u64 %o, g;", UnsupportedPtxError, "the address of function 'g'"),
+        ("alloca.u64 %o, %o, 3;", InvalidPtxError, "a power of two"),
+    ],
+)
+def test_calls_that_fit_no_function(call: str, error: type[Exception], message: str) -> None:
+    header = _FUNCTIONS.partition(".alias i")[0]
+    with pytest.raises(error, match=re.escape(message)):
+        compile_verified(kernel(call, ".param .u64 out", registers=REGISTERS, header=header))
+
+
+def test_functions_that_are_no_functions_are_found_where_they_stand() -> None:
+    with pytest.raises(InvalidPtxError, match="'nothing' is not a function"):
+        compile_verified(kernel("", header=_FUNCTIONS))
     with pytest.raises(InvalidPtxError, match="'k' is defined twice"):
         compile_verified(kernel("") + ".entry k() { ret; }")
 
@@ -387,3 +452,29 @@ def test_limits_of_the_binary_are_refused_not_overrun() -> None:
     many = "".join(f"mov.u32 %r0, {index};" for index in range(32768))
     with pytest.raises(UnsupportedPtxError, match="more than 32767 constants"):
         compile_verified(kernel(many, registers=".reg .b32 %r<1>;"))
+
+
+@pytest.mark.parametrize("duration", ["0", "1000000", "%r0"])
+def test_nanosleep(duration: str) -> None:
+    function = compile_verified(
+        kernel(f"nanosleep.u32 {duration};", registers=REGISTERS)
+    ).functions[0]
+    assert [i.op for i in function.code] == [Op.NANOSLEEP, Op.RET]
+    want = Literal(int(duration)) if duration.isdigit() else Register(0)
+    assert function.code[0].srcs == (want,)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nanosleep.u32 1000001;",
+        "nanosleep.u32 -1;",
+        "nanosleep.u64 %w;",
+        "nanosleep.u32 %p0;",
+        "nanosleep.u32;",
+        "nanosleep %r0;",
+    ],
+)
+def test_what_is_no_nanosleep(line: str) -> None:
+    with pytest.raises(InvalidPtxError):
+        compile_verified(kernel(line, registers=REGISTERS))

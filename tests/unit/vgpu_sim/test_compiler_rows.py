@@ -13,12 +13,17 @@ import numpy as np
 import pytest
 from binding_rows import COUNT, Words, forms, patterns, rounded, run, same, spellings
 from number_reference import as_float, as_integer, bits_of, float_pattern
+from scalar_ptx import integers, video
 
+from vgpu_sim.compiler.lower import one_word
 from vgpu_sim.compiler.lower.forms import Form
 from vgpu_sim.compiler.lower.table import FORMS
+from vgpu_sim.isa import Family
 
-MEMORY_OPCODES = {"ld", "st"}
-CONTROL_OPCODES = {"bra", "ret", "exit", "trap"}
+MEMORY_OPCODES = {"ld", "ldu", "st"}
+HINTS = {"prefetch", "prefetchu", "applypriority", "discard", "createpolicy"}
+ATOMIC_OPCODES = {"atom", "red", "fence", "membar", "mbarrier", "cp"}
+CONTROL_OPCODES = {"bra", "ret", "exit", "trap", "nanosleep"}
 
 
 def _integer(words: Words, opcode: str, type_: str, operands: list[int]) -> int:
@@ -71,12 +76,44 @@ INTEGER_OPCODES = {
 }
 
 
+FLOAT_OPCODES = {
+    "add",
+    "sub",
+    "mul",
+    "fma",
+    "mad",
+    "neg",
+    "abs",
+    "min",
+    "max",
+    "div",
+    "rcp",
+    "sqrt",
+}
+
+
+def _is_plain(form: Form) -> bool:
+    """Return whether an integer row has no more than its arithmetic: test_compiler_integers, _video."""
+    names = {slot.name for slot in form.slots}
+    return not names & {"cc", "sat", "relu"} and "s16x2" not in form.types
+
+
 def _is_float(form: Form) -> bool:
-    return form.pattern.endswith((".f32", ".f64"))
+    return form.pattern.endswith((".f32", ".f64")) and form.opcode in FLOAT_OPCODES
+
+
+# test_approximations, test_halves, test_float_comparisons
+ELSEWHERE = {"rsqrt", "ex2", "lg2", "sin", "cos", "tanh", "copysign", "set", "slct", "testp"}
+COARSE = "rcp.approx.ftz.f64"
 
 
 @pytest.mark.parametrize(
-    "form", forms(lambda form: form.opcode in INTEGER_OPCODES and not _is_float(form))
+    "form",
+    forms(
+        lambda form: (
+            form.op.family is Family.INTEGER and form.opcode in INTEGER_OPCODES and _is_plain(form)
+        )
+    ),
 )
 def test_integer(form: Form) -> None:
     for spelling, words in spellings(form):
@@ -107,22 +144,6 @@ def test_predicate_logic(opcode: str) -> None:
     text = f"{setup} {opcode}.pred %r, %p{second}; selp.u32 %d, 1, 0, %r;"
     got = run(text, "u32", [("u32", a), ("u32", b)])
     assert got == [_integer({}, opcode, "u32", [x, y]) & 1 for x, y in zip(a, b, strict=True)]
-
-
-FLOAT_OPCODES = {
-    "add",
-    "sub",
-    "mul",
-    "fma",
-    "mad",
-    "neg",
-    "abs",
-    "min",
-    "max",
-    "div",
-    "rcp",
-    "sqrt",
-}
 
 
 def _extremum(a: float, b: float, largest: bool) -> float:
@@ -170,7 +191,8 @@ def _float(words: Words, opcode: str, type_: str, x: list[float]) -> float:
 
 
 @pytest.mark.parametrize(
-    "form", forms(lambda form: form.opcode in FLOAT_OPCODES and _is_float(form))
+    "form",
+    forms(lambda form: _is_float(form) and form.lower is one_word.lower and form.pattern != COARSE),
 )
 def test_float(form: Form) -> None:
     type_ = form.pattern[-3:]
@@ -200,6 +222,18 @@ def test_float(form: Form) -> None:
 
 def test_no_row_is_left_out() -> None:
     checked = INTEGER_OPCODES | FLOAT_OPCODES | {"setp", "cvt", "mov", "selp", "cvta", "isspacep"}
-    # test_compiler_memory, test_compiler_control, test_compiler_shared
-    elsewhere = MEMORY_OPCODES | CONTROL_OPCODES | {"bar", "barrier"}
+    elsewhere = (
+        MEMORY_OPCODES  # test_compiler_memory
+        | CONTROL_OPCODES  # test_compiler_control
+        | ATOMIC_OPCODES  # test_compiler_atomic
+        | ELSEWHERE
+        | integers.OPCODES  # test_compiler_integers
+        | integers.CARRIED
+        | {"bar", "barrier"}  # test_compiler_shared
+        | {"call", "brx", "brkpt", "alloca", "stacksave", "stackrestore"}  # conformance_calls
+        | {"shfl", "vote", "match", "redux", "activemask", "elect"}  # test_interp_warp
+        | {"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"}  # test_compiler_matrix
+        | video.OPCODES
+        | HINTS  # test_compiler_copies
+    )
     assert {form.opcode for form in FORMS} == checked | elsewhere

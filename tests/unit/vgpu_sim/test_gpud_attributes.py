@@ -11,6 +11,7 @@ from vgpu_sim.gpud.devices.attributes import ABSENT, Attribute, attributes_of
 from vgpu_sim.gpud.devices.device_info import device_info, device_name
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES, BOARDS as FIGURES
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
+from vgpu_sim.hal import limits
 from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN
 
 OFFICIAL = {
@@ -107,6 +108,7 @@ def test_a_capability_has_the_figures_of_the_programming_guide(capability):
     assert values[39] == threads  # MAX_THREADS_PER_MULTIPROCESSOR
     assert values[106] == blocks  # MAX_BLOCKS_PER_MULTIPROCESSOR
     assert values[81] == shared_kib * 1024  # MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
+    assert 48 * 1024 < values[97] <= limits.MAX_SHARED_BYTES_OPTIN  # ..._PER_BLOCK_OPTIN
     assert values[87] == double_ratio  # SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO
 
 
@@ -140,12 +142,12 @@ SAME_EVERYWHERE = {
     79: 1,  # GLOBAL_L1_CACHE_SUPPORTED
     80: 1,  # LOCAL_L1_CACHE_SUPPORTED
     82: 65536,  # MAX_REGISTERS_PER_MULTIPROCESSOR
-    97: 49152,  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    95: 1,  # COOPERATIVE_LAUNCH
     126: 1,  # MEM_SYNC_DOMAIN_COUNT
     131: -1,  # NUMA_ID
     134: -1,  # HOST_NUMA_ID
 }
-OF_THE_SLICE = {13, 15, 16, 33, 36, 37, 38, 39, 40, 75, 76, 81, 87, 106, 111, 139}
+OF_THE_SLICE = {13, 15, 16, 33, 36, 37, 38, 39, 40, 75, 76, 81, 87, 97, 106, 111, 139}
 
 
 @pytest.mark.parametrize("instance", list(instances()), ids=device_name)
@@ -155,6 +157,7 @@ def test_every_value_is_one_of_the_slices_or_the_same_everywhere(instance):
     assert fixed == SAME_EVERYWHERE | dict.fromkeys(ABSENT, 0)
     assert values[15] == (values[40] > 0)  # GPU_OVERLAP, ASYNC_ENGINE_COUNT
     assert values[33] == instance.gpu.index + 1  # PCI_BUS_ID
+    assert values[97] == values[81] - values[111]  # MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
     assert values[111] == (1024 if values[75] >= 8 else 0)  # RESERVED_SHARED_MEMORY_PER_BLOCK
     assert values[139] == instance.gpu.board.pci_device_id * 0x10000 + 0x10DE  # GPU_PCI_DEVICE_ID
 
@@ -203,10 +206,3 @@ def test_nothing_is_announced_that_the_library_answers_as_not_supported():
         for number, names in NEEDS.items():
             if values[number]:
                 assert names <= implemented, OFFICIAL[number]
-
-
-def test_no_kernel_is_told_to_ask_for_more_shared_memory_than_it_has():
-    """cuFuncSetAttribute(MAX_DYNAMIC_SHARED_SIZE_BYTES), which it would call next, answers 801."""
-    for instance in instances():
-        values = attributes_of(instance, instance.gpu.board.compute_capability)
-        assert values[97] == values[8]

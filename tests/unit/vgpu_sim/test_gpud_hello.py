@@ -10,7 +10,7 @@ from vgpu_sim.gpud.errors import HelloRefused
 from vgpu_sim.gpud.slices import hello
 from vgpu_sim.gpud.slices.hello import HELLO_BYTES, MalformedHello
 from vgpu_sim.hal.address_map import APERTURE_BASES
-from vgpu_sim.hal.messages import Header, Hello, MessageType
+from vgpu_sim.hal.messages import PROTOCOL_VERSION, Header, Hello, MessageType
 
 BASE = APERTURE_BASES[1]
 
@@ -66,7 +66,7 @@ def test_a_malformed_one_is_not(data, reason):
 @pytest.mark.parametrize(
     ("changes", "status"),
     [
-        ({"version_min": 2, "version_max": 9}, 803),
+        ({"version_min": PROTOCOL_VERSION + 1, "version_max": 9}, 803),
         ({"version_min": 0, "version_max": 0}, 803),
         ({"context_index": 64}, 1),
         ({"aperture_base": 0}, 1),

@@ -8,7 +8,7 @@ import pytest
 from isa_lanes import launch_golden
 
 from vgpu_sim.exec import interp
-from vgpu_sim.exec.errors import Trap, UnsupportedError
+from vgpu_sim.exec.errors import Trap
 from vgpu_sim.isa.asm import assemble
 from vgpu_sim.isa.errors import InvalidFunction
 
@@ -264,13 +264,6 @@ def test_a_wrong_launch_is_refused(
     module = assemble(f".isa 1\n.function f\n{header}\n{{\n RET\n}}\n")
     with pytest.raises(ValueError, match=reason):
         interp.run(module, module.functions[0], grid, block, parameters, NO_MEMORY)
-
-
-def test_local_memory_is_refused_before_anything_runs() -> None:
-    text = ".isa 1\n.function f\n.registers r0-r0 32\n{\n NOP\n ST.LOCAL.B32 [r0], r0\n RET\n}\n"
-    module = assemble(text)
-    with pytest.raises(UnsupportedError, match="f, word 1: local memory is not supported yet"):
-        interp.run(module, module.functions[0], (1, 1, 1), (1, 1, 1), b"", NO_MEMORY)
 
 
 def test_invalid_code_is_refused_before_anything_runs() -> None:

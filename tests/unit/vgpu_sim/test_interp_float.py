@@ -208,3 +208,25 @@ def test_num_nan_and_ftz_comparisons() -> None:
     assert _predicates("SETP.NUM.F32 p0, r0, r1", a, b, 32) == [False, False, True, False]
     assert _predicates("SETP.EQ.FTZ.F32 p0, r0, r1", [subnormal], [0], 32) == [True]
     assert _predicates("SETP.EQ.F32 p0, r0, r1", [subnormal], [0], 32) == [False]
+
+
+def test_fused_binary64_is_exact_where_it_is_computed_in_arrays_and_where_it_is_not() -> None:
+    """Cancellation to the last bits, and magnitudes on both sides of what arrays are used for."""
+    generator = random.Random(64)
+    tuples = []
+    for _ in range(1500):
+        spread = generator.choice((3, 60, 398, 404, 900))
+        a, b, c = (
+            generator.getrandbits(52)
+            | (F64.emax + generator.randint(-spread, spread)) << 52
+            | generator.getrandbits(1) << 63
+            for _ in range(3)
+        )
+        if generator.random() < 0.6:  # the addend takes most of the product away
+            product = ieee_oracle.operate("FMUL", (a, b), F64)
+            c = product ^ F64.sign ^ generator.getrandbits(3)
+        tuples.append((a, b, c))
+    for batch in _batches(tuples):
+        results = evaluate("FMA.F64", list(zip(*batch, strict=True)), 64, 64)
+        for operands, result in zip(batch, results, strict=True):
+            assert result == ieee_oracle.operate("FMA", operands, F64), operands

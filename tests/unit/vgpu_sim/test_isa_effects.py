@@ -38,10 +38,20 @@ def test_what_the_opcodes_do() -> None:
         Op.BRA: Effects(jumps=True),
         Op.RET: Effects(ends=True),
         Op.TRAP: Effects(ends=True, traps=True),
+        Op.NANOSLEEP: Effects(rests=True),
         Op.LD: Effects(reads=True),
         Op.ST: Effects(writes=True),
         Op.BAR_SYNC: Effects(orders=True, stops=True),
         Op.BAR_ARRIVE: Effects(orders=True, stops=True),
+        Op.BAR_RED: Effects(orders=True, stops=True),
+        Op.BAR_WARP: Effects(orders=True, collective=True),
+        **{op: Effects(collective=True) for op in Op if Op.SHFL <= op < Op.BAR_WARP},
+        Op.ATOM: Effects(reads=True, writes=True, orders=True),
+        Op.RED: Effects(reads=True, writes=True, orders=True),
+        Op.FENCE: Effects(orders=True),
+        Op.LD_ZFILL: Effects(reads=True),
+        Op.MMA: Effects(collective=True),
+        Op.LDMATRIX: Effects(reads=True, collective=True),
     }
 
 
@@ -53,6 +63,7 @@ def test_what_the_opcodes_do() -> None:
         (Effects(writes=True), False, True, True),
         (Effects(orders=True), False, True, True),
         (Effects(stops=True), False, True, True),
+        (Effects(rests=True), False, True, True),
         (Effects(collective=True), False, True, True),
         (Effects(jumps=True), True, False, False),
         (Effects(ends=True), True, False, False),

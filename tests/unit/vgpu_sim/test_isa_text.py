@@ -112,6 +112,10 @@ def test_errors_have_line_and_column(line: str, column: int, reason: str) -> Non
     [
         ("", 1, "does not begin with .isa"),
         (".isa 2", 1, "only version 1"),
+        (".isa 1\n.refused kernel k", 2, "refused for 0 reasons"),
+        (".isa 1\n.refused kernel k" + 257 * '\n.reason 1 1 "m"', 2, "refused for 257 reasons"),
+        (".isa 1\n.refused label k", 2, "expected 'variable'"),
+        ('.isa 1\n.reason 1 1 "m"', 2, "unknown directive .reason"),
         (".isa 1\n.function f\n{\n    RET\n", 5, "not closed"),
         (".isa 1\n.function f\n}", 3, "has no body"),
         (".isa 1\n.function f\n{\n}", 2, "0 words of code"),

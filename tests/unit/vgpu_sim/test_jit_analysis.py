@@ -1,16 +1,20 @@
 """SSA form, value analysis, pointer provenance and plans: what the JIT knows before it writes a line."""
 
+import operator
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeGuard
 
+import barrier_kernels
 import pytest
 from kernel_builder import KernelBuilder
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit import choose, ssa
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.analysis import Analysis, analyse
 from vgpu_sim.exec.jit.geometry import Geometry
 from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, PerStrip, Vector
 from vgpu_sim.exec.jit.nans import NanPlan
@@ -154,6 +158,30 @@ def test_arithmetic_on_a_thread_index(
     assert _element_of(_binary(op, type_, literal), Geometry((256, 1, 1), 16, 1)) == expected
 
 
+@pytest.mark.parametrize(
+    ("type_", "position", "length", "expected"),
+    [
+        (D.U32, 0, 4, Affine((0,), 1, 0, 1 << 32)),
+        (D.U32, 2, 2, Vector((tuple(lane >> 2 for lane in range(16)),))),
+        (D.U32, 3, 0, Affine((0,), 0, 0, 1 << 32)),
+        (D.U32, 0x102, 0x102, Vector((tuple(lane >> 2 for lane in range(16)),))),
+        (D.U32, 0, 5, Vector()),
+        (D.U32, 2, 31, Vector()),
+        (D.S32, 0, 4, Vector()),
+    ],
+)
+def test_fields_of_a_thread_index(
+    type_: DataType, position: int, length: int, expected: LaneShape
+) -> None:
+    def build(b: KernelBuilder) -> Register:
+        result = b.register(32)
+        index = b.special(SpecialRegister.TID_X)
+        b.op(Op.BFE, type_, result, index, Literal(position), Literal(length))
+        return result
+
+    assert _element_of(build, Geometry((256, 1, 1), 16, 1)) == expected
+
+
 def test_known_lanes_survive_what_is_not_affine() -> None:
     element = _element_of(_binary(Op.XOR, D.B32, 1), Geometry((16, 1, 1), 16, 1))
     assert element == Vector((tuple(lane ^ 1 for lane in range(16)),))
@@ -195,12 +223,12 @@ def test_canonical_nans_wait_for_the_store() -> None:
 @pytest.mark.parametrize(
     ("name", "block", "bits", "width", "strips"),
     [
-        ("vecadd", (256, 1, 1), 512, 16, 1),
-        ("saxpy", (96, 1, 1), 512, 16, 1),
-        ("vecadd", (256, 1, 1), 256, 8, 1),
-        ("vecadd", (12, 1, 1), 512, 4, 1),
+        ("vecadd", (256, 1, 1), 512, 16, 2),
+        ("saxpy", (96, 1, 1), 512, 16, 2),
+        ("vecadd", (256, 1, 1), 256, 8, 2),
+        ("vecadd", (12, 1, 1), 512, 16, 1),
         ("sgemm", (32, 8, 1), 512, 16, 16),
-        ("sgemm", (7, 1, 1), 512, 1, 1),
+        ("sgemm", (7, 1, 1), 512, 8, 1),
     ],
 )
 def test_chosen_plans(
@@ -213,7 +241,8 @@ def test_chosen_plans(
 def test_legal_plans_are_all_the_geometries_and_no_others() -> None:
     function = example("vecadd")
     plans = set(jit.legal_plans(function, (24, 2, 1)))
-    assert {plan.width for plan in plans} == {1, 2, 4, 8}
+    assert {plan.width for plan in plans if not plan.padding} == {1, 2, 4, 8}
+    assert {plan.width for plan in plans} == {1, 2, 4, 8, 16}
     assert jit.Plan(8, 3) in plans
     assert jit.Plan(8, 2) not in plans
     for shape in ((0, 1, 1), (2048, 1, 1), (1, -1, 1)):
@@ -261,9 +290,11 @@ def test_no_guard_is_assumed_behind_an_effect_or_in_a_loop() -> None:
     b.add(Instruction(Op.RET, guard=Guard(flags[1])))
     b.store(D.B32, b.parameter(0), lane, 4)
     form = ssa.build(b.module().functions[0])
-    analysis = Analysis(form, Geometry((32, 1, 1), 16, 2), assume_guards=True)
+    analysis = Analysis(form, Geometry((64, 1, 1), 16, 2), assume_guards=True)
     first = next(iter(form.blocks))
     assert analysis.assumed == {first}
+    alone = Analysis(form, Geometry((32, 1, 1), 16, 2), assume_guards=True)
+    assert not alone.assumed, "thread 3 ends in each block, and the block is one group"
 
     b = KernelBuilder(8)
     lane, flag, more = b.special(SpecialRegister.TID_X), b.predicate(), b.predicate()
@@ -275,4 +306,55 @@ def test_no_guard_is_assumed_behind_an_effect_or_in_a_loop() -> None:
     b.branch("again", Guard(more))
     b.store(D.B32, b.parameter(0), lane)
     form = ssa.build(b.module().functions[0])
-    assert not Analysis(form, Geometry((32, 1, 1), 16, 2), assume_guards=True).assumed
+    assert not Analysis(form, Geometry((64, 1, 1), 16, 2), assume_guards=True).assumed
+
+
+_RELATIONS: dict[str, Callable[[int, int], bool]] = {
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "EQ": operator.eq,
+    "NE": operator.ne,
+}
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("relation", _RELATIONS)
+def test_lanes_on_one_side_of_a_bound_agree(relation: str, mirrored: bool) -> None:
+    """Groups of 32 of 128 threads: at a multiple of 32 they agree, and nowhere inside of a group."""
+    geometry, compare = Geometry((128, 1, 1), 16, 2), _RELATIONS[relation]
+    for bound in (0, 1, 31, 32, 33, 63, 64, 80, 95, 96, 127, 128, 1 << 31, (1 << 32) - 1):
+        sources = f"{bound}, r1" if mirrored else f"r1, {bound}"
+        body = f"SETP.{relation}.U32 p0, {sources}\n@p0 ST.SHARED.U32 [r1], r1"
+        form = ssa.build(barrier_kernels.kernel(body, 0).functions[0])
+        analysis = Analysis(form, geometry, assume_guards=False)
+        (node,) = (n for b in form.blocks.values() for n in b.nodes if _is(n, Op.SETP))
+        shape = analysis.shape(node.results[0], form.block_of[node.results[0]], 1)
+        agree = all(
+            len({compare(bound, t) if mirrored else compare(t, bound) for t in group}) == 1
+            for group in (range(first, first + 32) for first in range(0, 128, 32))
+        )
+        found = isinstance(shape, Affine) and shape.uniform
+        assert not found or agree, (relation, bound)
+        if relation in ("EQ", "NE") or bound > 96:  # nobody says how many threads there are
+            continue
+        assert found == agree, (relation, bound)
+
+
+def _is(node: ssa.Node, op: Op) -> TypeGuard[ssa.Operation]:
+    return isinstance(node, ssa.Operation) and node.instruction.op is op
+
+
+@pytest.mark.parametrize("name", ["vecadd", "tiled_sgemm"])
+def test_a_question_is_answered_once(name: str) -> None:
+    """Also with and without assumptions where there is nothing to assume."""
+    form = ssa.build(example(name))
+    assuming = analyse(form, _TILE, assume_guards=True)
+    exact = analyse(form, _TILE, assume_guards=False)
+    assert analyse(form, _TILE, assume_guards=True) is assuming
+    assert (assuming is exact) == (not assuming.assumed)
+    assert bool(assuming.assumed) == (name == "vecadd")
+    fresh = Analysis(form, _TILE, assume_guards=False)
+    assert (fresh.shapes, fresh.checked) == (exact.shapes, exact.checked)
+    assert analyse(form, Geometry(_TILE.block, 16, 1), assume_guards=False) is not exact

@@ -4,7 +4,7 @@ from kernel_builder import KernelBuilder
 
 from vgpu_sim.exec import cfg
 from vgpu_sim.exec.jit import Plan, choose, layout, ssa
-from vgpu_sim.isa import DataType, Function, Guard, Instruction, Op, Predicate, Rounding
+from vgpu_sim.isa import DataType, Function, Guard, Instruction, Op, Predicate
 
 _GUARD = Guard(Predicate(0))
 
@@ -45,13 +45,13 @@ def test_two_ways_that_meet_nowhere_have_no_meeting() -> None:
 
 
 def test_written_out_arithmetic_counts_for_what_it_costs() -> None:
-    def chosen(rounding: Rounding) -> Plan:
+    def chosen(op: Op) -> Plan:
         b = KernelBuilder(8)
         value = b.load(DataType.F32, b.parameter(0))
         for _ in range(300):
-            b.op(Op.FADD, DataType.F32, value, value, value, rounding=rounding)
+            b.op(op, DataType.F32, value, value)
         b.store(DataType.F32, b.parameter(0), value)
         return choose.choose(ssa.build(b.module().functions[0]), (256, 1, 1), 512)
 
-    assert chosen(Rounding.RN).tier == 1
-    assert chosen(Rounding.RZ).tier == 0
+    assert chosen(Op.FNEG).tier == 1
+    assert chosen(Op.FSIN).tier == 0

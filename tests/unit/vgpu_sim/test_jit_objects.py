@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernel_builder import KernelBuilder
 
 from vgpu_sim import isa
 from vgpu_sim.compiler import compile_ptx
@@ -15,7 +14,18 @@ from vgpu_sim.exec.jit import compiler
 from vgpu_sim.exec.jit.assemble import Assembler
 from vgpu_sim.exec.jit.compiler import content_key
 from vgpu_sim.exec.jit.lines import WordTable
-from vgpu_sim.isa import DataType, Function, Instruction, Literal, Module, Op, Space, container
+from vgpu_sim.isa import (
+    DataType,
+    Function,
+    Guard,
+    Instruction,
+    Literal,
+    Module,
+    Op,
+    Predicate,
+    Space,
+    container,
+)
 from vgpu_sim.isa.errors import InvalidFunction
 
 _EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -142,7 +152,7 @@ class Closed:
 sys.meta_path.insert(0, Closed())
 backend.use_cache(pathlib.Path(sys.argv[1]))
 program = backend.load(pathlib.Path(sys.argv[2]).read_bytes(), 0)
-entry = backend.entry(program, "vecadd", (256, 1, 1)).address
+entry = backend.entry(program, "vecadd", (256, 1, 1), print).address
 found = {backend.locate(NativeFault(entry + offset)) for offset in range(600)}
 print(sum(one is not None and one.site.ptx_line > 0 for one in found))
 """
@@ -168,12 +178,12 @@ def test_llvm_text_is_available() -> None:
 
 
 def test_unsupported_code_is_named() -> None:
-    b = KernelBuilder(8)
-    value, address = b.register(32), b.register(32)
-    b.add(Instruction(Op.LD, DataType.B32, (value,), (address,), space=Space.LOCAL))
-    module = b.module()
-    with pytest.raises(jit.UnsupportedError, match="k, word 0: local memory"):
-        jit.Compiler().compile(module, module.functions[0], _BLOCK)
+    guard = Guard(Predicate(0))
+    backwards = [Instruction(Op.BRA, guard=guard, target=257 - n) for n in range(1, 258)]
+    code = (*[Instruction(Op.NOP)] * 257, *backwards, Instruction(Op.RET))
+    function = Function("deep", (), 0, (), 1, code, (0,) * len(code))
+    with pytest.raises(jit.UnsupportedError, match="deep: more than 256 loops"):
+        jit.Compiler().compile(Module((function,)), function, _BLOCK)
 
 
 def test_code_that_the_instruction_set_does_not_define_is_refused() -> None:

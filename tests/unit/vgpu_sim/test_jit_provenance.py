@@ -67,7 +67,7 @@ def _op(op: Op, type_: DataType, *rest: Operand | str, bits: int = 64, **fields:
         (_op(Op.ADD, D.U64, "pointer", "pointer"), UNKNOWN),
         (_op(Op.SUB, D.U64, "pointer", "wide"), Pointer(0, 1 << 32, 1)),
         (_op(Op.SUB, D.U64, "wide", "pointer"), UNKNOWN),
-        (_op(Op.SUB, D.U64, "pointer", "pointer"), UNKNOWN),
+        (_op(Op.SUB, D.U64, "pointer", "pointer"), Number(0, _MANY)),
         (_op(Op.ADD, D.U32, "pointer", "number"), Number(1 << 32, 1)),
         (_op(Op.MAD, D.S32, "number", Literal(8), "pointer", mode=MulMode.WIDE),
          Pointer(0, 8 << 32, 8)),

@@ -23,12 +23,7 @@ from vgpu_sim.isa import (
 from vgpu_sim.isa.table import TABLE
 
 D = DataType
-_ROUNDED = ("FADD", "FSUB", "FMUL", "FMA", "FDIV", "FRCP", "FSQRT", "CVT F64 S64", "CVT F64 U64")
-_REFUSED = {
-    "local memory",
-    "the generic address of shared memory",
-    *(f"{op} {'' if ' ' in op else 'F64 '}{r}" for op in _ROUNDED for r in ("RZ", "RM", "RP")),
-}
+_REFUSED: set[str] = set()
 _TOGETHER = 48
 
 

@@ -62,10 +62,32 @@ def test_lanes_that_are_elsewhere_are_groups_of_their_own(body: str) -> None:
     assert _widths(body) == {1}
 
 
+_ABOVE = "@p1 BRA a\n VOTE.BALLOT.B32 r10, 1, 0xffffffff\na:\n ST.SHARED.U8 [r4], r10"
+
+
+@pytest.mark.parametrize(
+    ("limit", "widest"),
+    [
+        ("LT.U32 p1, r1, 32", 32),
+        ("GE.S32 p1, r1, 32", 32),
+        ("GT.U32 p1, r1, 31", 32),
+        ("LE.U32 p1, r1, 32", 1),
+        ("LT.U32 p1, r1, 31", 1),
+        ("EQ.U32 p1, r1, 32", 1),
+        ("LT.AND.U32 p1, r1, 32, p0", 1),
+    ],
+)
+def test_a_limit_between_warps_parts_nobody(limit: str, widest: int) -> None:
+    body = f"{_PARTED}\n SETP.{limit}\n{_ABOVE}"
+    assert max(_widths(body)) == widest
+    module = barrier_kernels.kernel(body, 0, 1)
+    jit.Compiler().emit_llvm(module, module.functions[0], _BLOCK)
+
+
 def test_counted_barriers_need_groups_within_a_warp() -> None:
     body = "BAR_SYNC 1, 64\n BAR_SYNC 0, 0"
     assert max(_widths(body)) == 32
-    assert _widths(body, (33, 2, 1)) == {1}
+    assert _widths(body, (33, 2, 1)) == {1, 2, 4, 8, 16, 32}  # of a line of 66
     assert {32 % lanes for lanes in _widths(body, (24, 4, 1))} == {0}
 
 
@@ -82,7 +104,7 @@ def test_counted_barriers_need_groups_within_a_warp() -> None:
 )
 def test_turns_are_enough_for_one_barrier_of_all(body: str, counted: bool) -> None:
     form = ssa.build(barrier_kernels.kernel(body, 0, 1).functions[0])
-    assert stops.counted(form) is counted
+    assert stops.counted(form, Geometry(_BLOCK, 16, 2)) is counted
 
 
 def test_a_plan_that_parts_who_meets_is_refused() -> None:
@@ -97,7 +119,8 @@ def _chosen(module: Module, block: tuple[int, int, int]) -> Geometry:
 
 def test_who_fits_in_one_group_needs_no_switch() -> None:
     assert _chosen(barrier_kernels.guarded(), (64, 1, 1)).groups == 1
-    assert _chosen(barrier_kernels.guarded(), (1024, 1, 1)).groups > 1
+    assert _chosen(barrier_kernels.guarded(), (1024, 1, 1)).groups == 1
+    assert _chosen(barrier_kernels.guarded(), (8, 128, 1)).groups > 1
 
 
 def test_a_loop_that_stops_has_groups_of_eight_strips() -> None:

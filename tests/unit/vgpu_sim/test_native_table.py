@@ -45,7 +45,7 @@ def table(**changes: int) -> bytes:
     parameters = variables + VARIABLE
     names = parameters + PARAMETER
     log = names + len(NAME)
-    header = messages.TableHeader(1, functions, 1, parameters, 1, variables, log, 4)
+    header = messages.TableHeader(1, functions, 1, parameters, 1, variables, 0, log, log, 4)
     function = messages.FunctionRecord(
         name_offset=names, parameter_first=0, parameter_count=1, parameter_bytes=8
     )

@@ -1,11 +1,14 @@
 """``tessera ptx check`` and ``tessera ptx compile``: exit codes, what is written where."""
 
+import re
 from pathlib import Path
 
+import ptx_kernels
 import pytest
 from click.testing import CliRunner, Result
 
 from vgpu_sim.cli.ptx import command
+from vgpu_sim.cli.ptx_explain import explain
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.isa import container
 from vgpu_sim.isa.asm import assemble
@@ -41,13 +44,141 @@ def test_the_worst_file_decides(files: list[str], status: int) -> None:
 def test_check_says_why() -> None:
     assert _run("check", GOOD).output == f"{GOOD}: loads (1 kernel)\n"
     lines = _run("check", LATER).output.splitlines()
-    assert lines[-1] == f"{LATER}: valid as far as we know, not supported yet (18 reasons)"
-    assert (
-        lines[0]
-        == f"{LATER}:6:31: a shared variable of another module, 'elsewhere', is not supported yet"
+    assert lines[-1] == f"{LATER}: loads with 0 of 1 kernel"
+    assert f"{LATER}: variable 'elsewhere' is refused (1 reason):" in lines
+    at = lines.index(
+        f"{LATER}:6:31: a shared variable of another module, 'elsewhere', is not supported yet"
     )
-    assert lines[1] == "    .extern .shared .align 16 .b8 elsewhere[64];"
+    assert lines[at + 1] == "    .extern .shared .align 16 .b8 elsewhere[64];"
     assert _run("check", BROKEN).output.splitlines()[-1] == f"{BROKEN}: not PTX"
+
+
+SOME_KERNELS = b""".version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry first() { ret; }
+.visible .entry second() {
+  wgmma.fence.sync.aligned;
+  ret; }
+"""
+
+
+def test_check_lists_kernels_that_load_and_that_do_not() -> None:
+    result = _run("check", "-", stdin=SOME_KERNELS)
+    assert (result.exit_code, result.output.splitlines()) == (
+        2,
+        [
+            "-: kernel 'second' is refused (1 reason):",
+            "-:6:3: instruction 'wgmma' is not supported yet",
+            "    wgmma.fence.sync.aligned;",
+            "-: kernel 'first' loads",
+            "-: loads with 1 of 2 kernels",
+        ],
+    )
+
+
+def test_check_asks_the_backend_too() -> None:
+    deep = ptx_kernels.nested_loops(257).encode()
+    result = _run("check", "-", stdin=deep)
+    assert result.exit_code == 2
+    assert "more than 256 loops within each other" in result.output
+    interpreted = _run("check", "-", "--backend", "interp", stdin=deep)
+    assert (interpreted.exit_code, interpreted.output) == (0, "-: loads (1 kernel)\n")
+    assert _run("check", "-", stdin=ptx_kernels.nested_loops(256).encode()).exit_code == 0
+
+
+def test_compile_writes_the_kernels_that_it_can_and_names_the_others(tmp_path: Path) -> None:
+    output = tmp_path / "some"
+    result = _run("compile", "-", "--emit", "container", "-o", str(output), stdin=SOME_KERNELS)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("-:6:3: instruction 'wgmma' is not supported yet\n")
+    assert result.stderr.endswith("-: kernel 'second' is refused\n")
+    module = container.decode(output.read_bytes())
+    assert [function.name for function in module.functions] == ["first"]
+    assert [(one.name, one.reasons[0].line) for one in module.refused] == [("second", 6)]
+    assert assemble(_run("compile", "-", stdin=SOME_KERNELS).stdout) == module
+    for name, status in (("first", 0), ("second", 2)):
+        native = _run("compile", "-", "--emit", "llvm", "--kernel", name, stdin=SOME_KERNELS)
+        assert native.exit_code == status
+
+
+def _explain(*arguments: str, stdin: bytes | None = None) -> Result:
+    return CliRunner().invoke(explain, list(arguments), input=stdin)
+
+
+def test_explain_shows_decisions_and_their_rules() -> None:
+    result = _explain(str(ROOT / "examples" / "tiled_sgemm.ptx"), "--block", "16,16")
+    assert result.exit_code == 0
+    title, *rows = result.output.splitlines()
+    assert title == "kernel 'tiled_sgemm'"
+    told = dict(re.split(" {2,}", row.strip(), maxsplit=1) for row in rows)
+    assert told["backend"] == "jit, for blocks of 16,16,1"
+    assert told["parameters"] == "4, 28 bytes"
+    assert told["shared memory"] == "2048 bytes"
+    assert told["stops at"] == "PTX lines 67, 80"
+    lanes = int(told["group"].split()[2])
+    assert told["block"].split() == [
+        str(256 // lanes),
+        *told["block"].split()[1:3],
+        "256",
+        "threads",
+    ]
+    assert told["why"]
+    alone = _explain(str(ROOT / "examples" / "tiled_sgemm.ptx"), "--block", "15,1")
+    assert "strip                     16 lanes, the line of all threads padded" in alone.output
+
+
+@pytest.mark.parametrize(
+    ("kernel", "block", "shown"),
+    [
+        ("vecadd", "128", r"4 strips of \d+ lanes: \d+ nodes: narrow code without passes .*"),
+        ("sgemm", "16,16", r"4 strips of \d+ lanes: \d+ nodes: narrow code without passes .*"),
+        ("sgemm", "1", r"1 strip of 1 lane: \d+ nodes: lane by lane .*"),
+    ],
+)
+def test_explain_shows_what_a_first_launch_begins_in(kernel: str, block: str, shown: str) -> None:
+    result = _explain(str(ROOT / "examples" / f"{kernel}.ptx"), "--block", block)
+    (row,) = (line for line in result.output.splitlines() if line.lstrip().startswith("first tier"))
+    assert re.fullmatch(rf" *first tier +{shown}", row)
+
+
+def test_explain_says_why_a_kernel_begins_in_its_best_code() -> None:
+    text = ".version 9.0\n.target sm_90\n.address_size 64\n.entry none() { ret; }"
+    assert "none: 0 nodes: the best plan's code takes no longer" in _explain("-", stdin=text).output
+
+
+def test_explain_names_what_is_refused() -> None:
+    result = _explain("-", stdin=SOME_KERNELS)
+    assert result.exit_code == 2
+    lines = result.output.splitlines()
+    at = lines.index("kernel 'second': refused")
+    assert lines[at + 1] == "-:6:3: instruction 'wgmma' is not supported yet"
+    assert _explain("-", "--kernel", "first", stdin=SOME_KERNELS).exit_code == 0
+    assert _explain("-", "--kernel", "second", stdin=SOME_KERNELS).exit_code == 2
+    missing = _explain("-", "--kernel", "third", stdin=SOME_KERNELS)
+    assert (missing.exit_code, "no kernel 'third'; it has first, second" in missing.output) == (
+        1,
+        True,
+    )
+    assert _explain(BROKEN).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("stage", "shown"),
+    [
+        ("parse", "Instruction("),
+        ("lower", ".function vecadd"),
+        ("allocate", ".physical peak"),
+        ("ir", "define void @entry("),
+        ("passes", "define void @entry("),
+        ("asm", "\t.globl\tentry"),
+    ],
+)
+def test_every_stage_can_be_seen(stage: str, shown: str) -> None:
+    result = _explain(GOOD, "--stage", stage)
+    assert result.exit_code == 0
+    assert shown in result.output
+    assert (".physical" in result.output) == (stage == "allocate")
 
 
 def test_check_for_a_device() -> None:

@@ -1,13 +1,12 @@
 """PTX of other compilers (nvcc, Triton, ...): all of it parses, and what loads is on record.
 
 The corpus is not part of the repository; TESSERA_PTX_CORPUS names its folder. ``corpus.json`` says
-for each file for how many reasons it is refused (0: it loads) and which of its kernels would load
-if they stood alone. Renew it as the goldens, with TESSERA_GOLDEN=write.
+for each file which of its kernels load, and why what else it has is refused, by line. Renew it as
+the goldens, with TESSERA_GOLDEN=write. That what loads runs right is for ``test_run_client_kernels``.
 """
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import pytest
 from interpreted_ptx import run
 
 from vgpu_sim import compiler
-from vgpu_sim.compiler import pipeline
 from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.isa import Module, verify
 
@@ -29,32 +27,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def _kernels(path: Path) -> Iterator[tuple[str, Module | None]]:
-    """Yield each kernel of a file compiled as if it stood alone; None where it is refused."""
-    syntax = parse(path.read_bytes())
-    for function in syntax.functions:
-        if not function.is_entry or function.body is None:
-            continue
-        alone = replace(syntax, functions=(function,), variables=())
-        start = pipeline.Compilation(path.read_text(), (9, 0), path.name, syntax=alone)
-        try:
-            yield function.name, pipeline.run(start, pipeline.STAGES[1:]).module
-        except compiler.PtxError:
-            yield function.name, None
+def _compile(path: Path) -> Module:
+    return compiler.compile_ptx(path.read_bytes(), capability=(9, 0), name=path.name, partial=True)
 
 
 def _kernel(file: str, name: str) -> Module:
-    module = dict(_kernels(Path(CORPUS) / file))[name]
-    assert module is not None
-    return module
-
-
-def _reasons(path: Path) -> int:
-    try:
-        compiler.compile_ptx(path.read_bytes(), capability=(9, 0), name=path.name)
-    except compiler.UnsupportedPtxError as error:
-        return len(error.diagnostics)
-    return 0
+    """Return the module without its other kernels."""
+    module = _compile(Path(CORPUS) / file)
+    return replace(module, functions=(module.function(name),))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -67,12 +47,14 @@ def test_parses(path: Path) -> None:
 def test_what_loads_is_what_is_on_record() -> None:
     found = {}
     for path in FILES:
-        kernels = dict(_kernels(path))
-        for module in kernels.values():
-            if module is not None:
-                verify.check_module(module)
-        loading = [name for name, module in kernels.items() if module is not None]
-        found[path.name] = {"reasons": _reasons(path), "of": len(kernels), "loading": loading}
+        module = _compile(path)
+        verify.check_module(module)
+        refused = {
+            one.name: [f"{reason.line}: {reason.message}" for reason in one.reasons]
+            for one in module.refused
+        }
+        loading = [function.name for function in module.functions]
+        found[path.name] = {"loading": loading, "refused": refused}
     if os.environ.get("TESSERA_GOLDEN") == "write":
         RECORD.write_text(json.dumps(found, indent=1) + "\n")
     assert found == json.loads(RECORD.read_text())

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from vgpu_sim import compiler
-from vgpu_sim.compiler import InvalidPtxError, PtxError, PtxSyntaxError
+from vgpu_sim.compiler import InvalidPtxError, PtxError, PtxSyntaxError, linking
+from vgpu_sim.compiler.errors import LinkError, UnsupportedPtxError
+from vgpu_sim.compiler.lower import modules
 from vgpu_sim.compiler.ptx import limits, parse, tree
+from vgpu_sim.exec import jit
 from vgpu_sim.isa import container, verify
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -229,6 +232,21 @@ def test_size_caps() -> None:
         parse(" " * (limits.MAX_SOURCE_CHARACTERS + 1))
 
 
+def test_initial_values_cost_what_is_written() -> None:
+    """Not what is declared, and not without end: padding is short to write."""
+    entry = ".entry k() { .reg .b64 %d; mov.u64 %d, g; ret; }"
+    text = HEAD + ".func f() { ret; }\n.global .u64 g[1000000000] = {1, f};" + entry
+    module = compiler.compile_ptx(text, capability=(9, 0))
+    assert len(module.variables[0].initial) <= 16
+    padded = "".join(f".global .u8 p{i}[2][30000000] = {{{{1}}, {{1}}}};\n" for i in range(100))
+    module = compiler.compile_ptx(
+        HEAD + padded + ".entry k() { ret; }", capability=(9, 0), partial=True
+    )
+    assert sum(len(variable.initial) for variable in module.variables) < 1 << 26
+    assert len(module.refused) == 99
+    assert "initial values of more than" in module.refused[0].reasons[0].message
+
+
 def test_huge_declarations_cost_nothing() -> None:
     text = """
     .entry k() { .reg .b32 %r<4294967295>; .reg .b32 %q<999999999999>; mov.u32 %r4294967294, 1;
@@ -264,3 +282,94 @@ def test_compiling_takes_linear_time(statement: str) -> None:
 def test_text_that_no_encoding_takes_is_replaced() -> None:
     module = compiler.compile_ptx(HEAD + "// \ud800\n.entry k() { ret; }", capability=(9, 0))
     assert container.decode(container.encode(module)) == module
+
+
+_FUNCTION = ".func f{0}() {{ .reg .b32 %r<2>; add.u32 %r1, %r1, {0}; {1} ret; }}\n"
+
+
+def _chain(count: int, *, kernel: bool, forward: bool = False) -> str:
+    calls = ["", *(f"call f{i};" for i in range(count - 1))]
+    functions = [_FUNCTION.format(i, call) for i, call in enumerate(calls)]
+    declared = "".join(f".func f{i}();\n" for i in range(count)) if forward else ""
+    entry = f".entry k() {{ call f{count - 1}; ret; }}" if kernel else ""
+    return HEAD + declared + "".join(reversed(functions) if forward else functions) + entry
+
+
+@pytest.mark.parametrize(("kernel", "forward"), [(True, False), (False, False), (False, True)])
+def test_chains_of_functions_take_linear_time(kernel: bool, forward: bool) -> None:
+    """A function is lowered for what is wrong with it once, not once for each of its callers."""
+
+    def compiled(count: int) -> None:
+        compiler.compile_ptx(_chain(count // 5, kernel=kernel, forward=forward), capability=(9, 0))
+
+    assert _is_linear(compiled, 0.05)
+
+
+def test_what_is_wrong_with_a_function_is_found_whoever_calls_it() -> None:
+    wrong = ".func g() { mov.u32 a, b; ret; }\n"
+    for rest in ("", ".func h() { call g; ret; }", ".entry k() { call g; ret; }"):
+        with pytest.raises(InvalidPtxError, match="'b' is not declared"):
+            compiler.compile_ptx(HEAD + wrong + rest, capability=(9, 0))
+
+
+@pytest.mark.parametrize(("functions", "depth"), [(47, 60), (47, 3), (90, 60)])
+def test_calls_inside_deep_scopes_compile(functions: int, depth: int) -> None:
+    """Calls in line inside scopes inside calls: Python's stack holds them all."""
+    inside = "{" * depth + " call f{0}; " + "}" * depth
+    calls = ["", *(inside.replace("{0}", str(i)) for i in range(functions - 1))]
+    text = "".join(_FUNCTION.format(i, call) for i, call in enumerate(calls))
+    entry = f".entry k() {{ {inside.replace('{0}', str(functions - 1))} ret; }}"
+    (kernel,) = compiler.compile_ptx(HEAD + text + entry, capability=(9, 0)).functions
+    assert len(kernel.code) > functions
+
+
+def test_a_module_has_so_many_kernels_and_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kernel has what it calls in itself, so a short file can ask for any amount of code."""
+    many = HEAD + "".join(f".entry k{i}() {{ ret; }}\n" for i in range(9000))
+    module = compiler.compile_ptx(many, capability=(9, 0))
+    assert container.decode(container.encode(module)) == module
+    monkeypatch.setattr(modules, "MAXIMUM_FUNCTIONS", 8999)
+    with pytest.raises(UnsupportedPtxError, match="more than 8999 kernels"):
+        compiler.compile_ptx(many, capability=(9, 0), partial=True)
+    body = "add.u32 %r1, %r1, 1;\n" * 1000
+    shared = f".func f() {{ .reg .b32 %r<2>;\n{body} ret; }}\n"
+    monkeypatch.setattr(modules, "MAXIMUM_MODULE_WORDS", 50_000)
+    kernels = "".join(f".entry k{i}() {{ call f; ret; }}\n" for i in range(5000))
+    start = time.process_time()
+    with pytest.raises(UnsupportedPtxError, match="more than 50000 instructions"):
+        compiler.compile_ptx(HEAD + shared + kernels, capability=(9, 0), partial=True)
+    assert time.process_time() - start < 20  # 5 million instructions would take minutes
+
+
+def test_linking_takes_linear_time_and_so_much_text() -> None:
+    def linked(count: int) -> None:
+        text = "// " + "x" * 97 + "\n"
+        files = [linking.Input(f"{i}.ptx", HEAD + text * (count // 4)) for i in range(32)]
+        linking.link(files, (9, 0))
+
+    assert _is_linear(linked, 0.05)
+    blank = " " * (limits.MAX_SOURCE_CHARACTERS // 2)
+    with pytest.raises(LinkError, match="characters in all"):
+        linking.link([linking.Input(name, HEAD + blank) for name in "ab"], (9, 0))
+
+
+@pytest.mark.parametrize("statement", ["bar.sync 0;", "shfl.sync.idx.b32 %r1, %r1, 3, 31, -1;"])
+def test_generating_code_takes_linear_time(statement: str) -> None:
+    def generated(count: int) -> None:
+        body = f"{statement} add.u32 %r1, %r1, 1;\n" * (count // 4)
+        text = f"{HEAD}.entry k() {{ .reg .b32 %r<9>; mov.u32 %r1, %tid.x;\n{body}ret; }}"
+        module = compiler.compile_ptx(text, capability=(9, 0))
+        jit.Compiler().emit_llvm(module, module.functions[0], (64, 1, 1))
+
+    assert _is_linear(generated, 0.1)
+
+
+def test_branches_to_anywhere_are_refused_before_they_take_minutes() -> None:
+    count = 1200
+    body = "".join(f"L{i}: @%p1 bra L{i * 7919 % count};\n" for i in range(count))
+    text = f"{HEAD}.entry k() {{ .reg .pred %p<2>;\n{body}ret; }}"
+    (function,) = compiler.compile_ptx(text, capability=(9, 0)).functions
+    start = time.process_time()
+    (refusal,) = jit.refusals(function)
+    assert "nest too deep" in refusal.what
+    assert time.process_time() - start < 30

@@ -125,6 +125,37 @@ def test_blocks_add_up_in_shared_memory(zygote: Zygote, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", ["interp", "jit"])
+@pytest.mark.parametrize(
+    "access",
+    [
+        "mov.u32 %r1, 0x400000; ld.shared.u32 %r2, [%r1];",
+        "cvta.shared.u64 %d1, 0x400000; ld.u32 %r2, [%d1];",
+        "mov.u32 %r1, 0x400000; atom.shared.add.u32 %r2, [%r1], 0;",
+    ],
+)
+def test_a_kernel_without_shared_memory_has_none(zygote: Zygote, backend: str, access: str) -> None:
+    """Its addresses are not those of the worker's own memory, whose program may lie there."""
+    text = f"""
+        .version 7.0
+        .target sm_80
+        .address_size 64
+        .visible .entry sums(.param .u64 out, .param .u64 in)
+        {{
+            .reg .b32 %r<3>; .reg .b64 %d<2>;
+            {access}
+            ld.param.u64 %d0, [out];
+            st.global.u32 [%d0], %r2;
+            ret;
+        }}
+    """
+    with running_client(zygote, backend=backend) as client:
+        out = client.allocate(4096)
+        _launch(client, text, out.address, out.address)
+        page = client.wait_for_error()
+        assert page.error == CudaError.ILLEGAL_ADDRESS, page.fault.message
+
+
+@pytest.mark.parametrize("backend", ["interp", "jit"])
 @pytest.mark.parametrize("case", _WRONG)
 def test_what_a_block_does_wrong_is_named(zygote: Zygote, backend: str, case: str) -> None:
     wrong, kind, error, message, distance = _WRONG[case]

@@ -3,8 +3,9 @@
 import os
 import re
 import signal
-import socket
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +18,6 @@ from vgpu_sim.gpud.system import processes
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.ports import EmitError
-from vgpu_sim.worker import compile_helper
 
 # A zygote whose LLVM ends, as a defect of it would, on kernels that are known by a constant.
 FIRST_PLAN_ABORTS, EVERY_PLAN_ABORTS, FIRST_PLAN_NEVER_ENDS = range(19088743, 19088746)
@@ -26,8 +25,8 @@ FRAIL = f"""
 import os
 from vgpu_sim import zygote
 from vgpu_sim.exec.jit import llvm
-from vgpu_sim.worker import compile_helper
-compile_helper.MAX_CPU_SECONDS = 0.2
+from vgpu_sim.worker import compile_children
+compile_children.MAX_CPU_SECONDS = 0.2
 emit = llvm.object_code
 def object_code(text, tier):
     if "{FIRST_PLAN_ABORTS}" in text and tier or "{EVERY_PLAN_ABORTS}" in text:
@@ -120,11 +119,15 @@ def test_what_ends_every_attempt_is_said(zygote: Zygote) -> None:
         assert status == spawn.FAULTED_STATUS
 
 
-def test_too_much_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compile_helper, "MAX_BYTES", 3)
-    one, two = socket.socketpair()
-    with one, two, pytest.raises(EmitError, match="4 bytes are too many"):
-        compile_helper.CompileHelper(bytes, one, two).emit(b"four")
+@pytest.mark.parametrize(
+    "trial", ["too_much", "side_by_side", "kept_ready", "left_off", "ended_early", "no_memory"]
+)
+def test_a_helper_without_a_worker(trial: str) -> None:
+    """In processes of their own, which have no other threads where they fork."""
+    script = Path(__file__).parents[2] / "support" / "helper_trials.py"
+    command = [sys.executable, str(script), trial]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_without_its_helper_a_worker_says_so(zygote: Zygote) -> None:
@@ -142,8 +145,15 @@ def test_a_helper_holds_nothing_of_its_workers(zygote: Zygote) -> None:
         client.wait(0, value)
         helper = Path(f"/proc/{helper_of(client)}")
         opened = sorted(os.readlink(entry) for entry in (helper / "fd").iterdir())
-        assert opened[:3] == ["/dev/null", "/dev/null", "/memfd:tessera-last-words (deleted)"]
-        assert [name.split(":")[0] for name in opened[3:]] == ["socket"]
+        words, own = "/memfd:tessera-last-words (deleted)", {"anon_inode:[eventfd]"}
+        own |= {f"/memfd:tessera-{name} (deleted)" for name in ("code", "request", "last-words")}
+        assert [os.readlink(helper / "fd" / str(n)) for n in range(3)] == [
+            *["/dev/null"] * 2,
+            words,
+        ]
+        # Its end of the worker's, two that say when a child has ended, what it shares with those.
+        others = sorted(name for name in opened if name not in own and name != "/dev/null")
+        assert [name.split(":")[0] for name in others] == ["socket"] * 3
         maps = (helper / "maps").read_text()
         assert "tessera-worker" in Path(f"/proc/{client.pid}/maps").read_text()
         assert "memfd:" not in maps

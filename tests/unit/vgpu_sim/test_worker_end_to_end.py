@@ -61,8 +61,9 @@ def test_vecadd(zygote: Zygote, backend: str) -> None:
         client.wait(0, launch_vecadd(client, module, [m.address for m in memory]))
         np.testing.assert_array_equal(c, a + b)
         stats = client.gpud
-        client.close()
+        client.socket.close()
         assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == 0
+        assert stats.closed.wait(10), "the worker has said everything"
         assert [m["launches"] for m in stats.events if m["type"] == "stats"][-1] == 1
 
 

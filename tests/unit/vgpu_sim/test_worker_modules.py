@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import ptx_kernels
 import pytest
 from worker_client import Client, Zygote, running_client, running_zygote
 
@@ -94,46 +95,44 @@ def test_an_image_that_cannot_be_loaded(
     assert shared.page.error == 0
 
 
-def test_unsupported_ptx_is_named_and_reported(shared: Client) -> None:
-    text = HEAD + b".visible .entry k()\n{\n    membar.gl;\n    ret;\n}\n"
-    module = shared.load(text)
+def test_a_kernel_that_is_not_supported_is_named_and_reported(shared: Client) -> None:
+    text = HEAD.replace(b"7.0", b"8.0").replace(b"sm_80", b"sm_90a") + (
+        b".visible .entry k()\n{\n    wgmma.fence.sync.aligned;\n    ret;\n}\n"
+        b".visible .entry other() { ret; }\n"
+    )
+    line = next(i for i, t in enumerate(text.splitlines(), 1) if b"wgmma" in t)
+    container_of = container.encode(compile_ptx(text, capability=(9, 0), partial=True))
+    for image in (text, container_of):
+        module = shared.load(image)
+        assert module.status == CudaError.SUCCESS
+        assert list(module.functions) == ["other"]
+        assert module.refused == {
+            "k": f"<ptx>:{line}:5: instruction 'wgmma' is not supported yet\n"
+            "    wgmma.fence.sync.aligned;\n"
+        }
+        assert module.log == f"kernel 'k' cannot be used yet:\n{module.refused['k']}"
+        assert shared.gpud.event("unsupported_ptx")["message"] == module.log
+
+
+def test_what_concerns_the_whole_file_refuses_it(shared: Client) -> None:
+    module = shared.load(HEAD.replace(b"64", b"32"))
     assert module.status == CudaError.NOT_SUPPORTED
-    assert "membar.gl" in module.log
-    line = next(i for i, t in enumerate(text.splitlines(), 1) if b"membar.gl" in t)
-    assert f":{line}:" in module.log
-    assert "membar.gl" in shared.gpud.event("unsupported_ptx")["message"]
+    assert "32-bit addresses" in module.log
 
 
-DIRECTED_F64 = (
-    HEAD
-    + b"""
-.visible .entry k(.param .u64 output)
-{
-    .reg .b64 %d<4>;
-    ld.param.u64 %d1, [output];
-    ld.global.f64 %d2, [%d1];
-    add.rz.f64 %d3, %d2, 0d3FF0000000000000;
-    cvt.rm.f64.s64 %d3, %d2;
-    st.global.f64 [%d1], %d3;
-    ret;
-}
-"""
-)
-
-
-def test_what_a_backend_cannot_run_is_refused_when_it_is_loaded(
+def test_kernels_that_a_backend_cannot_run_are_refused_when_they_are_loaded(
     zygote: Zygote, tmp_path: Path
 ) -> None:
-    lines = DIRECTED_F64.splitlines()
-    reasons = [i for i, line in enumerate(lines, 1) if b"add.rz" in line or b"cvt.rm" in line]
-    images = [DIRECTED_F64, container.encode(compile_ptx(DIRECTED_F64, capability=(9, 0)))]
-    for backend, status in (("interp", CudaError.SUCCESS), ("jit", CudaError.NOT_SUPPORTED)):
+    deep = ptx_kernels.nested_loops(257).encode()
+    images = [deep, container.encode(compile_ptx(deep, capability=(9, 0)))]
+    for backend in ("interp", "jit", "jit"):  # once more from the cache
         with running_client(zygote, backend=backend, cache_dir=str(tmp_path)) as client:
             for image in images:
                 module = client.load(image)
-                assert module.status == status
-                if status is not CudaError.SUCCESS:
-                    assert all(f":{line}:" in module.log for line in reasons), module.log
+                assert module.status == CudaError.SUCCESS
+                assert list(module.functions) == ([] if backend == "jit" else ["nested"])
+                log = module.refused.get("nested", "")
+                assert ("more than 256 loops within each other" in log) == (backend == "jit")
             assert client.page.error == 0
 
 
@@ -218,6 +217,79 @@ def test_module_variables(zygote: Zygote, backend: str) -> None:
         third = client.load(VARIABLES)
         assert third.variables["answer"][0] == answers[0]
         assert third.functions["read_answer"].kernel != first.functions["read_answer"].kernel
+
+
+ADDRESSES = (
+    HEAD
+    + b"""
+.global .align 8 .u64 places[2] = {generic(table)+8, places};
+.global .align 4 .u32 table[4] = {1, 2, 3, 4};
+.visible .entry follow(.param .u64 output)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %d<3>;
+    ld.param.u64 %d1, [output];
+    ld.global.u64 %d2, [places];
+    ld.global.u32 %r1, [%d2];
+    st.global.u32 [%d1], %r1;
+    ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_variables_hold_addresses_of_where_they_lie(zygote: Zygote, backend: str) -> None:
+    with running_client(zygote, backend=backend) as client:
+        host = client.allocate(4096, ChunkKind.HOST)
+        client.load(VARIABLES)
+        module = client.load(ADDRESSES)
+        where = module.variables["places"][0]
+        client.wait(0, client.copy(host.address + 8, where, 16))
+        kernel = module.functions["follow"].kernel
+        output = struct.pack("<Q", host.address)
+        client.wait(0, client.launch(kernel, (1, 1, 1), (1, 1, 1), output))
+        assert struct.unpack("<I4x2Q", host.alias[:24]) == (
+            3,
+            module.variables["table"][0] + 8,
+            where,
+        )
+
+
+BY_ADDRESS = (
+    HEAD
+    + b"""
+.visible .entry pick(.param .u64 output, .param .align 8 .b8 values[64])
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %d<5>;
+    ld.param.u64 %d1, [output];
+    mov.u32 %r1, %tid.x;
+    mov.b64 %d2, values;
+    mad.wide.u32 %d2, %r1, 4, %d2;
+    ld.param.u32 %r2, [%d2+8];
+    mad.wide.u32 %d1, %r1, 4, %d1;
+    st.global.u32 [%d1], %r2;
+    ret;
+}
+"""
+)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_each_launch_has_its_own_parameters_in_memory(zygote: Zygote, backend: str) -> None:
+    with running_client(zygote, backend=backend) as client:
+        host = client.allocate(4096, ChunkKind.HOST)
+        client.load(VARIABLES)
+        module = client.load(BY_ADDRESS)
+        kernel = module.functions["pick"].kernel
+        for first in (100, 200, 300):
+            values = struct.pack("<Q16I", host.address + first, *range(first, first + 16))
+            client.launch(kernel, (1, 1, 1), (8, 1, 1), values)
+        client.wait(0, client.copy(host.address, host.address, 8))
+        for first in (100, 200, 300):
+            found = struct.unpack("<8I", host.alias[first : first + 32])
+            assert found == tuple(range(first + 2, first + 10))
 
 
 def test_variables_are_charged_to_the_slice(zygote: Zygote) -> None:

@@ -4,8 +4,10 @@
 ``memory`` copies, fills and chunks; ``hostile`` requests that no client library writes; ``fault``
 kernels that fault; ``doze`` a worker on its client's CPU; ``nap`` requests that come just before it
 sleeps; ``turns`` whose request comes first, which kernel runs, what is left of a removed one;
-``again`` a second start; ``cta`` blocks whose groups of lanes wait for each other.
-``latency`` only measures, and must still build.
+``overlap`` requests that wait for other streams' through memory, and compilations;
+``swap`` better code that comes while a launch runs; ``again`` a second start; ``cta`` blocks whose groups of lanes wait for each other.
+``interleave`` client library and worker under schedules that chance makes (``schedules.h``),
+``interleave_pool`` runners and helpers of the pool. ``latency`` only measures, and must still build.
 """
 
 import functools
@@ -17,6 +19,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 WORKER = ROOT / "vgpu_sim/native/worker"
+CLIENT = ROOT / "vgpu_sim/native/libcuda"
 HARNESS = ROOT / "tests/support/worker_harness"
 INCLUDE = ROOT / "vgpu_sim/native/include"
 FLAGS = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
@@ -72,7 +75,14 @@ def build(program: str, sanitizer: str, directory: Path, runtime: Runtime) -> Pa
         ("nap", "plain"),
         ("turns", "plain"),
         ("turns", "thread"),
+        ("overlap", "plain"),
+        ("overlap", "address"),
+        ("overlap", "thread"),
         ("again", "plain"),
+        ("swap", "plain"),
+        ("swap alone", "plain"),  # on one thread
+        ("swap", "address"),
+        ("swap", "thread"),
         ("cta", "plain"),
         # Sanitizers put their own handlers where kernels fault.
         ("cta good", "address"),
@@ -90,3 +100,25 @@ def test_native_runtime(program: str, sanitizer: str, tmp_path: Path, runtime: R
 
 def test_latency_program_builds(tmp_path: Path, runtime: Runtime) -> None:
     build("latency", "plain", tmp_path, runtime)
+
+
+SCHEDULED = {
+    "interleave": (
+        *(HARNESS / name for name in ("interleave.c", "interleave_client.c")),
+        *(WORKER / name for name in ("leader.c", "scheduler.c", "timeline.c", "ring.c")),
+        *(CLIENT / name for name in ("ring.c", "doorbell.c", "wait.c")),
+    ),
+    "interleave_pool": (HARNESS / "interleave_pool.c", WORKER / "pool.c", WORKER / "residents.c"),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_no_schedule_loses_a_call_or_a_block(tmp_path: Path, name: str) -> None:
+    """A seed that fails fails again: ``interleave 1 SEED``."""
+    program = tmp_path / name
+    flags = "-U_FORTIFY_SOURCE", "-include", HARNESS / "schedules.h"
+    folders = f"-I{CLIENT}", f"-I{CLIENT.parent / 'client'}"
+    sources = *SCHEDULED[name], HARNESS / "schedules.c"
+    compile_c("plain", tmp_path, *flags, *folders, "-o", program, *sources)
+    done = subprocess.run([program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stdout + done.stderr

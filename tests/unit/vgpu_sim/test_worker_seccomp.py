@@ -17,6 +17,7 @@ from vgpu_sim.worker.sandbox import seccomp
 Decide = Callable[..., int]
 EPERM, ENOSYS = bpf.ERRNO | errno.EPERM, bpf.ERRNO | errno.ENOSYS
 CLONE, CLONE3, FCNTL, PRCTL, SETITIMER, WAIT4 = 56, 435, 72, 157, 38, 61
+GETPPID, SCHED_SETATTR = 110, 314
 NUMBERS = range(1024)  # the table ends below 512
 
 # linux/sched.h
@@ -71,7 +72,7 @@ ALLOWED = {
         *seccomp._ALLOWED.values(),
         *seccomp._ALLOWED_FOR_CACHE.values(),
     },
-    "compile helper": {*seccomp._ALLOWED.values(), WAIT4},
+    "compile helper": {*seccomp._ALLOWED.values(), WAIT4, GETPPID, SCHED_SETATTR},
 }
 
 
@@ -137,3 +138,13 @@ def test_a_compile_helper_limits_its_own_time_only_as_it_is_used(filtered) -> No
     decide = filtered(INSTALLED["compile helper"])
     timers = {which for which in range(16) if decide(SETITIMER, (which,)) == bpf.ALLOW}
     assert timers == {signal.ITIMER_PROF}
+
+
+def test_a_compile_helper_changes_its_own_weight_and_no_other_process_s(filtered) -> None:
+    decide = filtered(INSTALLED["compile helper"])
+    whose = {
+        pid for pid in (*range(500), 0xFFFF_FFFF) if decide(SCHED_SETATTR, (pid,)) == bpf.ALLOW
+    }
+    assert whose == {0}
+    for who in ("worker", "worker with its cache"):
+        assert filtered(INSTALLED[who])(SCHED_SETATTR, (0,)) == EPERM

@@ -1,5 +1,6 @@
 """The zygote: forks, reports ends, refuses what it cannot do, leaves workers alone when it goes."""
 
+import contextlib
 import os
 import signal
 import socket
@@ -23,6 +24,121 @@ VECADD = (Path(__file__).parents[3] / "examples/vecadd.ptx").read_bytes()
 def zygote() -> Iterator[Zygote]:
     with running_zygote() as zygote:
         yield zygote
+
+
+def children_of(zygote: Zygote) -> set[int]:
+    pid = zygote.process.pid
+    return {int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def processes_of(pid: int) -> set[int]:
+    """A worker, its helper, and what the helper keeps ready."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {pid}.union(*map(processes_of, map(int, children)))
+
+
+def settled_spare(zygote: Zygote, *others: int) -> int:
+    """The zygote's child that is none of these workers, once it waits."""
+    for _ in range(1000):
+        text = ""
+        for pid in children_of(zygote) - set(others):
+            with contextlib.suppress(OSError):
+                text = Path(f"/proc/{pid}/status").read_text()
+            if "State:\tS" in text and "Seccomp:\t2" in text:
+                before = cpu_ticks(pid)
+                time.sleep(0.1)
+                if cpu_ticks(pid) == before:
+                    return pid
+        time.sleep(0.02)
+    raise AssertionError("there is no spare")
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return int(fields[11]) + int(fields[12])
+
+
+@pytest.mark.parametrize("backend", ["jit", "interp"])
+def test_the_next_context_is_served_by_a_spare(zygote: Zygote, tmp_path: Path, backend: str):
+    group = tmp_path / "group"
+    config = {"backend": backend, "cgroup_procs": (str(group),)}
+    with running_client(zygote, **config) as first:
+        spare = settled_spare(zygote, first.pid)
+        assert group.read_text() == f"{first.pid}\n", "a spare is in no slice's group"
+        place = {"context_index": 1, "aperture_base": address_map.APERTURE_BASES[1]}
+        with running_client(zygote, **config, **place) as second:
+            assert second.pid == spare
+            others = processes_of(spare) - {spare}
+            assert len(others) == 2 * (backend == "jit")
+            assert int(group.read_text()) in (others or {spare}), "what it kept ready joins last"
+            assert second.gpud.event("started")["sandbox"] == first.gpud.event("started")["sandbox"]
+            module, memory = second.load(VECADD), second.allocate(4000).address
+            kernel = module.functions["vecadd"].kernel
+            parameters = struct.pack("<QQQi", memory, memory, memory, 1000)
+            second.wait(0, second.launch(kernel, (4, 1, 1), (256, 1, 1), parameters))
+            descriptors = os.listdir(f"/proc/{second.pid}/fd")
+            assert len(descriptors) <= 7 + (backend == "jit")
+            assert settled_spare(zygote, first.pid, spare) != spare
+
+
+def test_the_first_context_that_is_expected_finds_a_spare(zygote: Zygote):
+    message = {"type": "expect", "worker": worker_config().to_json()}
+    zygote.socket.send(spawn.encode(message))
+    spare = settled_spare(zygote)
+    zygote.socket.send(spawn.encode(message))
+    assert settled_spare(zygote) == spare
+    with running_client(zygote) as client:
+        assert client.pid == spare
+        assert client.memory_info()[0] > 0
+
+
+def test_a_spare_is_for_a_context_like_the_last(zygote: Zygote, tmp_path: Path):
+    mine, others = tmp_path / "mine", tmp_path / "others"
+    for directory in (mine, others):
+        directory.mkdir()
+    with running_client(zygote, cache_dir=str(mine)) as first:
+        spare = settled_spare(zygote, first.pid)
+        with running_client(zygote, cache_dir=str(others), context_index=1) as second:
+            assert second.pid != spare
+            assert os.waitstatus_to_exitcode(zygote.exit_status(spare)) == -signal.SIGKILL
+            assert second.memory_info()[0] > 0
+
+
+def test_a_cache_that_was_made_again_is_another(zygote: Zygote, tmp_path: Path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    with running_client(zygote, cache_dir=str(cache)) as first:
+        spare = settled_spare(zygote, first.pid)
+        cache.rename(tmp_path / "moved")
+        cache.mkdir()
+        with running_client(zygote, cache_dir=str(cache), context_index=1) as second:
+            assert second.pid != spare
+
+
+def test_a_spare_that_ends_is_not_missed(zygote: Zygote):
+    with running_client(zygote) as first:
+        spare = settled_spare(zygote, first.pid)
+        os.kill(spare, signal.SIGKILL)
+        zygote.exit_status(spare)
+        with running_client(zygote, context_index=1) as second:
+            assert second.pid != spare
+            assert second.memory_info()[0] > 0
+
+
+def test_a_spare_ends_with_the_zygote(zygote: Zygote):
+    with running_client(zygote) as first:
+        spare = settled_spare(zygote, first.pid)
+        zygote.socket.close()
+        zygote.process.wait(10)
+        deadline = time.monotonic() + 10
+        while os.path.exists(f"/proc/{spare}") and time.monotonic() < deadline:
+            status = Path(f"/proc/{spare}/status")
+            with contextlib.suppress(OSError):
+                if "State:\tZ" in status.read_text():
+                    break
+            time.sleep(0.01)
+        else:
+            assert not os.path.exists(f"/proc/{spare}")
 
 
 def test_it_is_single_threaded_and_carries_no_ballast(zygote: Zygote) -> None:
@@ -112,8 +228,7 @@ def test_ends_are_reported_and_nothing_is_left(zygote: Zygote) -> None:
             else:
                 client.close()
             assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == status
-    children = Path(f"/proc/{zygote.process.pid}/task/{zygote.process.pid}/children")
-    assert children.read_text().split() == []
+    assert len(children_of(zygote)) <= 1  # the spare
 
 
 def test_workers_outlive_it() -> None:
@@ -139,14 +254,10 @@ def test_many_contexts_at_once(zygote: Zygote) -> None:
             client.memory_info()  # by now what was sent with the welcome is closed
             descriptors = os.listdir(f"/proc/{client.pid}/fd")
             end_to_helper = client is not third
-            assert len(descriptors) <= 6 + end_to_helper, "a worker holds what is not its own"
+            assert len(descriptors) <= 7 + end_to_helper, "a worker holds what is not its own"
 
 
 def test_a_worker_has_no_busy_loop(zygote: Zygote) -> None:
-    def cpu_ticks(pid: int) -> int:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return int(fields[11]) + int(fields[12])
-
     with running_client(zygote, backend="jit") as client:
         memory = client.allocate(4096)
         client.wait(0, client.fill(memory.address, 4, 7, 1))

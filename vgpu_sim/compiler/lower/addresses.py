@@ -2,12 +2,16 @@
 
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.frames import LocalVariable
 from vgpu_sim.compiler.lower.shared import SharedVariable
 from vgpu_sim.compiler.lower.types import UNSIGNED
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import Literal, Op, Operand, Register, Space, Symbol
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space, Symbol
 
 _SHARED_MASK = 0xFFFF_FFFF
+WINDOWS = (Space.SHARED, Space.LOCAL)
+"""Spaces whose addresses have 32 bits, and whose generic addresses lie in a window."""
+
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 
@@ -28,20 +32,29 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
     if not isinstance(base, tree.Name):
         return None
     found = context.scope.find(base.text)
-    shared = context.shared.get(base.text) if found is None else found[1]
+    if found is not None and isinstance(found[1], LocalVariable):
+        return found[1].symbol(addend), Space.LOCAL
+    if found is None and base.text in context.locals:
+        return context.locals[base.text].symbol(addend), Space.LOCAL
+    shared = context.shared(base.text) if found is None else found[1]
     if isinstance(shared, SharedVariable):
         return Literal((shared.offset + addend) & _SHARED_MASK), Space.SHARED
     if found is not None:
         return None
     symbols = context.symbols
-    if base.text in context.parameters:
-        raise Unsupported(f"the address of parameter {base.text!r}", base)
+    parameter = context.parameters.get(base.text)
+    if parameter is not None:
+        context.uses_parameter_image = True
+        return Symbol(context.parameter_image, parameter.offset + addend), Space.PARAM
     variable = symbols.variables.get(base.text)
     if variable is not None:
         return Symbol(base.text, addend), variable.space
     refused = symbols.refused.get(base.text)
     if refused is not None:
         raise Unsupported(refused.what, base)
+    function = symbols.graph.functions.get(base.text)
+    if function is not None:
+        return Literal(symbols.graph.address(function) + addend), Space.CONST
     if base.text in symbols.functions:
         raise Unsupported(f"the address of function {base.text!r}", base)
     if context.scope.find_label(base.text) is not None:
@@ -62,15 +75,31 @@ def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Oper
         if space not in (Space.GENERIC, symbol[1]):
             shown = space.name.lower()
             raise Invalid(f"the variable is in .{symbol[1].name.lower()} space, not .{shown}")
-        if space is Space.GENERIC and symbol[1] is Space.SHARED:
-            raise Unsupported("a shared variable's name where the space is not said")
+        if space is Space.GENERIC and symbol[1] in WINDOWS:
+            what = f"a {symbol[1].name.lower()} variable's name where the space is not said"
+            raise Unsupported(what)
         return symbol[0], 0
     base, displacement = split(operand.parts[0])
     if isinstance(base, tree.Integer):
         return Literal(base.value & 0xFFFF_FFFF_FFFF_FFFF), displacement
     if not _INT32_MIN <= displacement <= _INT32_MAX:
         raise Invalid(f"address offset {displacement} does not fit 32 bits")
-    return _base_register(context, base, 32 if space is Space.SHARED else 64), displacement
+    return _base_register(context, base, 32 if space in WINDOWS else 64), displacement
+
+
+def whole_address(context: Context, operand: tree.Operand, space: Space) -> Operand:
+    """Return what a ``[...]`` operand means, for words without a displacement; as ``address``."""
+    base, displacement = address(context, operand, space)
+    if displacement == 0:
+        return base
+    bits = 32 if space is Space.SHARED else 64
+    if isinstance(base, Literal):
+        return Literal(base.bits + displacement & (1 << bits) - 1)
+    sum_ = context.builder.scratch(bits)
+    step = Literal(displacement & (1 << bits) - 1)
+    type_ = DataType.U32 if bits == 32 else DataType.U64
+    context.builder.emit(Op.ADD, type=type_, dsts=(sum_,), srcs=(base, step))
+    return sum_
 
 
 def _base_register(context: Context, base: tree.Operand, least: int) -> Register:

@@ -1,5 +1,7 @@
 """Building one function's code: words, their lines, registers and labels."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +15,9 @@ MAX_POOL_ENTRIES = 32767
 
 Fields = dict[str, Any]
 
+KERNEL, NOBODY = 0, -1
+"""Owners of registers: the kernel itself, and code that calls do not return to."""
+
 
 @dataclass(slots=True)
 class _Fixup:
@@ -22,26 +27,91 @@ class _Fixup:
     label: LabelTarget
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A word that stands for what is put there when all of the code is known.
+
+    Before a call that may lead back to its own function (``saves``) the owner's registers go to the
+    stack, and behind it they come back from there; ``call`` is the same number in both.
+    """
+
+    owner: int
+    call: int
+    saves: bool
+
+
 class Builder:
-    """Appends words. ``guard`` and ``line`` apply to what is emitted until they are changed."""
+    """Appends words. ``guard`` and ``line`` apply to what is emitted until they are changed.
+
+    ``owner`` says whose the registers are that are made: the kernel's, or those of one function
+    that is called, which every activation of it has to itself.
+    """
 
     def __init__(self) -> None:
         self.code: list[Instruction] = []
         self.lines: list[int] = []
         self.register_bits: list[int] = []
-        self.predicate_count = 0
+        self.register_owners: list[int] = []
+        self.predicate_owners: list[int] = []
+        self.owner = KERNEL
+        self.marks: dict[int, Mark] = {}
         self.guard: Guard | None = None
         self.line = 0
         self._fixups: list[_Fixup] = []
+        self._names = 0
         self._pools: dict[int, list[Register]] = {}
         self._taken: dict[int, int] = {}
+        self._predicates: list[Predicate] = []
+        self._predicates_taken = 0
         self._inverse: Predicate | None = None
         self._unused: Predicate | None = None
 
+    @property
+    def predicate_count(self) -> int:
+        return len(self.predicate_owners)
+
+    @contextmanager
+    def owned_by(self, owner: int) -> Iterator[None]:
+        """Make registers for another owner for a while."""
+        before, self.owner = self.owner, owner
+        try:
+            yield
+        finally:
+            self.owner = before
+
+    @contextmanager
+    def guarded(self, guard: Guard | None) -> Iterator[None]:
+        """Emit under another guard for a while."""
+        before, self.guard = self.guard, guard
+        try:
+            yield
+        finally:
+            self.guard = before
+
+    def append(self, words: list[Instruction]) -> None:
+        """Append words as they are."""
+        for word in words:
+            self.code.append(word)
+            self.lines.append(self.line)
+
+    def mark(self, mark: Mark) -> None:
+        """Append a word that is to be replaced."""
+        self.marks[len(self.code)] = mark
+        self.emit(Op.NOP)
+
     def begin(self, line: int) -> None:
-        """Start a statement: scratch registers of the one before may be used again."""
-        self.line = line
+        """Start a statement: scratch registers of the one before may be used again.
+
+        One without a line (0), of a function of the driver, has that of the call.
+        """
+        self.line = line or self.line
         self._taken.clear()
+        self._predicates_taken = 0
+
+    def new_name(self, what: str) -> str:
+        """Return a name for a symbol that nothing else has, nor can have in PTX."""
+        self._names += 1
+        return f"{what} {self._names}"
 
     def emit(self, op: Op, **fields: Any) -> None:
         """Append a word under the current guard.
@@ -72,6 +142,7 @@ class Builder:
         if len(self.register_bits) >= MAX_REGISTERS:
             raise Unsupported(f"a function that uses more than {MAX_REGISTERS} registers")
         self.register_bits.append(bits)
+        self.register_owners.append(self.owner)
         return Register(len(self.register_bits) - 1)
 
     def new_predicate(self) -> Predicate:
@@ -82,7 +153,7 @@ class Builder:
         """
         if self.predicate_count >= MAX_REGISTERS:
             raise Unsupported(f"a function that uses more than {MAX_REGISTERS} predicates")
-        self.predicate_count += 1
+        self.predicate_owners.append(self.owner)
         return Predicate(self.predicate_count - 1)
 
     def assigned(self, scope: Scope, name: str, what: RegisterClass) -> Register | Predicate:
@@ -102,6 +173,13 @@ class Builder:
             pool.append(self.new_register(bits))
         return pool[index]
 
+    def scratch_predicate(self) -> Predicate:
+        """Return a predicate for the current statement alone."""
+        if self._predicates_taken == len(self._predicates):
+            self._predicates.append(self.new_predicate())
+        self._predicates_taken += 1
+        return self._predicates[self._predicates_taken - 1]
+
     def inverse_predicate(self) -> Predicate:
         """Return the predicate that holds ``!p`` during one statement."""
         if self._inverse is None:
@@ -114,15 +192,35 @@ class Builder:
             self._unused = self.new_predicate()
         return self._unused
 
-    def finish(self) -> None:
-        """End the function and resolve branches.
+    def rewrite(self, expand: Callable[[int, Instruction], list[Instruction]]) -> None:
+        """Put other words in the place of each; ``expand`` gets its number. Labels move along.
+
+        Raises:
+            Unsupported: when the function has too many words then.
+        """
+        code: list[Instruction] = []
+        lines: list[int] = []
+        moved: list[int] = []  # where each word's own begin now
+        for word, (instruction, line) in enumerate(zip(self.code, self.lines, strict=True)):
+            moved.append(len(code))
+            code += expand(word, instruction)
+            lines += [line] * (len(code) - len(lines))
+        if len(code) > MAX_WORDS:
+            raise Unsupported(f"a function of more than {MAX_WORDS} instructions")
+        moved.append(len(code))
+        self.marks = {moved[word]: mark for word, mark in self.marks.items()}
+        for fixup in self._fixups:
+            fixup.word = moved[fixup.word + 1] - 1  # a branch stays the last of its words
+        for label in {id(label): label for label in self._labels()}.values():
+            if label.word is not None:
+                label.word = moved[label.word]
+        self.code, self.lines = code, lines
+
+    def end(self) -> None:
+        """End the function.
 
         Running past the last statement ends the thread, as ``ret`` does. That word is added only
         where something can reach it: a label at the end, or code that falls off it.
-
-        Raises:
-            Invalid: when a label was never placed.
-            Unsupported: when there are too many distinct constants and vectors.
         """
         self.guard = None
         end = len(self.code)
@@ -131,11 +229,41 @@ class Builder:
         falls = last is None or last.guard is not None or not EFFECTS[last.op].leaves
         if reached or falls:
             self.emit(Op.RET)
-        for fixup in self._fixups:
-            if fixup.label.word is None:
-                raise Invalid(f"label {fixup.label.name!r} is not defined")
-            self.code[fixup.word] = replace(self.code[fixup.word], target=fixup.label.word)
+
+    def finish(self) -> None:
+        """Resolve branches: nothing is added or rewritten after that.
+
+        Raises:
+            Invalid: when a label was never placed.
+            Unsupported: when there are too many distinct constants and vectors.
+        """
+        for word, target in self.targets().items():
+            self.code[word] = replace(self.code[word], target=target)
         self._check_pool()
+
+    def targets(self) -> dict[int, int]:
+        """Return where each branch leads, by its word.
+
+        Raises:
+            Invalid: when a label was never placed.
+        """
+        return {fixup.word: self._place_of(fixup.label) for fixup in self._fixups}
+
+    def drop_jumps(self) -> None:
+        """Leave out branches to the next word."""
+        idle = {word for word, target in self.targets().items() if target == word + 1}
+        if idle:
+            self._fixups = [fixup for fixup in self._fixups if fixup.word not in idle]
+            self.rewrite(lambda word, instruction: [] if word in idle else [instruction])
+
+    @staticmethod
+    def _place_of(label: LabelTarget) -> int:
+        if label.word is None:
+            raise Invalid(f"label {label.name!r} is not defined")
+        return label.word
+
+    def _labels(self) -> list[LabelTarget]:
+        return [fixup.label for fixup in self._fixups]
 
     def _check_pool(self) -> None:
         """Hold literals and vectors to what a binary's pool can name with 15 bits."""
@@ -143,6 +271,9 @@ class Builder:
         for instruction in self.code:
             entries.update(s for s in instruction.srcs if isinstance(s, Literal | Symbol))
             if instruction.vector > 1:
-                entries.add(instruction.dsts or instruction.srcs[1:])
+                vectors = (instruction.dsts, instruction.srcs[1:])
+                entries.update((v, half) for v in vectors for half in range(0, len(v), 4))
+            elif instruction.op is Op.SHFL:
+                entries.add(instruction.srcs[1:3])
         if len(entries) > MAX_POOL_ENTRIES:
             raise Unsupported(f"a function of more than {MAX_POOL_ENTRIES} constants and vectors")

@@ -1,5 +1,6 @@
 """Collecting everything that is wrong with a file, instead of stopping at the first."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -48,6 +49,13 @@ class Findings:
     invalid: list[Diagnostic] = field(default_factory=list)
     _lines: list[str] = field(default_factory=list)
 
+    def part(self) -> "Findings":
+        """Return findings about a part of the file, whose unsupported ones are its own.
+
+        What breaks a rule of PTX concerns the whole file and is recorded for it.
+        """
+        return Findings(self.source, self.name, invalid=self.invalid, _lines=self._lines)
+
     def add(self, refusal: Refusal, statement: Positioned) -> None:
         """Record ``refusal`` about ``statement``."""
         at = refusal.at or statement
@@ -63,7 +71,7 @@ class Findings:
             raw = self.source[start : min(end + 1, start + _MAX_TEXT_CHARACTERS)]
         else:
             if not self._lines:
-                self._lines = self.source.split("\n")
+                self._lines += self.source.split("\n")  # in place: the list is shared
             raw = self._lines[statement.line - 1]
         return " ".join(raw[:_MAX_TEXT_CHARACTERS].split())
 
@@ -75,9 +83,14 @@ class Findings:
             UnsupportedPtxError: when it is, but holds something that is not supported yet.
         """
         if self.invalid:
-            raise InvalidPtxError(sorted(self.invalid, key=_place), self.name)
+            raise InvalidPtxError(in_order(self.invalid), self.name)
         if self.unsupported:
-            raise UnsupportedPtxError(sorted(self.unsupported, key=_place), self.name)
+            raise UnsupportedPtxError(in_order(self.unsupported), self.name)
+
+
+def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return findings by place, each once."""
+    return sorted(dict.fromkeys(diagnostics), key=_place)
 
 
 def _place(diagnostic: Diagnostic) -> tuple[int, int]:

@@ -48,12 +48,37 @@ CHOICES: dict[str, tuple[str, ...]] = {
         "num",
         "nan",
     ),
+    "frnd2": ("rn", "rz"),
+    "frnd3": ("rz", "rp"),
+    "f8x2": ("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2"),
+    "f8x4": ("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4", "e2m1x4"),
+    "halves": ("f16x2", "bf16x2"),
+    "setdest": ("u16", "s16", "u32", "s32", "f16", "bf16", "f32"),
+    "packdest": ("u32", "s32", "f16x2", "bf16x2"),
+    "property": ("finite", "infinite", "number", "notanumber", "normal", "subnormal"),
     "bool": ("and", "or", "xor"),
-    "vec": ("v2", "v4"),
-    "space": ("global", "const", "shared", "shared::cta"),
-    "written": ("global", "shared", "shared::cta"),
-    "inside": ("global", "shared"),
-    "window": ("global", "const", "shared"),
+    "combine": ("and", "or"),
+    "over": ("clamp", "wrap"),
+    "op2": ("add", "min", "max"),
+    "order": ("eq", "ne", "lt", "le", "gt", "ge"),
+    "scale": ("shr7", "shr15"),
+    "permute": ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16"),
+    "vec": ("v2", "v4", "v8"),
+    "space": ("global", "const", "shared", "shared::cta", "shared::cluster", "local"),
+    "shuffle": ("up", "down", "bfly", "idx"),
+    "vote": ("all", "any", "uni"),
+    "arithmetic": ("add", "min", "max"),
+    "extremum": ("min", "max"),
+    "truth": ("and", "or"),
+    "logic": ("and", "or", "xor"),
+    "inside": (
+        *("global", "const", "local", "param", "param::entry"),
+        *("shared", "shared::cta", "shared::cluster"),
+    ),
+    "window": ("global", "const", "param", "local", "shared", "shared::cta", "shared::cluster"),
+    "line": ("L1", "L2"),
+    "primary": ("L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"),
+    "secondary": ("L2::evict_first", "L2::evict_unchanged"),
     "lcache": ("ca", "cg", "cs", "lu", "cv"),
     "scache": ("wb", "cg", "cs", "wt"),
     "evict": tuple(
@@ -62,10 +87,30 @@ CHOICES: dict[str, tuple[str, ...]] = {
     ),
     "l2evict": ("L2::evict_normal", "L2::evict_first", "L2::evict_last"),
     "prefetch": ("L2::64B", "L2::128B", "L2::256B"),
+    "sem": ("relaxed", "acquire", "release", "acq_rel"),
+    "scope": ("cta", "cluster", "gpu", "sys"),
+    "on": ("global", "shared", "shared::cta", "shared::cluster"),
+    "written": ("global", "shared", "shared::cta", "shared::cluster", "local"),
+    "update": ("and", "or", "xor", "exch", "cas", "add", "inc", "dec", "min", "max"),
+    "reduction": ("and", "or", "xor", "add", "inc", "dec", "min", "max"),
+    "elements": ("v2", "v4", "v8"),
+    "own": ("shared", "shared::cta"),
+    "within": ("shared", "shared::cta", "shared::cluster"),
+    "loading": ("relaxed", "acquire"),
+    "storing": ("relaxed", "release"),
+    "level": ("cta", "gl", "sys"),
+    "fencing": ("sc", "acq_rel", "acquire", "release"),
+    "ordering": ("acquire", "release"),
+    "matrices": ("x1", "x2", "x4"),
+    "layout": ("row", "col"),
+    "alayout": ("row", "col"),
+    "blayout": ("row", "col"),
+    "tile": ("global", "shared", "shared::cta"),
+    "restriction": ("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 }
 """Words that a slot takes, by slot name."""
 
-_OWN_TYPES = frozenset({"type", "dtype", "atype"})
+_OWN_TYPES = frozenset({"type", "dtype", "atype", "btype"})
 _SLOT = re.compile(r"\{\.([^}]+)\}|\.([A-Za-z0-9_:]+)")
 
 
@@ -108,7 +153,9 @@ Lower = Callable[["Context", "Form", Match], None]
 class Form:
     """One row of the binding: a PTX form, its operands, and what it becomes.
 
-    ``isa`` is prose for the documentation where the opcode alone does not say it.
+    ``isa`` is prose for the documentation where the opcode alone does not say it. Modifiers may
+    stand in ``any_order`` where no word of a slot is another's: whether PTX allows the order has
+    been asked before (``ptx.grammar``).
     """
 
     pattern: str
@@ -117,6 +164,7 @@ class Form:
     lower: Lower
     types: tuple[str, ...] = ()
     isa: str = ""
+    any_order: bool = False
 
     @property
     def opcode(self) -> str:
@@ -136,7 +184,39 @@ class Form:
         return len(self.operands.split(", ")) if self.operands else 0
 
     def match(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
-        """Assign each modifier (with its dot) to a slot, in order."""
+        """Assign each modifier (with its dot) to a slot, in order unless any will do."""
+        if self.any_order:
+            return self._match_any(modifiers)
+        """Assign each modifier (with its dot) to a slot: in order, or if that fails in any order.
+
+        Where PTX knows an order the parser has held the modifiers to it.
+        """
+        found = self._ordered(modifiers)
+        return found if isinstance(found, Match) else self._unordered(modifiers) or found
+
+    def _unordered(self, modifiers: tuple[str, ...]) -> Match | None:
+        """Match what stands before the last slots, which are required and in order (the types)."""
+        last = max((n for n, slot in enumerate(self.slots) if slot.optional), default=-1) + 1
+        head, tail = self.slots[:last], self.slots[last:]
+        cut = len(modifiers) - len(tail)
+        if cut < 0:
+            return None
+        words: dict[str, str] = {}
+        for modifier in modifiers[:cut]:
+            word = modifier[1:]
+            free = (slot for slot in head if slot.name not in words and word in slot.words)
+            slot = next(free, None)
+            if slot is None:
+                return None
+            words[slot.name] = word
+        for slot, modifier in zip(tail, modifiers[cut:], strict=True):
+            if modifier[1:] not in slot.words:
+                return None
+            words[slot.name] = modifier[1:]
+        missing = any(not slot.optional and slot.name not in words for slot in head)
+        return None if missing else Match(words)
+
+    def _ordered(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
         words: dict[str, str] = {}
         index = 0
         for slot in self.slots:
@@ -147,3 +227,15 @@ class Form:
             elif not slot.optional:
                 return Mismatch(index)
         return Match(words) if index == len(modifiers) else Mismatch(index)
+
+    def _match_any(self, modifiers: tuple[str, ...]) -> Match | Mismatch:
+        words: dict[str, str] = {}
+        for index, modifier in enumerate(modifiers):
+            word = modifier[1:]
+            slots = (s for s in self.slots if word in s.words and s.name not in words)
+            slot = next(slots, None)
+            if slot is None:
+                return Mismatch(index)
+            words[slot.name] = word
+        missing = any(not slot.optional and slot.name not in words for slot in self.slots)
+        return Mismatch(len(modifiers)) if missing else Match(words)

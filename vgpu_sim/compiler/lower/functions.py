@@ -2,21 +2,32 @@
 
 import math
 
-from vgpu_sim.compiler.lower import shared
-from vgpu_sim.compiler.lower.builder import Builder
+from vgpu_sim.compiler.lower import names, shared
+from vgpu_sim.compiler.lower.builder import NOBODY, Builder
+from vgpu_sim.compiler.lower.calls import lower_bodies, request
 from vgpu_sim.compiler.lower.context import Context, Symbols
 from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
+from vgpu_sim.compiler.lower.frames import LocalVariable, extent
 from vgpu_sim.compiler.lower.instructions import lower_instruction
-from vgpu_sim.compiler.lower.parameters import lay_out
-from vgpu_sim.compiler.lower.scopes import Declared, Refused, RegisterClass, Scope
+from vgpu_sim.compiler.lower.linking import link
+from vgpu_sim.compiler.lower.parameters import lay_out, limit_of
+from vgpu_sim.compiler.lower.program import Program
+from vgpu_sim.compiler.lower.scopes import (
+    Declared,
+    Refused,
+    RegisterClass,
+    Scope,
+)
 from vgpu_sim.compiler.lower.shared import SharedMemory, SharedVariable
 from vgpu_sim.compiler.lower.types import REGISTER_BITS
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK
-from vgpu_sim.isa import Function
+from vgpu_sim.isa import DataType, Function, Literal, Op, Parameter
 
 # They tune how a real compiler or scheduler works and change no result.
 TUNING = frozenset({".maxnreg", ".minnctapersm", ".maxnctapersm", ".pragma", ".language"})
+_CARRIES = frozenset({"addc", "subc", "madc"})
+_HARMLESS = frozenset({".noreturn"})
 
 
 def lower_function(
@@ -26,25 +37,26 @@ def lower_function(
     findings: Findings,
 ) -> Function:
     """Lower one ``.entry``; what cannot be is recorded in ``findings``."""
-    parameters, parameter_bytes = lay_out(function, findings)
+    limit = limit_of(symbols.version, symbols.capability)
+    parameters, parameter_bytes = lay_out(function, findings, limit)
     required, maximum = _block_limits(function, findings)
-    memory = shared.lay_out(symbols.shared, body, findings)
-    context = Context(
-        builder=Builder(),
-        symbols=symbols,
-        parameters={parameter.name: parameter for parameter in parameters},
-        refused_parameters=frozenset(p.name for p in function.parameters),
-        scope=Scope(),
-        shared={v.name: place for v in symbols.shared if (place := memory.of(v)) is not None},
-    )
+    called = [callee.body for callee in symbols.graph.reached(body) if callee.body is not None]
+    memory = shared.lay_out(symbols.shared, [body, *called], findings)
+    context = _context(symbols, memory, parameters, findings)
+    context.parameter_image = f"{function.name}.parameters"  # no name of PTX has a dot
+    builder = context.builder
     for attribute in function.attributes:
         findings.add(Unsupported(f"attribute {attribute.name}"), function)
-    _lower_block(context, body, memory, findings)
+    local_bytes = 0
     try:
-        context.builder.finish()
+        builder.emit(Op.NOP)  # where the stack is made ready, if there is one
+        _lower_block(context, body)
+        builder.end()
+        lower_bodies(context)
+        local_bytes = link(builder, context.program)
+        builder.finish()
     except Refusal as refusal:
         findings.add(refusal, function)
-    builder = context.builder
     return Function(
         name=function.name,
         parameters=parameters,
@@ -55,7 +67,39 @@ def lower_function(
         lines=tuple(builder.lines),
         required_block=required,
         maximum_block=maximum,
+        shared_bytes=context.memory.size,
+        parameter_image=context.parameter_image if context.uses_parameter_image else "",
+        local_bytes=local_bytes,
+    )
+
+
+def _context(
+    symbols: Symbols,
+    memory: SharedMemory,
+    parameters: tuple[Parameter, ...],
+    findings: Findings,
+) -> Context:
+    """Return a kernel's context, before its first word."""
+    builder = Builder()
+    program = Program(builder, symbols.graph)
+    frame = program.new_frame()
+    own = {  # all activations of a function have the same
+        v.name: LocalVariable(builder.new_name("variable"), *extent(v), NOBODY)
+        for v in symbols.local
+    }
+    frame.variables += own.values()
+    return Context(
+        builder=builder,
+        symbols=symbols,
+        parameters={parameter.name: parameter for parameter in parameters},
+        scope=Scope(),
+        frame=frame,
+        program=program,
+        lower_function=_lower_called,
+        memory=memory,
+        findings=findings,
         shared_bytes=memory.size,
+        locals=own,
     )
 
 
@@ -88,30 +132,74 @@ def _block(directive: tree.Directive) -> Block:
     return x, y, z
 
 
-def _lower_block(
-    context: Context, block: tree.Block, memory: SharedMemory, findings: Findings
-) -> None:
+def check_function(function: tree.Function, symbols: Symbols) -> None:
+    """Lower a ``.func`` for what is found about it, unless that has been found already."""
+    assert function.body is not None
+    if function.name in symbols.lowered:
+        return
+    findings = symbols.findings(function.name)
+    memory = shared.lay_out(symbols.shared, [function.body], findings)
+    context = _context(symbols, memory, (), findings)
+    context.check_only = True
+    try:
+        request(context, function)
+        lower_bodies(context)
+    except Refusal as refusal:
+        findings.add(refusal, function)
+
+
+def _refuse_directives(context: Context, function: tree.Function) -> None:
+    """Record what a function's head asks for that nothing here does."""
+    for attribute in function.attributes:
+        context.findings.add(Unsupported(f"attribute {attribute.name}"), function)
+    for directive in function.directives:
+        if directive.name not in TUNING | _HARMLESS:
+            refusal: Refusal = Unsupported(f"directive {directive.name}", directive)
+            context.findings.add(refusal, directive)
+
+
+def _lower_called(context: Context, function: tree.Function) -> None:
+    """Lower the statements of a ``.func``."""
+    if context.check_only and function.name in context.symbols.lowered:
+        return  # nobody wants its code, and all that is wrong with it has been found
+    context.symbols.lowered.add(function.name)
+    _refuse_directives(context, function)
+    if function.body is None:
+        return
+    if any(one.opcode in _CARRIES for one in names.instructions(function.body)):
+        carry = context.carry_predicate()  # calls hand none on, nor is one kept from before
+        context.builder.emit(Op.MOV, type=DataType.PRED, dsts=(carry,), srcs=(Literal(0),))
+    _lower_block(context, function.body)
+
+
+def _lower_block(context: Context, block: tree.Block) -> None:
     """Lower the statements of one scope; labels may be used before they stand."""
-    scope = context.scope
+    scope, findings = context.scope, context.findings
+    label: tree.Label | None = None
     for statement in block.statements:
         if isinstance(statement, tree.Label):
             try:
                 scope.declare_label(statement)
             except Refusal as refusal:
                 findings.add(refusal, statement)
+        elif isinstance(statement, tree.BranchTargets | tree.CallPrototype) and label is not None:
+            scope.tables[label.name] = statement
+        label = statement if isinstance(statement, tree.Label) else None
     for statement in block.statements:
         if isinstance(statement, tree.Block):
             context.scope = Scope(parent=scope)
-            _lower_block(context, statement, memory, findings)
+            context.program.nesting += 1
+            _lower_block(context, statement)
+            context.program.nesting -= 1
             context.scope = scope
             continue
         try:
-            _lower_statement(context, statement, memory)
+            _lower_statement(context, statement)
         except Refusal as refusal:
             findings.add(refusal, statement)
 
 
-def _lower_statement(context: Context, statement: tree.Statement, memory: SharedMemory) -> None:
+def _lower_statement(context: Context, statement: tree.Statement) -> None:
     match statement:
         case tree.Instruction():
             lower_instruction(context, statement)
@@ -122,19 +210,21 @@ def _lower_statement(context: Context, statement: tree.Statement, memory: Shared
         case tree.Registers():
             _declare_registers(context, statement)
         case tree.Variable() if shared.is_shared(statement):
-            _declare_shared(context, statement, memory)
+            _declare_shared(context, statement)
+        case tree.Variable(space=tree.Space.LOCAL | tree.Space.PARAM):
+            _declare_local(context, statement)
         case tree.Variable():
             what = f"{statement.space.value} variable {statement.name!r}"
             context.scope.declare(statement.name, Refused(what), statement, statement.count)
             raise Unsupported(what, statement)
         case _:
             # Pragmas are hints, .loc is for debuggers, and call prototypes and target lists
-            # say nothing by themselves: the calls and branches that use them are refused.
+            # are for the calls and branches that name them.
             pass
 
 
-def _declare_shared(context: Context, statement: tree.Variable, memory: SharedMemory) -> None:
-    what: Declared = memory.of(statement) or SharedVariable(0)  # that nothing names
+def _declare_shared(context: Context, statement: tree.Variable) -> None:
+    what: Declared = context.memory.of(statement) or SharedVariable(0)  # that nothing names
     try:
         shared.extent(statement)
     except Refusal:
@@ -144,13 +234,25 @@ def _declare_shared(context: Context, statement: tree.Variable, memory: SharedMe
         context.scope.declare(statement.name, what, statement, statement.count)
 
 
+def _declare_local(context: Context, statement: tree.Variable) -> None:
+    what: Declared = Refused(f"{statement.space.value} variable {statement.name!r}")
+    try:
+        what = context.local(statement)
+    finally:
+        context.scope.declare(statement.name, what, statement, statement.count)
+
+
 def _declare_registers(context: Context, statement: tree.Registers) -> None:
     what: Declared
-    bits = 1 if statement.type == ".pred" else REGISTER_BITS.get(statement.type)
-    if bits is None or statement.vector:
+    is_wide = statement.type == ".b128"
+    bits = 64 if is_wide else REGISTER_BITS.get(statement.type)
+    if statement.type == ".pred":
+        bits = 1
+    if bits is None or statement.vector:  # other vectors have been taken apart before
         what = Refused(f"a register of type {statement.vector}{statement.type}")
     else:
-        what = RegisterClass(bits)
+        what = RegisterClass(bits, statement.type.endswith("8") and not is_wide, is_wide)
+        context.program.parted |= is_wide
     for name in statement.names:
         context.scope.declare(name.name, what, name, name.count)
     if isinstance(what, Refused):

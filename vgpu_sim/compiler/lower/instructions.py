@@ -19,6 +19,9 @@ def lower_instruction(context: Context, instruction: tree.Instruction) -> None:
     form, match = _recognise(context, instruction)
     context.builder.guard = _guard(context, instruction.guard)
     context.operands = instruction.operands
+    if context.program.parted:
+        wide = ".b128" in instruction.modifiers
+        context.operands = tuple(context.spread(o, halves=wide) for o in instruction.operands)
     form.lower(context, form, match)
 
 

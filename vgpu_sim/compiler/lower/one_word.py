@@ -23,12 +23,19 @@ def type_of(form: Form, match: Match) -> DataType:
 
 
 def float_fields(match: Match) -> dict[str, Any]:
-    """Return ``rounding``, ``ftz`` and ``saturate`` as a match has them."""
+    """Return how a result is rounded, flushed and clamped, and what becomes of NaNs and signs."""
     rounding = Rounding.NONE
-    for slot in ("rnd", "irnd", "approx", "full"):
+    for slot in ("rnd", "irnd", "rn", "approx", "full"):
         if slot in match:
             rounding = ROUNDINGS[match[slot]]
-    return {"rounding": rounding, "ftz": "ftz" in match, "saturate": "sat" in match}
+    return {
+        "rounding": rounding,
+        "ftz": "ftz" in match,
+        "saturate": "sat" in match,
+        "relu": "relu" in match,
+        "nan": "NaN" in match,
+        "xorsign": "xorsign" in match,
+    }
 
 
 def lower(context: Context, form: Form, match: Match) -> None:

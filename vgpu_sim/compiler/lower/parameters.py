@@ -5,7 +5,9 @@ from vgpu_sim.compiler.lower.types import DATA_TYPES
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Parameter, Space
 
-MAX_PARAMETER_BYTES = 4096
+MAX_PARAMETER_BYTES = 32764
+MAX_PARAMETER_BYTES_BEFORE = 4352  # PTX ISA 8.1, and before sm_70 (".param" of kernels)
+LARGE_SINCE_VERSION, LARGE_SINCE_CAPABILITY = (8, 1), (7, 0)
 
 _POINTER_SPACES = {
     None: Space.GENERIC,
@@ -15,6 +17,8 @@ _POINTER_SPACES = {
     tree.Space.LOCAL: Space.LOCAL,
 }
 
+WIDE_BYTES = 16  # of .b128
+
 
 def element_bytes(variable: tree.Variable) -> int:
     """Return the size of one element (a whole vector) of a variable or parameter, in bytes.
@@ -22,14 +26,18 @@ def element_bytes(variable: tree.Variable) -> int:
     Raises:
         Unsupported: for types that have no memory form here.
     """
+    if variable.type == ".b128" and not variable.vector:
+        return WIDE_BYTES
     type_ = DATA_TYPES.get(variable.type[1:])
     if type_ is None or variable.type == ".pred":
         raise Unsupported(f"a variable of type {variable.type}", variable)
     return type_.bytes * (int(variable.vector[2:]) if variable.vector else 1)
 
 
-def lay_out(function: tree.Function, findings: Findings) -> tuple[tuple[Parameter, ...], int]:
-    """Return the parameters and the bytes of the block up to the end of the last one."""
+def lay_out(
+    function: tree.Function, findings: Findings, limit: int = MAX_PARAMETER_BYTES
+) -> tuple[tuple[Parameter, ...], int]:
+    """Return the parameters and the bytes of the block, at most ``limit``, up to the last's end."""
     parameters: list[Parameter] = []
     offset = 0
     seen: set[str] = set()
@@ -44,12 +52,17 @@ def lay_out(function: tree.Function, findings: Findings) -> tuple[tuple[Paramete
             continue
         parameters.append(parameter)
         offset = parameter.offset + parameter.size
-    if offset > MAX_PARAMETER_BYTES:
-        findings.add(
-            Unsupported(f"{offset} bytes of parameters (the limit is {MAX_PARAMETER_BYTES})"),
-            function,
-        )
+    if offset > limit:
+        what = f"{offset} bytes of parameters (the limit is {limit})"
+        findings.add(Invalid(what), function)
     return tuple(parameters), offset
+
+
+def limit_of(version: tuple[int, int], capability: tuple[int, int]) -> int:
+    """Return how many bytes of parameters a kernel of a file may have."""
+    if version >= LARGE_SINCE_VERSION and capability >= LARGE_SINCE_CAPABILITY:
+        return MAX_PARAMETER_BYTES
+    return MAX_PARAMETER_BYTES_BEFORE
 
 
 def _place(declared: tree.Variable, end: int) -> Parameter:

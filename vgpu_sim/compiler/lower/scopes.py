@@ -2,19 +2,28 @@
 
 from dataclasses import dataclass, field
 
-from vgpu_sim.compiler.lower.findings import Invalid, Positioned
+from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.frames import LocalVariable
+from vgpu_sim.compiler.lower.naming import Names
 from vgpu_sim.compiler.lower.shared import SharedVariable
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import Predicate, Register
 
-_MAX_SUFFIX_DIGITS = 9
+HALVES = ("low", "high")
+"""Of a register of 128 bits; no name of PTX has such a component."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterClass:
-    """What a register name stands for; ``bits`` 1 is a predicate."""
+    """What a register name stands for; ``bits`` 1 is a predicate. A byte has 16.
+
+    ``is_wide``: one of 128 bits, which is two of 64. Vectors have been taken apart before
+    (``compiler.expansion``).
+    """
 
     bits: int
+    is_byte: bool = False
+    is_wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,33 +41,16 @@ class LabelTarget:
     word: int | None = None
 
 
-Declared = RegisterClass | SharedVariable | Refused
+Declared = RegisterClass | SharedVariable | LocalVariable | Refused
 
 
 @dataclass(eq=False, slots=True)
-class Scope:
+class Scope(Names[Declared]):
     """The names of one ``{ }``, on top of those around it."""
 
-    parent: "Scope | None" = None
-    names: dict[str, Declared] = field(default_factory=dict)
-    families: dict[str, tuple[Declared, int]] = field(default_factory=dict)  # %r<10>
     labels: dict[str, LabelTarget] = field(default_factory=dict)
     assigned: dict[str, Register | Predicate] = field(default_factory=dict)
-
-    def declare(
-        self, name: str, what: Declared, at: Positioned | None = None, count: int | None = None
-    ) -> None:
-        """Declare ``name``, or with ``count`` the names ``name0`` to ``name<count-1>``.
-
-        Raises:
-            Invalid: when this scope has it already.
-        """
-        if name in self.names or name in self.families:
-            raise Invalid(f"{name!r} is declared twice", at)
-        if count is None:
-            self.names[name] = what
-        else:
-            self.families[name] = (what, count)
+    tables: dict[str, tree.BranchTargets | tree.CallPrototype] = field(default_factory=dict)
 
     def declare_label(self, label: tree.Label) -> None:
         """Declare a label.
@@ -70,27 +62,13 @@ class Scope:
             raise Invalid(f"label {label.name!r} is declared twice", label)
         self.labels[label.name] = LabelTarget(label.name)
 
-    def find(self, name: str) -> "tuple[Scope, Declared] | None":
-        """Return the innermost declaration of ``name`` and the scope that has it."""
+    def find_table(self, name: str) -> tree.BranchTargets | tree.CallPrototype | None:
+        """Return the list of targets, or the prototype, that a label stands before."""
         scope: Scope | None = self
         while scope is not None:
-            declared = scope.names.get(name) or scope._find_in_families(name)
-            if declared is not None:
-                return scope, declared
+            if name in scope.tables:
+                return scope.tables[name]
             scope = scope.parent
-        return None
-
-    def _find_in_families(self, name: str) -> Declared | None:
-        """Look ``name`` up as a prefix and a number; the prefix may itself end in digits."""
-        for digits in range(1, min(_MAX_SUFFIX_DIGITS, len(name) - 1) + 1):
-            suffix = name[-digits:]
-            if not (suffix[0].isascii() and suffix[0].isdigit()):
-                return None
-            if suffix[0] == "0" and digits > 1:
-                continue
-            family = self.families.get(name[:-digits])
-            if family is not None and int(suffix) < family[1]:
-                return family[0]
         return None
 
     def find_label(self, name: str) -> LabelTarget | None:

@@ -5,9 +5,10 @@ size (``.extern``) all begin where these end: what a launch asks for is theirs.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from vgpu_sim.compiler.lower import names
 from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.parameters import element_bytes
 from vgpu_sim.compiler.ptx import tree
@@ -40,11 +41,16 @@ def is_shared(declared: tree.Variable) -> bool:
 
 
 def lay_out(
-    module_variables: tuple[tree.Variable, ...], body: tree.Block, findings: Findings
+    module_variables: Mapping[str, tree.Variable], bodies: Sequence[tree.Block], findings: Findings
 ) -> SharedMemory:
-    """Place what a kernel uses; what is wrong with a declaration is found where it is lowered."""
-    named = {name.text for name in _names(body)}
-    declared = [*module_variables, *_declarations(body)]
+    """Place what a kernel uses, in its own body and those that it calls.
+
+    What is wrong with a declaration is found where it is lowered.
+    """
+    named = frozenset[str]().union(*(names.used(body) for body in bodies))
+    of_module = [module_variables[name] for name in named & module_variables.keys()]
+    of_module.sort(key=lambda variable: (variable.line, variable.column))
+    declared = [*of_module, *(v for body in bodies for v in names.variables(body))]
     used = [v for v in declared if is_shared(v) and v.name in named]
     offsets: dict[tuple[int, int], SharedVariable] = {}
     end, unsized = 0, []
@@ -96,44 +102,3 @@ def extent(declared: tree.Variable) -> tuple[int | None, int]:
 
 def _aligned(offset: int, align: int) -> int:
     return -(-offset // align) * align
-
-
-def _declarations(block: tree.Block) -> Iterator[tree.Variable]:
-    pending: list[tree.Statement] = list(reversed(block.statements))
-    while pending:
-        statement = pending.pop()
-        if isinstance(statement, tree.Block):
-            pending += reversed(statement.statements)
-        elif isinstance(statement, tree.Variable):
-            yield statement
-
-
-def _names(block: tree.Block) -> Iterator[tree.Name]:
-    """Yield every name in an operand, of whatever it is."""
-    pending: list[object] = [block]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, tree.Name):
-            yield node
-        elif isinstance(node, tree.Block):
-            pending += node.statements
-        elif isinstance(node, tree.Instruction):
-            pending += node.operands
-        elif isinstance(node, tuple):
-            pending += node
-        elif is_dataclass(node) and isinstance(node, _NESTED):
-            pending += (getattr(node, part.name) for part in fields(node))
-
-
-_NESTED = (
-    tree.Offset,
-    tree.Element,
-    tree.Memory,
-    tree.Vector,
-    tree.Pair,
-    tree.Not,
-    tree.Negated,
-    tree.Arguments,
-    tree.GenericAddress,
-    tree.MaskedAddress,
-)

@@ -1,13 +1,235 @@
-"""Special registers (PTX ISA, "Special Registers")."""
+"""Special registers (PTX ISA, "Special Registers"): what the ISA reads, and what follows from it.
 
-from vgpu_sim.isa import SpecialRegister
+A kernel runs without explicit clusters: each block is a cluster of its own, so the cluster's place
+in the grid is the block's. No shared memory is reserved for the system, no graph launches a kernel,
+and nothing counts events, so what would say so is zero.
+"""
 
-SPECIAL_REGISTERS = {
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.ptx import grammar, tree
+from vgpu_sim.isa import (
+    DataType,
+    Literal,
+    MulMode,
+    Op,
+    Operand,
+    Register,
+    SpecialRegister,
+    Symbol,
+)
+
+MAX_WARPS_PER_MULTIPROCESSOR = 64
+SHARED_UNIT_BYTES = 128  # PTX ISA, "%total_smem_size": of sm_80 and later
+
+GRID_WORKSPACE = "_tessera_grid_workspace"
+GRID_WORKSPACE_BYTES = 8
+GRID_WORKSPACE_READERS = frozenset({"%envreg1", "%envreg2"})
+"""Compilers let the barrier over a grid find its memory by these: a word for its size, and a word
+that counts who has come. Each module with such kernels has one, as the last of its variables: the
+driver runs cooperative launches of a context one after the other."""
+
+Read = Callable[[Context], Operand]
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register of PTX: its width in bits (1: a predicate), and how to read it.
+
+    ``register`` is the one of the ISA that it is, if it is one as it stands.
+    """
+
+    bits: int
+    read: Read
+    note: str
+    register: SpecialRegister | None = None
+
+
+def _isa(register: SpecialRegister) -> Special:
+    return Special(register.bits, lambda context: s2r(context, register), register.name, register)
+
+
+def _constant(value: int, bits: int = 32) -> Special:
+    return Special(bits, lambda context: Literal(value), str(value))
+
+
+def s2r(context: Context, register: SpecialRegister, to: Register | None = None) -> Register:
+    """Read a special register of the ISA into ``to``, or for the current statement alone."""
+    result = to or context.builder.scratch(register.bits)
+    type_ = DataType.B64 if register.bits == 64 else DataType.B32
+    context.builder.emit(Op.S2R, type=type_, dsts=(result,), sreg=register, volatile=register.runs)
+    return result
+
+
+def _emit(context: Context, op: Op, *srcs: Operand, type_: DataType = DataType.U32) -> Register:
+    result = context.builder.scratch(type_.bits)
+    mode = {"mode": MulMode.LO} if op is Op.MAD else {}
+    context.builder.emit(op, type=type_, dsts=(result,), srcs=srcs, **mode)
+    return result
+
+
+def _low(context: Context, whole: Operand, shift: int) -> Operand:
+    """Return 32 of 64 bits."""
+    if shift:
+        whole = _emit(context, Op.SHR, whole, Literal(shift), type_=DataType.U64)
+    low = context.builder.scratch(32)
+    context.builder.emit(
+        Op.CVT, type=DataType.U32, source_type=DataType.U64, dsts=(low,), srcs=(whole,)
+    )
+    return low
+
+
+def _half(register: SpecialRegister, shift: int) -> Special:
+    return Special(
+        32,
+        lambda context: _low(context, s2r(context, register), shift),
+        f"bits {shift} to {shift + 31} of {register.name}",
+    )
+
+
+def _workspace(shift: int) -> Special:
+    def read(context: Context) -> Operand:
+        address = context.builder.scratch(64)
+        symbol = Symbol(GRID_WORKSPACE)
+        context.builder.emit(Op.MOV, type=DataType.B64, dsts=(address,), srcs=(symbol,))
+        return _low(context, address, shift)
+
+    return Special(32, read, f"bits {shift} to {shift + 31} of the address of a grid's workspace")
+
+
+def _linear(context: Context, index: str, size: str) -> Register:
+    """Return ``index.x + size.x * (index.y + size.y * index.z)``."""
+    axes = [
+        (s2r(context, SpecialRegister[f"{index}_{axis}"]), SpecialRegister[f"{size}_{axis}"])
+        for axis in "XY"
+    ]
+    total = s2r(context, SpecialRegister[f"{index}_Z"])
+    for own, extent in reversed(axes):
+        total = _emit(context, Op.MAD, total, s2r(context, extent), own)
+    return total
+
+
+def _warp_id(context: Context) -> Operand:
+    return _emit(context, Op.SHR, _linear(context, "TID", "NTID"), Literal(5))
+
+
+def _multiprocessor_id(context: Context) -> Operand:
+    """Blocks go around; which one runs a block at a time is nobody's business."""
+    block = _linear(context, "CTAID", "NCTAID")
+    return _emit(context, Op.REM, block, s2r(context, SpecialRegister.NSMID))
+
+
+def _lane_mask(pattern: int, add: int = 0) -> Special:
+    def read(context: Context) -> Operand:
+        lane = s2r(context, SpecialRegister.LANEID)
+        shifted = _emit(context, Op.SHL, Literal(pattern), lane, type_=DataType.B32)
+        return _emit(context, Op.ADD, shifted, Literal(add)) if add else shifted
+
+    return Special(32, read, "SHL of LANEID" + (", ADD" if add else ""))
+
+
+def _shared_size(context: Context) -> Operand:
+    """Round what the kernel and the launch have up to the unit of allocation."""
+    dynamic = s2r(context, SpecialRegister.DYNAMIC_SHARED)
+    rounded = context.shared_bytes + SHARED_UNIT_BYTES - 1
+    total = _emit(context, Op.ADD, dynamic, Literal(rounded))
+    return _emit(context, Op.AND, total, Literal(-SHARED_UNIT_BYTES & 0xFFFF_FFFF))
+
+
+_ALL = 0xFFFF_FFFF
+_SHARED_SIZE = Special(32, _shared_size, f"DYNAMIC_SHARED, rounded up to {SHARED_UNIT_BYTES}")
+
+
+def _vector(name: str, register: str) -> dict[str, Special]:
+    axes = {
+        f"%{name}.{axis}": _isa(SpecialRegister[f"{register}_{axis.upper()}"]) for axis in "xyz"
+    }
+    return axes | {f"%{name}.w": _constant(0)}
+
+
+def _same(name: str, value: int) -> dict[str, Special]:
+    return {f"%{name}.{axis}": _constant(value) for axis in "xyz"} | {f"%{name}.w": _constant(0)}
+
+
+SPECIAL_REGISTERS: Mapping[str, Special] = {
+    **_vector("tid", "TID"),
+    **_vector("ntid", "NTID"),
+    **_vector("ctaid", "CTAID"),
+    **_vector("nctaid", "NCTAID"),
+    **_vector("clusterid", "CTAID"),
+    **_vector("nclusterid", "NCTAID"),
+    **_same("cluster_ctaid", 0),
+    **_same("cluster_nctaid", 1),
+    "%cluster_ctarank": _constant(0),
+    "%cluster_nctarank": _constant(1),
+    "%is_explicit_cluster": _constant(0, 1),
+    "%laneid": _isa(SpecialRegister.LANEID),
+    "%warpid": Special(32, _warp_id, "index of the warp in its block"),
+    "%nwarpid": _constant(MAX_WARPS_PER_MULTIPROCESSOR),
+    "%smid": Special(32, _multiprocessor_id, "index of the block, modulo NSMID"),
+    "%nsmid": _isa(SpecialRegister.NSMID),
+    "%gridid": _isa(SpecialRegister.GRIDID),
+    "%lanemask_eq": _lane_mask(1),
+    "%lanemask_lt": _lane_mask(1, add=_ALL),
+    "%lanemask_le": _lane_mask(2, add=_ALL),
+    "%lanemask_ge": _lane_mask(_ALL),
+    "%lanemask_gt": _lane_mask(_ALL - 1),
+    "%clock": _half(SpecialRegister.CLOCK64, 0),
+    "%clock_hi": _half(SpecialRegister.CLOCK64, 32),
+    "%clock64": _isa(SpecialRegister.CLOCK64),
+    "%globaltimer": _isa(SpecialRegister.GLOBALTIMER),
+    "%globaltimer_lo": _half(SpecialRegister.GLOBALTIMER, 0),
+    "%globaltimer_hi": _half(SpecialRegister.GLOBALTIMER, 32),
+    **{f"%pm{index}": _constant(0) for index in range(8)},
+    **{f"%pm{index}_64": _constant(0, 64) for index in range(8)},
+    **{f"%envreg{index}": _constant(0) for index in range(32)},
+    "%envreg1": _workspace(32),
+    "%envreg2": _workspace(0),
+    "%dynamic_smem_size": _isa(SpecialRegister.DYNAMIC_SHARED),
+    "%total_smem_size": _SHARED_SIZE,
+    "%aggr_smem_size": _SHARED_SIZE,
     **{
-        f"%{name}.{axis}": SpecialRegister[f"{name.upper()}_{axis.upper()}"]
-        for name in ("tid", "ntid", "ctaid", "nctaid")
-        for axis in "xyz"
+        f"%reserved_smem_offset_{which}": _constant(0)
+        for which in ("begin", "end", "cap", "0", "1", "2")
     },
-    "%laneid": SpecialRegister.LANEID,
+    "%current_graph_exec": _constant(0, 64),
 }
-"""Those that the ISA can read, by PTX spelling."""
+"""What can be read, by PTX spelling."""
+
+
+def find(name: tree.Name) -> Special:
+    """Return the special register of that name.
+
+    Raises:
+        Invalid: for a component that it does not have, or none where it has some.
+        Unsupported: for one that cannot be read yet.
+    """
+    components = grammar.SPECIAL_REGISTERS[name.text]
+    if name.component and name.component not in components:
+        raise Invalid(f"{name.text!r} has no component {name.component!r}", name)
+    if components and not name.component:
+        raise Invalid(f"{name.text!r} is a vector: read its components, or all with mov.v4", name)
+    spelling = f"{name.text}.{name.component}" if name.component else name.text
+    found = SPECIAL_REGISTERS.get(spelling)
+    if found is None:
+        raise Unsupported(f"special register {spelling!r}", name)
+    return found
+
+
+def read(context: Context, name: tree.Name, type_: DataType) -> Operand:
+    """Return a special register's value as an instruction of ``type_`` reads it.
+
+    Its low bits where the type has fewer: PTX 1.x had registers of 16 bits, and %gridid of 32.
+
+    Raises:
+        Invalid: for a type that it does not have, or as ``find``.
+        Unsupported: as ``find``.
+    """
+    special = find(name)
+    if type_.bits > special.bits or type_.is_float:
+        what = "is a predicate" if special.bits == 1 else f"has {special.bits} bits"
+        raise Invalid(f"{name.text!r} {what}, not .{type_.name.lower()}", name)
+    return special.read(context)

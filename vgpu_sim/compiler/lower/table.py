@@ -6,18 +6,41 @@
 from collections import defaultdict
 
 from vgpu_sim.compiler.lower.families import (
+    atomic,
+    bitwise,
     compare,
     control,
     convert,
+    copy,
     float as float_family,
     integer,
+    matrix,
     memory,
     move,
+    stack,
     sync,
+    video,
+    warp,
 )
 from vgpu_sim.compiler.lower.forms import Form
 
-_FAMILIES = (integer, float_family, compare, move, convert, memory, sync, control)
+_FAMILIES = (
+    integer,
+    bitwise,
+    float_family,
+    compare,
+    move,
+    convert,
+    memory,
+    stack,
+    sync,
+    control,
+    warp,
+    matrix,
+    atomic,
+    video,
+    copy,
+)
 
 FORMS: tuple[Form, ...] = tuple(form for family in _FAMILIES for form in family.FORMS)
 """All rows, in the order of the documentation."""

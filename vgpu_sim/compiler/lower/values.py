@@ -6,11 +6,11 @@ Registers must be as wide as the instruction's type, except where PTX allows the
 
 import struct
 
+from vgpu_sim.compiler.lower import special
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
-from vgpu_sim.compiler.lower.special import SPECIAL_REGISTERS
 from vgpu_sim.compiler.ptx import grammar, tree
-from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Register, SpecialRegister
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Register
 
 
 def destination(
@@ -47,7 +47,7 @@ def source(
         case tree.Float():
             return float_literal(operand, type_)
         case tree.Name() if grammar.is_special(operand.text):
-            return _special(context, operand, type_)
+            return special.read(context, operand, type_)
         case tree.Name():
             register = _named_register(context, operand)
             if isinstance(register, Predicate):
@@ -81,7 +81,8 @@ def _named_register(context: Context, name: tree.Name) -> Register | Predicate:
             raise Invalid(f"{name.text!r} is read-only", name)
         known = (
             context.scope.find(name.text) is not None
-            or name.text in context.shared
+            or context.shared(name.text) is not None
+            or name.text in context.locals
             or name.text in context.symbols.variables
             or name.text in context.parameters
         )
@@ -111,7 +112,7 @@ def integer_literal(constant: tree.Integer, type_: DataType) -> Literal:
     """
     if type_ is DataType.PRED:
         return Literal(int(constant.value != 0))
-    if type_.is_float:
+    if type_.is_float and type_.element is type_:  # packed operands are untyped bits
         raise Unsupported(f"an integer constant as .{type_.name.lower()}")
     return Literal(constant.value & ((1 << type_.bits) - 1))
 
@@ -126,7 +127,7 @@ def float_literal(constant: tree.Float, type_: DataType) -> Literal:
         Unsupported: where the constant's width is not the type's.
     """
     exact = constant.width or 64
-    if type_.bits == exact and (type_.is_float or type_.is_untyped):
+    if type_.bits == exact and type_.element is type_ and (type_.is_float or type_.is_untyped):
         return Literal(constant.bits)
     if type_ is DataType.F32:
         return Literal(_double_to_single(constant.bits))
@@ -140,33 +141,6 @@ def _double_to_single(bits: int) -> int:
     except OverflowError:  # beyond the largest finite single: rounds to infinity
         packed = struct.pack("<f", float("-inf") if value < 0 else float("inf"))
     return int.from_bytes(packed, "little")
-
-
-def special_register(name: tree.Name) -> SpecialRegister | None:
-    """Return the special register of that name, or None when it is an ordinary name.
-
-    Raises:
-        Invalid: for a component that the register does not have.
-        Unsupported: for a register that the ISA does not have.
-    """
-    if not grammar.is_special(name.text):
-        return None
-    if name.component and name.component not in grammar.SPECIAL_REGISTERS[name.text]:
-        raise Invalid(f"{name.text!r} has no component {name.component!r}", name)
-    spelling = f"{name.text}.{name.component}" if name.component else name.text
-    sreg = SPECIAL_REGISTERS.get(spelling)
-    if sreg is None:
-        raise Unsupported(f"special register {spelling!r}", name)
-    return sreg
-
-
-def _special(context: Context, name: tree.Name, type_: DataType) -> Register:
-    sreg = special_register(name)
-    if type_.bits > 32 or type_.is_float:
-        raise Invalid(f"{name.text!r} has 32 bits, not .{type_.name.lower()}", name)
-    register = context.builder.scratch(32)
-    context.builder.emit(Op.S2R, type=DataType.B32, dsts=(register,), sreg=sreg)
-    return register  # PTX 1.x's 16-bit special registers are its low half
 
 
 def predicate_destination(context: Context, operand: tree.Operand) -> Predicate | None:
@@ -194,6 +168,11 @@ def predicate_source(context: Context, operand: tree.Operand) -> Predicate | Lit
             inverse = context.builder.inverse_predicate()
             context.builder.emit(Op.NOT, type=DataType.PRED, dsts=(inverse,), srcs=(plain,))
             return inverse
+        case tree.Name() if grammar.is_special(operand.text):
+            value = special.read(context, operand, DataType.PRED)
+            if not isinstance(value, Literal):
+                raise Invalid(f"{operand.text!r} is not a predicate", operand)
+            return value
         case _:
             return _predicate(context, operand)
 

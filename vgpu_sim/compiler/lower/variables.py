@@ -1,8 +1,10 @@
 """Module-scope variables: their segment and initial values (PTX ISA, "Variables")."""
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
+from vgpu_sim.compiler.lower import frames, names
 from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal, Unsupported
 from vgpu_sim.compiler.lower.parameters import element_bytes
 from vgpu_sim.compiler.lower.scopes import Refused
@@ -10,52 +12,151 @@ from vgpu_sim.compiler.lower.shared import extent, is_shared
 from vgpu_sim.compiler.lower.types import DATA_TYPES
 from vgpu_sim.compiler.lower.values import float_literal, integer_literal
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import Space, Variable
+from vgpu_sim.isa import DataType, Function, Relocation, Space, Variable
 
 MAX_ALIGNMENT_BYTES = 512  # what every device allocation has, so the segment has it too
+IMAGE_ALIGNMENT_BYTES = 64  # what tensor maps ask for, the most that parameters need in practice
 MAX_SEGMENT_BYTES = 1 << 36
-MAX_INITIAL_BYTES = 1 << 28  # padding inside a list must not be a way to exhaust memory
+MAX_INITIAL_BYTES = 1 << 26  # of all variables: padding must not be a way to exhaust memory
 MAX_CONST_BYTES = 64 << 10  # PTX ISA, "Constant State Space"
 
+# Where a variable lies for the host, and whose address it has elsewhere: device code sees neither.
+_ATTRIBUTES = frozenset({".managed", ".unified"})
 _SPACES = {tree.Space.GLOBAL: Space.GLOBAL, tree.Space.CONST: Space.CONST}
 
 
 @dataclass(slots=True)
 class Segment:
-    """The variables placed so far, those that were refused, and those that each block has."""
+    """The variables placed so far, those that were refused, those that each block has, those that
+    each thread has, and where banks of constant memory begin that are arrays as a whole."""
 
     variables: dict[str, Variable] = field(default_factory=dict)
     refused: dict[str, Refused] = field(default_factory=dict)
     shared: list[tree.Variable] = field(default_factory=list)
+    local: list[tree.Variable] = field(default_factory=list)
+    banks: dict[int, int] = field(default_factory=dict)
     end: int = 0
+    initial_bytes: int = 0
 
 
-def lay_out(module: tree.Module, findings: Findings) -> Segment:
-    """Place all variables of a module in one segment, in order."""
-    segment, names = Segment(), set[str]()
-    for declared in module.variables:
+@dataclass(slots=True)
+class _Initial:
+    """An initial value that is being written: its bytes up to the last that is written, and the
+    addresses among them. It may have ``most`` bytes."""
+
+    most: int
+    data: bytearray = field(default_factory=bytearray)
+    relocations: list[Relocation] = field(default_factory=list)
+
+    def put(self, at: int, data: bytes) -> None:
+        self.data += bytes(max(0, at - len(self.data)))
+        self.data[at : at + len(data)] = data
+
+
+def lay_out(
+    module: tree.Module, addresses: Mapping[str, int], findings: Callable[[str], Findings]
+) -> Segment:
+    """Place all variables of a module in one segment, in order.
+
+    ``addresses`` are those of functions; ``findings`` returns where to record what is wrong with a
+    name's variable.
+    """
+    segment = Segment()
+    declared = _definitions(module, findings)
+    known = {variable.name: variable for variable in declared}
+    functions = {function.name for function in module.functions}
+    for variable in declared:
         try:
-            if declared.name in names:
-                raise Invalid(f"{declared.name!r} is declared twice", declared)
-            names.add(declared.name)
-            if is_shared(declared):
-                extent(declared)
-                segment.shared.append(declared)
+            if is_shared(variable):
+                extent(variable)
+                segment.shared.append(variable)
+            elif variable.space is tree.Space.LOCAL:
+                frames.extent(variable)
+                segment.local.append(variable)
             else:
-                _add(segment, declared)
+                _add(segment, variable, addresses)
+                _check_names(variable, known, functions, addresses)
         except Refusal as refusal:
-            what = f"{declared.space.value} variable {declared.name!r}"
-            segment.refused.setdefault(declared.name, Refused(what))
-            findings.add(refusal, declared)
-    constant_bytes = sum(v.size for v in segment.variables.values() if v.space is Space.CONST)
-    if constant_bytes > MAX_CONST_BYTES:
-        last = [v for v in module.variables if v.space is tree.Space.CONST][-1]
-        message = f"{constant_bytes} bytes of .const variables (the limit is {MAX_CONST_BYTES})"
-        findings.add(Invalid(message), last)
+            what = f"{variable.space.value} variable {variable.name!r}"
+            segment.refused.setdefault(variable.name, Refused(what))
+            segment.variables.pop(variable.name, None)
+            findings(variable.name).add(refusal, variable)
+    _check_banks(segment, declared, findings)
     return segment
 
 
-def _add(segment: Segment, declared: tree.Variable) -> None:
+def _check_banks(
+    segment: Segment, declared: list[tree.Variable], findings: Callable[[str], Findings]
+) -> None:
+    """Hold each bank of constant memory to its size."""
+    for bank in sorted({v.bank for v in declared}):
+        own = [v for v in declared if v.space is tree.Space.CONST and v.bank == bank]
+        own = [v for v in own if v.linkage is not tree.Linkage.EXTERN]
+        size = sum(segment.variables[v.name].size for v in own if v.name in segment.variables)
+        if size > MAX_CONST_BYTES:
+            message = f"{size} bytes of .const variables (the limit is {MAX_CONST_BYTES})"
+            findings(own[-1].name).add(Invalid(message), own[-1])
+
+
+def parameter_images(functions: Iterable[Function], end: int) -> Iterator[Variable]:
+    """Yield the variables that launches copy parameters to, from byte ``end`` of the segment on."""
+    for function in functions:
+        if not function.parameter_image:
+            continue
+        align = max([IMAGE_ALIGNMENT_BYTES, *(p.align for p in function.parameters)])
+        align = min(align, MAX_ALIGNMENT_BYTES)
+        offset = -(-end // align) * align
+        size = function.parameter_bytes
+        yield Variable(function.parameter_image, Space.GLOBAL, align, size, offset)
+        end = offset + size
+
+
+def reserve(segment: Segment, name: str, size: int) -> None:
+    """Place a variable of ``size`` bytes, a power of two, that the module does not declare."""
+    offset = -(-segment.end // size) * size
+    segment.variables[name] = Variable(
+        name=name, space=Space.GLOBAL, align=size, size=size, offset=offset
+    )
+    segment.end = offset + size
+
+
+def _definitions(module: tree.Module, findings: Callable[[str], Findings]) -> list[tree.Variable]:
+    """Return each variable once: an .extern declaration gives way to what it declares."""
+    found: dict[str, tree.Variable] = {}
+    for declared in module.variables:
+        other = found.get(declared.name)
+        if other is None or other.linkage is tree.Linkage.EXTERN:
+            found[declared.name] = declared
+        elif declared.linkage is not tree.Linkage.EXTERN:
+            refusal = Invalid(f"{declared.name!r} is declared twice", declared)
+            findings(declared.name).add(refusal, declared)
+    return list(found.values())
+
+
+def _check_names(
+    declared: tree.Variable,
+    known: dict[str, tree.Variable],
+    functions: set[str],
+    addresses: Mapping[str, int],
+) -> None:
+    """Hold the names in an initial value to what the module has."""
+    for name in sorted(() if declared.initial is None else names.in_value(declared.initial)):
+        if name in functions:
+            if name not in addresses:
+                what = f"the address of function {name!r}, which is no .func defined here,"
+                raise Unsupported(what, declared)
+            continue
+        if name not in known:
+            raise Invalid(f"{name!r} is not declared", declared)
+        if known[name].space in (tree.Space.SHARED, tree.Space.LOCAL):
+            what = f"the address of {known[name].space.value} variable {name!r} as initial value"
+            raise Unsupported(what, declared)
+
+
+def _add(segment: Segment, declared: tree.Variable, addresses: Mapping[str, int]) -> None:
+    if declared.bank and declared.linkage is tree.Linkage.EXTERN:
+        _add_bank(segment, declared)
+        return
     _check_kind(declared)
     size, shape = _extent(declared)
     align = declared.align or element_bytes(declared)
@@ -64,27 +165,64 @@ def _add(segment: Segment, declared: tree.Variable) -> None:
     offset = -(-segment.end // align) * align
     if offset + size > MAX_SEGMENT_BYTES:
         raise Unsupported(f"more than {MAX_SEGMENT_BYTES} bytes of variables", declared)
-    initial = b""
+    initial = _Initial(most=MAX_INITIAL_BYTES - segment.initial_bytes)
     if declared.initial is not None:
-        initial = _encode(declared, declared.initial, shape)
+        if declared.type[1:] not in DATA_TYPES:
+            raise Unsupported(f"an initial value of type {declared.type}", declared)
+        if declared.linkage is tree.Linkage.COMMON:
+            raise Invalid("a .common variable has no initial value", declared)
+        _encode(initial, declared, declared.initial, shape, 0)
+        _put_functions(initial, addresses)
     segment.variables[declared.name] = Variable(
         name=declared.name,
         space=_SPACES[declared.space],
         align=align,
         size=size,
         offset=offset,
-        initial=initial.rstrip(b"\0"),
+        initial=bytes(initial.data).rstrip(b"\0"),
+        relocations=tuple(initial.relocations),
     )
     segment.end = offset + size
+    segment.initial_bytes += len(initial.data)
+
+
+def _add_bank(segment: Segment, declared: tree.Variable) -> None:
+    """Place an array without size: the whole bank, as are all of them that are in it."""
+    if declared.dimensions[:1] != (None,) or declared.initial is not None:
+        raise Invalid("an .extern variable of a bank is an array without size", declared)
+    offset = segment.banks.get(declared.bank)
+    if offset is None:
+        offset = -(-segment.end // MAX_ALIGNMENT_BYTES) * MAX_ALIGNMENT_BYTES
+        segment.banks[declared.bank] = offset
+        segment.end = offset + MAX_CONST_BYTES
+    segment.variables[declared.name] = Variable(
+        declared.name, Space.CONST, MAX_ALIGNMENT_BYTES, MAX_CONST_BYTES, offset
+    )
+
+
+def _put_functions(initial: _Initial, addresses: Mapping[str, int]) -> None:
+    """Write the addresses of functions, which are known numbers."""
+    for one in initial.relocations:
+        if one.name in addresses:
+            number = addresses[one.name] + one.addend >> one.shift & (1 << one.bits) - 1
+            initial.put(one.offset, number.to_bytes(one.size, "little"))
+    initial.relocations = [one for one in initial.relocations if one.name not in addresses]
 
 
 def _check_kind(declared: tree.Variable) -> None:
     if declared.space not in _SPACES:
         raise Unsupported(f"{declared.space.value} variable {declared.name!r}", declared)
-    if declared.linkage in (tree.Linkage.EXTERN, tree.Linkage.COMMON):
-        raise Unsupported(f"{declared.linkage.value} variable {declared.name!r}", declared)
-    if declared.attributes:
-        raise Unsupported(f"attribute {declared.attributes[0].name}", declared)
+    if declared.linkage is tree.Linkage.COMMON and declared.space is not tree.Space.GLOBAL:
+        raise Invalid("a .common variable is in .global space", declared)
+    if declared.linkage is tree.Linkage.EXTERN:
+        if declared.initial is not None:
+            raise Invalid("an .extern variable has no initial value", declared)
+        raise Unsupported(f".extern variable {declared.name!r} of another module", declared)
+    for attribute in declared.attributes:
+        if attribute.name not in _ATTRIBUTES:
+            raise Unsupported(f"attribute {attribute.name}", declared)
+        if declared.space is not tree.Space.GLOBAL:
+            raise Invalid(f"{attribute.name} is for .global variables", declared)
     if declared.count is not None:
         raise Unsupported("a numbered family of variables", declared)
 
@@ -107,32 +245,70 @@ def _extent(declared: tree.Variable) -> tuple[int, tuple[int, ...]]:
     return size, tuple(shape)
 
 
-def _encode(declared: tree.Variable, value: tree.InitialValue, shape: tuple[int, ...]) -> bytes:
-    """Return the bytes of an initial value; what it leaves out at the end of a list is zero."""
+def _encode(
+    initial: _Initial,
+    declared: tree.Variable,
+    value: tree.InitialValue,
+    shape: tuple[int, ...],
+    at: int,
+) -> None:
+    """Write an initial value from byte ``at`` on; what a list leaves out at its end is zero."""
     if isinstance(value, tree.ValueList):
         if not shape:
             raise Invalid("a list initialises an array or a vector", declared)
         if len(value.elements) > shape[0]:
             raise Invalid(f"more than {shape[0]} initial values", declared)
         row_bytes = DATA_TYPES[declared.type[1:]].bytes * math.prod(shape[1:])
-        if row_bytes * len(value.elements) > MAX_INITIAL_BYTES:
-            raise Unsupported(f"an initial value of more than {MAX_INITIAL_BYTES} bytes", declared)
-        rows = [_encode(declared, element, shape[1:]) for element in value.elements]
-        return b"".join(row.ljust(row_bytes, b"\0") for row in rows)
+        if at + row_bytes * len(value.elements) > initial.most:
+            what = f"initial values of more than {MAX_INITIAL_BYTES} bytes"
+            raise Unsupported(what, declared)
+        for index, element in enumerate(value.elements):
+            _encode(initial, declared, element, shape[1:], at + index * row_bytes)
+        return
     if shape:
         raise Invalid("an array is initialised by a list", declared)
-    return _scalar(declared, value)
+    _scalar(initial, declared, value, at)
 
 
-def _scalar(declared: tree.Variable, value: tree.InitialValue) -> bytes:
+def _scalar(initial: _Initial, declared: tree.Variable, value: tree.InitialValue, at: int) -> None:
     type_ = DATA_TYPES[declared.type[1:]]
     match value:
         case tree.Integer():
             bits = integer_literal(value, type_).bits
         case tree.Float():
             bits = float_literal(value, type_).bits
-        case tree.Name() | tree.Offset() | tree.GenericAddress() | tree.MaskedAddress():
-            raise Unsupported("an address as initial value", declared)
+        case tree.Name() | tree.Offset() | tree.GenericAddress():
+            if type_.bits != 64 or type_.is_float:
+                raise Unsupported(f"an address as .{type_.name.lower()}", declared)
+            initial.relocations.append(_relocation(at, type_, value))
+            return
+        case tree.MaskedAddress(mask, address):
+            initial.relocations.append(_masked(declared, at, type_, mask, address))
+            return
         case _:
             raise Invalid("a field as initial value of a scalar", declared)
-    return bits.to_bytes(type_.bytes, "little")
+    initial.put(at, bits.to_bytes(type_.bytes, "little"))
+
+
+_Address = tree.Name | tree.Offset | tree.GenericAddress
+
+
+def _relocation(at: int, type_: DataType, address: _Address) -> Relocation:
+    """Return an address: generic() changes none, as all of the segment's are generic already."""
+    if isinstance(address, tree.Name):
+        return Relocation(at, type_.bytes, address.text)
+    return Relocation(at, type_.bytes, address.base.text, address.addend)
+
+
+def _masked(
+    declared: tree.Variable, at: int, type_: DataType, mask: int, address: _Address
+) -> Relocation:
+    """Return the neighbouring bits of an address that ``mask(address)`` selects."""
+    mask &= 0xFFFF_FFFF_FFFF_FFFF
+    shift = (mask & -mask).bit_length() - 1
+    bits = mask.bit_count()
+    if not mask or mask >> shift != (1 << bits) - 1:
+        raise Invalid("a mask selects neighbouring bits", declared)
+    if type_.is_float or bits > type_.bits:
+        raise Invalid(f"a mask of {bits} bits for .{type_.name.lower()}", declared)
+    return replace(_relocation(at, type_, address), shift=shift, bits=bits)

@@ -1,7 +1,8 @@
 """Variables, registers and parameters (PTX ISA, "State Spaces, Types, and Variables")."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from vgpu_sim.compiler.errors import PtxSyntaxError
 from vgpu_sim.compiler.ptx import limits, tree
 from vgpu_sim.compiler.ptx.constants import parse_number
 from vgpu_sim.compiler.ptx.cursor import Cursor
@@ -61,6 +62,7 @@ class _Specifiers:
     align: int | None = None
     attributes: tuple[tree.Attribute, ...] = ()
     pointer: tree.Pointer | None = None
+    bank: int = 0
 
 
 def parse_registers(cursor: Cursor) -> tree.Registers:
@@ -106,7 +108,8 @@ def parse_variables(
 ) -> tuple[tree.Variable, ...]:
     """Parse a variable declaration with all its names and its ``;``."""
     space = parse_space(cursor)
-    specifiers = _parse_specifiers(cursor)
+    bank = parse_bank(cursor) if space is tree.Space.CONST else 0
+    specifiers = replace(_parse_specifiers(cursor), bank=bank)
     variables = [_parse_declarator(cursor, space, specifiers, linkage)]
     while cursor.accept(","):
         variables.append(_parse_declarator(cursor, space, specifiers, linkage))
@@ -121,6 +124,18 @@ def parse_space(cursor: Cursor) -> tree.Space:
         raise cursor.error("expected a state space")
     cursor.advance()
     return space
+
+
+def parse_bank(cursor: Cursor) -> int:
+    """Parse the ``[n]`` that may follow ``.const``; without it that is bank 0."""
+    if not cursor.accept("["):
+        return 0
+    token = cursor.current
+    bank = parse_integer(cursor, "a bank of constant memory")
+    if not 0 <= bank < limits.CONSTANT_BANKS:
+        raise cursor.error(f"there are {limits.CONSTANT_BANKS} banks of constant memory", token)
+    cursor.expect("]")
+    return bank
 
 
 def parse_parameters(cursor: Cursor) -> tuple[tree.Variable, ...]:
@@ -220,6 +235,7 @@ def _parse_declarator(
         dimensions=tuple(dimensions),
         count=count,
         initial=initial,
+        bank=specifiers.bank,
     )
 
 
@@ -237,6 +253,8 @@ def _parse_initial(cursor: Cursor, depth: int) -> tree.InitialValue:
     if cursor.at("{"):
         return _parse_value_list(cursor, depth)
     token = cursor.current
+    if token.kind is Kind.INTEGER and cursor.peek().text in (",", "}"):  # most of a long list
+        return _parse_element(cursor)
     if token.kind is Kind.NAME and cursor.peek().text == "=":
         cursor.advance()
         cursor.advance()
@@ -253,6 +271,14 @@ def _parse_initial(cursor: Cursor, depth: int) -> tree.InitialValue:
     ):
         return value
     raise cursor.error("expected an initial value", token)
+
+
+def _parse_element(cursor: Cursor) -> tree.Constant:
+    token = cursor.advance()
+    try:
+        return parse_number(token)
+    except ValueError as error:
+        raise PtxSyntaxError(token.line, token.column, str(error)) from None
 
 
 def _parse_value_list(cursor: Cursor, depth: int) -> tree.ValueList:

@@ -31,6 +31,15 @@ class Token(NamedTuple):
     offset: int
 
 
+class Place(NamedTuple):
+    """The beginning of a line: its number from 1, and the characters before it."""
+
+    line: int
+    offset: int
+
+
+START = Place(1, 0)
+
 # ``0f...`` comes before decimal integers, dotted words before punctuation. ``@@DWARF`` lines are
 # directives of PTX 1.x for debuggers and mean nothing to code, and neither does the source of
 # another language between ``.source_begin`` and ``.source_end``. A trailing letter or digit on a
@@ -68,8 +77,10 @@ _LENGTH_LIMITS = {
 _NO_LIMIT = 1 << 62
 
 
-def tokenize(source: str) -> list[Token]:
+def tokenize(source: str, place: Place = START) -> list[Token]:
     """Split ``source`` into tokens; the last one is always ``Kind.END``.
+
+    ``place`` is where it begins in the text that places are counted in.
 
     Raises:
         PtxSyntaxError: at the first character that starts no token, at an unclosed comment or
@@ -78,7 +89,8 @@ def tokenize(source: str) -> list[Token]:
     if len(source) > limits.MAX_SOURCE_CHARACTERS:
         raise PtxSyntaxError(0, 0, f"longer than {limits.MAX_SOURCE_CHARACTERS} characters")
     tokens: list[Token] = []
-    line, line_start, position = 1, 0, 0
+    line, line_start, position = place.line, 0, 0
+    before = place.offset
     match_at = _TOKEN.match
     while (match := match_at(source, position)) is not None:
         group = match.lastgroup
@@ -97,11 +109,12 @@ def tokenize(source: str) -> list[Token]:
             kind = _KINDS[group or ""]
             if position - start > _LENGTH_LIMITS.get(kind, _NO_LIMIT):
                 raise PtxSyntaxError(line, start - line_start + 1, "token is too long")
-            tokens.append(Token(kind, match.group(), line, start - line_start + 1, start))
+            column = start - line_start + 1
+            tokens.append(Token(kind, match.group(), line, column, start + before))
     column = position - line_start + 1
     if position < len(source):
         raise PtxSyntaxError(line, column, _explain(source, position))
-    tokens.append(Token(Kind.END, "", line, column, position))
+    tokens.append(Token(Kind.END, "", line, column, position + before))
     return tokens
 
 

@@ -9,3 +9,4 @@ MAX_IDENTIFIER_CHARACTERS = 16384  # C++ mangled names reach a few thousand
 MAX_BLOCK_DEPTH = 64  # nested { } scopes
 MAX_EXPRESSION_DEPTH = 32  # nested parentheses and operators
 MAX_INITIALIZER_DEPTH = 16  # nested { } in initial values
+CONSTANT_BANKS = 11  # PTX ISA, "Banked Constant State Space"

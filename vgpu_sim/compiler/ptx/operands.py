@@ -232,10 +232,20 @@ def _parse_number(cursor: Cursor) -> tree.Operand:
         cursor.advance()
         address = parse_expression(cursor)
         cursor.expect(")")
+        if isinstance(address, tree.Integer):
+            return _masked(cursor, token, value.value, address.value)
         if not isinstance(address, tree.Name | tree.Offset | tree.GenericAddress):
             raise cursor.error("expected an address after a mask", token)
         return tree.MaskedAddress(value.value, address)
     return value
+
+
+def _masked(cursor: Cursor, token: Token, mask: int, value: int) -> tree.Integer:
+    """Return the bits of a constant that a mask of neighbouring bits selects, from bit 0 on."""
+    mask &= 0xFFFF_FFFF_FFFF_FFFF
+    if not mask:
+        raise cursor.error("a mask selects at least one bit", token)
+    return integer((value & mask) >> ((mask & -mask).bit_length() - 1), unsigned=True)
 
 
 def _parse_generic(cursor: Cursor) -> tree.Operand:

@@ -20,7 +20,7 @@ from vgpu_sim.compiler.ptx.declarations import (
     parse_variables,
 )
 from vgpu_sim.compiler.ptx.functions import parse_directives
-from vgpu_sim.compiler.ptx.lexer import Kind, tokenize
+from vgpu_sim.compiler.ptx.lexer import START, Kind, Place, tokenize
 from vgpu_sim.compiler.ptx.statements import parse_body, parse_pragma
 
 _ADDRESS_SIZES = (32, 64)
@@ -49,14 +49,14 @@ def decode(source: str | bytes) -> str:
     return data.decode("utf-8", errors="replace").rstrip("\0")
 
 
-def parse(source: str | bytes) -> tree.Module:
-    """Parse a PTX file.
+def parse(source: str | bytes, place: Place = START) -> tree.Module:
+    """Parse a PTX file; ``place`` is where it begins in a text of several.
 
     Raises:
         PtxSyntaxError: at the first place that is not PTX. Nothing else is raised, whatever the
             input.
     """
-    cursor = Cursor(tokenize(decode(source)))
+    cursor = Cursor(tokenize(decode(source), place))
     cursor.version = _parse_version(cursor)
     contents = _Contents()
     while cursor.current.kind is not Kind.END:
@@ -179,4 +179,4 @@ def _parse_function(cursor: Cursor, linkage: tree.Linkage) -> tree.Function:
     )
 
 
-__all__ = ["PtxSyntaxError", "decode", "parse"]
+__all__ = ["Place", "PtxSyntaxError", "decode", "parse"]

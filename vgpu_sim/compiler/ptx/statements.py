@@ -9,6 +9,7 @@ from vgpu_sim.compiler.ptx.debugging import parse_intermediate_location, parse_l
 from vgpu_sim.compiler.ptx.declarations import (
     LINKAGES,
     SPACES,
+    parse_bank,
     parse_parameters,
     parse_registers,
     parse_variables,
@@ -62,9 +63,12 @@ def _parse_instruction(cursor: Cursor) -> tree.Instruction:
     dotted: list[Token] = []
     while cursor.current.kind is Kind.DOTTED:
         dotted.append(cursor.advance())
+        if dotted[-1].text == ".const":
+            parse_bank(cursor)  # the variable says which one it is in
     modifiers = tuple(token.text for token in dotted)
     if cursor.version <= grammar.LATEST_VERSION:
         _check_spelling(opcode, modifiers, dotted)
+        modifiers = grammar.arranged(opcode.text, modifiers) or modifiers
     operands: list[tree.Operand] = []
     is_call = opcode.text == "call"
     if not cursor.at(";"):

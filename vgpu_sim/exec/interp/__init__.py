@@ -5,7 +5,7 @@ One file per opcode family (``control`` ... ``memory``) maps opcodes to semantic
 
 from vgpu_sim.exec.interp.address_space import BufferMemory, Memory
 from vgpu_sim.exec.interp.engine import run, step
-from vgpu_sim.exec.interp.launch import InterpretedLaunch, refusals
+from vgpu_sim.exec.interp.launch import InterpretedLaunch, Surroundings, refusals
 from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.state import StackEntry, StepRecord, Warp
 
@@ -16,6 +16,7 @@ __all__ = [
     "Memory",
     "StackEntry",
     "StepRecord",
+    "Surroundings",
     "Warp",
     "refusals",
     "run",

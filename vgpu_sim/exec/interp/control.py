@@ -45,8 +45,8 @@ def _trap(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
         raise Trap(warp.word, warp.block_of(int(mask.argmax())))
 
 
-SEMANTICS = {Op.NOP: _nop, Op.TRAP: _trap}
-"""Those that leave the order of words alone."""
+SEMANTICS = {Op.NOP: _nop, Op.TRAP: _trap, Op.NANOSLEEP: _nop}
+"""Those that leave the order of words alone; what rests ends a turn (``cta``)."""
 
 ON_STACK = {Op.BRA: _bra, Op.RET: _ret}
 """Those that change a warp's stack."""

@@ -14,7 +14,9 @@ from vgpu_sim.exec.interp.formats import (
     Doubles,
     canonical,
     flush,
+    is_nan,
     narrow,
+    relu,
     saturate,
     widen,
 )
@@ -102,14 +104,51 @@ def _integer_to_double(magnitude: NDArray[np.uint64], negative: Mask, rounding: 
     return np.array(patterns, dtype=np.uint64)
 
 
-def _double_to_narrower(bits: Bits, source: DataType, to: DataType, rounding: Rounding) -> Bits:
+def _float_to_float(bits: Bits, instruction: Instruction) -> Bits:
+    to, source, rounding = instruction.type, instruction.source_type, instruction.rounding
+    assert source is not None
+    if source is DataType.UE8M0:
+        return _from_powers(bits)
+    if to is DataType.UE8M0:
+        upward = rounding is Rounding.RP
+        return _to_powers(widen(bits, source), upward=upward, finite=instruction.finite)
     values = widen(bits, source)
     if rounding in _INTEGRAL:
         values = _INTEGRAL[rounding](values)
         rounding = Rounding.RN  # same format: the integral value is one of its numbers
     if to is DataType.F64:
         return canonical(values.view(np.uint64), FORMATS[to])
-    return narrow(values, to, rounding)
+    result = narrow(values, to, rounding, finite=instruction.finite)
+    return _clamped(result, instruction)
+
+
+def _clamped(result: Bits, instruction: Instruction) -> Bits:
+    """Return a float, as ``narrow`` gives it, without a sign under RELU, and as it is held."""
+    to, format_ = instruction.type, FORMATS[instruction.type]
+    if instruction.relu:
+        result = relu(result, format_)
+    if to is not DataType.TF32:
+        return result
+    held: Bits = result << np.uint32(13)
+    return np.where(is_nan(result, format_), np.uint32(0x7FFF_FFFF), held)
+
+
+def _from_powers(bits: Bits) -> Bits:
+    """Return UE8M0, where e is 2^(e - 127), as bfloat16: its exponent field, but for e = 0."""
+    wide: Bits = bits.astype(np.uint16)
+    result: Bits = np.where(wide == 0, np.uint16(0x40), wide << np.uint16(7))
+    return np.where(wide == 0xFF, np.uint16(FORMATS[DataType.BF16].canonical_nan), result)
+
+
+def _to_powers(values: Doubles, *, upward: bool, finite: bool) -> Bits:
+    """Return the power of two next to |values| as UE8M0: of 0 the least; NaN if there is none."""
+    fraction, exponent = np.frexp(np.abs(values))  # between 1/2 and 1
+    power = exponent.astype(np.int64) + 126
+    if upward:
+        power += fraction > 0.5
+    power = np.where((values == 0) | (power < 0), 0, power)
+    power = np.where(np.isinf(values) | (power > 254), 254 if finite else 255, power)
+    return np.where(np.isnan(values), 255, power).astype(np.uint8)
 
 
 def _cvt(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
@@ -120,7 +159,7 @@ def _cvt(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     if instruction.ftz and source is DataType.F32:
         bits = flush(bits, FORMATS[source])
     if source.is_float and to.is_float:
-        value = _double_to_narrower(bits, source, to, rounding)
+        value = _float_to_float(bits, instruction)
     elif source.is_float:
         value = _float_to_integer(_INTEGRAL[rounding](widen(bits, source)), source, to)
     elif to.is_float:
@@ -135,4 +174,13 @@ def _cvt(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     write_bits(warp, instruction.dsts[0], value, to, mask)
 
 
-SEMANTICS = {Op.CVT: _cvt}
+def _cvt_rs(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+    to = instruction.type
+    values = widen(read_bits(warp, instruction.srcs[0], 32), DataType.F32)
+    chance_bits = 13 if to is DataType.F16 else 16
+    chance = read_bits(warp, instruction.srcs[1], 32).astype(np.int64) & ((1 << chance_bits) - 1)
+    result = narrow(values, to, finite=instruction.finite, chance=chance, chance_bits=chance_bits)
+    write_bits(warp, instruction.dsts[0], _clamped(result, instruction), to, mask)
+
+
+SEMANTICS = {Op.CVT: _cvt, Op.CVT_RS: _cvt_rs}

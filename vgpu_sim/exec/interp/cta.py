@@ -10,17 +10,20 @@ that poll memory, and at once where nobody else of the block can go on.
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgpu_sim.exec.errors import BarrierFault
+from vgpu_sim.exec.interp import collectives
 from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
+from vgpu_sim.exec.interp.gathering import Gatherings, all_here, kind_of, misuse, parted
 from vgpu_sim.exec.interp.lanes import Lanes
 from vgpu_sim.exec.interp.launch import InterpretedLaunch
-from vgpu_sim.exec.interp.operands import read_bits
+from vgpu_sim.exec.interp.operands import read_bits, read_predicate, write_number
 from vgpu_sim.exec.interp.paths import Path
 from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.spaces import Spaces
-from vgpu_sim.exec.interp.sync import WAITS, BarrierMisuse, Barriers
-from vgpu_sim.isa import EFFECTS, Instruction, Op
+from vgpu_sim.exec.interp.sync import WAITS, Ballot, BarrierMisuse, Barriers
+from vgpu_sim.isa import EFFECTS, Instruction, Op, polls
 
 _LOOK_ROUNDS = 8
 _WAIT_ROUNDS = 1024  # longer than most loops whose lanes leave one by one
@@ -37,6 +40,7 @@ class ResidentBlocks(Lanes):
         "_barriers",
         "_blocks",
         "_ends",
+        "_gatherings",
         "_hasty",
         "_joins",
         "_live",
@@ -51,17 +55,16 @@ class ResidentBlocks(Lanes):
     def __init__(self, launch: InterpretedLaunch, blocks: Iterable[int], slots: int) -> None:
         self._warps = launch.warps_per_block
         lanes = self._warps * WARP_LANES
-        spaces = Spaces(
-            launch.memory, launch.shared_window, launch.shared_bytes, slots, lanes_per_block=lanes
-        )
+        spaces = Spaces(launch, slots * lanes, slots, lanes_per_block=lanes)
         super().__init__(launch, slots * lanes, spaces)
         self._blocks = iter(blocks)
         self._slots = slots
         self._ends = _run_ends(launch)
         self._live: dict[int, dict[int, int]] = {}
         self._barriers: dict[int, Barriers] = {}
+        self._gatherings: dict[int, Gatherings] = {}
         self._ready: list[Path] = []
-        self._polls = any(instruction.volatile for instruction in launch.function.code)
+        self._polls = any(map(polls, launch.function.code))
         self._rounds = 0
         self._joins: dict[Path, int] = {}  # paths where lanes wait for others, since which round
         self._hasty: set[int] = set()  # words where such lanes have once waited too long
@@ -116,6 +119,7 @@ class ResidentBlocks(Lanes):
         }
         self._live[slot] = live
         self._barriers[slot] = Barriers(live)
+        self._gatherings[slot] = Gatherings(live)
         self._ready += (Path(warp, 0, lanes) for warp, lanes in live.items())
 
     def _run(self, word: int, paths: list[Path]) -> None:
@@ -135,6 +139,8 @@ class ResidentBlocks(Lanes):
                 return self._end(paths, allowed)
             if EFFECTS[instruction.op].stops:
                 return self._meet(instruction, paths, allowed)
+            if EFFECTS[instruction.op].collective:
+                return self._gather(instruction, paths, allowed)
             SEMANTICS[instruction.op](self, instruction, allowed)
             word += 1
             if word in self._ends:
@@ -197,6 +203,9 @@ class ResidentBlocks(Lanes):
                 slots.add(slot)
             path.pc = self.word + 1
         self._go_on(paths)
+        for warp in {path.warp for path in paths}:
+            for together in self._gatherings[warp // self._warps].lanes_ended(warp):
+                self._take_part(together)
         self._touched |= slots
         for slot in slots:
             self._release(self._barriers[slot].lanes_ended())
@@ -206,7 +215,7 @@ class ResidentBlocks(Lanes):
         arriving, word = _rows(allowed), self.word
         numbers, counts = (
             np.broadcast_to(read_bits(self, source, 32), allowed.shape)
-            for source in instruction.srcs
+            for source in instruction.srcs[:2]
         )
         for path in paths:
             for part in path.split(arriving[path.warp] & path.lanes, word, word + 1, word + 1):
@@ -223,7 +232,11 @@ class ResidentBlocks(Lanes):
                 self._touched.add(slot)
                 try:
                     free = self._barriers[slot].arrive(
-                        part, number, count, waits=WAITS[instruction.op]
+                        part,
+                        number,
+                        count,
+                        waits=WAITS[instruction.op],
+                        ballot=self._ballot(instruction, part),
                     )
                 except BarrierMisuse as error:
                     raise self._fault(str(error), part) from error
@@ -232,18 +245,88 @@ class ResidentBlocks(Lanes):
     def _release(self, paths: list[Path]) -> None:
         """Let paths that stood at a barrier go on behind it."""
         for path in paths:
+            instruction = self.launch.function.code[path.pc]
+            if instruction.op is Op.BAR_RED:
+                outcome = self._barriers[path.warp // self._warps].outcome(path)
+                write_number(self, instruction, outcome, self._mask([path]))
+            path.pc += 1
+        self._go_on(paths)
+
+    def _ballot(self, instruction: Instruction, path: Path) -> Ballot | None:
+        if instruction.reduction is None:
+            return None
+        true = np.broadcast_to(read_predicate(self, instruction.srcs[2]), (self.lanes,))
+        lanes = _rows(np.ascontiguousarray(true))[path.warp] & path.lanes
+        return Ballot(instruction.reduction, path.lanes.bit_count(), lanes.bit_count())
+
+    def _gather(self, instruction: Instruction, paths: list[Path], allowed: Mask) -> None:
+        """Lanes under the guard come to a collective, and take part if all that they name have."""
+        rows = allowed.reshape(-1, WARP_LANES)
+        apart = len({path.warp for path in paths}) < len(paths)  # a warp is here on two paths
+        if instruction.op is Op.ACTIVEMASK:
+            for some in [[path] for path in paths] if apart else [paths]:
+                mask = allowed & self._mask(some)
+                SEMANTICS[instruction.op](self, instruction, mask)
+            return self._go_behind(paths)
+        members, live = collectives.members(self, instruction), self._live_rows()
+        complete = np.zeros(len(rows), dtype=np.bool_) if apart else all_here(members, live, rows)
+        at_once = [path for path in paths if complete[path.warp]]
+        if at_once:
+            together = np.where(rows, members & live[:, None], np.uint32(0))
+            collectives.perform(self, instruction, together, (rows & complete[:, None]).reshape(-1))
+            self._go_behind(at_once)
+        for path in paths:
+            if not complete[path.warp]:
+                lanes = _rows(allowed)[path.warp] & path.lanes
+                self._wait_for(instruction, path, lanes, members[path.warp].tolist())
+        return None
+
+    def _wait_for(self, instruction: Instruction, path: Path, lanes: int, named: list[int]) -> None:
+        """Let ``lanes`` of a path wait for those that they name; the others go on."""
+        word, slot = self.word, path.warp // self._warps
+        for part in path.split(lanes, word, word + 1, word + 1):
+            if part.pc != word:
+                self._go_on((part,))
+                continue
+            self._touched.add(slot)
+            wrong = misuse(part.lanes, named)
+            if wrong:
+                raise self._fault(wrong, part)
+            for some, members in parted(part, named):
+                for together in self._gatherings[slot].arrive(some, kind_of(instruction), members):
+                    self._take_part(together)
+
+    def _go_behind(self, paths: list[Path]) -> None:
+        for path in paths:
+            path.pc = self.word + 1
+        self._go_on(paths)
+
+    def _live_rows(self) -> NDArray[np.uint32]:
+        """Return each warp's lanes that have not ended."""
+        live = np.zeros(self._slots * self._warps, dtype=np.uint32)
+        for warps in self._live.values():
+            live[list(warps)] = list(warps.values())
+        return live
+
+    def _take_part(self, paths: list[Path]) -> None:
+        """Perform a collective for all lanes that it names; they may stand at different words."""
+        masks = [self._mask([path]) for path in paths]
+        collectives.perform_apart(self, [path.pc for path in paths], masks, paths[0].warp)
+        for path in paths:
             path.pc += 1
         self._go_on(paths)
 
     def _check_deadlock(self, slots: set[int]) -> None:
-        """Raise BarrierFault where all that is left of a block stands at barriers."""
+        """Raise BarrierFault where all that is left of a block waits for others."""
         for slot in slots - {path.warp // self._warps for path in self._ready}:
             if self._let_all_go(slot):
                 self._touched.add(slot)
                 continue
-            barriers = self._barriers[slot]
-            what = f"no thread of the block can go on: {barriers.describe()}"
-            raise self._fault(what, barriers.first())
+            barriers, gatherings = self._barriers[slot], self._gatherings[slot]
+            parts = "; ".join([*barriers.describe(), *gatherings.describe()])
+            first = barriers.first() or gatherings.first()
+            assert first is not None
+            raise self._fault(f"no thread of the block can go on: {parts}", first)
 
     def _fault(self, what: str, path: Path) -> BarrierFault:
         return BarrierFault(what, path.pc, self.block_of(path.warp * WARP_LANES))
@@ -264,5 +347,10 @@ def _run_ends(launch: InterpretedLaunch) -> frozenset[int]:
     """Return the words that no run goes on into: others may come there, or meet there."""
     code = launch.function.code
     targets = {i.target for i in code if i.target is not None}
-    after = {word + 1 for word, i in enumerate(code) if EFFECTS[i.op].leaves or EFFECTS[i.op].stops}
+    after = {word + 1 for word, i in enumerate(code) if _ends_run(i)}
     return frozenset(targets | after)
+
+
+def _ends_run(instruction: Instruction) -> bool:
+    effects = EFFECTS[instruction.op]
+    return effects.leaves or effects.stops or effects.rests or effects.collective

@@ -1,5 +1,7 @@
 """Runs launches: in wide warps where threads do not meet, block by block where they do."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from vgpu_sim.exec.errors import Block, KernelError
@@ -7,10 +9,10 @@ from vgpu_sim.exec.interp import control
 from vgpu_sim.exec.interp.address_space import Memory
 from vgpu_sim.exec.interp.bits import WARP_LANES
 from vgpu_sim.exec.interp.cta import ResidentBlocks
-from vgpu_sim.exec.interp.launch import InterpretedLaunch
+from vgpu_sim.exec.interp.launch import InterpretedLaunch, Surroundings
 from vgpu_sim.exec.interp.semantics import SEMANTICS
 from vgpu_sim.exec.interp.state import StepRecord, Warp
-from vgpu_sim.isa import EFFECTS, Function, Module
+from vgpu_sim.isa import EFFECTS, Function, Instruction, Module, polls
 
 # Wide enough that numpy's call overhead vanishes, small enough that a kernel with a thousand
 # registers stays within some tens of megabytes.
@@ -21,6 +23,7 @@ _RUN_REGISTER_CELLS = 1 << 22
 _PATIENCE_ROUNDS = 20_000
 _MAX_REGISTER_CELLS = 1 << 25
 _MAX_SHARED_BYTES = 1 << 26
+_RUN_LOCAL_BYTES = 1 << 26
 
 
 def step(warp: Warp) -> StepRecord:
@@ -28,7 +31,7 @@ def step(warp: Warp) -> StepRecord:
 
     Raises:
         AddressFault, Trap: as ``run``; registers and pc are then as they were before the word.
-        ValueError: when the warp is done, or stands at a barrier, where it cannot meet others.
+        ValueError: when the warp is done, or stands where lanes wait for others.
     """
     if warp.done:
         raise ValueError("the warp is done")
@@ -50,7 +53,7 @@ def step(warp: Warp) -> StepRecord:
         elif on_stack is not None:
             on_stack(warp, instruction, mask)
         else:
-            raise ValueError("a warp alone cannot pass a barrier: run the launch")
+            raise ValueError("a warp alone cannot wait for others: run the launch")
     except (KernelError, ValueError):
         top.pc = word
         raise
@@ -67,8 +70,12 @@ def run(
     memory: Memory,
     segment_base: int = 0,
     dynamic_shared_bytes: int = 0,
+    surroundings: Surroundings | None = None,
+    pause: Callable[[], None] = lambda: None,
 ) -> None:
     """Run a kernel to its end.
+
+    ``pause`` is called again and again, between instructions: it may run others' launches.
 
     Blocks begin in order of their index (x fastest); nothing is promised about the order of their
     accesses but what barriers say. ``segment_base`` is the address of the module's variables.
@@ -80,34 +87,56 @@ def run(
         UnsupportedError, ValueError: see ``InterpretedLaunch``; nothing was executed.
     """
     launch = InterpretedLaunch(
-        module, function, grid, block, parameters, memory, segment_base, dynamic_shared_bytes
+        module,
+        function,
+        grid,
+        block,
+        parameters,
+        memory,
+        segment_base,
+        dynamic_shared_bytes,
+        surroundings or Surroundings(),
     )
-    lanes = min(_RUN_LANES, _RUN_REGISTER_CELLS // max(1, len(function.register_bits)))
+    launch.place_parameters()
+    lanes = min(
+        _RUN_LANES,
+        _RUN_REGISTER_CELLS // max(1, len(function.register_bits)),
+        _RUN_LOCAL_BYTES // max(1, launch.local_bytes),
+    )
     if _meets(launch):
-        _run_blocks(launch, max(1, lanes // (launch.warps_per_block * WARP_LANES)))
+        _run_blocks(launch, max(1, lanes // (launch.warps_per_block * WARP_LANES)), pause)
         return
     count = max(1, lanes // WARP_LANES)
     for first in range(0, launch.warp_count, count):
         warp = Warp(launch, first, min(count, launch.warp_count - first))
         while not warp.done:
             step(warp)
+            pause()
 
 
 def _meets(launch: InterpretedLaunch) -> bool:
     """Return whether threads may wait for each other, or have memory that a block shares."""
-    return launch.shared_bytes > 0 or any(
-        EFFECTS[instruction.op].stops or instruction.volatile
-        for instruction in launch.function.code
-    )
+    return launch.shared_bytes > 0 or any(map(_waits, launch.function.code))
 
 
-def _run_blocks(launch: InterpretedLaunch, slots: int) -> None:
+def _waits(instruction: Instruction) -> bool:
+    effects = EFFECTS[instruction.op]
+    waits = effects.stops or effects.rests or effects.collective
+    return waits or instruction.volatile or polls(instruction)
+
+
+def _run_blocks(launch: InterpretedLaunch, slots: int, pause: Callable[[], None]) -> None:
     blocks = iter(range(launch.block_count))
     slots = min(slots, launch.block_count)
+    slots = max(1, min(slots, _MAX_SHARED_BYTES // max(1, launch.shared_bytes)))
     cells = slots * launch.warps_per_block * WARP_LANES * len(launch.function.register_bits)
     most = min(
         _MAX_REGISTER_CELLS // max(1, cells),
         _MAX_SHARED_BYTES // max(1, slots * launch.shared_bytes),
+        4
+        * _RUN_LOCAL_BYTES
+        // max(1, slots * launch.warps_per_block * WARP_LANES)
+        // max(1, launch.local_bytes),
     )
     resident = [ResidentBlocks(launch, blocks, slots)]
     patience = _PATIENCE_ROUNDS
@@ -115,6 +144,7 @@ def _run_blocks(launch: InterpretedLaunch, slots: int) -> None:
         while resident:
             ended = sum(some.round() for some in resident)
             resident = [some for some in resident if not some.done]
+            pause()
             patience = _PATIENCE_ROUNDS if ended else patience - 1
             if patience == 0 and len(resident) < most:
                 resident.append(ResidentBlocks(launch, blocks, slots))

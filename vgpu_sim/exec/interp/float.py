@@ -1,7 +1,8 @@
 """Floating point. Results are correctly rounded, in every format and rounding mode.
 
 numpy does binary32 and binary64 to nearest; binary16 and bfloat16 go through float64 rounded to
-odd; directed roundings and binary64's FMA go through exact integers. APPROX and FULL forms are
+odd, and so does binary64's FMA of moderate numbers; directed roundings, and that of all others, go
+through exact integers. APPROX and FULL forms are
 computed as RN. FNEG and FABS change the sign bit and nothing else, whatever the pattern.
 """
 
@@ -9,15 +10,19 @@ from collections.abc import Callable
 
 import numpy as np
 
+from vgpu_sim.exec import approximations
 from vgpu_sim.exec.interp import softfloat
-from vgpu_sim.exec.interp.bits import Bits, Mask
+from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
+from vgpu_sim.exec.interp.doubles import ARITHMETIC, SINGLES
 from vgpu_sim.exec.interp.formats import (
     FORMATS,
+    Doubles,
     Format,
     canonical,
     flush,
     is_nan,
     narrow,
+    relu,
     saturate,
     sum_to_odd,
     widen,
@@ -35,7 +40,12 @@ _EXACT: dict[Op, Callable[..., int]] = {
     Op.FRCP: softfloat.reciprocal,
     Op.FSQRT: softfloat.square_root,
 }
-_NATIVE = {DataType.F32: np.dtype(np.float32), DataType.F64: np.dtype(np.float64)}
+_NATIVE: dict[DataType, np.dtype[np.floating]] = {
+    DataType.F32: np.dtype(np.float32),
+    DataType.F64: np.dtype(np.float64),
+}
+_SPLITTER = float((1 << 27) + 1)
+_MODERATE = 400  # exponents whose products' errors are still normal numbers
 
 
 def _reciprocal(a: np.ndarray) -> np.ndarray:
@@ -50,6 +60,13 @@ _NUMPY: dict[Op, Callable[..., np.ndarray]] = {
     Op.FDIV: np.divide,
     Op.FRCP: _reciprocal,
     Op.FSQRT: np.sqrt,
+}
+
+_APPROXIMATIONS: dict[Op, Callable[..., Doubles]] = {
+    Op.FLG2: approximations.logarithm,
+    Op.FSIN: approximations.sine,
+    Op.FCOS: approximations.cosine,
+    Op.FTANH: approximations.hyperbolic_tangent,
 }
 
 
@@ -70,38 +87,129 @@ def _nearest(op: Op, type_: DataType, operands: list[Bits]) -> Bits | None:
 
 
 def _exactly(op: Op, type_: DataType, operands: list[Bits], rounding: Rounding, mask: Mask) -> Bits:
-    columns = [np.broadcast_to(operand, mask.shape)[mask].tolist() for operand in operands]
+    where = mask if operands[0].ndim == 1 else np.repeat(mask[:, np.newaxis], 2, axis=1)
+    columns = [np.broadcast_to(operand, where.shape)[where].tolist() for operand in operands]
     function = _EXACT[op]
-    result: Bits = np.zeros(mask.shape, dtype=operands[0].dtype)
-    result[mask] = [
+    result: Bits = np.zeros(where.shape, dtype=operands[0].dtype)
+    result[where] = [
         function(*lane, FORMATS[type_], rounding) for lane in zip(*columns, strict=True)
     ]
     return result
 
 
+def _fused(operands: list[Bits], mask: Mask) -> Bits:
+    """Return a * b + c of binary64, rounded once to nearest.
+
+    Where nothing can vanish or overflow on the way, in binary64 itself: the product's error and
+    those of two sums are exact, and their sum, rounded to odd, is a sticky part of the result
+    (S. Boldo, G. Melquiond, "Emulation of FMA and correctly rounded sums", 2008). Elsewhere in
+    exact integers.
+    """
+    a, b, c = (np.broadcast_to(operand, mask.shape) for operand in operands)
+    fields = [
+        (operand >> np.uint64(52) & np.uint64(0x7FF)).astype(np.int64) for operand in (a, b, c)
+    ]
+    plain = np.logical_and.reduce([np.abs(field - 1023) <= _MODERATE for field in fields])
+    x, y, z = (operand.view(np.float64) for operand in (a, b, c))
+    product, rest = _product(x, y)
+    total, first = _sum(z, rest)
+    head, second = _sum(product, total)
+    result: Bits = (head + sum_to_odd(first, second)).view(np.uint64)
+    others = mask & ~plain
+    if not others.any():
+        return result
+    exact = _exactly(Op.FMA, DataType.F64, operands, Rounding.RN, others)
+    return np.where(plain, result, exact)
+
+
+def _product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """Return a product and its exact error (T. Dekker, G. Veltkamp, 1971)."""
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    rest = a_high * b_high - product + a_high * b_low + a_low * b_high
+    return product, rest + a_low * b_low
+
+
+def _halves(a: Doubles) -> tuple[Doubles, Doubles]:
+    scaled = a * _SPLITTER
+    high = scaled - (scaled - a)
+    return high, a - high
+
+
+def _sum(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
+    """Return a sum and its exact error (D. Knuth)."""
+    total = a + b
+    virtual = total - a
+    return total, (a - (total - virtual)) + (b - virtual)
+
+
 def _arithmetic(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
-    type_, format_ = instruction.type, FORMATS[instruction.type]
-    operands = _operands(warp, instruction, format_)
+    type_ = instruction.type.element
+    operands = _operands(warp, instruction)
     value = None
-    if instruction.rounding not in (Rounding.RZ, Rounding.RM, Rounding.RP):
+    if type_ is DataType.F64 and instruction.rounding is Rounding.APPROX:
+        value = _coarse(operands[0], lambda a: 1.0 / a)
+    elif instruction.rounding not in (Rounding.RZ, Rounding.RM, Rounding.RP):
         value = _nearest(instruction.op, type_, operands)
+        if value is None and instruction.op is Op.FMA:
+            value = _fused(operands, mask)
     if value is None:
         value = _exactly(instruction.op, type_, operands, instruction.rounding, mask)
-    _finish(warp, instruction, value, format_, mask)
+    _finish(warp, instruction, value, mask)
 
 
-def _operands(warp: Lanes, instruction: Instruction, format_: Format) -> list[Bits]:
-    operands = [read_bits(warp, source, format_.bits) for source in instruction.srcs]
+def _coarse(bits: Bits, function: Callable[[Doubles], Doubles]) -> Bits:
+    """Return a binary64 function of the upper half of ``bits``, cut to its own upper half."""
+    format_, upper = FORMATS[DataType.F64], np.uint64(0xFFFF_FFFF_0000_0000)
+    cut = np.where(is_nan(bits, format_), bits, bits & upper)
+    return canonical(function(cut.view(np.float64)).view(np.uint64), format_) & upper
+
+
+def _reciprocal_root(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+    (a,) = _operands(warp, instruction)
+    if instruction.ftz and instruction.type is DataType.F64:
+        value = _coarse(a, lambda x: 1.0 / np.sqrt(x))
+    else:
+        root = np.sqrt(a.view(_NATIVE[instruction.type]))
+        value = canonical(_reciprocal(root).view(a.dtype), FORMATS[instruction.type])
+    _finish(warp, instruction, value, mask)
+
+
+def _approximation(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+    type_ = instruction.type.element
+    (a,) = _operands(warp, instruction)
+    wide = widen(a, type_)
+    if instruction.op is Op.FEX2:
+        power = approximations.exponential(SINGLES, wide.astype(np.float32))
+        value = canonical(power.view(np.uint32), FORMATS[DataType.F32])
+    else:
+        value = narrow(_APPROXIMATIONS[instruction.op](ARITHMETIC, wide), DataType.F32)
+    if type_ is not DataType.F32:
+        value = narrow(widen(value, DataType.F32), type_)
+    _finish(warp, instruction, value, mask)
+
+
+def _operands(warp: Lanes, instruction: Instruction) -> list[Bits]:
+    """Return the operands, subnormals flushed as the instruction says; packed ones in columns."""
+    format_ = FORMATS[instruction.type.element]
+    operands = [read_bits(warp, source, instruction.type.bits) for source in instruction.srcs]
+    if instruction.type.bits != format_.bits:
+        halves = unsigned_dtype(format_.bits)
+        operands = [operand.view(halves).reshape(-1, 2) for operand in operands]
     return [flush(operand, format_) for operand in operands] if instruction.ftz else operands
 
 
-def _finish(
-    warp: Lanes, instruction: Instruction, value: Bits, format_: Format, mask: Mask
-) -> None:
+def _finish(warp: Lanes, instruction: Instruction, value: Bits, mask: Mask) -> None:
+    format_ = FORMATS[instruction.type.element]
     if instruction.ftz:
         value = flush(value, format_)
     if instruction.saturate:
         value = saturate(value, format_)
+    if instruction.relu:
+        value = relu(value, format_)
+    if value.ndim == 2:
+        packed = unsigned_dtype(instruction.type.bits)
+        value = np.ascontiguousarray(value).view(packed).reshape(-1)
     write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
 
 
@@ -113,21 +221,30 @@ def _order(bits: Bits, format_: Format) -> Bits:
 
 
 def _extremum(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
-    format_ = FORMATS[instruction.type]
-    a, b = _operands(warp, instruction, format_)
+    format_ = FORMATS[instruction.type.element]
+    a, b = _operands(warp, instruction)
+    sign = a.dtype.type(format_.sign)
+    signs = (a ^ b) & sign
+    if instruction.xorsign:
+        a, b = a & ~sign, b & ~sign
     first_less = _order(a, format_) < _order(b, format_)
     take_first = first_less if instruction.op is Op.FMIN else ~first_less
-    take_first = is_nan(b, format_) | (take_first & ~is_nan(a, format_))
+    a_nan, b_nan = is_nan(a, format_), is_nan(b, format_)
+    take_first = b_nan | (take_first & ~a_nan)
+    if instruction.nan:
+        take_first = a_nan | (take_first & ~b_nan)
     value = canonical(np.where(take_first, a, b), format_)
-    _finish(warp, instruction, value, format_, mask)
+    if instruction.xorsign:
+        value = np.where(is_nan(value, format_), value, value | signs)
+    _finish(warp, instruction, value, mask)
 
 
 def _sign(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
-    format_ = FORMATS[instruction.type]
-    (a,) = _operands(warp, instruction, format_)
+    format_ = FORMATS[instruction.type.element]
+    (a,) = _operands(warp, instruction)
     sign = a.dtype.type(format_.sign)
     value = a ^ sign if instruction.op is Op.FNEG else a & ~sign
-    _finish(warp, instruction, value, format_, mask)
+    _finish(warp, instruction, value, mask)
 
 
 SEMANTICS = {
@@ -142,4 +259,6 @@ SEMANTICS = {
     Op.FDIV: _arithmetic,
     Op.FRCP: _arithmetic,
     Op.FSQRT: _arithmetic,
+    Op.FRSQRT: _reciprocal_root,
+    **dict.fromkeys((Op.FEX2, *_APPROXIMATIONS), _approximation),
 }

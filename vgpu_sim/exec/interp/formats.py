@@ -4,6 +4,7 @@ Patterns are arrays of unsigned integers as wide as the format. bfloat16, which 
 therefore no special case.
 """
 
+import functools
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,11 +19,18 @@ Doubles = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A binary interchange format: ``precision`` counts the hidden bit."""
+    """A binary format: ``precision`` counts the hidden bit. ``largest`` is the pattern of the
+    largest number where that is not the one below infinity, which the format then lacks."""
 
     bits: int
     precision: int
     canonical_nan: int
+    largest: int | None = None
+
+    @property
+    def stored_bits(self) -> int:
+        """Width of the integers that patterns are held in."""
+        return max(8, 1 << (self.bits - 1).bit_length())
 
     @property
     def maximum_exponent(self) -> int:
@@ -51,7 +59,14 @@ FORMATS: Final = {
     DataType.BF16: Format(16, 8, 0x7FFF),
     DataType.F32: Format(32, 24, 0x7FFF_FFFF),
     DataType.F64: Format(64, 53, 0x7FF8_0000_0000_0000),
+    DataType.TF32: Format(19, 11, 0x3_FFFF),
+    DataType.E4M3: Format(8, 4, 0x7F, 0x7E),
+    DataType.E5M2: Format(8, 3, 0x7F),
+    DataType.E2M3: Format(6, 4, 0x1F, 0x1F),
+    DataType.E3M2: Format(6, 3, 0x1F, 0x1F),
+    DataType.E2M1: Format(4, 2, 0x7, 0x7),
 }
+"""TF32's pattern is the upper part of the 32 bits; E2M3, E3M2 and E2M1 have no NaN."""
 
 
 def is_nan(bits: Bits, format_: Format) -> Mask:
@@ -75,6 +90,12 @@ def saturate(bits: Bits, format_: Format) -> Bits:
     return result
 
 
+def relu(bits: Bits, format_: Format) -> Bits:
+    """Replace what is negative, -0 too, by +0; NaNs are canonical, and positive."""
+    result: Bits = np.where(bits >= bits.dtype.type(format_.sign), bits.dtype.type(0), bits)
+    return result
+
+
 def canonical(bits: Bits, format_: Format) -> Bits:
     """Replace every NaN by the canonical one."""
     result: Bits = np.where(is_nan(bits, format_), bits.dtype.type(format_.canonical_nan), bits)
@@ -86,12 +107,42 @@ def widen(bits: Bits, type_: DataType) -> Doubles:
     if type_ is DataType.BF16:
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     native = {DataType.F16: np.float16, DataType.F32: np.float32, DataType.F64: np.float64}
+    if type_ not in native:
+        values: Doubles = _values(type_)[bits & bits.dtype.type((1 << FORMATS[type_].bits) - 1)]
+        return values
     return bits.view(native[type_]).astype(np.float64)
 
 
-def narrow(values: Doubles, type_: DataType, rounding: Rounding = Rounding.RN) -> Bits:
-    """Round float64 values to F16, BF16 or F32; NaNs become canonical, overflow is IEEE 754's.
+@functools.cache
+def _values(type_: DataType) -> Doubles:
+    """Return the number of each pattern of a format of 8 bits or fewer."""
+    format_ = FORMATS[type_]
+    pattern = np.arange(1 << format_.bits)
+    magnitude = pattern & (format_.sign - 1)
+    field, fraction = np.divmod(magnitude, 1 << (format_.precision - 1))
+    hidden = np.where(field > 0, 1 << (format_.precision - 1), 0)
+    exponent = np.maximum(field, 1) - format_.maximum_exponent - (format_.precision - 1)
+    values = np.ldexp((fraction + hidden).astype(np.float64), exponent)
+    if format_.largest is None:
+        values = np.where(magnitude == format_.infinity, np.inf, values)
+    last = format_.infinity if format_.largest is None else format_.largest
+    values = np.where(magnitude > last, np.nan, values)
+    return np.where(pattern >= format_.sign, -values, values)
 
+
+def narrow(
+    values: Doubles,
+    type_: DataType,
+    rounding: Rounding = Rounding.RN,
+    *,
+    finite: bool = False,
+    chance: NDArray[np.int64] | None = None,
+    chance_bits: int = 0,
+) -> Bits:
+    """Round float64 values to a narrower format; NaNs become canonical, overflow is IEEE 754's.
+
+    ``finite``: what overflows, and infinity, become the largest number, as they do in formats
+    without infinity. ``chance``: numbers of ``chance_bits`` that round stochastically: see CVT_RS.
     Correct also for values that were rounded to odd (see ``round_to_odd``): the 29 bits and more
     that float64 has to spare keep the sticky bit apart from the rounding position.
     """
@@ -105,19 +156,28 @@ def narrow(values: Doubles, type_: DataType, rounding: Rounding = Rounding.RN) -
     exponent = np.maximum(field, 1) - 1023
     lowest = np.maximum(exponent, format_.minimum_exponent)
     # Beyond 54 nothing of the significand is left but the fact that it was not zero.
-    shift = np.minimum(lowest - exponent + (53 - format_.precision), 62)
+    distance = lowest - exponent + (53 - format_.precision)
+    shift = np.minimum(distance, 62)
     kept = significand >> shift
     rest = significand - (kept << shift)
-    up = _rounds_up(kept, rest, np.int64(1) << (shift - 1), negative, rounding)
+    if chance is not None:
+        cut = rest >> np.minimum(distance - chance_bits, 62)
+        up: NDArray[np.int64] | Mask = (cut + chance) >> chance_bits
+    else:
+        up = _rounds_up(kept, rest, np.int64(1) << (shift - 1), negative, rounding)
     biased = (lowest - format_.minimum_exponent) << (format_.precision - 1)
     result = biased + kept + up  # the hidden bit, and a carry, step the exponent field
     infinity = format_.infinity
-    finite_limit = np.where(_overflows_to_infinity(negative, rounding), infinity, infinity - 1)
-    result = np.where(result >= infinity, finite_limit, result)
-    result = np.where(np.isinf(values), infinity, result)
+    last = infinity - 1 if format_.largest is None else format_.largest
+    beyond: int | NDArray[np.int64] = last
+    if not finite and format_.largest is None:
+        beyond = np.where(_overflows_to_infinity(negative, rounding), infinity, last)
+    result = np.where(result > last, beyond, result)
+    clamped = finite or format_.largest is not None
+    result = np.where(np.isinf(values), last if clamped else infinity, result)
     result = np.where(negative, result | format_.sign, result)
     result = np.where(np.isnan(values), format_.canonical_nan, result)
-    return result.astype(unsigned_dtype(format_.bits))
+    return result.astype(unsigned_dtype(format_.stored_bits))
 
 
 def round_to_odd(rounded: Doubles, error: Doubles) -> Doubles:
@@ -156,6 +216,8 @@ def _rounds_up(
         result = negative & (rest > 0)
     elif rounding is Rounding.RP:
         result = ~negative & (rest > 0)
+    elif rounding is Rounding.RNA:
+        result = rest >= half
     else:
         result = (rest > half) | ((rest == half) & (kept & 1 == 1))
     return result

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.exec.interp.lanes import Lanes
@@ -162,6 +163,57 @@ _PREDICATE_LOGIC: dict[Op, Callable[..., Mask]] = {
     Op.NOT: np.logical_not,
 }
 
+
+def _carried(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+    type_ = instruction.type
+    a, b = (read_bits(warp, source, type_.bits) for source in instruction.srcs[:2])
+    carry = read_predicate(warp, instruction.srcs[2])
+    step = carry.astype(a.dtype)
+    if instruction.op is Op.ADDC:
+        value = a + b
+        out = (value < a) | (carry & (value == ~a.dtype.type(0)))
+        value = value + step
+    else:
+        value = a - b
+        out = (a < b) | (carry & (value == 0))
+        value = value - step
+    write_bits(warp, instruction.dsts[0], value, type_, mask)
+    write_predicate(warp, instruction.dsts[1], out, mask)
+
+
+def _saturated(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+    a, b = (_numbers(read_bits(warp, s, 32), instruction.type) for s in instruction.srcs)
+    exact = a + b if instruction.op is Op.ADD_SAT else a - b
+    low = -(1 << 31) if instruction.type.is_signed else 0
+    value = np.clip(exact, low, low + (1 << 32) - 1).astype(np.uint64).astype(np.uint32)
+    write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
+
+
+def _numbers(a: Bits, type_: DataType) -> NDArray[np.int64]:
+    """Return patterns of up to 32 bits as numbers of 64."""
+    return (signed_view(a) if type_.is_signed else a).astype(np.int64)
+
+
+def _parts(a: Bits, bits: int, places: range, type_: DataType) -> list[NDArray[np.int64]]:
+    """Return parts of a word as numbers."""
+    small = unsigned_dtype(bits)
+    return [_numbers((a >> np.uint32(bits * i)).astype(small), type_) for i in places]
+
+
+def _dot(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+    type_, other = instruction.type, instruction.source_type
+    assert other is not None
+    a, b, c = (read_bits(warp, source, 32) for source in instruction.srcs)
+    if instruction.op is Op.DP4A:
+        factors, others = _parts(a, 8, range(4), type_), _parts(b, 8, range(4), other)
+    else:
+        places = range(2) if instruction.mode is MulMode.LO else range(2, 4)
+        factors, others = _parts(a, 16, range(2), type_), _parts(b, 8, places, other)
+    total = c.astype(np.int64) + sum(x * y for x, y in zip(factors, others, strict=True))
+    value = total.astype(np.uint64).astype(np.uint32)
+    write_bits(warp, instruction.dsts[0], value, type_, mask)
+
+
 SEMANTICS = {
     Op.ADD: _binary,
     Op.SUB: _binary,
@@ -179,4 +231,10 @@ SEMANTICS = {
     Op.OR: _logic,
     Op.XOR: _logic,
     Op.NOT: _logic,
+    Op.ADDC: _carried,
+    Op.SUBC: _carried,
+    Op.ADD_SAT: _saturated,
+    Op.SUB_SAT: _saturated,
+    Op.DP4A: _dot,
+    Op.DP2A: _dot,
 }

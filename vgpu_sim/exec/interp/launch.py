@@ -8,20 +8,27 @@ from vgpu_sim.exec import cfg
 from vgpu_sim.exec.errors import Block, UnsupportedError
 from vgpu_sim.exec.interp.address_space import Memory
 from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, unsigned_dtype
+from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal import address_map, limits
-from vgpu_sim.isa import EFFECTS, Function, Literal, Module, Operand, Space, Symbol
+from vgpu_sim.isa import EFFECTS, Function, Literal, Module, Operand, Symbol
 from vgpu_sim.isa.verify import check_function
 
 _WORD_MASK = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def refusals(function: Function) -> tuple[UnsupportedError, ...]:
-    """Return what of ``function`` the interpreter cannot run yet."""
-    return tuple(
-        UnsupportedError(f"{instruction.space.name.lower()} memory", function.name, word)
-        for word, instruction in enumerate(function.code)
-        if instruction.space is Space.LOCAL
-    )
+    """Return what of ``function`` the interpreter cannot run yet: nothing."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a launch is told of where it runs: its number, the device's multiprocessors, and how
+    much stack each thread has where calls need one."""
+
+    grid_id: int = 0
+    multiprocessors: int = 1
+    stack_bytes: int = limits.STACK_BYTES_PER_THREAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class InterpretedLaunch:
     memory: Memory
     segment_base: int = 0
     dynamic_shared_bytes: int = 0
+    surroundings: Surroundings = Surroundings()
     reconvergence: dict[int, int] = field(init=False, repr=False)
     _constants: dict[tuple[Operand, int], Bits] = field(
         init=False, repr=False, default_factory=dict
@@ -79,10 +87,34 @@ class InterpretedLaunch:
         return self.function.shared_bytes + self.dynamic_shared_bytes
 
     @property
+    def local_bytes(self) -> int:
+        """Local memory of a thread: the kernel's own and, where it has one, the stack."""
+        return local_bytes(self.function, self.surroundings.stack_bytes)
+
+    @property
     def shared_window(self) -> int:
         """Generic address of shared memory, in the window of the GPU that the module lies on."""
-        gpu = self.segment_base - self.segment_base % address_map.GPU_WINDOW_BYTES
-        return gpu + address_map.SHARED_OFFSET
+        return self._window(address_map.SHARED_OFFSET)
+
+    @property
+    def local_window(self) -> int:
+        """Generic address of local memory."""
+        return self._window(address_map.LOCAL_OFFSET)
+
+    def _window(self, offset: int) -> int:
+        return self.segment_base - self.segment_base % address_map.GPU_WINDOW_BYTES + offset
+
+    def place_parameters(self) -> None:
+        """Copy the parameters to where the kernel has their addresses, if it has.
+
+        Raises:
+            BadAddress: when the module's variables are not in memory.
+        """
+        if self.function.parameter_image:
+            begin = self.segment_base + self._offsets[self.function.parameter_image]
+            values = np.frombuffer(self.parameters, dtype=np.uint8).astype(np.uint64)
+            places = np.uint64(begin) + np.arange(len(values), dtype=np.uint64)
+            self.memory.store(places, values, 1)
 
     def constant(self, operand: Literal | Symbol, bits: int) -> Bits:
         """Return a literal's or address's low bits, as an array of one element."""
@@ -118,7 +150,7 @@ def _check_shape(launch: InterpretedLaunch) -> None:
             f"{function.name} takes {function.parameter_bytes} bytes of parameters,"
             f" not {len(launch.parameters)}"
         )
-    if not 0 <= launch.shared_bytes <= limits.MAX_SHARED_BYTES_PER_BLOCK:
+    if not 0 <= launch.shared_bytes <= limits.MAX_SHARED_BYTES_OPTIN:
         raise ValueError(f"{function.name}: {launch.shared_bytes} bytes of shared memory")
     required, maximum = function.required_block, function.maximum_block
     if required is not None and launch.block != required:

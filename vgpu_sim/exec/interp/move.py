@@ -1,5 +1,7 @@
 """Moves: patterns travel unchanged, NaNs included."""
 
+import time
+
 import numpy as np
 
 from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, Mask
@@ -36,6 +38,14 @@ def _special(warp: Lanes, which: SpecialRegister) -> Bits:
         return np.arange(warp.lanes, dtype=np.uint32) % np.uint32(WARP_LANES)
     if which is SpecialRegister.SHARED_WINDOW:
         return np.array([warp.launch.shared_window >> 32], dtype=np.uint32)
+    if which is SpecialRegister.DYNAMIC_SHARED:
+        return np.array([warp.launch.dynamic_shared_bytes], dtype=np.uint32)
+    if which is SpecialRegister.NSMID:
+        return np.array([warp.launch.surroundings.multiprocessors], dtype=np.uint32)
+    if which is SpecialRegister.GRIDID:
+        return np.array([warp.launch.surroundings.grid_id], dtype=np.uint64)
+    if which.runs:
+        return np.array([time.monotonic_ns()], dtype=np.uint64)
     return np.array([WARP_LANES], dtype=np.uint32)
 
 
@@ -43,7 +53,7 @@ def _s2r(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     if instruction.sreg is None:
         raise TypeError("S2R without a special register")
     value = _special(warp, instruction.sreg)
-    write_bits(warp, instruction.dsts[0], value, DataType.B32, mask)
+    write_bits(warp, instruction.dsts[0], value, instruction.type, mask)
 
 
 def _selp(warp: Lanes, instruction: Instruction, mask: Mask) -> None:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
 from vgpu_sim.exec.interp.lanes import Lanes
-from vgpu_sim.isa import DataType, Destination, Literal, Operand, Predicate, Register
+from vgpu_sim.isa import DataType, Destination, Instruction, Literal, Operand, Predicate, Register
 
 _SIGNED: dict[int, np.dtype[np.signedinteger]] = {
     8: np.dtype(np.int8),
@@ -70,3 +70,12 @@ def write_predicate(warp: Lanes, destination: Destination, value: Mask, mask: Ma
     if not isinstance(destination, Predicate):
         raise TypeError(f"{destination} cannot hold a predicate")
     np.copyto(warp.predicates[destination.index], value, where=mask)
+
+
+def write_number(warp: Lanes, instruction: Instruction, value: int, mask: Mask) -> None:
+    """Write the same number, or truth value, to the first destination of all lanes of ``mask``."""
+    number = np.array([value], dtype=np.uint32)
+    if instruction.type is DataType.PRED:
+        write_predicate(warp, instruction.dsts[0], number != 0, mask)
+    else:
+        write_bits(warp, instruction.dsts[0], number, instruction.type, mask)

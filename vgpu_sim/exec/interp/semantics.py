@@ -3,13 +3,19 @@
 from collections.abc import Callable
 
 from vgpu_sim.exec.interp import (
+    atomic,
+    bitwise,
     compare,
     control,
     convert,
+    copy,
     float as float_family,
     integer,
     memory,
     move,
+    stack,
+    video,
+    warp,
 )
 from vgpu_sim.exec.interp.address_space import Words
 from vgpu_sim.exec.interp.bits import Mask
@@ -26,6 +32,12 @@ SEMANTICS: dict[Op, Semantics] = {
     **compare.SEMANTICS,
     **convert.SEMANTICS,
     **memory.SEMANTICS,
+    **bitwise.SEMANTICS,
+    **warp.SEMANTICS,
+    **atomic.SEMANTICS,
+    **video.SEMANTICS,
+    **copy.SEMANTICS,
+    **stack.SEMANTICS,
 }
-"""All but branches and ends, which change who executes what (``control``, ``paths``), and
-barriers (``sync``). Each returns the addresses of an access, see ``StepRecord``."""
+"""All but branches and ends, which change who executes what (``control``, ``paths``), and what
+lanes wait at (``sync``, ``warp``). Each returns the addresses of an access, see ``StepRecord``."""

@@ -1,8 +1,10 @@
-"""What an address means: global memory, or the shared memory of the lane's own block.
+"""What an address means: global memory, the shared memory of the lane's own block, or its own.
 
-Blocks that are resident together lie one after the other in one array; a lane reaches its own
-block's bytes and no others.
+Blocks that are resident together lie one after the other in one array, and so do lanes' local
+memories; a lane reaches the bytes of its own block, and its own, and no others.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +12,13 @@ from numpy.typing import NDArray
 from vgpu_sim.exec.errors import BadAddress
 from vgpu_sim.exec.interp.address_space import Memory, Words
 from vgpu_sim.exec.interp.bits import Mask
+from vgpu_sim.exec.interp.launch import InterpretedLaunch
 from vgpu_sim.isa import Space
 
 _STRIDE_BYTES = 16  # as long as the longest access, so that each element is whole in its type
 _UPPER = np.uint64(32)
 _LOW = np.uint64(0xFFFF_FFFF)
+_NOBODY: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
     1: np.dtype("<u1"),
     2: np.dtype("<u2"),
@@ -23,31 +27,77 @@ _DTYPES: dict[int, np.dtype[np.unsignedinteger]] = {
 }
 
 
-class Spaces:
-    """Global memory, and ``shared_bytes`` of shared memory for each of some resident blocks.
+class Private:
+    """``bytes_each`` of memory for each of ``count`` owners, who reach their own alone.
 
-    ``window`` is the generic address of shared memory, a multiple of 2^32. ``lanes_per_block`` says
-    which lanes are which block's.
+    ``window`` is its generic address, a multiple of 2^32 and the same for all owners.
+    """
+
+    def __init__(self, space: Space, window: int, bytes_each: int, count: int) -> None:
+        self.space = space
+        self.upper = np.uint64(window >> 32)
+        self.bytes_each = bytes_each
+        self._stride = -(-bytes_each // _STRIDE_BYTES) * _STRIDE_BYTES
+        self._bytes = np.zeros(count * self._stride, dtype=np.uint8)
+
+    def clear(self, first: int, end: int) -> None:
+        """Fill the memory of some owners with zeros: what others left there is not theirs."""
+        self._bytes[first * self._stride : end * self._stride] = 0
+
+    def load(self, addresses: Words, owners: NDArray[np.int64], width_bytes: int) -> Words:
+        """Return the zero-extended values at aligned addresses, each of another owner's memory.
+
+        Raises:
+            BadAddress: for an address whose bytes are not all there.
+        """
+        values = self._bytes.view(_DTYPES[width_bytes])[self.places(addresses, owners, width_bytes)]
+        wide: Words = values.astype(np.uint64)
+        return wide
+
+    def store(
+        self, addresses: Words, owners: NDArray[np.int64], values: Words, width_bytes: int
+    ) -> None:
+        """Store the low bytes of each value; of equal places the last one wins. Raises as load."""
+        places = self.places(addresses, owners, width_bytes)
+        dtype = _DTYPES[width_bytes]
+        self._bytes.view(dtype)[places] = values.astype(dtype)
+
+    def places(
+        self, addresses: Words, owners: NDArray[np.int64], width_bytes: int
+    ) -> NDArray[np.int64]:
+        """Return the indices of aligned elements in the array of all owners."""
+        offsets = addresses & _LOW
+        room = self.bytes_each - width_bytes
+        bad = np.full(len(offsets), True) if room < 0 else offsets > np.uint64(room)
+        if bad.any():
+            raise BadAddress(int(addresses[bad.argmax()]))
+        return (owners * self._stride + offsets.astype(np.int64)) // width_bytes
+
+
+class Spaces:
+    """Global memory, and what ``lanes`` lanes have of shared and of local memory.
+
+    ``blocks`` blocks are resident, of ``lanes_per_block`` lanes each; without one there is no
+    shared memory.
     """
 
     def __init__(
         self,
-        memory: Memory,
-        window: int,
-        shared_bytes: int = 0,
+        launch: InterpretedLaunch,
+        lanes: int,
         blocks: int = 0,
         lanes_per_block: int = 1,
     ) -> None:
-        self._memory = memory
-        self._window_upper = np.uint64(window >> 32)
-        self._shared_bytes = shared_bytes
+        self._memory: Memory = launch.memory
+        shared_bytes = launch.shared_bytes if blocks else 0
+        self._shared = Private(Space.SHARED, launch.shared_window, shared_bytes, blocks)
+        self._local = Private(Space.LOCAL, launch.local_window, launch.local_bytes, lanes)
         self._lanes_per_block = lanes_per_block
-        self._stride = -(-shared_bytes // _STRIDE_BYTES) * _STRIDE_BYTES
-        self._shared = np.zeros(blocks * self._stride, dtype=np.uint8)
 
     def clear(self, block: int) -> None:
-        """Fill a resident block's shared memory with zeros: what another one left is not its."""
-        self._shared[block * self._stride : (block + 1) * self._stride] = 0
+        """Fill a resident block's memory with zeros: what another one left is not its."""
+        self._shared.clear(block, block + 1)
+        self._local.clear(block * self._lanes_per_block, (block + 1) * self._lanes_per_block)
 
     def load(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
         """Return the zero-extended value at each address, one for each set lane of ``mask``.
@@ -55,14 +105,12 @@ class Spaces:
         Raises:
             BadAddress: for an address (of ``space``) whose bytes are not all there.
         """
-        inside = self._in_shared(space, addresses)
-        if inside is None:
-            return self._memory.load(addresses, width_bytes)
         values = np.empty(len(addresses), dtype=np.uint64)
-        places = self._places(addresses[inside], np.flatnonzero(mask)[inside], width_bytes)
-        values[inside] = self._shared.view(_DTYPES[width_bytes])[places]
-        if not inside.all():
-            values[~inside] = self._memory.load(addresses[~inside], width_bytes)
+        for inside, private, owners in self._parts(space, addresses, mask):
+            if private is None:
+                values[inside] = self._memory.load(addresses[inside], width_bytes)
+            else:
+                values[inside] = private.load(addresses[inside], owners, width_bytes)
         return values
 
     def store(
@@ -73,33 +121,45 @@ class Spaces:
         Raises:
             BadAddress: as ``load``.
         """
-        inside = self._in_shared(space, addresses)
-        if inside is None:
-            self._memory.store(addresses, values, width_bytes)
-            return
-        places = self._places(addresses[inside], np.flatnonzero(mask)[inside], width_bytes)
-        dtype = _DTYPES[width_bytes]
-        self._shared.view(dtype)[places] = values[inside].astype(dtype)
-        if not inside.all():
-            self._memory.store(addresses[~inside], values[~inside], width_bytes)
+        for inside, private, owners in self._parts(space, addresses, mask):
+            if private is None:
+                self._memory.store(addresses[inside], values[inside], width_bytes)
+            else:
+                private.store(addresses[inside], owners, values[inside], width_bytes)
 
-    def _in_shared(self, space: Space, addresses: Words) -> NDArray[np.bool_] | None:
-        """Say which addresses are of shared memory; None: none of them."""
-        if space is Space.SHARED:
-            return np.full(len(addresses), True)
-        if space is not Space.GENERIC or not self._shared_bytes:
-            return None
-        inside: NDArray[np.bool_] = addresses >> _UPPER == self._window_upper
-        return inside if inside.any() else None
+    def identities(self, space: Space, addresses: Words, mask: Mask, width_bytes: int) -> Words:
+        """Return a number for each place, the same for the same memory; odd for shared memory.
 
-    def _places(
-        self, addresses: Words, lanes: NDArray[np.int64], width_bytes: int
-    ) -> NDArray[np.int64]:
-        """Return the indices of aligned elements in the array of all resident blocks."""
-        offsets = addresses & _LOW
-        room = self._shared_bytes - width_bytes
-        bad = np.full(len(offsets), True) if room < 0 else offsets > np.uint64(room)
-        if bad.any():
-            raise BadAddress(int(addresses[bad.argmax()]))
-        owners = lanes // self._lanes_per_block
-        return (owners * self._stride + offsets.astype(np.int64)) // width_bytes
+        Raises:
+            BadAddress: for an address of shared memory that is not there.
+        """
+        places = addresses << np.uint64(1)
+        for inside, private, owners in self._parts(space, addresses, mask):
+            if private is not None:
+                own = private.places(addresses[inside], owners, width_bytes).astype(np.uint64)
+                places[inside] = own << np.uint64(1) | np.uint64(1)
+        return places
+
+    def _parts(
+        self, space: Space, addresses: Words, mask: Mask
+    ) -> Iterator[tuple[NDArray[np.bool_] | slice, Private | None, NDArray[np.int64]]]:
+        """Yield which addresses are of which memory (None: global), with the owners of a private
+        one."""
+        rest = np.full(len(addresses), True)
+        for private in (self._shared, self._local):
+            if space is private.space:
+                yield slice(None), private, self._owners(private, mask)
+                return
+            if space is Space.GENERIC and private.bytes_each:
+                inside = addresses >> _UPPER == private.upper
+                if inside.any():
+                    yield inside, private, self._owners(private, mask)[inside]
+                    rest &= ~inside
+        if rest.all():
+            yield slice(None), None, _NOBODY
+        elif rest.any():
+            yield rest, None, _NOBODY
+
+    def _owners(self, private: Private, mask: Mask) -> NDArray[np.int64]:
+        lanes = np.flatnonzero(mask)
+        return lanes if private is self._local else lanes // self._lanes_per_block

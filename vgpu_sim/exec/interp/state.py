@@ -50,7 +50,7 @@ class Warp(Lanes):
 
     def __init__(self, launch: InterpretedLaunch, first: int, count: int = 1) -> None:
         lanes = count * WARP_LANES
-        super().__init__(launch, lanes, Spaces(launch.memory, launch.shared_window))
+        super().__init__(launch, lanes, Spaces(launch, lanes))
         lane = np.arange(lanes, dtype=np.int64)
         warp = first + lane // WARP_LANES
         thread = warp % launch.warps_per_block * WARP_LANES + lane % WARP_LANES

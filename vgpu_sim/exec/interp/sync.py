@@ -5,29 +5,48 @@ from typing import Final
 
 from vgpu_sim.exec.interp.bits import WARP_LANES
 from vgpu_sim.exec.interp.paths import Path
-from vgpu_sim.isa import Op
+from vgpu_sim.isa import Op, Reduction
 from vgpu_sim.isa.families.sync import BARRIERS
 
-WAITS: Final = {Op.BAR_SYNC: True, Op.BAR_ARRIVE: False}
+WAITS: Final = {Op.BAR_SYNC: True, Op.BAR_ARRIVE: False, Op.BAR_RED: True}
 """Whether lanes wait for the barrier itself, by opcode."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    """What the lanes of a path bring to a reduction: how many, and how many of them true."""
+
+    reduction: Reduction
+    lanes: int
+    true: int
 
 
 class BarrierMisuse(Exception):
     """A barrier that does not exist, or a count that nobody can reach."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A path at a barrier, and whether it will wait there."""
+
+    path: Path
+    waits: bool
+    ballot: Ballot | None
+
+
 @dataclass(slots=True)
 class _Barrier:
     """A barrier that somebody has come to. ``count`` 0: all warps.
 
-    ``gathering`` has the paths of warps whose lanes are not all there, with whether they will wait.
+    ``gathering`` has the paths of warps whose lanes are not all there.
     """
 
     count: int
-    gathering: dict[int, list[tuple[Path, bool]]] = field(default_factory=dict)
+    reduction: Reduction | None = None
+    gathering: dict[int, list[_Arrival]] = field(default_factory=dict)
     arrived: set[int] = field(default_factory=set)
     threads: int = 0
-    waiting: list[Path] = field(default_factory=list)
+    waiting: list[_Arrival] = field(default_factory=list)
 
 
 class Barriers:
@@ -39,12 +58,16 @@ class Barriers:
     def __init__(self, live: dict[int, int]) -> None:
         self._live = live
         self._barriers: dict[int, _Barrier] = {}
+        self._outcomes: dict[Path, int] = {}
 
-    def arrive(self, path: Path, number: int, count: int, *, waits: bool) -> list[Path]:
-        """Let all lanes of a path arrive.
+    def arrive(
+        self, path: Path, number: int, count: int, *, waits: bool, ballot: Ballot | None = None
+    ) -> list[Path]:
+        """Let all lanes of a path arrive, perhaps with a ballot.
 
         Raises:
-            BarrierMisuse: when number or count are none, or the count is not that of the others.
+            BarrierMisuse: when number or count are none, or count or reduction are not those of the
+                others.
         """
         if number >= BARRIERS:
             raise BarrierMisuse(f"barrier {number} does not exist")
@@ -58,7 +81,11 @@ class Barriers:
             counts = f"{barrier.count or 'all'} and {count or 'all'}"
             raise BarrierMisuse(f"barrier {number}: threads meet there that count {counts}")
         barrier.count = min(barrier.count, count)
-        barrier.gathering.setdefault(path.warp, []).append((path, waits))
+        if ballot is not None:
+            if barrier.reduction not in (None, ballot.reduction):
+                raise BarrierMisuse(f"barrier {number}: threads meet there that reduce differently")
+            barrier.reduction = ballot.reduction
+        barrier.gathering.setdefault(path.warp, []).append(_Arrival(path, waits, ballot))
         return self._update(number, barrier)
 
     def lanes_ended(self) -> list[Path]:
@@ -69,50 +96,72 @@ class Barriers:
             for path in self._update(number, barrier)
         ]
 
-    def first(self) -> Path:
-        """Return a path that stands at a barrier; there is one."""
-        for barrier in self._barriers.values():
-            for path in barrier.waiting:
-                return path
-            for paths in barrier.gathering.values():
-                return paths[0][0]
-        raise ValueError("nobody stands at a barrier")
+    def outcome(self, path: Path) -> int:
+        """Return what the reduction gave that a path stood at, once it may go on."""
+        return self._outcomes.pop(path)
 
-    def describe(self) -> str:
+    def first(self) -> Path | None:
+        """Return a path that stands at a barrier, if there is one."""
+        for barrier in self._barriers.values():
+            for arrivals in (barrier.waiting, *barrier.gathering.values()):
+                for arrival in arrivals:
+                    return arrival.path
+        return None
+
+    def describe(self) -> list[str]:
         """Return who waits where, for a block in which nobody can go on."""
         warps = len(self._live)
         parts = []
         for number, barrier in sorted(self._barriers.items()):
             if barrier.gathering:
                 partly = ", ".join(
-                    f"{sum(path.lanes.bit_count() for path, _ in paths)} of"
-                    f" {self._live[warp].bit_count()} lanes"
-                    for warp, paths in barrier.gathering.items()
+                    f"{_lanes(arrivals).bit_count()} of {self._live[warp].bit_count()} lanes"
+                    for warp, arrivals in barrier.gathering.items()
                 )
                 parts.append(f"barrier {number} has {partly} of a warp")
             elif barrier.count:
                 parts.append(f"barrier {number} has {barrier.threads} of {barrier.count} threads")
             else:
                 parts.append(f"barrier {number} has {len(barrier.arrived)} of {warps} warps")
-        return "; ".join(parts)
+        return parts
 
     def _update(self, number: int, barrier: _Barrier) -> list[Path]:
         free: list[Path] = []
-        for warp, paths in list(barrier.gathering.items()):
-            if sum(path.lanes for path, _ in paths) != self._live[warp]:
+        for warp, arrivals in list(barrier.gathering.items()):
+            if _lanes(arrivals) != self._live[warp]:
                 continue
             del barrier.gathering[warp]
             barrier.arrived.add(warp)
             barrier.threads += WARP_LANES
-            barrier.waiting += (path for path, waits in paths if waits)
-            free += (path for path, waits in paths if not waits)
+            barrier.waiting += (arrival for arrival in arrivals if arrival.waits)
+            free += (arrival.path for arrival in arrivals if not arrival.waits)
         if barrier.count:
             complete = barrier.threads >= barrier.count
         else:
             complete = all(warp in barrier.arrived for warp, live in self._live.items() if live)
         if complete:
-            free += barrier.waiting
+            ballots = [a.ballot for a in barrier.waiting if a.ballot is not None]
+            for arrival in barrier.waiting:
+                if arrival.ballot is not None:
+                    self._outcomes[arrival.path] = _reduced(ballots)
+            free += (arrival.path for arrival in barrier.waiting)
             del self._barriers[number]
             if barrier.gathering:
-                self._barriers[number] = _Barrier(barrier.count, barrier.gathering)
+                rest = _Barrier(barrier.count, barrier.reduction, barrier.gathering)
+                self._barriers[number] = rest
         return free
+
+
+def _lanes(arrivals: list[_Arrival]) -> int:
+    return sum(arrival.path.lanes for arrival in arrivals)
+
+
+def _reduced(ballots: list[Ballot]) -> int:
+    lanes, true = sum(b.lanes for b in ballots), sum(b.true for b in ballots)
+    match ballots[0].reduction:
+        case Reduction.POPC:
+            return true
+        case Reduction.AND:
+            return int(lanes == true)
+        case _:
+            return int(true > 0)

@@ -28,6 +28,7 @@ from vgpu_sim.exec.errors import (
 )
 from vgpu_sim.exec.jit.choose import legal_plans
 from vgpu_sim.exec.jit.compiler import Compiler, Loaded
+from vgpu_sim.exec.jit.explain import explain
 from vgpu_sim.exec.jit.native_code import NativeCode
 from vgpu_sim.exec.jit.plan import Plan
 from vgpu_sim.exec.jit.support import refusals
@@ -41,6 +42,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "UnsupportedError",
+    "explain",
     "legal_plans",
     "refusals",
 ]

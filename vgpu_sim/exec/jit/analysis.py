@@ -7,9 +7,11 @@ read outside a loop which its lanes leave in different iterations is a ``Vector`
 
 from collections.abc import Iterable
 
-from vgpu_sim.exec.jit import divergence, layout
+from vgpu_sim.exec.jit import divergence, known_guards, layout, presumed
 from vgpu_sim.exec.jit.geometry import Geometry
 from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, Vector
+from vgpu_sim.exec.jit.linear import Linear
+from vgpu_sim.exec.jit.local_reach import own_loads
 from vgpu_sim.exec.jit.ssa import (
     Condition,
     Merge,
@@ -21,9 +23,24 @@ from vgpu_sim.exec.jit.ssa import (
     results_of,
 )
 from vgpu_sim.exec.jit.transfer import Transfer
-from vgpu_sim.isa import Literal, is_visible
+from vgpu_sim.isa import Literal, Op, Space, is_visible
 
 _UNDECIDED = None
+
+
+def analyse(ssa: SsaFunction, geometry: Geometry, *, assume_guards: bool) -> "Analysis":
+    """Return the analysis of ``ssa``, the same one whoever asks: nobody changes it.
+
+    The choice of a plan, its legality and the assembly ask the same of the same form.
+    """
+    found = ssa.analyses.get((geometry, assume_guards))
+    if isinstance(found, Analysis):
+        return found
+    made = Analysis(ssa, geometry, assume_guards=assume_guards)
+    ssa.analyses[geometry, assume_guards] = made
+    if not made.guards and not made.scatters:
+        ssa.analyses[geometry, not assume_guards] = made
+    return made
 
 
 class Analysis:
@@ -33,7 +50,10 @@ class Analysis:
     version of a function; whoever runs it tests that all lanes stay). ``assumed`` has their blocks.
     ``checked`` are the widenings whose result holds only while no lane of the group wraps around;
     emitted code must test that and start over in the exact version. There are none where it cannot
-    (``may_restart``).
+    (``may_restart``). ``clears_shared`` says that shared memory may have been written by then.
+    ``presumed`` are choices that the fast version takes to fall alike for all lanes, with the
+    operand, and ``wrapping`` sums whose lanes must not wrap around: tested likewise, before a start
+    over in a version that presumes nothing.
     """
 
     def __init__(
@@ -50,15 +70,47 @@ class Analysis:
         self.top = layout.build(ssa.graph)
         self.order = tuple(self.top.linear())
         self.shapes: dict[Value, LaneShape] = {}
-        self.assumed = frozenset(self._top_guards() if assume_guards else ())
+        self._alone = may_restart and geometry.groups == 1 and _meets_at_one_barrier(ssa)
+        self.guards = frozenset(self._top_guards())
+        self.assumed = self.guards if assume_guards else frozenset()
         self.divergence = divergence.Divergence()
+        self.clears_shared = False
         self._restartable = self._find_restartable() if may_restart else frozenset()
-        self._transfer = Transfer(self.algebra, geometry, self.shape, self.may_restart)
+        own = own_loads(ssa)
+        self._choices = presumed.candidates(ssa) if assume_guards else frozenset()
+        self._transfer = Transfer(
+            self.algebra,
+            geometry,
+            self.shape,
+            self.may_restart,
+            own.__contains__,
+            self._may_presume,
+            presumed.addresses(ssa) if assume_guards else (),
+        )
         self._run()
 
     @property
     def checked(self) -> set[Operation]:
         return self._transfer.checked
+
+    @property
+    def wrapping(self) -> dict[Operation, tuple[Linear, bool]]:
+        return self._transfer.sums.wrapping
+
+    @property
+    def scatters(self) -> bool:
+        """Whether something may be presumed, or is: an address that differs anyhow by lane."""
+        addresses = presumed.addresses(self.ssa)
+        return self.presumes or any(isinstance(self.shapes[v], Vector) for v in addresses)
+
+    @property
+    def presumes(self) -> bool:
+        """Whether a group may have to start over in a version that presumes nothing."""
+        return bool(self.presumed or self.wrapping)
+
+    @property
+    def presumed(self) -> dict[Operation, int]:
+        return self._transfer.presumed
 
     def shape(self, source: Source, block: int, bits: int) -> LaneShape | None:
         """Return the shape of ``source`` as ``block`` sees it, cut or zero-extended to ``bits``.
@@ -88,6 +140,11 @@ class Analysis:
         """Return whether nothing that memory can see has happened when ``node`` runs."""
         return node in self._restartable
 
+    def _may_presume(self, node: Operation) -> tuple[Operation, bool] | None:
+        if node not in self._choices or not self.may_restart(node):
+            return None
+        return presumed.comparison(self.ssa, node)
+
     def _seen_from(self, value: Value, shape: LaneShape, block: int) -> LaneShape:
         if self.algebra.lanes(shape, value.bits) is not None:
             return shape  # the same in every iteration
@@ -102,6 +159,8 @@ class Analysis:
         while True:
             self.shapes = {}
             self._transfer.checked.clear()
+            self._transfer.presumed.clear()
+            self._transfer.sums.wrapping.clear()
             self._fixpoint()
             branches = {
                 block.index
@@ -130,6 +189,8 @@ class Analysis:
                         for result, shape in zip(node.results, results, strict=True):
                             if result is not None:
                                 changed |= self._raise(result, shape)
+            if not self.ssa.graph.loops:
+                break  # blocks follow those they come from: everything has been seen
         for block in self.ssa.blocks.values():  # values of blocks that only feed themselves
             for definition in (*block.phis, *block.nodes):
                 for result in results_of(definition):
@@ -163,31 +224,69 @@ class Analysis:
         return joined
 
     def _top_guards(self) -> Iterable[int]:
-        """Blocks on the straight way from the entry whose branch may end threads."""
+        """Blocks on the way of all threads from the entry whose branch may end threads.
+
+        Between them threads may part and meet again. Nobody but the group has noticed them yet.
+        """
         graph, blocks = self.ssa.graph, self.ssa.blocks
         block = self.order[0]
-        seen = {block}
-        while graph.innermost_loop[block] == -1 and not any(map(_has_effect, blocks[block].nodes)):
+        seen: set[int] = set()
+        while graph.innermost_loop[block] == -1 and block not in seen and self._unnoticed(block):
+            seen.add(block)
             successors = blocks[block].successors
             following = [target for target in successors if target != graph.exit]
-            if len(following) != 1:
+            if len(following) == 1:
+                if len(successors) == 2:
+                    if self.geometry.groups == 1 and known_guards.of_indices(self.ssa, block):
+                        return  # some threads end in each block: to begin as if none did is vain
+                    yield block
+                block = following[0]
+                if len(graph.blocks[block].predecessors) != 1:
+                    return
+                continue
+            meeting = graph.ipdom[block]
+            if meeting == graph.exit or not following:
                 return
-            if len(successors) == 2:
-                yield block
-            block = following[0]
-            if block in seen or len(graph.blocks[block].predecessors) != 1:
+            between = self._between(block, meeting)
+            if not all(map(self._unnoticed, between)):
                 return
-            seen.add(block)
+            if any(graph.exit in blocks[b].successors for b in between):
+                return
+            block = meeting
+
+    def _between(self, block: int, meeting: int) -> set[int]:
+        found: set[int] = set()
+        pending = list(self.ssa.blocks[block].successors)
+        while pending:
+            one = pending.pop()
+            if one != meeting and one not in found and one != self.ssa.graph.exit:
+                found.add(one)
+                pending += self.ssa.blocks[one].successors
+        return found
+
+    def _unnoticed(self, block: int) -> bool:
+        """Return whether nobody but the group notices that a block ran."""
+        return not any(map(self._is_noticed, self.ssa.blocks[block].nodes))
+
+    def _is_noticed(self, node: Operation | Merge) -> bool:
+        return _has_effect(node) and not (self._alone and _stays_inside(node))
 
     def _find_restartable(self) -> frozenset[Operation]:
         graph, blocks = self.ssa.graph, self.ssa.blocks
-        touching = {b for b in blocks if any(map(_has_effect, blocks[b].nodes))}
+        written = self._alone and any(
+            _has_effect(node) and _stays_inside(node) and node.instruction.op is Op.ST
+            for block in blocks.values()
+            for node in block.nodes
+            if isinstance(node, Operation)
+        )
+        self.clears_shared = written
+        touching = {b for b in blocks if not self._unnoticed(b)}
         restartable: set[Operation] = set()
         for block in self.order:
             if any(block in body and body & touching for body in graph.loops.values()):
                 return frozenset(restartable)
             for node in blocks[block].nodes:
-                if _has_effect(node):
+                if self._is_noticed(node):
                     return frozenset(restartable)
                 if isinstance(node, Operation):
                     restartable.add(node)
@@ -196,6 +295,29 @@ class Analysis:
 
 def _differ(sources: Iterable[Source]) -> bool:
     return len(set(sources)) > 1
+
+
+def _meets_at_one_barrier(ssa: SsaFunction) -> bool:
+    """Return whether threads meet at one barrier for all, if at all, and nowhere else."""
+    barriers = set()
+    for block in ssa.blocks.values():
+        for node in filter(_has_effect, block.nodes):
+            assert isinstance(node, Operation)
+            if node.instruction.op is Op.BAR_SYNC and node.sources[1] == Literal(0):
+                barriers.add(node.sources[0])
+            elif node.instruction.op is not Op.ST or node.instruction.volatile:
+                return False
+    return len(barriers) < 2 and all(isinstance(barrier, Literal) for barrier in barriers)
+
+
+def _stays_inside(node: Operation | Merge) -> bool:
+    """Return whether nobody outside a group notices that it ran, where the group is a block.
+
+    Shared memory is zeros again when such a group starts over, as it was for its first start.
+    """
+    assert isinstance(node, Operation)
+    instruction = node.instruction
+    return instruction.op is Op.BAR_SYNC or instruction.space is Space.SHARED
 
 
 def _has_effect(node: Operation | Merge) -> bool:

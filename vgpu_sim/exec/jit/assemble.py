@@ -6,33 +6,29 @@ groups in which a widened index wraps around) are functions of their own, called
 1 after a TRAP, 0 else; ``entry`` returns nothing.
 
 Where the threads of a block wait for each other, and a block is more than one group, ``entry`` runs
-one group of one block, and there is one other version, for both cases: lanes that wait together
-cannot be run one after the other.
+one group of one block, and there is one other version, for both cases: lanes that meet cannot
+be run one after the other.
 """
 
 from dataclasses import replace
 
-from vgpu_sim.exec.jit import nans, stops, values
-from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit import combining, nans, places, polls, shared_memory, stops, values
+from vgpu_sim.exec.jit.analysis import Analysis, analyse
+from vgpu_sim.exec.jit.bounds import Bounds
 from vgpu_sim.exec.jit.emitter import Emitter, Specials
 from vgpu_sim.exec.jit.geometry import Geometry
-from vgpu_sim.exec.jit.launch import (
-    CONTEXT_GRID,
-    STATUS_LAUNCH_FAILED,
-    THREAD_BLOCK,
-    THREAD_BLOCK_INDEX,
-    THREAD_STATUS,
-    EntryArguments,
-)
-from vgpu_sim.exec.jit.masks import MaskWriter
+from vgpu_sim.exec.jit.launch import CONTEXT_GRID, THREAD_BLOCK, THREAD_BLOCK_INDEX, EntryArguments
+from vgpu_sim.exec.jit.local_memory import LocalMemory
+from vgpu_sim.exec.jit.masks import FULL, MaskWriter
 from vgpu_sim.exec.jit.memory import Memory
 from vgpu_sim.exec.jit.nodes import Nodes
 from vgpu_sim.exec.jit.plan import Plan
 from vgpu_sim.exec.jit.provenance import Provenance
 from vgpu_sim.exec.jit.regions import Regions
 from vgpu_sim.exec.jit.ssa import SsaFunction
+from vgpu_sim.exec.jit.strip_order import arrange
 from vgpu_sim.exec.jit.text import Shared, Text
-from vgpu_sim.isa import Module
+from vgpu_sim.isa import Module, has_stack
 
 ENTRY = "entry"
 _SIGNATURE = "ptr noalias %ctx, ptr noalias %params, ptr noalias %thread"
@@ -44,21 +40,40 @@ _CALLS_STACK_BYTES = 4096
 class Assembler:
     """Builds the text of one kernel under one plan."""
 
-    def __init__(self, module: Module, ssa: SsaFunction, geometry: Geometry, plan: Plan) -> None:
+    def __init__(
+        self,
+        module: Module,
+        ssa: SsaFunction,
+        geometry: Geometry,
+        plan: Plan,
+        *,
+        embedded_rounding: bool,
+    ) -> None:
         self._module = module
         self._ssa = ssa
         self._geometry = geometry
         self.plan = plan
-        self._shared = Shared()
-        self._nans = nans.NanPlan(ssa)
+        self._shared = Shared(embedded_rounding)
+        self._nans = nans.NanPlan(ssa, lanes_alone=geometry.span == 1)
         self._types = values.storage_types(ssa, self._nans)
         self._functions: list[str] = []
         self._exact_needed = False
-        self._waits = any(stops.stops(ssa))
+        waits = stops.waits(ssa) or stops.lanes_wait(ssa, geometry)
+        self._together = waits or any(stops.collectives(ssa))
+        # How many lanes a group has that comes to barriers which are counted; 0: none does.
+        self.counts = geometry.span if stops.counted(ssa, geometry) else 0
+        self.polls = polls.waits(ssa)
         # Whether groups are called one by one.
-        self.counts = stops.counted(ssa)
-        self.stops = self._waits and (geometry.groups > 1 or self.counts)
-        self.fast = Analysis(ssa, geometry, assume_guards=plan.versioned)
+        self.stops = self.counts > 0 or self.polls or (waits and geometry.groups > 1)
+        # Where every group lacks lanes no version is for whole groups.
+        if self._together and geometry.always_lacks:
+            self.fast = Analysis(ssa, geometry, assume_guards=plan.versioned, may_restart=False)
+        else:
+            self.fast = analyse(ssa, geometry, assume_guards=plan.versioned)
+        # How wide the sums are that may wait; 0: none may.
+        self._combined = 0
+        if not (self._together or self.stops or plan.tier == 0 or geometry.width == 1):
+            self._combined = combining.element_bits(self.fast)
         self._offsets = {variable.name: variable.offset for variable in module.variables}
         self._provenance = Provenance(ssa, self._offsets)
 
@@ -83,7 +98,9 @@ class Assembler:
         # A group's stack is small: no frame may step over the guard below it.
         probe = ' "probe-stack"="inline-asm"' if self.stops else ""
         return (
-            f"{declarations}\n\n" + "\n\n".join(self._functions) + "\n\n"
+            f"{declarations}\n\n"
+            + "\n\n".join([*shared.helpers.values(), *self._functions])
+            + "\n\n"
             f'attributes #0 = {{ nounwind "prefer-vector-width"="512"{probe} }}\n'
             f'attributes #1 = {{ nounwind noinline "prefer-vector-width"="512"{probe} }}\n'
             "!llvm.module.flags = !{!1, !2}\n!llvm.dbg.cu = !{!4}\n" + metadata + "\n"
@@ -92,7 +109,8 @@ class Assembler:
     @property
     def stack_bytes(self) -> int:
         """How much stack a group needs at most, after ``text``: every value has a place there."""
-        values = sum(function.count("\n") for function in self._functions)
+        functions = [*self._functions, *self._shared.helpers.values()]
+        values = sum(function.count("\n") for function in functions)
         return _CALLS_STACK_BYTES + values * 8 * self._geometry.width
 
     def _begin(self, name: str, width: int) -> tuple[Text, int]:
@@ -105,7 +123,7 @@ class Assembler:
     def _finish(self, text: Text, subprogram: int, head: str, first_label: str) -> str:
         lines = [f"define {head} !dbg !{subprogram} {{", "entry:", *text.prologue]
         lines += [f"  br label %{first_label}, !dbg !{self._shared.location(1, subprogram)}"]
-        return "\n".join([*lines, *text.body, "}"])
+        return "\n".join([*lines, *arrange(text, self.plan.tier), "}"])
 
     def _offset_of(self, name: str) -> int:
         return self._offsets[name]
@@ -117,28 +135,31 @@ class Assembler:
         first: str,
         block: tuple[str, str, str],
         done: str,
+        *,
+        whole: bool = True,
+        table: combining.Table | None = None,
     ) -> None:
-        """Write one version at the present place; it runs on to ``done``."""
-        labels = {"done": done, "trap": "trap", "restart": "restart", "masked": "masked"}
+        """Write one version here, for groups that are ``whole`` or not; it runs on to ``done``."""
+        labels = {"done": done} | {way: way for way in ("trap", "restart", "masked", "stop")}
         launch = EntryArguments(text, self._offset_of)
         store = values.Values(text, analysis, self._nans, self._types, launch.symbol)
         masks = MaskWriter(text, analysis.geometry.strips)
-        memory = Memory(text, store, masks, launch, self._provenance)
-        specials = Specials(first, self._bases(text, first), block)
+        function = self._ssa.function
+        local = LocalMemory(
+            text,
+            store,
+            masks,
+            launch,
+            function.local_bytes,
+            has_stack=has_stack(function),
+        )
+        memory = Memory(text, store, masks, launch, self._provenance, local, table)
+        local.clear()
+        specials = Specials(first, places.bases(text, analysis.geometry, first), block)
         emitter = Emitter(text, store, memory, masks, launch, self._nans, specials, labels)
-        Regions(text, store, masks, Nodes(emitter), self._nans, labels).write()
-
-    def _bases(self, text: Text, first: str) -> tuple[str, str, str]:
-        """Return the thread indices of a group's first lane."""
-        x, y, z = self._geometry.block
-        column, row, plane = first, "0", "0"
-        if y > 1 or z > 1:
-            column = text.let(f"urem i32 {first}, {x}")
-            row = text.let(f"udiv i32 {first}, {x}")
-        if z > 1:
-            plane = text.let(f"udiv i32 {row}, {y}")
-            row = text.let(f"urem i32 {row}, {y}")
-        return column, row, plane
+        present = FULL if whole else places.present(text, analysis.geometry, specials)
+        bounds = Bounds(store) if self.plan.tier else None
+        Regions(text, store, masks, Nodes(emitter), self._nans, labels, bounds).write(present)
 
     def _entry(self) -> None:
         text, subprogram = self._begin(ENTRY, self._geometry.width)
@@ -152,13 +173,15 @@ class Assembler:
         places, names = [text.reserve() for _ in range(4)], ["%block", "%cx", "%cy", "%cz"]
         text.do(f"%current = getelementptr i8, ptr %thread, i64 {THREAD_BLOCK}")
         text.do("store i64 %block, ptr %current, align 8")
-        self._groups(text)
+        table = combining.Table(text, self._combined) if self._combined else None
+        self._groups(text, table)
         text.begin("next")
         self._advance(text, grid, places, names, start)
         text.begin("leave")
+        if table is not None:
+            table.settle()
         text.do("ret void")
         text.begin("trap")
-        self._store_status(text)
         text.do("ret void")
         text.begin("stop")
         text.do("ret void")
@@ -178,12 +201,11 @@ class Assembler:
                 )
                 text.do(f"{name} = load i32, ptr {place}, align 4")
         text.begin("start")
-        self._version(text, self.fast, "%first", ("%cx", "%cy", "%cz"), "grouped")
+        self._whole_or_not(text)
         self._waiting_versions(text)
         text.begin("grouped")
         text.do("ret void")
         text.begin("trap")
-        self._store_status(text)
         text.do("ret void")
         text.begin("stop")
         text.do("ret void")
@@ -207,54 +229,91 @@ class Assembler:
             rest = text.let(f"udiv i64 {rest}, {wide}")
         return (*indices, text.let(f"trunc i64 {rest} to i32"))
 
-    def _groups(self, text: Text) -> None:
+    def _groups(self, text: Text, table: combining.Table | None) -> None:
         geometry = self._geometry
+
+        def begin(label: str) -> None:
+            text.begin(label)
+            if table is not None:
+                table.settle()
+
         text.jump("group")
         text.begin("group")
         place = text.reserve()
-        self._version(text, self.fast, "%first", ("%cx", "%cy", "%cz"), "grouped")
-        if self._waits:
+        self._whole_or_not(text, table)
+        if self._together:
             self._waiting_versions(text)
-        elif self._guarded():
-            text.begin("masked")
+        elif self._needs_masked():
+            begin("masked")
             self._call_masked(text)
-        if self.fast.checked and not self._waits:
-            text.begin("restart")
-            self._call_exact(text, geometry.span, "grouped", "stop")
+        if self._sometimes_lacks and not self._together:
+            begin("partial")
+            self._function("partial_version", self._partial_analysis(), whole=False)
+            self._call(text, "partial_version", "%first", "stop")
+            text.jump("grouped")
+        if self.fast.checked and not self._together:
+            begin("restart")
+            self._call_exact(text, self.fast)
         text.begin("grouped")
         text.do(f"%following = add i32 %first, {geometry.span}")
-        text.do(f"%more = icmp ult i32 %following, {geometry.threads}")
+        text.do(f"%more = icmp ult i32 %following, {geometry.slots}")
         text.branch("%more", "group", "next")
         text.fill(place, "%first", "i32", [("0", "blocks"), ("%following", "grouped")])
 
+    @property
+    def _sometimes_lacks(self) -> bool:
+        return self._geometry.lacks_lanes and not self._geometry.always_lacks
+
+    def _partial_analysis(self) -> Analysis:
+        return Analysis(self._ssa, self._geometry, assume_guards=False)
+
+    def _whole_or_not(self, text: Text, table: combining.Table | None = None) -> None:
+        """Write the fast version, for the groups that have all lanes if there are others."""
+        if self._sometimes_lacks:
+            text.branch(places.is_whole(text, self._geometry, "%first"), "whole", "partial")
+            text.begin("whole", follows=True)
+        whole = not self._geometry.always_lacks
+        block = ("%cx", "%cy", "%cz")
+        self._version(text, self.fast, "%first", block, "grouped", whole=whole, table=table)
+
     def _waiting_versions(self, text: Text) -> None:
-        """Write what the fast version of lanes that wait for each other leads to."""
-        wanted = {"masked": self._guarded(), "restart": bool(self.fast.checked)}
+        """Write what the fast version of lanes that meet leads to."""
+        wanted = {
+            "masked": self._needs_masked(),
+            "restart": bool(self.fast.checked),
+            "partial": self._sometimes_lacks,
+        }
         labels = [label for label, needed in wanted.items() if needed]
         if labels:
             exact = Analysis(self._ssa, self._geometry, assume_guards=False, may_restart=False)
-            self._function("exact_version", exact)
+            self._function("exact_version", exact, whole=not self._geometry.lacks_lanes)
         for label in labels:
             text.begin(label)
+            shared_memory.clear_again(text, None if label == "partial" else self.fast)
             self._call(text, "exact_version", "%first", "stop")
             text.jump("grouped")
 
-    def _guarded(self) -> bool:
-        """Return whether some assumed guard may send single lanes away."""
+    def _needs_masked(self) -> bool:
+        """Return whether a group may be at an edge, or lanes at an assumed guard."""
         blocks = self._ssa.blocks
-        return any(
+        return self.fast.presumes or any(
             (condition := blocks[b].condition) is not None and not self.fast.uniform(condition, b)
             for b in self.fast.assumed
         )
 
     def _call_masked(self, text: Text) -> None:
+        shared_memory.clear_again(text, self.fast)
         strips = 2 if self._geometry.strips % 2 == 0 else 1
         geometry = replace(self._geometry, strips=strips)
         if not geometry.legal:
             geometry = replace(self._geometry, strips=1)
-        self._function("masked_version", Analysis(self._ssa, geometry, assume_guards=False))
-        for part in range(self._geometry.span // geometry.span):
-            offset = text.let(f"add i32 %first, {part * geometry.span}")
+        analysis = analyse(self._ssa, geometry, assume_guards=False)
+        lacks = self._geometry.always_lacks
+        self._function("masked_version", analysis, whole=not lacks)
+        for part in range(0, self._geometry.span, geometry.span):
+            if lacks and self._geometry.linear and part >= self._geometry.threads:
+                break  # of the only group; nobody is there
+            offset = text.let(f"add i32 %first, {part}")
             self._call(text, "masked_version", offset, "stop")
         text.jump("grouped")
 
@@ -265,44 +324,52 @@ class Assembler:
         text.branch(failed, stop, onward)
         text.begin(onward, follows=True)
 
-    def _call_exact(self, text: Text, span: int, done: str, stop: str) -> None:
+    def _call_exact(self, text: Text, started: Analysis) -> None:
+        shared_memory.clear_again(text, started)
         if not self._exact_needed:
             self._exact_needed = True
             geometry = Geometry(self._geometry.block, 1, 1)
-            self._function("exact_version", Analysis(self._ssa, geometry, assume_guards=False))
+            self._function("exact_version", analyse(self._ssa, geometry, assume_guards=False))
         origin, lane = text.block_label, text.label("lane")
         text.jump(lane)
         text.begin(lane)
         place, counter = text.reserve(), text.name()
         first = text.let(f"add i32 %first, {counter}")
-        self._call(text, "exact_version", first, stop)
+        if self._geometry.lacks_lanes:
+            self._call_if_there(text, first, "stop")
+        else:
+            self._call(text, "exact_version", first, "stop")
         following = text.let(f"add i32 {counter}, 1")
-        more = text.let(f"icmp ult i32 {following}, {span}")
-        ways = [("0", origin), (following, text.block_label)]
-        text.fill(place, counter, "i32", ways)
-        text.branch(more, lane, done)
+        more = text.let(f"icmp ult i32 {following}, {started.geometry.span}")
+        text.fill(place, counter, "i32", [("0", origin), (following, text.block_label)])
+        text.branch(more, lane, "grouped")
 
-    def _function(self, name: str, analysis: Analysis) -> None:
+    def _call_if_there(self, text: Text, slot: str, stop: str) -> None:
+        """Call the exact version for a lane, by its place among all lanes, if it is a thread."""
+        exists, thread = places.thread_of(text, self._geometry, slot)
+        here, onward = text.label("there"), text.label("counted")
+        text.branch(exists, here, onward)
+        text.begin(here, follows=True)
+        self._call(text, "exact_version", thread, stop)
+        text.jump(onward)
+        text.begin(onward, follows=True)
+
+    def _function(self, name: str, analysis: Analysis, *, whole: bool = True) -> None:
         text, subprogram = self._begin(name, analysis.geometry.width)
         text.begin("start")
-        self._version(text, analysis, "%first", ("%cx", "%cy", "%cz"), "grouped")
+        block = ("%cx", "%cy", "%cz")
+        self._version(text, analysis, "%first", block, "grouped", whole=whole)
         if analysis.checked:
             text.begin("restart")
-            self._call_exact(text, analysis.geometry.span, "grouped", "stop")
+            self._call_exact(text, analysis)
         text.begin("grouped")
         text.do("ret i1 false")
         text.begin("trap")
-        self._store_status(text)
         text.do("ret i1 true")
         text.begin("stop")
         text.do("ret i1 true")
         head = f"internal i1 @{name}({_SIGNATURE}, {_BLOCK}, i32 %first) #1"
         self._functions.append(self._finish(text, subprogram, head, "start"))
-
-    @staticmethod
-    def _store_status(text: Text) -> None:
-        address = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_STATUS}")
-        text.do(f"store i32 {STATUS_LAUNCH_FAILED}, ptr {address}, align 4")
 
     def _advance(
         self,

@@ -1,45 +1,58 @@
 """The default plan of a kernel: width by block shape, strips by register need, mode by rule.
 
 Rules and their measurements: the width is the largest power of two that divides the block's x size
-and fits the CPU; a group has as many strips as leave the hottest loop's live vectors in registers,
-at most 4 where lanes leave a loop one by one, one for kernels that only stream; loops whose lanes
-diverge and mostly gather run lane by lane. Code size is bounded before anything is emitted.
+and fits the CPU, unless a padded block keeps more lanes busy; a group has as many strips as leave
+the hottest loop's live vectors in registers, at most 4 where lanes leave a loop one by one, few for
+kernels that only stream, up to 4 for straight code that computes much more than it loads; loops
+whose lanes diverge and mostly gather run lane by lane, unless threads wait for each other, which
+costs a switch a lane then. Code size is bounded before anything is emitted.
 
 Lanes that wait for others of their block must stop together (``stops``): where they do not a
-narrower strip is taken, at last one lane. A group of a loop that stops has up to 8 strips even if
-registers are short, because each turn costs a switch. A block that is one group needs none; it may
-be one where what lives across its stops stays in registers.
+narrower strip is taken, at last one lane. A group of a loop that stops, or of a kernel without
+loops, has up to 8 strips even if registers are short, because each turn costs a switch, and as many
+as there are if little is done between stops. A block that is one group needs none; it may be one,
+of more strips than other groups have, where no stop is in a loop, or what lives across its stops
+stays in registers.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from vgpu_sim.exec.jit import geometry as geometries, ssa as forms, stops
-from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.lane_shapes import Affine, PerStrip, Vector
+from vgpu_sim.exec.jit import chains, geometry as geometries, stops, unrolled
+from vgpu_sim.exec.jit.amounts import amount
+from vgpu_sim.exec.jit.analysis import Analysis, analyse
+from vgpu_sim.exec.jit.geometry import Padding
+from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.live_vectors import LiveVectors
 from vgpu_sim.exec.jit.plan import Block, Plan, check_block
-from vgpu_sim.exec.jit.soft_float import is_soft
 from vgpu_sim.exec.jit.ssa import (
     Merge,
     Operation,
-    Phi,
     SsaFunction,
-    Value,
-    results_of,
-    sources_of,
+    used_values,
 )
-from vgpu_sim.isa import Family, Function, reads_memory
+from vgpu_sim.isa import Family, Function, Op, Space, reads_memory
 
 # 2 s of compile time at code generation level 1 are about 20,000 LLVM instructions, and a node of
 # a strip is about three of them before the passes.
 MAX_NODE_STRIPS = 8_000
+# Lane by lane a collective is a call and a switch for each lane, hundreds of times as slow: a group
+# of one warp may have more. Products of matrices are long, and simple: 64 of m16n8k16 take 2 s.
+MAX_WARP_NODE_STRIPS = 32_000
 # Finding where lanes part and meet takes time by the square of the blocks; one lane never parts.
-_MAX_MASKED_BLOCKS = 1_000
-# What ``soft_float`` writes for a node: about 54 LLVM instructions, on numbers of 64 bits.
-_SOFT_COST = 36
+MAX_MASKED_BLOCKS = 1_000
+_LANE_LOOP_COST = 12
+# What a lane of padded geometries is worth: rows whose ends are masked, a line with one such end,
+# a line on which thread indices are computed, so that what they address is gathered.
+_MASKED, _ENDING, _COMPUTED = 0.6, 0.95, 0.25
 _DIVERGENT_STRIPS = 4
 _STOPPING_STRIPS = 8
+_CROWDED_STRIPS = 2  # they share factors; sums are stored and loaded anyway
+_BRIEF = 48  # nodes between stops, above which a strip more than registers hold costs more
 _STREAMING_LOADS = 4
+_ENDING_STRIPS, _STREAMING_STRIPS = 4, 2
 _ARITHMETIC_PER_GATHER = 8
+_NODES_PER_LOAD = 20
 
 
 def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
@@ -48,94 +61,247 @@ def choose(ssa: SsaFunction, block: Block, vector_bits: int) -> Plan:
     Raises:
         PlanError: for a block shape that no kernel has.
     """
+    return decide(ssa, block, vector_bits)[0]
+
+
+def decide(ssa: SsaFunction, block: Block, vector_bits: int) -> tuple[Plan, str]:
+    """Return the plan as ``choose``, and the rule that it follows from.
+
+    Raises:
+        PlanError: see ``choose``.
+    """
     check_block(block)
-    width = min(geometries.MAX_WIDTH, vector_bits // 32)
-    while block[0] % width:
-        width //= 2
-    nodes = sum(_cost(node) for b in ssa.blocks.values() for node in b.nodes)
-    if len(ssa.blocks) > _MAX_MASKED_BLOCKS:
-        return Plan(1, 1, versioned=False, tier=int(nodes <= MAX_NODE_STRIPS))
-    if nodes > MAX_NODE_STRIPS:
-        return Plan(min(width, 4), 1, versioned=False, tier=0)
-    if width > 1:
-        single = Analysis(ssa, geometries.Geometry(block, width, 1), assume_guards=False)
+    found = shapes(ssa, block, vector_bits)
+    width, padding = found[0]
+    nodes = nodes_of(ssa)
+    if len(ssa.blocks) > MAX_MASKED_BLOCKS:
+        why = f"{len(ssa.blocks)} basic blocks: lanes are not followed where they part and meet"
+        return Plan(1, 1, versioned=False, tier=int(nodes <= MAX_NODE_STRIPS)), why
+    collective = any(stops.collectives(ssa))
+    if nodes > (MAX_WARP_NODE_STRIPS if collective else MAX_NODE_STRIPS):
+        width = min(max(width for width, padding in found if padding == Padding.NONE), 4)
+        while not stops.legal(ssa, geometries.Geometry(block, width, 1)):
+            width //= 2
+        return Plan(width, 1, versioned=False, tier=0), f"{nodes} nodes: compile time is bounded"
+    if width > 1 and ssa.graph.loops and not collective and not stops.waits(ssa):
+        single = analyse(ssa, geometries.Geometry(block, width, 1, padding), assume_guards=False)
         if _gathers_in_divergent_loops(single):
-            width = 1
+            return Plan(1, 1), "loops whose lanes diverge mostly gather"
     if width == 1:
-        return Plan(1, 1)
+        small = int(nodes <= MAX_NODE_STRIPS)
+        return Plan(1, 1, tier=small), "no wider strip keeps more lanes busy"
     registers = 32 if vector_bits == 512 else 16
-    if any(stops.stops(ssa)):
-        return _choose_stopping(ssa, block, width, nodes, registers)
-    for geometry in reversed(_small_enough(block, width, nodes)):
+    if collective or stops.waits(ssa):
+        plan = _choose_stopping(ssa, block, found, nodes, registers)
+        if plan.width < width:
+            return plan, f"lanes of a wider strip than {plan.width} may part where threads wait"
+        return plan, "threads wait: as many strips as wait together and keep their registers"
+    legal = _small_enough(block, width, padding, nodes)
+    legal = [g for g in legal if _worth_so_many_strips(ssa, g)]
+    return _choose_streaming(ssa, legal, found[0], registers)
+
+
+def _choose_streaming(
+    ssa: SsaFunction,
+    found: list[geometries.Geometry],
+    shape: tuple[int, Padding],
+    registers: int,
+) -> tuple[Plan, str]:
+    for geometry in reversed(found):
         if geometry.strips == 1 or _fits(ssa, geometry, registers):
-            return Plan(width, geometry.strips)
-    return Plan(width, 1)
+            why = "as many strips as keep a hot loop's values in registers"
+            if geometry.strips == 1:
+                why = "more strips would stream no better, or leave the registers"
+            return _plan(geometry), why
+    width, padding = shape
+    return Plan(width, 1, padding=padding), "more strips would be too much code"
 
 
 def legal_plans(function: Function, block: Block) -> Iterator[Plan]:
-    """Yield all plans that may run ``function`` with blocks of this shape (tier 1).
+    """Yield all plans that give ``function`` the same results in blocks of this shape (tier 1).
 
     Raises:
         PlanError: see ``check_block``.
     """
     check_block(block)
-    form = forms.build(function)
-    for geometry in geometries.legal_geometries(block):
-        if stops.legal(form, geometry):
-            for versioned in (True, False):
-                yield Plan(geometry.width, geometry.strips, versioned)
+    form = unrolled.build(function, block)
+    shapes = (g for g in geometries.legal_geometries(block) if _worth_so_many_strips(form, g))
+    legal = [g for g in shapes if stops.legal(form, g)]
+    if stops.shows_company(form) and any(geometry.span > 1 for geometry in legal):
+        legal = [geometry for geometry in legal if geometry.span > 1]
+    for geometry in legal:
+        for versioned in (True, False):
+            yield replace(_plan(geometry), versioned=versioned)
+
+
+def _plan(geometry: geometries.Geometry) -> Plan:
+    return Plan(geometry.width, geometry.strips, padding=geometry.padding)
+
+
+def nodes_of(ssa: SsaFunction) -> int:
+    """Return how much there is to be emitted for one strip, in ordinary nodes."""
+    return sum(_cost(node) for block in ssa.blocks.values() for node in block.nodes)
+
+
+def shapes(ssa: SsaFunction, block: Block, vector_bits: int) -> list[tuple[int, Padding]]:
+    """Return widths, and what to pad for them, from the one that keeps most lanes busy on."""
+    found = _shapes(block, min(geometries.MAX_WIDTH, vector_bits // 32))
+    if stops.has_local_memory(ssa):
+        return [(width, padding) for width, padding in found if padding == Padding.NONE]
+    return found
+
+
+def _shapes(block: Block, widest: int) -> list[tuple[int, Padding]]:
+    busy: dict[tuple[int, Padding], float] = {}
+    width = widest
+    while width > 1:
+        if block[0] % width == 0:
+            busy[width, Padding.NONE] = width
+        for padding in (Padding.ROWS, Padding.LINE):
+            geometry = geometries.Geometry(block, width, 1, padding)
+            if geometry.legal:
+                known = all(axis is not None for axis in geometry.axes())
+                worth = _MASKED if padding == Padding.ROWS else _ENDING if known else _COMPUTED
+                busy[width, padding] = worth * width * geometry.threads / geometry.slots
+        width //= 2
+    return [*sorted(busy, key=lambda shape: (-busy[shape], shape)), (1, Padding.NONE)]
 
 
 def _choose_stopping(
-    ssa: SsaFunction, block: Block, width: int, nodes: int, registers: int
+    ssa: SsaFunction,
+    block: Block,
+    shapes: Iterable[tuple[int, Padding]],
+    nodes: int,
+    registers: int,
 ) -> Plan:
-    hot = any(b in body for b, _ in stops.stops(ssa) for body in ssa.graph.loops.values())
-    while width > 1:
-        found = _small_enough(block, width, nodes)
+    loops = ssa.graph.loops.values()
+    # Else a switch costs little beside the loops.
+    hot = not loops or any(b in body for b, _ in stops.stops(ssa) for body in loops)
+    for width, padding in shapes:
+        found = _small_enough(block, width, padding, nodes)
+        found = [g for g in found if _worth_so_many_strips(ssa, g)]
+        if any(stops.collectives(ssa)):
+            found = [g for g in found if g.whole_warps]
+            if _multiplies(ssa):  # a warp's totals alone are more than there are registers
+                found = found[:1]
+            if not found:
+                more = _small_enough(block, width, padding, nodes, MAX_WARP_NODE_STRIPS)
+                found = [g for g in more if g.whole_warps][:1]
         # Lanes that part in a strip part in every group of such strips.
         if found and stops.legal(ssa, found[0]):
+            if chains.crowded(ssa, registers):
+                found = [g for g in found if g.strips <= _CROWDED_STRIPS] or found[:1]
             for g in reversed(found[1:]):
                 if _suits(ssa, g, registers, hot=hot) and stops.legal(ssa, g):
-                    return Plan(width, g.strips)
-            return Plan(width, found[0].strips)
-        width //= 2
-    return Plan(1, 1)
+                    return _plan(g)
+            return _plan(found[0])
+    return Plan(1, 1, tier=int(nodes <= MAX_NODE_STRIPS))
 
 
-def _small_enough(block: Block, width: int, nodes: int) -> list[geometries.Geometry]:
+def _multiplies(ssa: SsaFunction) -> bool:
+    return any(node.instruction.op is Op.MMA for _, node in stops.collectives(ssa))
+
+
+def _small_enough(
+    block: Block, width: int, padding: Padding, nodes: int, most: int = MAX_NODE_STRIPS
+) -> list[geometries.Geometry]:
     """Return the geometries of a width whose code is not too large, the narrowest group first."""
-    found = (g for g in geometries.legal_geometries(block) if g.width == width)
-    return sorted((g for g in found if g.strips * nodes <= MAX_NODE_STRIPS), key=lambda g: g.strips)
+    legal = geometries.legal_geometries(block)
+    found = (g for g in legal if g.width == width and g.padding == padding)
+    return sorted((g for g in found if g.strips * nodes <= most), key=lambda g: g.strips)
 
 
 def _suits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int, *, hot: bool) -> bool:
-    if geometry.groups == 1 and _live_at_stops(ssa, geometry) <= registers:
+    if not hot and _updates_in_loops(ssa):
+        return False
+    if hot and _briefly(ssa):
+        return True
+    if (
+        any(stops.stops(ssa))
+        and geometry.groups == 1
+        # To switch, a group stores what lives: where each stop is come to once, one group that
+        # spills it stores no more, and saves the switches.
+        and (not ssa.graph.loops or _live_at_stops(ssa, geometry) <= registers)
+    ):
         return True
     return (hot and geometry.strips <= _STOPPING_STRIPS) or _fits(ssa, geometry, registers)
 
 
+def _worth_so_many_strips(ssa: SsaFunction, geometry: geometries.Geometry) -> bool:
+    """Return False for a large block as one group, if it saves no switches or they are in loops:
+    there what lives in such a group is stored and loaded again in each turn."""
+    if geometry.strips <= geometries.MAX_STRIPS:
+        return True
+    return not ssa.graph.loops and any(stops.stops(ssa))
+
+
+def _briefly(ssa: SsaFunction) -> bool:
+    """Return whether lanes do little between stops, so that switches cost more than registers."""
+    blocks = {block for block, _ in stops.stops(ssa)}
+    around = [body for body in ssa.graph.loops.values() if body & blocks]
+    parts = around or [frozenset(ssa.blocks)]
+    return all(sum(len(ssa.blocks[b].nodes) for b in part) <= _BRIEF for part in parts)
+
+
 def _live_at_stops(ssa: SsaFunction, geometry: geometries.Geometry) -> int:
-    return _LiveVectors(Analysis(ssa, geometry, assume_guards=True)).at_stops()
+    return LiveVectors(analyse(ssa, geometry, assume_guards=True)).at_stops()
 
 
 def _cost(node: Operation | Merge) -> int:
     """Return how much text a node is for a lane group, in ordinary nodes."""
     if not isinstance(node, Operation):
         return 1
-    return _SOFT_COST if is_soft(node.instruction) else 1
+    if node.instruction.op.family is Family.ATOMIC:
+        return _LANE_LOOP_COST
+    return amount(node.instruction)
 
 
 def _fits(ssa: SsaFunction, geometry: geometries.Geometry, registers: int) -> bool:
-    analysis = Analysis(ssa, geometry, assume_guards=True)
+    if not ssa.graph.loops:
+        # Each group costs the step to the next one, and on a line whose end is masked the question
+        # whether it is the last.
+        ends = geometry.padding == Padding.LINE
+        few = geometry.strips <= (_ENDING_STRIPS if ends else _STREAMING_STRIPS)
+        if few and sum(len(block.nodes) for block in ssa.blocks.values()) <= _BRIEF:
+            return True
+        computes = _mostly_computes(ssa)
+        if not computes and _loads(ssa) < _STREAMING_LOADS:
+            return False
+        analysis = analyse(ssa, geometry, assume_guards=True)
+        peak = LiveVectors(analysis).peak(frozenset(analysis.order))
+        if computes:  # to spill a few values costs less than to wait for results
+            return geometry.strips <= _DIVERGENT_STRIPS and peak <= 2 * registers
+        return peak <= registers
+    if _updates_in_loops(ssa):
+        return False
+    analysis = analyse(ssa, geometry, assume_guards=True)
     loops = _innermost(analysis)
-    if not loops:
-        return _loads(ssa) >= _STREAMING_LOADS
     if geometry.strips > _DIVERGENT_STRIPS and loops & analysis.divergence.loops:
         return False
     if _has_strided_gather(analysis, loops):
         return False
-    live = _LiveVectors(analysis)
+    live = LiveVectors(analysis)
     return all(live.peak(ssa.graph.loops[header]) <= registers - 4 for header in loops)
+
+
+def _updates_in_loops(ssa: SsaFunction) -> bool:
+    """Return whether a loop has atomic updates lane by lane: there strips gain nothing.
+
+    Of integers in shared memory whose results nobody reads they are loads and stores in a row, and
+    so, mostly, are sums in global memory (``combining``).
+    """
+    used = used_values(ssa)
+    return any(
+        isinstance(node, Operation)
+        and node.instruction.op in (Op.ATOM, Op.RED)
+        and not (
+            node.instruction.space in (Space.SHARED, Space.GLOBAL)
+            and not node.instruction.type.is_float
+            and used.isdisjoint(node.results)
+        )
+        for block in set().union(*ssa.graph.loops.values())
+        for node in ssa.blocks[block].nodes
+    )
 
 
 def _innermost(analysis: Analysis) -> set[int]:
@@ -145,6 +311,12 @@ def _innermost(analysis: Analysis) -> set[int]:
 
 def _loads(ssa: SsaFunction) -> int:
     return sum(_reads_memory(node) for b in ssa.blocks.values() for node in b.nodes)
+
+
+def _mostly_computes(ssa: SsaFunction) -> bool:
+    """Return whether results are waited for, not memory: a few strips then fill the time."""
+    nodes = sum(isinstance(n, Operation) for b in ssa.blocks.values() for n in b.nodes)
+    return nodes > _NODES_PER_LOAD * _loads(ssa)
 
 
 def _reads_memory(node: Operation | Merge) -> bool:
@@ -179,97 +351,3 @@ def _gathers_in_divergent_loops(analysis: Analysis) -> bool:
         if gathers * 2 > loads and arithmetic < _ARITHMETIC_PER_GATHER * gathers:
             return True
     return False
-
-
-class _LiveVectors:
-    """How many vector registers are live. Strips that share a value (the same address expression,
-    because they lie above each other in the block) share its register."""
-
-    def __init__(self, analysis: Analysis) -> None:
-        self._analysis = analysis
-        self._ssa = analysis.ssa
-        self._cost: dict[Value, int] = {}
-        self._shares: dict[Value, tuple[object, ...]] = {}
-        for block in analysis.order:
-            ssa_block = self._ssa.blocks[block]
-            for node in (*ssa_block.phis, *ssa_block.nodes):
-                for result in results_of(node):
-                    self._add(node, result)
-        self._live_in = self._solve()
-
-    def peak(self, body: frozenset[int]) -> int:
-        """Return the greatest number of live vectors within some blocks."""
-        return max(self._block_peak(block) for block in body)
-
-    def at_stops(self) -> int:
-        """Return the greatest number of live vectors where lanes wait for others."""
-        most = 0
-        for block, stop in stops.stops(self._ssa):
-            present = self._after(block, self._live_in)
-            for node in reversed(self._ssa.blocks[block].nodes):
-                if node is stop:
-                    break
-                present -= set(results_of(node))
-                present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
-            most = max(most, self._sum(present))
-        return most
-
-    def _add(self, node: Phi | Operation | Merge, result: Value) -> None:
-        strips = range(self._analysis.geometry.strips)
-        shape = self._analysis.shapes[result]
-        if isinstance(shape, Affine):
-            self._shares[result] = tuple(shape.offsets)
-            return
-        if isinstance(node, Phi) or isinstance(shape, PerStrip):
-            self._shares[result] = tuple((result, strip) for strip in strips)
-        else:
-            sources = [s for s in sources_of(node) if isinstance(s, Value)]
-            parts = [self._shares.get(s, tuple((s, c) for c in strips)) for s in sources]
-            self._shares[result] = tuple((node, tuple(p[c] for p in parts)) for c in strips)
-        known = isinstance(shape, Vector) and shape.lanes is not None
-        if isinstance(shape, Vector) and not known and result.bits > 1:
-            self._cost[result] = len(set(self._shares[result])) * max(1, result.bits // 32)
-
-    def _solve(self) -> dict[int, set[Value]]:
-        live: dict[int, set[Value]] = {b: set() for b in self._ssa.blocks}
-        changed = True
-        while changed:
-            changed = False
-            for block in reversed(self._analysis.order):
-                before = self._before(block, live)
-                if before != live[block]:
-                    live[block] = before
-                    changed = True
-        return live
-
-    def _after(self, block: int, live: dict[int, set[Value]]) -> set[Value]:
-        after: set[Value] = set()
-        for successor in self._ssa.blocks[block].successors:
-            if successor not in live:
-                continue
-            after |= live[successor]
-            for phi in self._ssa.blocks[successor].phis:
-                source = phi.arguments[block]
-                if isinstance(source, Value):
-                    after.add(source)
-        return after & self._cost.keys()
-
-    def _before(self, block: int, live: dict[int, set[Value]]) -> set[Value]:
-        present = self._after(block, live)
-        for node in reversed(self._ssa.blocks[block].nodes):
-            present -= set(results_of(node))
-            present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
-        return present - {phi.result for phi in self._ssa.blocks[block].phis}
-
-    def _block_peak(self, block: int) -> int:
-        present = self._after(block, self._live_in)
-        peak = self._sum(present)
-        for node in reversed(self._ssa.blocks[block].nodes):
-            present = present | (set(results_of(node)) & self._cost.keys())
-            peak = max(peak, self._sum(present))
-            present -= set(results_of(node))
-            present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
-        return peak
-
-    def _sum(self, values: Iterable[Value]) -> int:
-        return sum(self._cost[value] for value in values)

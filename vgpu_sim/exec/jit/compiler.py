@@ -5,20 +5,33 @@ import hashlib
 import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from vgpu_sim import isa
-from vgpu_sim.exec import cfg
+from vgpu_sim.exec import approximations, cfg
 from vgpu_sim.exec.errors import CodeGenerationError, PlanError
-from vgpu_sim.exec.jit import assemble, cache, choose, elf, lines, ssa, stops
+from vgpu_sim.exec.jit import (
+    assemble,
+    cache,
+    choose,
+    elf,
+    lines,
+    object_check,
+    products,
+    rounds,
+    ssa,
+    stops,
+    tiers,
+    unrolled,
+)
 from vgpu_sim.exec.jit.lines import WordTable
 from vgpu_sim.exec.jit.native_code import NativeCode
 from vgpu_sim.exec.jit.plan import Block, Plan
 from vgpu_sim.exec.jit.support import refusals
 from vgpu_sim.hal import abi
-from vgpu_sim.isa import Function, Module, Symbol, verify
+from vgpu_sim.isa import Function, Module, container, extract, verify
 
 # What is left to try where another plan's code was refused.
 SIMPLEST = Plan(1, 1, versioned=False, tier=0)
@@ -34,7 +47,8 @@ class _Generated:
     text: str
     groups: int = 0
     stack_bytes: int = 0
-    counts: bool = False
+    counts: int = 0
+    polls: bool = False
 
 
 @dataclass(slots=True)
@@ -42,7 +56,7 @@ class Loaded:
     """Code in memory. It stays there as long as this object lives.
 
     ``entry`` to ``end`` (exclusive) holds every instruction of the kernel. ``groups``,
-    ``stack_bytes`` and ``counts`` are those of its ``NativeCode``.
+    ``stack_bytes``, ``counts`` and ``polls`` are those of its ``NativeCode``.
     """
 
     entry: int
@@ -59,8 +73,12 @@ class Loaded:
         return self._code.stack_bytes
 
     @property
-    def counts(self) -> bool:
+    def counts(self) -> int:
         return self._code.counts
+
+    @property
+    def polls(self) -> bool:
+        return self._code.polls
 
     def locate(self, pc: int) -> tuple[int, ...]:
         """Return the words that the instruction at ``pc`` may belong to, the likeliest first.
@@ -102,13 +120,67 @@ class Compiler:
         key = ""
         if self._cache_dir is not None:
             key = content_key(module, function, block, plan)
-            found = self._stored(key, block)
+            found = self.stored(key, block)
             if found is not None:
                 return found
-        text, object_code = self._object(module, function, block, plan)
+        code = self.make(module, function, block, plan)
+        if self._cache_dir is not None:
+            self.store(key, code)
+        return code
+
+    def make(
+        self,
+        module: Module,
+        function: Function,
+        block: Block,
+        plan: Plan | None = None,
+        *,
+        checked: bool = False,
+    ) -> NativeCode:
+        """Compile as ``compile`` does, without the cache.
+
+        ``checked``: the module is one that ``isa.container`` has read, and ``refusals`` were asked.
+        """
+        form = self._form(module, function, block, checked=checked)
+        return self._finish(*self._object(module, form, block, plan), block)
+
+    def first(self, module: Module, function: Function, block: Block) -> NativeCode | None:
+        """Compile a checked function by a plan that is made fast and runs slowly.
+
+        None where it has none, where ``compile`` itself takes no longer (``tiers``), or where LLVM
+        emits no code by that plan: another may do. Raises as ``compile``.
+        """
+        from vgpu_sim.exec.jit import llvm
+
+        form = self._form(module, function, block, checked=True, best=False)
+        plan, _ = tiers.first(form, block, llvm.vector_bits())
+        if plan is None:
+            return None
+        try:
+            return self._finish(*self._object(module, form, block, plan), block)
+        except CodeGenerationError as error:
+            _LOG.error("%s; compiling at once as good as can be", error)
+            return None
+
+    def generate(
+        self, module: Module, function: Function, block: Block, tier: int
+    ) -> tuple[str, int]:
+        """Return text for LLVM and LLVM's level: the best plan's, for tier 0 what ``first`` takes.
+
+        Of a kernel that has no such plan: the simplest one's. Raises as ``compile``.
+        """
+        from vgpu_sim.exec.jit import llvm
+
+        form, plan = self._form(module, function, block, checked=True, best=tier != 0), None
+        if tier == 0:
+            plan = tiers.first(form, block, llvm.vector_bits())[0] or SIMPLEST
+        made = self._generate(module, form, block, plan)
+        return made.text, made.plan.tier
+
+    def _finish(self, text: _Generated, object_code: bytes, block: Block) -> NativeCode:
         section = elf.read(object_code)
         words = WordTable.pack(section.rows, lines.loads_read(text.form))
-        code = NativeCode(
+        return NativeCode(
             assemble.ENTRY,
             object_code,
             text.plan,
@@ -118,10 +190,8 @@ class Compiler:
             text.groups,
             text.stack_bytes,
             text.counts,
+            text.polls,
         )
-        if self._cache_dir is not None:
-            cache.store(self._cache_dir, key, code.to_bytes())
-        return code
 
     def emit_llvm(
         self,
@@ -133,12 +203,19 @@ class Compiler:
         optimised: bool = False,
     ) -> str:
         """Return the LLVM IR of a kernel, before or after LLVM's passes. Raises as ``compile``."""
-        generated = self._generate(module, function, block, plan)
+        generated = self._generate(module, self._form(module, function, block), block, plan)
         if not optimised:
             return generated.text
         from vgpu_sim.exec.jit import llvm
 
         return llvm.optimised(generated.text, generated.plan.tier)
+
+    def emit_assembly(self, module: Module, function: Function, block: Block) -> str:
+        """Return the machine code of a kernel as text. Raises as ``compile``."""
+        from vgpu_sim.exec.jit import llvm
+
+        generated = self._generate(module, self._form(module, function, block), block, None)
+        return llvm.assembly(generated.text, generated.plan.tier)
 
     def load(self, code: NativeCode) -> Loaded:
         """Link object code into this process.
@@ -150,6 +227,8 @@ class Compiler:
 
         from vgpu_sim.exec.jit import llvm
 
+        if not object_check.is_of_this_machine(code.object_code):
+            raise CodeGenerationError("object code for another kind of processor")
         if self._session is None:
             self._session = llvm.session()
         builder = binding.JITLibraryBuilder()
@@ -172,7 +251,13 @@ class Compiler:
         """
         self._emit = emit
 
-    def _stored(self, key: str, block: Block) -> NativeCode | None:
+    def store(self, key: str, code: NativeCode) -> None:
+        """Keep the best code that there is of what the key names."""
+        if self._cache_dir is not None:
+            cache.store(self._cache_dir, key, code.to_bytes())
+
+    def stored(self, key: str, block: Block) -> NativeCode | None:
+        """Return the code that was kept for a key."""
         found = cache.load(self._cache_dir, key) if self._cache_dir is not None else None
         if found is None:
             return None
@@ -182,41 +267,59 @@ class Compiler:
             return None
 
     def _object(
-        self, module: Module, function: Function, block: Block, plan: Plan | None
+        self, module: Module, form: ssa.SsaFunction, block: Block, plan: Plan | None
     ) -> tuple[_Generated, bytes]:
-        made = self._generate(module, function, block, plan)
+        made = self._generate(module, form, block, plan)
         try:
             return made, self._emit(made.text, made.plan.tier)
         except CodeGenerationError as error:
-            failure = CodeGenerationError(f"{function.name}, {made.plan}, block {block}: {error}")
+            name = form.function.name
+            failure = CodeGenerationError(f"{name}, {made.plan}, block {block}: {error}")
             if plan is not None or made.plan == SIMPLEST:
                 raise failure from error
         _LOG.error("%s; compiling lane by lane instead", failure)
-        made = self._generate(module, function, block, SIMPLEST)
+        made = self._generate(module, form, block, SIMPLEST)
         try:
             return made, self._emit(made.text, made.plan.tier)
         except CodeGenerationError as error:
             raise CodeGenerationError(f"{failure}; lane by lane: {error}") from error
 
+    def _form(
+        self,
+        module: Module,
+        function: Function,
+        block: Block,
+        *,
+        checked: bool = False,
+        best: bool = True,
+    ) -> ssa.SsaFunction:
+        if not checked:
+            verify.check_function(function, [variable.name for variable in module.variables])
+            for refusal in refusals(function):
+                raise refusal
+        form = unrolled.build(function, block)
+        products.split(form)
+        if best:
+            rounds.join(form)
+        return form
+
     def _generate(
-        self, module: Module, function: Function, block: Block, plan: Plan | None
+        self, module: Module, form: ssa.SsaFunction, block: Block, plan: Plan | None
     ) -> _Generated:
         from vgpu_sim.exec.jit import llvm
 
-        verify.check_function(function, [variable.name for variable in module.variables])
-        for refusal in refusals(function):
-            raise refusal
-        form = ssa.build(function)
         made = plan or choose.choose(form, block, llvm.vector_bits())
         geometry = made.geometry(block)
         if plan is not None and not stops.legal(form, geometry):
             raise PlanError(f"{plan} parts lanes that wait for each other in a block of {block}")
-        assembler = assemble.Assembler(module, form, geometry, made)
+        wide = llvm.vector_bits() == 512
+        assembler = assemble.Assembler(module, form, geometry, made, embedded_rounding=wide)
         text = assembler.text()
         if not assembler.stops:
             return _Generated(form, made, text)
         groups, stack_bytes = geometry.groups, assembler.stack_bytes
-        return _Generated(form, made, text, groups, stack_bytes, assembler.counts)
+        how = (groups, stack_bytes, assembler.counts, assembler.polls)
+        return _Generated(form, made, text, *how)
 
 
 def _emit_here(text: str, tier: int) -> bytes:
@@ -227,23 +330,16 @@ def _emit_here(text: str, tier: int) -> bytes:
 
 def content_key(module: Module, function: Function, block: Block, plan: Plan | None) -> str:
     """Return a name for everything that object code depends on."""
+    alone = container.encode(replace(module, functions=(function,)))
+    return key_of(extract.Kernels(alone).container(function.name), block, plan)
+
+
+def key_of(kernel: bytes, block: Block, plan: Plan | None) -> str:
+    """Return ``content_key`` of a kernel that is a container of its own (``isa.extract``)."""
     from vgpu_sim.exec.jit import llvm
 
-    used = {s.name for i in function.code for s in i.srcs if isinstance(s, Symbol)}
-    symbols = sorted((v.name, v.offset) for v in module.variables if v.name in used)
-    content = (
-        _generator(),
-        llvm.version(),
-        llvm.cpu(),
-        block,
-        plan,
-        symbols,
-        function.register_bits,
-        function.predicate_count,
-        function.parameter_bytes,
-        function.code,
-    )
-    return hashlib.sha256(repr(content).encode()).hexdigest()
+    content = (_generator(), llvm.version(), llvm.cpu(), block, plan)
+    return hashlib.sha256(repr(content).encode() + kernel).hexdigest()
 
 
 @functools.cache
@@ -252,7 +348,7 @@ def _generator() -> str:
     digest = hashlib.sha256()
     packages = [Path(__file__).parent, *map(Path, isa.__path__)]
     sources = [source for package in packages for source in package.rglob("*.py")]
-    shared = [Path(module.__file__ or "") for module in (cfg, abi)]
+    shared = [Path(module.__file__ or "") for module in (approximations, cfg, abi)]
     for source in sorted([*sources, *shared]):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()

@@ -52,6 +52,38 @@ def analyse(graph: Cfg, branches: Iterable[int]) -> Divergence:
     return result
 
 
+def apart(
+    graph: Cfg, order: Sequence[int], ways: Iterable[tuple[int, int]], around: Sequence[int]
+) -> set[int]:
+    """Return the blocks on ``ways`` until all of them have met, in the order of emission.
+
+    A way that ends its threads is none. Ways out of a loop ``around`` are not followed: lanes leave
+    it together, or it is a divergent loop with ways of its own.
+    """
+    position = {block: place for place, block in enumerate(order)}
+    pending: list[int] = []
+    found: set[int] = set()
+    turned: set[int] = set()  # headers of loops around, to which some lanes have gone back
+
+    def follow(source: int, target: int) -> None:
+        leaves = any(source in graph.loops[h] and target not in graph.loops[h] for h in around)
+        if target == graph.exit or leaves:
+            return
+        if position[target] <= position[source]:
+            turned.update({target} & set(around))
+        elif position[target] not in pending:
+            heapq.heappush(pending, position[target])
+
+    for source, target in ways:
+        follow(source, target)
+    while pending and (len(pending) > 1 or turned):
+        block = order[heapq.heappop(pending)]
+        found.add(block)
+        for target in graph.blocks[block].successors:
+            follow(block, target)
+    return found
+
+
 class _Propagation:
     """Labels blocks by the way that leads there; ``around`` are the loops whose iteration the lanes
     share where they part."""

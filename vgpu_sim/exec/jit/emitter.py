@@ -3,16 +3,17 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit import edges, fold, linear_text
 from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
 from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.masks import Mask, MaskWriter
 from vgpu_sim.exec.jit.memory import Memory
 from vgpu_sim.exec.jit.nans import NanPlan, is_arithmetic
-from vgpu_sim.exec.jit.ssa import Operation, Source, Value
+from vgpu_sim.exec.jit.ssa import Operation, Source, Value, used_values
 from vgpu_sim.exec.jit.text import Text, constant, integer
 from vgpu_sim.exec.jit.transfer import operand_widths
 from vgpu_sim.exec.jit.values import Form, Values
+from vgpu_sim.exec.jit.wanted import Wanted
 from vgpu_sim.isa import DataType, Literal
 
 
@@ -29,7 +30,8 @@ class Emitter:
     """The tools, and what all families do alike.
 
     Tests of widenings (see ``Analysis.checked``) are collected and branched on, all at once,
-    before the next access or end of a block; they jump to ``restart``.
+    before the next access or end of a block; they jump to ``restart``. Those of what is
+    presumed jump to ``masked``.
     """
 
     def __init__(
@@ -52,20 +54,59 @@ class Emitter:
         self.specials = specials
         self.labels = labels
         self.analysis = values.analysis
+        self.used = used_values(values.analysis.ssa)
+        self.ahead: set[Operation] = set()  # written before their turn, with others
         self._tests: list[str] = []
+        self._edges: list[str] = []
+        self._wanted: Wanted | None = None
+
+    def wanted(self, value: Value) -> int:
+        """Return the lanes of ``value`` that are read: see ``wanted.Wanted``."""
+        if self._wanted is None:
+            self._wanted = Wanted(self.analysis, self.memory.comers)
+        return self._wanted.of(value)
 
     def flush(self) -> None:
         """Branch away if one of the tests so far has failed."""
-        if not self._tests:
+        self._leave(self._edges, "masked")
+        self._leave(self._tests, "restart")
+
+    def _leave(self, tests: list[str], label: str) -> None:
+        if not tests:
             return
         text = self.text
-        failed = self._tests[0]
-        for test in self._tests[1:]:
+        failed = tests[0]
+        for test in tests[1:]:
             failed = text.let(f"or i1 {failed}, {test}")
-        self._tests.clear()
+        tests.clear()
         onward = text.label("unwrapped")
-        text.branch(failed, self.labels["restart"], onward)
+        text.branch(failed, self.labels[label], onward)
         text.begin(onward, follows=True)
+
+    def presumed(self, node: Operation) -> Source | None:
+        """Return the operand that all lanes are presumed to take, and test that they do."""
+        place = self.analysis.presumed.get(node)
+        if place is None:
+            return None
+        block = self.values.block
+        coming = self.memory.comers.to(block)
+        self._edges.append(edges.reached(self.values, node, place, coming))
+        return node.sources[place]
+
+    def test_wrapping(self, node: Operation) -> None:
+        """Test that no lane's sum wraps around, where addresses are made of it as if none did.
+
+        Where what it is made of is not at hand, it is not behind that either: nobody makes any.
+        """
+        found = self.analysis.wrapping.get(node)
+        if found is None:
+            return
+        wide, is_signed = found
+        coming = self.memory.comers.to(self.values.block)
+        lanes = [lane for lane in range(len(wide.own)) if coming >> lane & 1]
+        if lanes and linear_text.readable(self.values, wide):
+            test = linear_text.wrapped(self.values, wide, lanes, is_signed=is_signed)
+            self._edges.append(test)
 
     def define(self, node: Operation, compute: Callable[[Form, int], tuple[str, str]]) -> None:
         """Hold the result of ``node``; ``compute`` gives its value and LLVM type for a form."""

@@ -1,12 +1,14 @@
 """Float values as LLVM operations: how they are held, flushing, clamping to [0, 1]."""
 
+from vgpu_sim.exec.jit import fixups
+from vgpu_sim.exec.jit.nans import CANONICAL, INFINITY
 from vgpu_sim.exec.jit.text import Text, integer
-from vgpu_sim.isa import DataType
+from vgpu_sim.isa import DataType, Rounding
 
+DIRECTED = (Rounding.RZ, Rounding.RM, Rounding.RP)
 NATIVE = {DataType.F32: "float", DataType.F64: "double"}
 ONE = {DataType.F32: 0x3F80_0000, DataType.F64: 0x3FF << 52}
 _ONE_SMALL = {DataType.F16: 0x3C00, DataType.BF16: 0x3F80}
-_INFINITY = {DataType.F16: 0x7C00, DataType.BF16: 0x7F80}
 
 
 def operand_type(type_: DataType) -> str:
@@ -28,7 +30,7 @@ def flush_bits(text: Text, bits: str, type_: DataType, vector: bool) -> str:
     """Return what ``flush`` returns, of and as a pattern."""
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
-    infinity = _INFINITY.get(type_) or (0x7F80_0000 if type_ is DataType.F32 else 0x7FF << 52)
+    infinity = INFINITY[type_]
     exponent = text.let(f"and {whole} {bits}, {text.const(infinity, scalar, vector)}")
     small = text.let(f"icmp eq {whole} {exponent}, {text.const(0, scalar, vector)}")
     sign = text.const(1 << (type_.bits - 1), scalar, vector)
@@ -48,9 +50,30 @@ def saturate(text: Text, value: str, type_: DataType, vector: bool) -> str:
         return text.select(small, value, one, scalar, vector)
     scalar = integer(type_.bits)
     whole = text.type_of(scalar, vector)
-    infinity = text.const(_INFINITY[type_], scalar, vector)
+    infinity = text.const(INFINITY[type_], scalar, vector)
     # As unsigned numbers all negative patterns, and NaNs, lie above infinity.
     dropped = text.let(f"icmp ugt {whole} {value}, {infinity}")
     one = text.const(_ONE_SMALL[type_], scalar, vector)
     clamped = text.intrinsic("umin", scalar, vector, value, one)
     return text.select(dropped, text.const(0, scalar, vector), clamped, scalar, vector)
+
+
+def relu(text: Text, value: str, type_: DataType, vector: bool) -> str:
+    """Make what is negative, -0 too, +0; a pattern of a format that is not native."""
+    scalar = integer(type_.bits)
+    whole = text.type_of(scalar, vector)
+    zero = text.const(0, scalar, vector)
+    negative = text.let(f"icmp slt {whole} {value}, {zero}")  # a NaN is canonical, and positive
+    return text.select(negative, zero, value, scalar, vector)
+
+
+def canonical_bits(text: Text, value: str, type_: DataType, vector: bool) -> str:
+    """Return the pattern of a native float, NaNs made canonical; that of others as it is."""
+    if type_ not in NATIVE:
+        return value
+    held, scalar = text.type_of(NATIVE[type_], vector), integer(type_.bits)
+    if vector and fixups.available(text.width, type_):
+        return fixups.canonical(text, value, type_)
+    bits = text.let(f"bitcast {held} {value} to {text.type_of(scalar, vector)}")
+    is_nan = text.let(f"fcmp uno {held} {value}, {value}")
+    return text.select(is_nan, text.const(CANONICAL[type_], scalar, vector), bits, scalar, vector)

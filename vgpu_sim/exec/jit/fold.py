@@ -6,8 +6,9 @@ conformance tests compare both with the interpreter.
 
 from collections.abc import Callable
 
+from vgpu_sim.exec.jit import fold_bitwise
 from vgpu_sim.exec.jit.lane_shapes import signed
-from vgpu_sim.isa import Compare, DataType, Instruction, MulMode, Op
+from vgpu_sim.isa import Compare, DataType, Family, Instruction, MulMode, Op
 
 _TWICE = {
     DataType.U16: DataType.U32,
@@ -19,12 +20,17 @@ _TWICE = {
 }
 
 
+_COUNTS = frozenset([Op.S2R, Op.BFIND, Op.POPC, Op.CLZ])  # 32 bits, whatever they are of
+
+
 def result_type(instruction: Instruction) -> DataType:
     """Return the type whose sign and width say how a result fills its register."""
     if instruction.op is Op.SETP:
         return DataType.PRED
-    if instruction.op is Op.S2R:
+    if instruction.op in _COUNTS:
         return DataType.U32
+    if instruction.op is Op.S2R:
+        return DataType.U64 if instruction.type.bits == 64 else DataType.U32
     if instruction.op in (Op.MUL, Op.MAD) and instruction.mode is MulMode.WIDE:
         return _TWICE[instruction.type]
     return instruction.type
@@ -60,6 +66,8 @@ def integer_function(instruction: Instruction) -> Callable[..., int] | None:
         if compare is None:
             return None
         return lambda a, b: int(compare(number(a), number(b)))
+    if instruction.op.family is Family.BITWISE:
+        return fold_bitwise.function(instruction)
     simple = _SIMPLE.get(instruction.op)
     if simple is not None:
         return lambda *operands: simple(*map(number, operands))
@@ -81,7 +89,14 @@ def _remainder(a: int, b: int) -> int:
     return a if b == 0 else a - b * _divide(a, b)
 
 
+LOGIC: dict[Op, Callable[[int, int], int]] = {
+    Op.AND: lambda a, b: a & b,
+    Op.OR: lambda a, b: a | b,
+    Op.XOR: lambda a, b: a ^ b,
+}
+
 _SIMPLE: dict[Op, Callable[..., int]] = {
+    **LOGIC,
     Op.MOV: lambda a: a,
     Op.ADD: lambda a, b: a + b,
     Op.SUB: lambda a, b: a - b,
@@ -91,9 +106,6 @@ _SIMPLE: dict[Op, Callable[..., int]] = {
     Op.MAX: max,
     Op.DIV: _divide,
     Op.REM: _remainder,
-    Op.AND: lambda a, b: a & b,
-    Op.OR: lambda a, b: a | b,
-    Op.XOR: lambda a, b: a ^ b,
     Op.NOT: lambda a: ~a,
 }
 

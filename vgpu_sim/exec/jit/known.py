@@ -9,6 +9,7 @@ and that ends the process.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+_WITHOUT_EFFECT = ("llvm.", "directed.")
 _WRITES = ("store ", "call ", "fence ")
 
 
@@ -78,4 +79,4 @@ class Known:
         callee = expression.partition("@")[2]
         if callee.startswith("llvm.masked."):
             return f"{self._writes}:{expression}"
-        return expression if callee.startswith("llvm.") else None
+        return expression if callee.startswith(_WITHOUT_EFFECT) else None

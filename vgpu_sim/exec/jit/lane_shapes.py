@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from vgpu_sim.exec.jit.geometry import Rows
+from vgpu_sim.exec.jit.linear import Linear
 
 MAX_ALIGN = 1 << 32
 
@@ -41,10 +42,16 @@ class PerStrip:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """See the module; ``strided`` marks a lane stride that is known only at run time."""
+    """See the module; ``strided`` marks a lane stride that is known only at run time, ``linear``
+    says how lanes are made of what they share.
+
+    ``apart`` is how far lanes are from the first one of their strip, where that alone is known.
+    """
 
     lanes: Rows | None = None
     strided: bool = False
+    linear: Linear | None = None
+    apart: Rows | None = None
 
 
 LaneShape = Affine | PerStrip | Vector
@@ -130,6 +137,24 @@ class Algebra:
             for offset in shape.offsets
         )
 
+    def distances(self, shape: LaneShape, bits: int) -> Rows | None:
+        """Return how far each lane is from the first one of its strip, if that is known."""
+        if not isinstance(shape, Vector):
+            row = tuple(signed(shape.stride * lane, bits) for lane in range(self.width))
+            return (row,) * self.strips
+        if shape.lanes is None:
+            return shape.apart
+        return tuple(tuple(signed(value - row[0], bits) for value in row) for row in shape.lanes)
+
+    @staticmethod
+    def _summed(a: Rows | None, b: Rows | None, sign: int) -> Rows | None:
+        if a is None or b is None:
+            return None
+        return tuple(
+            tuple(x + sign * y for x, y in zip(one, other, strict=True))
+            for one, other in zip(a, b, strict=True)
+        )
+
     def evaluate(
         self, function: Callable[..., int], shapes: Sequence[LaneShape], widths: Sequence[int]
     ) -> Rows | None:
@@ -161,7 +186,8 @@ class Algebra:
     def add(self, a: LaneShape, b: LaneShape, sign: int, bits: int) -> LaneShape:
         """``a + sign * b``."""
         if isinstance(a, Vector) or isinstance(b, Vector):
-            return Vector(strided=_strided(a) or _strided(b))
+            apart = self._summed(self.distances(a, bits), self.distances(b, bits), sign)
+            return Vector(strided=_strided(a) or _strided(b), apart=apart)
         if isinstance(a, Affine) and isinstance(b, Affine):
             constant = None
             if a.constant is not None and b.constant is not None:
@@ -184,7 +210,10 @@ class Algebra:
     def scale(self, a: LaneShape, factor: int, bits: int) -> LaneShape:
         """``a * factor``."""
         if isinstance(a, Vector):
-            return Vector(strided=a.strided)
+            apart = self.distances(a, bits)
+            if apart is not None:
+                apart = tuple(tuple(signed(far * factor, bits) for far in row) for row in apart)
+            return Vector(strided=a.strided, apart=apart)
         if isinstance(a, PerStrip):
             return PerStrip(signed(a.stride * factor, bits))
         constant = None if a.constant is None else a.constant * factor
@@ -195,8 +224,10 @@ class Algebra:
     def truncate(self, a: LaneShape, bits: int) -> LaneShape:
         """Return the low ``bits`` of ``a``."""
         if isinstance(a, Vector):
-            known = a.lanes
-            return self.from_lanes(known, bits) if known is not None else a
+            if a.lanes is not None:
+                return self.from_lanes(a.lanes, bits)
+            apart = a.apart and tuple(tuple(signed(far, bits) for far in row) for row in a.apart)
+            return replace(a, linear=None, apart=apart)
         if isinstance(a, PerStrip):
             return PerStrip(signed(a.stride, bits))
         return self.affine(a.offsets, a.stride, a.constant, a.align, bits)
@@ -211,6 +242,11 @@ class Algebra:
         reach = a.stride * (self.width - 1)
         offsets = a.offsets if isinstance(a, Affine) else (0,)
         return min(offsets) + min(0, reach), max(offsets) + max(0, reach)
+
+    def above_base(self, a: Affine) -> list[list[int]]:
+        """Return how far each lane is from the base."""
+        lanes = range(self.width)
+        return [[offset + a.stride * lane for lane in lanes] for offset in a.offsets]
 
     def join(self, a: LaneShape, b: LaneShape) -> LaneShape:
         """Return the least shape above both: what a phi that never mixes lanes holds."""
@@ -228,3 +264,10 @@ class Algebra:
 
 def _strided(shape: LaneShape) -> bool:
     return isinstance(shape, Vector) and shape.strided
+
+
+def scalar_of(shape: LaneShape) -> int | None:
+    """Return the number that all lanes are known to have."""
+    if isinstance(shape, Affine) and shape.uniform:
+        return shape.constant
+    return None

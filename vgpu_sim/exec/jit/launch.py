@@ -10,21 +10,36 @@ from typing import Final
 from vgpu_sim.exec.jit.provenance import SEGMENT
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.hal import abi
-from vgpu_sim.hal.address_map import MISALIGNED_OFFSET_BYTES, SHARED_MISALIGNED_OFFSET_BYTES
-from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.address_map import (
+    GPU_WINDOW_BYTES,
+    LOCAL_OFFSET,
+    MISALIGNED_OFFSET_BYTES,
+    SHARED_MISALIGNED_OFFSET_BYTES,
+    SHARED_OFFSET,
+)
 
 CONTEXT_APERTURE_BASE: Final = abi.LaunchContext.aperture_base.offset
 CONTEXT_APERTURE_LIMIT: Final = abi.LaunchContext.aperture_limit.offset
 CONTEXT_SEGMENT_BASE: Final = abi.LaunchContext.segment_base.offset
+CONTEXT_LOCAL_BYTES: Final = abi.LaunchContext.local_bytes.offset
 CONTEXT_GRID: Final = abi.LaunchContext.grid.offset
+CONTEXT_GRID_ID: Final = abi.LaunchContext.grid_id.offset
+CONTEXT_MULTIPROCESSORS: Final = abi.LaunchContext.multiprocessors.offset
+CONTEXT_DYNAMIC_SHARED: Final = abi.LaunchContext.dynamic_shared_bytes.offset
+CONTEXT_TIMER_NS: Final = abi.LaunchContext.timer_ns.offset
+CONTEXT_TIMER_SCALE: Final = abi.LaunchContext.timer_scale.offset
 THREAD_SHARED_BASE: Final = abi.ThreadState.shared_base.offset
+THREAD_LOCAL_BASE: Final = abi.ThreadState.local_base.offset
 THREAD_STOP: Final = abi.ThreadState.stop.offset
+THREAD_TURNS: Final = abi.ThreadState.turns.offset
 THREAD_MEET: Final = abi.ThreadState.meet.offset
+THREAD_COLLECT: Final = abi.ThreadState.collect.offset
+WRONG_MEMBERS: Final = 1 << 31
+"""Added to the trap word."""
 THREAD_BLOCK_INDEX: Final = abi.ThreadState.block_index.offset
 THREAD_BLOCK: Final = abi.ThreadState.current_block.offset
 THREAD_STATUS: Final = abi.ThreadState.status.offset
 THREAD_TRAP_WORD: Final = abi.ThreadState.trap_word.offset
-STATUS_LAUNCH_FAILED: Final = int(CudaError.LAUNCH_FAILED)
 
 
 class EntryArguments:
@@ -60,6 +75,20 @@ class EntryArguments:
         """Return a field of ``thread_state`` that stays as it is while the code runs."""
         return self._once("thread", offset, lambda: self._load("%thread", offset, type_))
 
+    def once(self, name: str, write: Callable[[], str]) -> str:
+        """Return a value of the launch that ``write`` computes, written once."""
+        return self._once("value", name, write)
+
+    def local_window(self) -> str:
+        """Return the generic address of local memory, in the window of the module's GPU."""
+        segment = self.context(CONTEXT_SEGMENT_BASE)
+
+        def write() -> str:
+            gpu = self._text.let(f"and i64 {segment}, {-GPU_WINDOW_BYTES}")
+            return self._text.let(f"add i64 {gpu}, {LOCAL_OFFSET}")
+
+        return self.once("local window", write)
+
     def symbol(self, name: str, addend: int) -> str:
         """Return the address of a module variable plus ``addend``."""
         base = self.context(CONTEXT_SEGMENT_BASE)
@@ -67,6 +96,16 @@ class EntryArguments:
         return self._once(
             "symbol", (name, addend), lambda: self._text.let(f"add i64 {base}, {offset}")
         )
+
+    def window(self) -> str:
+        """Return the generic address of shared memory, in the window of the module's GPU."""
+        segment = self.context(CONTEXT_SEGMENT_BASE)
+
+        def write() -> str:
+            gpu = self._text.let(f"and i64 {segment}, {-GPU_WINDOW_BYTES}")
+            return self._text.let(f"add i64 {gpu}, {SHARED_OFFSET}")
+
+        return self._once("window", "", write)
 
     def origin(self, parameter: int) -> str:
         """Return the pointer that addresses are made from, as it is (see ``provenance``)."""
@@ -92,9 +131,17 @@ class EntryArguments:
         raw = self.origin(parameter)
         return self._once("shift", (parameter, size), lambda: self.shift(raw, size))
 
-    def shift(self, address: str, size: int, *, vector: bool = False, shared: bool = False) -> str:
+    def shift(
+        self,
+        address: str,
+        size: int,
+        *,
+        vector: bool = False,
+        shared: bool = False,
+        scalar: str = "i64",
+    ) -> str:
         """Return how far accesses of ``size`` bytes at ``address`` move: 0 if aligned."""
-        text, scalar = self._text, "i32" if shared else "i64"
+        text = self._text
         type_ = text.type_of(scalar, vector)
         low = text.let(f"and {type_} {address}, {text.const(size - 1, scalar, vector)}")
         bad = text.let(f"icmp ne {type_} {low}, {text.const(0, scalar, vector)}")

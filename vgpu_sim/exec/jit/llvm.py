@@ -8,6 +8,10 @@ kernels compile for seconds, not minutes.
 """
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import binding
@@ -26,20 +30,73 @@ _SHORT = (
 )
 
 
-@functools.cache
-def _initialise() -> None:
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A kind of machine, as LLVM spells it. Code for any but this one cannot be loaded here."""
+
+    triple: str
+    cpu: str
+    features: str
+
+
+AVX2 = Target("x86_64-unknown-linux-gnu", "x86-64-v3", "+avx2,+fma,+f16c,+bmi,+bmi2")
+NEON = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")
+SVE = Target("aarch64-unknown-linux-gnu", "neoverse-v1", "+neon,+sve")
+
+_chosen: ContextVar[Target | None] = ContextVar("target", default=None)
+
+
+@contextmanager
+def generating_for(target: Target) -> Iterator[None]:
+    """Generate code for another machine than this one for a while, in this thread."""
+    token = _chosen.set(target)
+    try:
+        yield
+    finally:
+        _chosen.reset(token)
+
+
+def target() -> Target:
+    """Return the machine that code is generated for: this one, unless another was chosen."""
+    return _chosen.get() or _host()
 
 
 @functools.cache
+def _host() -> Target:
+    triple = binding.get_default_triple()
+    features = binding.get_host_cpu_features().flatten()
+    return Target(triple, binding.get_host_cpu_name(), features)
+
+
+@functools.cache
+def _initialise(*, all_targets: bool = False) -> None:
+    _set_options()
+    if all_targets:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+    else:
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+
+
+@functools.cache  # LLVM takes an option once
+def _set_options() -> None:
+    # To merge stores of neighbours takes minutes where a hundred stand one after the other.
+    binding.set_option("", "-combiner-store-merging=false")
+
+
 def cpu() -> tuple[str, str]:
-    """Name and features of this machine's CPU, as LLVM spells them."""
-    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+    """Name and features of the CPU that code is generated for, as LLVM spells them."""
+    return target().cpu, target().features
+
+
+def is_x86() -> bool:
+    """Whether that CPU is one of x86-64."""
+    return target().triple.startswith("x86_64")
 
 
 def vector_bits() -> int:
-    """Width of the CPU's vector registers."""
+    """Width of the CPU's vector registers; 128 on Arm: vectors of SVE have no fixed width."""
     features = cpu()[1].split(",")
     if "+avx512vl" in features and "+avx512dq" in features and "+avx512bw" in features:
         return 512
@@ -51,13 +108,15 @@ def version() -> str:
     return ".".join(map(str, binding.llvm_version_info))
 
 
-@functools.cache
 def _machine(tier: int) -> Any:
-    _initialise()
-    name, features = cpu()
-    target = binding.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=name, features=features, opt=tier, reloc="pic", codemodel="small"
+    return _machine_of(target(), tier)
+
+
+@functools.cache
+def _machine_of(target: Target, tier: int) -> Any:
+    _initialise(all_targets=target != _host())
+    return binding.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=tier, reloc="pic", codemodel="small"
     )
 
 
@@ -78,6 +137,12 @@ def object_code(text: str, tier: int) -> bytes:
 def optimised(text: str, tier: int) -> str:
     """Return the module after the passes. Raises as ``object_code``."""
     return str(_parsed(text, tier)[0])
+
+
+def assembly(text: str, tier: int) -> str:
+    """Return the machine code as text. Raises as ``object_code``."""
+    module, machine = _parsed(text, tier)
+    return str(machine.emit_assembly(module))
 
 
 def _parsed(text: str, tier: int) -> tuple[Any, Any]:

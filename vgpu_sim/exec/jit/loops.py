@@ -9,6 +9,8 @@ nobody reads afterwards need no select: a lane that has left never returns.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from vgpu_sim.exec.jit import polls, turns
+from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.layout import Level
 from vgpu_sim.exec.jit.masks import Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.ssa import Phi, Value, results_of
@@ -50,11 +52,17 @@ class Loops:
     """Writes beginnings and ends of loops; ``uses`` maps values to the blocks that read them."""
 
     def __init__(
-        self, text: Text, values: Values, masks: MaskWriter, uses: dict[Value, set[int]]
+        self,
+        text: Text,
+        values: Values,
+        masks: MaskWriter,
+        launch: EntryArguments,
+        uses: dict[Value, set[int]],
     ) -> None:
         self._text = text
         self._values = values
         self._masks = masks
+        self._launch = launch
         self._uses = uses
         self._analysis = values.analysis
         self._graph = values.analysis.ssa.graph
@@ -107,7 +115,15 @@ class Loops:
         else:
             again = masks.any(again_mask)
         end, done = text.block_label, text.label("after")
-        text.branch(again, loop.start, done)
+        if loop.level.header in polls.polling(self._analysis.ssa):
+            turn = text.label("turn")
+            text.branch(again, turn, done)
+            text.begin(turn, follows=True)
+            turns.take(text, self._launch)
+            end = text.block_label
+            text.jump(loop.start)
+        else:
+            text.branch(again, loop.start, done)
         for reserved, names in following:
             for phi, name in zip(reserved, names, strict=True):
                 text.fill(phi.place, phi.name, phi.type_, [(phi.initial, loop.origin), (name, end)])

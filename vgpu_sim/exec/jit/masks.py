@@ -6,6 +6,7 @@ Uniform branches touch only the scalar part, so nothing becomes a vector under u
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vgpu_sim.exec.jit import flags as folding
 from vgpu_sim.exec.jit.text import Text
 
 
@@ -53,18 +54,44 @@ class MaskWriter:
         spread = self._text.splat("i1", mask.scalar)
         return tuple(self.both(lanes, spread) for lanes in vector)
 
+    def split(self, mask: Mask, flags: Sequence[str]) -> tuple[Mask, Mask]:
+        """Return a mask's lanes that are set in ``flags`` (vectors), and the others."""
+        flat = self.flat(mask)
+        yes = tuple(self.both(lanes, own) for lanes, own in zip(flat, flags, strict=True))
+        no = tuple(self.without(lanes, own) for lanes, own in zip(flat, flags, strict=True))
+        return Mask(yes), Mask(no)
+
     def both(self, a: str, b: str) -> str:
         """Lanes in both vectors."""
-        return self._text.let(f"and {self._type} {a}, {b}")
+        for one, other in ((self._known(a), b), (self._known(b), a)):
+            if one is not None and len(set(one)) == 1:
+                return other if one[0] else folding.written(one)
+        return self._let("and", a, b)
 
     def either(self, a: str, b: str) -> str:
         """Lanes in one of two vectors."""
-        return self._text.let(f"or {self._type} {a}, {b}")
+        for one, other in ((self._known(a), b), (self._known(b), a)):
+            if one is not None and len(set(one)) == 1:
+                return folding.written(one) if one[0] else other
+        return self._let("or", a, b)
 
     def without(self, a: str, b: str) -> str:
         """Lanes of a that are not in b."""
-        inverse = self._text.let(f"xor {self._type} {b}, {self._text.const(1, 'i1', True)}")
-        return self.both(a, inverse)
+        return self.both(a, self.inverse(b))
+
+    def inverse(self, lanes: str) -> str:
+        """Lanes that are not in a vector."""
+        return self._let("xor", lanes, self._text.const(1, "i1", True))
+
+    def _known(self, lanes: str) -> tuple[bool, ...] | None:
+        return folding.known(lanes, self._text.width)
+
+    def _let(self, operation: str, a: str, b: str) -> str:
+        one, other = self._known(a), self._known(b)
+        if one is None or other is None:
+            return self._text.let(f"{operation} {self._type} {a}, {b}")
+        function = {"and": bool.__and__, "or": bool.__or__, "xor": bool.__xor__}[operation]
+        return folding.written([function(x, y) for x, y in zip(one, other, strict=True)])
 
     def narrow(self, mask: Mask, condition: str) -> Mask:
         """Return the mask where a scalar condition holds."""
@@ -110,10 +137,13 @@ class MaskWriter:
         for lanes in mask.vector[1:]:
             joined = self.either(joined, lanes)
         found = self.any_lane(joined)
-        if mask.scalar is None:
+        if mask.scalar is None or found == "false":
             return found
         return self._text.let(f"and i1 {mask.scalar}, {found}")
 
     def _reduce(self, operation: str, lanes: str) -> str:
+        found = self._known(lanes)
+        if found is not None:
+            return "true" if (any(found) if operation == "or" else all(found)) else "false"
         name = f"llvm.vector.reduce.{operation}.v{self._text.width}i1"
         return self._text.call("i1", name, (self._type, lanes))

@@ -1,29 +1,31 @@
 """Loads and stores: one scalar access, one vector access or a gather, by the address's shape.
 
-Every address is confined to the aperture (see ``provenance`` and ``launch``): at the pointer that
-it is made from where it stays near that, else per access: a scalar before the strip's offset and
-the displacement (after them where they reach far), a vector lane by lane. An access that is not
-aligned to its size is moved to where nothing is mapped: by its origin where the distance from that
-is a multiple of the size, which costs nothing at the access, else by a test of the address.
-
-What shared memory's addresses are is ``shared_memory``'s part.
+Where an access goes, and that it goes nowhere else, is ``pointers``' part, local memory is
+``local_memory``'s.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from vgpu_sim.exec.jit import shared_memory
-from vgpu_sim.exec.jit.access import Access
+from vgpu_sim.exec.jit import adjacent, rows
+from vgpu_sim.exec.jit.access import Access, Where
 from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.lane_shapes import Affine, Vector, signed
+from vgpu_sim.exec.jit.combining import Table
+from vgpu_sim.exec.jit.joined_accesses import REACH_BYTES, Joined, JoinedAccesses
+from vgpu_sim.exec.jit.lane_shapes import Affine, Vector
 from vgpu_sim.exec.jit.launch import EntryArguments
-from vgpu_sim.exec.jit.masks import Mask, MaskWriter
-from vgpu_sim.exec.jit.provenance import Provenance
+from vgpu_sim.exec.jit.loads import Loads
+from vgpu_sim.exec.jit.local_memory import LocalMemory
+from vgpu_sim.exec.jit.local_reach import LocalReach, Reach
+from vgpu_sim.exec.jit.masks import FULL, Mask, MaskWriter
+from vgpu_sim.exec.jit.outcomes import Comers
+from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.provenance import WINDOW, Provenance
 from vgpu_sim.exec.jit.ssa import Operation, Value
+from vgpu_sim.exec.jit.stores import Stores
 from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.exec.jit.values import FLOATS, Form, Values
 from vgpu_sim.isa import Op, Space
-
-_CLAMP_REACH_BYTES = 1 << 31
 
 
 class Memory:
@@ -36,13 +38,25 @@ class Memory:
         masks: MaskWriter,
         launch: EntryArguments,
         provenance: Provenance,
+        local: LocalMemory,
+        table: Table | None = None,
     ) -> None:
         self._text = text
         self._values = values
         self._masks = masks
         self._launch = launch
         self._provenance = provenance
+        self.pointers = Pointers(text, values, launch)
+        self._local = local
+        self.table = table
+        self._reach = LocalReach(values.analysis.ssa, provenance)
         self._analysis: Analysis = values.analysis
+        self.comers = Comers(values.analysis)
+        self._stores = Stores(text, values, masks, self.pointers, self.comers)
+        self._loads = Loads(
+            text, values, masks, self.pointers, provenance, self.comers, self._stores.rows
+        )
+        self._joined = JoinedAccesses(text, values, self.pointers, self._described)
 
     def load(self, node: Operation, mask: Mask, *, occupied: bool) -> None:
         """Write a load; ``occupied`` says that the mask is known to have a lane."""
@@ -50,53 +64,184 @@ class Memory:
         if instruction.space is Space.PARAM:
             self._load_parameters(node, mask)
             return
-        access = self._access(node)
+        if mask.full and (joined := self._joined.of(node)) is not None:
+            if joined.accesses[0].node is node:
+                self._load_joined(joined)
+            return
+        access = self.access(node)
         self._fence(node)
-        if isinstance(access.shape, Vector) or access.shape.stride:
-            columns = self._load_lanes(access, mask)
+        reach = self._reach.of(node)
+        if self.table is not None and reach is not Reach.NAMED:
+            self._settle(access, self.table)
+        if reach is not Reach.NEVER:
+            self._load_local(access, mask, reach)
+        elif isinstance(access.shape, Vector) or access.shape.stride:
+            columns = self._loads.lanes(access, mask)
             self._define(node, lambda place, _form, strip: columns[strip][place])
         else:
             self._load_scalars(access, mask, occupied)
         self._fence(node)
 
+    def load_together(self, nodes: Sequence[Operation]) -> bool:
+        """Write loads of all lanes that ``adjacent`` found to be one; False where they are not."""
+        access = self.access(adjacent.together(nodes))
+        alone = self.access(nodes[0])
+        access = replace(alone, node=access.node, parts=len(nodes))
+        if self.table is not None or alone.tested or self._reach.of(nodes[0]) is not Reach.NEVER:
+            return False
+        if access.where not in (Where.SHARED, Where.GLOBAL) or not rows.contiguous(access):
+            return False
+        if access.where is Where.GLOBAL and not self._confined(access):
+            return False
+        columns = self._loads.lanes(access, FULL)
+        self._define(access.node, lambda place, _form, strip: columns[strip][place])
+        return True
+
+    def _confined(self, access: Access) -> bool:
+        source = self._provenance.trace(access.address)
+        whole = access.count * access.element_bytes
+        return source is None or source.confined(access.displacement, whole)
+
     def store(self, node: Operation, mask: Mask) -> None:
         """Write a store."""
-        access = self._access(node)
+        if mask.full and (joined := self._joined.of(node)) is not None:
+            if joined.accesses[-1].node is node:
+                self._joined.store(joined, self._stores.elements)
+            return
+        access = self.access(node)
         self._fence(node)
-        same = not isinstance(access.shape, Vector) and not access.shape.stride
-        if same and mask.full:
-            self._store_scalars(access)
-        elif self._contiguous(access):
-            self._store_rows(access, mask)
+        reach = self._reach.of(node)
+        if reach is not Reach.NEVER:
+            self._store_local(access, mask, reach)
         else:
-            self._scatter(access, mask)
+            self._stores.store(access, mask)
         self._fence(node)
 
-    def _access(self, node: Operation) -> Access:
+    def _load_joined(self, joined: Joined) -> None:
+        for access, columns in self._joined.load(joined):
+
+            def produce(
+                place: int, _form: Form, strip: int, columns: list[list[str]] = columns
+            ) -> str:
+                return columns[strip][place]
+
+            self._define(access.node, produce)
+
+    def _described(self, node: Operation) -> Access | None:
+        """Return an access that rows may be moved for."""
+        if self.table is not None or self._reach.of(node) is not Reach.NEVER:
+            return None
+        access = self.access(node)
+        source = self._provenance.trace(access.address) if access.origin is not None else None
+        further = abs(access.displacement) + 2 * REACH_BYTES
+        return access if source is None or source.confined(further, access.size) else None
+
+    def _settle(self, access: Access, table: Table) -> None:
+        """Have what is read next in memory."""
+        if access.where in (Where.SHARED, Where.WINDOW):
+            return
+        shape, strips = access.shape, range(self._values.strips)
+        if isinstance(shape, Vector) or not (rows.contiguous(access) or not shape.stride):
+            places = [self.pointers.of_lanes(access, strip, 0) for strip in strips]
+            table.settle_before((place, True, access.size) for place in places)
+            return
+        size = access.size * (self._text.width if shape.stride else 1)
+        places = [self.pointers.of_strip(access, strip) for strip in strips]
+        table.settle_before((place, False, size) for place in dict.fromkeys(places))
+
+    def access(self, node: Operation) -> Access:
+        """Return what is known of an access, a load or not."""
         instruction = node.instruction
         bits = instruction.type.bits
         scalar = integer(bits)  # of a store too: see ``values.storage_types``
         if instruction.op is Op.LD:
             scalar = FLOATS.get(instruction.type, scalar)
         address = node.sources[0]
-        size = instruction.vector * bits // 8
-        if instruction.space is Space.SHARED:
+        displacement, size = instruction.displacement, instruction.vector * bits // 8
+        if instruction.space in (Space.SHARED, Space.LOCAL):
             grain = self._provenance.grain(address)
-            aligned = grain % size == 0 and instruction.displacement % size == 0
+            aligned = grain % size == 0 and displacement % size == 0
             shape = self._values.shape(address, 32)
-            return Access(node, scalar, address, shape, None, None, aligned)
-        source = self._provenance.trace(address)
-        origin = aligned_as = None
-        if source is not None and source.confined(instruction.displacement, size):
-            origin = source.origin
-        if source is not None and size > 1 and source.aligned(instruction.displacement, size):
-            aligned_as = source.origin
+            return Access(node, scalar, address, shape, None, None, aligned, Where.SHARED)
         shape = self._values.shape(address, 64)
+        source = self._provenance.trace(address)
+        generic = instruction.space is Space.GENERIC
+        if source is None or source.origin == WINDOW:
+            aligned = source is not None and source.aligned(displacement, size)
+            where = Where.GLOBAL
+            if generic and source is not None:
+                where = Where.WINDOW
+            elif generic and self._provenance.window_known:
+                where = Where.EITHER
+            return Access(node, scalar, address, shape, None, None, aligned, where)
+        origin = source.origin if source.confined(displacement, size) else None
+        is_aligned = size > 1 and source.aligned(displacement, size)
+        aligned_as = source.origin if is_aligned else None
         return Access(node, scalar, address, shape, origin, aligned_as)
 
     def _fence(self, node: Operation) -> None:
         if node.instruction.volatile:
             self._text.do('fence syncscope("singlethread") seq_cst')
+
+    def _load_local(self, access: Access, mask: Mask, reach: Reach) -> None:
+        window = reach is not Reach.NAMED
+        if reach is Reach.PERHAPS:
+            inside = self._local.inside(access)
+            mine, others = self._masks.split(mask, inside)
+            spread = replace(access, shape=Vector())
+            columns = [
+                [
+                    self._text.select(flags, a, b, access.scalar, vector=True)
+                    for a, b in zip(own, other, strict=True)
+                ]
+                for flags, own, other in zip(
+                    inside,
+                    self._local.load(spread, mine, window=True),
+                    self._loads.lanes(spread, others),
+                    strict=True,
+                )
+            ]
+        else:
+            columns = self._local.load(access, mask, window=window)
+
+        def produce(place: int, form: Form, strip: int) -> str:
+            result = access.node.results[place]
+            shape = None if result is None else self._values.analysis.shapes[result]
+            if form is not Form.VECTOR and isinstance(shape, Affine) and shape.uniform:
+                return self._any_lane(access, mask, [column[place] for column in columns])
+            return self._values.one_of(columns[strip][place], access.scalar, form)
+
+        self._define(access.node, produce)
+
+    def _any_lane(self, access: Access, mask: Mask, rows: list[str]) -> str:
+        """Return what all lanes of the mask have loaded; the first lane need not be one of them."""
+        if mask.full:
+            return self._values.one_of(rows[0], access.scalar, Form.SCALAR)
+        text, bits = self._text, integer(8 * access.element_bytes)
+        wide = text.type_of(bits, vector=True)
+        loaded = ""
+        for flags, row in zip(self._masks.flat(mask), rows, strict=True):
+            if access.scalar != bits:
+                row = text.let(
+                    f"bitcast {text.type_of(access.scalar, vector=True)} {row} to {wide}"
+                )
+            own = text.select(flags, row, "zeroinitializer", bits, vector=True)
+            loaded = text.let(f"or {wide} {loaded}, {own}") if loaded else own
+        suffix = Text.mangle(bits, text.width)
+        value = text.call(bits, f"llvm.vector.reduce.or.{suffix}", (wide, loaded))
+        return (
+            value
+            if access.scalar == bits
+            else text.let(f"bitcast {bits} {value} to {access.scalar}")
+        )
+
+    def _store_local(self, access: Access, mask: Mask, reach: Reach) -> None:
+        elements = self._stores.elements(access)
+        if reach is Reach.PERHAPS:
+            access = replace(access, shape=Vector())
+            mask, others = self._masks.split(mask, self._local.inside(access))
+            self._stores.scatter(access, others)
+        self._local.store(access, mask, elements, window=reach is not Reach.NAMED)
 
     def _load_parameters(self, node: Operation, mask: Mask) -> None:
         instruction = node.instruction
@@ -136,78 +281,9 @@ class Memory:
 
         self._values.define(result, fill)
 
-    def pointer(self, access: Access, strip: int | None) -> str:
-        """Return the pointer of a strip's first lane; of the group's base for strip None.
-
-        All lanes are aligned as the first one: they are neighbours, or it is the same place.
-        """
-        values, text, launch = self._values, self._text, self._launch
-        form = Form.BASE if isinstance(access.shape, Affine) else Form.SCALAR
-        offset = access.displacement
-        if isinstance(access.shape, Affine) and strip is not None:
-            offset += access.shape.offsets[strip]
-        if access.shared:
-            return shared_memory.pointer(text, values, launch, access, form, strip or 0, offset)
-        address = values.read(access.address, "i64", form, strip or 0)
-        shift = None
-        if access.tested:
-            whole = address
-            if offset % access.size:
-                whole = text.let(f"add i64 {address}, {signed(offset, 64)}")
-            shift = launch.shift(whole, access.size)
-        if access.origin is None:
-            if abs(offset) + access.size * text.width > _CLAMP_REACH_BYTES:
-                address, offset = text.let(f"add i64 {address}, {signed(offset, 64)}"), 0
-            pointer = launch.clamp(address, self._known_shift(access))
-        else:
-            distance = text.let(f"sub i64 {address}, {launch.origin(access.origin)}")
-            pointer = launch.moved(self._clamped_origin(access), distance)
-        if shift is not None:
-            pointer = launch.moved(pointer, shift)
-        return self._moved(pointer, offset)
-
-    def pointers(self, access: Access, strip: int, extra: int) -> str:
-        """Return the pointers of a strip's lanes, ``extra`` bytes further."""
-        text, launch = self._text, self._launch
-        if access.shared:
-            return shared_memory.pointers(text, self._values, launch, access, strip, extra)
-        lanes = text.type_of("i64", vector=True)
-        addresses = self._values.read(access.address, "i64", Form.VECTOR, strip)
-        offset = access.displacement + extra
-        shift = None
-        if access.tested:
-            whole = addresses
-            if access.displacement % access.size:
-                whole = text.let(f"add {lanes} {addresses}, splat (i64 {access.displacement})")
-            shift = launch.shift(whole, access.size, vector=True)
-        if access.origin is None:
-            if offset:
-                addresses = text.let(f"add {lanes} {addresses}, splat (i64 {offset})")
-            pointers = launch.clamp_lanes(addresses, self._known_shift(access))
-        else:
-            raw = text.splat("i64", launch.origin(access.origin))
-            distance = text.let(f"sub {lanes} {addresses}, {raw}")
-            if offset:
-                distance = text.let(f"add {lanes} {distance}, splat (i64 {offset})")
-            origin = self._clamped_origin(access)
-            pointers = text.let(f"getelementptr i8, ptr {origin}, {lanes} {distance}")
-        if shift is None:
-            return pointers
-        places = text.type_of("ptr", vector=True)
-        return text.let(f"getelementptr i8, {places} {pointers}, {lanes} {shift}")
-
-    def _known_shift(self, access: Access) -> str:
-        """Return how far the access is moved, where that is known before it."""
-        if access.aligned_as is None:
-            return "0"
-        return self._launch.origin_shift(access.aligned_as, access.size)
-
-    def _clamped_origin(self, access: Access) -> str:
-        assert access.origin is not None
-        return self._launch.clamped_origin(access.origin, 1 if access.tested else access.size)
-
-    def _moved(self, pointer: str, offset: int) -> str:
-        return self._launch.moved(pointer, str(offset)) if offset else pointer
+    def load_parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
+        """Load each element for the lanes that ``flags`` has for it (``Loads.parts``)."""
+        return self._loads.parts(access, flags)
 
     def _load_scalars(self, access: Access, mask: Mask, occupied: bool) -> None:
         text = self._text
@@ -215,7 +291,7 @@ class Memory:
         loaded: dict[int, list[str]] = {}
 
         def fetch(strip: int) -> list[str]:
-            pointer = self.pointer(access, strip)
+            pointer = self.pointers.of_strip(access, strip)
             if mask.vector is not None and not (uniform and occupied):
                 wanted = self._masks.any(Mask((mask.vector[strip],), mask.scalar))
                 if uniform:
@@ -225,8 +301,11 @@ class Memory:
             elif mask.scalar is not None and not occupied:
                 pointer = text.let(f"select i1 {mask.scalar}, ptr {pointer}, ptr %thread")
             size = access.element_bytes
-            places = [self._moved(pointer, place * size) for place in range(access.count)]
-            return [text.let(f"load {access.scalar}, ptr {p}, align 1") for p in places]
+            places = [self.pointers.moved(pointer, place * size) for place in range(access.count)]
+            with text.touching(None if uniform else strip, access.memory):
+                return [
+                    text.let(f"{access.load} {access.scalar}, ptr {p}, align 1") for p in places
+                ]
 
         for strip in range(1 if uniform else self._values.strips):
             loaded[strip] = fetch(strip)
@@ -236,147 +315,3 @@ class Memory:
             return text.splat(access.scalar, value) if form is Form.VECTOR else value
 
         self._define(access.node, produce)
-
-    def _contiguous(self, access: Access) -> bool:
-        return (
-            not isinstance(access.shape, Vector)
-            and access.shape.stride == access.element_bytes * access.count
-        )
-
-    def _load_lanes(self, access: Access, mask: Mask) -> list[list[str]]:
-        """Return, for each strip, the vectors of all elements."""
-        flat = None if mask.full else self._masks.flat(mask)
-        strips = range(self._values.strips)
-        if self._contiguous(access):
-            return [self._load_row(access, flat[c] if flat else None, c) for c in strips]
-        return [self._gather(access, flat[c] if flat else None, c) for c in strips]
-
-    def _row_type(self, access: Access) -> tuple[str, str]:
-        lanes = self._text.width * access.count
-        return f"<{lanes} x {access.scalar}>", f"{Text.mangle(access.scalar, lanes)}.p0"
-
-    def _load_row(self, access: Access, lanes: str | None, strip: int) -> list[str]:
-        text = self._text
-        type_, suffix = self._row_type(access)
-        pointer = self.pointer(access, strip)
-        if lanes is None:
-            row = text.let(f"load {type_}, ptr {pointer}, align 1")
-        else:
-            flags, spread = self._spread(access, lanes)
-            row = text.call(
-                type_,
-                f"llvm.masked.load.{suffix}",
-                ("ptr", pointer),
-                (flags, spread),
-                (type_, "zeroinitializer"),
-            )
-        if access.count == 1:
-            return [row]
-        count, width = access.count, text.width
-        return [
-            text.let(
-                f"shufflevector {type_} {row}, {type_} poison,"
-                f" {_indices(lane * count + place for lane in range(width))}"
-            )
-            for place in range(count)
-        ]
-
-    def _spread(self, access: Access, lanes: str) -> tuple[str, str]:
-        """Return a mask of lanes as one of elements."""
-        text, count = self._text, access.count
-        flags = f"<{text.width * count} x i1>"
-        if count == 1:
-            return flags, lanes
-        source = text.type_of("i1", vector=True)
-        indices = _indices(place // count for place in range(text.width * count))
-        return flags, text.let(f"shufflevector {source} {lanes}, {source} poison, {indices}")
-
-    def _gather(self, access: Access, lanes: str | None, strip: int) -> list[str]:
-        text = self._text
-        type_ = text.type_of(access.scalar, vector=True)
-        flags, places = text.type_of("i1", vector=True), text.type_of("ptr", vector=True)
-        name = f"llvm.masked.gather.{text.mangle(access.scalar, text.width)}.v{text.width}p0"
-        return [
-            text.call(
-                type_,
-                name,
-                (places, self.pointers(access, strip, place * access.element_bytes)),
-                (flags, lanes or text.const(1, "i1", True)),
-                (type_, "zeroinitializer"),
-            )
-            for place in range(access.count)
-        ]
-
-    def _stored(self, access: Access, place: int, form: Form, strip: int) -> str:
-        source = access.node.sources[1 + place]
-        return self._values.read(source, access.scalar, form, strip, clean=True)
-
-    def _store_scalars(self, access: Access) -> None:
-        """All lanes of a strip store to one place: the last one wins."""
-        text = self._text
-        for strip in range(self._values.strips):
-            pointer = self.pointer(access, strip)
-            for place in range(access.count):
-                source = access.node.sources[1 + place]
-                bits = source.bits if isinstance(source, Value) else 64
-                shape = self._values.shape(source, bits)
-                if isinstance(shape, Vector) or shape.stride:
-                    value = self._stored(access, place, Form.VECTOR, strip)
-                    type_ = text.type_of(access.scalar, vector=True)
-                    value = text.let(f"extractelement {type_} {value}, i64 {text.width - 1}")
-                else:
-                    value = self._stored(access, place, Form.SCALAR, strip)
-                where = self._moved(pointer, place * access.element_bytes)
-                text.do(f"store {access.scalar} {value}, ptr {where}, align 1")
-
-    def _store_rows(self, access: Access, mask: Mask) -> None:
-        text = self._text
-        type_, suffix = self._row_type(access)
-        flat = None if mask.full else self._masks.flat(mask)
-        for strip in range(self._values.strips):
-            row = self._interleaved(access, strip)
-            pointer = self.pointer(access, strip)
-            if flat is None:
-                text.do(f"store {type_} {row}, ptr {pointer}, align 1")
-                continue
-            flags, spread = self._spread(access, flat[strip])
-            name = f"llvm.masked.store.{suffix}"
-            text.call("void", name, (type_, row), ("ptr", pointer), (flags, spread))
-
-    def _interleaved(self, access: Access, strip: int) -> str:
-        """Return the elements of all lanes in the order of memory."""
-        text, width = self._text, self._text.width
-        rows = [self._stored(access, p, Form.VECTOR, strip) for p in range(access.count)]
-        lanes = width
-        while len(rows) > 1:  # concatenate, then bring into order
-            type_ = f"<{lanes} x {access.scalar}>"
-            indices = _indices(range(2 * lanes))
-            rows = [
-                text.let(f"shufflevector {type_} {a}, {type_} {b}, {indices}")
-                for a, b in zip(rows[::2], rows[1::2], strict=True)
-            ]
-            lanes *= 2
-        if access.count == 1:
-            return rows[0]
-        type_ = f"<{lanes} x {access.scalar}>"
-        order = _indices(
-            (place % access.count) * width + place // access.count for place in range(lanes)
-        )
-        return text.let(f"shufflevector {type_} {rows[0]}, {type_} poison, {order}")
-
-    def _scatter(self, access: Access, mask: Mask) -> None:
-        text = self._text
-        flat = self._masks.flat(mask)
-        type_ = text.type_of(access.scalar, vector=True)
-        flags, places = text.type_of("i1", vector=True), text.type_of("ptr", vector=True)
-        name = f"llvm.masked.scatter.{text.mangle(access.scalar, text.width)}.v{text.width}p0"
-        for strip in range(self._values.strips):
-            for place in range(access.count):
-                value = self._stored(access, place, Form.VECTOR, strip)
-                pointers = self.pointers(access, strip, place * access.element_bytes)
-                text.call("void", name, (type_, value), (places, pointers), (flags, flat[strip]))
-
-
-def _indices(order: Iterable[int]) -> str:
-    numbers = list(order)
-    return f"<{len(numbers)} x i32> <{', '.join(f'i32 {n}' for n in numbers)}>"

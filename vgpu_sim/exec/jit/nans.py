@@ -7,6 +7,8 @@ sign operations, and where a result merges with a value whose own NaN patterns m
 that was loaded, for instance).
 """
 
+from collections.abc import Iterator
+
 from vgpu_sim.exec.jit.ssa import (
     ZERO,
     Merge,
@@ -19,14 +21,26 @@ from vgpu_sim.exec.jit.ssa import (
     sources_of,
 )
 from vgpu_sim.isa import DataType, Literal, Op
+from vgpu_sim.isa.rules import matrix_registers
 
 CANONICAL = {
     DataType.F16: 0x7FFF,
     DataType.BF16: 0x7FFF,
     DataType.F32: 0x7FFF_FFFF,
     DataType.F64: 0x7FF8_0000_0000_0000,
+    DataType.TF32: 0x7FFF_FFFF,
+    DataType.E4M3: 0x7F,
+    DataType.E5M2: 0x7F,
+    DataType.E2M3: 0x1F,  # these have no NaN
+    DataType.E3M2: 0x1F,
+    DataType.E2M1: 0x7,
 }
-_INFINITY = {DataType.F32: 0x7F80_0000, DataType.F64: 0x7FF0_0000_0000_0000}
+INFINITY = {
+    DataType.F16: 0x7C00,
+    DataType.BF16: 0x7F80,
+    DataType.F32: 0x7F80_0000,
+    DataType.F64: 0x7FF0_0000_0000_0000,
+}
 _NATIVE = (DataType.F32, DataType.F64)
 _SIGN_OPS = (Op.FNEG, Op.FABS)
 _Node = Phi | Operation | Merge
@@ -37,7 +51,7 @@ def is_arithmetic(node: _Node) -> bool:
     if not isinstance(node, Operation) or node.instruction.op in _SIGN_OPS:
         return False
     instruction = node.instruction
-    floating = instruction.op.family.name == "FLOAT" or (
+    floating = instruction.op.family.name in ("FLOAT", "MATRIX") or (
         instruction.op is Op.CVT
         and instruction.source_type is not None
         and instruction.source_type.is_float
@@ -45,12 +59,20 @@ def is_arithmetic(node: _Node) -> bool:
     return floating and instruction.type in _NATIVE and not instruction.saturate
 
 
+def reads_number(source: Source, type_: DataType) -> bool:
+    """Return whether ``source``, read as ``type_``, is a float whose NaNs are all alike."""
+    return not isinstance(source, Value) or (type_ in _NATIVE and source.bits == type_.bits)
+
+
 class NanPlan:
     """``dirty``: values whose NaNs are not canonical, with their type. ``cleaning``: nodes that
     must make their sources canonical although they compute nothing."""
 
-    def __init__(self, ssa: SsaFunction) -> None:
+    def __init__(self, ssa: SsaFunction, *, lanes_alone: bool = False) -> None:
+        """``lanes_alone``: each lane is a group, so that one may get by a shuffle what another
+        brought to another word."""
         self._ssa = ssa
+        self._lanes_alone = lanes_alone
         self._visible = self._find_visible()
         self._safe = self._find_safe()
         self.cleaning: set[_Node] = set()
@@ -65,39 +87,47 @@ class NanPlan:
     def _nodes(self) -> list[_Node]:
         return [n for b in self._ssa.blocks.values() for n in (*b.phis, *b.nodes)]
 
-    @staticmethod
-    def _is_passive(node: _Node) -> bool:
-        """Return whether the result is one of the sources, bit for bit."""
+    def _is_passive(self, node: _Node) -> bool:
+        """Return whether the result is one of the sources, of whatever lane, bit for bit."""
         if isinstance(node, Phi | Merge):
             return True
-        (result,) = node.results if len(node.results) == 1 else (None,)
-        return (
-            node.instruction.op is Op.SELP
-            and result is not None
-            and result.bits == node.instruction.type.bits
-        )
+        op, result = node.instruction.op, node.results[0] if node.results else None
+        if op is not Op.SELP and (op is not Op.SHFL or self._lanes_alone):
+            return False
+        return result is not None and result.bits == node.instruction.type.bits
 
     @staticmethod
     def _is_sign(node: _Node) -> bool:
         return isinstance(node, Operation) and node.instruction.op in _SIGN_OPS
 
     @staticmethod
-    def _reads_numbers(node: _Node) -> bool:
-        """Return whether all sources are read as floats, whose NaNs are all alike."""
-        if not isinstance(node, Operation):
-            return False
-        instruction = node.instruction
-        if instruction.op is Op.CVT:
-            return instruction.source_type is not None and instruction.source_type.is_float
-        if instruction.op is Op.SETP:
-            return instruction.type.is_float
-        return instruction.op.family.name == "FLOAT" and instruction.op not in _SIGN_OPS
+    def _seen(node: _Node) -> Iterator[Value]:
+        """Yield the sources whose NaN patterns ``node`` sees: all that it does not read as floats
+        of their own width, whose NaNs are all alike."""
+        type_ = None
+        if isinstance(node, Operation):
+            instruction = node.instruction
+            if instruction.op is Op.CVT:
+                type_ = instruction.source_type
+            elif instruction.op is Op.MMA and instruction.type in _NATIVE:
+                left, right, _ = matrix_registers(instruction)
+                addends = node.sources[left + right :]
+                yield from (s for s in node.sources[: left + right] if isinstance(s, Value))
+                wide = (s for s in addends if not reads_number(s, instruction.type))
+                yield from (s for s in wide if isinstance(s, Value))
+                return
+            elif instruction.op is Op.SETP or instruction.op.family.name == "FLOAT":
+                type_ = instruction.type
+        for source in sources_of(node):
+            if isinstance(source, Value) and (type_ is None or not reads_number(source, type_)):
+                yield source
 
     @staticmethod
     def _carried(node: _Node) -> list[Source]:
         """Return the sources that a passive node hands on."""
         if isinstance(node, Operation):
-            return list(node.sources[:2] if node.instruction.op is Op.SELP else node.sources)
+            carried = {Op.SELP: 2, Op.SHFL: 1}
+            return list(node.sources[: carried.get(node.instruction.op)])
         if isinstance(node, Merge):
             return [node.new, node.old]
         return list(node.arguments.values())
@@ -106,8 +136,10 @@ class NanPlan:
         visible: set[Value] = set()
         nodes = self._nodes()
         for node in nodes:
-            if not (self._is_passive(node) or self._is_sign(node) or self._reads_numbers(node)):
-                visible |= {s for s in sources_of(node) if isinstance(s, Value)}
+            if not self._is_passive(node) and not self._is_sign(node):
+                visible |= set(self._seen(node))
+            elif isinstance(node, Operation) and node.instruction.op is Op.SHFL:
+                visible |= {s for s in node.sources[1:] if isinstance(s, Value)}
         changed = True
         while changed:
             before = len(visible)
@@ -160,7 +192,7 @@ class NanPlan:
             return False
         magnitude = source.bits & ((1 << (type_.bits - 1)) - 1)
         masked = source.bits & ((1 << type_.bits) - 1)
-        return source == ZERO or magnitude <= _INFINITY[type_] or masked == CANONICAL[type_]
+        return source == ZERO or magnitude <= INFINITY[type_] or masked == CANONICAL[type_]
 
     def _find_dirty(self) -> dict[Value, DataType]:
         dirty: dict[Value, DataType] = {}

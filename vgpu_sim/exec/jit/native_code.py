@@ -17,7 +17,7 @@ class NativeCode:
 
     ``symbol`` is the entry's name in it. The entry stands where the code section, ``code_bytes``
     long, begins. ``words`` is a packed ``lines.WordTable``. How the entry is called say ``groups``,
-    ``stack_bytes`` and ``counts`` (see ``hal.ports.NativeEntry``).
+    ``stack_bytes``, ``counts`` and ``polls`` (see ``hal.ports.NativeEntry``).
     """
 
     symbol: str
@@ -28,7 +28,8 @@ class NativeCode:
     words: bytes = b""
     groups: int = 0
     stack_bytes: int = 0
-    counts: bool = False
+    counts: int = 0
+    polls: bool = False
 
     def to_bytes(self) -> bytes:
         """Return the whole value but its symbol and block, which whoever asks for it knows."""
@@ -39,6 +40,7 @@ class NativeCode:
             "groups": self.groups,
             "stack_bytes": self.stack_bytes,
             "counts": self.counts,
+            "polls": self.polls,
         }
         return json.dumps(head).encode() + b"\n" + self.words + self.object_code
 
@@ -54,7 +56,7 @@ class NativeCode:
             fields = json.loads(head)
             end, code_bytes = fields["words_bytes"], fields["code_bytes"]
             groups, stack_bytes = fields["groups"], fields["stack_bytes"]
-            counts = fields["counts"] is True
+            counts, polls = fields["counts"], fields["polls"] is True
             plan = Plan(**fields["plan"])
             geometry = plan.geometry(block)
         except (KeyError, TypeError, RecursionError, PlanError) as err:
@@ -63,8 +65,10 @@ class NativeCode:
             raise ValueError("damaged code")
         if groups not in (0, geometry.groups) or type(stack_bytes) is not int:
             raise ValueError("damaged code")
+        if type(counts) is not int or counts not in (0, geometry.span):
+            raise ValueError("damaged code")
         if not 0 <= stack_bytes <= MAX_STACK_BYTES:
             raise ValueError("damaged code")
         object_check.check(rest[end:], symbol)
-        how = (groups, stack_bytes, counts)
+        how = (groups, stack_bytes, counts, polls)
         return cls(symbol, rest[end:], plan, block, code_bytes, rest[:end], *how)

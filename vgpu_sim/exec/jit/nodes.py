@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from vgpu_sim.exec.jit import adjacent, chains
 from vgpu_sim.exec.jit.emitter import Emitter
 from vgpu_sim.exec.jit.families import LOWERING
+from vgpu_sim.exec.jit.launch import EntryArguments
 from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.ssa import Condition, Merge, Operation, SsaBlock, results_of, sources_of
 from vgpu_sim.exec.jit.values import Form
@@ -16,13 +18,31 @@ class Nodes:
     def __init__(self, emitter: Emitter) -> None:
         self._emitter = emitter
 
+    @property
+    def launch(self) -> EntryArguments:
+        return self._emitter.launch
+
     def block(self, block: SsaBlock, mask: Mask, *, occupied: bool) -> None:
         """Write all nodes of a block for the lanes of ``mask``."""
-        for node in self._ordered(block):
-            self._emitter.text.word = node.word
+        text, analysis = self._emitter.text, self._emitter.analysis
+        nodes = self._ordered(block)
+        registers = 32 if text.shared.embedded_rounding else 16
+        by_sums = chains.ordered(analysis, nodes, registers)
+        nodes = by_sums or nodes
+        rows = adjacent.groups(analysis, block.index, nodes) if mask.full else {}
+        steps = 0
+        for node in nodes:
+            text.word = node.word
+            if by_sums and chains.is_step(analysis, node):
+                steps += analysis.geometry.strips
+                if steps > registers:
+                    text.call("void", "llvm.codeview.annotation", ("metadata", "!0"))
+                    steps = analysis.geometry.strips
             if isinstance(node, Merge):
                 self._merge(node)
-            else:
+            elif node in rows and self._together(rows[node]):
+                self._emitter.ahead |= set(rows[node])
+            elif node not in self._emitter.ahead:
                 self._operation(node, mask, occupied)
         self._emitter.text.word = block.last_word
 
@@ -31,11 +51,13 @@ class Nodes:
         self._emitter.flush()
 
     def _ordered(self, block: SsaBlock) -> Sequence[Operation | Merge]:
-        """Tested widenings and what they need come first, so that one branch tests them all."""
+        """What is tested, and what it needs, comes first, so that one branch tests it all."""
+        analysis = self._emitter.analysis
+        presumed = analysis.presumed.keys() | analysis.wrapping.keys()
         home = {r: node for node in block.nodes for r in results_of(node)}
         early: set[Operation | Merge] = set()
         for node in block.nodes:
-            if node not in self._emitter.analysis.checked:
+            if node not in analysis.checked and node not in presumed:
                 continue
             needed: set[Operation | Merge] = set()
             pending: list[Operation | Merge] = [node]
@@ -54,7 +76,12 @@ class Nodes:
             self._emitter.flush()
             if node.guard is not None:
                 mask, occupied = self._narrowed(mask, node.guard), False
+        self._emitter.test_wrapping(node)
         LOWERING[node.instruction.op](self._emitter, node, mask, occupied)
+
+    def _together(self, loads: Sequence[Operation]) -> bool:
+        self._emitter.flush()
+        return self._emitter.memory.load_together(loads)
 
     def _narrowed(self, mask: Mask, guard: Condition) -> Mask:
         """Return the lanes of a mask that a guard lets pass."""

@@ -5,6 +5,7 @@ is accepted but what the generator emits: code, constants and debug information 
 global symbol and need none. (LLJIT calls every ``__orc_init_func.*`` that an object defines.)
 """
 
+import platform
 import struct
 from collections.abc import Iterator
 
@@ -12,7 +13,8 @@ from collections.abc import Iterator
 _HEADER = struct.Struct("<4sBBB9xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_RELOCATABLE, _X86_64 = 1, 62
+_RELOCATABLE = 1
+_MACHINE = {"x86_64": 62, "aarch64": 183}.get(platform.machine(), 0)
 _NULL, _PROGBITS, _SYMTAB, _STRTAB, _RELA = range(5)
 _SECTION_NAMES = (".text", ".rodata", ".rela.", ".debug_", ".note.GNU-stack", ".strtab", ".symtab")
 _LOCAL = 0
@@ -41,11 +43,16 @@ def check(object_code: bytes, symbol: str) -> None:
         raise ValueError(f"an object with the global symbols {found}")
 
 
+def is_of_this_machine(object_code: bytes) -> bool:
+    """Return whether an object file is for processors like this one."""
+    return len(object_code) >= _HEADER.size and _HEADER.unpack_from(object_code)[5] == _MACHINE
+
+
 def _sections(data: bytes) -> Iterator[tuple[str, int, int, bytes]]:
     header = _HEADER.unpack_from(data)
     magic, kind, machine = header[0], header[4], header[5]
     offset, size, count, names = header[9], header[14], header[15], header[16]
-    if magic != b"\x7fELF" or (kind, machine) != (_RELOCATABLE, _X86_64) or size != _SECTION.size:
+    if magic != b"\x7fELF" or (kind, machine) != (_RELOCATABLE, _MACHINE) or size != _SECTION.size:
         raise ValueError("not an object file of this machine")
     rows = [_SECTION.unpack_from(data, offset + index * size) for index in range(count)]
     strings = _content(data, rows[names])

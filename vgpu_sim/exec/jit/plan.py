@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from vgpu_sim.exec.errors import PlanError
-from vgpu_sim.exec.jit.geometry import Geometry, legal_geometries
+from vgpu_sim.exec.jit.geometry import Geometry, Padding, legal_geometries
 from vgpu_sim.hal import limits
 
 Block = tuple[int, int, int]
@@ -14,13 +14,15 @@ class Plan:
     """``width`` lanes to a strip, ``strips`` strips to a group.
 
     ``versioned``: guards at the top that end threads get a version without masks. ``tier`` 0 skips
-    LLVM's passes and optimises code generation least: it compiles fast and runs slowly.
+    LLVM's passes and optimises code generation least: it compiles fast and runs slowly. ``padding``
+    is what makes the block nest.
     """
 
     width: int
     strips: int
     versioned: bool = True
     tier: int = 1
+    padding: Padding = Padding.NONE
 
     def geometry(self, block: Block) -> Geometry:
         """This plan's view of a block.
@@ -29,7 +31,7 @@ class Plan:
             PlanError: when it is not legal for that block.
         """
         check_block(block)
-        geometry = Geometry(block, self.width, self.strips)
+        geometry = Geometry(block, self.width, self.strips, self.padding)
         if geometry not in set(legal_geometries(block)) or self.tier not in (0, 1):
             raise PlanError(f"{self} is not legal for a block of {block}")
         return geometry

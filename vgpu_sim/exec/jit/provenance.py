@@ -17,10 +17,20 @@ from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Source, SsaFunction, Value, results_of
 from vgpu_sim.exec.jit.trip_counts import most_trips, step_of
-from vgpu_sim.isa import Instruction, Literal, MulMode, Op, Space, Symbol
+from vgpu_sim.isa import (
+    DataType,
+    Instruction,
+    Literal,
+    MulMode,
+    Op,
+    Space,
+    SpecialRegister,
+    Symbol,
+)
 
 BOUND_BYTES = 1 << 37
 SEGMENT = -1
+WINDOW = -2
 _UNBOUNDED = 1 << 63
 _MAX_GRAIN = 1 << 12
 
@@ -36,7 +46,8 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Pointer:
-    """A number added to the pointer ``origin``, which is a parameter's offset or ``SEGMENT``."""
+    """A number added to the pointer ``origin``: a parameter's offset, ``SEGMENT``, or ``WINDOW``,
+    the generic address of shared memory."""
 
     origin: int
     bound: int
@@ -62,6 +73,7 @@ class Provenance:
         self._ssa = ssa
         self._offsets = offsets or {}
         self._facts: dict[Value, Fact] = {}
+        self._window_known = False
         # In the order of the program what a value is made from is known already, but for what
         # comes around a loop, which counts as unknown. So no search goes deep.
         for block in ssa.blocks.values():
@@ -74,6 +86,12 @@ class Provenance:
         """Return the pointer that ``address`` is made from, or None where that is not known."""
         fact = self._read(address, 64)
         return fact if isinstance(fact, Pointer) else None
+
+    @property
+    def window_known(self) -> bool:
+        """Return whether the function asks where the window is, without which no address of it
+        gets here: one of shared memory is made in the function that uses it."""
+        return self._window_known
 
     def grain(self, offset: Source) -> int:
         """Return a power of two that divides a 32-bit offset."""
@@ -103,6 +121,7 @@ class Provenance:
         type_ = fold.result_type(node.instruction)
         if not type_.is_integer or node.instruction.saturate:
             return UNKNOWN
+        self._window_known |= node.instruction.sreg is SpecialRegister.SHARED_WINDOW
         rule = _RULES.get(node.instruction.op)
         return UNKNOWN if rule is None else _cut(rule(self, node), type_.bits)
 
@@ -173,6 +192,8 @@ class Provenance:
 
     def _difference(self, node: Operation) -> Fact:
         a, b = (self._read(source, node.instruction.type.bits) for source in node.sources)
+        if isinstance(a, Pointer) and isinstance(b, Pointer) and a.origin == b.origin:
+            return Number(a.bound + b.bound, min(a.grain, b.grain))
         return _moved(a, b) if isinstance(b, Number) else UNKNOWN
 
     def _negative(self, node: Operation) -> Fact:
@@ -204,9 +225,24 @@ class Provenance:
         if not isinstance(count, Literal):
             return Number(_UNBOUNDED, number.grain)
         places = count.bits & 0xFFFF_FFFF
+        if bits == 64 and places == 32 and self._is_window_half(node.sources[0]):
+            return Pointer(WINDOW, 0, _MAX_GRAIN)
         if places >= bits:
             return Number(0, _MAX_GRAIN)
         return Number(number.bound << places, min(number.grain << places, _MAX_GRAIN))
+
+    def _is_window_half(self, source: Source) -> bool:
+        """Return whether it is the upper half of the window's address, in 64 bits."""
+        node = self._ssa.definition.get(source) if isinstance(source, Value) else None
+        if not isinstance(node, Operation) or node.instruction.op is not Op.CVT:
+            return False
+        half = self._ssa.definition.get(node.sources[0])  # type: ignore[arg-type]
+        return (
+            node.instruction.source_type is DataType.U32
+            and node.instruction.type is DataType.U64
+            and isinstance(half, Operation)
+            and half.instruction.sreg is SpecialRegister.SHARED_WINDOW
+        )
 
     def _and(self, node: Operation) -> Fact:
         bits = node.instruction.type.bits

@@ -24,18 +24,36 @@ from vgpu_sim.isa import (
 )
 
 Origins = tuple[int, ...]
+MAX_LOOKS = 1 << 21
 
 
 def make_reducible(function: Function, origins: Origins) -> tuple[Function, Origins]:
     """Return an equal function whose cycles have one entry each.
 
     ``origins`` has the word of the caller's code of each word, as has what is returned.
+
+    Raises:
+        LoopNestError: for cycles within cycles beyond anything that a compiler writes.
     """
     graph = cfg.build(function)
+    looked_at = _Looks()
     while graph.irreducible_edges:
-        function, origins = _with_headers(function, origins, graph, _cycles(graph))
+        function, origins = _with_headers(function, origins, graph, _cycles(graph, looked_at))
         graph = cfg.build(function)
     return function, origins
+
+
+class _Looks:
+    """How many blocks were looked at, those of an inner cycle once for each around it."""
+
+    def __init__(self) -> None:
+        self._blocks = 0
+
+    def add(self, blocks: int) -> None:
+        self._blocks += blocks
+        if self._blocks > MAX_LOOKS:
+            what = f"cycles with several entries nest too deep (they span over {MAX_LOOKS} blocks)"
+            raise cfg.LoopNestError(what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +64,14 @@ class _Cycle:
     entries: tuple[int, ...]
 
 
-def _cycles(graph: cfg.Cfg) -> list[_Cycle]:
+def _cycles(graph: cfg.Cfg, looked_at: _Looks) -> list[_Cycle]:
     """Return the outermost cycles that have several entries."""
     found = []
     pending = [set(graph.reverse_post_order)]
     while pending:
-        for cycle in _components(graph, pending.pop()):
+        region = pending.pop()
+        looked_at.add(len(region))
+        for cycle in _components(graph, region):
             entries = [
                 block
                 for block in sorted(cycle)
@@ -92,10 +112,11 @@ def _components(graph: cfg.Cfg, region: set[int]) -> Iterable[set[int]]:
                 if calls:
                     low[calls[-1][0]] = min(low[calls[-1][0]], low[block])
                 if low[block] == number[block]:
-                    place = path.index(block)
-                    yield set(path[place:])
-                    on_path -= set(path[place:])
-                    del path[place:]
+                    part: set[int] = set()
+                    while block not in part:
+                        part.add(path.pop())
+                    on_path -= part
+                    yield part
 
 
 def _with_headers(

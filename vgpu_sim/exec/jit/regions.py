@@ -11,13 +11,15 @@ from collections.abc import Mapping, Sequence
 
 from vgpu_sim.exec.jit import trampoline
 from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.bounds import Bounds
+from vgpu_sim.exec.jit.choices import Choices
 from vgpu_sim.exec.jit.lane_shapes import Vector
 from vgpu_sim.exec.jit.layout import Level
 from vgpu_sim.exec.jit.loops import Blended, Loops
 from vgpu_sim.exec.jit.masks import FULL, Edge, Mask, MaskWriter
 from vgpu_sim.exec.jit.nans import NanPlan
 from vgpu_sim.exec.jit.nodes import Nodes
-from vgpu_sim.exec.jit.ssa import Operation, SsaFunction, Value, sources_of
+from vgpu_sim.exec.jit.ssa import Condition, Operation, Phi, SsaFunction, Value, sources_of
 from vgpu_sim.exec.jit.text import Text
 from vgpu_sim.exec.jit.trampoline import Steps
 from vgpu_sim.exec.jit.values import Form, Held, Values
@@ -38,22 +40,26 @@ class Regions:
         nodes: Nodes,
         nans: NanPlan,
         labels: Mapping[str, str],
+        bounds: Bounds | None = None,
     ) -> None:
+        """``bounds``: what may have code of its own for groups that are within them as a whole."""
         self._text = text
         self._values = values
         self._masks = masks
         self._nodes = nodes
         self._nans = nans
         self._labels = labels
+        self._bounds = bounds
+        self._premade: dict[int, Blended] = {}
         self._analysis: Analysis = values.analysis
         self._ssa: SsaFunction = values.analysis.ssa
         self._graph = self._ssa.graph
         self._uses = _use_blocks(self._ssa)
-        self._loops = Loops(text, values, masks, self._uses)
+        self._loops = Loops(text, values, masks, nodes.launch, self._uses)
 
-    def write(self) -> None:
-        """Write all blocks; the current label is where the group starts."""
-        trampoline.run(self._level(self._analysis.top, FULL))
+    def write(self, present: Mask = FULL) -> None:
+        """Write all blocks for the lanes that there are; this label is where the group starts."""
+        trampoline.run(self._level(self._analysis.top, present))
         self._nodes.flush()
         self._text.jump(self._labels["done"])
 
@@ -72,9 +78,17 @@ class Regions:
                 if not arriving[header]:
                     continue
                 mask = self._meeting(level, header, arriving[header], masks)
-                initial = self._blend(header, arriving[header])
+                premade = self._premade.pop(header, None)
+                initial = self._blend(header, arriving[header]) if premade is None else premade
             masks[header] = mask
-            edges: list[Edge] = yield self._unit(unit, mask, live, initial)
+            edges: list[Edge]
+            inner = None
+            if self._bounds is not None and isinstance(unit, int) and (mask == live or mask.full):
+                inner = self._bounds.within(level, unit)
+            if inner is None or isinstance(unit, Level):
+                edges = yield self._unit(unit, mask, live, initial)
+            else:
+                edges = yield self._whole_or_parted(unit, inner, mask, initial)
             for edge in edges:
                 if edge.target == level.header:
                     back.append(edge)
@@ -91,6 +105,58 @@ class Regions:
         if above in masks and level.all_come(above, block):
             return masks[above]
         return self._masks.union([edge.mask for edge in edges])
+
+    def _whole_or_parted(
+        self, block: int, inner: int, mask: Mask, initial: Blended
+    ) -> Steps[list[Edge]]:
+        """Write ``block`` and ``inner``, that twice: for groups that come to it as a whole."""
+        text, values, ssa_block = self._text, self._values, self._ssa.blocks[block]
+        condition, ways = ssa_block.condition, ssa_block.successors
+        assert condition is not None
+        assert self._bounds is not None
+        for phi, names in initial.items():
+            values.hold(phi.result, names)
+        values.block = block
+        self._nodes.block(ssa_block, mask, occupied=True)
+        join = next(target for target in ways if target != inner)
+        self._nodes.flush()
+        flag = self._bounds.all_lanes(condition, wanted=inner == ways[0])
+        whole, parted, met = text.label("whole"), text.label("parted"), text.label("met")
+        text.branch(flag, whole, parted)
+        ends: list[tuple[Blended, str]] = []
+        for label in (whole, parted):
+            text.begin(label, follows=True)
+            with text.known.within():
+                before = len(values.journal)
+                if label == whole:
+                    edges = self._block(inner, mask, occupied=True)
+                else:
+                    edges = [e for e in self._part(block, mask) if e.target == join]
+                    taken = next(e.mask for e in self._part(block, mask) if e.target == inner)
+                    edges += yield self._guarded(inner, taken, {})
+                blended = {} if join == self._graph.exit else self._blend(join, edges)
+                self._nodes.flush()
+                ends.append((blended, text.block_label))
+                text.jump(met)
+                for value in values.journal[before:]:
+                    values.held.pop(value, None)
+        text.begin(met, follows=True)
+        if join == self._graph.exit:
+            return []
+        (ours, here), (theirs, there) = ends
+        self._premade[join] = {
+            phi: tuple(
+                text.phi(self._type_of(phi), (a, here), (b, there))
+                for a, b in zip(names, theirs[phi], strict=True)
+            )
+            for phi, names in ours.items()
+        }
+        return [Edge(block, join, mask)]
+
+    def _type_of(self, phi: Phi) -> str:
+        values = self._values
+        vector = values.form_of(phi.result) is Form.VECTOR
+        return self._text.type_of(values.types[phi.result], vector)
 
     def _unit(
         self, unit: "int | Level", mask: Mask, live: Mask, initial: Blended
@@ -119,7 +185,7 @@ class Regions:
         for node in nodes:
             if not isinstance(node, Operation):
                 continue
-            if EFFECTS[node.instruction.op].stops:
+            if EFFECTS[node.instruction.op].stops or EFFECTS[node.instruction.op].collective:
                 return True
             if not reads_memory(node.instruction):
                 continue
@@ -133,6 +199,9 @@ class Regions:
         text, values = self._text, self._values
         self._nodes.flush()
         some = self._masks.any(mask)
+        if some == "true":
+            known: list[Edge] = yield self._inside(unit, mask, initial, occupied=True)
+            return known
         run, skip = text.label("run"), text.label("skip")
         origin = text.block_label
         text.branch(some, run, skip)
@@ -198,7 +267,7 @@ class Regions:
         values.block = header
         text.word = self._ssa.blocks[header].first_word
         blended: Blended = {}
-        choices = _Choices(text, self._masks, edges)
+        choices = Choices(text, self._masks, edges)
         for phi in self._ssa.blocks[header].phis:
             form = values.form_of(phi.result)
             if form is None:
@@ -240,24 +309,35 @@ class Regions:
         assert condition is not None
         if self._analysis.uniform(condition, block):
             flag = values.condition(condition, Form.BASE)
-            if mask.full and self._graph.exit in successors:
-                return self._leave_together(block, flag, successors)
+            if (mask.full or block in self._analysis.assumed) and self._graph.exit in successors:
+                return self._leave_together(block, flag, successors, mask)
             other = values.invert(flag, vector=False)
             return [
                 Edge(block, successors[0], masks.narrow(mask, flag)),
                 Edge(block, successors[1], masks.narrow(mask, other)),
             ]
+        if block in self._analysis.assumed:
+            return self._assume(block, condition, successors, mask)
+        return self._part(block, mask)
+
+    def _part(self, block: int, mask: Mask) -> list[Edge]:
+        """Return the ways on which lanes part at the end of ``block``."""
+        values, masks = self._values, self._masks
+        values.block = block
+        ssa_block = self._ssa.blocks[block]
+        condition, successors = ssa_block.condition, ssa_block.successors
+        assert condition is not None
         vectors = [
             values.condition(condition, Form.VECTOR, strip) for strip in range(values.strips)
         ]
-        if block in self._analysis.assumed:
-            return self._assume(block, vectors, successors)
         flat = masks.flat(mask)
         taken = tuple(masks.both(a, b) for a, b in zip(flat, vectors, strict=True))
         rest = tuple(masks.without(a, b) for a, b in zip(flat, vectors, strict=True))
         return [Edge(block, successors[0], Mask(taken)), Edge(block, successors[1], Mask(rest))]
 
-    def _leave_together(self, block: int, flag: str, successors: tuple[int, ...]) -> list[Edge]:
+    def _leave_together(
+        self, block: int, flag: str, successors: tuple[int, ...], mask: Mask
+    ) -> list[Edge]:
         """Return all lanes end their threads, or none does."""
         text = self._text
         self._nodes.flush()
@@ -267,46 +347,31 @@ class Regions:
             ways = ways[::-1]
         text.branch(flag, *ways)
         text.begin(onward, follows=True)
-        return [Edge(block, t, FULL) for t in successors if t != self._graph.exit]
+        return [Edge(block, t, mask) for t in successors if t != self._graph.exit]
 
     def _assume(
-        self, block: int, vectors: Sequence[str], successors: tuple[int, ...]
+        self, block: int, condition: Condition, successors: tuple[int, ...], mask: Mask
     ) -> list[Edge]:
-        """Return the fast version goes on only with all lanes; the masked one does the others."""
-        text, masks = self._text, self._masks
+        """Return the fast version goes on only with all threads; the masked one does the others."""
+        text, masks, wanted = self._text, self._masks, successors[0] != self._graph.exit
         self._nodes.flush()
-        if successors[0] == self._graph.exit:
-            vectors = [self._values.invert(lanes, vector=True) for lanes in vectors]
+        if self._bounds is not None and self._bounds.askable(condition, wanted=wanted):
+            flag = self._bounds.all_lanes(condition, wanted=wanted)
+        else:
+            vectors = [
+                self._values.condition(condition, Form.VECTOR, strip)
+                for strip in range(self._values.strips)
+            ]
+            if not wanted:
+                vectors = [masks.inverse(lanes) for lanes in vectors]
+            if not mask.full:
+                nobody = [masks.inverse(lanes) for lanes in masks.flat(mask)]
+                vectors = [masks.either(a, b) for a, b in zip(vectors, nobody, strict=True)]
+            flag = masks.all_lanes(vectors)
         onward = text.label("stay")
-        text.branch(masks.all_lanes(vectors), onward, self._labels["masked"])
+        text.branch(flag, onward, self._labels["masked"])
         text.begin(onward, follows=True)
-        return [Edge(block, t, FULL) for t in successors if t != self._graph.exit]
-
-
-class _Choices:
-    """Who takes an edge's value where ``edges`` meet.
-
-    A scalar decides for all lanes at once only if every edge has the same vector: then the edges
-    differ in their scalars alone, of which one is true. With two vectors among them a scalar says
-    nothing about the lanes of the other vector, be it the first edge's or not.
-    """
-
-    def __init__(self, text: Text, masks: MaskWriter, edges: Sequence[Edge]) -> None:
-        self._text = text
-        self._masks = masks
-        self._one_vector = all(edge.mask.vector == edges[0].mask.vector for edge in edges)
-
-    def flags(self, edge: Edge, count: int, *, vector: bool) -> tuple[str, ...]:
-        """Return ``count`` conditions of a select, each with its type, true for the edge's lanes.
-
-        ``vector`` says that the values are vectors; a scalar value is that of all arriving lanes.
-        """
-        if self._one_vector:
-            return (f"i1 {edge.mask.scalar or 'true'}",) * count
-        if vector:
-            type_ = self._text.type_of("i1", vector=True)
-            return tuple(f"{type_} {lanes}" for lanes in self._masks.flat(edge.mask))
-        return (f"i1 {self._masks.any(edge.mask)}",) * count
+        return [Edge(block, t, mask) for t in successors if t != self._graph.exit]
 
 
 def _use_blocks(ssa: SsaFunction) -> dict[Value, set[int]]:

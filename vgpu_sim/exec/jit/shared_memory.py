@@ -1,48 +1,48 @@
-"""Addresses of a block's shared memory, which have 32 bits.
+"""Addresses of a block's shared memory: of 32 bits, and generic ones.
 
-As a signed number such an address, the strip's offset and the displacement added, stays within what
-is reserved around the block's memory: nothing has to be confined. (The address of a lane that runs
-is small or faults, so that this is the right one.) What is not aligned moves to an image of all
+One of 32 bits is taken as a signed number. With the strip's offset and the displacement added it
+stays within what is reserved around the block's memory: nothing has to be confined. (The address of
+a lane that runs is small or faults, so that this is the right one.) The distance of a generic
+address from the window is confined to less than that. What is not aligned moves to an image of all
 that.
 """
 
+from typing import Final
+
 from vgpu_sim.exec.jit.access import Access
+from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.lane_shapes import signed
-from vgpu_sim.exec.jit.launch import THREAD_SHARED_BASE, EntryArguments
+from vgpu_sim.exec.jit.launch import CONTEXT_DYNAMIC_SHARED, THREAD_SHARED_BASE, EntryArguments
 from vgpu_sim.exec.jit.text import Text
-from vgpu_sim.exec.jit.values import Form, Values
 
+_MOST_BYTES: Final = 1 << 24  # more than any block has
 _NEAR_BYTES = 1 << 29
+_BEFORE_BYTES: Final = 1 << 30
+_WITHIN_BYTES: Final = 1 << 32
 
 
-def pointer(
-    text: Text,
-    values: Values,
-    launch: EntryArguments,
-    access: Access,
-    form: Form,
-    strip: int,
-    offset: int,
-) -> str:
-    """Return the pointer ``offset`` bytes behind an address read in a scalar form."""
-    address = values.read(access.address, "i32", form, strip)
-    if abs(offset) > _NEAR_BYTES:
+def near(offset: int) -> bool:
+    """Return whether a place may still move that far once it is confined."""
+    return abs(offset) <= _NEAR_BYTES
+
+
+def pointer(text: Text, launch: EntryArguments, access: Access, address: str, offset: int) -> str:
+    """Return the pointer ``offset`` bytes behind an address of 32 bits."""
+    if not near(offset):
         address, offset = text.let(f"add i32 {address}, {signed(offset, 32)}"), 0
     distance = text.let(f"sext i32 {address} to i64")
     place = launch.moved(launch.thread(THREAD_SHARED_BASE, "ptr"), distance)
     if access.tested:
         if offset % access.size:
             address = text.let(f"add i32 {address}, {signed(offset, 32)}")
-        place = launch.moved(place, launch.shift(address, access.size, shared=True))
+        shift = launch.shift(address, access.size, shared=True, scalar="i32")
+        place = launch.moved(place, shift)
     return launch.moved(place, str(offset)) if offset else place
 
 
-def pointers(
-    text: Text, values: Values, launch: EntryArguments, access: Access, strip: int, extra: int
-) -> str:
+def pointers(text: Text, launch: EntryArguments, access: Access, addresses: str, extra: int) -> str:
     """Return the pointers of a strip's lanes, ``extra`` bytes behind their addresses."""
     narrow, wide, places = (text.type_of(t, vector=True) for t in ("i32", "i64", "ptr"))
-    addresses = values.read(access.address, "i32", Form.VECTOR, strip)
     if access.displacement:
         step = signed(access.displacement, 32)
         addresses = text.let(f"add {narrow} {addresses}, splat (i32 {step})")
@@ -53,5 +53,46 @@ def pointers(
     found = text.let(f"getelementptr i8, ptr {base}, {wide} {distance}")
     if not access.tested:
         return found
-    shift = launch.shift(addresses, access.size, vector=True, shared=True)
+    shift = launch.shift(addresses, access.size, vector=True, shared=True, scalar="i32")
     return text.let(f"getelementptr i8, {places} {found}, {wide} {shift}")
+
+
+def window(
+    text: Text, launch: EntryArguments, address: str, *, vector: bool = False
+) -> tuple[str, str]:
+    """Return the place of a generic address, and whether it is one of shared memory, or so near
+    that a neighbour is. Any other leads to where nothing is mapped."""
+    words, base = text.type_of("i64", vector), launch.thread(THREAD_SHARED_BASE, "ptr")
+    start = text.let(f"sub i64 {launch.window()}, {_BEFORE_BYTES}")
+    if vector:
+        start = text.splat("i64", start)
+    distance = text.let(f"sub {words} {address}, {start}")
+    within = text.const(_WITHIN_BYTES, "i64", vector)
+    inside = text.let(f"icmp ult {words} {distance}, {within}")
+    distance = text.intrinsic("umin", "i64", vector, distance, within)
+    distance = text.let(f"sub {words} {distance}, {text.const(_BEFORE_BYTES, 'i64', vector)}")
+    return text.let(f"getelementptr i8, ptr {base}, {words} {distance}"), inside
+
+
+def clear_again(text: Text, started: Analysis | None) -> None:
+    """Make shared memory what it was when the group began that starts over now, a whole block."""
+    if started is None or not started.clears_shared:
+        return
+    launch = EntryArguments(text, lambda name: 0)
+    base, dynamic = (
+        launch.thread(THREAD_SHARED_BASE, "ptr"),
+        launch.context(CONTEXT_DYNAMIC_SHARED, "i32"),
+    )
+    size = text.let(f"add i32 {dynamic}, {started.ssa.function.shared_bytes}")
+    origin, turn, onward = text.block_label, text.label("clears"), text.label("cleared")
+    text.branch(text.let(f"icmp eq i32 {size}, 0"), onward, turn)
+    text.begin(turn)
+    place, counter = text.reserve(), text.name()
+    confined = text.let(f"and i32 {counter}, {_MOST_BYTES - 1}")
+    byte = launch.moved(base, text.let(f"zext i32 {confined} to i64"))
+    text.do(f"store volatile i8 0, ptr {byte}, align 1")  # not to become a call of memset
+    following = text.let(f"add i32 {counter}, 1")
+    more = text.let(f"icmp ult i32 {following}, {size}")
+    text.fill(place, counter, "i32", [("0", origin), (following, turn)])
+    text.branch(more, turn, onward)
+    text.begin(onward)

@@ -99,15 +99,21 @@ class SsaBlock:
     last_word: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SsaFunction:
-    """``blocks`` has reachable blocks only; ``definition`` maps a value to its node and block."""
+    """``blocks`` has reachable blocks only; ``definition`` maps a value to its node and block.
+
+    ``origins`` has, for each word of ``function``, the word of the code that it was made of.
+    ``analyses`` is what others have found out about it: see ``analysis.analyse``.
+    """
 
     function: Function
     graph: cfg.Cfg
     blocks: dict[int, SsaBlock]
     definition: dict[Value, Phi | Node]
     block_of: dict[Value, int]
+    origins: Origins = ()
+    analyses: dict[object, object] = field(default_factory=dict, repr=False)
 
 
 def build(function: Function) -> SsaFunction:
@@ -119,6 +125,11 @@ def build(function: Function) -> SsaFunction:
     cfg.build(function)  # refuses wrong branch targets in terms of the caller's words
     code, origins = _free_entry(_thread_returns(function.code))
     function, origins = make_reducible(replace(function, code=code), origins)
+    return of(function, origins)
+
+
+def of(function: Function, origins: Origins) -> SsaFunction:
+    """Put a reducible function into SSA form; see ``SsaFunction`` for ``origins``."""
     return _Builder(function, cfg.build(function), origins).build()
 
 
@@ -134,6 +145,14 @@ def sources_of(node: Phi | Node) -> Iterator[Source]:
         yield from node.sources
         if node.guard is not None:
             yield node.guard.value
+
+
+def used_values(ssa: SsaFunction) -> frozenset[Source | None]:
+    """Return what some node, or a branch, reads."""
+    nodes = (n for b in ssa.blocks.values() for n in (*b.phis, *b.nodes))
+    read = {source for node in nodes for source in sources_of(node)}
+    branches = (b.condition for b in ssa.blocks.values())
+    return frozenset(read | {c.value for c in branches if c is not None})
 
 
 def results_of(node: Phi | Node) -> tuple[Value, ...]:
@@ -193,7 +212,8 @@ class _Builder:
                     definition[result] = node
                     block_of[result] = block.index
         ordered = {index: self._blocks[index] for index in self._order}
-        return SsaFunction(self._function, self._graph, ordered, definition, block_of)
+        origins = self._origins
+        return SsaFunction(self._function, self._graph, ordered, definition, block_of, origins)
 
     def _bits(self, variable: _Variable) -> int:
         if isinstance(variable, Predicate):

@@ -4,17 +4,21 @@ A group stops as a whole: the code of its lanes is one run. So no lane of it tha
 be on another way when the others stop; where the analysis cannot show that, the group is one lane.
 """
 
-import heapq
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Iterator, Mapping
 
 from vgpu_sim.exec.cfg import Cfg
-from vgpu_sim.exec.jit.analysis import Analysis
-from vgpu_sim.exec.jit.geometry import Geometry
+from vgpu_sim.exec.jit import lockstep, polls
+from vgpu_sim.exec.jit.analysis import Analysis, analyse
+from vgpu_sim.exec.jit.divergence import apart
+from vgpu_sim.exec.jit.geometry import Geometry, Padding
 from vgpu_sim.exec.jit.lane_shapes import Affine
-from vgpu_sim.exec.jit.ssa import Operation, SsaFunction
+from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.hal.limits import WARP_THREADS
-from vgpu_sim.isa import EFFECTS, Literal, Op
+from vgpu_sim.isa import EFFECTS, Family, Literal, Op, VoteMode, has_stack
 from vgpu_sim.isa.families.sync import BARRIERS
+
+Cause = tuple[str, int]
 
 
 def stops(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
@@ -25,14 +29,45 @@ def stops(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
                 yield block.index, node
 
 
-def counted(ssa: SsaFunction) -> bool:
-    """Return whether stops have to be counted: they are not all one barrier for all threads.
+def waits(ssa: SsaFunction) -> bool:
+    """Return whether threads of a block wait for others anywhere but in collectives."""
+    return any(stops(ssa)) or polls.waits(ssa)
 
-    Else the turns that groups take say by themselves that all have come to it.
+
+def collectives(ssa: SsaFunction) -> Iterator[tuple[int, Operation]]:
+    """Yield every collective, and ACTIVEMASK, with its block."""
+    for block in ssa.blocks.values():
+        for node in block.nodes:
+            if isinstance(node, Operation) and EFFECTS[node.instruction.op].collective:
+                yield block.index, node
+
+
+def shows_company(ssa: SsaFunction) -> bool:
+    """Return whether code tells lanes that are alone from those with others (ACTIVEMASK)."""
+    return any(node.instruction.op is Op.ACTIVEMASK for _, node in collectives(ssa))
+
+
+def lanes_wait(ssa: SsaFunction, geometry: Geometry) -> bool:
+    """Return whether lanes wait for others of their warp that are in other groups."""
+    if geometry.span > 1:
+        return False
+    return any(node.instruction.op is not Op.ACTIVEMASK for _, node in collectives(ssa))
+
+
+@functools.lru_cache(maxsize=4)  # it is asked at every stop
+def counted(ssa: SsaFunction, geometry: Geometry) -> bool:
+    """Return whether there are stops that have to be counted.
+
+    Where all are one barrier for all threads, and groups let others run nowhere else, not even for
+    collectives, the turns that groups take say by themselves that all have come to it.
     """
+    if lanes_wait(ssa, geometry):
+        return True
+    if polls.waits(ssa):
+        return any(stops(ssa))
     barriers = set()
     for _, node in stops(ssa):
-        number, count = node.sources
+        number, count = node.sources[:2]
         if node.instruction.op is not Op.BAR_SYNC or count != Literal(0):
             return True
         if not isinstance(number, Literal) or number.bits >= BARRIERS:
@@ -41,38 +76,136 @@ def counted(ssa: SsaFunction) -> bool:
     return len(barriers) > 1
 
 
+def has_local_memory(ssa: SsaFunction) -> bool:
+    """Return whether lanes have memory of their own, which is laid out for threads alone."""
+    return ssa.function.local_bytes > 0 or has_stack(ssa.function)
+
+
 def legal(ssa: SsaFunction, geometry: Geometry) -> bool:
-    """Return whether groups can stop as one.
+    """Return whether groups can wait as one, and hold the lanes that meet in a warp.
 
     All lanes of a group that have not ended are always at a stop together, and where stops are
-    counted they name the same barrier and lie within one warp.
+    counted they name the same barrier and lie within one warp. Groups with collectives are whole
+    warps, of which no lane that a collective names is ever elsewhere. See ``lockstep`` for loops
+    that wait.
     """
-    found = list(stops(ssa))
-    if not found or geometry.span == 1:
-        return True
-    if counted(ssa) and WARP_THREADS % geometry.span:
+    if geometry.padding != Padding.NONE and has_local_memory(ssa):
         return False
-    analysis = Analysis(ssa, geometry, assume_guards=False)
+    found, meetings = list(stops(ssa)), list(collectives(ssa))
+    if geometry.span == 1 or not (waits(ssa) or meetings):
+        return True
+    within_warps = geometry.linear and WARP_THREADS % geometry.span == 0
+    if found and counted(ssa, geometry) and not within_warps:
+        return False
+    if meetings and not geometry.whole_warps:
+        return False
+    analysis = analyse(ssa, geometry, assume_guards=False)
     partial = _partial_blocks(analysis)
+    if not all(_all_here(analysis, partial, block, node) for block, node in meetings):
+        return False
     for block, node in found:
         if block in partial:
             return False
         if node.guard is not None and not analysis.uniform(node.guard, block):
             return False
-        shapes = [analysis.shape(source, block, 32) for source in node.sources]
+        shapes = [analysis.shape(source, block, 32) for source in node.sources[:2]]
         if not all(isinstance(shape, Affine) and shape.uniform for shape in shapes):
             return False
-    return True
+    return lockstep.wait_as_one(analysis)
 
 
-def _partial_blocks(analysis: Analysis) -> set[int]:
-    """Return the blocks that may run while some lanes of the group are elsewhere."""
+def _all_here(
+    analysis: Analysis, partial: Mapping[int, set[Cause]], block: int, node: Operation
+) -> bool:
+    """Return whether every lane that ``node`` names is at it with the others, or has ended.
+
+    It is where no lane is elsewhere, and where the mask was made of the lanes that were at some
+    word, none of which has parted from the others since then: but on a branch whose condition was
+    what they voted for.
+    """
+    if node.instruction.op is Op.ACTIVEMASK:
+        return block not in _scattered(analysis)
+    if node.guard is not None and not analysis.uniform(node.guard, block):
+        return False
+    causes = partial.get(block, set())
+    if not causes:
+        return True
+    if node.instruction.op.family is Family.MATRIX:  # all lanes are members
+        return False
+    home = _named_at(analysis.ssa, node.sources[-1])
+    if home is None:
+        return False
+    at, vote = home
+    since = causes - partial.get(at, set())
+    if not since:
+        return True
+    return since == {("branch", at)} and _on_the_true_side(analysis.ssa, at, vote, block)
+
+
+def _named_at(ssa: SsaFunction, members: Source) -> tuple[int, Source | None] | None:
+    """Return the block whose lanes a mask was made of, and what they voted for, if anything."""
+    if not isinstance(members, Value):
+        return None
+    definition = ssa.definition.get(members)
+    if not isinstance(definition, Operation):
+        return None
+    instruction = definition.instruction
+    if instruction.op is Op.AND:
+        return _named_at(ssa, definition.sources[0]) or _named_at(ssa, definition.sources[1])
+    if not EFFECTS[instruction.op].collective or definition.guard is not None:
+        return None
+    if instruction.op is Op.VOTE and instruction.vote is VoteMode.BALLOT:
+        return ssa.block_of[members], definition.sources[0]
+    if instruction.op in (Op.ACTIVEMASK, Op.MATCH):
+        return ssa.block_of[members], None
+    return None
+
+
+def _on_the_true_side(ssa: SsaFunction, branch: int, vote: Source | None, block: int) -> bool:
+    condition, successors = ssa.blocks[branch].condition, ssa.blocks[branch].successors
+    if condition is None or vote is None or condition.value is not vote:
+        return False
+    side = successors[1 if condition.negated else 0]
+    if side == ssa.graph.exit or len(ssa.graph.blocks[side].predecessors) != 1:
+        return False
+    return ssa.graph.dominates(side, block)
+
+
+def _scattered(analysis: Analysis) -> set[int]:
+    """Return the blocks to which lanes may come on several paths that have not met yet."""
+    graph = analysis.ssa.graph
+    scattered: set[int] = set()
+    for branch in analysis.divergence.branches:
+        meet = graph.ipdom[branch]
+        sides = [_reached(graph, side, meet) for side in graph.blocks[branch].successors]
+        for place, side in enumerate(sides):
+            for other in sides[place + 1 :]:
+                scattered |= side & other
+    return scattered
+
+
+def _reached(graph: Cfg, start: int, end: int) -> set[int]:
+    found: set[int] = set()
+    pending = [start]
+    while pending:
+        block = pending.pop()
+        if block in found or block in (end, graph.exit):
+            continue
+        found.add(block)
+        pending += graph.blocks[block].successors
+    return found
+
+
+def _partial_blocks(analysis: Analysis) -> dict[int, set[Cause]]:
+    """Map the blocks that may run while some lanes of the group are elsewhere to where those have
+    parted from them: a branch, or a loop."""
     graph, divergence = analysis.ssa.graph, analysis.divergence
-    partial: set[int] = set()
+    partial: dict[int, set[Cause]] = {}
     for branch in divergence.branches:
         around = [header for header, body in graph.loops.items() if branch in body]
         ways = [(branch, target) for target in graph.blocks[branch].successors]
-        partial |= _apart(graph, analysis.order, ways, around)
+        for block in apart(graph, analysis.order, ways, around):
+            partial.setdefault(block, set()).add(("branch", branch))
     for header in divergence.loops:
         body = graph.loops[header]
         around = [other for other, outer in graph.loops.items() if body < outer]
@@ -82,37 +215,6 @@ def _partial_blocks(analysis: Analysis) -> set[int]:
             for target in graph.blocks[block].successors
             if target not in body
         ]
-        partial |= body | _apart(graph, analysis.order, ways, around)
+        for block in body | apart(graph, analysis.order, ways, around):
+            partial.setdefault(block, set()).add(("loop", header))
     return partial
-
-
-def _apart(
-    graph: Cfg, order: Sequence[int], ways: Iterable[tuple[int, int]], around: Sequence[int]
-) -> set[int]:
-    """Return the blocks on ``ways`` until all of them have met, in the order of emission.
-
-    A way that ends its threads is none. Ways out of a loop ``around`` are not followed: lanes leave
-    it together, or it is a divergent loop with ways of its own.
-    """
-    position = {block: place for place, block in enumerate(order)}
-    pending: list[int] = []
-    found: set[int] = set()
-    turned: set[int] = set()  # headers of loops around, to which some lanes have gone back
-
-    def follow(source: int, target: int) -> None:
-        leaves = any(source in graph.loops[h] and target not in graph.loops[h] for h in around)
-        if target == graph.exit or leaves:
-            return
-        if position[target] <= position[source]:
-            turned.update({target} & set(around))
-        elif position[target] not in pending:
-            heapq.heappush(pending, position[target])
-
-    for source, target in ways:
-        follow(source, target)
-    while pending and (len(pending) > 1 or turned):
-        block = order[heapq.heappop(pending)]
-        found.add(block)
-        for target in graph.blocks[block].successors:
-            follow(block, target)
-    return found

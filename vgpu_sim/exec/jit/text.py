@@ -23,6 +23,10 @@ BITS = {
 }
 
 
+Touched = tuple[int | None, str]
+"""Which strip (None: all at once) an access is made for, and to which memory."""
+
+
 def integer(bits: int) -> str:
     """Return the integer type of that many bits."""
     return f"i{bits}"
@@ -55,8 +59,14 @@ def _float_as_double(pattern: int) -> int:
 
 @dataclass(slots=True)
 class Shared:
-    """What all functions of one module share: declarations and debug locations."""
+    """What all functions of one module share: declarations, helpers and debug locations.
 
+    ``helpers`` are definitions of functions without effects, by name. ``embedded_rounding``: the
+    CPU has AVX-512, whose instructions may say how they round.
+    """
+
+    embedded_rounding: bool = False
+    helpers: dict[str, str] = field(default_factory=dict)
     declarations: set[str] = field(default_factory=set)
     metadata: list[str] = field(default_factory=list)
     _locations: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -90,10 +100,14 @@ class Text:
         self.body: list[str] = []
         self.prologue: list[str] = []
         self.known = Known()
+        self.touched: dict[int, Touched] = {}
+        self._touching: Touched | None = None
+        self._read_at: dict[str, int] = {}
         self._lines = self.body
         self._subprogram = subprogram
         self._names = 0
         self._labels = 0
+        self._distances: dict[str, tuple[str, int]] = {}
 
     def type_of(self, scalar: str, vector: bool) -> str:
         """``scalar``, or the vector type of it."""
@@ -111,13 +125,42 @@ class Text:
 
     def let(self, expression: str) -> str:
         """Write ``name = expression`` unless it is known already; return the name."""
+        added = self._added(expression) if expression.startswith("add i") else None
+        if added is not None:
+            number, away, type_ = added
+            if not away:
+                return number
+            expression = f"add {type_} {number}, {away}"
         lasting = self._lines is self.prologue
         name = self.known.find(expression, lasting=lasting)
         if name is None:
             name = self.name()
+            if self._touching is not None and not lasting:
+                self._read_at[name] = len(self.body)
             self._write(f"{name} = {expression}")
             self.known.add(expression, name, lasting=lasting)
+        elif self._touching is not None and name in self._read_at:
+            self._read_for_others(self._read_at[name], self._touching)
+        if added is not None:
+            self._distances[name] = added[:2]
         return name
+
+    def _added(self, expression: str) -> tuple[str, int, str] | None:
+        """Return a value and a distance whose sum a scalar ``add`` of a constant is: of what was
+        added to before one sum is made, so that a row below and the next row's own are one."""
+        _, type_, number, distance = expression.split(" ")
+        digits = distance.removeprefix("-")
+        if not digits.isdecimal() or not number.startswith("%"):
+            return None
+        number, away = number.removesuffix(","), int(distance)
+        number, before = self._distances.get(number, (number, 0))
+        bits = int(type_.removeprefix("i"))
+        away = (away + before) % (1 << bits)
+        return number, away - (away >> bits - 1 << bits), type_
+
+    def _read_for_others(self, place: int, touching: Touched) -> None:
+        if self.touched.get(place, touching) != touching:
+            self.touched[place] = (None, touching[1])
 
     def do(self, statement: str) -> None:
         """Write an instruction without a result, or one with a result of another's name."""
@@ -125,6 +168,8 @@ class Text:
         self._write(statement)
 
     def _write(self, statement: str) -> None:
+        if self._touching is not None and self._lines is self.body and _touches(statement):
+            self.touched[len(self.body)] = self._touching
         location = self.shared.location(self.word + 1, self._subprogram)
         self._lines.append(f"  {statement}, !dbg !{location}")
 
@@ -204,6 +249,28 @@ class Text:
         return self.let(f"select {flags} {condition}, {type_} {yes}, {type_} {no}")
 
     @contextmanager
+    def pairs(self, vector: bool) -> Iterator[None]:
+        """Write for a while on vectors of the two halves of each lane (of one, if no vector)."""
+        outer = self.width
+        self.width = 2 * outer if vector else 2
+        try:
+            yield
+        finally:
+            self.width = outer
+
+    @contextmanager
+    def touching(self, strip: int | None, memory: str) -> Iterator[None]:
+        """Access a memory for one strip alone for a while, or for all at once (None).
+
+        See ``strip_order``; an access of no known memory ("") stays where it is.
+        """
+        outer, self._touching = self._touching, (strip, memory) if memory else None
+        try:
+            yield
+        finally:
+            self._touching = outer
+
+    @contextmanager
     def in_prologue(self) -> Iterator[None]:
         """Write to the prologue for a while."""
         outer, self._lines = self._lines, self.prologue
@@ -211,6 +278,14 @@ class Text:
             yield
         finally:
             self._lines = outer
+
+
+def _touches(statement: str) -> bool:
+    """Return whether an instruction reads or writes memory that may change."""
+    what = statement.partition(" = ")[2] if statement.startswith("%") else statement
+    if what.startswith("load "):
+        return "!invariant.load" not in what
+    return what.startswith("store ") or "@llvm.masked." in what
 
 
 def _phi(type_: str, ways: Iterable[tuple[str, str]]) -> str:

@@ -1,12 +1,37 @@
 """Transfer functions of the value analysis: the shape of a result from those of the operands."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from dataclasses import replace
 
-from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit import collective_shapes, comparison_shapes, fold, lane_bits, presumed
 from vgpu_sim.exec.jit.geometry import Geometry
-from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, PerStrip, Vector, signed
-from vgpu_sim.exec.jit.ssa import Merge, Operation, Source
-from vgpu_sim.isa import BoolOp, Instruction, MulMode, Op, Space, SpecialRegister
+from vgpu_sim.exec.jit.lane_shapes import (
+    Affine,
+    Algebra,
+    LaneShape,
+    PerStrip,
+    Vector,
+    scalar_of,
+    signed,
+)
+from vgpu_sim.exec.jit.linear_sums import Sums
+from vgpu_sim.exec.jit.special_shapes import special_shapes
+from vgpu_sim.exec.jit.ssa import Merge, Operation, Source, Value
+from vgpu_sim.isa import (
+    EFFECTS,
+    Instruction,
+    MulMode,
+    Op,
+    Space,
+)
+from vgpu_sim.isa.rules import operand_bits, source_roles
+from vgpu_sim.isa.spec import Role
+from vgpu_sim.isa.table import TABLE
+
+_MIXED = frozenset(
+    op for op, row in TABLE.items() if any(role is not Role.VALUE for role in row.srcs)
+)
+"""Opcodes that have operands of other widths than their type's."""
 
 Lookup = Callable[[Source, int, int], LaneShape | None]
 
@@ -18,6 +43,8 @@ def operand_widths(instruction: Instruction) -> tuple[int, ...]:
         case Op.CVT:
             assert instruction.source_type is not None
             return (instruction.source_type.bits,)
+        case Op.CVT_RS:
+            return (32, 32)
         case Op.MUL | Op.MAD:
             last = fold.result_type(instruction).bits
             return (bits, bits, last)[: len(instruction.srcs)]
@@ -29,14 +56,25 @@ def operand_widths(instruction: Instruction) -> tuple[int, ...]:
             return (bits, bits, 1)[: len(instruction.srcs)]
         case Op.BAR_SYNC | Op.BAR_ARRIVE:
             return (32, 32)
-        case Op.LD | Op.ST:
+        case Op.LD | Op.ST | Op.ATOM | Op.RED:
             return (64, *[bits] * (len(instruction.srcs) - 1))[: len(instruction.srcs)]
+        case Op.LD_ZFILL:
+            return (64, 32)
+        case op if op in _MIXED:
+            roles = source_roles(instruction, TABLE[op])
+            return tuple(operand_bits(role, instruction) for role in roles)
         case _:
             return (bits,) * len(instruction.srcs)
 
 
 class Transfer:
-    """Elements of results. ``checked`` collects widenings that need a test at run time."""
+    """Elements of results. ``checked`` collects widenings that need a test at run time, and
+    ``presumed`` choices that do, with the operand that all lanes are to take (see ``presumed``).
+
+    ``sums`` says of ``traced`` values how lanes are made of what they share. ``may_be_own`` says of
+    a load whether it may be one of local memory, ``may_presume`` of a choice by which comparison it
+    goes, if it may be presumed.
+    """
 
     def __init__(
         self,
@@ -44,12 +82,19 @@ class Transfer:
         geometry: Geometry,
         lookup: Lookup,
         may_restart: Callable[[Operation], bool],
+        may_be_own: Callable[[Operation], bool],
+        may_presume: Callable[[Operation], tuple[Operation, bool] | None],
+        traced: Container[Value | None] = (),
     ) -> None:
         self._algebra = algebra
         self._lookup = lookup
         self._may_restart = may_restart
+        self._may_be_own = may_be_own
+        self._may_presume = may_presume
         self.checked: set[Operation] = set()
-        self._special = self._special_elements(geometry)
+        self.presumed: dict[Operation, int] = {}
+        self.sums = Sums(algebra, traced, may_restart)
+        self._special = special_shapes(self._algebra, geometry)
 
     def merge(self, node: Merge, block: int) -> LaneShape | None:
         """Return the shape of ``condition ? new : old``."""
@@ -73,25 +118,58 @@ class Transfer:
             return [None] * len(node.results)
         known = [shape for shape in shapes if shape is not None]
         if instruction.op is Op.SETP:
-            return self._compare(node, known, widths)
+            return comparison_shapes.results(self._algebra, node, known, widths)
+        if EFFECTS[instruction.op].collective:
+            return collective_shapes.results(self._algebra, node, known)
+        if instruction.op is Op.BAR_RED:
+            return [self._algebra.uniform()]
         if instruction.op is Op.LD:
-            uniform = self._algebra.uniform()
-            loaded = uniform if instruction.space is Space.PARAM else self._algebra.generic(known)
+            loaded = self._loaded(node, known)
             return [
                 None if result is None else self._fill(loaded, node, result.bits)
+                for result in node.results
+            ]
+        if instruction.op in (Op.ATOM, Op.LD_ZFILL):  # of atomics each lane finds another value
+            return [None if result is None else self._each() for result in node.results]
+        if len(node.results) > 1:
+            generic = self._algebra.generic(known)
+            return [
+                None if result is None else self._fill(generic, node, result.bits)
                 for result in node.results
             ]
         if not node.results or node.results[0] is None:
             return [None] * len(node.results)
         register_bits = node.results[0].bits
-        return [self._single(node, known, widths, register_bits)]
+        result = self._single(node, known, widths, register_bits, block)
+        if isinstance(result, Vector) and result.lanes is None and result.linear is None:
+            result = replace(result, linear=self.sums.of(node, known, widths))
+        return [result]
+
+    def _loaded(self, node: Operation, shapes: list[LaneShape]) -> LaneShape:
+        """Return the shape of what a load from such addresses gives."""
+        algebra = self._algebra
+        if node.instruction.space is Space.PARAM:
+            return algebra.uniform()
+        if self._may_be_own(node):  # at one address each lane has its own
+            return self._each()
+        return algebra.generic(shapes)
+
+    def _each(self) -> LaneShape:
+        """Return the shape of what each lane has of its own: a group of one lane agrees on it."""
+        algebra = self._algebra
+        return Vector() if algebra.width * algebra.strips > 1 else algebra.uniform()
 
     def widen(self, shape: LaneShape, source: int, target: int, *, signed: bool) -> LaneShape:
         """Sign- or zero-extend where that is exact at compile time; a vector elsewhere."""
         return self._widen(shape, source, target, signed)[0]
 
     def _single(
-        self, node: Operation, shapes: list[LaneShape], widths: Sequence[int], bits: int
+        self,
+        node: Operation,
+        shapes: list[LaneShape],
+        widths: Sequence[int],
+        bits: int,
+        block: int,
     ) -> LaneShape:
         instruction = node.instruction
         if instruction.op is Op.S2R:
@@ -111,15 +189,15 @@ class Transfer:
                 return self._algebra.from_lanes(extended, bits)
         if instruction.op is Op.CVT:
             return self._convert(node, shapes[0], bits)
-        if type_ is not instruction.type:
+        if instruction.op is Op.SELP:
+            return self._fill(self._selected(node, shapes, block), node, bits)
+        if instruction.mode is MulMode.WIDE:
             return self._fill(self._wide_product(node, shapes), node, bits)
         return self._fill(self._same_width(instruction, shapes), node, bits)
 
     def _same_width(self, instruction: Instruction, shapes: list[LaneShape]) -> LaneShape:
         algebra, bits = self._algebra, instruction.type.bits
         result: LaneShape | None = None
-        if instruction.op is Op.SELP:
-            return self._choose(shapes[2], shapes[0], shapes[1])
         if not instruction.type.is_integer:
             return shapes[0] if instruction.op is Op.MOV else algebra.generic(shapes)
         match instruction.op:
@@ -137,14 +215,37 @@ class Transfer:
                 result = self._shift_left(shapes, bits)
             case Op.SHR | Op.AND:
                 result = self._cut(instruction, shapes)
-            case Op.OR:
-                result = self.disjoint_or(shapes, bits)
+            case Op.BFE if not instruction.type.is_signed:
+                result = self._field(shapes, bits)
             case _:
                 pass
+        if result is None and instruction.op in fold.LOGIC:
+            result = lane_bits.shape(algebra, instruction.op, shapes, bits)
         return result if result is not None else algebra.generic(shapes)
 
+    def _selected(self, node: Operation, shapes: list[LaneShape], block: int) -> LaneShape:
+        place = self._taken_by_all(node, shapes, block)
+        if place is None:
+            self.presumed.pop(node, None)
+            return self._choose(shapes[2], shapes[0], shapes[1])
+        self.presumed[node] = place
+        return shapes[place]
+
+    def _taken_by_all(self, node: Operation, shapes: list[LaneShape], block: int) -> int | None:
+        """Return the operand that all lanes are presumed to take."""
+        found, place = self._may_presume(node), presumed.going_on(shapes[0], shapes[1])
+        if found is None or place is None or isinstance(shapes[2], Affine):
+            return None
+        test, inverse = found
+        bits, compare = test.instruction.type.bits, test.instruction.compare
+        a, b = (self._lookup(source, block, bits) for source in test.sources[:2])
+        if a is None or b is None or compare is None:
+            return None
+        holds = (place == 0) != inverse
+        return place if presumed.relation(compare, (a, b), holds=holds) else None
+
     def _shift_left(self, shapes: list[LaneShape], bits: int) -> LaneShape | None:
-        count = _scalar(shapes[1])
+        count = scalar_of(shapes[1])
         if count is None:
             return None
         if count >= bits:
@@ -153,7 +254,7 @@ class Transfer:
 
     def _cut(self, instruction: Instruction, shapes: list[LaneShape]) -> LaneShape | None:
         """``x >> k`` and ``x & (2^k - 1)`` where the base's low k bits are zeros."""
-        a, operand = shapes[0], _scalar(shapes[1])
+        a, operand = shapes[0], scalar_of(shapes[1])
         if not isinstance(a, Affine) or operand is None:
             return None
         bits = instruction.type.bits
@@ -166,8 +267,7 @@ class Transfer:
         low, high = self._algebra.extent(a)
         if a.align < size or (shift and (low < 0 or high >= a.align)):
             return None
-        lanes = range(self._algebra.width)
-        uncut = [[offset + a.stride * lane for lane in lanes] for offset in a.offsets]
+        uncut = self._algebra.above_base(a)
         rows = tuple(tuple(v >> operand if shift else v & operand for v in row) for row in uncut)
         result = self._algebra.from_lanes(rows, bits)
         if not shift:  # nothing of the base is left
@@ -178,27 +278,27 @@ class Transfer:
         offsets = [offset + result.constant for offset in result.offsets]
         return self._algebra.affine(offsets, result.stride, None, a.align // size, bits)
 
-    def disjoint_or(self, shapes: list[LaneShape], bits: int) -> LaneShape | None:
-        """``x | y`` is ``x + y`` where y's lanes are known and fit below x's alignment."""
-        for x, y in (shapes, shapes[::-1]):
-            rows = self._algebra.lanes(y, bits)
-            if (
-                isinstance(x, Affine)
-                and x.uniform
-                and rows is not None
-                and all(value < x.align for row in rows for value in row)
-                and not isinstance(y, Vector)
-            ):
-                return self._algebra.add(x, y, 1, bits)
-        return None
+    def _field(self, shapes: list[LaneShape], bits: int) -> LaneShape | None:
+        """Return a field that lies where the base has zeros: nothing of the base is left in it."""
+        a, position, length = shapes[0], scalar_of(shapes[1]), scalar_of(shapes[2])
+        if not isinstance(a, Affine) or position is None or length is None:
+            return None
+        position, end = position & 0xFF, (position & 0xFF) + (length & 0xFF)
+        if end > bits or a.align < 1 << end:
+            return None
+        below = (1 << end) - 1
+        rows = tuple(
+            tuple((v & below) >> position for v in row) for row in self._algebra.above_base(a)
+        )
+        return self._algebra.from_lanes(rows, bits)
 
     def _wide_product(self, node: Operation, shapes: list[LaneShape]) -> LaneShape:
         instruction = node.instruction
         is_signed, bits = instruction.type.is_signed, instruction.type.bits
         a, b = shapes[:2]
-        if _scalar(a) is not None:
+        if scalar_of(a) is not None:
             a, b = b, a
-        factor = _scalar(b)
+        factor = scalar_of(b)
         if factor is None:
             product = self._algebra.generic([a, b])
         else:
@@ -247,7 +347,7 @@ class Transfer:
             )
             return algebra.from_lanes(wide, target), False
         if isinstance(shape, Vector):
-            return shape, False
+            return replace(shape, linear=None), False
         if isinstance(shape, Affine):
             if shape.uniform or algebra.fits(shape):
                 return shape, False
@@ -276,48 +376,6 @@ class Transfer:
             return Vector()
         return PerStrip(new.stride)
 
-    def _compare(
-        self, node: Operation, shapes: list[LaneShape], widths: Sequence[int]
-    ) -> list[LaneShape | None]:
-        generic = self._algebra.generic(shapes)
-        results: list[LaneShape | None] = [generic] * len(node.results)
-        function = fold.integer_function(node.instruction)
-        if function is None or node.instruction.combine is not BoolOp.NONE:
-            return results
-        rows = self._algebra.evaluate(function, shapes, widths)
-        if rows is None:
-            return results
-        inverse = tuple(tuple(1 - value for value in row) for row in rows)
-        both = [self._algebra.from_lanes(lanes, 1) for lanes in (rows, inverse)]
-        return list(both[: len(node.results)])
-
-    def _special_elements(self, geometry: Geometry) -> dict[SpecialRegister, LaneShape]:
-        algebra = self._algebra
-        shapes: dict[SpecialRegister, LaneShape] = {}
-        for place, axis in enumerate(geometry.axes()):
-            shapes[SpecialRegister(place)] = algebra.from_axis(axis.rows, axis.align)
-            size = algebra.constant(geometry.block[place], 32)
-            shapes[SpecialRegister(SpecialRegister.NTID_X + place)] = size
-        shapes[SpecialRegister.WARPSIZE] = algebra.constant(32, 32)
-        lanes = range(geometry.width)
-        lane_ids = tuple(
-            tuple((strip * geometry.width + lane) % 32 for lane in lanes)
-            for strip in range(geometry.strips)
-        )
-        if geometry.groups == 1 or geometry.span % 32 == 0:
-            shapes[SpecialRegister.LANEID] = algebra.from_lanes(lane_ids, 32)
-        elif 32 % geometry.span == 0:  # the group's first lane id is a multiple of its span
-            shapes[SpecialRegister.LANEID] = algebra.from_axis(lane_ids, geometry.span)
-        else:
-            shapes[SpecialRegister.LANEID] = Vector()
-        return shapes
-
 
 def _select(a: int, b: int, chooser: int) -> int:
     return a if chooser & 1 else b
-
-
-def _scalar(shape: LaneShape) -> int | None:
-    if isinstance(shape, Affine) and shape.uniform:
-        return shape.constant
-    return None

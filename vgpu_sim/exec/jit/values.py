@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from vgpu_sim.exec.jit import fixups
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.lane_shapes import Affine, LaneShape, PerStrip, Vector
 from vgpu_sim.exec.jit.nans import CANONICAL, NanPlan
@@ -80,6 +81,8 @@ def _passed_on(node: Phi | Merge | Operation) -> list[tuple[Value, list[Source]]
         return [(node.result, [node.new, node.old])]
     if node.instruction.op is Op.SELP:
         return [(result, list(node.sources[:2])) for result in results_of(node)]
+    if node.instruction.op is Op.SHFL and node.results[0] is not None:
+        return [(node.results[0], [node.sources[0]])]
     return []
 
 
@@ -208,6 +211,12 @@ class Values:
             held = integer(result.bits)
         return self.cast(value, held, wanted, vector)
 
+    def one_of(self, vector: str, scalar: str, form: Form) -> str:
+        """Return a strip's vector in ``form``: a group of one lane may hold a scalar."""
+        if form is Form.VECTOR:
+            return vector
+        return self.text.let(f"extractelement {self.text.type_of(scalar, True)} {vector}, i64 0")
+
     def _convert(self, operation: str, value: str, held: str, wanted: str, vector: bool) -> str:
         text = self.text
         source, target = text.type_of(held, vector), text.type_of(wanted, vector)
@@ -276,6 +285,8 @@ class Values:
         text, scalar = self.text, FLOATS[type_]
         number = self.cast(value, held, scalar, vector)
         whole = integer(type_.bits)
+        if vector and fixups.available(text.width, type_):
+            return fixups.canonical(text, number, type_), whole
         bits = self.cast(value, held, whole, vector)
         is_nan = text.let(f"fcmp uno {text.type_of(scalar, vector)} {number}, {number}")
         canonical = text.const(CANONICAL[type_], whole, vector)

@@ -1,6 +1,7 @@
 """Starts the worker of an authorised context and hands it over to the table of contexts."""
 
 import asyncio
+import logging
 import select
 import socket
 from collections import Counter
@@ -24,6 +25,8 @@ from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.spawn import WorkerConfig
+
+logger = logging.getLogger("tessera.gpud")
 
 MAX_CONTEXTS_PER_SLICE = 64  # live, starting, or waiting to be started
 LEAST_STARTS_AT_ONCE = 2
@@ -93,6 +96,7 @@ class Launcher:
         self._caches = OwnerCaches(settings.cache_root, shared=settings.own_uids)
         self._starts = Starts(max(LEAST_STARTS_AT_ONCE, settings.threads))
         self._starting: Counter[InstanceUuid] = Counter()
+        self._expecting: set[asyncio.Task[None]] = set()
         self._tidying = threads.pool(1, "caches")  # of its own: it may take long
 
     @property
@@ -106,6 +110,21 @@ class Launcher:
     def count(self, uuid: InstanceUuid) -> int:
         """Return how many contexts live or are being started on an instance."""
         return len(self._contexts.of(uuid)) + self._starting[uuid]
+
+    def expect(self, instance: MigInstance, owner: Owner) -> None:
+        """Have a worker made ready in the background for the first context of a new owner."""
+        task = asyncio.create_task(self._expect(instance, owner))
+        self._expecting.add(task)
+        task.add_done_callback(self._expecting.discard)
+
+    async def _expect(self, instance: MigInstance, owner: Owner) -> None:
+        try:
+            if self.problem != spawn.NOT_CONFINED:
+                await self._zygote.expect(
+                    self._config(instance, None, await self._cache(instance, owner))
+                )
+        except (WorkerStartError, OSError) as err:  # the context is then only slower
+            logger.info("no_worker_ready instance=%s error=%s", instance.uuid, err)
 
     async def launch(
         self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
@@ -177,7 +196,7 @@ class Launcher:
         self, instance: MigInstance, hello: Hello, client: socket.socket, peer: Peer, owner: Owner
     ) -> Context:
         await self.groups.prepare(instance)
-        cache_dir = await asyncio.to_thread(self._caches.directory, cache_owner(instance, owner))
+        cache_dir = await self._cache(instance, owner)
         mine, its = seqpacket.pair()
         mine.setblocking(False)
         refusing = foreign.refuse_descriptors(mine)
@@ -206,20 +225,26 @@ class Launcher:
         self._caches.trim(mine)
         self._caches.sweep(in_use | {mine})
 
-    def _config(self, instance: MigInstance, hello: Hello, cache_dir: str | None) -> WorkerConfig:
+    async def _cache(self, instance: MigInstance, owner: Owner) -> str | None:
+        return await asyncio.to_thread(self._caches.directory, cache_owner(instance, owner))
+
+    def _config(
+        self, instance: MigInstance, hello: Hello | None, cache_dir: str | None
+    ) -> WorkerConfig:
         first = self._settings.first_uid
         uid = None if first is None else first + instance.slot
         return WorkerConfig(
-            request=hello.request,
+            request=hello.request if hello is not None else 0,
             instance_uuid=instance.uuid,
             profile=instance.profile.name,
             capability=self._settings.capability_of(instance),
             backend=self._settings.backend,
-            aperture_base=hello.aperture_base,
+            aperture_base=hello.aperture_base if hello is not None else 0,
             gpu_index=instance.gpu.index,
-            context_index=hello.context_index,
+            context_index=hello.context_index if hello is not None else 0,
             memory_limit_bytes=instance.profile.memory_bytes,
             threads=self._settings.threads,
+            multiprocessors=instance.profile.sm_count,
             cgroup_procs=self._cgroups.procs_files(instance.uuid),
             uid=uid,
             gid=uid,

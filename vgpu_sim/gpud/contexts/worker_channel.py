@@ -22,7 +22,10 @@ MESSAGES_PER_SECOND = 2000  # of all workers of a slice
 EVENT_PAUSE_SECONDS = 5.0  # the same event of the same worker is passed on at most this often
 MAX_USAGE_MESSAGES = 64  # of one context; what is more is dropped
 _MAX_COUNT = (1 << 63) - 1
-_USAGE_COUNTS = ("modules", "modules_ns", "compiled", "cached", "shapes", "shapes_ns")
+_USAGE_COUNTS = (
+    *("modules", "modules_ns", "compiled", "cached"),
+    *("shapes", "shapes_ns", "provisional", "improved", "swapped"),
+)
 
 
 class ChannelViolation(Exception):

@@ -83,6 +83,22 @@ class Zygote:
         finally:
             self._waiting.pop(number, None)
 
+    async def expect(self, config: WorkerConfig) -> None:
+        """Have a worker ready, if that can be, for a context like this one (``worker.spare``).
+
+        Raises:
+            WorkerStartError, OSError: the zygote is not there.
+        """
+        try:
+            async with asyncio.timeout(SPAWN_TIMEOUT_SECONDS):
+                await self._up.wait()
+                if self._channel is None:
+                    raise WorkerStartError("the zygote is not running")
+                message = {"type": "expect", "worker": config.to_json()}
+                await seqpacket.send(self._channel, spawn.encode(message), [])
+        except TimeoutError as err:
+            raise WorkerStartError("zygote: no answer") from err
+
     async def supervise(self) -> None:
         """Run the zygote until cancelled."""
         pause = FIRST_PAUSE_SECONDS
@@ -108,7 +124,7 @@ class Zygote:
         with its:
             self._process = subprocess.Popen(
                 python_process.module_command(ZYGOTE_MODULE, str(its.fileno()), *user),
-                env=python_process.module_environment(),
+                env=python_process.module_environment() | spawn.ZYGOTE_ENVIRONMENT,
                 stdin=subprocess.DEVNULL,
                 pass_fds=(its.fileno(),),
                 start_new_session=True,

@@ -61,6 +61,7 @@ class Attribute(IntEnum):
     MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = 81
     MAX_REGISTERS_PER_MULTIPROCESSOR = 82
     SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO = 87
+    COOPERATIVE_LAUNCH = 95
     MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
     MAX_BLOCKS_PER_MULTIPROCESSOR = 106
     RESERVED_SHARED_MEMORY_PER_BLOCK = 111
@@ -89,7 +90,6 @@ ABSENT: frozenset[int] = frozenset(
         92,  # CAN_USE_STREAM_MEM_OPS_V1
         93,  # CAN_USE_64_BIT_STREAM_MEM_OPS_V1
         94,  # CAN_USE_STREAM_WAIT_VALUE_NOR_V1
-        95,  # COOPERATIVE_LAUNCH
         96,  # COOPERATIVE_MULTI_DEVICE_LAUNCH
         98,  # CAN_FLUSH_REMOTE_WRITES
         99,  # HOST_REGISTER_SUPPORTED
@@ -145,6 +145,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
     architecture = ARCHITECTURES[capability]
     figures = BOARDS[board.key]
     a = Attribute
+    reserved_bytes = 1024 if capability[0] >= 8 else 0  # of each block's, by the system
     values: dict[int, int] = dict.fromkeys(ABSENT, 0)
     values |= {
         a.MAX_THREADS_PER_BLOCK: limits.MAX_THREADS_PER_BLOCK,
@@ -188,10 +189,10 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: architecture.shared_bytes,
         a.MAX_REGISTERS_PER_MULTIPROCESSOR: REGISTERS_PER_MULTIPROCESSOR,
         a.SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO: architecture.double_ratio,
-        # A kernel cannot opt in to more yet.
-        a.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: limits.MAX_SHARED_BYTES_PER_BLOCK,
+        a.COOPERATIVE_LAUNCH: 1,
+        a.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: architecture.shared_bytes - reserved_bytes,
         a.MAX_BLOCKS_PER_MULTIPROCESSOR: architecture.max_blocks,
-        a.RESERVED_SHARED_MEMORY_PER_BLOCK: 1024 if capability[0] >= 8 else 0,
+        a.RESERVED_SHARED_MEMORY_PER_BLOCK: reserved_bytes,
         a.MEM_SYNC_DOMAIN_COUNT: 1,
         a.NUMA_ID: -1,
         a.HOST_NUMA_ID: -1,

@@ -5,10 +5,13 @@ from typing import Final
 
 from vgpu_sim.isa.effects import Effects
 from vgpu_sim.isa.instruction import Instruction
-from vgpu_sim.isa.layout import flag, number
+from vgpu_sim.isa.layout import choice, flag, number
 from vgpu_sim.isa.module import Function
 from vgpu_sim.isa.opcodes import Op
-from vgpu_sim.isa.spec import OpSpec
+from vgpu_sim.isa.spec import OpSpec, Role
+from vgpu_sim.isa.types import TrapCause
+
+MAX_REST_NS: Final = 1_000_000  # PTX ISA, "nanosleep"
 
 
 def _branch_errors(instruction: Instruction, function: Function) -> Iterator[str]:
@@ -37,8 +40,22 @@ ROWS: Final = (
     OpSpec(
         Op.TRAP,
         "trap",
-        "When a lane is in the guard, the context ends with CUDA_ERROR_LAUNCH_FAILED (719).",
-        "trap",
+        "When a lane is in the guard, the context ends with CUDA_ERROR_LAUNCH_FAILED (719); for"
+        " cause STACK with CUDA_ERROR_HARDWARE_STACK_ERROR (714), for cause FUNCTION with"
+        " CUDA_ERROR_INVALID_PC (718), for cause ASSERTION with CUDA_ERROR_ASSERT (710).",
+        "trap, brkpt",
+        modifiers=(choice("cause", TrapCause, 24, 8),),
         effects=Effects(ends=True, traps=True),
+    ),
+    OpSpec(
+        Op.NANOSLEEP,
+        "rest for a while",
+        "The lanes in the guard rest for some time between 0 and 2 a nanoseconds, at most 2 ms, and"
+        " all others that can go on do so before. How long says the executor: the interpreter lets"
+        " everybody else take a turn; native code waits as long as the lane of a group that asks"
+        " for least.",
+        "nanosleep",
+        srcs=(Role.COUNT,),
+        effects=Effects(rests=True),
     ),
 )

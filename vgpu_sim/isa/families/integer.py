@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from vgpu_sim.isa.layout import choice
+from vgpu_sim.isa.layout import DST, Modifier, choice
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.spec import INTEGERS, SIGNED, OpSpec, Role
 from vgpu_sim.isa.types import DataType, MulMode
@@ -11,6 +11,8 @@ _V, _R = Role.VALUE, Role.RESULT
 _BITWISE = (DataType.PRED, *INTEGERS)
 _WIDENED = tuple(type_ for type_ in INTEGERS if type_.bits < 64)
 _MODES = {MulMode.LO: INTEGERS, MulMode.HI: INTEGERS, MulMode.WIDE: _WIDENED}
+_DOTS = (DataType.U32, DataType.S32)
+_CARRY = 32
 _PRODUCT = (choice("mode", MulMode, 24, 2, _MODES),)
 
 
@@ -23,6 +25,26 @@ def _integer(
     operands: int = 2,
 ) -> OpSpec:
     return OpSpec(op, summary, semantics, ptx, types, (_V,), (_V,) * operands)
+
+
+def _carried(op: Op, summary: str, semantics: str, ptx: str) -> OpSpec:
+    return OpSpec(
+        op,
+        summary,
+        semantics,
+        ptx,
+        (DataType.B32, DataType.B64),
+        (_V, Role.CARRY),
+        (_V, _V, Role.PREDICATE),
+        dst_places=(DST, _CARRY),
+    )
+
+
+def _dots(op: Op, summary: str, semantics: str, ptx: str, *modifiers: Modifier) -> OpSpec:
+    signs = choice("source_type", DataType, 32, 8, dict.fromkeys(_DOTS, _DOTS), spoken=False)
+    return OpSpec(
+        op, summary, semantics, ptx, _DOTS, (_V,), (_V, _V, _V), modifiers=(*modifiers, signs)
+    )
 
 
 def _shift(op: Op, summary: str, semantics: str, ptx: str) -> OpSpec:
@@ -89,4 +111,46 @@ ROWS: Final = (
     _integer(Op.OR, "or", "d = a | b, bit by bit.", "or", _BITWISE),
     _integer(Op.XOR, "exclusive or", "d = a ^ b, bit by bit.", "xor", _BITWISE),
     _integer(Op.NOT, "not", "d = ~a, bit by bit.", "not", _BITWISE, 1),
+    _carried(
+        Op.ADDC,
+        "add with carry",
+        "d = a + b + c (0 or 1), modulo 2^bits; p = whether the sum has more bits. PTX's carry"
+        " flag is a predicate of the function.",
+        "add.cc, addc, mad.cc, madc",
+    ),
+    _carried(
+        Op.SUBC,
+        "subtract with borrow",
+        "d = a - b - c (0 or 1), modulo 2^bits; p = whether the difference is negative.",
+        "sub.cc, subc",
+    ),
+    _integer(
+        Op.ADD_SAT,
+        "add and saturate",
+        "d = a + b, clamped to the type's range.",
+        "add.sat, mad.hi.sat",
+        _DOTS,
+    ),
+    _integer(
+        Op.SUB_SAT,
+        "subtract and saturate",
+        "d = a - b, clamped to the type's range.",
+        "sub.sat",
+        _DOTS,
+    ),
+    _dots(
+        Op.DP4A,
+        "dot product of bytes",
+        "d = c + the sum of the products of a's bytes (signed for S32) with b's (signed for a"
+        " source type of S32), modulo 2^32.",
+        "dp4a",
+    ),
+    _dots(
+        Op.DP2A,
+        "dot product of halves with bytes",
+        "d = c + the sum of the products of a's halves (signed for S32) with the two low (LO) or"
+        " high (HI) bytes of b (signed for a source type of S32), modulo 2^32.",
+        "dp2a",
+        choice("mode", MulMode, 24, 2, {MulMode.LO: _DOTS, MulMode.HI: _DOTS}),
+    ),
 )

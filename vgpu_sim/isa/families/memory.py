@@ -12,6 +12,7 @@ from vgpu_sim.isa.spec import BYTES, FLOATS, INTEGERS, OpSpec, Role
 from vgpu_sim.isa.types import Space
 
 MAXIMUM_VECTOR_BYTES: Final = 16
+MAXIMUM_GLOBAL_VECTOR_BYTES: Final = 32
 _TYPES = (*BYTES, *INTEGERS, *FLOATS)
 _LOADS = (Space.GENERIC, Space.GLOBAL, Space.SHARED, Space.LOCAL, Space.CONST, Space.PARAM)
 _STORES = (Space.GENERIC, Space.GLOBAL, Space.SHARED, Space.LOCAL)
@@ -24,14 +25,15 @@ def _space(spaces: tuple[Space, ...]) -> Modifier:
 
 
 _VOLATILE = flag("volatile", "VOLATILE", 30)
-_VECTOR = Modifier("vector", 28, 2, {1: 0, 2: 1, 4: 2}, {2: "V2", 4: "V4"})
+_VECTOR = Modifier("vector", 28, 2, {1: 0, 2: 1, 4: 2, 8: 3}, {2: "V2", 4: "V4", 8: "V8"})
 _DISPLACEMENT = number("displacement", 96, 32, signed=True)
 
 
 def _errors(instruction: Instruction, function: Function) -> Iterator[str]:
     name, space, vector = instruction.op.name, instruction.space, instruction.vector
-    if vector * instruction.type.bits > MAXIMUM_VECTOR_BYTES * 8:
-        yield f"{vector} times {instruction.type.name} is more than {MAXIMUM_VECTOR_BYTES} bytes"
+    most = MAXIMUM_GLOBAL_VECTOR_BYTES if space is Space.GLOBAL else MAXIMUM_VECTOR_BYTES
+    if vector * instruction.type.bits > most * 8:
+        yield f"{vector} times {instruction.type.name} is more than {most} bytes"
     if instruction.volatile and space in _NEVER_VOLATILE:
         yield f"{name}.{space.name} cannot be VOLATILE"
     if instruction.read_only and space not in _READ_ONLY:

@@ -1,13 +1,27 @@
 """Moves: patterns travel unchanged."""
 
+from collections.abc import Iterator
 from typing import Final
 
-from vgpu_sim.isa.layout import choice
+from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.layout import choice, flag
+from vgpu_sim.isa.module import Function
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.spec import FLOATS, INTEGERS, OpSpec, Role
 from vgpu_sim.isa.types import DataType, SpecialRegister
 
 _V = Role.VALUE
+
+
+def _special_errors(instruction: Instruction, function: Function) -> Iterator[str]:
+    register = instruction.sreg
+    if register is None:
+        return
+    if instruction.type.bits != register.bits:
+        yield f"{register.name} has {register.bits} bits, not {instruction.type.bits}"
+    if instruction.volatile != register.runs:
+        yield f"S2R of {register.name} is {'' if register.runs else 'not '}VOLATILE"
+
 
 ROWS: Final = (
     OpSpec(
@@ -22,11 +36,16 @@ ROWS: Final = (
     OpSpec(
         Op.S2R,
         "read special register",
-        "d = the 32-bit special register.",
+        "d = the special register, which has 32 bits or 64. One that runs is VOLATILE: each look is"
+        " another, the lanes that look together see the same.",
         "Special Registers",
-        (DataType.B32, DataType.U32),
+        (DataType.B32, DataType.U32, DataType.B64, DataType.U64),
         (_V,),
-        modifiers=(choice("sreg", SpecialRegister, 24, 8, spoken=False),),
+        modifiers=(
+            choice("sreg", SpecialRegister, 24, 8, spoken=False),
+            flag("volatile", "VOLATILE", 32),
+        ),
+        check=_special_errors,
     ),
     OpSpec(
         Op.SELP,

@@ -3,9 +3,10 @@
 from typing import Final
 
 from vgpu_sim.isa.effects import Effects
-from vgpu_sim.isa.layout import flag
+from vgpu_sim.isa.layout import choice, flag
 from vgpu_sim.isa.opcodes import Op
 from vgpu_sim.isa.spec import OpSpec, Role
+from vgpu_sim.isa.types import DataType, Reduction
 
 BARRIERS: Final = 16
 """Barriers of a block, numbered from 0."""
@@ -41,6 +42,34 @@ ROWS: Final = (
         "bar.arrive, barrier.arrive",
         srcs=(Role.COUNT, Role.COUNT),
         modifiers=(_ALIGNED,),
+        effects=_STOP,
+    ),
+    OpSpec(
+        Op.BAR_RED,
+        "reduce over the threads that meet at a barrier",
+        "As BAR_SYNC; when the barrier completes each thread that waited for it gets the reduction"
+        " of c over all threads that executed BAR_RED there: how many are true (POPC), whether all"
+        " are (AND), whether one is (OR). Threads that ended, or only arrived, count for none of"
+        " them. All that meet name the same reduction, else the context ends with"
+        " CUDA_ERROR_LAUNCH_FAILED (719).",
+        "bar.red, barrier.red",
+        (DataType.U32, DataType.PRED),
+        (Role.VALUE,),
+        (Role.COUNT, Role.COUNT, Role.PREDICATE),
+        (
+            choice(
+                "reduction",
+                Reduction,
+                25,
+                3,
+                {
+                    Reduction.POPC: (DataType.U32,),
+                    Reduction.AND: (DataType.PRED,),
+                    Reduction.OR: (DataType.PRED,),
+                },
+            ),
+            _ALIGNED,
+        ),
         effects=_STOP,
     ),
 )

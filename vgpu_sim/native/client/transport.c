@@ -63,8 +63,8 @@ union control {
   char bytes[CMSG_SPACE(TSR_MAX_FDS * sizeof(int))];
 };
 
-static bool send_message(int socket, uint16_t type, uint32_t request, const void *payload,
-                         uint32_t bytes, int pass_fd) {
+bool tsr_send(int socket, uint16_t type, uint32_t request, const void *payload, uint32_t bytes,
+              int pass_fd) {
   tessera_header header = {.magic = TESSERA_MAGIC,
                            .version = TESSERA_PROTOCOL_VERSION,
                            .type = type,
@@ -105,8 +105,13 @@ static void take_fds(struct msghdr *message, struct tsr_reply *reply) {
   }
 }
 
-static enum tsr_outcome receive_message(int socket, uint16_t type, uint32_t request,
-                                    struct tsr_reply *reply) {
+static void clear(struct tsr_reply *reply) {
+  for (unsigned i = 0; i < TSR_MAX_FDS; i++) reply->fds[i] = -1;
+}
+
+enum tsr_outcome tsr_receive(int socket, uint16_t *type, uint32_t *request,
+                             struct tsr_reply *reply) {
+  clear(reply);
   tessera_header header;
   union control control;
   struct iovec parts[2] = {{&header, sizeof header}, {reply->payload, sizeof reply->payload}};
@@ -122,27 +127,29 @@ static enum tsr_outcome receive_message(int socket, uint16_t type, uint32_t requ
   if (got == 0) return TSR_CLOSED;
   const bool whole = (size_t)got >= sizeof header &&
                      !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC));
-  const bool sound = whole && header.magic == TESSERA_MAGIC && header.type == type &&
-                     header.request == request &&
+  const bool sound = whole && header.magic == TESSERA_MAGIC &&
                      header.payload_bytes == (size_t)got - sizeof header && header.status >= 0;
   if (!sound) {
     tsr_reply_close(reply);
     return TSR_MALFORMED;
   }
+  *type = header.type;
+  *request = header.request;
   reply->status = header.status;
   reply->payload_bytes = header.payload_bytes;
   return TSR_RECEIVED;
 }
 
-static void clear(struct tsr_reply *reply) {
-  for (unsigned i = 0; i < TSR_MAX_FDS; i++) reply->fds[i] = -1;
-}
-
-enum tsr_outcome tsr_exchange(int socket, uint16_t type, uint32_t request, const void *payload,
-                              uint32_t bytes, int pass_fd, struct tsr_reply *reply) {
+static enum tsr_outcome exchange(int socket, uint16_t type, uint32_t request, const void *payload,
+                                 uint32_t bytes, struct tsr_reply *reply) {
   clear(reply);
-  if (!send_message(socket, type, request, payload, bytes, pass_fd)) return TSR_CLOSED;
-  return receive_message(socket, type + 1, request, reply);
+  if (!tsr_send(socket, type, request, payload, bytes, -1)) return TSR_CLOSED;
+  uint16_t answered_type = 0;
+  uint32_t answered = 0;
+  const enum tsr_outcome outcome = tsr_receive(socket, &answered_type, &answered, reply);
+  if (outcome != TSR_RECEIVED || (answered_type == type + 1 && answered == request)) return outcome;
+  tsr_reply_close(reply);
+  return TSR_MALFORMED;
 }
 
 enum tsr_outcome tsr_hello(int socket, uint16_t type, const tessera_hello *hello, int timeout_s,
@@ -150,7 +157,7 @@ enum tsr_outcome tsr_hello(int socket, uint16_t type, const tessera_hello *hello
   const struct timeval limit = {.tv_sec = timeout_s}, none = {0};
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
   const enum tsr_outcome outcome =
-      tsr_exchange(socket, type, FIRST_REQUEST, hello, sizeof *hello, -1, reply);
+      exchange(socket, type, FIRST_REQUEST, hello, sizeof *hello, reply);
   setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
   setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none);
   return outcome;

@@ -35,9 +35,13 @@ bool tsr_is_absent(int connected, const char *path);
 enum tsr_outcome tsr_hello(int socket, uint16_t type, const tessera_hello *hello, int timeout_s,
                            struct tsr_reply *reply);
 
-/* Sends one request and waits for its answer. `pass_fd` travels with it; -1: none. */
-enum tsr_outcome tsr_exchange(int socket, uint16_t type, uint32_t request, const void *payload,
-                              uint32_t bytes, int pass_fd, struct tsr_reply *reply);
+/* Sends one request; false where nobody can get it. `pass_fd` travels with it; -1: none. */
+bool tsr_send(int socket, uint16_t type, uint32_t request, const void *payload, uint32_t bytes,
+              int pass_fd);
+
+/* Waits for a reply, of whatever type and to whatever request. */
+enum tsr_outcome tsr_receive(int socket, uint16_t *type, uint32_t *request,
+                             struct tsr_reply *reply);
 
 /* Closes the descriptors that came with a reply. */
 void tsr_reply_close(struct tsr_reply *reply);

@@ -3,11 +3,12 @@
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 CLASSES = ("local", "async", "sync")
+_KEYS = {"name", "symbol", "since", "stream", "class", "prototype", "returns", "version"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One exported symbol; ``kind`` is empty for a name that answers "not supported"."""
+    """One exported symbol; ``kind`` is empty for a name that answers "not supported".
+
+    ``returns`` is empty for the library's own status, ``version`` for a symbol without version.
+    """
 
     name: str
     symbol: str
@@ -28,6 +32,8 @@ class Function:
     stream: str
     kind: str
     parameters: tuple[Parameter, ...]
+    returns: str = ""
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,9 @@ class Library:
     resolver: bool
     ready: Ready | None
     page: Page | None
+    versions: tuple[str, ...] = ()
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Exported variables, which the hand-written sources define, and their versions."""
 
     def unsupported_code(self) -> int:
         """Return the number of the status "not supported"."""
@@ -96,7 +105,7 @@ def _parameters(prototype: str) -> tuple[Parameter, ...]:
 
 
 def _function(row: Mapping[str, Any]) -> Function:
-    unknown = set(row) - {"name", "symbol", "since", "stream", "class", "prototype"}
+    unknown = set(row) - _KEYS
     kind = row.get("class", "")
     if unknown or (kind and kind not in CLASSES) or bool(kind) != ("prototype" in row):
         raise ValueError(f"functions.toml: {row}")
@@ -107,6 +116,8 @@ def _function(row: Mapping[str, Any]) -> Function:
         row.get("stream", ""),
         kind,
         _parameters(row.get("prototype", "")),
+        row.get("returns", ""),
+        row.get("version", ""),
     )
 
 
@@ -141,8 +152,12 @@ def load(sources: Path) -> Library:
     functions, statuses = read_functions(sources / "functions.toml")
     document = tomllib.loads((sources / "library.toml").read_text(encoding="ascii"))
     ready = document.get("ready")
+    versions = tuple(document.get("versions", ()))
     if document["unsupported"] not in {one.name for one in statuses}:
         raise ValueError(f"functions.toml: no error {document['unsupported']}")
+    for one in functions:
+        if bool(one.version) != bool(versions) or (versions and one.version not in versions):
+            raise ValueError(f"functions.toml: {one.symbol} has version {one.version!r}")
     return Library(
         sources=sources,
         soname=document["soname"],
@@ -158,4 +173,6 @@ def load(sources: Path) -> Library:
         resolver=document.get("resolver", False),
         ready=Ready(ready["header"], ready["call"], frozenset(ready["without"])) if ready else None,
         page=_page(document),
+        versions=versions,
+        data=document.get("data", {}),
     )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from vgpu_sim.native.codegen.library import Library, Page
+from vgpu_sim.native.codegen.library import Function, Library, Page
 
 NATIVE = Path(__file__).parents[1]
 MIB = 1 << 20
@@ -36,6 +36,11 @@ def _refused(library: Library) -> list[str]:
     return sorted(
         found for text in texts for found in re.findall(r'TSR_REFUSE\(\s*"(.+?)"\)', text)
     )
+
+
+def _since(function: Function) -> str:
+    """Return the version from which a function is there."""
+    return function.version or f"{function.since // 1000}.{function.since % 1000 // 10}"
 
 
 def _unsupported(library: Library, page: Page) -> list[str]:
@@ -89,7 +94,7 @@ def render_page(library: Library, page: Page) -> str:
         "",
         f"| function | since {page.version} | class |",
         "|---|---|---|",
-        *(f"| `{f.symbol}` | {f.since // 1000}.{f.since % 1000 // 10} | {f.kind} |" for f in done),
+        *(f"| `{f.symbol}` | {_since(f)} | {f.kind} |" for f in done),
         "",
         "## Not supported",
         "",

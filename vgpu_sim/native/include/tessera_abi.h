@@ -14,6 +14,11 @@
 #define TESSERA_SHARED_REACH_BYTES UINT64_C(0x100000000)
 #define TESSERA_SHARED_MISALIGNED_OFFSET_BYTES UINT64_C(0x200000000)
 #define TESSERA_SHARED_RESERVED_BYTES UINT64_C(0x400000000)
+#define TESSERA_LOCAL_REACH_BYTES UINT64_C(0x8000000)
+#define TESSERA_LOCAL_WINDOW_BYTES UINT64_C(0x40000000)
+#define TESSERA_LOCAL_OUTSIDE_OFFSET_BYTES UINT64_C(0x40000000)
+#define TESSERA_LOCAL_MISALIGNED_OFFSET_BYTES UINT64_C(0x80000000)
+#define TESSERA_LOCAL_RESERVED_BYTES UINT64_C(0x100000000)
 #define TESSERA_GPU_WINDOW_BITS UINT64_C(0x28)
 #define TESSERA_GPU_WINDOW_BYTES UINT64_C(0x10000000000)
 #define TESSERA_MAX_GPUS UINT64_C(0x8)
@@ -23,7 +28,7 @@
 #define TESSERA_DEVICE_OFFSET UINT64_C(0x3000000000)
 #define TESSERA_DEVICE_BYTES UINT64_C(0x7000000000)
 #define TESSERA_HOST_OFFSET UINT64_C(0xa000000000)
-#define TESSERA_HOST_BYTES UINT64_C(0x2000000000)
+#define TESSERA_HOST_BYTES UINT64_C(0x1fc0000000)
 #define TESSERA_SHARED_OFFSET UINT64_C(0xc000000000)
 #define TESSERA_SHARED_BYTES UINT64_C(0x1000000000)
 #define TESSERA_LOCAL_OFFSET UINT64_C(0xd000000000)
@@ -40,9 +45,12 @@
 #define TESSERA_MAX_GRID_Y UINT64_C(0xffff)
 #define TESSERA_MAX_GRID_Z UINT64_C(0xffff)
 #define TESSERA_MAX_SHARED_BYTES_PER_BLOCK UINT64_C(0xc000)
+#define TESSERA_MAX_SHARED_BYTES_OPTIN UINT64_C(0x38c00)
+#define TESSERA_MAX_LOCAL_BYTES_PER_THREAD UINT64_C(0x80000)
+#define TESSERA_STACK_BYTES_PER_THREAD UINT64_C(0x1000)
 #define TESSERA_MAX_WORKER_THREADS UINT64_C(0x400)
 
-#define TESSERA_ABI_VERSION UINT64_C(0x3)
+#define TESSERA_ABI_VERSION UINT64_C(0x5)
 #define TESSERA_CLIENT_AREA_MAGIC UINT64_C(0x54534341)
 #define TESSERA_WORKER_PAGE_MAGIC UINT64_C(0x54535750)
 #define TESSERA_MAX_STREAMS UINT64_C(0x80)
@@ -50,19 +58,40 @@
 #define TESSERA_SLOT_BYTES UINT64_C(0x100)
 #define TESSERA_MAX_WAITS UINT64_C(0x4)
 #define TESSERA_MAX_TIMESTAMPS UINT64_C(0x1000)
-#define TESSERA_INLINE_PARAMETER_BYTES UINT64_C(0x88)
-#define TESSERA_MAX_PARAMETER_BYTES UINT64_C(0x1000)
+#define TESSERA_INLINE_PARAMETER_BYTES UINT64_C(0x80)
+#define TESSERA_MAX_PARAMETER_BYTES UINT64_C(0x7ffc)
 #define TESSERA_MESSAGE_BYTES UINT64_C(0x100)
 #define TESSERA_DOZING UINT64_C(0x80000000)
 
 #define TESSERA_MAGIC UINT64_C(0x41525354)
-#define TESSERA_PROTOCOL_VERSION UINT64_C(0x1)
-#define TESSERA_PROTOCOL_OLDEST UINT64_C(0x1)
+#define TESSERA_PROTOCOL_VERSION UINT64_C(0x2)
+#define TESSERA_PROTOCOL_OLDEST UINT64_C(0x2)
 #define TESSERA_TOKEN_BYTES UINT64_C(0x20)
 #define TESSERA_MAX_ATTRIBUTES UINT64_C(0x100)
 #define TESSERA_ATTRIBUTE_UNKNOWN INT32_MIN /* -2147483648 */
 #define TESSERA_MAX_MESSAGE_BYTES UINT64_C(0x1000)
 #define TESSERA_MAX_IMAGE_BYTES UINT64_C(0x4000000)
+
+#define TESSERA_HCA_VERSION UINT64_C(0x1)
+#define TESSERA_HCA_MAX_QPS UINT64_C(0x400)
+#define TESSERA_HCA_MAX_CQS UINT64_C(0x400)
+#define TESSERA_HCA_MAX_MRS UINT64_C(0x1000)
+#define TESSERA_HCA_MAX_SEGMENTS UINT64_C(0x1000)
+#define TESSERA_HCA_MAX_PDS UINT64_C(0x400)
+#define TESSERA_HCA_MAX_CHANNELS UINT64_C(0x100)
+#define TESSERA_HCA_MAX_WR UINT64_C(0x4000)
+#define TESSERA_HCA_MAX_CQE UINT64_C(0x10000)
+#define TESSERA_HCA_MAX_SGE UINT64_C(0x10)
+#define TESSERA_HCA_MAX_INLINE_BYTES UINT64_C(0x100)
+#define TESSERA_HCA_MAX_PIECES UINT64_C(0x80)
+#define TESSERA_HCA_MAX_MESSAGE_BYTES UINT64_C(0x40000000)
+#define TESSERA_HCA_MAX_MR_BYTES UINT64_C(0x10000000000)
+#define TESSERA_HCA_MAX_RD_ATOMIC UINT64_C(0x10)
+#define TESSERA_HCA_MAX_MTU UINT64_C(0x5)
+#define TESSERA_HCA_GIDS UINT64_C(0x2)
+#define TESSERA_HCA_PAGE_BYTES UINT64_C(0x1000)
+#define TESSERA_HCA_GUID_BYTES UINT64_C(0x8)
+#define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
 #define TESSERA_APERTURE_BASES {UINT64_C(0x200000000000), UINT64_C(0x300000000000), UINT64_C(0x100000000000), UINT64_C(0x400000000000)}
 
 enum {
@@ -85,6 +114,8 @@ enum {
   TESSERA_FAULT_KIND_TIMEOUT = 8,
   TESSERA_FAULT_KIND_MISALIGNED = 9,
   TESSERA_FAULT_KIND_STACK = 10,
+  TESSERA_FAULT_KIND_FUNCTION = 11,
+  TESSERA_FAULT_KIND_ASSERTION = 12,
 };
 
 enum {
@@ -102,11 +133,133 @@ enum {
   TESSERA_MESSAGE_TYPE_CHUNK_FREED = 13,
   TESSERA_MESSAGE_TYPE_MEMORY_INFO = 14,
   TESSERA_MESSAGE_TYPE_MEMORY_REPORT = 15,
+  TESSERA_MESSAGE_TYPE_MODULE_LINK = 16,
+  TESSERA_MESSAGE_TYPE_MODULE_LINKED = 17,
+};
+
+enum {
+  TESSERA_LINK_FLAG_LINK = 0,
+  TESSERA_LINK_FLAG_CHECK = 1,
 };
 
 enum {
   TESSERA_CHUNK_KIND_DEVICE = 0,
   TESSERA_CHUNK_KIND_HOST = 1,
+};
+
+enum {
+  TESSERA_HCA_MESSAGE_JOIN = 100,
+  TESSERA_HCA_MESSAGE_OPEN = 102,
+  TESSERA_HCA_MESSAGE_ASYNC = 104,
+  TESSERA_HCA_MESSAGE_PD_CREATE = 106,
+  TESSERA_HCA_MESSAGE_PD_DESTROY = 108,
+  TESSERA_HCA_MESSAGE_CHANNEL_CREATE = 110,
+  TESSERA_HCA_MESSAGE_CHANNEL_DESTROY = 112,
+  TESSERA_HCA_MESSAGE_CQ_CREATE = 114,
+  TESSERA_HCA_MESSAGE_CQ_DESTROY = 116,
+  TESSERA_HCA_MESSAGE_SEGMENT_CREATE = 118,
+  TESSERA_HCA_MESSAGE_SEGMENT_DESTROY = 120,
+  TESSERA_HCA_MESSAGE_MR_CREATE = 122,
+  TESSERA_HCA_MESSAGE_MR_DESTROY = 124,
+  TESSERA_HCA_MESSAGE_QP_CREATE = 126,
+  TESSERA_HCA_MESSAGE_QP_MODIFY = 128,
+  TESSERA_HCA_MESSAGE_QP_QUERY = 130,
+  TESSERA_HCA_MESSAGE_QP_DESTROY = 132,
+};
+
+enum {
+  TESSERA_VERBS_OPCODE_RDMA_WRITE = 0,
+  TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM = 1,
+  TESSERA_VERBS_OPCODE_SEND = 2,
+  TESSERA_VERBS_OPCODE_SEND_WITH_IMM = 3,
+  TESSERA_VERBS_OPCODE_RDMA_READ = 4,
+};
+
+enum {
+  TESSERA_VERBS_SEND_FENCE = 1,
+  TESSERA_VERBS_SEND_SIGNALED = 2,
+  TESSERA_VERBS_SEND_SOLICITED = 4,
+  TESSERA_VERBS_SEND_INLINE = 8,
+};
+
+enum {
+  TESSERA_VERBS_STATUS_SUCCESS = 0,
+  TESSERA_VERBS_STATUS_LOC_LEN_ERR = 1,
+  TESSERA_VERBS_STATUS_LOC_QP_OP_ERR = 2,
+  TESSERA_VERBS_STATUS_LOC_PROT_ERR = 4,
+  TESSERA_VERBS_STATUS_WR_FLUSH_ERR = 5,
+  TESSERA_VERBS_STATUS_REM_INV_REQ_ERR = 9,
+  TESSERA_VERBS_STATUS_REM_ACCESS_ERR = 10,
+  TESSERA_VERBS_STATUS_REM_OP_ERR = 11,
+  TESSERA_VERBS_STATUS_RETRY_EXC_ERR = 12,
+  TESSERA_VERBS_STATUS_RNR_RETRY_EXC_ERR = 13,
+};
+
+enum {
+  TESSERA_VERBS_DONE_SEND = 0,
+  TESSERA_VERBS_DONE_RDMA_WRITE = 1,
+  TESSERA_VERBS_DONE_RDMA_READ = 2,
+  TESSERA_VERBS_DONE_RECV = 128,
+  TESSERA_VERBS_DONE_RECV_RDMA_WITH_IMM = 129,
+};
+
+enum {
+  TESSERA_VERBS_WC_FLAG_WITH_IMM = 2,
+};
+
+enum {
+  TESSERA_VERBS_ACCESS_LOCAL_WRITE = 1,
+  TESSERA_VERBS_ACCESS_REMOTE_WRITE = 2,
+  TESSERA_VERBS_ACCESS_REMOTE_READ = 4,
+  TESSERA_VERBS_ACCESS_REMOTE_ATOMIC = 8,
+  TESSERA_VERBS_ACCESS_RELAXED_ORDERING = 1048576,
+};
+
+enum {
+  TESSERA_VERBS_QP_TYPE_RC = 2,
+  TESSERA_VERBS_QP_TYPE_UC = 3,
+  TESSERA_VERBS_QP_TYPE_UD = 4,
+};
+
+enum {
+  TESSERA_VERBS_STATE_RESET = 0,
+  TESSERA_VERBS_STATE_INIT = 1,
+  TESSERA_VERBS_STATE_RTR = 2,
+  TESSERA_VERBS_STATE_RTS = 3,
+  TESSERA_VERBS_STATE_SQD = 4,
+  TESSERA_VERBS_STATE_SQE = 5,
+  TESSERA_VERBS_STATE_ERR = 6,
+};
+
+enum {
+  TESSERA_VERBS_MASK_STATE = 1,
+  TESSERA_VERBS_MASK_CUR_STATE = 2,
+  TESSERA_VERBS_MASK_EN_SQD_ASYNC_NOTIFY = 4,
+  TESSERA_VERBS_MASK_ACCESS_FLAGS = 8,
+  TESSERA_VERBS_MASK_PKEY_INDEX = 16,
+  TESSERA_VERBS_MASK_PORT = 32,
+  TESSERA_VERBS_MASK_QKEY = 64,
+  TESSERA_VERBS_MASK_AV = 128,
+  TESSERA_VERBS_MASK_PATH_MTU = 256,
+  TESSERA_VERBS_MASK_TIMEOUT = 512,
+  TESSERA_VERBS_MASK_RETRY_CNT = 1024,
+  TESSERA_VERBS_MASK_RNR_RETRY = 2048,
+  TESSERA_VERBS_MASK_RQ_PSN = 4096,
+  TESSERA_VERBS_MASK_MAX_QP_RD_ATOMIC = 8192,
+  TESSERA_VERBS_MASK_ALT_PATH = 16384,
+  TESSERA_VERBS_MASK_MIN_RNR_TIMER = 32768,
+  TESSERA_VERBS_MASK_SQ_PSN = 65536,
+  TESSERA_VERBS_MASK_MAX_DEST_RD_ATOMIC = 131072,
+  TESSERA_VERBS_MASK_PATH_MIG_STATE = 262144,
+  TESSERA_VERBS_MASK_CAP = 524288,
+  TESSERA_VERBS_MASK_DEST_QPN = 1048576,
+};
+
+enum {
+  TESSERA_VERBS_EVENT_CQ_ERR = 0,
+  TESSERA_VERBS_EVENT_QP_FATAL = 1,
+  TESSERA_VERBS_EVENT_QP_REQ_ERR = 2,
+  TESSERA_VERBS_EVENT_QP_ACCESS_ERR = 3,
 };
 
 typedef struct tessera_wait {
@@ -125,7 +278,9 @@ typedef struct tessera_launch_body {
   uint32_t block[3];
   uint32_t shared_bytes;
   uint32_t parameter_bytes;
-  uint8_t parameters[136];
+  uint32_t stack_bytes;
+  uint32_t reserved;
+  uint8_t parameters[128];
 } tessera_launch_body;
 _Static_assert(sizeof(tessera_launch_body) == 176, "tessera_launch_body");
 _Static_assert(offsetof(tessera_launch_body, kernel) == 0, "tessera_launch_body.kernel");
@@ -133,7 +288,9 @@ _Static_assert(offsetof(tessera_launch_body, grid) == 8, "tessera_launch_body.gr
 _Static_assert(offsetof(tessera_launch_body, block) == 20, "tessera_launch_body.block");
 _Static_assert(offsetof(tessera_launch_body, shared_bytes) == 32, "tessera_launch_body.shared_bytes");
 _Static_assert(offsetof(tessera_launch_body, parameter_bytes) == 36, "tessera_launch_body.parameter_bytes");
-_Static_assert(offsetof(tessera_launch_body, parameters) == 40, "tessera_launch_body.parameters");
+_Static_assert(offsetof(tessera_launch_body, stack_bytes) == 40, "tessera_launch_body.stack_bytes");
+_Static_assert(offsetof(tessera_launch_body, reserved) == 44, "tessera_launch_body.reserved");
+_Static_assert(offsetof(tessera_launch_body, parameters) == 48, "tessera_launch_body.parameters");
 
 typedef struct tessera_copy_body {
   uint64_t destination;
@@ -252,7 +409,8 @@ typedef struct tessera_worker_page {
   uint32_t progress;
   uint32_t sleeping;
   int32_t cpu;
-  uint8_t reserved[40];
+  uint64_t occupied[2];
+  uint8_t reserved[24];
   tessera_fault_record fault;
   uint64_t timeline[128];
   uint64_t tail[128];
@@ -265,7 +423,8 @@ _Static_assert(offsetof(tessera_worker_page, error) == 8, "tessera_worker_page.e
 _Static_assert(offsetof(tessera_worker_page, progress) == 12, "tessera_worker_page.progress");
 _Static_assert(offsetof(tessera_worker_page, sleeping) == 16, "tessera_worker_page.sleeping");
 _Static_assert(offsetof(tessera_worker_page, cpu) == 20, "tessera_worker_page.cpu");
-_Static_assert(offsetof(tessera_worker_page, reserved) == 24, "tessera_worker_page.reserved");
+_Static_assert(offsetof(tessera_worker_page, occupied) == 24, "tessera_worker_page.occupied");
+_Static_assert(offsetof(tessera_worker_page, reserved) == 40, "tessera_worker_page.reserved");
 _Static_assert(offsetof(tessera_worker_page, fault) == 64, "tessera_worker_page.fault");
 _Static_assert(offsetof(tessera_worker_page, timeline) == 496, "tessera_worker_page.timeline");
 _Static_assert(offsetof(tessera_worker_page, tail) == 1520, "tessera_worker_page.tail");
@@ -278,16 +437,26 @@ typedef struct tessera_launch_context {
   uint32_t grid[3];
   uint32_t block[3];
   uint64_t kernel;
-  uint64_t reserved;
+  uint64_t grid_id;
+  uint32_t multiprocessors;
+  uint32_t dynamic_shared_bytes;
+  uint64_t timer_ns;
+  uint64_t timer_scale;
+  uint64_t local_bytes;
 } tessera_launch_context;
-_Static_assert(sizeof(tessera_launch_context) == 64, "tessera_launch_context");
+_Static_assert(sizeof(tessera_launch_context) == 96, "tessera_launch_context");
 _Static_assert(offsetof(tessera_launch_context, aperture_base) == 0, "tessera_launch_context.aperture_base");
 _Static_assert(offsetof(tessera_launch_context, aperture_limit) == 8, "tessera_launch_context.aperture_limit");
 _Static_assert(offsetof(tessera_launch_context, segment_base) == 16, "tessera_launch_context.segment_base");
 _Static_assert(offsetof(tessera_launch_context, grid) == 24, "tessera_launch_context.grid");
 _Static_assert(offsetof(tessera_launch_context, block) == 36, "tessera_launch_context.block");
 _Static_assert(offsetof(tessera_launch_context, kernel) == 48, "tessera_launch_context.kernel");
-_Static_assert(offsetof(tessera_launch_context, reserved) == 56, "tessera_launch_context.reserved");
+_Static_assert(offsetof(tessera_launch_context, grid_id) == 56, "tessera_launch_context.grid_id");
+_Static_assert(offsetof(tessera_launch_context, multiprocessors) == 64, "tessera_launch_context.multiprocessors");
+_Static_assert(offsetof(tessera_launch_context, dynamic_shared_bytes) == 68, "tessera_launch_context.dynamic_shared_bytes");
+_Static_assert(offsetof(tessera_launch_context, timer_ns) == 72, "tessera_launch_context.timer_ns");
+_Static_assert(offsetof(tessera_launch_context, timer_scale) == 80, "tessera_launch_context.timer_scale");
+_Static_assert(offsetof(tessera_launch_context, local_bytes) == 88, "tessera_launch_context.local_bytes");
 
 typedef struct tessera_thread_state {
   uint64_t current_block;
@@ -297,10 +466,11 @@ typedef struct tessera_thread_state {
   uint64_t local_base;
   uint64_t stop;
   uint64_t meet;
+  uint64_t collect;
   uint32_t block_index[3];
-  uint32_t reserved;
+  uint32_t turns;
 } tessera_thread_state;
-_Static_assert(sizeof(tessera_thread_state) == 64, "tessera_thread_state");
+_Static_assert(sizeof(tessera_thread_state) == 72, "tessera_thread_state");
 _Static_assert(offsetof(tessera_thread_state, current_block) == 0, "tessera_thread_state.current_block");
 _Static_assert(offsetof(tessera_thread_state, status) == 8, "tessera_thread_state.status");
 _Static_assert(offsetof(tessera_thread_state, trap_word) == 12, "tessera_thread_state.trap_word");
@@ -308,8 +478,9 @@ _Static_assert(offsetof(tessera_thread_state, shared_base) == 16, "tessera_threa
 _Static_assert(offsetof(tessera_thread_state, local_base) == 24, "tessera_thread_state.local_base");
 _Static_assert(offsetof(tessera_thread_state, stop) == 32, "tessera_thread_state.stop");
 _Static_assert(offsetof(tessera_thread_state, meet) == 40, "tessera_thread_state.meet");
-_Static_assert(offsetof(tessera_thread_state, block_index) == 48, "tessera_thread_state.block_index");
-_Static_assert(offsetof(tessera_thread_state, reserved) == 60, "tessera_thread_state.reserved");
+_Static_assert(offsetof(tessera_thread_state, collect) == 48, "tessera_thread_state.collect");
+_Static_assert(offsetof(tessera_thread_state, block_index) == 56, "tessera_thread_state.block_index");
+_Static_assert(offsetof(tessera_thread_state, turns) == 68, "tessera_thread_state.turns");
 
 typedef struct tessera_header {
   uint32_t magic;
@@ -422,18 +593,22 @@ typedef struct tessera_table_header {
   uint32_t parameter_offset;
   uint32_t variable_count;
   uint32_t variable_offset;
+  uint32_t refused_count;
+  uint32_t refused_offset;
   uint32_t log_offset;
   uint32_t log_bytes;
 } tessera_table_header;
-_Static_assert(sizeof(tessera_table_header) == 32, "tessera_table_header");
+_Static_assert(sizeof(tessera_table_header) == 40, "tessera_table_header");
 _Static_assert(offsetof(tessera_table_header, function_count) == 0, "tessera_table_header.function_count");
 _Static_assert(offsetof(tessera_table_header, function_offset) == 4, "tessera_table_header.function_offset");
 _Static_assert(offsetof(tessera_table_header, parameter_count) == 8, "tessera_table_header.parameter_count");
 _Static_assert(offsetof(tessera_table_header, parameter_offset) == 12, "tessera_table_header.parameter_offset");
 _Static_assert(offsetof(tessera_table_header, variable_count) == 16, "tessera_table_header.variable_count");
 _Static_assert(offsetof(tessera_table_header, variable_offset) == 20, "tessera_table_header.variable_offset");
-_Static_assert(offsetof(tessera_table_header, log_offset) == 24, "tessera_table_header.log_offset");
-_Static_assert(offsetof(tessera_table_header, log_bytes) == 28, "tessera_table_header.log_bytes");
+_Static_assert(offsetof(tessera_table_header, refused_count) == 24, "tessera_table_header.refused_count");
+_Static_assert(offsetof(tessera_table_header, refused_offset) == 28, "tessera_table_header.refused_offset");
+_Static_assert(offsetof(tessera_table_header, log_offset) == 32, "tessera_table_header.log_offset");
+_Static_assert(offsetof(tessera_table_header, log_bytes) == 36, "tessera_table_header.log_bytes");
 
 typedef struct tessera_function_record {
   uint32_t name_offset;
@@ -485,6 +660,18 @@ _Static_assert(offsetof(tessera_variable_record, reserved) == 4, "tessera_variab
 _Static_assert(offsetof(tessera_variable_record, address) == 8, "tessera_variable_record.address");
 _Static_assert(offsetof(tessera_variable_record, bytes) == 16, "tessera_variable_record.bytes");
 
+typedef struct tessera_refused_record {
+  uint32_t name_offset;
+  uint32_t log_offset;
+  uint32_t is_kernel;
+  uint32_t reserved;
+} tessera_refused_record;
+_Static_assert(sizeof(tessera_refused_record) == 16, "tessera_refused_record");
+_Static_assert(offsetof(tessera_refused_record, name_offset) == 0, "tessera_refused_record.name_offset");
+_Static_assert(offsetof(tessera_refused_record, log_offset) == 4, "tessera_refused_record.log_offset");
+_Static_assert(offsetof(tessera_refused_record, is_kernel) == 8, "tessera_refused_record.is_kernel");
+_Static_assert(offsetof(tessera_refused_record, reserved) == 12, "tessera_refused_record.reserved");
+
 typedef struct tessera_handle {
   uint64_t handle;
 } tessera_handle;
@@ -510,6 +697,314 @@ typedef struct tessera_memory_info {
 _Static_assert(sizeof(tessera_memory_info) == 16, "tessera_memory_info");
 _Static_assert(offsetof(tessera_memory_info, free_bytes) == 0, "tessera_memory_info.free_bytes");
 _Static_assert(offsetof(tessera_memory_info, total_bytes) == 8, "tessera_memory_info.total_bytes");
+
+typedef struct tessera_hca_hello {
+  uint32_t version;
+  uint32_t reserved;
+  uint8_t token[32];
+} tessera_hca_hello;
+_Static_assert(sizeof(tessera_hca_hello) == 40, "tessera_hca_hello");
+_Static_assert(offsetof(tessera_hca_hello, version) == 0, "tessera_hca_hello.version");
+_Static_assert(offsetof(tessera_hca_hello, reserved) == 4, "tessera_hca_hello.reserved");
+_Static_assert(offsetof(tessera_hca_hello, token) == 8, "tessera_hca_hello.token");
+
+typedef struct tessera_hca_device {
+  char name[64];
+  char firmware[64];
+  char board[64];
+  char sysfs[256];
+  uint8_t guid[8];
+  uint8_t gids[2][16];
+  uint32_t mtu;
+  uint32_t pkey;
+} tessera_hca_device;
+_Static_assert(sizeof(tessera_hca_device) == 496, "tessera_hca_device");
+_Static_assert(offsetof(tessera_hca_device, name) == 0, "tessera_hca_device.name");
+_Static_assert(offsetof(tessera_hca_device, firmware) == 64, "tessera_hca_device.firmware");
+_Static_assert(offsetof(tessera_hca_device, board) == 128, "tessera_hca_device.board");
+_Static_assert(offsetof(tessera_hca_device, sysfs) == 192, "tessera_hca_device.sysfs");
+_Static_assert(offsetof(tessera_hca_device, guid) == 448, "tessera_hca_device.guid");
+_Static_assert(offsetof(tessera_hca_device, gids) == 456, "tessera_hca_device.gids");
+_Static_assert(offsetof(tessera_hca_device, mtu) == 488, "tessera_hca_device.mtu");
+_Static_assert(offsetof(tessera_hca_device, pkey) == 492, "tessera_hca_device.pkey");
+
+typedef struct tessera_hca_handle {
+  uint32_t handle;
+  uint32_t reserved;
+} tessera_hca_handle;
+_Static_assert(sizeof(tessera_hca_handle) == 8, "tessera_hca_handle");
+_Static_assert(offsetof(tessera_hca_handle, handle) == 0, "tessera_hca_handle.handle");
+_Static_assert(offsetof(tessera_hca_handle, reserved) == 4, "tessera_hca_handle.reserved");
+
+typedef struct tessera_hca_created {
+  uint32_t handle;
+  uint32_t index;
+  uint64_t page_bytes;
+  uint32_t first_count;
+  uint32_t second_count;
+} tessera_hca_created;
+_Static_assert(sizeof(tessera_hca_created) == 24, "tessera_hca_created");
+_Static_assert(offsetof(tessera_hca_created, handle) == 0, "tessera_hca_created.handle");
+_Static_assert(offsetof(tessera_hca_created, index) == 4, "tessera_hca_created.index");
+_Static_assert(offsetof(tessera_hca_created, page_bytes) == 8, "tessera_hca_created.page_bytes");
+_Static_assert(offsetof(tessera_hca_created, first_count) == 16, "tessera_hca_created.first_count");
+_Static_assert(offsetof(tessera_hca_created, second_count) == 20, "tessera_hca_created.second_count");
+
+typedef struct tessera_hca_cq_create {
+  uint32_t entries;
+  uint32_t channel;
+} tessera_hca_cq_create;
+_Static_assert(sizeof(tessera_hca_cq_create) == 8, "tessera_hca_cq_create");
+_Static_assert(offsetof(tessera_hca_cq_create, entries) == 0, "tessera_hca_cq_create.entries");
+_Static_assert(offsetof(tessera_hca_cq_create, channel) == 4, "tessera_hca_cq_create.channel");
+
+typedef struct tessera_hca_segment_create {
+  uint64_t bytes;
+} tessera_hca_segment_create;
+_Static_assert(sizeof(tessera_hca_segment_create) == 8, "tessera_hca_segment_create");
+_Static_assert(offsetof(tessera_hca_segment_create, bytes) == 0, "tessera_hca_segment_create.bytes");
+
+typedef struct tessera_hca_piece {
+  uint32_t segment;
+  uint32_t reserved;
+  uint64_t offset;
+  uint64_t bytes;
+} tessera_hca_piece;
+_Static_assert(sizeof(tessera_hca_piece) == 24, "tessera_hca_piece");
+_Static_assert(offsetof(tessera_hca_piece, segment) == 0, "tessera_hca_piece.segment");
+_Static_assert(offsetof(tessera_hca_piece, reserved) == 4, "tessera_hca_piece.reserved");
+_Static_assert(offsetof(tessera_hca_piece, offset) == 8, "tessera_hca_piece.offset");
+_Static_assert(offsetof(tessera_hca_piece, bytes) == 16, "tessera_hca_piece.bytes");
+
+typedef struct tessera_hca_mr_create {
+  uint32_t pd;
+  uint32_t access;
+  uint64_t iova;
+  uint64_t bytes;
+  uint32_t piece_count;
+  uint32_t reserved;
+  tessera_hca_piece pieces[128];
+} tessera_hca_mr_create;
+_Static_assert(sizeof(tessera_hca_mr_create) == 3104, "tessera_hca_mr_create");
+_Static_assert(offsetof(tessera_hca_mr_create, pd) == 0, "tessera_hca_mr_create.pd");
+_Static_assert(offsetof(tessera_hca_mr_create, access) == 4, "tessera_hca_mr_create.access");
+_Static_assert(offsetof(tessera_hca_mr_create, iova) == 8, "tessera_hca_mr_create.iova");
+_Static_assert(offsetof(tessera_hca_mr_create, bytes) == 16, "tessera_hca_mr_create.bytes");
+_Static_assert(offsetof(tessera_hca_mr_create, piece_count) == 24, "tessera_hca_mr_create.piece_count");
+_Static_assert(offsetof(tessera_hca_mr_create, reserved) == 28, "tessera_hca_mr_create.reserved");
+_Static_assert(offsetof(tessera_hca_mr_create, pieces) == 32, "tessera_hca_mr_create.pieces");
+
+typedef struct tessera_hca_qp_create {
+  uint32_t pd;
+  uint32_t send_cq;
+  uint32_t recv_cq;
+  uint32_t type;
+  uint32_t send_wr;
+  uint32_t recv_wr;
+  uint32_t signal_all;
+  uint32_t reserved;
+} tessera_hca_qp_create;
+_Static_assert(sizeof(tessera_hca_qp_create) == 32, "tessera_hca_qp_create");
+_Static_assert(offsetof(tessera_hca_qp_create, pd) == 0, "tessera_hca_qp_create.pd");
+_Static_assert(offsetof(tessera_hca_qp_create, send_cq) == 4, "tessera_hca_qp_create.send_cq");
+_Static_assert(offsetof(tessera_hca_qp_create, recv_cq) == 8, "tessera_hca_qp_create.recv_cq");
+_Static_assert(offsetof(tessera_hca_qp_create, type) == 12, "tessera_hca_qp_create.type");
+_Static_assert(offsetof(tessera_hca_qp_create, send_wr) == 16, "tessera_hca_qp_create.send_wr");
+_Static_assert(offsetof(tessera_hca_qp_create, recv_wr) == 20, "tessera_hca_qp_create.recv_wr");
+_Static_assert(offsetof(tessera_hca_qp_create, signal_all) == 24, "tessera_hca_qp_create.signal_all");
+_Static_assert(offsetof(tessera_hca_qp_create, reserved) == 28, "tessera_hca_qp_create.reserved");
+
+typedef struct tessera_hca_qp_attributes {
+  uint32_t state;
+  uint32_t path_mtu;
+  uint32_t rq_psn;
+  uint32_t sq_psn;
+  uint32_t dest_qpn;
+  uint32_t access;
+  uint32_t flow_label;
+  uint16_t pkey_index;
+  uint16_t dlid;
+  uint8_t dgid[16];
+  uint8_t sgid_index;
+  uint8_t hop_limit;
+  uint8_t traffic_class;
+  uint8_t service_level;
+  uint8_t is_global;
+  uint8_t port;
+  uint8_t max_rd_atomic;
+  uint8_t max_dest_rd_atomic;
+  uint8_t min_rnr_timer;
+  uint8_t timeout;
+  uint8_t retry_count;
+  uint8_t rnr_retry;
+  uint8_t av_port;
+  uint8_t reserved[3];
+} tessera_hca_qp_attributes;
+_Static_assert(sizeof(tessera_hca_qp_attributes) == 64, "tessera_hca_qp_attributes");
+_Static_assert(offsetof(tessera_hca_qp_attributes, state) == 0, "tessera_hca_qp_attributes.state");
+_Static_assert(offsetof(tessera_hca_qp_attributes, path_mtu) == 4, "tessera_hca_qp_attributes.path_mtu");
+_Static_assert(offsetof(tessera_hca_qp_attributes, rq_psn) == 8, "tessera_hca_qp_attributes.rq_psn");
+_Static_assert(offsetof(tessera_hca_qp_attributes, sq_psn) == 12, "tessera_hca_qp_attributes.sq_psn");
+_Static_assert(offsetof(tessera_hca_qp_attributes, dest_qpn) == 16, "tessera_hca_qp_attributes.dest_qpn");
+_Static_assert(offsetof(tessera_hca_qp_attributes, access) == 20, "tessera_hca_qp_attributes.access");
+_Static_assert(offsetof(tessera_hca_qp_attributes, flow_label) == 24, "tessera_hca_qp_attributes.flow_label");
+_Static_assert(offsetof(tessera_hca_qp_attributes, pkey_index) == 28, "tessera_hca_qp_attributes.pkey_index");
+_Static_assert(offsetof(tessera_hca_qp_attributes, dlid) == 30, "tessera_hca_qp_attributes.dlid");
+_Static_assert(offsetof(tessera_hca_qp_attributes, dgid) == 32, "tessera_hca_qp_attributes.dgid");
+_Static_assert(offsetof(tessera_hca_qp_attributes, sgid_index) == 48, "tessera_hca_qp_attributes.sgid_index");
+_Static_assert(offsetof(tessera_hca_qp_attributes, hop_limit) == 49, "tessera_hca_qp_attributes.hop_limit");
+_Static_assert(offsetof(tessera_hca_qp_attributes, traffic_class) == 50, "tessera_hca_qp_attributes.traffic_class");
+_Static_assert(offsetof(tessera_hca_qp_attributes, service_level) == 51, "tessera_hca_qp_attributes.service_level");
+_Static_assert(offsetof(tessera_hca_qp_attributes, is_global) == 52, "tessera_hca_qp_attributes.is_global");
+_Static_assert(offsetof(tessera_hca_qp_attributes, port) == 53, "tessera_hca_qp_attributes.port");
+_Static_assert(offsetof(tessera_hca_qp_attributes, max_rd_atomic) == 54, "tessera_hca_qp_attributes.max_rd_atomic");
+_Static_assert(offsetof(tessera_hca_qp_attributes, max_dest_rd_atomic) == 55, "tessera_hca_qp_attributes.max_dest_rd_atomic");
+_Static_assert(offsetof(tessera_hca_qp_attributes, min_rnr_timer) == 56, "tessera_hca_qp_attributes.min_rnr_timer");
+_Static_assert(offsetof(tessera_hca_qp_attributes, timeout) == 57, "tessera_hca_qp_attributes.timeout");
+_Static_assert(offsetof(tessera_hca_qp_attributes, retry_count) == 58, "tessera_hca_qp_attributes.retry_count");
+_Static_assert(offsetof(tessera_hca_qp_attributes, rnr_retry) == 59, "tessera_hca_qp_attributes.rnr_retry");
+_Static_assert(offsetof(tessera_hca_qp_attributes, av_port) == 60, "tessera_hca_qp_attributes.av_port");
+_Static_assert(offsetof(tessera_hca_qp_attributes, reserved) == 61, "tessera_hca_qp_attributes.reserved");
+
+typedef struct tessera_hca_qp_modify {
+  uint32_t handle;
+  uint32_t mask;
+  tessera_hca_qp_attributes attributes;
+} tessera_hca_qp_modify;
+_Static_assert(sizeof(tessera_hca_qp_modify) == 72, "tessera_hca_qp_modify");
+_Static_assert(offsetof(tessera_hca_qp_modify, handle) == 0, "tessera_hca_qp_modify.handle");
+_Static_assert(offsetof(tessera_hca_qp_modify, mask) == 4, "tessera_hca_qp_modify.mask");
+_Static_assert(offsetof(tessera_hca_qp_modify, attributes) == 8, "tessera_hca_qp_modify.attributes");
+
+typedef struct tessera_hca_client_page {
+  uint32_t sleeping;
+  uint32_t armed;
+  uint32_t reserved[14];
+  uint64_t dirty[16];
+} tessera_hca_client_page;
+_Static_assert(sizeof(tessera_hca_client_page) == 192, "tessera_hca_client_page");
+_Static_assert(offsetof(tessera_hca_client_page, sleeping) == 0, "tessera_hca_client_page.sleeping");
+_Static_assert(offsetof(tessera_hca_client_page, armed) == 4, "tessera_hca_client_page.armed");
+_Static_assert(offsetof(tessera_hca_client_page, reserved) == 8, "tessera_hca_client_page.reserved");
+_Static_assert(offsetof(tessera_hca_client_page, dirty) == 64, "tessera_hca_client_page.dirty");
+
+typedef struct tessera_hca_sge {
+  uint64_t address;
+  uint32_t bytes;
+  uint32_t lkey;
+} tessera_hca_sge;
+_Static_assert(sizeof(tessera_hca_sge) == 16, "tessera_hca_sge");
+_Static_assert(offsetof(tessera_hca_sge, address) == 0, "tessera_hca_sge.address");
+_Static_assert(offsetof(tessera_hca_sge, bytes) == 8, "tessera_hca_sge.bytes");
+_Static_assert(offsetof(tessera_hca_sge, lkey) == 12, "tessera_hca_sge.lkey");
+
+typedef union tessera_hca_payload {
+  tessera_hca_sge sges[16];
+  uint8_t data[256];
+} tessera_hca_payload;
+_Static_assert(sizeof(tessera_hca_payload) == 256, "tessera_hca_payload");
+_Static_assert(offsetof(tessera_hca_payload, sges) == 0, "tessera_hca_payload.sges");
+_Static_assert(offsetof(tessera_hca_payload, data) == 0, "tessera_hca_payload.data");
+
+typedef struct tessera_hca_send_slot {
+  uint64_t id;
+  uint64_t remote_address;
+  uint32_t remote_key;
+  uint32_t immediate;
+  uint32_t opcode;
+  uint32_t flags;
+  uint32_t sge_count;
+  uint32_t inline_bytes;
+  uint64_t reserved[3];
+  tessera_hca_payload payload;
+} tessera_hca_send_slot;
+_Static_assert(sizeof(tessera_hca_send_slot) == 320, "tessera_hca_send_slot");
+_Static_assert(offsetof(tessera_hca_send_slot, id) == 0, "tessera_hca_send_slot.id");
+_Static_assert(offsetof(tessera_hca_send_slot, remote_address) == 8, "tessera_hca_send_slot.remote_address");
+_Static_assert(offsetof(tessera_hca_send_slot, remote_key) == 16, "tessera_hca_send_slot.remote_key");
+_Static_assert(offsetof(tessera_hca_send_slot, immediate) == 20, "tessera_hca_send_slot.immediate");
+_Static_assert(offsetof(tessera_hca_send_slot, opcode) == 24, "tessera_hca_send_slot.opcode");
+_Static_assert(offsetof(tessera_hca_send_slot, flags) == 28, "tessera_hca_send_slot.flags");
+_Static_assert(offsetof(tessera_hca_send_slot, sge_count) == 32, "tessera_hca_send_slot.sge_count");
+_Static_assert(offsetof(tessera_hca_send_slot, inline_bytes) == 36, "tessera_hca_send_slot.inline_bytes");
+_Static_assert(offsetof(tessera_hca_send_slot, reserved) == 40, "tessera_hca_send_slot.reserved");
+_Static_assert(offsetof(tessera_hca_send_slot, payload) == 64, "tessera_hca_send_slot.payload");
+
+typedef struct tessera_hca_recv_slot {
+  uint64_t id;
+  uint32_t sge_count;
+  uint32_t reserved;
+  tessera_hca_sge sges[16];
+} tessera_hca_recv_slot;
+_Static_assert(sizeof(tessera_hca_recv_slot) == 272, "tessera_hca_recv_slot");
+_Static_assert(offsetof(tessera_hca_recv_slot, id) == 0, "tessera_hca_recv_slot.id");
+_Static_assert(offsetof(tessera_hca_recv_slot, sge_count) == 8, "tessera_hca_recv_slot.sge_count");
+_Static_assert(offsetof(tessera_hca_recv_slot, reserved) == 12, "tessera_hca_recv_slot.reserved");
+_Static_assert(offsetof(tessera_hca_recv_slot, sges) == 16, "tessera_hca_recv_slot.sges");
+
+typedef struct tessera_hca_qp_page {
+  uint32_t send_head;
+  uint32_t recv_head;
+  uint32_t reserved[14];
+  uint32_t send_tail;
+  uint32_t recv_tail;
+  uint32_t reserved2[14];
+} tessera_hca_qp_page;
+_Static_assert(sizeof(tessera_hca_qp_page) == 128, "tessera_hca_qp_page");
+_Static_assert(offsetof(tessera_hca_qp_page, send_head) == 0, "tessera_hca_qp_page.send_head");
+_Static_assert(offsetof(tessera_hca_qp_page, recv_head) == 4, "tessera_hca_qp_page.recv_head");
+_Static_assert(offsetof(tessera_hca_qp_page, reserved) == 8, "tessera_hca_qp_page.reserved");
+_Static_assert(offsetof(tessera_hca_qp_page, send_tail) == 64, "tessera_hca_qp_page.send_tail");
+_Static_assert(offsetof(tessera_hca_qp_page, recv_tail) == 68, "tessera_hca_qp_page.recv_tail");
+_Static_assert(offsetof(tessera_hca_qp_page, reserved2) == 72, "tessera_hca_qp_page.reserved2");
+
+typedef struct tessera_hca_cqe {
+  uint64_t id;
+  uint32_t status;
+  uint32_t opcode;
+  uint32_t bytes;
+  uint32_t immediate;
+  uint32_t qpn;
+  uint32_t source_qpn;
+  uint32_t flags;
+  uint32_t vendor_error;
+  uint32_t reserved[6];
+} tessera_hca_cqe;
+_Static_assert(sizeof(tessera_hca_cqe) == 64, "tessera_hca_cqe");
+_Static_assert(offsetof(tessera_hca_cqe, id) == 0, "tessera_hca_cqe.id");
+_Static_assert(offsetof(tessera_hca_cqe, status) == 8, "tessera_hca_cqe.status");
+_Static_assert(offsetof(tessera_hca_cqe, opcode) == 12, "tessera_hca_cqe.opcode");
+_Static_assert(offsetof(tessera_hca_cqe, bytes) == 16, "tessera_hca_cqe.bytes");
+_Static_assert(offsetof(tessera_hca_cqe, immediate) == 20, "tessera_hca_cqe.immediate");
+_Static_assert(offsetof(tessera_hca_cqe, qpn) == 24, "tessera_hca_cqe.qpn");
+_Static_assert(offsetof(tessera_hca_cqe, source_qpn) == 28, "tessera_hca_cqe.source_qpn");
+_Static_assert(offsetof(tessera_hca_cqe, flags) == 32, "tessera_hca_cqe.flags");
+_Static_assert(offsetof(tessera_hca_cqe, vendor_error) == 36, "tessera_hca_cqe.vendor_error");
+_Static_assert(offsetof(tessera_hca_cqe, reserved) == 40, "tessera_hca_cqe.reserved");
+
+typedef struct tessera_hca_cq_page {
+  uint32_t head;
+  uint32_t events;
+  uint32_t reserved[14];
+  uint32_t tail;
+  uint32_t armed;
+  uint32_t reserved2[14];
+} tessera_hca_cq_page;
+_Static_assert(sizeof(tessera_hca_cq_page) == 128, "tessera_hca_cq_page");
+_Static_assert(offsetof(tessera_hca_cq_page, head) == 0, "tessera_hca_cq_page.head");
+_Static_assert(offsetof(tessera_hca_cq_page, events) == 4, "tessera_hca_cq_page.events");
+_Static_assert(offsetof(tessera_hca_cq_page, reserved) == 8, "tessera_hca_cq_page.reserved");
+_Static_assert(offsetof(tessera_hca_cq_page, tail) == 64, "tessera_hca_cq_page.tail");
+_Static_assert(offsetof(tessera_hca_cq_page, armed) == 68, "tessera_hca_cq_page.armed");
+_Static_assert(offsetof(tessera_hca_cq_page, reserved2) == 72, "tessera_hca_cq_page.reserved2");
+
+typedef struct tessera_hca_event {
+  uint32_t type;
+  uint32_t handle;
+} tessera_hca_event;
+_Static_assert(sizeof(tessera_hca_event) == 8, "tessera_hca_event");
+_Static_assert(offsetof(tessera_hca_event, type) == 0, "tessera_hca_event.type");
+_Static_assert(offsetof(tessera_hca_event, handle) == 4, "tessera_hca_event.handle");
 
 typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
                                      const uint8_t *parameters, uint64_t first_block,

@@ -2,19 +2,23 @@
 #define _GNU_SOURCE
 #include "context.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "aperture.h"
 #include "chunk.h"
 #include "config.h"
 #include "device.h"
+#include "kernel_output.h"
 #include "log.h"
 #include "module.h"
 #include "patience.h"
 #include "ring.h"
+#include "system_area.h"
 #include "wait.h"
 #include "request.h"
 
@@ -143,6 +147,7 @@ CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t ap
   context->primary = primary;
   context->id = next_id++;
   context->request = 1;
+  tsr_system_area_setup(context);
   static struct tsr_reply reply; /* under tsr_context_lock */
   CUresult result = connect_worker(context, &reply);
   if (result == CUDA_SUCCESS) {
@@ -161,19 +166,29 @@ CUresult tsr_context_open(struct tsr_device *device, uint32_t flags, uint32_t ap
   return CUDA_SUCCESS;
 }
 
+/* Close a socket once the worker has ended, or after a second: what cuMemGetInfo says from then on
+ * no longer counts this context's memory. */
+static void say_goodbye(int socket) {
+  shutdown(socket, SHUT_WR);
+  const struct timeval patience = {.tv_sec = 1};
+  char rest[256];
+  ssize_t got = setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience) == 0;
+  while (got > 0 || (got < 0 && errno == EINTR)) got = recv(socket, rest, sizeof rest, 0);
+  close(socket);
+}
+
 CUresult tsr_context_close(uint64_t handle) {
   struct tsr_context *context = TSR_FIND(tsr_context, TSR_CONTEXT, handle);
   if (!context) return CUDA_ERROR_INVALID_CONTEXT;
   tsr_wait_all(context); /* a dead context has nothing to wait for */
   if (!tsr_object_retire(TSR_CONTEXT, handle)) return CUDA_ERROR_INVALID_CONTEXT;
   atomic_store(&context->lost, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-  pthread_mutex_lock(&context->request_lock); /* lets a request that is under way end */
-  pthread_mutex_unlock(&context->request_lock);
+  tsr_finish_questions(context);
   tsr_ring_quiesce(context);
   atomic_store(&open_contexts[context->index], NULL);
-  shutdown(context->socket, SHUT_RDWR);
-  close(context->socket);
+  say_goodbye(context->socket);
   tsr_modules_drop(context);
+  tsr_kernel_output_drop(context);
   tsr_chunks_drop(context);
   blank_view(context->area, context->area_bytes);
   blank_view((void *)(uintptr_t)context->page, context->page_bytes);

@@ -27,9 +27,7 @@ CUresult tsr_function_resolve(struct tsr_context *context, uint64_t handle, uint
   return result;
 }
 
-/* A function by the handle of a function or kernel, in the current context or, for a kernel, in
- * any that has it. Under the module lock. */
-static struct tsr_function *find(uint64_t handle) {
+struct tsr_function *tsr_function_find(uint64_t handle) {
   struct tsr_function *function = TSR_FIND(tsr_function, TSR_FUNCTION, handle);
   if (function) return function;
   struct tsr_kernel *kernel = TSR_FIND(tsr_kernel, TSR_KERNEL, handle);
@@ -43,16 +41,6 @@ static struct tsr_function *find(uint64_t handle) {
     function = TSR_FIND(tsr_function, TSR_FUNCTION, atomic_load(&kernel->functions[i]));
   return function;
 }
-
-#define WITH_FUNCTION(handle, body)                                   \
-  pthread_mutex_lock(&tsr_module_lock);                               \
-  struct tsr_function *const function = find((uint64_t)(uintptr_t)(handle)); \
-  CUresult result = function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; \
-  if (function) {                                                     \
-    body;                                                             \
-  }                                                                   \
-  pthread_mutex_unlock(&tsr_module_lock);                             \
-  return result
 
 static CUresult attribute_of(const struct tsr_function *function, CUfunction_attribute attribute,
                              int *value) {
@@ -120,24 +108,24 @@ static CUresult set_attribute(struct tsr_function *function, CUfunction_attribut
 
 CUresult tsr_cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc) {
   if (!pi) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(hfunc, result = attribute_of(function, attrib, pi));
+  TSR_WITH_FUNCTION(hfunc, result = attribute_of(function, attrib, pi));
 }
 
 CUresult tsr_cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel,
                                   CUdevice dev) {
   if (!tsr_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
   if (!pi) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(kernel, result = attribute_of(function, attrib, pi));
+  TSR_WITH_FUNCTION(kernel, result = attribute_of(function, attrib, pi));
 }
 
 CUresult tsr_cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value) {
-  WITH_FUNCTION(hfunc, result = set_attribute(function, attrib, value));
+  TSR_WITH_FUNCTION(hfunc, result = set_attribute(function, attrib, value));
 }
 
 CUresult tsr_cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel,
                                   CUdevice dev) {
   if (!tsr_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  WITH_FUNCTION(kernel, result = set_attribute(function, attrib, val));
+  TSR_WITH_FUNCTION(kernel, result = set_attribute(function, attrib, val));
 }
 
 static CUresult valid_cache(CUfunc_cache config) {
@@ -146,12 +134,12 @@ static CUresult valid_cache(CUfunc_cache config) {
 }
 
 CUresult tsr_cuFuncSetCacheConfig(CUfunction hfunc, CUfunc_cache config) {
-  WITH_FUNCTION(hfunc, result = valid_cache(config)); /* advice */
+  TSR_WITH_FUNCTION(hfunc, result = valid_cache(config)); /* advice */
 }
 
 CUresult tsr_cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev) {
   if (!tsr_device(dev)) return CUDA_ERROR_INVALID_DEVICE;
-  WITH_FUNCTION(kernel, result = valid_cache(config));
+  TSR_WITH_FUNCTION(kernel, result = valid_cache(config));
 }
 
 static CUresult parameter(const struct tsr_function *function, size_t index, size_t *offset,
@@ -165,28 +153,28 @@ static CUresult parameter(const struct tsr_function *function, size_t index, siz
 CUresult tsr_cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset,
                                 size_t *paramSize) {
   if (!paramOffset) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(func, result = parameter(function, paramIndex, paramOffset, paramSize));
+  TSR_WITH_FUNCTION(func, result = parameter(function, paramIndex, paramOffset, paramSize));
 }
 
 CUresult tsr_cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset,
                                   size_t *paramSize) {
   if (!paramOffset) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(kernel, result = parameter(function, paramIndex, paramOffset, paramSize));
+  TSR_WITH_FUNCTION(kernel, result = parameter(function, paramIndex, paramOffset, paramSize));
 }
 
 CUresult tsr_cuFuncGetParamCount(CUfunction func, size_t *paramCount) {
   if (!paramCount) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(func, *paramCount = function->record.parameter_count);
+  TSR_WITH_FUNCTION(func, *paramCount = function->record.parameter_count);
 }
 
 CUresult tsr_cuKernelGetParamCount(CUkernel kernel, size_t *paramCount) {
   if (!paramCount) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(kernel, *paramCount = function->record.parameter_count);
+  TSR_WITH_FUNCTION(kernel, *paramCount = function->record.parameter_count);
 }
 
 CUresult tsr_cuFuncGetName(const char **name, CUfunction hfunc) {
   if (!name) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(hfunc, *name = function->name);
+  TSR_WITH_FUNCTION(hfunc, *name = function->name);
 }
 
 /* The library's own copy: it outlives the contexts that loaded it. */
@@ -200,18 +188,18 @@ CUresult tsr_cuKernelGetName(const char **name, CUkernel hfunc) {
 
 CUresult tsr_cuFuncGetModule(CUmodule *hmod, CUfunction hfunc) {
   if (!hmod) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(hfunc, {
+  TSR_WITH_FUNCTION(hfunc, {
     *hmod = (CUmodule)(uintptr_t)tsr_object_handle(TSR_MODULE, function->module);
   });
 }
 
 CUresult tsr_cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction hfunc) {
   if (!state) return CUDA_ERROR_INVALID_VALUE;
-  WITH_FUNCTION(hfunc, *state = CU_FUNCTION_LOADING_STATE_LOADED);
+  TSR_WITH_FUNCTION(hfunc, *state = CU_FUNCTION_LOADING_STATE_LOADED);
 }
 
 CUresult tsr_cuFuncLoad(CUfunction hfunc) {
-  WITH_FUNCTION(hfunc, ); /* modules are loaded whole */
+  TSR_WITH_FUNCTION(hfunc, ); /* modules are loaded whole */
 }
 
 CUresult tsr_cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel) {

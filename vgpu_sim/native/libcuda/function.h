@@ -3,6 +3,7 @@
 #define TSR_FUNCTION_H
 
 #include "device.h"
+#include "module.h"
 #include "objects.h"
 
 /* What a launch may ask for beside the function's own shared memory, where `attribute` of the
@@ -21,5 +22,20 @@ CUresult tsr_function_resolve(struct tsr_context *context, uint64_t handle, uint
 /* The same for a kernel; under the module lock. */
 CUresult tsr_kernel_resolve(struct tsr_context *context, struct tsr_kernel *kernel,
                             uint64_t *function);
+
+/* A function by the handle of a function or kernel, in the current context or, for a kernel, in
+ * any that has it. Under the module lock. */
+struct tsr_function *tsr_function_find(uint64_t handle);
+
+/* Runs `body` with `function` and `result`, which it returns, under the module lock. */
+#define TSR_WITH_FUNCTION(handle, body)                                   \
+  pthread_mutex_lock(&tsr_module_lock);                               \
+  struct tsr_function *const function = tsr_function_find((uint64_t)(uintptr_t)(handle)); \
+  CUresult result = function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE; \
+  if (function) {                                                     \
+    body;                                                             \
+  }                                                                   \
+  pthread_mutex_unlock(&tsr_module_lock);                             \
+  return result
 
 #endif

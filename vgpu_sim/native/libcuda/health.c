@@ -5,10 +5,12 @@
 #include <stdio.h>
 
 #include "log.h"
+#include "kernel_output.h"
 
 /* Once per context: what the worker's record says, for whoever reads the program's output. */
 static void tell_fault(struct tsr_context *context, uint32_t error) {
   if (atomic_exchange(&context->fault_told, 1)) return;
+  tsr_kernel_output_print(context);
   tessera_fault_record fault = context->page->fault;
   fault.kernel_name[sizeof fault.kernel_name - 1] = 0;
   fault.message[sizeof fault.message - 1] = 0;

@@ -54,7 +54,19 @@ CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why) {
 
 void tsr_image_refused(void) { tsr_end_if_strict("an image", "was refused"); }
 
+bool tsr_image_is_container(const void *image, size_t bytes) {
+  uint64_t size;
+  if (bytes < CONTAINER_SIZE_OFFSET + sizeof size) return false;
+  memcpy(&size, (const char *)image + CONTAINER_SIZE_OFFSET, sizeof size);
+  return memcmp(image, container_magic, sizeof container_magic) == 0 && size <= bytes;
+}
+
 char *tsr_image_read(const char *path) {
+  size_t bytes;
+  return tsr_image_read_sized(path, &bytes);
+}
+
+char *tsr_image_read_sized(const char *path, size_t *bytes) {
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NULL;
   const off_t size = lseek(fd, 0, SEEK_END);
@@ -72,6 +84,7 @@ char *tsr_image_read(const char *path) {
     got += more;
   }
   close(fd);
+  *bytes = (size_t)size;
   return data;
 }
 

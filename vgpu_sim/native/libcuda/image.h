@@ -2,6 +2,8 @@
 #ifndef TSR_IMAGE_H
 #define TSR_IMAGE_H
 
+#include <stdbool.h>
+
 #include "driver_types.h"
 
 /* Where a loader's messages go: the caller's buffers of CU_JIT_..._LOG_BUFFER. */
@@ -22,7 +24,11 @@ CUresult tsr_image_measure(const void *image, size_t *bytes, const char **why);
 /* An image was refused for what it holds: ends the program under TESSERA_STRICT=1. */
 void tsr_image_refused(void);
 
+/* Whether so many bytes begin a container of ours and hold all of it. */
+bool tsr_image_is_container(const void *image, size_t bytes);
+
 /* A file's bytes, padded with zeros, to be freed by the caller; NULL where it cannot be read. */
 char *tsr_image_read(const char *path);
+char *tsr_image_read_sized(const char *path, size_t *bytes);
 
 #endif

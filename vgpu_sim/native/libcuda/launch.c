@@ -5,6 +5,7 @@
 #include "context.h"
 #include "device.h"
 #include "function.h"
+#include "occupancy.h"
 #include "refuse.h"
 #include "ring.h"
 #include "stream.h"
@@ -12,6 +13,7 @@
 struct geometry {
   uint32_t grid[3], block[3];
   uint32_t shared_bytes;
+  bool cooperative; /* all blocks are resident together */
 };
 
 static CUresult check_device_limits(const struct tsr_device *device,
@@ -42,6 +44,9 @@ static CUresult check_function_limits(const struct tsr_function *function,
   if (record->required_block[0] &&
       memcmp(record->required_block, launch->block, sizeof launch->block) != 0)
     return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t blocks = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+  if (launch->cooperative && blocks > tsr_resident_blocks(function, threads, launch->shared_bytes))
+    return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
   return CUDA_SUCCESS;
 }
 
@@ -119,8 +124,10 @@ static CUresult check_parameters(const struct tsr_function *function, void **par
   return CUDA_SUCCESS;
 }
 
+/* `after`, where it is not NULL, is a request that must have been done before; the launch's own
+ * follows in it. */
 static CUresult launch(CUfunction f, const struct geometry *geometry, CUstream hStream,
-                       void **parameters, void **extra) {
+                       void **parameters, void **extra, tessera_wait *after) {
   TSR_CURRENT(context);
   uint64_t handle;
   CUresult result = tsr_function_resolve(context, (uint64_t)(uintptr_t)f, &handle);
@@ -150,7 +157,8 @@ static CUresult launch(CUfunction f, const struct geometry *geometry, CUstream h
   }
   const uint32_t parameter_bytes = function->record.parameter_bytes;
   const uint32_t more = continuation_slots(parameter_bytes);
-  result = tsr_ring_begin(&request, TESSERA_OPCODE_LAUNCH, more, NULL);
+  const bool waits = after && after->value != 0 && after->stream != stream;
+  result = tsr_ring_begin(&request, TESSERA_OPCODE_LAUNCH, more, waits ? after : NULL);
   if (result != CUDA_SUCCESS) return result;
   tessera_launch_body *body = &request.slot->body.launch;
   body->kernel = function->record.kernel;
@@ -158,9 +166,22 @@ static CUresult launch(CUfunction f, const struct geometry *geometry, CUstream h
   memcpy(body->block, geometry->block, sizeof body->block);
   body->shared_bytes = geometry->shared_bytes;
   body->parameter_bytes = parameter_bytes;
+  body->stack_bytes = (uint32_t)atomic_load(&function->context->system_area.stack_bytes);
   put_parameters(&request, function, parameters, buffer);
-  tsr_ring_commit(&request);
+  const uint64_t value = tsr_ring_commit(&request);
+  if (after) *after = (tessera_wait){.stream = stream, .value = value};
   return CUDA_SUCCESS;
+}
+
+/* Cooperative launches run one after the other, as far as they are of one context: then the blocks
+ * of each have the device's room, and the workspace of its barrier, to themselves. */
+static CUresult launch_cooperative(CUfunction f, const struct geometry *geometry, CUstream hStream,
+                                   void **parameters, void **extra) {
+  TSR_CURRENT(context);
+  pthread_mutex_lock(&context->cooperative_lock);
+  const CUresult result = launch(f, geometry, hStream, parameters, extra, &context->cooperative);
+  pthread_mutex_unlock(&context->cooperative_lock);
+  return result;
 }
 
 CUresult tsr_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
@@ -170,17 +191,38 @@ CUresult tsr_cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gr
   const struct geometry geometry = {.grid = {gridDimX, gridDimY, gridDimZ},
                                     .block = {blockDimX, blockDimY, blockDimZ},
                                     .shared_bytes = sharedMemBytes};
-  return launch(f, &geometry, hStream, kernelParams, extra);
+  return launch(f, &geometry, hStream, kernelParams, extra, NULL);
+}
+
+CUresult tsr_cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY,
+                                       unsigned int gridDimZ, unsigned int blockDimX,
+                                       unsigned int blockDimY, unsigned int blockDimZ,
+                                       unsigned int sharedMemBytes, CUstream hStream,
+                                       void **kernelParams) {
+  const struct geometry geometry = {.grid = {gridDimX, gridDimY, gridDimZ},
+                                    .block = {blockDimX, blockDimY, blockDimZ},
+                                    .shared_bytes = sharedMemBytes,
+                                    .cooperative = true};
+  return launch_cooperative(f, &geometry, hStream, kernelParams, NULL);
 }
 
 CUresult tsr_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams,
                               void **extra) {
   if (!config || (config->numAttrs && !config->attrs)) return CUDA_ERROR_INVALID_VALUE;
-  for (unsigned i = 0; i < config->numAttrs; i++)
-    if (config->attrs[i].id != 0) TSR_REFUSE("a launch attribute of cuLaunchKernelEx");
+  int cooperative = 0;
+  for (unsigned i = 0; i < config->numAttrs; i++) {
+    const CUlaunchAttribute *attribute = &config->attrs[i];
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE)
+      memcpy(&cooperative, attribute->value, sizeof cooperative);
+    else if (attribute->id != CU_LAUNCH_ATTRIBUTE_IGNORE)
+      TSR_REFUSE("a launch attribute of cuLaunchKernelEx");
+  }
   const struct geometry geometry = {
       .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
       .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
-      .shared_bytes = config->sharedMemBytes};
-  return launch(f, &geometry, config->hStream, kernelParams, extra);
+      .shared_bytes = config->sharedMemBytes,
+      .cooperative = cooperative != 0};
+  if (cooperative != 0)
+    return launch_cooperative(f, &geometry, config->hStream, kernelParams, extra);
+  return launch(f, &geometry, config->hStream, kernelParams, extra, NULL);
 }

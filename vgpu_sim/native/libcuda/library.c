@@ -15,18 +15,62 @@ static struct tsr_library *find_library(CUlibrary handle) {
   return TSR_FIND(tsr_library, TSR_LIBRARY, handle);
 }
 
-/* The library's module in a context; under the module lock. */
+static CUresult adopt(struct tsr_library *library, struct tsr_module *module) {
+  const CUresult result = tsr_module_adopt(module);
+  if (result != CUDA_SUCCESS) return result;
+  library->modules[module->context->index] = module;
+  module->library = library;
+  return CUDA_SUCCESS;
+}
+
+/* Who uses a library while it does not hold the module lock; the last one lets it be unloaded. */
+static pthread_cond_t settled = PTHREAD_COND_INITIALIZER;
+
+static void begin_use(struct tsr_library *library) { library->users++; }
+
+static void end_use(struct tsr_library *library) {
+  library->users--;
+  pthread_cond_broadcast(&settled);
+}
+
+/* Loads the library into a context, without the module lock: that takes long, and others need it. */
+static CUresult load_in(struct tsr_library *library, struct tsr_context *context,
+                        const struct tsr_log_buffers *logs) {
+  const uint32_t index = context->index;
+  struct tsr_module *module;
+  begin_use(library);
+  library->loading[index] = true;
+  pthread_mutex_unlock(&tsr_module_lock);
+  CUresult result = tsr_module_fetch(context, library->image, library->image_bytes, logs, &module);
+  pthread_mutex_lock(&tsr_module_lock);
+  if (result == CUDA_SUCCESS) result = adopt(library, module);
+  library->loading[index] = false;
+  end_use(library);
+  return result;
+}
+
+/* The library's module in a context; under the module lock, which others may have meanwhile. The
+ * library, and so its kernels, are there when it returns. */
 static CUresult module_in(struct tsr_library *library, struct tsr_context *context,
                           const struct tsr_log_buffers *logs, struct tsr_module **out) {
-  struct tsr_module **place = &library->modules[context->index];
-  if (!*place) {
-    const CUresult result =
-        tsr_module_load(context, library->image, library->image_bytes, logs, place);
+  const uint32_t index = context->index;
+  begin_use(library);
+  while (library->loading[index]) pthread_cond_wait(&settled, &tsr_module_lock);
+  end_use(library);
+  if (!library->modules[index]) {
+    const CUresult result = load_in(library, context, logs);
     if (result != CUDA_SUCCESS) return result;
-    (*place)->library = library;
   }
-  *out = *place;
+  *out = library->modules[index];
   return CUDA_SUCCESS;
+}
+
+/* The library, once nobody uses it without the module lock; NULL: there is none any more. */
+static struct tsr_library *find_unused(CUlibrary handle) {
+  struct tsr_library *library;
+  while ((library = find_library(handle)) && library->users)
+    pthread_cond_wait(&settled, &tsr_module_lock);
+  return library;
 }
 
 /* A module to look names up in: the current context's, else any. */
@@ -85,9 +129,10 @@ CUresult tsr_cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_optio
   /* With a current context the program learns now what is wrong with its image. */
   CUresult why;
   struct tsr_context *context = tsr_context_current(&why);
+  struct tsr_module *module; /* fetched without the lock: it takes long, and nobody knows it yet */
+  if (context) result = tsr_module_fetch(context, code, bytes, &logs, &module);
   pthread_mutex_lock(&tsr_module_lock);
-  struct tsr_module *module;
-  if (context) result = module_in(created, context, &logs, &module);
+  if (context && result == CUDA_SUCCESS) result = adopt(created, module);
   if (result == CUDA_SUCCESS)
     *library = (CUlibrary)(uintptr_t)tsr_object_publish(TSR_LIBRARY, created);
   pthread_mutex_unlock(&tsr_module_lock);
@@ -135,7 +180,7 @@ static void finish_work(CUlibrary handle) {
 CUresult tsr_cuLibraryUnload(CUlibrary handle) {
   finish_work(handle);
   pthread_mutex_lock(&tsr_module_lock);
-  struct tsr_library *library = find_library(handle);
+  struct tsr_library *library = find_unused(handle);
   CUresult result = CUDA_ERROR_INVALID_HANDLE;
   if (library && tsr_object_retire(TSR_LIBRARY, (uint64_t)(uintptr_t)handle)) {
     result = CUDA_SUCCESS;
@@ -170,17 +215,24 @@ static struct tsr_kernel *kernel_named(struct tsr_library *library, const char *
   return kernel;
 }
 
+/* The library's kernel that a function of one of its modules is; NULL: out of memory. */
+static struct tsr_kernel *kernel_of(struct tsr_library *library, const struct tsr_function *function) {
+  struct tsr_kernel *kernel = kernel_named(library, function->name);
+  if (kernel)
+    atomic_store(&kernel->functions[function->context->index],
+                 tsr_object_handle(TSR_FUNCTION, function));
+  return kernel;
+}
+
 static CUresult get_kernel(CUkernel *pKernel, struct tsr_library *library, const char *name) {
   if (!library) return CUDA_ERROR_INVALID_HANDLE;
   struct tsr_module *module;
-  const CUresult result = some_module(library, &module);
+  struct tsr_function *function;
+  CUresult result = some_module(library, &module);
+  if (result == CUDA_SUCCESS) result = tsr_module_function(module, name, &function);
   if (result != CUDA_SUCCESS) return result;
-  struct tsr_function *function = tsr_module_function(module, name);
-  if (!function) return CUDA_ERROR_NOT_FOUND;
-  struct tsr_kernel *kernel = kernel_named(library, name);
+  const struct tsr_kernel *kernel = kernel_of(library, function);
   if (!kernel) return CUDA_ERROR_OUT_OF_MEMORY;
-  atomic_store(&kernel->functions[module->context->index],
-               tsr_object_handle(TSR_FUNCTION, function));
   *pKernel = (CUkernel)(uintptr_t)tsr_object_handle(TSR_KERNEL, kernel);
   return CUDA_SUCCESS;
 }
@@ -197,10 +249,10 @@ CUresult tsr_kernel_resolve(struct tsr_context *context, struct tsr_kernel *kern
                             uint64_t *function_handle) {
   struct tsr_module *module;
   const struct tsr_log_buffers no_logs = {0};
-  const CUresult result = module_in(kernel->library, context, &no_logs, &module);
+  struct tsr_function *function;
+  CUresult result = module_in(kernel->library, context, &no_logs, &module);
+  if (result == CUDA_SUCCESS) result = tsr_module_function(module, kernel->name, &function);
   if (result != CUDA_SUCCESS) return result;
-  const struct tsr_function *function = tsr_module_function(module, kernel->name);
-  if (!function) return CUDA_ERROR_NOT_FOUND;
   *function_handle = tsr_object_handle(TSR_FUNCTION, function);
   atomic_store(&kernel->functions[context->index], *function_handle);
   return CUDA_SUCCESS;
@@ -229,6 +281,24 @@ CUresult tsr_cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary libr
   TSR_CURRENT(context);
   if ((!dptr && !bytes) || !name) return CUDA_ERROR_INVALID_VALUE;
   WITH_MODULE(library, result = tsr_module_variable(module, name, dptr, bytes));
+}
+
+static CUresult enumerate(CUkernel *kernels, unsigned room, struct tsr_library *library,
+                          const struct tsr_module *module) {
+  const uint32_t count = module->table.header->function_count;
+  for (uint32_t i = 0; i < count && i < room; i++) {
+    const struct tsr_kernel *kernel = kernel_of(library, module->functions[i]);
+    if (!kernel) return CUDA_ERROR_OUT_OF_MEMORY;
+    kernels[i] = (CUkernel)(uintptr_t)tsr_object_handle(TSR_KERNEL, kernel);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Those that can run, as they are counted. */
+CUresult tsr_cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels,
+                                       CUlibrary lib) {
+  if (!kernels) return CUDA_ERROR_INVALID_VALUE;
+  WITH_MODULE(lib, result = enumerate(kernels, numKernels, found, module));
 }
 
 CUresult tsr_cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib) {

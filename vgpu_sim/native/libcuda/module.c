@@ -12,13 +12,14 @@
 #include "function.h"
 #include "log.h"
 #include "ring.h"
+#include "system_area.h"
 #include "wait.h"
 #include "request.h"
 
 pthread_mutex_t tsr_module_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* The image in a descriptor, or -1. */
-static int to_memory_file(const void *image, size_t bytes) {
+int tsr_memory_file(const void *image, size_t bytes) {
   const int fd = (int)syscall(SYS_memfd_create, "tessera-image", 1u /* MFD_CLOEXEC */);
   if (fd < 0) return -1;
   const char *from = image;
@@ -37,8 +38,10 @@ static int to_memory_file(const void *image, size_t bytes) {
 static CUresult adopt(struct tsr_module *module) {
   const struct tsr_table *table = &module->table;
   const uint32_t count = table->header->function_count;
+  const uint32_t refused = table->header->refused_count;
   module->functions = calloc(count ? count : 1, sizeof(struct tsr_function *));
-  if (!module->functions) return CUDA_ERROR_OUT_OF_MEMORY;
+  module->told = calloc(refused ? refused : 1, sizeof(bool));
+  if (!module->functions || !module->told) return CUDA_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < count; i++) {
     struct tsr_function *function = tsr_object_new(TSR_FUNCTION);
     if (!function) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -57,9 +60,8 @@ static CUresult adopt(struct tsr_module *module) {
 }
 
 /* The log's first lines, for people who gave no buffer, and how many are left. */
-static void tell(const char *log, size_t bytes, CUresult result) {
+void tsr_log_lines(const char *log, size_t bytes) {
   enum { MAX_LINES = 8 };
-  tsr_log("module not loaded (CUDA error %d)", (int)result);
   unsigned lines = 0;
   while (bytes > 0) {
     const char *end = memchr(log, '\n', bytes);
@@ -70,14 +72,14 @@ static void tell(const char *log, size_t bytes, CUresult result) {
     log += used;
   }
   if (lines > MAX_LINES)
-    tsr_log("  and %u more lines: `tessera ptx check` shows all, as CU_JIT_ERROR_LOG_BUFFER does",
+    tsr_log("  and %u more lines: `tessera ptx check` shows all, as the buffers of CU_JIT_..._LOG_BUFFER do",
             lines - MAX_LINES);
 }
 
 static CUresult ask(struct tsr_context *context, const void *image, size_t bytes,
                     const struct tsr_log_buffers *logs, tessera_module_table *loaded,
                     struct tsr_table *table) {
-  const int fd = to_memory_file(image, bytes);
+  const int fd = tsr_memory_file(image, bytes);
   if (fd < 0) return CUDA_ERROR_OPERATING_SYSTEM;
   struct tsr_reply reply;
   const tessera_module_load load = {.image_bytes = bytes,
@@ -93,15 +95,19 @@ static CUresult ask(struct tsr_context *context, const void *image, size_t bytes
     tsr_log_buffers_fill(logs, result, NULL, 0);
   } else {
     tsr_log_buffers_fill(logs, result, table->log, table->log_bytes);
-    if (result != CUDA_SUCCESS) tell(table->log, table->log_bytes, result);
+    if (result != CUDA_SUCCESS) {
+      tsr_log("module not loaded (CUDA error %d)", (int)result);
+      tsr_log_lines(table->log, table->log_bytes);
+    }
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) tsr_image_refused();
   }
   tsr_reply_close(&reply);
   return result;
 }
 
-CUresult tsr_module_load(struct tsr_context *context, const void *image, size_t bytes,
-                         const struct tsr_log_buffers *logs, struct tsr_module **out) {
+CUresult tsr_module_fetch(struct tsr_context *context, const void *image, size_t bytes,
+                          const struct tsr_log_buffers *logs, struct tsr_module **out) {
+  const uint64_t context_handle = tsr_object_handle(TSR_CONTEXT, context);
   struct tsr_module *module = tsr_object_new(TSR_MODULE);
   if (!module) return CUDA_ERROR_OUT_OF_MEMORY;
   tessera_module_table loaded;
@@ -112,19 +118,41 @@ CUresult tsr_module_load(struct tsr_context *context, const void *image, size_t 
     return result;
   }
   module->context = context;
-  module->context_handle = tsr_object_handle(TSR_CONTEXT, context);
+  module->context_handle = context_handle;
   module->remote = loaded.module;
-  module->next = context->modules;
-  context->modules = module;
-  const uint64_t handle = tsr_object_publish(TSR_MODULE, module);
-  result = adopt(module);
+  CUdeviceptr area;
+  if (tsr_module_variable(module, "tessera.area", &area, NULL) == CUDA_SUCCESS)
+    result = tsr_system_area_tell(context, area);
   if (result != CUDA_SUCCESS) {
-    tsr_object_retire(TSR_MODULE, handle);
-    tsr_module_drop(module);
+    struct tsr_reply reply;
+    const tessera_handle remote = {.handle = module->remote};
+    tsr_ask(context, TESSERA_MESSAGE_TYPE_MODULE_UNLOAD, &remote, sizeof remote, -1, &reply);
+    tsr_reply_close(&reply);
+    free(module->table.data);
+    tsr_object_free(TSR_MODULE, module);
     return result;
   }
   *out = module;
   return CUDA_SUCCESS;
+}
+
+CUresult tsr_module_adopt(struct tsr_module *module) {
+  struct tsr_context *context = module->context;
+  /* It may have been destroyed meanwhile, and everything in it with it. */
+  if (TSR_FIND(tsr_context, TSR_CONTEXT, module->context_handle) != context) {
+    free(module->table.data);
+    tsr_object_free(TSR_MODULE, module);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  }
+  module->next = context->modules;
+  context->modules = module;
+  const uint64_t handle = tsr_object_publish(TSR_MODULE, module);
+  const CUresult result = adopt(module);
+  if (result != CUDA_SUCCESS) {
+    tsr_object_retire(TSR_MODULE, handle);
+    tsr_module_drop(module);
+  }
+  return result;
 }
 
 static void forget(struct tsr_module *module) {
@@ -136,8 +164,10 @@ static void forget(struct tsr_module *module) {
   for (uint32_t i = 0; i < count && module->functions[i]; i++)
     tsr_object_free(TSR_FUNCTION, module->functions[i]);
   free(module->functions);
+  free(module->told);
   free(module->table.data);
   module->functions = NULL;
+  module->told = NULL;
   module->table.data = NULL;
   tsr_object_free(TSR_MODULE, module);
 }
@@ -169,10 +199,34 @@ void tsr_modules_drop(struct tsr_context *context) {
   pthread_mutex_unlock(&tsr_module_lock);
 }
 
-struct tsr_function *tsr_module_function(const struct tsr_module *module, const char *name) {
-  for (uint32_t i = 0; i < module->table.header->function_count; i++)
-    if (strcmp(module->functions[i]->name, name) == 0) return module->functions[i];
-  return NULL;
+/* What to answer to who asks for a name that is not among what can be used. */
+static CUresult missing(const struct tsr_module *module, const char *name, bool is_kernel) {
+  const struct tsr_table *table = &module->table;
+  for (uint32_t i = 0; i < table->header->refused_count; i++) {
+    const tessera_refused_record *refused = &table->refused[i];
+    if (!refused->is_kernel == is_kernel) continue;
+    if (strcmp((const char *)table->data + refused->name_offset, name) != 0) continue;
+    if (!module->told[i]) {
+      module->told[i] = true;
+      const char *log = (const char *)table->data + refused->log_offset;
+      tsr_log("%s %s cannot be used yet (CUDA error %d)", is_kernel ? "kernel" : "variable", name,
+              (int)CUDA_ERROR_NOT_SUPPORTED);
+      tsr_log_lines(log, strlen(log));
+    }
+    tsr_image_refused();
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult tsr_module_function(const struct tsr_module *module, const char *name,
+                             struct tsr_function **function) {
+  for (uint32_t i = 0; i < module->table.header->function_count; i++) {
+    if (strcmp(module->functions[i]->name, name) != 0) continue;
+    *function = module->functions[i];
+    return CUDA_SUCCESS;
+  }
+  return missing(module, name, true);
 }
 
 CUresult tsr_module_variable(const struct tsr_module *module, const char *name,
@@ -184,7 +238,7 @@ CUresult tsr_module_variable(const struct tsr_module *module, const char *name,
     if (bytes) *bytes = variable->bytes;
     return CUDA_SUCCESS;
   }
-  return CUDA_ERROR_NOT_FOUND;
+  return missing(module, name, false);
 }
 
 static bool find_in(struct tsr_context *context, uint64_t address, struct tsr_span *span) {

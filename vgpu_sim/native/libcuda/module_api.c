@@ -22,8 +22,10 @@ static CUresult load(CUmodule *out, const void *image, const struct tsr_log_buff
     return result;
   }
   struct tsr_module *module;
+  result = tsr_module_fetch(context, image, bytes, logs, &module); /* without the lock: it takes long */
+  if (result != CUDA_SUCCESS) return result;
   pthread_mutex_lock(&tsr_module_lock);
-  result = tsr_module_load(context, image, bytes, logs, &module);
+  result = tsr_module_adopt(module);
   if (result == CUDA_SUCCESS) *out = (CUmodule)(uintptr_t)tsr_object_handle(TSR_MODULE, module);
   pthread_mutex_unlock(&tsr_module_lock);
   return result;
@@ -69,11 +71,13 @@ CUresult tsr_cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *n
   if (!hfunc || !name) return CUDA_ERROR_INVALID_VALUE;
   pthread_mutex_lock(&tsr_module_lock);
   const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, hmod);
-  const struct tsr_function *function = module ? tsr_module_function(module, name) : NULL;
-  if (function) *hfunc = (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, function);
+  struct tsr_function *function;
+  const CUresult result =
+      module ? tsr_module_function(module, name, &function) : CUDA_ERROR_INVALID_HANDLE;
+  if (result == CUDA_SUCCESS)
+    *hfunc = (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, function);
   pthread_mutex_unlock(&tsr_module_lock);
-  if (!module) return CUDA_ERROR_INVALID_HANDLE;
-  return function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return result;
 }
 
 CUresult tsr_cuModuleGetGlobal_v2(CUdeviceptr *dptr, size_t *bytes, CUmodule hmod,
@@ -92,6 +96,20 @@ CUresult tsr_cuModuleGetFunctionCount(unsigned int *count, CUmodule mod) {
   pthread_mutex_lock(&tsr_module_lock);
   const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, mod);
   if (module) *count = module->table.header->function_count;
+  pthread_mutex_unlock(&tsr_module_lock);
+  return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+/* Those that can run, as they are counted. */
+CUresult tsr_cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions,
+                                        CUmodule mod) {
+  if (!functions) return CUDA_ERROR_INVALID_VALUE;
+  pthread_mutex_lock(&tsr_module_lock);
+  const struct tsr_module *module = TSR_FIND(tsr_module, TSR_MODULE, mod);
+  const uint32_t count = module ? module->table.header->function_count : 0;
+  for (uint32_t i = 0; i < count && i < numFunctions; i++)
+    functions[i] =
+        (CUfunction)(uintptr_t)tsr_object_handle(TSR_FUNCTION, module->functions[i]);
   pthread_mutex_unlock(&tsr_module_lock);
   return module ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -22,7 +22,7 @@ static const size_t sizes[TSR_KIND_COUNT] = {
     [TSR_CONTEXT] = sizeof(struct tsr_context),   [TSR_STREAM] = sizeof(struct tsr_stream),
     [TSR_EVENT] = sizeof(struct tsr_event),       [TSR_MODULE] = sizeof(struct tsr_module),
     [TSR_FUNCTION] = sizeof(struct tsr_function), [TSR_LIBRARY] = sizeof(struct tsr_library),
-    [TSR_KERNEL] = sizeof(struct tsr_kernel),
+    [TSR_KERNEL] = sizeof(struct tsr_kernel),     [TSR_LINK] = sizeof(struct tsr_link),
 };
 
 static struct tsr_object *at(enum tsr_kind kind, uint32_t index) {

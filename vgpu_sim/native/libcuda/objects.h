@@ -25,6 +25,7 @@ enum tsr_kind {
   TSR_FUNCTION,
   TSR_LIBRARY,
   TSR_KERNEL,
+  TSR_LINK,
   TSR_KIND_COUNT,
 };
 
@@ -76,6 +77,18 @@ struct tsr_timestamp {
   uint64_t value;
 };
 
+/* Output and heap of the context's kernels (system_area.c). */
+struct tsr_system_area {
+  pthread_mutex_t making;  /* of what follows, up to `made` */
+  uint64_t fifo_bytes, heap_bytes; /* limits */
+  _Atomic uint64_t stack_bytes;    /* another one */
+  bool made;
+  uint64_t address;
+  pthread_mutex_t reading; /* no other lock is taken under it */
+  uint8_t *alias;          /* NULL: none, or the context has ended */
+  uint64_t read;           /* bytes of the FIFO, ever */
+};
+
 struct tsr_context {
   struct tsr_object object;
   struct tsr_device *device;
@@ -92,17 +105,23 @@ struct tsr_context {
   _Atomic uint32_t fault_told;   /* the fault has been logged */
   _Atomic uint32_t order;        /* of the next request, over all streams */
   _Atomic uint32_t rung;         /* the worker's nap (WorkerPage.sleeping) that was rung for last */
-  pthread_mutex_t request_lock;  /* one request on the socket at a time */
+  pthread_mutex_t request_lock;  /* of what follows, up to `request` */
+  pthread_cond_t answered;       /* somebody's reply has come, or nobody reads any more */
+  struct tsr_question *questions; /* threads that wait for a reply */
+  bool reading;                  /* one of them reads the socket */
   uint32_t request;
   pthread_mutex_t stream_lock;   /* allocation of stream indices */
   uint64_t streams[2];           /* bitmap: in use */
   _Atomic uint64_t blocking[2];  /* bitmap: takes part in the legacy stream's ordering */
   struct tsr_ring rings[TESSERA_MAX_STREAMS];
+  pthread_mutex_t cooperative_lock; /* the last launch whose blocks are resident together */
+  tessera_wait cooperative;
   pthread_mutex_t event_lock;    /* timestamps and the records of events */
   struct tsr_timestamp timestamps[TESSERA_MAX_TIMESTAMPS];
   uint16_t free_timestamps[TESSERA_MAX_TIMESTAMPS]; /* a queue: oldest first */
   uint32_t free_first, free_count;
   struct tsr_module *modules; /* under tsr_module_lock */
+  struct tsr_system_area system_area;
 };
 
 struct tsr_stream {
@@ -135,6 +154,7 @@ struct tsr_module {
   struct tsr_library *library; /* that owns it, or NULL */
   struct tsr_table table;
   struct tsr_function **functions; /* in the table's order */
+  bool *told; /* of each refused record: its reasons have been logged */
 };
 
 struct tsr_function {
@@ -154,6 +174,8 @@ struct tsr_library {
   size_t image_bytes;
   /* By context index; under tsr_module_lock. */
   struct tsr_module *modules[TESSERA_MAX_CONTEXTS];
+  bool loading[TESSERA_MAX_CONTEXTS]; /* a thread makes that module, without the lock */
+  uint32_t users;                     /* threads that come back to it; under tsr_module_lock */
   struct tsr_kernel *kernels;
 };
 
@@ -165,6 +187,17 @@ struct tsr_kernel {
   char *name;
   /* Handles of the functions, by context index; read without a lock at launch. */
   _Atomic uint64_t functions[TESSERA_MAX_CONTEXTS];
+};
+
+/* What is being linked. `inputs` is what the worker takes (hal/messages.py, LinkFlag). */
+struct tsr_link {
+  struct tsr_object object;
+  uint64_t context_handle;
+  struct tsr_log_buffers *logs;
+  uint8_t *inputs;
+  size_t input_bytes;
+  uint8_t *linked; /* the container, once it is complete */
+  size_t linked_bytes;
 };
 
 #endif

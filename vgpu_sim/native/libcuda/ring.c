@@ -10,6 +10,7 @@ void tsr_ring_setup(struct tsr_context *context) {
   context->area->cpu = -1;
   context->area->stream_limit = 1;
   context->streams[0] = 1; /* the legacy stream */
+  context->cooperative = (tessera_wait){0};
   for (uint32_t i = 0; i < TESSERA_MAX_TIMESTAMPS; i++) context->free_timestamps[i] = (uint16_t)i;
   context->free_count = TESSERA_MAX_TIMESTAMPS;
 }
@@ -86,7 +87,7 @@ static void show(struct tsr_request *request) {
   __atomic_store_n(&area->head[request->stream], request->head, __ATOMIC_RELEASE);
   atomic_store_explicit(&ring->last, request->value, memory_order_release);
   atomic_thread_fence(memory_order_seq_cst);
-  tsr_rang = tsr_wake_worker(context, false);
+  tsr_rang = tsr_ring_for_request(context, request->stream);
 }
 
 static CUresult make_room(struct tsr_request *request, uint32_t slots) {

@@ -43,6 +43,7 @@ static bool check(struct tsr_table *table) {
       !inside(table, header->parameter_offset, header->parameter_count,
               sizeof *table->parameters) ||
       !inside(table, header->variable_offset, header->variable_count, sizeof *table->variables) ||
+      !inside(table, header->refused_offset, header->refused_count, sizeof *table->refused) ||
       header->log_offset > table->bytes || header->log_bytes > table->bytes - header->log_offset)
     return false;
   /* The records hold 64-bit fields. */
@@ -52,10 +53,15 @@ static bool check(struct tsr_table *table) {
   table->functions = (const void *)(table->data + header->function_offset);
   table->parameters = (const void *)(table->data + header->parameter_offset);
   table->variables = (const void *)(table->data + header->variable_offset);
+  table->refused = (const void *)(table->data + header->refused_offset);
   table->log = (const char *)table->data + header->log_offset;
   table->log_bytes = strnlen(table->log, header->log_bytes);
   for (uint32_t i = 0; i < header->variable_count; i++)
     if (!is_string(table, table->variables[i].name_offset)) return false;
+  for (uint32_t i = 0; i < header->refused_count; i++)
+    if (!is_string(table, table->refused[i].name_offset) ||
+        !is_string(table, table->refused[i].log_offset))
+      return false;
   return check_functions(table);
 }
 

@@ -13,6 +13,7 @@ struct tsr_table {
   const tessera_function_record *functions;
   const tessera_parameter_record *parameters;
   const tessera_variable_record *variables;
+  const tessera_refused_record *refused;
   const char *log; /* not terminated */
   size_t log_bytes;
 };

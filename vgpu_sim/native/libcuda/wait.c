@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "doorbell.h"
 #include "health.h"
+#include "kernel_output.h"
 
 enum { SPIN_NS = 12000, CHECK_EVERY = 16 };
 /* How often a sleeper looks whether the worker was killed without a word. */
@@ -60,7 +61,7 @@ static void sleep_until_progress(struct tsr_context *context, const uint64_t *co
 static CUresult wait_for(struct tsr_context *context, const uint64_t *counter, uint64_t value) {
   CUresult error = tsr_context_error(context);
   if (error != CUDA_SUCCESS || reached(counter, value)) return error;
-  tsr_rang |= tsr_wake_worker(context, true);
+  tsr_rang |= tsr_ring_for_wait(context);
   if (may_spin(context)) spin(context, counter, value);
   long limit_ms = FIRST_LOOK_MS;
   while (!reached(counter, value)) {
@@ -85,8 +86,11 @@ bool tsr_reached(const struct tsr_context *context, uint32_t stream, uint64_t va
   return reached(&context->page->timeline[stream], value);
 }
 
+/* Who has waited for work sees what kernels have written. */
 CUresult tsr_wait(struct tsr_context *context, uint32_t stream, uint64_t value) {
-  return wait_for(context, &context->page->timeline[stream], value);
+  const CUresult result = wait_for(context, &context->page->timeline[stream], value);
+  tsr_kernel_output_print(context);
+  return result;
 }
 
 bool tsr_is_blocking(const struct tsr_context *context, uint32_t stream) {

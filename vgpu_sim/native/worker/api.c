@@ -12,8 +12,6 @@
 
 worker tw;
 
-static pthread_t scheduler;
-
 /* A memfd whose size nobody can change any more; its first `populated` bytes are allocated. */
 static int create_memory(const char *name, uint64_t bytes, uint64_t populated) {
   int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -80,14 +78,15 @@ int tessera_worker_start(const tessera_worker_config *config) {
       tw.aperture_base == 0 || tw.aperture_base != config->aperture_base)
     return -EINVAL;
   tw.config = *config;
+  tw_timer_begin();
   int status = tw_fault_install();
   if (status != 0) return status;
   __atomic_store_n(&tw.stopping, 0, __ATOMIC_RELEASE);
   sigset_t before;
   block_ordinary_signals(&before);
-  status = tw_pool_start(config->threads - 1);
+  status = tw_pool_start(config->threads - 1, tw_cta_end_thread);
   if (status == 0) {
-    status = -pthread_create(&scheduler, NULL, tw_scheduler_main, NULL);
+    status = tw_scheduler_start();
     if (status != 0) tw_pool_stop();
   }
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -95,18 +94,7 @@ int tessera_worker_start(const tessera_worker_config *config) {
 }
 
 void tessera_worker_stop(void) {
-  __atomic_store_n(&tw.stopping, 1, __ATOMIC_RELEASE);
-  /* The bell is the client's to ring, so a scheduler that falls asleep just now is woken again. */
-  struct timespec pause = {.tv_nsec = 1000000};
-  struct timespec deadline;
-  do {
-    tw_futex_wake_all(&tw.client->bell);
-    clock_gettime(CLOCK_REALTIME, &deadline);
-    deadline.tv_nsec += pause.tv_nsec;
-    if (deadline.tv_nsec >= 1000000000) {
-      deadline.tv_sec++;
-      deadline.tv_nsec -= 1000000000;
-    }
-  } while (pthread_timedjoin_np(scheduler, NULL, &deadline) == ETIMEDOUT);
+  __atomic_store_n(&tw.stopping, 1, __ATOMIC_SEQ_CST);
+  tw_runners_stop();
   tw_pool_stop();
 }

@@ -1,7 +1,7 @@
 /* Memory of the aperture: which ranges are mapped, kept in order of address.
  *
- * The owner thread maps and unmaps, the scheduler asks before each copy and holds the lock while it
- * copies, so that a copy between chunks cannot fault. A kernel that runs while its chunk is freed
+ * The owner thread maps and unmaps, runners ask before each copy and hold the lock while they copy,
+ * so that a copy between chunks cannot fault. A kernel that runs while its chunk is freed
  * does: the program broke its promise, and only its own context ends. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -18,7 +18,8 @@ typedef struct chunk {
   uint64_t bytes;
 } chunk;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Copies that overlap must not keep the owner waiting without end. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
 static chunk chunks[MAX_CHUNKS];
 static uint32_t chunk_count;
 
@@ -35,8 +36,8 @@ static uint32_t first_behind(uint64_t address) {
   return low;
 }
 
-void tw_chunks_lock(void) { pthread_mutex_lock(&lock); }
-void tw_chunks_unlock(void) { pthread_mutex_unlock(&lock); }
+void tw_chunks_lock(void) { pthread_rwlock_rdlock(&lock); }
+void tw_chunks_unlock(void) { pthread_rwlock_unlock(&lock); }
 
 bool tw_chunks_cover_locked(uint64_t address, uint64_t bytes) {
   if (bytes == 0) return true;
@@ -63,7 +64,7 @@ int tessera_worker_map_chunk(uint64_t offset, uint64_t bytes, int fd) {
   void *mapped = mmap((void *)(uintptr_t)address, bytes, PROT_READ | PROT_WRITE,
                       MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
   if (mapped == MAP_FAILED) return -errno;
-  tw_chunks_lock();
+  pthread_rwlock_wrlock(&lock);
   memmove(&chunks[at + 1], &chunks[at], (chunk_count - at) * sizeof chunks[0]);
   chunks[at] = (chunk){.address = address, .bytes = bytes};
   chunk_count++;
@@ -77,7 +78,7 @@ int tessera_worker_unmap_chunk(uint64_t offset, uint64_t bytes) {
   if (tw.aperture_base == 0 || at == chunk_count || chunks[at].address != address ||
       chunks[at].bytes != bytes)
     return -ENOENT;
-  tw_chunks_lock(); /* a running copy ends first, a later one is refused */
+  pthread_rwlock_wrlock(&lock); /* running copies end first, a later one is refused */
   chunk_count--;
   memmove(&chunks[at], &chunks[at + 1], (chunk_count - at) * sizeof chunks[0]);
   tw_chunks_unlock();

@@ -55,7 +55,8 @@ static bool claim(const fault *f) {
   origin = (tessera_worker_fault_origin){.parameters = tw_current.parameters,
                                          .word = f->word,
                                          .shared_bytes = tw_current.shared_bytes,
-                                         .shared = f->shared};
+                                         .shared = f->shared,
+                                         .local = f->local};
   record->kind = f->kind;
   record->ptx_line = f->ptx_line;
   record->kernel = f->kernel;
@@ -101,13 +102,20 @@ void tw_die(const fault *f) { die(f, true); }
 
 void tw_die_of_trap(uint64_t kernel, uint64_t code, const tessera_thread_state *state,
                     const char *message) {
-  tw_die(&(fault){.kind = TESSERA_FAULT_KIND_TRAP,
-                  .error = CUDA_ERROR_LAUNCH_FAILED,
-                  .word = state->trap_word,
+  const uint32_t status = state->status != 0 ? state->status : CUDA_ERROR_LAUNCH_FAILED;
+  uint32_t kind = TESSERA_FAULT_KIND_TRAP;
+  if (status == CUDA_ERROR_HARDWARE_STACK_ERROR) kind = TESSERA_FAULT_KIND_STACK;
+  if (status == CUDA_ERROR_INVALID_PC) kind = TESSERA_FAULT_KIND_FUNCTION;
+  if (status == CUDA_ERROR_ASSERT) kind = TESSERA_FAULT_KIND_ASSERTION;
+  tw_die(&(fault){.kind = kind,
+                  .error = status,
+                  .word = state->trap_word & INT32_MAX,
                   .pc = code,
                   .kernel = kernel,
                   .block = state->current_block,
-                  .message = message != NULL ? message : "the kernel executed a trap"});
+                  .message = message != NULL   ? message
+                             : (state->trap_word >> 31) != 0 ? "lanes name wrong member masks"
+                                                  : "the kernel executed a trap"});
 }
 
 int tessera_worker_fail(uint32_t kind, uint32_t error, uint64_t kernel, const char *message) {
@@ -154,6 +162,20 @@ static bool in_shared_memory(fault *f) {
   return true;
 }
 
+/* An access to local memory, in the image where code moved it. */
+static bool in_local_memory(fault *f) {
+  const uint64_t place = f->address - tw_current.local_window;
+  if (tw_current.local_window == 0 || place >= TESSERA_LOCAL_RESERVED_BYTES) return false;
+  if (place >= TESSERA_LOCAL_MISALIGNED_OFFSET_BYTES) {
+    f->kind = TESSERA_FAULT_KIND_MISALIGNED;
+    f->error = CUDA_ERROR_MISALIGNED_ADDRESS;
+    f->message = "misaligned address";
+  }
+  f->address = 0;
+  f->local = true;
+  return true;
+}
+
 /* What is known of a group of lanes that ran on a fiber. */
 static void describe_group(fault *f, uint64_t stack_pointer) {
   const tw_stacks *stacks = tw_current.stacks;
@@ -185,7 +207,7 @@ static fault describe_signal(int signal_number, const siginfo_t *info, uint64_t 
         f.kind = TESSERA_FAULT_KIND_ADDRESS;
         f.error = CUDA_ERROR_ILLEGAL_ADDRESS;
         f.message = "illegal address";
-        if (!in_shared_memory(&f) && in_misaligned_image(f.address)) {
+        if (!in_shared_memory(&f) && !in_local_memory(&f) && in_misaligned_image(f.address)) {
           f.kind = TESSERA_FAULT_KIND_MISALIGNED;
           f.error = CUDA_ERROR_MISALIGNED_ADDRESS;
           f.address -= TESSERA_MISALIGNED_OFFSET_BYTES;
@@ -223,8 +245,11 @@ static void on_signal(int signal_number, siginfo_t *info, void *context) {
 #if defined(__x86_64__)
   pc = (uint64_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RIP];
   stack_pointer = (uint64_t)((const ucontext_t *)context)->uc_mcontext.gregs[REG_RSP];
+#elif defined(__aarch64__)
+  pc = ((const ucontext_t *)context)->uc_mcontext.pc;
+  stack_pointer = ((const ucontext_t *)context)->uc_mcontext.sp;
 #else
-#error "the fault handler knows x86-64 only"
+#error "the fault handler knows x86-64 and AArch64"
 #endif
   fault f = describe_signal(signal_number, info, pc, stack_pointer);
   die(&f, tw_current.kind == ACTIVITY_KERNEL || tw_current.kind == ACTIVITY_COPY);

@@ -17,8 +17,10 @@ struct tw_fiber {
   tessera_thread_state state; /* first: what the group's code knows its fiber by */
   void *sp;                   /* while it does not run */
   tw_fiber *next;             /* whose turn it is after this one's */
+  tw_fiber *previous;         /* on a ring that fibers leave */
   tw_cta *cta;
-  uint64_t group;
+  uint32_t group;
+  bool waits; /* for a barrier, or only for its own warp there */
   const uint8_t *lowest; /* byte of its stack */
   uint64_t stack_bytes;
   void *address_sanitizer, *thread_sanitizer;
@@ -51,5 +53,40 @@ void tw_fiber_entered(void);
 
 /* Parks the fiber that `state` begins, and runs the next one. */
 void tw_fiber_yield(tessera_thread_state *state);
+
+/* Rings of fibers, named by one of them; NULL: nobody is on it. A fiber is on one ring at most. */
+
+/* Puts `fiber` before the first one. */
+static inline void tw_fiber_link(tw_fiber **ring, tw_fiber *fiber) {
+  if (*ring == NULL) *ring = fiber->previous = fiber;
+  tw_fiber *first = *ring, *last = first->previous;
+  fiber->next = first;
+  fiber->previous = last;
+  last->next = fiber;
+  first->previous = fiber;
+}
+
+/* Takes `fiber` off its ring. The one behind it, or NULL. */
+static inline tw_fiber *tw_fiber_unlink(tw_fiber *fiber) {
+  tw_fiber *next = fiber->next;
+  if (next == fiber) return NULL;
+  next->previous = fiber->previous;
+  fiber->previous->next = next;
+  return next;
+}
+
+/* Puts all of another ring before the first one. */
+static inline void tw_fiber_join(tw_fiber **ring, tw_fiber *others) {
+  if (others == NULL) return;
+  if (*ring == NULL) {
+    *ring = others;
+    return;
+  }
+  tw_fiber *last = others->previous, *before = (*ring)->previous;
+  before->next = others;
+  others->previous = before;
+  last->next = *ring;
+  (*ring)->previous = last;
+}
 
 #endif

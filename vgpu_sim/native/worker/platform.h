@@ -20,6 +20,19 @@ static inline uint64_t tw_now_ns(void) {
 static inline void tw_relax(void) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+/* What llvm.readcyclecounter reads in kernels. */
+static inline uint64_t tw_ticks(void) {
+#if defined(__x86_64__)
+  return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  uint64_t ticks;
+  __asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+  return ticks;
 #endif
 }
 

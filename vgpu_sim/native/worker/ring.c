@@ -59,8 +59,8 @@ static void check_geometry(const request *r, const tessera_worker_kernel *kernel
     reject("too many threads in a block");
   if (kernel->required_block[0] != 0 && memcmp(kernel->required_block, block, 3 * sizeof *block) != 0)
     reject("the kernel requires another block shape");
-  if (kernel->shared_bytes > TESSERA_MAX_SHARED_BYTES_PER_BLOCK ||
-      body->shared_bytes > TESSERA_MAX_SHARED_BYTES_PER_BLOCK - kernel->shared_bytes)
+  if (kernel->shared_bytes > TESSERA_MAX_SHARED_BYTES_OPTIN ||
+      body->shared_bytes > TESSERA_MAX_SHARED_BYTES_OPTIN - kernel->shared_bytes)
     reject("too much shared memory");
 }
 

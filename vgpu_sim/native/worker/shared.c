@@ -12,6 +12,7 @@
 #include "platform.h"
 
 static __thread uint64_t accessible; /* bytes at the window's base */
+static __thread tw_local local;      /* of the blocks that it runs by itself */
 
 static const char NO_MEMORY[] = "no memory for a block's shared memory";
 
@@ -37,19 +38,30 @@ uint64_t tw_shared_window(uint32_t bytes) {
   return tw_current.shared_window;
 }
 
-void tw_shared_run(const tessera_launch_context *context, const uint8_t *parameters, uint64_t first,
-                   uint64_t end, tessera_thread_state *thread) {
-  const tw_launch *launch = (const tw_launch *)context;
-  const tessera_kernel_entry entry = (tessera_kernel_entry)(uintptr_t)launch->code.entry;
+/* Not even a store of no byte where nothing is mapped: the processor takes a long way around it. */
+void tw_shared_clear(uint64_t base, uint64_t bytes) {
+  if (bytes != 0) memset((void *)(uintptr_t)base, 0, bytes);
+}
+
+void tw_shared_run(const tw_launch *launch, const tw_code *code, const uint8_t *parameters,
+                   uint64_t first, uint64_t end, tessera_thread_state *thread) {
+  const tessera_launch_context *context = &launch->context;
+  const tessera_kernel_entry entry = (tessera_kernel_entry)(uintptr_t)code->entry;
+  const uint32_t *extent = context->block;
+  tw_local_prepare(&local, context->local_bytes, extent[0] * extent[1] * extent[2]);
+  thread->local_base = tw_current.local_window = local.base;
+  /* Also without a byte of it: what a kernel does to shared memory then must fault there. */
   thread->shared_base = tw_shared_window(launch->shared_bytes);
-  for (uint64_t block = first; block < end; block++) {
-    memset((void *)(uintptr_t)thread->shared_base, 0, launch->shared_bytes);
-    entry(context, parameters, block, block + 1, thread);
-    if (thread->status != 0) tw_die_of_trap(context->kernel, launch->code.entry, thread, NULL);
+  const uint64_t step = launch->shared_bytes != 0 ? 1 : end - first;
+  for (uint64_t block = first; block < end; block += step) {
+    tw_shared_clear(thread->shared_base, launch->shared_bytes);
+    entry(context, parameters, block, block + step, thread);
+    if (thread->status != 0) tw_die_of_trap(context->kernel, code->entry, thread, NULL);
   }
 }
 
 void tw_shared_end_thread(void) {
+  tw_local_close(&local);
   if (tw_current.shared_window == 0) return;
   munmap((void *)(uintptr_t)(tw_current.shared_window - TESSERA_SHARED_REACH_BYTES),
          TESSERA_SHARED_RESERVED_BYTES);

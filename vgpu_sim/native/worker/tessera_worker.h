@@ -11,9 +11,9 @@
 
 #define TESSERA_WORKER_EXIT_STATUS 70 /* of a process whose context faulted */
 
-/* What the scheduler asks its owner: for native kernels "which code runs this block shape" (asked
- * once per kernel and shape), for interpreted ones "run it". The callee answers by clearing
- * fault_kind, which is INTERNAL when it is called. */
+/* What a thread that runs a launch asks its owner: for native kernels "which code runs this block
+ * shape", for interpreted ones "run it". Several threads ask at once, of one kernel too. The callee
+ * answers by clearing fault_kind, which is INTERNAL when it is called. */
 typedef struct tessera_worker_call {
   uint64_t kernel;
   uint32_t grid[3];
@@ -24,12 +24,14 @@ typedef struct tessera_worker_call {
   uint32_t groups;      /* of a block that wait for each other: entry is a tessera_group_entry;
                            0: nothing waits, it is a tessera_kernel_entry */
   uint32_t stack_bytes; /* that a group needs */
-  uint32_t counts;      /* whether groups call tessera_thread_state.meet */
+  uint32_t counts;      /* lanes of a group, where such call tessera_thread_state.meet; or 0 */
   uint32_t fault_kind;
   uint32_t error; /* CUresult */
   uint32_t ptx_line;
   uint32_t shared_bytes; /* that the launch asks for */
-  uint32_t reserved;
+  uint32_t polls; /* result: whether they wait for other blocks, too, by tessera_thread_state.stop */
+  uint64_t thread_stack_bytes; /* of local memory, where calls need some */
+  uint32_t provisional; /* result: better code will be given to tessera_worker_replace_code */
   uint64_t address;
   uint64_t faulting_block;
   char message[TESSERA_MESSAGE_BYTES];
@@ -41,6 +43,8 @@ typedef struct tessera_worker_config {
   uint64_t aperture_base;
   uint32_t threads; /* that run blocks, the scheduler's included */
   uint32_t max_threads_per_block;
+  uint32_t multiprocessors; /* as kernels are told */
+  uint32_t runners;         /* requests that may run at once; 0: as many as there are streams */
   int32_t client_socket; /* shut down when the context dies; -1: none */
   int32_t fault_event;   /* eventfd written when a fault needs its owner; -1: none */
   tessera_worker_callback callback;
@@ -53,6 +57,9 @@ typedef struct tessera_worker_kernel {
   uint32_t required_block[3]; /* .reqntid; 0: none */
   uint32_t interpreted;
   uint32_t shared_bytes; /* of a block, before what a launch asks for */
+  uint32_t local_bytes;  /* of a thread, before a stack */
+  uint64_t has_stack;    /* 1: each thread has as much more as a launch gives it */
+  uint64_t parameter_image; /* where a launch copies its parameters, in the segment; 0: nowhere */
   char name[128];
 } tessera_worker_kernel;
 
@@ -61,13 +68,14 @@ typedef struct tessera_worker_kernel_usage {
   uint64_t busy_ns;
 } tessera_worker_kernel_usage;
 
-/* Times are CLOCK_MONOTONIC. The counters are of launches that have ended. */
+/* Times are CLOCK_MONOTONIC. Launches are those that have ended; busy is the time in which at least
+ * one ran, up to now, with what was compiled for it. */
 typedef struct tessera_worker_stats {
   uint64_t launches;
   uint64_t first_launch_ns;
   uint64_t last_launch_ns;
   uint64_t busy_ns;
-  uint64_t running_kernel; /* the kernel that runs now; 0: none (compiling is not running) */
+  uint64_t running_kernel; /* that has run for the longest; 0: none runs (compiling is not running) */
   uint64_t running_since_ns;
   char running_name[128];
 } tessera_worker_stats;
@@ -97,6 +105,11 @@ TESSERA_EXPORT uint64_t tessera_worker_add_kernel(const tessera_worker_kernel *k
 TESSERA_EXPORT int tessera_worker_remove_kernel(uint64_t handle);
 TESSERA_EXPORT int tessera_worker_kernel_runs(uint64_t handle);
 
+/* Better code for a kernel (0: none that lives) and a block; `better` is as if answered. Launches that
+ * run in provisional code go on in it, from the next blocks on: returns how many. On any thread. The
+ * code that it replaces must stay as long as the kernel. */
+TESSERA_EXPORT int tessera_worker_replace_code(const tessera_worker_call *better);
+
 /* How often a kernel has run and for how long, compilation aside. Owner thread; of a removed kernel
  * until the next one is added. */
 TESSERA_EXPORT void tessera_worker_get_kernel_usage(uint64_t handle,
@@ -113,6 +126,7 @@ typedef struct tessera_worker_fault_origin {
   uint64_t word;         /* a trap's instruction, plus 1; 0: not a trap */
   uint64_t shared_bytes; /* of a block of the launch */
   uint64_t shared;       /* 1: the address is one of shared memory */
+  uint64_t local;        /* 1: the access was one to local memory; its address is lost */
 } tessera_worker_fault_origin;
 
 /* Owner thread, after fault_event: the record, what it found out, and that it has reported it. */

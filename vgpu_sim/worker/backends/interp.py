@@ -1,9 +1,10 @@
-"""The interpreter as a backend: runs each launch inside the call, on the scheduler's thread."""
+"""The interpreter as a backend: runs each launch inside the call, in turns with other launches."""
 
 import ctypes
 import itertools
 import struct
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from vgpu_sim.exec import interp
 from vgpu_sim.exec.errors import (
@@ -13,36 +14,51 @@ from vgpu_sim.exec.errors import (
     MisalignedFault,
     UnsupportedError,
 )
+from vgpu_sim.exec.local_bytes import local_bytes
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.ports import FaultSite, Launch, LaunchFault, ProgramHandle
-from vgpu_sim.isa import Function, Instruction, Module, Space, container
+from vgpu_sim.isa import Function, Instruction, Module, Space, TrapCause, container
 from vgpu_sim.worker import fault_text
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
+from vgpu_sim.worker.backends.turns import Turns
 from vgpu_sim.worker.runtime import Region
 from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
+
+_TRAPS: Final = {
+    TrapCause.STACK: FaultKind.STACK,
+    TrapCause.FUNCTION: FaultKind.FUNCTION,
+    TrapCause.ASSERTION: FaultKind.ASSERTION,
+}
 
 
 class InterpBackend:
     """Implements ``hal.ports.InterpretedBackend``; ``regions`` says what memory there is."""
 
-    def __init__(self, regions: Callable[[], Sequence[Region]]) -> None:
+    def __init__(self, regions: Callable[[], Sequence[Region]], multiprocessors: int) -> None:
         self._regions = regions
+        self._multiprocessors = multiprocessors
+        self._grid_ids = itertools.count(1)
         self._containers: dict[ProgramHandle, tuple[bytes, int]] = {}
         self._decoded: dict[ProgramHandle, Module] = {}
         self._numbers = itertools.count(1)
+        self._turns = Turns()
         _warm_up()
 
-    def load(self, container_bytes: bytes, segment_base: int) -> ProgramHandle:
+    def load(
+        self, container_bytes: bytes, segment_base: int, module: Module | None = None
+    ) -> ProgramHandle:
         """See ``hal.ports.Backend.load``; decoded when it is first run."""
         handle = ProgramHandle(next(self._numbers))
         self._containers[handle] = (container_bytes, segment_base)
+        if module is not None:
+            self._decoded[handle] = module
         return handle
 
-    def refusals(self, container_bytes: bytes) -> tuple[FaultSite, ...]:
+    def refusals(self, module: Module) -> tuple[FaultSite, ...]:
         """See ``hal.ports.Backend.refusals``."""
         return tuple(
             FaultSite(function.name, _line(function, err.word), str(err))
-            for function in container.decode(container_bytes).functions
+            for function in module.functions
             for err in interp.refusals(function)
         )
 
@@ -59,16 +75,21 @@ class InterpBackend:
             module = self._decoded[program] = container.decode(container_bytes)
         function = module.function(launch.function)
         try:
-            interp.run(
-                module,
-                function,
-                launch.grid,
-                launch.block,
-                launch.parameters,
-                ApertureMemory(self._regions()),
-                segment_base,
-                launch.shared_bytes,
-            )
+            with self._turns:
+                interp.run(
+                    module,
+                    function,
+                    launch.grid,
+                    launch.block,
+                    launch.parameters,
+                    ApertureMemory(self._regions()),
+                    segment_base,
+                    launch.shared_bytes,
+                    interp.Surroundings(
+                        next(self._grid_ids), self._multiprocessors, launch.stack_bytes
+                    ),
+                    self._turns.pause,
+                )
         except KernelError as err:
             raise _kernel_fault(err, function, launch, self._regions()) from err
         except UnsupportedError as err:
@@ -101,7 +122,7 @@ def _kernel_fault(
         return LaunchFault(FaultKind.TRAP, FaultSite(function.name, line, message), 0, block)
     if not isinstance(err, AddressFault | MisalignedFault):
         site = FaultSite(function.name, line, fault_text.trap(instruction))
-        return LaunchFault(FaultKind.TRAP, site, 0, block)
+        return LaunchFault(_TRAPS.get(instruction.cause, FaultKind.TRAP), site, 0, block)
     illegal = isinstance(err, AddressFault)
     kind = FaultKind.ADDRESS if illegal else FaultKind.MISALIGNED
     what = "illegal address" if illegal else "misaligned address"
@@ -119,4 +140,6 @@ def _memory(
     """Return addresses and sizes of what there is in the space of an access."""
     if instruction.space is Space.SHARED:
         return [(0, function.shared_bytes + launch.shared_bytes)]
+    if instruction.space is Space.LOCAL:
+        return [(0, local_bytes(function, launch.stack_bytes))]
     return [(region.address, region.size) for region in regions]

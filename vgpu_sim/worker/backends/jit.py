@@ -1,19 +1,26 @@
 """The JIT as a backend: native code per kernel and block shape, called by the C runtime itself."""
 
+import functools
 import itertools
+import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from vgpu_sim.exec.errors import CodeGenerationError, ExecutionError
-from vgpu_sim.exec.jit import Compiler, Loaded, NativeCode, UnsupportedError, refusals
+from vgpu_sim.exec.jit import Compiler, Loaded, NativeCode, UnsupportedError, elf, refusals
 from vgpu_sim.exec.jit.assemble import ENTRY
-from vgpu_sim.exec.jit.compiler import content_key
+from vgpu_sim.exec.jit.compiler import SIMPLEST, content_key, key_of
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.ports import (
     EmitError,
+    Emitter,
     FaultSite,
     LaunchFault,
     NativeEntry,
@@ -22,33 +29,37 @@ from vgpu_sim.hal.ports import (
     ProgramHandle,
 )
 from vgpu_sim.isa import Function, Module, container
+from vgpu_sim.worker import placing
 from vgpu_sim.worker.backends import jit_faults
-from vgpu_sim.worker.warm_up import KERNEL, warm_up_module
-
-Block = tuple[int, int, int]
+from vgpu_sim.worker.backends.jit_program import Block, Program, Variant
+from vgpu_sim.worker.warm_up import KERNEL, SAMPLE_KERNEL, sample_module, warm_up_module
 
 _WARM_UP_BLOCK: Final[Block] = (32, 1, 1)
+_SAMPLE_BLOCK: Final[Block] = (128, 1, 1)
+_LOG = logging.getLogger(__name__)
+_ROUNDS: Final = 3  # Python makes code faster when it is run again
 _prepared: NativeCode | None = None
 
 
-@dataclass(slots=True)
-class _Program:
-    container: bytes
-    module: Module | None = None
-    code: dict[tuple[str, Block], Loaded] = field(default_factory=dict)
+# Requests to ``emit``: generated text, for each of LLVM's two levels, or a kernel and its block.
+_TEXT: Final = (b"\0", b"\1")
+_KERNEL: Final = b"\2"
+_BLOCK: Final = struct.Struct("<3I")
 
 
 class JitBackend:
     """Implements ``hal.ports.NativeBackend``.
 
-    ``entry`` runs on the scheduler's thread, ``locate`` on the main thread while a kernel waits in
-    its fault handler; the runtime never unloads a program that is being asked for.
+    ``entry`` runs on threads of the runtime, several at once, ``locate`` on the main thread while a
+    kernel waits in its fault handler; the runtime never unloads a program that is being asked for.
     """
 
     def __init__(self) -> None:
         self._compiler = Compiler()
-        self._programs: dict[ProgramHandle, _Program] = {}
+        self._emitter: Emitter | None = None
+        self._programs: dict[ProgramHandle, Program] = {}
         self._numbers = itertools.count(1)
+        self._loading = threading.Lock()
         self._warm_up()
 
     def use_cache(self, directory: Path | None) -> None:
@@ -56,37 +67,63 @@ class JitBackend:
         self._compiler.use_cache(directory)
 
     def emit(self, request: bytes) -> bytes:
-        """See ``hal.ports.NativeBackend.emit``: the tier in a byte, then the text."""
+        """See ``hal.ports.NativeBackend.emit``."""
         from vgpu_sim.exec.jit import llvm
 
+        kind, content = request[:1], request[1:]
         try:
-            return llvm.object_code(request[1:].decode(), request[0])
-        except CodeGenerationError as err:
+            if kind == _KERNEL:
+                return _compile_kernel(content)
+            return llvm.object_code(content.decode(), _TEXT.index(kind))
+        except ExecutionError as err:
             raise EmitError(str(err)) from err
 
-    def emit_by(self, emit: Callable[[bytes], bytes]) -> None:
+    def warm_up_to_emit(self) -> Iterator[None]:
+        """See ``hal.ports.NativeBackend.warm_up_to_emit``."""
+        from vgpu_sim.exec.jit import llvm
+
+        for text, tier in _warm_up_texts():
+            llvm.object_code(text, tier)
+            yield
+        yield from self.rehearse()  # which better code takes, too
+
+    def rehearse(self) -> Iterator[None]:
+        """See ``hal.ports.NativeBackend.rehearse``."""
+        small, sample = warm_up_module(), sample_module()
+        Compiler().generate(small, small.function(KERNEL), _WARM_UP_BLOCK, 1)
+        yield
+        Compiler().generate(sample, sample.function(SAMPLE_KERNEL), _SAMPLE_BLOCK, 0)
+        yield
+        if _prepared is not None:
+            elf.read(_prepared.object_code)
+            yield
+
+    def emit_by(self, emitter: Emitter) -> None:
         """See ``hal.ports.NativeBackend.emit_by``."""
 
         def object_code(text: str, tier: int) -> bytes:
             try:
-                return emit(bytes([tier]) + text.encode())
+                return emitter.ask(_TEXT[tier] + text.encode()).result()
             except EmitError as err:
                 raise CodeGenerationError(str(err)) from err
 
+        self._emitter = emitter
         self._compiler.emit_by(object_code)
 
-    def load(self, container_bytes: bytes, segment_base: int) -> ProgramHandle:
+    def load(
+        self, container_bytes: bytes, segment_base: int, module: Module | None = None
+    ) -> ProgramHandle:
         """See ``hal.ports.Backend.load``. The segment's address is an argument of each launch."""
         del segment_base
         handle = ProgramHandle(next(self._numbers))
-        self._programs[handle] = _Program(container_bytes)
+        self._programs[handle] = Program(container_bytes, module)
         return handle
 
-    def refusals(self, container_bytes: bytes) -> tuple[FaultSite, ...]:
+    def refusals(self, module: Module) -> tuple[FaultSite, ...]:
         """See ``hal.ports.Backend.refusals``."""
         return tuple(
             FaultSite(function.name, _line(function, err.word), str(err))
-            for function in container.decode(container_bytes).functions
+            for function in module.functions
             for err in refusals(function)
         )
 
@@ -94,55 +131,154 @@ class JitBackend:
         """See ``hal.ports.Backend.unload``."""
         del self._programs[program]
 
-    def entry(self, program: ProgramHandle, function: str, block: Block) -> NativeEntry:
+    def entry(
+        self,
+        program: ProgramHandle,
+        function: str,
+        block: Block,
+        improve: Callable[[NativeEntry], None],
+    ) -> NativeEntry:
         """See ``hal.ports.NativeBackend.entry``."""
-        record = self._programs[program]
-        if record.module is None:
-            record.module = container.decode(record.container)
-        if (function, block) not in record.code:
-            record.code[function, block] = self._make(record.module, function, block)
-        loaded = record.code[function, block]
-        return NativeEntry(loaded.entry, loaded.groups, loaded.stack_bytes, loaded.counts)
+        record, variant = self._programs[program], (function, block)
+        with record.making.setdefault(variant, threading.Lock()):
+            if variant not in record.entries:
+                return record.publish(variant, self._make(record, variant, improve))
+        return record.entries[variant]
 
     def locate(self, fault: NativeFault) -> NativeSite | None:
         """See ``hal.ports.NativeBackend.locate``."""
         for record in list(self._programs.values()):
-            for (name, _), loaded in list(record.code.items()):
-                if loaded.entry <= fault.pc < loaded.end and record.module is not None:
-                    function = record.module.function(name)
-                    return jit_faults.describe(function, loaded.locate(fault.pc), fault)
+            found = record.find(fault.pc)
+            if found is not None:
+                name, words = found
+                return jit_faults.describe(record.decode(name)[1], words, fault)
         return None
 
-    def _make(self, module: Module, name: str, block: Block) -> Loaded:
-        function = module.function(name)
+    def _make(
+        self, record: Program, variant: Variant, improve: Callable[[NativeEntry], None]
+    ) -> NativeEntry:
+        name, block = variant
+        kernel = record.alone(name)
+        key = key_of(kernel, block, None)
+        best = self._compiler.stored(key, block)
+        if best is not None:
+            with suppress(CodeGenerationError):  # damaged, which its digest did not show
+                return record.keep(name, self._load(best))
+        with _told(record, variant):
+            if self._emitter is None or (first := self._first(record, variant, key)) is None:
+                best = self._compiler.make(*record.decode(name), block, checked=True)
+                entry = record.keep(name, self._load(best))
+                self._compiler.store(key, best)
+                return entry
+            entry = replace(record.keep(name, self._load(first)), provisional=True)
+        request = _KERNEL + _BLOCK.pack(*block) + kernel
+        asked = self._emitter.ask(request, at_leisure=True)
+        better = _Better(record, variant, key, first, improve)
+        asked.add_done_callback(lambda answer: self._take(better, answer))
+        return entry
+
+    def _first(self, record: Program, variant: Variant, key: str) -> NativeCode | None:
+        """Return what is made fast; kept, too, since a process may end before what is better."""
+        name, block = variant
+        found = self._compiler.stored(_first_tier(key), block)
+        if found is None:
+            found = self._compiler.first(*record.decode(name), block)
+            if found is not None:
+                self._compiler.store(_first_tier(key), found)
+        return found
+
+    def _take(self, better: "_Better", answer: Future[bytes]) -> None:
+        """Use better code from now on; where there is none, what there is will do."""
+        name, block = better.variant
         try:
-            return self._compiler.load(self._compiler.compile(module, function, block))
-        except UnsupportedError as err:
-            site = FaultSite(name, _line(function, err.word), str(err))
-            raise LaunchFault(FaultKind.COMPILE, site) from err
-        except ExecutionError as err:
-            message = f"the JIT failed on block {block}: {err}"
-            raise LaunchFault(FaultKind.INTERNAL, FaultSite(name, 0, message)) from err
+            code = NativeCode.from_bytes(answer.result(), ENTRY, block)
+            entry = better.record.keep(name, self._load(code))
+        except EmitError as err:
+            _LOG.error("%s, block %s: no better code: %s", name, block, err)
+            if not err.killed:  # it would end so again
+                self._compiler.store(better.key, better.first)
+            return
+        except (ValueError, CodeGenerationError) as err:
+            _LOG.error("%s, block %s: better code cannot be used: %s", name, block, err)
+            return
+        better.improve(better.record.publish(better.variant, entry))
+        self._compiler.store(better.key, code)
+
+    def _load(self, code: NativeCode) -> Loaded:
+        with self._loading:
+            placing.keep_code_together(len(code.object_code))
+            return self._compiler.load(code)
 
     def _warm_up(self) -> None:
         """Load once, so that all that LLVM and Python open is open before the sandbox closes.
 
         Never from a cache: this runs with more rights than whoever could have written there.
         """
-        self._compiler.load(_prepared or _compile_warm_up(self._compiler))
+        self._load(_prepared or _compile_warm_up(self._compiler))
+
+
+@dataclass(frozen=True, slots=True)
+class _Better:
+    """What better code is for: ``first`` is in use meanwhile."""
+
+    record: Program
+    variant: Variant
+    key: str
+    first: NativeCode
+    improve: Callable[[NativeEntry], None]
+
+
+def _first_tier(key: str) -> str:
+    return f"{key}.first"
+
+
+@contextmanager
+def _told(record: Program, variant: Variant) -> Iterator[None]:
+    """Turn what is wrong with a kernel into the fault of the launch that wants it."""
+    name, block = variant
+    try:
+        yield
+    except UnsupportedError as err:
+        line = _line(record.decode(name)[1], err.word)
+        raise LaunchFault(FaultKind.COMPILE, FaultSite(name, line, str(err))) from err
+    except ExecutionError as err:
+        message = f"the JIT failed on block {block}: {err}"
+        raise LaunchFault(FaultKind.INTERNAL, FaultSite(name, 0, message)) from err
+
+
+def _compile_kernel(request: bytes) -> bytes:
+    """Compile a kernel from its container, as good as can be, in a process that may die."""
+    block = _BLOCK.unpack_from(request)
+    module = container.decode(request[_BLOCK.size :])
+    return Compiler().make(module, module.functions[0], block, checked=True).to_bytes()
 
 
 def prepare() -> None:
     """In a zygote: what workers would compute again, but for anything of LLVM's that is alive."""
     global _prepared
     module = warm_up_module()
-    content_key(module, module.function(KERNEL), _WARM_UP_BLOCK, None)
+    function = module.function(KERNEL)
+    content_key(module, function, _WARM_UP_BLOCK, None)
+    for _ in range(_ROUNDS):
+        Compiler().emit_llvm(module, function, _WARM_UP_BLOCK)
+    _warm_up_texts()
     _prepared = _compiled_by_a_child()
 
 
-def _compile_warm_up(compiler: Compiler) -> NativeCode:
+@functools.cache
+def _warm_up_texts() -> tuple[tuple[str, int], ...]:
+    """Return generated text for each of LLVM's levels."""
     module = warm_up_module()
-    return compiler.compile(module, module.function(KERNEL), _WARM_UP_BLOCK)
+    function = module.function(KERNEL)
+    return tuple(Compiler().generate(module, function, _WARM_UP_BLOCK, tier) for tier in (0, 1))
+
+
+def _compile_warm_up(compiler: Compiler) -> NativeCode:
+    """Compile the warm-up kernel at both of LLVM's levels."""
+    module = warm_up_module()
+    function = module.function(KERNEL)
+    compiler.make(module, function, _WARM_UP_BLOCK, SIMPLEST)
+    return compiler.make(module, function, _WARM_UP_BLOCK)
 
 
 def _compiled_by_a_child() -> NativeCode:

@@ -30,22 +30,30 @@ def describe(function: Function, words: tuple[int, ...], fault: NativeFault) -> 
         return NativeSite(FaultSite(function.name, line, fault.message), 0)
     what = "misaligned address" if fault.kind == FaultKind.MISALIGNED else "illegal address"
     accesses = [word for word in words if EFFECTS[function.code[word].op].accesses]
+    space = Space.SHARED if fault.shared else Space.LOCAL if fault.local else None
     if not accesses:
         known = fault.address if _inside(fault) else 0
         return NativeSite(FaultSite(function.name, 0, what), known)
     # What an instruction computes may be merged with what it reads: the address tells them apart.
-    like = [
-        word for word in accesses if (function.code[word].space is Space.SHARED) == fault.shared
-    ]
+    like = [word for word in accesses if _may_be_in(function.code[word].space, space)]
     accesses = like or accesses
     word, line = accesses[0], function.lines[accesses[0]]
     address = fault.address if fault.shared else _asked_for(function, word, fault)
     mapped = ((0, fault.shared_bytes),) if fault.shared else fault.mapped
     message = fault_text.access(what, function.code[word], address, mapped)
+    if space is Space.LOCAL:
+        address, message = None, fault_text.local_access(what, function.code[word])
     others = sorted({function.lines[other] for other in accesses[1:]} - {line})
     if others:
         message += f" (or line {', '.join(map(str, others))})"
     return NativeSite(FaultSite(function.name, line, message), address or 0)
+
+
+def _may_be_in(named: Space, space: Space | None) -> bool:
+    """Return whether an access that names one space may be one to another; None: to global."""
+    if space is None:
+        return named not in (Space.SHARED, Space.LOCAL)
+    return named is space or (named is Space.GENERIC and space is Space.LOCAL)
 
 
 def _asked_for(function: Function, word: int, fault: NativeFault) -> int | None:

@@ -81,14 +81,17 @@ def _fork_helper(help_by: Helper, *, filtered: bool, required: bool) -> None:
         gone = os.getppid() != worker  # before the call above
         stands = filtered and _stands(seccomp.install_for_helper)
         if not gone and (stands or not required):
-            help_by(lambda: _become_child(filtered=stands))
+            helper = os.getpid()
+            help_by(lambda: _become_child(helper, filtered=stands))
     finally:
         os._exit(spawn.CRASHED_STATUS)
 
 
-def _become_child(*, filtered: bool) -> None:
+def _become_child(helper: int, *, filtered: bool) -> None:
     """In a child of the helper: end with it, and give up forking."""
     system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != helper:  # it has ended before the call above
+        os._exit(spawn.CRASHED_STATUS)
     if filtered:
         seccomp.install(files=False)
 

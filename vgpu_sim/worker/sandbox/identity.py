@@ -10,8 +10,9 @@ from vgpu_sim.worker.sandbox import system
 
 _CAPABILITY_VERSION_3: Final = 0x20080522
 _MAX_CAPABILITY: Final = 63
-# Threads of a worker are few; the limit stops a fork bomb where seccomp is not to be had.
-_MAX_PROCESSES: Final = 1024
+# Of threads, too: of the pool and of streams at most 1154, and some of LLVM. The limit stops a fork
+# bomb where seccomp is not to be had.
+_MAX_PROCESSES: Final = 2048
 _MAX_DESCRIPTORS: Final = 256
 
 

@@ -98,15 +98,17 @@ _ALLOWED_BY_ARGUMENT: Final = {
 }
 
 # What a compile helper may do instead of opening files and starting threads: fork as libc does, and
-# nothing else that clone(2) offers; wait; limit the time of its child, end with its parent, and
-# filter its child further.
+# nothing else that clone(2) offers; wait; limit the time of its child and its weight, end with its
+# parent, and filter its child further.
 _FORK_FLAGS: Final = 0x0120_0011  # CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD
 _SYS_WAIT4: Final = 61
+_SYS_GETPPID: Final = 110
 _FOR_HELPER: Final = {
     "clone": (_SYS_CLONE, 0, (_FORK_FLAGS,)),
     "fcntl": (72, 1, _FCNTL_COMMANDS),
     "prctl": (157, 0, (*_PRCTL_OPTIONS, system.PR_SET_PDEATHSIG, system.PR_SET_SECCOMP)),
     "setitimer": (38, 0, (2,)),  # ITIMER_PROF: a signal to nobody but itself
+    "sched_setattr": (system.SYS_SCHED_SETATTR, 0, (0,)),  # its own weight, not another process's
 }
 
 # Only where something else confines paths: the filter cannot see into a string.
@@ -163,7 +165,7 @@ def install_for_helper() -> None:
     Raises:
         OSError: where filters are not to be had.
     """
-    _filter(_assemble([], _FOR_HELPER, [*_ALLOWED.values(), _SYS_WAIT4]))
+    _filter(_assemble([], _FOR_HELPER, [*_ALLOWED.values(), _SYS_WAIT4, _SYS_GETPPID]))
 
 
 def _filter(code: bytes) -> None:

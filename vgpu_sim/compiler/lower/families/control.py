@@ -2,11 +2,15 @@
 
 from typing import Final
 
+from vgpu_sim.compiler.lower import hints, values
+from vgpu_sim.compiler.lower.calls import lower_call
 from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.dispatch import dispatch, trap_unless_below
 from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import Op
+from vgpu_sim.isa import DataType, Op
+from vgpu_sim.isa.families.control import MAX_REST_NS
 
 
 def branch(context: Context, form: Form, match: Match) -> None:
@@ -18,13 +22,67 @@ def branch(context: Context, form: Form, match: Match) -> None:
 
 
 def end(context: Context, form: Form, match: Match) -> None:
-    """Lower ret and exit (alike in a kernel), and trap."""
+    """Lower exit, trap and brkpt, which nobody but a debugger could go on from."""
     context.builder.emit(form.op)
+
+
+def rest(context: Context, form: Form, match: Match) -> None:
+    """Lower nanosleep, whose operand has up to a millisecond."""
+    (duration,) = context.operands
+    if isinstance(duration, tree.Integer) and not 0 <= duration.value <= MAX_REST_NS:
+        raise Invalid(f"nanosleep takes 0 to {MAX_REST_NS} ns, not {duration.value}")
+    context.builder.emit(form.op, srcs=(values.source(context, duration, DataType.U32),))
+
+
+def leave(context: Context, form: Form, match: Match) -> None:
+    """Lower ret: of a kernel it is exit, of a function the way to its end."""
+    if context.leave is None:
+        context.builder.emit(form.op)
+    else:
+        context.builder.emit_branch(context.leave, uniform="uni" in match)
+
+
+def indexed_branch(context: Context, form: Form, match: Match) -> None:
+    """Lower brx.idx to comparisons; an index beyond the targets ends the context."""
+    index, table = context.operands
+    if not isinstance(table, tree.Name):
+        raise Invalid("expected a list of targets")
+    targets = context.scope.find_table(table.text)
+    if not isinstance(targets, tree.BranchTargets) or targets.directive != ".branchtargets":
+        raise Invalid(f"{table.text!r} is no .branchtargets", table)
+    labels = [
+        context.label(tree.Name(name, targets.line, targets.column)) for name in targets.names
+    ]
+    builder = context.builder
+    with context.unguarded():
+        number = builder.new_register(32)
+        source = values.source(context, index, DataType.U32)
+        builder.emit(Op.MOV, type=DataType.B32, dsts=(number,), srcs=(source,))
+        trap_unless_below(builder, number, len(labels))
+        dispatch(builder, number, labels)
+
+
+def call(context: Context, form: Form, match: Match) -> None:
+    """Lower a call: see ``lower.calls``."""
+    operands = context.operands
+    with context.unguarded():
+        lower_call(context, operands)
+
+
+_CALL_NOTE = "in line, or BRA to the body and back"
 
 
 FORMS: Final = (
     Form("bra{.uni}", "label", Op.BRA, branch),
-    Form("ret{.uni}", "", Op.RET, end),
+    Form("brx.idx{.uni}", "a, targets", Op.BRA, indexed_branch, isa="SETP and BRA; TRAP"),
+    Form("call{.uni}", "f", Op.BRA, call, isa=_CALL_NOTE),
+    Form("call{.uni}", "(d), f", Op.BRA, call, isa=_CALL_NOTE),
+    Form("call{.uni}", "(d), f, (a)", Op.BRA, call, isa=_CALL_NOTE),
+    Form("call{.uni}", "(d), f, (a), prototype", Op.BRA, call, isa=_CALL_NOTE),
+    Form("ret{.uni}", "", Op.RET, leave),
     Form("exit", "", Op.RET, end),
     Form("trap", "", Op.TRAP, end),
+    *hints.HINTS,
+    Form("nanosleep.u32", "a", Op.NANOSLEEP, rest),
+    Form("brkpt", "", Op.TRAP, end),
 )

@@ -1,15 +1,19 @@
-"""cvt between scalar types."""
+"""cvt: between scalar types, and from and to packed numbers, element by element."""
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
-from vgpu_sim.compiler.lower.forms import FLOATS, INTEGERS, UNARY, Form, Match
-from vgpu_sim.compiler.lower.types import DATA_TYPES
-from vgpu_sim.isa import DataType, Op
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.forms import BINARY, FLOATS, INTEGERS, TERNARY, UNARY, Form, Match
+from vgpu_sim.compiler.lower.types import DATA_TYPES, UNTYPED
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Rounding
 
-_CONVERTIBLE = ("u8", "s8", *INTEGERS, "f16", *FLOATS)
+_CONVERTIBLE = ("u8", "s8", *INTEGERS, "f16", "bf16", *FLOATS)
+_PACKED_RESULTS = ("f8x2", "halves", "ue8m0x2", "bf16x2")
+_QUARTER = ("u4", "s4", "u2", "s2")
 
 
 def cvt(context: Context, form: Form, match: Match) -> None:
@@ -40,14 +44,211 @@ def _check_rounding(match: Match, to: DataType, source: DataType) -> None:
         wanted = rounded
     elif to.bits > source.bits:
         wanted = not integral and not rounded
+    elif to is not source:  # .f16 and .bf16
+        wanted = rounded
     else:
         wanted = not rounded
     if not wanted:
         kinds = f".{to.name.lower()} from .{source.name.lower()}"
-        raise Invalid(f"cvt {kinds}: rounding modifier is missing or does not apply")
+        raise Unsupported(f"cvt {kinds} with another rounding")
 
+
+def clamped(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt of .f32 to one number of another format, with .relu or .satfinite."""
+    to_type = DATA_TYPES[match["dtype"]]
+    first, value = context.operands
+    source = values.source(context, value, DataType.F32, wider=True)
+    to = values.destination(context, first, to_type, wider=True)
+    fields = _fields(match)
+    context.builder.emit(
+        Op.CVT, type=to_type, source_type=DataType.F32, dsts=(to,), srcs=(source,), **fields
+    )
+
+
+def _fields(match: Match) -> dict[str, Any]:
+    for slot in ("frnd2", "frnd3", "rn", "rna"):
+        if slot in match:
+            rounding = Rounding[match[slot].upper()]
+            return {"rounding": rounding, "relu": "relu" in match, "finite": "satfinite" in match}
+    return {"relu": "relu" in match, "finite": "satfinite" in match}
+
+
+def _element(word: str) -> tuple[DataType, int]:
+    """Return the element of a packed type by its name, and the bits that it has there."""
+    type_ = DATA_TYPES[word[:-2]]
+    return type_, 4 if type_ is DataType.E2M1 else type_.bits
+
+
+def from_singles(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt of two .f32: the first to the upper half."""
+    type_, bits = _element(match.get("f8x2") or match["dtype"])
+    first, *operands = context.operands
+    sources = [values.source(context, operand, DataType.F32) for operand in operands]
+    fields = {"type": type_, "source_type": DataType.F32, **_fields(match)}
+    _joined(context, first, bits, Op.CVT, [(source,) for source in sources], fields)
+
+
+def by_chance(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt.rs of two .f32 to halves; the upper random bits belong to the first."""
+    type_, bits = _element(match["dtype"])
+    first, a, b, random = context.operands
+    sources = [values.source(context, operand, DataType.F32) for operand in (a, b)]
+    chance = values.source(context, random, DataType.B32)
+    upper = context.builder.scratch(32)
+    srcs = (chance, Literal(16))
+    context.builder.emit(Op.SHR, type=DataType.U32, dsts=(upper,), srcs=srcs)
+    pairs = [(sources[0], upper), (sources[1], chance)]
+    fields = {"type": type_, "source_type": DataType.F32, **_fields(match)}
+    _joined(context, first, bits, Op.CVT_RS, pairs, fields)
+
+
+def four_by_chance(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt.rs of four .f32, the first to the top; two share 16 random bits."""
+    type_, bits = _element(match["f8x4"])
+    first, vector, random = context.operands
+    if not isinstance(vector, tree.Vector) or len(vector.elements) != 4:
+        raise Invalid("cvt.rs to four numbers takes a vector of four registers")
+    sources = [values.source(context, operand, DataType.F32) for operand in vector.elements]
+    chance = values.source(context, random, DataType.B32)
+    upper, lower = _shared_chances(context, chance, bits)
+    pairs = list(zip(sources, (upper, upper, lower, lower), strict=True))
+    fields = {"type": type_, "source_type": DataType.F32, **_fields(match)}
+    _joined(context, first, bits, Op.CVT_RS, pairs, fields)
+
+
+def _shared_chances(context: Context, chance: Operand, bits: int) -> tuple[Operand, Operand]:
+    """Return the random bits of the first and of the last two numbers, in the low 16 bits.
+
+    The halves of the operand; for .e2m1x4 the upper bytes of both halves, and the lower ones.
+    """
+    builder = context.builder
+
+    def emit(op: Op, *srcs: Operand) -> Register:
+        to = builder.scratch(32)
+        type_ = DataType.U32 if op is Op.SHR else DataType.B32
+        builder.emit(op, type=type_, dsts=(to,), srcs=srcs)
+        return to
+
+    upper = emit(Op.SHR, chance, Literal(16))
+    if bits == 8:
+        return upper, chance
+    pairs: list[Operand] = []
+    for high, low in (
+        (emit(Op.AND, upper, Literal(0xFF00)), emit(Op.SHR, chance, Literal(8))),
+        (emit(Op.SHL, upper, Literal(8)), chance),
+    ):
+        pairs.append(emit(Op.OR, high, emit(Op.AND, low, Literal(0xFF))))
+    return pairs[0], pairs[1]
+
+
+def from_packed(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt between packed numbers, two at a time."""
+    to_type, bits = _element(next(match[slot] for slot in _PACKED_RESULTS if slot in match))
+    from_type, from_bits = _element(match["atype"])
+    first, operand = context.operands
+    held = UNTYPED[2 * from_bits]
+    low = values.source(context, operand, held, wider=held is DataType.B8)
+    high = context.builder.scratch(max(held.bits, 16))
+    word = DATA_TYPES[f"u{max(held.bits, 16)}"]
+    context.builder.emit(Op.SHR, type=word, dsts=(high,), srcs=(low, Literal(from_bits)))
+    fields = {"type": to_type, "source_type": from_type, **_fields(match)}
+    if from_type not in (DataType.F16, DataType.BF16):
+        fields.pop("rounding", None)  # exact
+    _joined(context, first, bits, Op.CVT, [(high,), (low,)], fields)
+
+
+def _joined(
+    context: Context,
+    first: tree.Operand,
+    bits: int,
+    op: Op,
+    sources: Sequence[tuple[Operand, ...]],
+    fields: dict[str, Any],
+) -> None:
+    """Convert numbers and put them together, the first at the top, ``bits`` for each."""
+    builder, total = context.builder, bits * len(sources)
+    to = values.destination(context, first, UNTYPED[total], wider=total == 8)
+    whole = max(total, 16)
+    joined: Register | None = None
+    for place, srcs in enumerate(sources):
+        part = builder.scratch(whole)
+        builder.emit(op, dsts=(part,), srcs=srcs, **fields)
+        if joined is None:
+            joined = part
+            continue
+        shifted, type_ = builder.scratch(whole), UNTYPED[whole]
+        builder.emit(Op.SHL, type=type_, dsts=(shifted,), srcs=(joined, Literal(bits)))
+        last = place == len(sources) - 1
+        joined = to if last else builder.scratch(whole)
+        builder.emit(Op.OR, type=type_, dsts=(joined,), srcs=(shifted, part))
+
+
+def pack(context: Context, form: Form, match: Match) -> None:
+    """Lower cvt.pack: clamp two .s32, put them together, and a third's low bits above them."""
+    first, *operands = context.operands
+    word = match["dtype"]
+    bits, is_signed = int(word[1:]), word[0] == "s"
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
+    builder, type_ = context.builder, DataType.S32
+    parts: list[Register] = []
+    for operand in operands[:2]:
+        value: Operand = values.source(context, operand, type_)
+        for op, bound in ((Op.MAX, low), (Op.MIN, high)):
+            to, limit = builder.scratch(32), Literal(bound & 0xFFFF_FFFF)
+            builder.emit(op, type=type_, dsts=(to,), srcs=(value, limit))
+            value = to
+        part = builder.scratch(32)
+        cut = Literal((1 << bits) - 1)
+        builder.emit(Op.AND, type=DataType.B32, dsts=(part,), srcs=(value, cut))
+        parts.append(part)
+    shifted = builder.scratch(32)
+    builder.emit(Op.SHL, type=DataType.B32, dsts=(shifted,), srcs=(parts[0], Literal(bits)))
+    if len(operands) == 2:
+        to = values.destination(context, first, DataType.B32)
+        builder.emit(Op.OR, type=DataType.B32, dsts=(to,), srcs=(shifted, parts[1]))
+        return
+    builder.emit(Op.OR, type=DataType.B32, dsts=(shifted,), srcs=(shifted, parts[1]))
+    above, third = builder.scratch(32), values.source(context, operands[2], DataType.B32)
+    builder.emit(Op.SHL, type=DataType.B32, dsts=(above,), srcs=(third, Literal(2 * bits)))
+    to = values.destination(context, first, DataType.B32)
+    builder.emit(Op.OR, type=DataType.B32, dsts=(to,), srcs=(shifted, above))
+
+
+_HALVES = ("f16x2", "bf16x2")
+_F8X2 = ("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "e2m1x2")
+_PACKED = "MAX, MIN and AND of each, SHL, OR"
+_PAIR = "CVT of each, SHL, OR"
+_UNPACKED = "after SHR; CVT of each, SHL, OR"
+_CHANCE = "after SHR of the random bits; CVT_RS of each, SHL, OR"
 
 FORMS: Final = (
     Form("cvt{.rnd}{.ftz}{.sat}.dtype.atype", UNARY, Op.CVT, cvt, _CONVERTIBLE),
     Form("cvt.irnd{.ftz}{.sat}.dtype.atype", UNARY, Op.CVT, cvt, _CONVERTIBLE),
+    Form("cvt.frnd2{.relu}{.satfinite}.dtype.f32", UNARY, Op.CVT, clamped, ("f16", "bf16", "tf32")),
+    Form("cvt.rna{.satfinite}.dtype.f32", UNARY, Op.CVT, clamped, ("tf32",)),
+    Form("cvt.frnd2{.relu}{.satfinite}.dtype.f32", BINARY, Op.CVT, from_singles, _HALVES, _PAIR),
+    Form(
+        "cvt.rs{.relu}{.satfinite}.dtype.f32",
+        "d, a, b, rbits",
+        Op.CVT_RS,
+        by_chance,
+        _HALVES,
+        _CHANCE,
+    ),
+    Form("cvt.rn.satfinite{.relu}.f8x2.f32", BINARY, Op.CVT, from_singles, (), _PAIR),
+    Form("cvt.rn.satfinite{.relu}.f8x2.atype", UNARY, Op.CVT, from_packed, _HALVES, _UNPACKED),
+    Form("cvt.rn{.relu}{.satfinite}.halves.atype", UNARY, Op.CVT, from_packed, _F8X2, _UNPACKED),
+    Form(
+        "cvt.rs.satfinite{.relu}.f8x4.f32",
+        "d, {a,b,e,f}, rbits",
+        Op.CVT_RS,
+        four_by_chance,
+        (),
+        _CHANCE,
+    ),
+    Form("cvt.frnd3{.satfinite}.dtype.f32", BINARY, Op.CVT, from_singles, ("ue8m0x2",), _PAIR),
+    Form("cvt.frnd3{.satfinite}.ue8m0x2.atype", UNARY, Op.CVT, from_packed, ("bf16x2",), _UNPACKED),
+    Form("cvt.rn.bf16x2.atype", UNARY, Op.CVT, from_packed, ("ue8m0x2",), _UNPACKED),
+    Form("cvt.pack.sat.dtype.s32", BINARY, Op.CVT, pack, ("u16", "s16"), _PACKED),
+    Form("cvt.pack.sat.dtype.s32.b32", TERNARY, Op.CVT, pack, ("u8", "s8", *_QUARTER), _PACKED),
 )

@@ -1,35 +1,134 @@
-"""Floating-point arithmetic: each instruction is one word."""
+"""Floating-point arithmetic."""
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import one_word
-from vgpu_sim.compiler.lower.forms import BINARY, TERNARY, UNARY, Form
-from vgpu_sim.isa import Op
+from vgpu_sim.compiler.lower import one_word, values
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.forms import BINARY, TERNARY, UNARY, Form, Match
+from vgpu_sim.compiler.lower.types import DATA_TYPES, UNTYPED
+from vgpu_sim.isa import DataType, Literal, Op, Operand
 
 
-def _float_binary(name: str, op: Op) -> tuple[Form, ...]:
+def approximation(context: Context, form: Form, match: Match) -> None:
+    """Lower an instruction whose opcode has no other form than ``.approx``."""
+    type_ = one_word.type_of(form, match)
+    first, operand = context.operands
+    value = values.source(context, operand, type_)
+    to = values.destination(context, first, type_)
+    context.builder.emit(form.op, type=type_, dsts=(to,), srcs=(value,), ftz="ftz" in match)
+
+
+def _approximate(pattern: str, op: Op, isa: str = "", types: tuple[str, ...] = ()) -> Form:
+    return Form(pattern, UNARY, op, approximation, types, isa)
+
+
+def mixed(context: Context, form: Form, match: Match) -> None:
+    """Lower add, sub and fma of .f32 whose factors are small floats: widening them is exact."""
+    small = DATA_TYPES[match["atype"]]
+    first, *operands = context.operands
+    count = 2 if form.op is Op.FMA else 1
+    srcs: list[Operand] = []
+    for operand in operands[:count]:
+        wide = context.builder.scratch(32)
+        source = values.source(context, operand, small)
+        context.builder.emit(
+            Op.CVT, type=DataType.F32, source_type=small, dsts=(wide,), srcs=(source,)
+        )
+        srcs.append(wide)
+    srcs += [values.source(context, operand, DataType.F32) for operand in operands[count:]]
+    to = values.destination(context, first, DataType.F32)
+    fields = one_word.float_fields(match)
+    context.builder.emit(form.op, type=DataType.F32, dsts=(to,), srcs=tuple(srcs), **fields)
+
+
+def extremum_of_three(context: Context, form: Form, match: Match) -> None:
+    """Lower min and max with three operands: of two, and of that and the third."""
+    first, *operands = context.operands
+    type_, ftz = DataType.F32, "ftz" in match
+    srcs = [values.source(context, operand, type_) for operand in operands]
+    if "abs" in match:
+        for place, source in enumerate(srcs):
+            srcs[place] = context.builder.scratch(32)
+            context.builder.emit(Op.FABS, type=type_, dsts=(srcs[place],), srcs=(source,))
+    fields = {"ftz": ftz, "nan": "NaN" in match}
+    part, to = context.builder.scratch(32), values.destination(context, first, type_)
+    context.builder.emit(form.op, type=type_, dsts=(part,), srcs=tuple(srcs[:2]), **fields)
+    context.builder.emit(form.op, type=type_, dsts=(to,), srcs=(part, srcs[2]), **fields)
+
+
+def copysign(context: Context, form: Form, match: Match) -> None:
+    """Lower ``copysign d, a, b``: |b| with a's sign."""
+    type_ = one_word.type_of(form, match)
+    first, a, b = context.operands
+    bits, builder = type_.bits, context.builder
+    sign, magnitude = builder.scratch(bits), builder.scratch(bits)
+    value = values.source(context, a, type_)
+    builder.emit(Op.AND, type=UNTYPED[bits], dsts=(sign,), srcs=(value, Literal(1 << (bits - 1))))
+    value = values.source(context, b, type_)
+    builder.emit(Op.FABS, type=type_, dsts=(magnitude,), srcs=(value,))
+    to = values.destination(context, first, type_)
+    builder.emit(Op.OR, type=UNTYPED[bits], dsts=(to,), srcs=(magnitude, sign))
+
+
+_HALF, _BFLOAT = ("f16", "f16x2"), ("bf16", "bf16x2")
+
+
+def _sums(name: str, op: Op) -> tuple[Form, ...]:
     return (
         one_word.row(f"{name}{{.rnd}}{{.ftz}}{{.sat}}.f32", BINARY, op),
+        one_word.row(f"{name}{{.rnd}}{{.ftz}}.f32x2", BINARY, op),
         one_word.row(f"{name}{{.rnd}}.f64", BINARY, op),
+        one_word.row(f"{name}{{.rn}}{{.ftz}}{{.sat}}.type", BINARY, op, _HALF),
+        one_word.row(f"{name}{{.rn}}.type", BINARY, op, _BFLOAT),
     )
 
 
+def _mixed(pattern: str, operands: str, op: Op) -> Form:
+    return Form(pattern, operands, op, mixed, ("f16", "bf16"), "after CVT of each small operand")
+
+
+def _signs(name: str, op: Op) -> tuple[Form, ...]:
+    return (
+        one_word.row(f"{name}{{.ftz}}.f32", UNARY, op),
+        one_word.row(f"{name}.f64", UNARY, op),
+        one_word.row(f"{name}{{.ftz}}.type", UNARY, op, _HALF),
+        one_word.row(f"{name}.type", UNARY, op, _BFLOAT),
+    )
+
+
+def _extrema(name: str, op: Op) -> tuple[Form, ...]:
+    return (
+        one_word.row(f"{name}{{.ftz}}{{.NaN}}.type", BINARY, op, ("f32", *_HALF)),
+        one_word.row(f"{name}{{.ftz}}{{.NaN}}.xorsign.abs.type", BINARY, op, ("f32", *_HALF)),
+        one_word.row(f"{name}{{.NaN}}.type", BINARY, op, _BFLOAT),
+        one_word.row(f"{name}{{.NaN}}.xorsign.abs.type", BINARY, op, _BFLOAT),
+        one_word.row(f"{name}.f64", BINARY, op),
+        Form(f"{name}{{.ftz}}{{.NaN}}{{.abs}}.f32", TERNARY, op, extremum_of_three, isa=_THREE),
+    )
+
+
+_THREE = "twice; FABS of each operand first where `.abs` says so"
+
 FORMS: Final = (
-    *_float_binary("add", Op.FADD),
-    *_float_binary("sub", Op.FSUB),
-    *_float_binary("mul", Op.FMUL),
+    *_sums("add", Op.FADD),
+    *_sums("sub", Op.FSUB),
+    *_sums("mul", Op.FMUL),
+    _mixed("add{.rnd}{.sat}.f32.atype", BINARY, Op.FADD),
+    _mixed("sub{.rnd}{.sat}.f32.atype", BINARY, Op.FSUB),
     one_word.row("fma.rnd{.ftz}{.sat}.f32", TERNARY, Op.FMA),
+    one_word.row("fma.rnd{.ftz}.f32x2", TERNARY, Op.FMA),
     one_word.row("fma.rnd.f64", TERNARY, Op.FMA),
+    one_word.row("fma.rn{.ftz}{.sat}.type", TERNARY, Op.FMA, _HALF),
+    one_word.row("fma.rn{.ftz}.relu.type", TERNARY, Op.FMA, _HALF),
+    one_word.row("fma.rn{.relu}.type", TERNARY, Op.FMA, _BFLOAT),
+    _mixed("fma.rnd{.sat}.f32.atype", TERNARY, Op.FMA),
     one_word.row("mad.rnd{.ftz}{.sat}.f32", TERNARY, Op.FMA),
     one_word.row("mad.rnd.f64", TERNARY, Op.FMA),
-    one_word.row("neg{.ftz}.f32", UNARY, Op.FNEG),
-    one_word.row("neg.f64", UNARY, Op.FNEG),
-    one_word.row("abs{.ftz}.f32", UNARY, Op.FABS),
-    one_word.row("abs.f64", UNARY, Op.FABS),
-    one_word.row("min{.ftz}.f32", BINARY, Op.FMIN),
-    one_word.row("min.f64", BINARY, Op.FMIN),
-    one_word.row("max{.ftz}.f32", BINARY, Op.FMAX),
-    one_word.row("max.f64", BINARY, Op.FMAX),
+    *_signs("neg", Op.FNEG),
+    *_signs("abs", Op.FABS),
+    *_extrema("min", Op.FMIN),
+    *_extrema("max", Op.FMAX),
+    Form("copysign.type", BINARY, Op.FABS, copysign, ("f32", "f64"), "AND, FABS, OR"),
     one_word.row("div.approx{.ftz}.f32", BINARY, Op.FDIV, isa="rounded to nearest"),
     one_word.row("div.full{.ftz}.f32", BINARY, Op.FDIV, isa="rounded to nearest"),
     one_word.row("div.rnd{.ftz}.f32", BINARY, Op.FDIV),
@@ -40,4 +139,16 @@ FORMS: Final = (
     one_word.row("sqrt.approx{.ftz}.f32", UNARY, Op.FSQRT, isa="rounded to nearest"),
     one_word.row("sqrt.rnd{.ftz}.f32", UNARY, Op.FSQRT),
     one_word.row("sqrt.rnd.f64", UNARY, Op.FSQRT),
+    one_word.row("rcp.approx.ftz.f64", UNARY, Op.FRCP, isa="its upper half alone"),
+    _approximate("rsqrt.approx{.ftz}.f32", Op.FRSQRT),
+    _approximate("rsqrt.approx.f64", Op.FRSQRT),
+    _approximate("rsqrt.approx.ftz.f64", Op.FRSQRT, isa="its upper half alone"),
+    _approximate("ex2.approx{.ftz}.f32", Op.FEX2),
+    _approximate("lg2.approx{.ftz}.f32", Op.FLG2),
+    _approximate("sin.approx{.ftz}.f32", Op.FSIN),
+    _approximate("cos.approx{.ftz}.f32", Op.FCOS),
+    _approximate("tanh.approx.f32", Op.FTANH),
+    _approximate("ex2.approx.type", Op.FEX2, types=_HALF),
+    _approximate("ex2.approx.ftz.type", Op.FEX2, types=_BFLOAT),
+    _approximate("tanh.approx.type", Op.FTANH, types=(*_HALF, *_BFLOAT)),
 )

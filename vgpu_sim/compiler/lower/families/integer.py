@@ -14,8 +14,13 @@ from vgpu_sim.compiler.lower.forms import (
     Form,
     Match,
 )
-from vgpu_sim.isa import DataType, MulMode, Op
+from vgpu_sim.compiler.lower.types import DATA_TYPES, UNTYPED
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import DataType, Literal, MulMode, Op, Operand, Predicate, Register
 
+_CARRIED = ("u32", "s32", "u64", "s64")
+_SATURATED = ("u32", "s32")
+_SHORT = "of factors cut to 24 bits by SHL and, for `.lo`, SHR"
 _WIDENED = {
     DataType.U16: DataType.U32,
     DataType.S16: DataType.S32,
@@ -51,6 +56,152 @@ def shift(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(form.op, type=type_, dsts=(dst,), srcs=srcs)
 
 
+def carried(context: Context, form: Form, match: Match) -> None:
+    """Lower add, addc, sub and subc with the carry flag, which is a predicate of the function."""
+    type_ = UNTYPED[one_word.type_of(form, match).bits]
+    first, a, b = context.operands
+    srcs = (values.source(context, a, type_), values.source(context, b, type_))
+    _emit_carried(context, form, match, type_, first, srcs)
+
+
+def carried_product(context: Context, form: Form, match: Match) -> None:
+    """Lower mad and madc with the carry flag: the sum alone carries."""
+    type_ = one_word.type_of(form, match)
+    first, *rest = context.operands
+    a, b, c = (values.source(context, operand, type_) for operand in rest)
+    part = context.builder.scratch(type_.bits)
+    mode = MulMode[match["half"].upper()]
+    context.builder.emit(Op.MUL, type=type_, dsts=(part,), srcs=(a, b), mode=mode)
+    _emit_carried(context, form, match, UNTYPED[type_.bits], first, (part, c))
+
+
+def _emit_carried(
+    context: Context,
+    form: Form,
+    match: Match,
+    type_: DataType,
+    first: tree.Operand,
+    srcs: tuple[Operand, Operand],
+) -> None:
+    carry = context.carry_predicate()
+    builder = context.builder
+    before: Predicate | Literal = carry if form.opcode.endswith("c") else Literal(0)
+    out = carry if "cc" in match else None
+    to = values.destination(context, first, type_)
+    if form.op is Op.ADDC:
+        builder.emit(form.op, type=type_, dsts=(to, out), srcs=(*srcs, before))
+        return
+    # The flag is what an adder makes of `a + ~b + 1`, as GPUs have it: set where nothing is
+    # borrowed. PTX ISA says "borrow", which chains of `sub.cc` and `subc` cannot tell apart; `addc`
+    # after `sub.cc` can.
+    borrow = builder.new_predicate()
+    if before is carry:
+        builder.emit(Op.NOT, type=DataType.PRED, dsts=(borrow,), srcs=(carry,))
+        before = borrow
+    taken = borrow if out is not None else None
+    builder.emit(form.op, type=type_, dsts=(to, taken), srcs=(*srcs, before))
+    if out is not None:
+        builder.emit(Op.NOT, type=DataType.PRED, dsts=(carry,), srcs=(borrow,))
+
+
+def saturated(context: Context, form: Form, match: Match) -> None:
+    """Lower add.sat and sub.sat."""
+    type_ = one_word.type_of(form, match)
+    first, a, b = context.operands
+    srcs = (values.source(context, a, type_), values.source(context, b, type_))
+    to = values.destination(context, first, type_)
+    context.builder.emit(form.op, type=type_, dsts=(to,), srcs=srcs)
+
+
+def saturated_product(context: Context, form: Form, match: Match) -> None:
+    """Lower mad.hi.sat.s32 and mad24.hi.sat.s32: the sum alone saturates."""
+    first, a, b, c = context.operands
+    factors = [values.source(context, operand, DataType.S32) for operand in (a, b)]
+    addend = values.source(context, c, DataType.S32)
+    part = _high_product(context, factors, DataType.S32, short=form.opcode == "mad24")
+    to = values.destination(context, first, DataType.S32)
+    context.builder.emit(Op.ADD_SAT, type=DataType.S32, dsts=(to,), srcs=(part, addend))
+
+
+def short_product(context: Context, form: Form, match: Match) -> None:
+    """Lower mul24 and mad24, whose factors have 24 bits and whose product has 48."""
+    type_ = one_word.type_of(form, match)
+    first, a, b, *rest = context.operands
+    factors = [values.source(context, operand, type_) for operand in (a, b)]
+    addend = [values.source(context, operand, type_) for operand in rest]
+    builder = context.builder
+    to = values.destination(context, first, type_)
+    if match["half"] == "hi":
+        part = _high_product(context, factors, type_, short=True)
+    else:
+        part = builder.scratch(32)
+        for place, factor in enumerate(_shifted_up(context, factors)):
+            builder.emit(Op.SHR, type=type_, dsts=(factor,), srcs=(factor, Literal(8)))
+            factors[place] = factor
+        builder.emit(Op.MUL, type=type_, dsts=(part,), srcs=tuple(factors), mode=MulMode.LO)
+    if addend:
+        builder.emit(Op.ADD, type=type_, dsts=(to,), srcs=(part, *addend))
+    else:
+        builder.emit(Op.MOV, type=type_, dsts=(to,), srcs=(part,))
+
+
+def _high_product(
+    context: Context, factors: list[Operand], type_: DataType, *, short: bool
+) -> Register:
+    """Return the high half of a product, or of factors of 24 bits bits 16 to 47 of it."""
+    part = context.builder.scratch(32)
+    if short:  # 8 bits more below in each: 16 more below in the product
+        factors = list(_shifted_up(context, factors))
+    context.builder.emit(Op.MUL, type=type_, dsts=(part,), srcs=tuple(factors), mode=MulMode.HI)
+    return part
+
+
+def _shifted_up(context: Context, factors: list[Operand]) -> list[Register]:
+    shifted = []
+    for factor in factors:
+        upper = context.builder.scratch(32)
+        srcs = (factor, Literal(8))
+        context.builder.emit(Op.SHL, type=DataType.B32, dsts=(upper,), srcs=srcs)
+        shifted.append(upper)
+    return shifted
+
+
+def difference(context: Context, form: Form, match: Match) -> None:
+    """Lower sad: c + |a - b|, the difference taken of the greater and the smaller."""
+    type_ = one_word.type_of(form, match)
+    first, a, b, c = context.operands
+    pair = (values.source(context, a, type_), values.source(context, b, type_))
+    addend = values.source(context, c, type_)
+    builder = context.builder
+    greater, smaller = builder.scratch(type_.bits), builder.scratch(type_.bits)
+    builder.emit(Op.MAX, type=type_, dsts=(greater,), srcs=pair)
+    builder.emit(Op.MIN, type=type_, dsts=(smaller,), srcs=pair)
+    builder.emit(Op.SUB, type=type_, dsts=(greater,), srcs=(greater, smaller))
+    to = values.destination(context, first, type_)
+    builder.emit(Op.ADD, type=type_, dsts=(to,), srcs=(addend, greater))
+
+
+def rectified(context: Context, form: Form, match: Match) -> None:
+    """Lower min.relu and max.relu, which make negative results 0."""
+    first, a, b = context.operands
+    srcs = (values.source(context, a, DataType.S32), values.source(context, b, DataType.S32))
+    to = values.destination(context, first, DataType.S32)
+    builder = context.builder
+    part = builder.scratch(32)
+    builder.emit(form.op, type=DataType.S32, dsts=(part,), srcs=srcs)
+    builder.emit(Op.MAX, type=DataType.S32, dsts=(to,), srcs=(part, Literal(0)))
+
+
+def dot(context: Context, form: Form, match: Match) -> None:
+    """Lower dp4a and dp2a."""
+    type_, other = DATA_TYPES[match["dtype"]], DATA_TYPES[match["atype"]]
+    first, *rest = context.operands
+    srcs = tuple(values.source(context, operand, DataType.B32) for operand in rest)
+    to = values.destination(context, first, DataType.B32)
+    mode = MulMode[match["half"].upper()] if "half" in match else MulMode.NONE
+    context.builder.emit(form.op, type=type_, source_type=other, dsts=(to,), srcs=srcs, mode=mode)
+
+
 FORMS: Final = (
     one_word.row("add.type", BINARY, Op.ADD, INTEGERS),
     one_word.row("sub.type", BINARY, Op.SUB, INTEGERS),
@@ -77,4 +228,21 @@ FORMS: Final = (
     one_word.row("or.type", BINARY, Op.OR, ("pred", *BITS)),
     one_word.row("xor.type", BINARY, Op.XOR, ("pred", *BITS)),
     one_word.row("not.type", UNARY, Op.NOT, ("pred", *BITS)),
+    Form("add.cc.type", BINARY, Op.ADDC, carried, _CARRIED),
+    Form("addc{.cc}.type", BINARY, Op.ADDC, carried, _CARRIED),
+    Form("sub.cc.type", BINARY, Op.SUBC, carried, _CARRIED),
+    Form("subc{.cc}.type", BINARY, Op.SUBC, carried, _CARRIED),
+    Form("mad.half.cc.type", TERNARY, Op.ADDC, carried_product, _CARRIED, "after MUL"),
+    Form("madc.half{.cc}.type", TERNARY, Op.ADDC, carried_product, _CARRIED, "after MUL"),
+    Form("add.sat.type", BINARY, Op.ADD_SAT, saturated, _SATURATED),
+    Form("sub.sat.type", BINARY, Op.SUB_SAT, saturated, _SATURATED),
+    Form("mad.hi.sat.s32", TERNARY, Op.ADD_SAT, saturated_product, isa="after MUL"),
+    Form("mul24.half.type", BINARY, Op.MUL, short_product, _SATURATED, _SHORT),
+    Form("mad24.half.type", TERNARY, Op.MUL, short_product, _SATURATED, f"{_SHORT}; then ADD"),
+    Form("mad24.hi.sat.s32", TERNARY, Op.ADD_SAT, saturated_product, isa="after SHL and MUL"),
+    Form("sad.type", TERNARY, Op.SUB, difference, INTEGERS, "of MAX and MIN; then ADD"),
+    Form("min.relu.s32", BINARY, Op.MIN, rectified, isa="then MAX with 0"),
+    Form("max.relu.s32", BINARY, Op.MAX, rectified, isa="then MAX with 0"),
+    Form("dp4a.dtype.atype", TERNARY, Op.DP4A, dot, _SATURATED),
+    Form("dp2a.half.dtype.atype", TERNARY, Op.DP2A, dot, _SATURATED),
 )

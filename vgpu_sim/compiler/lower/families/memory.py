@@ -3,19 +3,39 @@
 from typing import Final
 
 from vgpu_sim.compiler.lower import one_word, values
-from vgpu_sim.compiler.lower.addresses import address, split
+from vgpu_sim.compiler.lower.addresses import WINDOWS, address, split, symbol_of, whole_address
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import WORDS, Form, Lower, Match
+from vgpu_sim.compiler.lower.frames import LocalVariable
 from vgpu_sim.compiler.ptx import tree
-from vgpu_sim.isa import DataType, Op, Operand, Space
+from vgpu_sim.isa import (
+    DataType,
+    Literal,
+    Op,
+    Operand,
+    Order,
+    Register,
+    Scope,
+    Space,
+    Update,
+)
+from vgpu_sim.isa.families.atomic import PAIR
 
 MAX_VECTOR_BYTES = 16
+MAX_GLOBAL_VECTOR_BYTES = 32
+
+
+_WIDE = "b128"
 
 
 def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
     """Return the data operands: the elements of a vector, or the one operand."""
     count = int(match["vec"][1:]) if "vec" in match else 1
+    if match["type"] == _WIDE:  # the halves of one register
+        if count != 1 or not isinstance(operand, tree.Vector) or len(operand.elements) != PAIR:
+            raise Invalid("expected a register of 128 bits")
+        return operand.elements
     if isinstance(operand, tree.Vector):
         if len(operand.elements) != count:
             raise Invalid(f"expected {count} elements, found {len(operand.elements)}")
@@ -25,37 +45,126 @@ def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
     return (operand,)
 
 
+def _type_of(form: Form, match: Match) -> DataType:
+    """Return the type of an element; 128 bits are two of 64."""
+    return DataType.B64 if match["type"] == _WIDE else one_word.type_of(form, match)
+
+
 def _space(match: Match) -> Space:
-    word = match.get("space") or match.get("written") or match.get("global")
-    return Space[word.removesuffix("::cta").upper()] if word else Space.GENERIC
+    word = match.get("space") or match.get("written") or match.get("on") or match.get("global")
+    return Space[word.partition("::")[0].upper()] if word else Space.GENERIC
+
+
+def _space_of(context: Context, match: Match, where: tree.Operand) -> Space:
+    """Return the state space of an access; where none is said, that of the variable it names."""
+    space = _space(match)
+    if space is Space.GENERIC and isinstance(where, tree.Memory) and len(where.parts) == 1:
+        symbol = symbol_of(context, where.parts[0])
+        if symbol is not None and symbol[1] in WINDOWS:
+            return symbol[1]
+    return space
 
 
 def load(context: Context, form: Form, match: Match) -> None:
     """Lower ld of global, constant, shared and generic memory; cache hints change no result."""
-    type_, space = one_word.type_of(form, match), _space(match)
     data, where, *_ = context.operands
-    base, displacement = address(context, where, space)
-    _load(context, match, data, type_, space, (base,), displacement)
+    type_, space = _type_of(form, match), _space_of(context, match, where)
+    if "loading" in match and match["type"] == _WIDE:
+        _load_wide(context, match, data, whole_address(context, where, space), space)
+    else:
+        base, displacement = address(context, where, space)
+        _load(context, match, data, type_, space, (base,), displacement)
+    if match.get("loading") == "acquire":
+        _order(context, match)
+
+
+def _load_wide(
+    context: Context, match: Match, data: tree.Operand, place: Operand, space: Space
+) -> None:
+    """Load 128 bits in one step: compared with zeros, and exchanged for the same."""
+    dsts = tuple(values.destination(context, e, DataType.B64) for e in _elements(data, match))
+    zeros = (Literal(0),) * (2 * PAIR)
+    _exchange(context, Update.CAS, dsts, (place, *zeros), space)
+
+
+def _exchange(
+    context: Context,
+    update: Update,
+    dsts: tuple[Register, ...],
+    srcs: tuple[Operand, ...],
+    space: Space,
+) -> None:
+    context.builder.emit(
+        Op.ATOM, type=DataType.B64, dsts=dsts, srcs=srcs, space=space, update=update, vector=PAIR
+    )
+
+
+def _order(context: Context, match: Match) -> None:
+    """Order an acquire load before what follows, or what comes before a release store before it."""
+    scope = Scope[match["scope"].upper()] if "scope" in match else Scope.SYS
+    context.builder.emit(Op.FENCE, order=Order.ACQ_REL, scope=scope)
 
 
 def load_parameter(context: Context, form: Form, match: Match) -> None:
     """Lower ld.param of a kernel parameter: it stays symbolic, as an offset into the block."""
-    type_ = one_word.type_of(form, match)
+    type_ = _type_of(form, match)
     data, where = context.operands
-    if not isinstance(where, tree.Memory) or len(where.parts) != 1:
-        raise Invalid("expected an address in brackets")
-    base, addend = split(where.parts[0])
-    if not isinstance(base, tree.Name):
-        raise Invalid("expected the name of a parameter")
+    base, addend = _named(where)
+    found = context.scope.find(base.text)
+    if found is not None and isinstance(found[1], LocalVariable):
+        count = len(_elements(data, match))
+        _check_inside(found[1], addend, count * type_.bytes, base)
+        _load(context, match, data, type_, Space.LOCAL, (found[1].symbol(addend),), 0)
+        return
     parameter = context.parameters.get(base.text)
-    if parameter is None or context.scope.find(base.text) is not None:
+    if parameter is None or found is not None:
         if context.register(base) is not None:
-            raise Unsupported("ld.param through a register", base)
+            # A kernel's parameters have addresses in their image, a function's own in local memory.
+            space = Space.GLOBAL if context.leave is None else Space.LOCAL
+            source, displacement = address(context, where, space)
+            _load(context, match, data, type_, space, (source,), displacement)
+            return
         raise Invalid(f"{base.text!r} is not a parameter", base)
     count = len(_elements(data, match))
     if addend < 0 or addend + count * type_.bytes > parameter.size:
         raise Invalid(f"outside of parameter {base.text!r} ({parameter.size} bytes)", base)
     _load(context, match, data, type_, Space.PARAM, (), parameter.offset + addend)
+
+
+def _named(where: tree.Operand) -> tuple[tree.Name, int]:
+    """Return the name in an address of a parameter, and how many bytes behind it are meant."""
+    if not isinstance(where, tree.Memory) or len(where.parts) != 1:
+        raise Invalid("expected an address in brackets")
+    base, addend = split(where.parts[0])
+    if not isinstance(base, tree.Name):
+        raise Invalid("expected the name of a parameter")
+    return base, addend
+
+
+def _check_inside(variable: LocalVariable, offset: int, size: int, at: tree.Name) -> None:
+    if offset < 0 or offset + size > variable.size:
+        raise Invalid(f"outside of parameter {at.text!r} ({variable.size} bytes)", at)
+
+
+def store_parameter(context: Context, form: Form, match: Match) -> None:
+    """Lower st.param to an argument of a call, or to a result of the function."""
+    type_ = _type_of(form, match)
+    where, data = context.operands
+    base, addend = _named(where)
+    found = context.scope.find(base.text)
+    if found is None or not isinstance(found[1], LocalVariable):
+        raise Invalid(f"{base.text!r} is no argument or result", base)
+    elements = _elements(data, match)
+    _check_vector(elements, type_, Space.PARAM)
+    _check_inside(found[1], addend, len(elements) * type_.bytes, base)
+    srcs = tuple(values.source(context, element, type_, wider=True) for element in elements)
+    context.builder.emit(
+        Op.ST,
+        type=type_,
+        srcs=(found[1].symbol(addend), *srcs),
+        space=Space.LOCAL,
+        vector=len(elements),
+    )
 
 
 def _load(
@@ -68,7 +177,7 @@ def _load(
     displacement: int,
 ) -> None:
     elements = _elements(data, match)
-    _check_vector(elements, type_)
+    _check_vector(elements, type_, space)
     alone = len(elements) == 1
     dsts = tuple(
         None
@@ -89,24 +198,35 @@ def _load(
         space=space,
         vector=len(elements),
         displacement=displacement,
-        volatile="volatile" in match,
+        volatile="volatile" in match or "loading" in match,
         read_only="nc" in match,
     )
 
 
-def _check_vector(elements: tuple[tree.Operand, ...], type_: DataType) -> None:
-    if len(elements) * type_.bytes > MAX_VECTOR_BYTES:
-        raise Unsupported(f"an access of more than {MAX_VECTOR_BYTES} bytes")
+def _check_vector(elements: tuple[tree.Operand, ...], type_: DataType, space: Space) -> None:
+    """Hold a vector to what PTX has: 16 bytes, in .global memory 32 of 4 or 8 bytes each."""
+    most = MAX_GLOBAL_VECTOR_BYTES if space is Space.GLOBAL else MAX_VECTOR_BYTES
+    if len(elements) * type_.bytes > most:
+        raise Invalid(f"an access of more than {most} bytes")
+    if len(elements) == 8 and type_.bits != 32:
+        raise Invalid(f".v8 does not take .{type_.name.lower()}")
 
 
 def store(context: Context, form: Form, match: Match) -> None:
     """Lower st to global, shared and generic memory; cache hints change no result."""
-    type_, space = one_word.type_of(form, match), _space(match)
     where, data, *_ = context.operands
+    type_, space = _type_of(form, match), _space_of(context, match, where)
     elements = _elements(data, match)
-    _check_vector(elements, type_)
-    base, displacement = address(context, where, space)
+    _check_vector(elements, type_, space)
     srcs = tuple(values.source(context, element, type_, wider=True) for element in elements)
+    if match.get("storing") == "release":
+        _order(context, match)
+    if "storing" in match and match["type"] == _WIDE:
+        dropped = tuple(context.builder.scratch(64) for _ in elements)
+        place = whole_address(context, where, space)
+        _exchange(context, Update.EXCH, dropped, (place, *srcs), space)
+        return
+    base, displacement = address(context, where, space)
     context.builder.emit(
         Op.ST,
         type=type_,
@@ -114,33 +234,38 @@ def store(context: Context, form: Form, match: Match) -> None:
         space=space,
         vector=len(elements),
         displacement=displacement,
-        volatile="volatile" in match,
+        volatile="volatile" in match or "storing" in match,
     )
 
 
-_MEMORY = ("b8", "u8", "s8", *WORDS)
+_MEMORY = ("b8", "u8", "s8", *WORDS, _WIDE)
 _HINTS = "{.evict}{.l2evict}{.policy}"
-_LOAD_NOTE = "cache hints are dropped"
+_LOAD_NOTE = "cache hints are dropped; `.b128` is two of 64 bits"
+_ACQUIRE_NOTE = "VOLATILE, before FENCE for `.acquire`; cache hints are dropped; `.b128`: ATOM.CAS"
+_RELEASE_NOTE = "VOLATILE, behind FENCE for `.release`; cache hints are dropped; `.b128`: ATOM.EXCH"
 
 
-def _hinted(pattern: str, operands: str, op: Op, lower: Lower) -> tuple[Form, ...]:
+def _hinted(
+    pattern: str, operands: str, op: Op, lower: Lower, note: str = _LOAD_NOTE
+) -> tuple[Form, ...]:
     """Return a form without and with a cache policy operand, which is a hint like the rest."""
+    plain, hinted = (pattern.replace("{.policy}", word) for word in ("", ".L2::cache_hint"))
     return (
-        Form(pattern.replace("{.policy}", ""), operands, op, lower, _MEMORY, _LOAD_NOTE),
-        Form(
-            pattern.replace("{.policy}", ".L2::cache_hint"),
-            f"{operands}, policy",
-            op,
-            lower,
-            _MEMORY,
-            _LOAD_NOTE,
-        ),
+        Form(plain, operands, op, lower, _MEMORY, note, any_order=True),
+        Form(hinted, f"{operands}, policy", op, lower, _MEMORY, note, any_order=True),
     )
+
+
+def _any(pattern: str, operands: str, op: Op, lower: Lower, note: str = "") -> Form:
+    return Form(pattern, operands, op, lower, _MEMORY, note, any_order=True)
 
 
 FORMS: Final = (
     Form("ld.param{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
     Form("ld.param::entry{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
+    Form("ld.param::func{.vec}.type", "d, [a]", Op.LD, load_parameter, _MEMORY),
+    Form("st.param{.vec}.type", "[a], b", Op.ST, store_parameter, _MEMORY),
+    Form("st.param::func{.vec}.type", "[a], b", Op.ST, store_parameter, _MEMORY),
     *_hinted(
         f"ld{{.weak}}{{.space}}{{.lcache}}{_HINTS}{{.prefetch}}{{.vec}}.type",
         "d, [a]",
@@ -153,12 +278,29 @@ FORMS: Final = (
         Op.LD,
         load,
     ),
-    Form("ld.volatile{.written}{.prefetch}{.vec}.type", "d, [a]", Op.LD, load, _MEMORY),
+    Form("ldu{.global}{.vec}.type", "d, [a]", Op.LD, load, _MEMORY),
+    _any("ld.volatile{.written}{.prefetch}{.vec}.type", "d, [a]", Op.LD, load),
+    *_hinted(
+        f"ld.loading.scope{{.on}}{{.lcache}}{_HINTS}{{.prefetch}}{{.vec}}.type",
+        "d, [a]",
+        Op.LD,
+        load,
+        _ACQUIRE_NOTE,
+    ),
+    _any("ld.mmio.loading.sys{.global}.type", "d, [a]", Op.LD, load, _ACQUIRE_NOTE),
     *_hinted(
         f"st{{.weak}}{{.written}}{{.scache}}{_HINTS}{{.vec}}.type",
         "[a], b",
         Op.ST,
         store,
     ),
-    Form("st.volatile{.written}{.vec}.type", "[a], b", Op.ST, store, _MEMORY),
+    _any("st.volatile{.written}{.vec}.type", "[a], b", Op.ST, store),
+    *_hinted(
+        f"st.storing.scope{{.on}}{{.scache}}{_HINTS}{{.vec}}.type",
+        "[a], b",
+        Op.ST,
+        store,
+        _RELEASE_NOTE,
+    ),
+    _any("st.mmio.storing.sys{.global}.type", "[a], b", Op.ST, store, _RELEASE_NOTE),
 )

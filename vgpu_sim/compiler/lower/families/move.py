@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from vgpu_sim.compiler.lower import one_word, values
-from vgpu_sim.compiler.lower.addresses import symbol_of
+from vgpu_sim.compiler.lower import hints, one_word, special, values
+from vgpu_sim.compiler.lower.addresses import WINDOWS, symbol_of
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import UNARY, WORDS, Form, Match
+from vgpu_sim.compiler.lower.scopes import HALVES, RegisterClass
 from vgpu_sim.compiler.lower.types import DATA_TYPES, UNSIGNED
-from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.compiler.ptx import grammar, tree
 from vgpu_sim.isa import (
     DataType,
     Literal,
@@ -17,6 +18,7 @@ from vgpu_sim.isa import (
     Register,
     Space,
     SpecialRegister,
+    Symbol,
 )
 
 
@@ -38,7 +40,7 @@ def mov(context: Context, form: Form, match: Match) -> None:
         return
     symbol = symbol_of(context, value)
     if symbol is not None:
-        if type_.bits != 64 and not (symbol[1] is Space.SHARED and type_.bits == 32):
+        if type_.bits != 64 and not (symbol[1] in WINDOWS and type_.bits == 32):
             raise Invalid(f"an address has 64 bits, not .{type_.name.lower()}")
         srcs = (symbol[0],)
     elif _reads_special(context, first, value, type_):
@@ -53,34 +55,104 @@ def _reads_special(
     context: Context, first: tree.Operand, value: tree.Operand, type_: DataType
 ) -> bool:
     """Lower ``mov.u32 d, %sreg`` to one word; anything else is left to the caller."""
-    if not isinstance(value, tree.Name) or type_.bits != 32 or type_.is_float:
+    if not isinstance(value, tree.Name) or not grammar.is_special(value.text) or type_.is_float:
         return False
-    sreg = values.special_register(value)
-    if sreg is None:
+    register = special.find(value).register
+    if register is None or register.bits != type_.bits:
         return False
-    to = values.destination(context, first, type_)
-    context.builder.emit(Op.S2R, type=DataType.B32, dsts=(to,), sreg=sreg)
+    special.s2r(context, register, values.destination(context, first, type_))
     return True
 
 
-def _piece_bits(vector: tree.Vector, type_: DataType) -> int:
+def mov_elements(context: Context, form: Form, match: Match) -> None:
+    """Lower ``mov.v4.u32 d, a``: all components of a special register.
+
+    Vectors of registers have been taken apart before.
+    """
+    type_, count = one_word.type_of(form, match), int(match["elements"][1:])
+    first, value = context.operands
+    if not isinstance(first, tree.Vector) or len(first.elements) != count:
+        raise Invalid(f"expected a vector of {count} elements")
+    if count != 4 or type_.bits != 32 or type_.is_float:
+        raise Invalid("a special register has four components of 32 bits")
+    if not isinstance(value, tree.Name) or not grammar.SPECIAL_REGISTERS.get(value.text):
+        raise Invalid("mov of a vector takes a special register with four components")
+    for element, component in zip(first.elements, "xyzw", strict=True):
+        if isinstance(element, tree.Sink):
+            continue
+        name = tree.Name(value.text, value.line, value.column, component)
+        to = values.destination(context, element, type_)
+        source = special.read(context, name, type_)
+        context.builder.emit(Op.MOV, type=type_, dsts=(to,), srcs=(source,))
+
+
+def mov_halves(context: Context, form: Form, match: Match) -> None:
+    """Lower mov.b128: registers of 128 bits are two of 64, so packing is moving, too."""
+    first, value = context.operands
+    if not (isinstance(first, tree.Vector) and isinstance(value, tree.Vector)):
+        raise Invalid("mov.b128 takes registers of 128 bits, or a pair of 64 bits")
+    wide = [_is_wide(operand) for operand in (first, value)]
+    if len(first.elements) != 2 or not any(wide):
+        raise Invalid("mov.b128 packs or unpacks two elements of 64 bits")
+    _copy_elements(context, first, value, DataType.B64)
+
+
+def _is_wide(vector: tree.Vector) -> bool:
+    first = vector.elements[0] if vector.elements else None
+    return isinstance(first, tree.Name) and first.component == HALVES[0]
+
+
+def _copy_elements(
+    context: Context, first: tree.Vector, value: tree.Vector, type_: DataType
+) -> None:
+    """Copy a vector, as a whole: an element that is written may be one that is read."""
+    if len(value.elements) != len(first.elements):
+        raise Invalid(f"expected a vector of {len(first.elements)} elements")
+    sources = [values.source(context, element, type_) for element in value.elements]
+    to = [
+        None if isinstance(e, tree.Sink) else values.destination(context, e, type_)
+        for e in first.elements
+    ]
+    written = [register for register in to if register is not None]
+    if len(set(written)) != len(written):
+        raise Invalid("two elements of the vector are the same register")
+    builder = context.builder
+    for place, source in enumerate(sources):
+        if source in to[:place]:
+            sources[place] = builder.scratch(type_.bits)
+            builder.emit(Op.MOV, type=type_, dsts=(sources[place],), srcs=(source,))
+    for register, source in zip(to, sources, strict=True):
+        if register is not None and register != source:
+            builder.emit(Op.MOV, type=type_, dsts=(register,), srcs=(source,))
+
+
+def _piece_bits(context: Context, vector: tree.Vector, type_: DataType) -> int:
     count = len(vector.elements)
-    if not type_.is_untyped or count not in (2, 4):
-        raise Invalid("a vector in mov needs 2 or 4 elements and type .b32 or .b64")
-    bits = type_.bits // count
-    if bits < 16:
-        raise Unsupported(f"a vector of {bits}-bit elements in mov")
+    bits = type_.bits // count if count in (2, 4) else 0
+    if not type_.is_untyped or bits < 8:
+        raise Invalid("a vector in mov has 2 or 4 elements of at least 8 bits, and a type .b")
+    if bits == 8:
+        for element in vector.elements:
+            _check_byte(context, element)
     return bits
+
+
+def _check_byte(context: Context, element: tree.Operand) -> None:
+    """Hold an element of 8 bits to be declared so: ISA registers have 16."""
+    if isinstance(element, tree.Name):
+        found = context.scope.find(element.text)
+        if found is None or not isinstance(found[1], RegisterClass) or not found[1].is_byte:
+            raise Invalid(f"{element.text!r} is no register of 8 bits", element)
 
 
 def _pack(context: Context, first: tree.Operand, vector: tree.Vector, type_: DataType) -> None:
     """Lower ``mov.b64 d, {a, b}``: d = b << 32 | a, with the first element lowest."""
-    bits = _piece_bits(vector, type_)
+    bits = _piece_bits(context, vector, type_)
     piece, builder = DATA_TYPES[f"b{bits}"], context.builder
     total = builder.scratch(type_.bits)
     to = values.destination(context, first, type_)
     for index, element in enumerate(vector.elements):
-        value = values.source(context, element, piece)
+        value = values.source(context, element, piece, wider=bits == 8)
         part = builder.scratch(type_.bits) if index else total
         builder.emit(
             Op.CVT,
@@ -99,13 +171,13 @@ def _pack(context: Context, first: tree.Operand, vector: tree.Vector, type_: Dat
 
 def _unpack(context: Context, vector: tree.Vector, value: tree.Operand, type_: DataType) -> None:
     """Lower ``mov.b64 {a, b}, s``: the first element takes the lowest bits."""
-    bits = _piece_bits(vector, type_)
+    bits = _piece_bits(context, vector, type_)
     piece, builder = DATA_TYPES[f"b{bits}"], context.builder
     whole = values.source(context, value, type_)
     for index, element in enumerate(vector.elements):
         if isinstance(element, tree.Sink):
             continue
-        to = values.destination(context, element, piece)
+        to = values.destination(context, element, piece, wider=bits == 8)
         part: Operand = whole
         if index:
             part = builder.scratch(type_.bits)
@@ -117,9 +189,9 @@ def _unpack(context: Context, vector: tree.Vector, value: tree.Operand, type_: D
 
 
 def cvta(context: Context, form: Form, match: Match) -> None:
-    """Lower cvta: a global address is a generic one already, a shared one lies in the window."""
+    """Lower cvta: a global address is a generic one already, others lie in a window."""
     first, value = context.operands
-    symbol = symbol_of(context, value)
+    symbol, window = symbol_of(context, value), match["window"].partition("::")[0].upper()
     source: Operand
     if symbol is None:
         source = values.source(context, value, DataType.B64)
@@ -127,22 +199,30 @@ def cvta(context: Context, form: Form, match: Match) -> None:
         raise Invalid("cvta.to takes a register")
     else:
         source, space = symbol
-        if space is not Space[match["window"].upper()]:
+        if space is not Space[window]:
             raise Invalid(f"the variable is not in .{match['window']} space")
     to = values.destination(context, first, DataType.B64)
-    if match["window"] == "shared":
+    if Space[window] in WINDOWS:
         op = Op.SUB if "to" in match else Op.ADD
-        window = _shared_window(context)
-        context.builder.emit(op, type=DataType.U64, dsts=(to,), srcs=(source, window))
+        base = _window(context, Space[window])
+        if isinstance(source, Symbol):
+            address = context.builder.scratch(64)
+            context.builder.emit(Op.MOV, type=DataType.B64, dsts=(address,), srcs=(source,))
+            source = address
+        context.builder.emit(op, type=DataType.U64, dsts=(to,), srcs=(source, base))
         return
     context.builder.emit(Op.MOV, type=DataType.B64, dsts=(to,), srcs=(source,))
 
 
-def _shared_window(context: Context) -> Register:
-    """Return the generic address of the block's shared memory."""
+def _window(context: Context, space: Space) -> Register:
+    """Return the generic address where shared or local memory begins."""
     builder = context.builder
-    upper, window = builder.scratch(32), builder.scratch(64)
-    builder.emit(Op.S2R, dsts=(upper,), sreg=SpecialRegister.SHARED_WINDOW)
+    window = builder.scratch(64)
+    if space is Space.LOCAL:
+        upper = builder.scratch(32)
+        builder.emit(Op.LOCAL_WINDOW, dsts=(upper,))
+    else:
+        upper = special.s2r(context, SpecialRegister.SHARED_WINDOW)
     builder.emit(Op.CVT, type=DataType.U64, source_type=DataType.U32, dsts=(window,), srcs=(upper,))
     builder.emit(Op.SHL, type=DataType.B64, dsts=(window,), srcs=(window, Literal(32)))
     return window
@@ -161,7 +241,9 @@ def selp(context: Context, form: Form, match: Match) -> None:
     context.builder.emit(Op.SELP, type=type_, dsts=(to,), srcs=srcs)
 
 
-_CVTA_NOTE = "address unchanged; `.shared`: S2R, CVT, SHL, then ADD or (`.to`) SUB"
+_CVTA_NOTE = (
+    "address unchanged; `.shared`, `.local`: S2R or LOCAL_WINDOW, CVT, SHL, then ADD or (`.to`) SUB"
+)
 
 FORMS: Final = (
     Form(
@@ -172,7 +254,17 @@ FORMS: Final = (
         ("pred", *WORDS),
         "S2R for special registers; CVT, SHL, SHR and OR for vectors",
     ),
+    Form(
+        "mov.elements.type",
+        UNARY,
+        Op.MOV,
+        mov_elements,
+        WORDS,
+        "S2R of each component; vectors of registers are one MOV each",
+    ),
+    Form("mov.b128", UNARY, Op.MOV, mov_halves, isa="of both halves"),
     Form("cvta.window.u64", UNARY, Op.MOV, cvta, isa=_CVTA_NOTE),
     Form("cvta.to.window.u64", UNARY, Op.MOV, cvta, isa=_CVTA_NOTE),
+    *hints.POLICIES,
     Form("selp.type", "d, a, b, p", Op.SELP, selp, WORDS),
 )

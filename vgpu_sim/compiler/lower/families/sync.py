@@ -8,23 +8,48 @@ from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.hal.limits import MAX_THREADS_PER_BLOCK, WARP_THREADS
-from vgpu_sim.isa import DataType, Literal, Op
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Predicate, Reduction, Register
 from vgpu_sim.isa.families.sync import BARRIERS
 
 
 def barrier(context: Context, form: Form, match: Match) -> None:
     """Lower a barrier; without a count it is for all threads of the block."""
-    number, *counts = context.operands
+    srcs = _place(context, context.operands)
+    aligned = form.opcode == "bar" or "aligned" in match
+    context.builder.emit(form.op, srcs=srcs, uniform=aligned)
+
+
+def _place(context: Context, operands: tuple[tree.Operand, ...]) -> tuple[Operand, Operand]:
+    """Return the barrier and how many threads it counts, 0 for all of the block."""
+    number, *counts = operands
     if isinstance(number, tree.Integer) and not 0 <= number.value < BARRIERS:
         raise Invalid(f"there is no barrier {number.value}, only 0 to {BARRIERS - 1}")
     for count in counts:
         if isinstance(count, tree.Integer):
             _check_count(count.value)
-    srcs = [values.source(context, operand, DataType.U32) for operand in context.operands]
-    if not counts:
-        srcs.append(Literal(0))
-    aligned = form.opcode == "bar" or "aligned" in match
-    context.builder.emit(form.op, srcs=tuple(srcs), uniform=aligned)
+    named = values.source(context, number, DataType.U32)
+    return named, values.source(context, counts[0], DataType.U32) if counts else Literal(0)
+
+
+def reduction(context: Context, form: Form, match: Match) -> None:
+    """Lower bar.red and barrier.red: a barrier, and what threads bring to it."""
+    first, number, *counts, brought = context.operands
+    srcs = _place(context, (number, *counts))
+    truth = values.predicate_source(context, brought)
+    count = "popc" in match
+    to: Register | Predicate
+    if count:
+        to = values.destination(context, first, DataType.U32)
+    else:
+        to = values.predicate_destination(context, first) or context.builder.unused_predicate()
+    context.builder.emit(
+        form.op,
+        type=DataType.U32 if count else DataType.PRED,
+        dsts=(to,),
+        srcs=(*srcs, truth),
+        reduction=Reduction.POPC if count else Reduction[match["truth"].upper()],
+        uniform=form.opcode == "bar" or "aligned" in match,
+    )
 
 
 def _check_count(count: int) -> None:
@@ -39,4 +64,12 @@ FORMS: Final = (
     Form("barrier{.cta}.sync{.aligned}", "a", Op.BAR_SYNC, barrier),
     Form("barrier{.cta}.sync{.aligned}", "a, b", Op.BAR_SYNC, barrier),
     Form("barrier{.cta}.arrive{.aligned}", "a, b", Op.BAR_ARRIVE, barrier),
+    Form("bar{.cta}.red.popc.u32", "d, a, {!}p", Op.BAR_RED, reduction),
+    Form("bar{.cta}.red.popc.u32", "d, a, b, {!}p", Op.BAR_RED, reduction),
+    Form("bar{.cta}.red.truth.pred", "q, a, {!}p", Op.BAR_RED, reduction),
+    Form("bar{.cta}.red.truth.pred", "q, a, b, {!}p", Op.BAR_RED, reduction),
+    Form("barrier{.cta}.red.popc{.aligned}.u32", "d, a, {!}p", Op.BAR_RED, reduction),
+    Form("barrier{.cta}.red.popc{.aligned}.u32", "d, a, b, {!}p", Op.BAR_RED, reduction),
+    Form("barrier{.cta}.red.truth{.aligned}.pred", "q, a, {!}p", Op.BAR_RED, reduction),
+    Form("barrier{.cta}.red.truth{.aligned}.pred", "q, a, b, {!}p", Op.BAR_RED, reduction),
 )

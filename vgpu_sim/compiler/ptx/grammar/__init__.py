@@ -13,11 +13,39 @@ from vgpu_sim.compiler.ptx.grammar.matrix import MATRIX
 from vgpu_sim.compiler.ptx.grammar.memory import MEMORY
 from vgpu_sim.compiler.ptx.grammar.registers import SPECIAL_REGISTERS
 from vgpu_sim.compiler.ptx.grammar.scalar import SCALAR
+from vgpu_sim.compiler.ptx.grammar.words import FLAGS
 
 LATEST_VERSION = (9, 4)
 """The PTX ISA version that the tables are from; a newer file may have more."""
 
 _MAX_CACHED_SPELLINGS = 4096  # a real file has a few hundred; tenants may write any number
+
+_WAITS = "test_wait try_wait parity check_layout"
+_MBARRIER = "init inval pending_count expect_tx complete_tx arrive arrive_drop noComplete"
+_MBARRIER += f" {_WAITS}"
+_HALVES = frozenset({"lo", "hi", "wide"})
+_HEADS = {
+    **dict.fromkeys(("mul", "mad", "madc", "mul24", "mad24", "clmad", "dp2a"), _HALVES),
+    "shf": frozenset({"l", "r"}),
+    "div": frozenset({"full"}),
+    "createpolicy": frozenset({"fractional", "range", "cvt"}),
+    "cvta": frozenset({"to"}),
+    "fence": frozenset({"proxy"}),
+    "membar": frozenset({"proxy"}),
+    "cvt": frozenset({"pack"}),
+    "setmaxnreg": frozenset({"inc", "dec"}),
+    "pmevent": frozenset({"mask"}),
+    **dict.fromkeys(
+        ("bar", "barrier"), frozenset({"cta", "warp", "cluster", "sync", "arrive", "red", "wait"})
+    ),
+    "mbarrier": frozenset(_MBARRIER.split()),
+}
+"""Words that are one with the instruction's name, where they have their place."""
+
+_MATRICES = "wmma mma ldmatrix stmatrix wgmma tcgen05"
+_IN_ORDER = f"{_MATRICES} cp tensormap multimem fabric clusterlaunchcontrol call brx"
+_ORDERED = frozenset(f"{_IN_ORDER} tex tld4 txq suld sust sured suq".split())
+"""Instructions whose modifiers are taken in the order of their rows alone."""
 
 
 @cache
@@ -31,6 +59,31 @@ def instructions() -> dict[str, tuple[rows.Row, ...]]:
 
 
 @lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
+def arranged(opcode: str, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
+    """Return modifiers in the order of the grammar; None when no row takes them.
+
+    Assemblers take most of them in any order, and flags twice. What belongs to the instruction's
+    name, such as ``.wide`` of ``mul``, has its place.
+    """
+    words = tuple(modifier[1:] for modifier in modifiers)
+    forms = instructions().get(opcode, ())
+    if any(form.match(words) is None for form in forms):
+        return modifiers
+    if opcode in _ORDERED:
+        return None
+    heads = _HEADS.get(opcode, frozenset())
+    fixed = next((n for n, word in enumerate(words) if word not in heads), len(words))
+    if not heads.isdisjoint(words[fixed:]):
+        return None
+    once = [word for n, word in enumerate(words) if word not in FLAGS or word not in words[:n]]
+    for form in forms:
+        found = form.arrange(fixed, tuple(once))
+        if found is not None:
+            return tuple(f".{word}" for word in found)
+    return None
+
+
+@lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
 def first_error(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, str] | None:
     """Hold a spelling such as ``ld``, ``(".global", ".u32")`` against the grammar.
 
@@ -40,13 +93,12 @@ def first_error(opcode: str, modifiers: tuple[str, ...]) -> tuple[int, str] | No
     forms = instructions().get(opcode)
     if forms is None:
         return -1, f"{opcode!r} is not an instruction of PTX"
+    if arranged(opcode, modifiers) is not None:
+        return None
     words = tuple(modifier[1:] for modifier in modifiers)
     farthest = 0
     for form in forms:
-        index = form.match(words)
-        if index is None:
-            return None
-        farthest = max(farthest, index)
+        farthest = max(farthest, form.match(words) or 0)
     before = opcode + "".join(modifiers[:farthest])
     if farthest == len(words):
         return farthest, f"{before!r} needs a further modifier"
@@ -61,4 +113,11 @@ def is_special(name: str) -> bool:
     return name in SPECIAL_REGISTERS
 
 
-__all__ = ["LATEST_VERSION", "SPECIAL_REGISTERS", "first_error", "instructions", "is_special"]
+__all__ = [
+    "LATEST_VERSION",
+    "SPECIAL_REGISTERS",
+    "arranged",
+    "first_error",
+    "instructions",
+    "is_special",
+]

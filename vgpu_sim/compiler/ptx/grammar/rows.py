@@ -2,7 +2,8 @@
 
 A row is an instruction and its modifiers in order, without their dots: ``fma $rnd ftz? sat? f32``.
 ``$rnd`` is one of a class of words, ``a|b`` one of several, ``?`` marks what may be left out, and
-``sp::*`` takes every word that begins with ``sp::``. Between ``[`` and ``]`` order does not matter.
+``sp::*`` takes every word that begins with ``sp::``; a row that ends in ``$$data`` is several, one
+with each end of that name. Between ``[`` and ``]`` order does not matter.
 An indented line continues the one before; one that begins with ``#`` names the sections of PTX ISA
 that the rows below are from.
 """
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from vgpu_sim.compiler.ptx.grammar.words import CLASSES
+from vgpu_sim.compiler.ptx.grammar.words import CLASSES, TAILS, TYPES
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,41 @@ class Row:
                 return index
         return None if index == len(modifiers) else index
 
+    def arrange(self, fixed: int, modifiers: tuple[str, ...]) -> tuple[str, ...] | None:
+        """Return ``modifiers`` in the row's order; None when it does not take them in any.
+
+        The first ``fixed`` slots come first as they are, and of types the order counts.
+        """
+        slots = [slot for group in self.groups for slot in group]
+        words: list[str] = [""] * len(slots)
+        last = -1
+        for index, word in enumerate(modifiers):
+            place = _place(slots, words, word, types=index >= fixed)
+            if place is None or (index < fixed) != (place < fixed):
+                return None
+            if index < fixed and place < last:
+                return None
+            last = place
+            words[place] = word
+        if any(not word and not slot.optional for slot, word in zip(slots, words, strict=True)):
+            return None
+        return tuple(word for word in words if word)
+
     def knows(self, word: str) -> bool:
         """Return whether some slot takes ``word``."""
         return any(slot.takes(word) for group in self.groups for slot in group)
+
+
+def _place(slots: list[Slot], words: list[str], word: str, *, types: bool) -> int | None:
+    """Return the first free slot that takes a word; for a type the first free one of types."""
+    for index, slot in enumerate(slots):
+        if words[index]:
+            continue
+        if slot.takes(word):
+            return index
+        if types and word in TYPES and not slot.optional and not TYPES.isdisjoint(slot.words):
+            return None
+    return None
 
 
 def read(text: str) -> Mapping[str, tuple[Row, ...]]:
@@ -69,10 +102,12 @@ def read(text: str) -> Mapping[str, tuple[Row, ...]]:
     for line in text.replace("\n        ", " ").splitlines():
         if not line or line.startswith("#"):
             continue
-        opcodes, *tokens = line.split()
-        row = Row(tuple(_groups(tokens)))
-        for opcode in opcodes.split("|"):
-            rows[opcode].append(row)
+        head, _, tail = line.partition("$$")
+        for end in TAILS[tail] if tail else ("",):
+            opcodes, *tokens = f"{head} {end}".split()
+            row = Row(tuple(_groups(tokens)))
+            for opcode in opcodes.split("|"):
+                rows[opcode].append(row)
     return {opcode: tuple(found) for opcode, found in rows.items()}
 
 

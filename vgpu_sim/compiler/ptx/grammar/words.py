@@ -17,16 +17,26 @@ CLASSES = {
         "bits": "b16 b32 b64",
         "any": "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64",
         "half": "f16 f16x2 bf16 bf16x2",
+        "memory_but_128": "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
         "memory": "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
-        "convertible": "u8 u16 u32 u64 s8 s16 s32 s64 bf16 f16 f32 f64",
+        "up_to_32": "b8 b16 b32 u8 u16 u32 s8 s16 s32 f32",
+        "bytes": "b8 u8 s8",
+        "just_32": "b32 u32 s32 f32",
+        "just_64": "b64 u64 s64 f64",
+        "anywhere": "const global local shared shared::cta shared::cluster param param::entry"
+        " param::func",
+        "stored": "global local shared shared::cta shared::cluster param param::func",
+        "visible": "global shared shared::cta shared::cluster",
+        "window": "const global local shared shared::cta shared::cluster param param::entry",
         "packed_int": "u16x2 s16x2 u8x4 s8x4",
         "narrow": "e4m3x4 e5m2x4 e2m3x4 e3m2x4 e2m1x4",  # packed four at a time
         "f8x2": "e4m3x2 e5m2x2 e2m1x2 e2m3x2 e3m2x2",
         "rnd": "rn rz rm rp",
         "irnd": "rni rzi rmi rpi",
-        "cmp": "eq ne lt le gt ge lo ls hi hs equ neu ltu leu gtu geu num nan",
+        "order": "eq ne lt le gt ge",
+        "unordered": "equ neu ltu leu gtu geu num nan",
+        "set_to": "u32 s32 f32 f16 bf16",
         "bool": "and or xor",
-        "mode": "hi lo wide",
         "wrap": "clamp wrap",
         "sem": "relaxed acquire release acq_rel sc",
         "scope": "cta cluster gpu sys",
@@ -39,6 +49,7 @@ CLASSES = {
         "evict1": "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last"
         " L1::no_allocate",
         "evict2": "L2::evict_normal L2::evict_first L2::evict_last L2::evict_unchanged",
+        "evict2_wide": "L2::evict_normal L2::evict_first L2::evict_last",
         "prefetch": "L2::64B L2::128B L2::256B",
         "atomic": "and or xor cas exch add inc dec min max",
         "dim": "1d 2d 3d 4d 5d",
@@ -73,3 +84,20 @@ CLASSES = {
     }.items()
 }
 """``$int`` in a table stands for one of ``CLASSES["int"]``."""
+
+TAILS = {
+    "data": ("v2? $memory_but_128", "v4 $up_to_32", "v8 $bytes", "b128"),
+    "read": ("v2? $memory_but_128", "v4 $up_to_32", "b128"),
+    "scalars": ("v2? $memory_but_128", "v4 $up_to_32"),
+    "wide": ("v8 $just_32", "v4 $just_64"),
+}
+"""``$$data`` in a table stands for several rows, one with each of these ends."""
+
+_TYPE_CLASSES = "any half memory narrow f8x2 packed_int"
+_MORE_TYPES = "pred f32x2 tf32 ue8m0x2 ue5m3x2 s2f6x2 u4 s4 u2 s2"
+TYPES = frozenset(_MORE_TYPES.split()).union(*(CLASSES[name] for name in _TYPE_CLASSES.split()))
+"""Types of operands: of several the order counts wherever the other modifiers stand."""
+
+_FLAGS = "sat cc approx shiftamt NaN relu satfinite oob sync uni"
+FLAGS = frozenset(_FLAGS.split())
+"""Words that assemblers take twice for once."""

@@ -72,7 +72,8 @@ class Pointer:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable or parameter. ``dimensions`` hold None for ``[]``; ``count`` is of ``name<n>``."""
+    """A variable or parameter. ``dimensions`` hold None for ``[]``; ``count`` is of ``name<n>``,
+    ``bank`` of ``.const[n]``."""
 
     line: int
     column: int
@@ -87,6 +88,7 @@ class Variable:
     dimensions: tuple[int | None, ...] = ()
     count: int | None = None
     initial: InitialValue | None = None
+    bank: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,21 @@ from typing import Final
 
 from vgpu_sim.exec.jit.emitter import Lowering
 from vgpu_sim.exec.jit.families import (
+    atomic,
+    bitwise,
     compare,
     control,
     convert,
+    copy,
     float as float_family,
     integer,
+    matrix,
     memory,
     move,
+    stack,
     sync,
+    video,
+    warp,
 )
 from vgpu_sim.isa import Op
 
@@ -23,5 +30,12 @@ LOWERING: Final[dict[Op, Lowering]] = {
     **compare.LOWERING,
     **convert.LOWERING,
     **memory.LOWERING,
+    **stack.LOWERING,
     **sync.LOWERING,
+    **bitwise.LOWERING,
+    **warp.LOWERING,
+    **atomic.LOWERING,
+    **video.LOWERING,
+    **copy.LOWERING,
+    **matrix.LOWERING,
 }

@@ -2,10 +2,12 @@
 
 from typing import Final
 
+from vgpu_sim.exec.jit import outcomes
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.floats import flush, operand_type
 from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.soft_float import SoftFloat
+from vgpu_sim.exec.jit.nans import reads_number
+from vgpu_sim.exec.jit.small_floats import SmallFloats
 from vgpu_sim.exec.jit.ssa import Operation
 from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
@@ -40,6 +42,7 @@ _FLOAT_PREDICATES = {
 def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     text, values, instruction = emitter.text, emitter.values, node.instruction
     written: dict[tuple[Form, int], list[str]] = {}
+    may = outcomes.of_comparison(emitter.analysis, node, values.block)
     type_ = instruction.type
     small = type_ in (DataType.F16, DataType.BF16)
     scalar = operand_type(type_) if type_.is_float else integer(type_.bits)
@@ -47,15 +50,20 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     def outcome(form: Form, strip: int) -> list[str]:
         if (form, strip) not in written:
             vector = form is Form.VECTOR
-            clean = not type_.is_float
+            sure = _sure(may, strip, text.width) if vector else None
+            if sure is not None:
+                flags = [text.const(flag, "i1", True) for flag in (sure, not sure)]
+                written[form, strip] = flags
+                return flags
             args = [
-                values.read(source, scalar, form, strip, clean=clean) for source in node.sources[:2]
+                values.read(source, scalar, form, strip, clean=not reads_number(source, type_))
+                for source in node.sources[:2]
             ]
             if type_.is_float and instruction.ftz:
                 args = [flush(text, arg, type_, vector) for arg in args]
             if small:
-                soft = SoftFloat(text, vector)
-                args = [soft.widen(arg, type_) for arg in args]
+                floats = SmallFloats(text, vector)
+                args = [floats.single(arg, type_) for arg in args]
             args += [values.read(s, "i1", form, strip) for s in node.sources[2:]]
             written[form, strip] = _outcomes(text, instruction, args, vector)
         return written[form, strip]
@@ -65,6 +73,14 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
         values.define(first, lambda form, c: outcome(form, c)[0])
     if second is not None:
         values.define(second, lambda form, c: outcome(form, c)[1])
+
+
+def _sure(may: tuple[int, int] | None, strip: int, width: int) -> bool | None:
+    """Return the outcome for a whole strip, where it is known; None: it is not."""
+    if may is None:
+        return None
+    true, false = (lanes >> strip * width & (1 << width) - 1 for lanes in may)
+    return None if true and false else bool(true)
 
 
 def _outcomes(text: Text, instruction: Instruction, args: list[str], vector: bool) -> list[str]:
@@ -90,7 +106,7 @@ def _outcomes(text: Text, instruction: Instruction, args: list[str], vector: boo
 
 def _compare_type(type_: DataType) -> str:
     if type_.is_float:
-        return "float" if type_ is DataType.F32 else "double"
+        return "double" if type_ is DataType.F64 else "float"
     return integer(type_.bits)
 
 

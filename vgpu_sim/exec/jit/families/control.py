@@ -3,13 +3,27 @@
 from typing import Final
 
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.launch import THREAD_TRAP_WORD
+from vgpu_sim.exec.jit.lane_shapes import Affine
+from vgpu_sim.exec.jit.launch import THREAD_STATUS, THREAD_STOP, THREAD_TRAP_WORD
 from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.isa import Op
+from vgpu_sim.exec.jit.ssa import Operation, Source
+from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.isa import Op, TrapCause
+from vgpu_sim.isa.families.control import MAX_REST_NS
 
 GRAPH: Final = frozenset({Op.NOP, Op.BRA, Op.RET})
 """These become the graph before nodes are written (see ``ssa`` and ``regions``)."""
+
+
+STATUS: Final = {
+    TrapCause.NONE: int(CudaError.LAUNCH_FAILED),
+    TrapCause.STACK: int(CudaError.HARDWARE_STACK_ERROR),
+    TrapCause.FUNCTION: int(CudaError.INVALID_PC),
+    TrapCause.TARGET: int(CudaError.LAUNCH_FAILED),
+    TrapCause.ASSERTION: int(CudaError.ASSERT),
+}
+"""What the context ends with, by the cause of a trap."""
 
 
 def _trap(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -20,8 +34,44 @@ def _trap(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
         text.begin(here, follows=True)
         place = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_TRAP_WORD}")
         text.do(f"store i32 {node.word + 1}, ptr {place}, align 4")
+        place = text.let(f"getelementptr i8, ptr %thread, i64 {THREAD_STATUS}")
+        text.do(f"store i32 {STATUS[node.instruction.cause]}, ptr {place}, align 4")
         text.jump(emitter.labels["trap"])
     text.begin(onward, follows=True)
 
 
-LOWERING: Final[dict[Op, Lowering]] = {Op.TRAP: _trap}
+def _rest(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    """Let others run for as long as the lane asks that asks for least."""
+    text, masks = emitter.text, emitter.masks
+    (source,) = node.sources
+    shape = emitter.values.shape(source, 32)
+    if isinstance(shape, Affine) and shape.uniform:
+        least = emitter.values.read(source, "i32", Form.BASE, 0)
+    else:
+        least = _least(emitter, source, mask)
+    here, onward = text.label("rests"), text.label("rested")
+    text.branch(masks.any(mask), here, onward)
+    text.begin(here, follows=True)
+    with text.known.within():
+        shorter = text.intrinsic("umin", "i32", False, least, str(MAX_REST_NS))
+        duration = text.let(f"zext i32 {shorter} to i64")
+        callee = emitter.launch.thread(THREAD_STOP, "ptr")
+        text.do(f"call void {callee}(ptr %thread, i64 {duration})")
+        text.jump(onward)
+    text.begin(onward, follows=True)
+    text.known.written()
+
+
+def _least(emitter: Emitter, source: Source, mask: Mask) -> str:
+    text, type_ = emitter.text, emitter.text.type_of("i32", vector=True)
+    least = text.const(MAX_REST_NS, "i32", vector=True)
+    for strip, lanes in enumerate(emitter.masks.flat(mask)):
+        own = emitter.values.read(source, "i32", Form.VECTOR, strip)
+        longest = text.const(MAX_REST_NS, "i32", vector=True)
+        own = text.select(lanes, own, longest, "i32", vector=True)
+        least = text.intrinsic("umin", "i32", True, least, own)
+    name = f"llvm.vector.reduce.umin.{text.mangle('i32', text.width)}"
+    return text.call("i32", name, (type_, least))
+
+
+LOWERING: Final[dict[Op, Lowering]] = {Op.TRAP: _trap, Op.NANOSLEEP: _rest}

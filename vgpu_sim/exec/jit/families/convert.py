@@ -2,17 +2,19 @@
 
 from typing import Final
 
-from vgpu_sim.exec.errors import CodeGenerationError
 from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit.directed import directed
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.floats import NATIVE, flush, operand_type, saturate
+from vgpu_sim.exec.jit.floats import DIRECTED, NATIVE, flush, operand_type, relu, saturate
 from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.soft_float import SoftFloat
+from vgpu_sim.exec.jit.nans import reads_number
+from vgpu_sim.exec.jit.small_floats import SmallFloats
 from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.exec.jit.support import DIRECTED
 from vgpu_sim.exec.jit.text import Text, constant, integer
+from vgpu_sim.exec.jit.tiny_floats import LAYOUTS, TinyFloats
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
+from vgpu_sim.isa.spec import MINIFLOATS
 
 _INTEGRAL = {
     Rounding.RNI: "roundeven",
@@ -20,6 +22,7 @@ _INTEGRAL = {
     Rounding.RMI: "floor",
     Rounding.RPI: "ceil",
 }
+_TINY = (*MINIFLOATS, DataType.UE8M0)
 
 
 def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -33,7 +36,8 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     def compute(form: Form, strip: int) -> tuple[str, str]:
         if widens:
             return emitter.widened(node, source, from_type, form, strip), result
-        value = emitter.values.read(source, scalar, form, strip, clean=from_type.is_integer)
+        clean = not reads_number(source, from_type)
+        value = emitter.values.read(source, scalar, form, strip, clean=clean)
         return _converted(emitter.text, instruction, value, form is Form.VECTOR), result
 
     emitter.define(node, compute)
@@ -77,44 +81,101 @@ def _float_to_float(
     text: Text, instruction: Instruction, source: DataType, value: str, vector: bool
 ) -> str:
     target, rounding = instruction.type, instruction.rounding
-    soft = SoftFloat(text, vector)
-    scalar = NATIVE.get(source, "double")
-    if source not in NATIVE:
-        value = soft.widen(value, source)
+    small = SmallFloats(text, vector)
+    scalar = NATIVE.get(source, "float")
+    if source in _TINY:
+        value = _of_tiny(text, source, value, vector)
+    elif source not in NATIVE:
+        value = small.single(value, source)
+    if target in _TINY or target is DataType.TF32:
+        return _to_tiny(text, instruction, value, vector)
     if rounding in _INTEGRAL:
         value = text.intrinsic(_INTEGRAL[rounding], scalar, vector, value)
         rounding = Rounding.RN
-    held = text.type_of(scalar, vector)
-    if target in NATIVE and rounding not in DIRECTED:
-        wanted = NATIVE[target]
-        if wanted == scalar:
-            return value
-        operation = "fpext" if scalar == "float" else "fptrunc"
-        return text.let(f"{operation} {held} {value} to {text.type_of(wanted, vector)}")
-    if scalar == "float":
-        value = soft.widen(value, DataType.F32)
-    if target is DataType.F64:  # widening is exact in every rounding
-        return value
-    return _rounded(text, soft, value, target, rounding, vector)
+    if target is DataType.F64:
+        return value if scalar == "double" else small.double(value)
+    result = _from_number(small, value, scalar, target, rounding)
+    if instruction.finite:
+        result = _finite(text, result, target, vector)
+    return relu(text, result, target, vector) if instruction.relu else result
 
 
-def _rounded(
-    text: Text, soft: SoftFloat, value: str, target: DataType, rounding: Rounding, vector: bool
+def _of_tiny(text: Text, source: DataType, pattern: str, vector: bool) -> str:
+    """Return a format of 8 bits as float."""
+    tiny = TinyFloats(text, vector)
+    short, word = text.type_of("i8", vector), text.type_of("i32", vector)
+    wide = text.let(f"zext {short} {pattern} to {word}")
+    return tiny.of_power(wide) if source is DataType.UE8M0 else tiny.single(wide, source)
+
+
+def _to_tiny(text: Text, instruction: Instruction, single: str, vector: bool) -> str:
+    """Round a float to TF32 or a format of 8 bits, as a pattern of its width."""
+    tiny, target = TinyFloats(text, vector), instruction.type
+    finite, negative_out = instruction.finite, instruction.relu
+    if target is DataType.TF32:
+        return tiny.tf32(single, instruction.rounding, finite=finite, relu=negative_out)
+    if target is DataType.UE8M0:
+        upward = instruction.rounding is Rounding.RP
+        pattern = tiny.power(single, upward=upward, finite=finite)
+    else:
+        pattern = tiny.nearest(single, target)
+        pattern = tiny.clamped(single, pattern, target, finite=finite, relu=negative_out)
+    return text.let(
+        f"trunc {text.type_of('i32', vector)} {pattern} to {text.type_of('i8', vector)}"
+    )
+
+
+def _finite(text: Text, pattern: str, type_: DataType, vector: bool) -> str:
+    """Make infinity of binary16 or bfloat16 the largest number of its sign."""
+    short = text.type_of("i16", vector)
+    magnitude = text.let(f"and {short} {pattern}, {text.const(0x7FFF, 'i16', vector)}")
+    infinity = text.const(LAYOUTS[type_].largest + 1, "i16", vector)
+    infinite = text.let(f"icmp eq {short} {magnitude}, {infinity}")
+    # The largest number is the pattern before infinity's.
+    less = text.let(f"sub {short} {pattern}, {text.const(1, 'i16', vector)}")
+    return text.select(infinite, less, pattern, "i16", vector)
+
+
+def _lower_stochastic(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    instruction, (number, chance) = node.instruction, node.sources
+    target = instruction.type
+    scalar = integer(target.bits)
+
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        text, vector = emitter.text, form is Form.VECTOR
+        single = emitter.values.read(number, "float", form, strip, clean=True)
+        bits = emitter.values.read(chance, "i32", form, strip, clean=True)
+        tiny = TinyFloats(text, vector)
+        pattern = tiny.clamped(
+            single,
+            tiny.by_chance(single, target, bits),
+            target,
+            finite=instruction.finite,
+            relu=instruction.relu,
+        )
+        word = text.type_of("i32", vector)
+        return text.let(f"trunc {word} {pattern} to {text.type_of(scalar, vector)}"), scalar
+
+    emitter.define(node, compute)
+
+
+def _from_number(
+    small: SmallFloats, value: str, scalar: str, target: DataType, rounding: Rounding
 ) -> str:
-    """Return a double (exact, or rounded to odd) in the target format, as its ``operand_type``."""
-    pattern = soft.narrow(value, target, rounding if rounding in DIRECTED else Rounding.RN)
-    if target not in NATIVE:
-        return pattern
-    whole = text.type_of(integer(target.bits), vector)
-    return text.let(f"bitcast {whole} {pattern} to {text.type_of(NATIVE[target], vector)}")
+    """Round a float or double to a format that is not wider, as its ``operand_type``."""
+    if target is DataType.F32:
+        return value if scalar == "float" else small.rounded(value, "float", rounding)
+    if scalar == "double":
+        value = small.to_odd(value)
+    return small.small(value, target, rounding)
 
 
 def _float_to_integer(
     text: Text, instruction: Instruction, source: DataType, value: str, vector: bool
 ) -> str:
-    scalar = NATIVE.get(source, "double")
+    scalar = NATIVE.get(source, "float")
     if source not in NATIVE:
-        value = SoftFloat(text, vector).widen(value, source)
+        value = SmallFloats(text, vector).single(value, source)
     value = text.intrinsic(_INTEGRAL[instruction.rounding], scalar, vector, value)
     # Saturating is what both LLVM and the instruction set say, and 0 for NaN if all is narrow.
     lanes = text.width if vector else 0
@@ -139,25 +200,41 @@ def _integer_to_float(
         wanted = text.type_of(NATIVE[target], vector)
         return text.let(f"{kind}itofp {held} {value} to {wanted}")
     double = text.type_of("double", vector)
-    soft = SoftFloat(text, vector)
+    small = SmallFloats(text, vector)
     if source.bits < 64:
         exact = text.let(f"{kind}itofp {held} {value} to {double}")
-        if target is DataType.F64:
-            return exact
-        return _rounded(text, soft, exact, target, rounding, vector)
+        return (
+            exact
+            if target is DataType.F64
+            else _from_number(small, exact, "double", target, rounding)
+        )
     if target is DataType.F64:
-        raise CodeGenerationError(f"CVT F64 {source.name} {rounding.name}")
+        return _long_to_double(text, source, value, rounding, vector)
     negative = ""
     if source.is_signed:
         zero = text.const(0, "i64", vector)
         negative = text.let(f"icmp slt {held} {value}, {zero}")
         negated = text.let(f"sub {held} {zero}, {value}")
         value = text.select(negative, negated, value, "i64", vector)
-    exact = soft.magnitude_to_odd(value)
+    exact = small.magnitude_to_odd(value)
     if source.is_signed:
         minus = text.let(f"fneg {double} {exact}")
         exact = text.select(negative, minus, exact, "double", vector)
-    return _rounded(text, soft, exact, target, rounding, vector)
+    return _from_number(small, exact, "double", target, rounding)
+
+
+def _long_to_double(
+    text: Text, source: DataType, value: str, rounding: Rounding, vector: bool
+) -> str:
+    """Round a 64-bit integer in a direction: its halves are exact, so their sum rounds once."""
+    word, double = text.type_of("i64", vector), text.type_of("double", vector)
+    shift, kind = ("ashr", "s") if source.is_signed else ("lshr", "u")
+    upper = text.let(f"{shift} {word} {value}, {text.const(32, 'i64', vector)}")
+    upper = text.let(f"{kind}itofp {word} {upper} to {double}")
+    upper = text.let(f"fmul {double} {upper}, {text.const(0x41F << 52, 'double', vector)}")
+    lower = text.let(f"and {word} {value}, {text.const(0xFFFF_FFFF, 'i64', vector)}")
+    lower = text.let(f"uitofp {word} {lower} to {double}")
+    return directed(text, "fadd", "double", rounding, [upper, lower], vector)
 
 
 def _integer_to_integer(
@@ -191,4 +268,4 @@ def _clamp(text: Text, source: DataType, target: DataType, value: str, vector: b
     return text.intrinsic(f"{kind}max", scalar, vector, value, bounds[1])
 
 
-LOWERING: Final[dict[Op, Lowering]] = {Op.CVT: _lower}
+LOWERING: Final[dict[Op, Lowering]] = {Op.CVT: _lower, Op.CVT_RS: _lower_stochastic}

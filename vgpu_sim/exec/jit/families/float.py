@@ -1,47 +1,119 @@
-"""Float family. binary32 and binary64 to nearest are native; the rest goes through ``soft_float``.
+"""Float family: binary32 and binary64 in hardware, the small formats through ``small_floats``.
 
 No fast-math flag anywhere, and no contraction: results are the same for every plan. APPROX and
 FULL forms are computed as RN. NaNs of native results are not canonical; ``nans`` says where they
 become so.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from vgpu_sim.exec.errors import CodeGenerationError
+from vgpu_sim.exec import approximations
+from vgpu_sim.exec.jit.directed import directed
+from vgpu_sim.exec.jit.doubles import TextDoubles, TextSingles
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.floats import NATIVE, ONE, flush, flush_bits, operand_type, saturate
+from vgpu_sim.exec.jit.floats import (
+    DIRECTED,
+    NATIVE,
+    ONE,
+    canonical_bits,
+    flush,
+    flush_bits,
+    operand_type,
+    relu,
+    saturate,
+)
 from vgpu_sim.exec.jit.masks import Mask
-from vgpu_sim.exec.jit.soft_float import SoftFloat
+from vgpu_sim.exec.jit.nans import CANONICAL, INFINITY, reads_number
+from vgpu_sim.exec.jit.small_floats import SmallFloats
 from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.exec.jit.support import DIRECTED
-from vgpu_sim.exec.jit.text import BITS, Text, integer
+from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import DataType, Instruction, Op, Rounding
 
-_BINARY = {Op.FADD: "fadd", Op.FSUB: "fsub", Op.FMUL: "fmul", Op.FDIV: "fdiv"}
+_SIGNS = (Op.FNEG, Op.FABS)
+_OPERATIONS = {
+    Op.FADD: "fadd",
+    Op.FSUB: "fsub",
+    Op.FMUL: "fmul",
+    Op.FMA: "fma",
+    Op.FDIV: "fdiv",
+    Op.FRCP: "fdiv",
+    Op.FRSQRT: "fdiv",
+    Op.FSQRT: "sqrt",
+}
+
+_APPROXIMATIONS: Final[dict[Op, Callable[[TextDoubles, str], str]]] = {
+    Op.FLG2: approximations.logarithm,
+    Op.FSIN: approximations.sine,
+    Op.FCOS: approximations.cosine,
+    Op.FTANH: approximations.hyperbolic_tangent,
+}
+
+
+def _is_coarse(instruction: Instruction) -> bool:
+    """Return whether a binary64 reciprocal is wanted in its upper half alone."""
+    if instruction.op not in (Op.FRCP, Op.FRSQRT):
+        return False
+    return instruction.type is DataType.F64 and instruction.ftz
 
 
 def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
-    scalar = operand_type(node.instruction.type)
+    type_ = node.instruction.type
+    scalar = operand_type(type_)
 
     def compute(form: Form, strip: int) -> tuple[str, str]:
-        args = [emitter.values.read(s, scalar, form, strip) for s in node.sources]
+        # Of a wider register, or one that is taken for packed numbers, all bits count.
+        args = [
+            emitter.values.read(s, scalar, form, strip, clean=not reads_number(s, type_))
+            for s in node.sources
+        ]
         vector = form is Form.VECTOR
-        return _arithmetic(emitter.text, node.instruction, args, vector), scalar
+        return _result(emitter.text, node.instruction, args, vector), scalar
 
     emitter.define(node, compute)
 
 
 def _lower_sign(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
-    scalar = integer(node.instruction.type.bits)
+    type_ = node.instruction.type
+    scalar = integer(type_.bits)
 
     def compute(form: Form, strip: int) -> tuple[str, str]:
-        clean = node in emitter.nans.cleaning
-        bits = emitter.values.read(node.sources[0], scalar, form, strip, clean=clean)
+        source = node.sources[0]
+        clean = node in emitter.nans.cleaning or not reads_number(source, type_)
+        bits = emitter.values.read(source, scalar, form, strip, clean=clean)
         vector = form is Form.VECTOR
-        return _changed_sign(emitter.text, node.instruction, bits, vector), scalar
+        if type_.element is type_:
+            return _changed_sign(emitter.text, node.instruction, bits, vector), scalar
+        return _packed(emitter.text, node.instruction, [bits], vector, _changed_sign_of), scalar
 
     emitter.define(node, compute)
+
+
+def _result(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    if instruction.type.element is instruction.type:
+        return _arithmetic(text, instruction, args, vector)
+    return _packed(text, instruction, args, vector, _arithmetic)
+
+
+def _packed(
+    text: Text,
+    instruction: Instruction,
+    args: list[str],
+    vector: bool,
+    compute: Callable[[Text, Instruction, list[str], bool], str],
+) -> str:
+    """Compute on both halves of each lane as on neighbouring lanes; patterns in and out."""
+    type_, whole = instruction.type.element, text.type_of(integer(instruction.type.bits), vector)
+    with text.pairs(vector):
+        word = text.type_of(integer(type_.bits), vector=True)
+        held = word if instruction.op in _SIGNS else text.type_of(operand_type(type_), vector=True)
+        halves = [text.let(f"bitcast {whole} {arg} to {held}") for arg in args]
+        result = compute(text, replace(instruction, type=type_), halves, True)
+        if held != word:
+            result = canonical_bits(text, result, type_, vector=True)
+    return text.let(f"bitcast {word} {result} to {whole}")
 
 
 def _arithmetic(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
@@ -49,17 +121,25 @@ def _arithmetic(text: Text, instruction: Instruction, args: list[str], vector: b
     type_ = instruction.type
     if instruction.ftz:
         args = [flush(text, arg, type_, vector) for arg in args]
-    if type_ in NATIVE and (
-        instruction.rounding not in DIRECTED or instruction.op in (Op.FMIN, Op.FMAX)
-    ):
+    if instruction.op in (Op.FMIN, Op.FMAX):
+        result = _extremum(text, instruction, args, vector)
+    elif instruction.op is Op.FEX2 or instruction.op in _APPROXIMATIONS:
+        result = _approximation(text, instruction, args[0], vector)
+    elif _is_coarse(instruction):
+        result = _coarse(text, instruction.op, args[0], vector)
+    elif type_ in NATIVE:
         result = _native(text, instruction, args, vector)
-    elif instruction.op in (Op.FMIN, Op.FMAX):
-        result = _small_extremum(text, instruction, args, vector)
     else:
-        result = _soft(text, instruction, args, vector)
+        result = _small(text, instruction, args, vector)
     if instruction.ftz:
         result = flush(text, result, type_, vector)
+    if instruction.relu:
+        return relu(text, result, type_, vector)
     return saturate(text, result, type_, vector) if instruction.saturate else result
+
+
+def _changed_sign_of(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    return _changed_sign(text, instruction, args[0], vector)
 
 
 def _changed_sign(text: Text, instruction: Instruction, bits: str, vector: bool) -> str:
@@ -71,114 +151,143 @@ def _changed_sign(text: Text, instruction: Instruction, bits: str, vector: bool)
         bits = flush_bits(text, bits, type_, vector)
     sign = 1 << (type_.bits - 1)
     if instruction.op is Op.FNEG:
-        bits = text.let(f"xor {whole} {bits}, {text.const(sign, scalar, vector)}")
-    else:
-        bits = text.let(f"and {whole} {bits}, {text.const(sign - 1, scalar, vector)}")
-    if not instruction.saturate:
-        return bits
-    if type_ not in NATIVE:
-        return saturate(text, bits, type_, vector)
-    held = text.type_of(NATIVE[type_], vector)
-    value = saturate(text, text.let(f"bitcast {whole} {bits} to {held}"), type_, vector)
-    return text.let(f"bitcast {held} {value} to {whole}")
+        return text.let(f"xor {whole} {bits}, {text.const(sign, scalar, vector)}")
+    return text.let(f"and {whole} {bits}, {text.const(sign - 1, scalar, vector)}")
 
 
 def _native(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    scalar = NATIVE[instruction.type]
+    scalar, op = NATIVE[instruction.type], instruction.op
     type_ = text.type_of(scalar, vector)
-    match instruction.op:
-        case Op.FMA:
-            return text.intrinsic("fma", scalar, vector, *args)
-        case Op.FSQRT:
-            return text.intrinsic("sqrt", scalar, vector, *args)
-        case Op.FMIN | Op.FMAX:
-            return _extremum(text, instruction.op, scalar, args, vector)
-        case Op.FRCP:
-            one = text.const(ONE[instruction.type], scalar, vector)
-            return text.let(f"fdiv {type_} {one}, {args[0]}")
-        case _:
-            return text.let(f"{_BINARY[instruction.op]} {type_} {args[0]}, {args[1]}")
+    operation = _OPERATIONS[op]
+    if op in (Op.FRCP, Op.FRSQRT):
+        if op is Op.FRSQRT:
+            args = [text.intrinsic("sqrt", scalar, vector, *args)]
+        args = [text.const(ONE[instruction.type], scalar, vector), *args]
+    if instruction.rounding in DIRECTED:
+        return directed(text, operation, scalar, instruction.rounding, args, vector)
+    if operation in ("fma", "sqrt"):
+        return text.intrinsic(operation, scalar, vector, *args)
+    if operation == "fdiv" and args[0] == args[1]:
+        return _divided_by_itself(text, instruction.type, args[0], vector)
+    return text.let(f"{operation} {type_} {args[0]}, {args[1]}")
 
 
-def _extremum(text: Text, op: Op, scalar: str, args: list[str], vector: bool) -> str:
-    """Return the number among a number and a NaN; -0 is less than +0.
+def _divided_by_itself(text: Text, type_: DataType, value: str, vector: bool) -> str:
+    """Return 1, or NaN for zeros, infinities and NaN.
+
+    LLVM's code generator (22.1, x86) takes the bits of ``fdiv x, x`` of a known 0 for zeros.
+    """
+    scalar, kind = NATIVE[type_], text.type_of(NATIVE[type_], vector)
+    size = text.intrinsic("fabs", scalar, vector, value)
+    some = text.let(f"fcmp ogt {kind} {size}, {text.const(0, scalar, vector)}")
+    infinity = text.const(INFINITY[type_], scalar, vector)
+    finite = text.let(f"fcmp olt {kind} {size}, {infinity}")
+    number = text.let(f"and {text.type_of('i1', vector)} {some}, {finite}")
+    one, nan = (text.const(v[type_], scalar, vector) for v in (ONE, CANONICAL))
+    return text.select(number, one, nan, scalar, vector)
+
+
+def _approximation(text: Text, instruction: Instruction, value: str, vector: bool) -> str:
+    small, type_ = SmallFloats(text, vector), instruction.type
+    single, double = text.type_of("float", vector), text.type_of("double", vector)
+    if type_ is not DataType.F32:
+        value = small.single(value, type_)
+    if instruction.op is Op.FEX2:
+        result = approximations.exponential(TextSingles(text, vector), value)
+    else:
+        result = _APPROXIMATIONS[instruction.op](TextDoubles(text, vector), small.double(value))
+        result = text.let(f"fptrunc {double} {result} to {single}")
+    return result if type_ is DataType.F32 else small.small(result, type_, Rounding.RN)
+
+
+def _coarse(text: Text, op: Op, value: str, vector: bool) -> str:
+    """Return 1 / a or 1 / (square root of a) of the upper half of a binary64, in its own."""
+    double, word = text.type_of("double", vector), text.type_of("i64", vector)
+    upper = text.const(0xFFFF_FFFF << 32, "i64", vector)
+
+    def cut(number: str) -> str:
+        bits = text.let(f"bitcast {double} {number} to {word}")
+        bits = text.let(f"and {word} {bits}, {upper}")
+        return text.let(f"bitcast {word} {bits} to {double}")
+
+    is_nan = text.let(f"fcmp uno {double} {value}, {value}")
+    value = text.select(is_nan, value, cut(value), "double", vector)
+    if op is Op.FRSQRT:
+        value = text.intrinsic("sqrt", "double", vector, value)
+    one = text.const(ONE[DataType.F64], "double", vector)
+    return cut(text.let(f"fdiv {double} {one}, {value}"))
+
+
+def _extremum(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    """Return the number among a number and a NaN (NAN: the NaN); -0 is less than +0.
 
     Not LLVM's minimumnum and maximumnum: for x86 it takes the NaN where the other operand was
     converted from an integer (seen with LLVM 22.1).
     """
-    a, b = args
-    type_, whole = text.type_of(scalar, vector), text.type_of(integer(BITS[scalar]), vector)
-    relation, joint = ("olt", "or") if op is Op.FMIN else ("ogt", "and")
-    better = text.let(f"fcmp {relation} {type_} {a}, {b}")
-    result = text.select(better, a, b, scalar, vector)
-    # Equal numbers have equal bits, except for zeros of two signs.
-    patterns = [text.let(f"bitcast {type_} {value} to {whole}") for value in args]
-    both = text.let(f"{joint} {whole} {patterns[0]}, {patterns[1]}")
-    both = text.let(f"bitcast {whole} {both} to {type_}")
-    equal = text.let(f"fcmp oeq {type_} {a}, {b}")
-    result = text.select(equal, both, result, scalar, vector)
-    is_nan = text.let(f"fcmp uno {type_} {b}, {b}")
-    return text.select(is_nan, a, result, scalar, vector)
-
-
-def _small_extremum(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
-    soft = SoftFloat(text, vector)
-    wide = [soft.widen(arg, instruction.type) for arg in args]
-    result = _extremum(text, instruction.op, "double", wide, vector)
-    return soft.narrow(result, instruction.type, Rounding.RN)
-
-
-def _soft(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
     type_ = instruction.type
-    if type_ is DataType.F64:
-        raise CodeGenerationError(f"{instruction.op.name} F64 {instruction.rounding.name}")
-    soft = SoftFloat(text, vector)
-    wide = [soft.widen(arg, type_) for arg in args]
-    double = text.type_of("double", vector)
-    one = text.const(ONE[DataType.F64], "double", vector)
-    match instruction.op:
-        case Op.FADD:
-            result = soft.sum_to_odd(wide[0], wide[1])
-        case Op.FSUB:
-            result = soft.sum_to_odd(wide[0], text.let(f"fneg {double} {wide[1]}"))
-        case Op.FMUL:
-            result = text.let(f"fmul {double} {wide[0]}, {wide[1]}")
-        case Op.FMA:
-            product = text.let(f"fmul {double} {wide[0]}, {wide[1]}")
-            result = soft.sum_to_odd(product, wide[2])
-        case Op.FDIV:
-            result = soft.quotient_to_odd(wide[0], wide[1])
-        case Op.FRCP:
-            result = soft.quotient_to_odd(one, wide[0])
-        case _:
-            result = soft.root_to_odd(wide[0])
-    rounding = instruction.rounding if instruction.rounding in DIRECTED else Rounding.RN
-    if rounding is Rounding.RM and instruction.op in (Op.FADD, Op.FSUB, Op.FMA):
-        result = _minus_zero_sum(text, instruction.op, wide, result, vector)
-    pattern = soft.narrow(result, type_, rounding)
-    if type_ not in NATIVE:
-        return pattern
-    whole = text.type_of(integer(type_.bits), vector)
-    return text.let(f"bitcast {whole} {pattern} to {text.type_of(NATIVE[type_], vector)}")
+    word, held = integer(type_.bits), operand_type(type_)
+    whole = text.type_of(word, vector)
+
+    def cast(value: str, from_: str, to: str) -> str:
+        if from_ == to:
+            return value
+        operands = text.type_of(from_, vector), text.type_of(to, vector)
+        return text.let(f"bitcast {operands[0]} {value} to {operands[1]}")
+
+    patterns = [cast(arg, held, word) for arg in args]
+    signs = text.let(f"xor {whole} {patterns[0]}, {patterns[1]}")
+    if instruction.xorsign:
+        cleared = text.const((1 << (type_.bits - 1)) - 1, word, vector)
+        patterns = [text.let(f"and {whole} {pattern}, {cleared}") for pattern in patterns]
+    if type_ in NATIVE:
+        scalar, numbers = held, [cast(pattern, word, held) for pattern in patterns]
+    else:
+        small = SmallFloats(text, vector)
+        scalar, numbers = "float", [small.single(pattern, type_) for pattern in patterns]
+    compared = text.type_of(scalar, vector)
+    a, b = numbers
+    relation, joint = ("olt", "or") if instruction.op is Op.FMIN else ("ogt", "and")
+    better = text.let(f"fcmp {relation} {compared} {a}, {b}")
+    if type_ in NATIVE:  # of numbers: one instruction, on x86
+        result = cast(text.select(better, a, b, scalar, vector), scalar, word)
+    else:
+        result = text.select(better, patterns[0], patterns[1], word, vector)
+    # Equal numbers have equal bits, except for zeros of two signs.
+    both = text.let(f"{joint} {whole} {patterns[0]}, {patterns[1]}")
+    equal = text.let(f"fcmp oeq {compared} {a}, {b}")
+    result = text.select(equal, both, result, word, vector)
+    is_nan = text.let(f"fcmp uno {compared} {b}, {b}")
+    result = text.select(is_nan, patterns[0], result, word, vector)
+    canonical = text.const(CANONICAL[type_], word, vector)
+    one_nan = text.let(f"fcmp uno {compared} {a}, {b}")
+    if instruction.xorsign:
+        sign = text.let(f"and {whole} {signs}, {text.const(1 << (type_.bits - 1), word, vector)}")
+        result = text.let(f"or {whole} {result}, {sign}")
+    if instruction.nan:
+        result = text.select(one_nan, canonical, result, word, vector)
+    elif type_ not in NATIVE:
+        a_nan = text.let(f"fcmp uno {compared} {a}, {a}")
+        neither = text.let(f"and {text.type_of('i1', vector)} {a_nan}, {is_nan}")
+        result = text.select(neither, canonical, result, word, vector)
+    return cast(result, word, held)
 
 
-def _minus_zero_sum(text: Text, op: Op, wide: list[str], result: str, vector: bool) -> str:
-    """Rounding down, a sum of numbers that cancel is -0; binary64 to nearest made it +0."""
-    double, word = text.type_of("double", vector), text.type_of("i64", vector)
-    a, b = wide[0], wide[1]
-    if op is Op.FMA:
-        a, b = text.let(f"fmul {double} {wide[0]}, {wide[1]}"), wide[2]
-    elif op is Op.FSUB:
-        b = text.let(f"fneg {double} {wide[1]}")
-    zero = text.const(0, "double", vector)
-    vanished = text.let(f"fcmp oeq {double} {result}, {zero}")
-    signs = [text.let(f"bitcast {double} {v} to {word}") for v in (a, b)]
-    either = text.let(f"or {word} {signs[0]}, {signs[1]}")
-    some = text.let(f"icmp slt {word} {either}, {text.const(0, 'i64', vector)}")
-    flags = text.type_of("i1", vector)
-    flip = text.let(f"and {flags} {vanished}, {some}")
-    minus = text.const(1 << 63, "double", vector)
-    return text.select(flip, minus, result, "double", vector)
+def _small(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
+    """binary16 and bfloat16: in binary32, which holds every operand and binary16's products.
+
+    Sums and binary16's products rounded to binary32, and once more, are as if rounded once: 24
+    bits are at least 2 * 11 + 2 (S. Figueroa, "When is double rounding innocuous?", 1995), and
+    where the result is subnormal they are exact. All else is rounded to odd first.
+    """
+    small, type_, op = SmallFloats(text, vector), instruction.type, instruction.op
+    numbers = [small.single(arg, type_) for arg in args]
+    operation = _OPERATIONS[op]
+    if op in (Op.FADD, Op.FSUB) or (op is Op.FMUL and type_ is DataType.F16):
+        held = text.type_of("float", vector)
+        result = text.let(f"{operation} {held} {numbers[0]}, {numbers[1]}")
+    else:
+        result = small.computed_to_odd(operation, numbers)
+    return small.small(result, type_, Rounding.RN)
 
 
 LOWERING: Final[dict[Op, Lowering]] = {
@@ -193,4 +302,6 @@ LOWERING: Final[dict[Op, Lowering]] = {
     Op.FDIV: _lower,
     Op.FRCP: _lower,
     Op.FSQRT: _lower,
+    Op.FRSQRT: _lower,
+    **dict.fromkeys((Op.FEX2, *_APPROXIMATIONS), _lower),
 }

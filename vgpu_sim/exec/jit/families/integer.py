@@ -1,15 +1,17 @@
 """Integer arithmetic and logic: LLVM operations on operands of one form."""
 
+import re
 from typing import Final
 
 from vgpu_sim.exec.errors import CodeGenerationError
-from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit import fold, quotients
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
 from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.ssa import Operation
 from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
-from vgpu_sim.isa import Instruction, MulMode, Op
+from vgpu_sim.exec.jit.words import Words
+from vgpu_sim.isa import Instruction, Literal, MulMode, Op
 
 _DIRECT = {
     Op.ADD: "add",
@@ -120,13 +122,32 @@ def _divide(text: Text, instruction: Instruction, args: list[str], vector: bool)
         minus_one = text.const(-1, scalar, vector)
         by_minus_one = text.let(f"icmp eq {type_} {divisor}, {minus_one}")
         safe = text.select(by_minus_one, one, safe, scalar, vector)
-    operation = ("s" if is_signed else "u") + ("rem" if remainder else "div")
-    result = text.let(f"{operation} {type_} {dividend}, {safe}")
+    if vector and _is_divided_by_floats(divisor):
+        words = Words(text, instruction.type.bits, vector)
+        result = quotients.divide(words, dividend, safe, signed=is_signed)[remainder]
+    else:
+        operation = ("s" if is_signed else "u") + ("rem" if remainder else "div")
+        result = text.let(f"{operation} {type_} {dividend}, {safe}")
     if is_signed and not remainder:
         negated = text.let(f"sub {type_} {zero}, {dividend}")
         result = text.select(by_minus_one, negated, result, scalar, vector)
     special = dividend if remainder else text.const(-1, scalar, vector)
     return text.select(by_zero, special, result, scalar, vector)
+
+
+_CONSTANT = re.compile(r"splat \(i(\d+) (-?\d+)\)")
+
+
+def _is_divided_by_floats(divisor: str) -> bool:
+    """Return whether lanes are faster divided so than by LLVM's multiplication by an inverse.
+
+    That it has for constants; of 64 bits only for powers of two without taking lanes apart.
+    """
+    constant = _CONSTANT.fullmatch(divisor)
+    if constant is None:
+        return True
+    number = int(constant[2])
+    return constant[1] == "64" and number & (number - 1) != 0
 
 
 def _shift(text: Text, instruction: Instruction, args: list[str], vector: bool) -> str:
@@ -149,6 +170,62 @@ def _shift(text: Text, instruction: Instruction, args: list[str], vector: bool) 
     return text.select(over, text.const(0, scalar, vector), shifted, scalar, vector)
 
 
+def _lower_carried(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    """Write both results: a carry comes from the sum, or passes through one of all ones."""
+    carry, bits = node.results[1], node.instruction.type.bits
+    add = node.instruction.op is Op.ADDC
+
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        words = Words(emitter.text, bits, form is Form.VECTOR)
+        a, b, before = emitter.patterns(node, form, strip)
+        plain = words.op("add" if add else "sub", a, b)
+        if node.sources[2] == Literal(0):
+            return plain, words.test("ult", plain, a) if add else words.test("ult", a, b)
+        value = words.op("add" if add else "sub", plain, words.resized(before, 1))
+        if carry is None:
+            return value, ""
+        made = words.test("ult", plain, a) if add else words.test("ult", a, b)
+        passes = words.test("eq", plain, words.const(-1 if add else 0))
+        flags = Words(emitter.text, 1, form is Form.VECTOR)
+        return value, flags.op("or", made, flags.op("and", passes, before))
+
+    emitter.define(node, lambda form, strip: (compute(form, strip)[0], integer(bits)))
+    if carry is not None:
+        emitter.values.define(carry, lambda form, strip: compute(form, strip)[1])
+
+
+def _lower_saturated(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    stem = ("s" if node.instruction.type.is_signed else "u") + (
+        "add.sat" if node.instruction.op is Op.ADD_SAT else "sub.sat"
+    )
+
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        words = Words(emitter.text, 32, form is Form.VECTOR)
+        return words.call(stem, *emitter.patterns(node, form, strip)), words.scalar
+
+    emitter.define(node, compute)
+
+
+def _lower_dot(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    instruction = node.instruction
+    type_, other = instruction.type, instruction.source_type
+    assert other is not None
+    places = range(4) if instruction.op is Op.DP4A else range(2)
+    bits = 8 if instruction.op is Op.DP4A else 16
+    first = 2 if instruction.mode is MulMode.HI else 0
+
+    def compute(form: Form, strip: int) -> tuple[str, str]:
+        words = Words(emitter.text, 32, form is Form.VECTOR)
+        a, b, total = emitter.patterns(node, form, strip)
+        for place in places:
+            x = words.part(a, bits, place, signed=type_.is_signed)
+            y = words.part(b, 8, first + place, signed=other.is_signed)
+            total = words.op("add", total, words.op("mul", x, y))
+        return total, words.scalar
+
+    emitter.define(node, compute)
+
+
 LOWERING: Final[dict[Op, Lowering]] = {
     Op.ADD: _lower,
     Op.SUB: _lower,
@@ -166,4 +243,10 @@ LOWERING: Final[dict[Op, Lowering]] = {
     Op.OR: _lower,
     Op.XOR: _lower,
     Op.NOT: _lower,
+    Op.ADDC: _lower_carried,
+    Op.SUBC: _lower_carried,
+    Op.ADD_SAT: _lower_saturated,
+    Op.SUB_SAT: _lower_saturated,
+    Op.DP4A: _lower_dot,
+    Op.DP2A: _lower_dot,
 }

@@ -4,10 +4,17 @@ from collections.abc import Sequence
 from typing import Final
 
 from vgpu_sim.exec.jit.emitter import Emitter, Lowering
-from vgpu_sim.exec.jit.launch import CONTEXT_GRID
+from vgpu_sim.exec.jit.launch import (
+    CONTEXT_DYNAMIC_SHARED,
+    CONTEXT_GRID,
+    CONTEXT_GRID_ID,
+    CONTEXT_MULTIPROCESSORS,
+    CONTEXT_TIMER_NS,
+    CONTEXT_TIMER_SCALE,
+)
 from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.ssa import Operation
-from vgpu_sim.exec.jit.text import integer
+from vgpu_sim.exec.jit.text import Text, integer
 from vgpu_sim.exec.jit.values import Form
 from vgpu_sim.isa import Op, SpecialRegister
 
@@ -18,7 +25,14 @@ def _mov(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
 
 
 def _s2r(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
-    emitter.define(node, lambda form, strip: (_special(emitter, node, form, strip), "i32"))
+    register = node.instruction.sreg
+    assert register is not None
+    if register.runs:
+        now = _counter(emitter) if register is SpecialRegister.CLOCK64 else _timer(emitter)
+        emitter.define(node, lambda form, strip: (now, "i64"))
+        return
+    scalar = integer(register.bits)
+    emitter.define(node, lambda form, strip: (_special(emitter, register, form, strip), scalar))
 
 
 def _selp(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
@@ -27,8 +41,11 @@ def _selp(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
     same = result is not None and result.bits == bits
     scalar = values.types[result] if result is not None and same else integer(bits)
     clean = not same or node in emitter.nans.cleaning
+    sure = emitter.presumed(node)
 
     def compute(form: Form, strip: int) -> tuple[str, str]:
+        if sure is not None:
+            return values.read(sure, scalar, form, strip, clean=clean), scalar
         a, b = (values.read(s, scalar, form, strip, clean=clean) for s in node.sources[:2])
         flag = values.read(node.sources[2], "i1", form, strip)
         return emitter.text.select(flag, a, b, scalar, form is Form.VECTOR), scalar
@@ -36,38 +53,104 @@ def _selp(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None
     emitter.define(node, compute)
 
 
-def _special(emitter: Emitter, node: Operation, form: Form, strip: int) -> str:
+_IN_CONTEXT: Final = {
+    SpecialRegister.NCTAID_X: CONTEXT_GRID,
+    SpecialRegister.NCTAID_Y: CONTEXT_GRID + 4,
+    SpecialRegister.NCTAID_Z: CONTEXT_GRID + 8,
+    SpecialRegister.DYNAMIC_SHARED: CONTEXT_DYNAMIC_SHARED,
+    SpecialRegister.NSMID: CONTEXT_MULTIPROCESSORS,
+    SpecialRegister.GRIDID: CONTEXT_GRID_ID,
+}
+
+
+def _special(emitter: Emitter, register: SpecialRegister, form: Form, strip: int) -> str:
     specials = emitter.specials
-    register = node.instruction.sreg
-    assert register is not None
     if register is SpecialRegister.LANEID or register <= SpecialRegister.TID_Z:
         return _thread_index(emitter, register, form, strip)
     if SpecialRegister.CTAID_X <= register <= SpecialRegister.CTAID_Z:
         return specials.block[register - SpecialRegister.CTAID_X]
-    assert SpecialRegister.NCTAID_X <= register <= SpecialRegister.NCTAID_Z
-    axis = register - SpecialRegister.NCTAID_X
-    return emitter.launch.context(CONTEXT_GRID + 4 * axis, "i32")
+    if register is SpecialRegister.SHARED_WINDOW:
+        upper = emitter.text.let(f"lshr i64 {emitter.launch.window()}, 32")
+        return emitter.text.let(f"trunc i64 {upper} to i32")
+    return emitter.launch.context(_IN_CONTEXT[register], integer(register.bits))
+
+
+def _counter(emitter: Emitter) -> str:
+    """Read the time stamp counter, here and once for all lanes of the group."""
+    text = emitter.text
+    text.shared.declarations.add("declare i64 @llvm.readcyclecounter()")
+    name = text.name()
+    text.do(f"{name} = call i64 @llvm.readcyclecounter()")
+    return name
+
+
+def _timer(emitter: Emitter) -> str:
+    text, launch = emitter.text, emitter.launch
+    scale, begin = launch.context(CONTEXT_TIMER_SCALE), launch.context(CONTEXT_TIMER_NS)
+    wide = [text.let(f"zext i64 {value} to i128") for value in (_counter(emitter), scale)]
+    product = text.let(f"mul i128 {wide[0]}, {wide[1]}")
+    past = text.let(f"trunc i128 {text.let(f'lshr i128 {product}, 32')} to i64")
+    return text.let(f"add i64 {begin}, {past}")
 
 
 def _thread_index(emitter: Emitter, register: SpecialRegister, form: Form, strip: int) -> str:
     text, geometry = emitter.text, emitter.analysis.geometry
-    if register is SpecialRegister.LANEID:
+    lane_id = register is SpecialRegister.LANEID
+    axis = None if lane_id else geometry.axes()[register]
+    if lane_id and form is Form.BASE:
+        return text.let(f"and i32 {emitter.specials.first}, 31")
+    if lane_id and form is Form.SCALAR:
         base = text.let(f"and i32 {emitter.specials.first}, 31")
-        first = strip * geometry.width
-        row: Sequence[int] = range(first, first + geometry.width)
-    else:
-        base = emitter.specials.thread[register]
-        row = geometry.axes()[register].rows[strip]
+        return text.let(f"add i32 {base}, {strip * geometry.width}")
+    if lane_id:
+        lanes = _linear(emitter, strip)
+        return text.let(f"and {text.type_of('i32', True)} {lanes}, splat (i32 31)")
+    if axis is None:
+        return _index_on_line(emitter, register, strip)
+    base, row = emitter.specials.thread[register], axis.rows[strip]
     if form is Form.BASE:
         return base
     if form is Form.SCALAR:
         return text.let(f"add i32 {base}, {row[0]}")
+    return _spread(text, base, row)
+
+
+def _spread(text: Text, base: str, row: Sequence[int]) -> str:
     type_ = text.type_of("i32", vector=True)
-    spread = text.splat("i32", base)
-    lanes = text.let(f"add {type_} {spread}, {text.lanes('i32', row)}")
-    if register is SpecialRegister.LANEID:
-        lanes = text.let(f"and {type_} {lanes}, splat (i32 31)")
-    return lanes
+    return text.let(f"add {type_} {text.splat('i32', base)}, {text.lanes('i32', row)}")
+
+
+def _linear(emitter: Emitter, strip: int) -> str:
+    """Return which threads of the block a strip's lanes are, in linear order."""
+    text, geometry, specials = emitter.text, emitter.analysis.geometry, emitter.specials
+    if geometry.linear:
+        start = strip * geometry.width
+        return _spread(text, specials.first, range(start, start + geometry.width))
+    type_ = text.type_of("i32", vector=True)
+    indices = [
+        _spread(text, base, axis.rows[strip])
+        for base, axis in zip(specials.thread, geometry.axes(), strict=True)
+        if axis is not None
+    ]
+    found = indices[2]
+    for size, index in zip(geometry.block[1::-1], indices[1::-1], strict=True):
+        product = text.let(f"mul {type_} {found}, splat (i32 {size})")
+        found = text.let(f"add {type_} {product}, {index}")
+    return found
+
+
+def _index_on_line(emitter: Emitter, register: SpecialRegister, strip: int) -> str:
+    """Compute a thread index of lanes that are numbered through all rows."""
+    text, (x, y, _) = emitter.text, emitter.analysis.geometry.block
+    type_ = text.type_of("i32", vector=True)
+    lanes = _linear(emitter, strip)
+    divisor = {SpecialRegister.TID_X: 1, SpecialRegister.TID_Y: x, SpecialRegister.TID_Z: x * y}
+    if divisor[register] > 1:
+        lanes = text.let(f"udiv {type_} {lanes}, splat (i32 {divisor[register]})")
+    if register is SpecialRegister.TID_Z:
+        return lanes
+    size = x if register is SpecialRegister.TID_X else y
+    return text.let(f"urem {type_} {lanes}, splat (i32 {size})")
 
 
 LOWERING: Final[dict[Op, Lowering]] = {Op.MOV: _mov, Op.S2R: _s2r, Op.SELP: _selp}

@@ -8,30 +8,79 @@ from vgpu_sim.exec.jit.launch import THREAD_MEET, THREAD_STOP
 from vgpu_sim.exec.jit.masks import Mask
 from vgpu_sim.exec.jit.ssa import Operation
 from vgpu_sim.exec.jit.values import Form
-from vgpu_sim.isa import Op
+from vgpu_sim.isa import DataType, Op, Reduction
 
 
 def _stop(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
     """Wait for the other groups; the only one of a block just orders its accesses."""
-    text = emitter.text
-    counted = stops.counted(emitter.analysis.ssa)
+    text, instruction = emitter.text, node.instruction
+    counted = stops.counted(emitter.analysis.ssa, emitter.analysis.geometry)
     if emitter.analysis.geometry.groups == 1 and not counted:
         text.do('fence syncscope("singlethread") seq_cst')
         return
     arguments = ["ptr %thread"]
     if counted:
-        for source in node.sources:
+        for source in node.sources[:2]:
             arguments.append(f"i32 {emitter.values.read(source, 'i32', Form.BASE, 0, clean=True)}")
-        arguments.append(f"i32 {2 * node.word + (node.instruction.op is Op.BAR_SYNC)}")
+        how = 8 * node.word + (instruction.op is not Op.BAR_ARRIVE)
+        if instruction.reduction is not None:
+            how += 2 * _REDUCTIONS[instruction.reduction]
+        arguments += [f"i32 {how}", f"i32 {_ballot(emitter, node, mask)}"]
     callee = emitter.launch.thread(THREAD_MEET if counted else THREAD_STOP, "ptr")
-    here, onward = text.label("stops"), text.label("onward")
+    here, onward, origin = text.label("stops"), text.label("onward"), text.block_label
     if mask.scalar is not None:
         text.branch(mask.scalar, here, onward)
         text.begin(here, follows=True)
-    text.do(f"call void {callee}({', '.join(arguments)})")
+    if not counted:
+        text.do(f"call void {callee}({', '.join(arguments)})")
+        outcome = ""
+    else:
+        outcome = text.let(f"call i32 {callee}({', '.join(arguments)})")
     if mask.scalar is not None:
         text.jump(onward)
         text.begin(onward, follows=True)
+        if outcome:
+            outcome = text.phi("i32", (outcome, here), ("0", origin))
+    if instruction.op is Op.BAR_RED:
+        emitter.define(node, lambda form, strip: _outcome(emitter, node, form, outcome))
 
 
-LOWERING: Final[dict[Op, Lowering]] = {Op.BAR_SYNC: _stop, Op.BAR_ARRIVE: _stop}
+def _ballot(emitter: Emitter, node: Operation, mask: Mask) -> str:
+    """Return how many lanes bring something, and 2^16 times how many of those bring true."""
+    if node.instruction.op is not Op.BAR_RED:
+        return "0"
+    text, masks, values = emitter.text, emitter.masks, emitter.values
+    here = masks.flat(mask)
+    true = [
+        masks.both(lanes, values.read(node.sources[2], "i1", Form.VECTOR, strip))
+        for strip, lanes in enumerate(here)
+    ]
+    counts = []
+    for vectors in (here, true):
+        total = "0"
+        for lanes in vectors:
+            bits = text.let(f"bitcast {text.type_of('i1', True)} {lanes} to i{text.width}")
+            wide = bits if text.width == 32 else text.let(f"zext i{text.width} {bits} to i32")
+            count = text.intrinsic("ctpop", "i32", False, wide)
+            total = text.let(f"add i32 {total}, {count}")
+        counts.append(total)
+        text.shared.declarations.add(
+            f"declare i{text.width} @llvm.ctpop.i{text.width}(i{text.width})"
+        )
+    return text.let(f"or i32 {counts[0]}, {text.let(f'shl i32 {counts[1]}, 16')}")
+
+
+def _outcome(emitter: Emitter, node: Operation, form: Form, outcome: str) -> tuple[str, str]:
+    text, scalar = emitter.text, "i32"
+    if node.instruction.type is DataType.PRED:
+        outcome, scalar = text.let(f"icmp ne i32 {outcome}, 0"), "i1"
+    return (text.splat(scalar, outcome) if form is Form.VECTOR else outcome), scalar
+
+
+_REDUCTIONS: Final = {Reduction.POPC: 1, Reduction.AND: 2, Reduction.OR: 3}
+
+LOWERING: Final[dict[Op, Lowering]] = {
+    Op.BAR_SYNC: _stop,
+    Op.BAR_ARRIVE: _stop,
+    Op.BAR_RED: _stop,
+}

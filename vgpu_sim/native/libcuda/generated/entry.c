@@ -57,7 +57,7 @@ EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx);
 EXPORT CUresult cuCtxGetExecAffinity(void);
 EXPORT CUresult cuCtxGetFlags(unsigned int *flags);
 EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId);
-EXPORT CUresult cuCtxGetLimit(void);
+EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit);
 EXPORT CUresult cuCtxGetSharedMemConfig(void);
 EXPORT CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority);
 EXPORT CUresult cuCtxPopCurrent(CUcontext *pctx);
@@ -69,7 +69,7 @@ EXPORT CUresult cuCtxResetPersistingL2Cache(void);
 EXPORT CUresult cuCtxSetCacheConfig(void);
 EXPORT CUresult cuCtxSetCurrent(CUcontext ctx);
 EXPORT CUresult cuCtxSetFlags(void);
-EXPORT CUresult cuCtxSetLimit(void);
+EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value);
 EXPORT CUresult cuCtxSetSharedMemConfig(void);
 EXPORT CUresult cuCtxSynchronize(void);
 EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx);
@@ -315,7 +315,7 @@ EXPORT CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t 
 EXPORT CUresult cuKernelSetAttribute(CUfunction_attribute attrib, int val, CUkernel kernel, CUdevice dev);
 EXPORT CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice dev);
 EXPORT CUresult cuLaunch(void);
-EXPORT CUresult cuLaunchCooperativeKernel(void);
+EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams);
 EXPORT CUresult cuLaunchCooperativeKernel_ptsz(void);
 EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(void);
 EXPORT CUresult cuLaunchGrid(void);
@@ -327,7 +327,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int
 EXPORT CUresult cuLaunchKernel_ptsz(void);
 EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra);
 EXPORT CUresult cuLaunchKernelEx_ptsz(void);
-EXPORT CUresult cuLibraryEnumerateKernels(void);
+EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib);
 EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name);
 EXPORT CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name);
 EXPORT CUresult cuLibraryGetKernelCount(unsigned int *count, CUlibrary lib);
@@ -338,13 +338,13 @@ EXPORT CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_op
 EXPORT CUresult cuLibraryLoadFromFile(CUlibrary *library, const char *fileName, CUjit_option *jitOptions, void **jitOptionsValues, unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues, unsigned int numLibraryOptions);
 EXPORT CUresult cuLibraryUnload(CUlibrary library);
 EXPORT CUresult cuLinkAddData(void);
-EXPORT CUresult cuLinkAddData_v2(void);
+EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues);
 EXPORT CUresult cuLinkAddFile(void);
-EXPORT CUresult cuLinkAddFile_v2(void);
-EXPORT CUresult cuLinkComplete(void);
+EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues);
+EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut);
 EXPORT CUresult cuLinkCreate(void);
-EXPORT CUresult cuLinkCreate_v2(void);
-EXPORT CUresult cuLinkDestroy(void);
+EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut);
+EXPORT CUresult cuLinkDestroy(CUlinkState state);
 EXPORT CUresult cuLogicalEndpointAddDevice(void);
 EXPORT CUresult cuLogicalEndpointBindAddr(void);
 EXPORT CUresult cuLogicalEndpointBindMem(void);
@@ -546,7 +546,7 @@ EXPORT CUresult cuMipmappedArrayDestroy(void);
 EXPORT CUresult cuMipmappedArrayGetLevel(void);
 EXPORT CUresult cuMipmappedArrayGetMemoryRequirements(void);
 EXPORT CUresult cuMipmappedArrayGetSparseProperties(void);
-EXPORT CUresult cuModuleEnumerateFunctions(void);
+EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod);
 EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name);
 EXPORT CUresult cuModuleGetFunctionCount(unsigned int *count, CUmodule mod);
 EXPORT CUresult cuModuleGetGlobal(void);
@@ -567,12 +567,12 @@ EXPORT CUresult cuMulticastBindMem_v2(void);
 EXPORT CUresult cuMulticastCreate(void);
 EXPORT CUresult cuMulticastGetGranularity(void);
 EXPORT CUresult cuMulticastUnbind(void);
-EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(void);
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(void);
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void);
+EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize);
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize);
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags);
 EXPORT CUresult cuOccupancyMaxActiveClusters(void);
-EXPORT CUresult cuOccupancyMaxPotentialBlockSize(void);
-EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(void);
+EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit);
+EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags);
 EXPORT CUresult cuOccupancyMaxPotentialClusterSize(void);
 EXPORT CUresult cuParamSetSize(void);
 EXPORT CUresult cuParamSetTexRef(void);
@@ -1044,10 +1044,14 @@ EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId) {
   return result;
 }
 
-EXPORT CUresult cuCtxGetLimit(void) {
-  static uint32_t said;
-  tsr_unsupported("cuCtxGetLimit", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuCtxGetLimit(size_t *pvalue, CUlimit limit) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuCtxGetLimit(pvalue, limit);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuCtxGetLimit(pvalue, limit);
+  tsr_trace("cuCtxGetLimit", "&pvalue limit", (const uint64_t[]){(uint64_t)(uintptr_t)pvalue, (uint64_t)limit}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuCtxGetSharedMemConfig(void) {
@@ -1140,10 +1144,14 @@ EXPORT CUresult cuCtxSetFlags(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuCtxSetLimit(void) {
-  static uint32_t said;
-  tsr_unsupported("cuCtxSetLimit", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuCtxSetLimit(limit, value);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuCtxSetLimit(limit, value);
+  tsr_trace("cuCtxSetLimit", "limit value", (const uint64_t[]){(uint64_t)limit, (uint64_t)value}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuCtxSetSharedMemConfig(void) {
@@ -2810,10 +2818,14 @@ EXPORT CUresult cuLaunch(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuLaunchCooperativeKernel(void) {
-  static uint32_t said;
-  tsr_unsupported("cuLaunchCooperativeKernel", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuLaunchCooperativeKernel(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams);
+  tsr_trace("cuLaunchCooperativeKernel", "f gridDimX gridDimY gridDimZ blockDimX blockDimY blockDimZ sharedMemBytes hStream &kernelParams", (const uint64_t[]){(uint64_t)(uintptr_t)f, (uint64_t)gridDimX, (uint64_t)gridDimY, (uint64_t)gridDimZ, (uint64_t)blockDimX, (uint64_t)blockDimY, (uint64_t)blockDimZ, (uint64_t)sharedMemBytes, (uint64_t)(uintptr_t)hStream, (uint64_t)(uintptr_t)kernelParams}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuLaunchCooperativeKernel_ptsz(void) {
@@ -2890,10 +2902,14 @@ EXPORT CUresult cuLaunchKernelEx_ptsz(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuLibraryEnumerateKernels(void) {
-  static uint32_t said;
-  tsr_unsupported("cuLibraryEnumerateKernels", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned int numKernels, CUlibrary lib) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLibraryEnumerateKernels(kernels, numKernels, lib);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuLibraryEnumerateKernels(kernels, numKernels, lib);
+  tsr_trace("cuLibraryEnumerateKernels", "&kernels numKernels lib", (const uint64_t[]){(uint64_t)(uintptr_t)kernels, (uint64_t)numKernels, (uint64_t)(uintptr_t)lib}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuLibraryGetGlobal(CUdeviceptr *dptr, size_t *bytes, CUlibrary library, const char *name) {
@@ -2984,10 +3000,14 @@ EXPORT CUresult cuLinkAddData(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuLinkAddData_v2(void) {
-  static uint32_t said;
-  tsr_unsupported("cuLinkAddData_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuLinkAddData_v2(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned int numOptions, CUjit_option *options, void **optionValues) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuLinkAddData_v2(state, type, data, size, name, numOptions, options, optionValues);
+  tsr_trace("cuLinkAddData_v2", "state type data size $name numOptions options &optionValues", (const uint64_t[]){(uint64_t)state, (uint64_t)type, (uint64_t)(uintptr_t)data, (uint64_t)size, (uint64_t)(uintptr_t)name, (uint64_t)numOptions, (uint64_t)(uintptr_t)options, (uint64_t)(uintptr_t)optionValues}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuLinkAddFile(void) {
@@ -2996,16 +3016,24 @@ EXPORT CUresult cuLinkAddFile(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuLinkAddFile_v2(void) {
-  static uint32_t said;
-  tsr_unsupported("cuLinkAddFile_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuLinkAddFile_v2(CUlinkState state, CUjitInputType type, const char *path, unsigned int numOptions, CUjit_option *options, void **optionValues) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuLinkAddFile_v2(state, type, path, numOptions, options, optionValues);
+  tsr_trace("cuLinkAddFile_v2", "state type $path numOptions options &optionValues", (const uint64_t[]){(uint64_t)state, (uint64_t)type, (uint64_t)(uintptr_t)path, (uint64_t)numOptions, (uint64_t)(uintptr_t)options, (uint64_t)(uintptr_t)optionValues}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT CUresult cuLinkComplete(void) {
-  static uint32_t said;
-  tsr_unsupported("cuLinkComplete", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuLinkComplete(CUlinkState state, void **cubinOut, size_t *sizeOut) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLinkComplete(state, cubinOut, sizeOut);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuLinkComplete(state, cubinOut, sizeOut);
+  tsr_trace("cuLinkComplete", "state &cubinOut &sizeOut", (const uint64_t[]){(uint64_t)state, (uint64_t)(uintptr_t)cubinOut, (uint64_t)(uintptr_t)sizeOut}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuLinkCreate(void) {
@@ -3014,16 +3042,24 @@ EXPORT CUresult cuLinkCreate(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuLinkCreate_v2(void) {
-  static uint32_t said;
-  tsr_unsupported("cuLinkCreate_v2", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuLinkCreate_v2(unsigned int numOptions, CUjit_option *options, void **optionValues, CUlinkState *stateOut) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuLinkCreate_v2(numOptions, options, optionValues, stateOut);
+  tsr_trace("cuLinkCreate_v2", "numOptions options &optionValues stateOut", (const uint64_t[]){(uint64_t)numOptions, (uint64_t)(uintptr_t)options, (uint64_t)(uintptr_t)optionValues, (uint64_t)(uintptr_t)stateOut}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT CUresult cuLinkDestroy(void) {
-  static uint32_t said;
-  tsr_unsupported("cuLinkDestroy", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuLinkDestroy(CUlinkState state) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuLinkDestroy(state);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuLinkDestroy(state);
+  tsr_trace("cuLinkDestroy", "state", (const uint64_t[]){(uint64_t)state}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuLogicalEndpointAddDevice(void) {
@@ -4324,10 +4360,14 @@ EXPORT CUresult cuMipmappedArrayGetSparseProperties(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuModuleEnumerateFunctions(void) {
-  static uint32_t said;
-  tsr_unsupported("cuModuleEnumerateFunctions", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuModuleEnumerateFunctions(CUfunction *functions, unsigned int numFunctions, CUmodule mod) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuModuleEnumerateFunctions(functions, numFunctions, mod);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuModuleEnumerateFunctions(functions, numFunctions, mod);
+  tsr_trace("cuModuleEnumerateFunctions", "&functions numFunctions mod", (const uint64_t[]){(uint64_t)(uintptr_t)functions, (uint64_t)numFunctions, (uint64_t)(uintptr_t)mod}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name) {
@@ -4480,22 +4520,34 @@ EXPORT CUresult cuMulticastUnbind(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(void) {
-  static uint32_t said;
-  tsr_unsupported("cuOccupancyAvailableDynamicSMemPerBlock", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *dynamicSmemSize, CUfunction func, int numBlocks, int blockSize) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, func, numBlocks, blockSize);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuOccupancyAvailableDynamicSMemPerBlock(dynamicSmemSize, func, numBlocks, blockSize);
+  tsr_trace("cuOccupancyAvailableDynamicSMemPerBlock", "&dynamicSmemSize func numBlocks blockSize", (const uint64_t[]){(uint64_t)(uintptr_t)dynamicSmemSize, (uint64_t)(uintptr_t)func, (uint64_t)numBlocks, (uint64_t)blockSize}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(void) {
-  static uint32_t said;
-  tsr_unsupported("cuOccupancyMaxActiveBlocksPerMultiprocessor", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuOccupancyMaxActiveBlocksPerMultiprocessor(numBlocks, func, blockSize, dynamicSMemSize);
+  tsr_trace("cuOccupancyMaxActiveBlocksPerMultiprocessor", "%numBlocks func blockSize dynamicSMemSize", (const uint64_t[]){(uint64_t)(uintptr_t)numBlocks, (uint64_t)(uintptr_t)func, (uint64_t)blockSize, (uint64_t)dynamicSMemSize}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(void) {
-  static uint32_t said;
-  tsr_unsupported("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *numBlocks, CUfunction func, int blockSize, size_t dynamicSMemSize, unsigned int flags) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, flags);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(numBlocks, func, blockSize, dynamicSMemSize, flags);
+  tsr_trace("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "%numBlocks func blockSize dynamicSMemSize flags", (const uint64_t[]){(uint64_t)(uintptr_t)numBlocks, (uint64_t)(uintptr_t)func, (uint64_t)blockSize, (uint64_t)dynamicSMemSize, (uint64_t)flags}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuOccupancyMaxActiveClusters(void) {
@@ -4504,16 +4556,24 @@ EXPORT CUresult cuOccupancyMaxActiveClusters(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuOccupancyMaxPotentialBlockSize(void) {
-  static uint32_t said;
-  tsr_unsupported("cuOccupancyMaxPotentialBlockSize", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuOccupancyMaxPotentialBlockSize(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuOccupancyMaxPotentialBlockSize(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit);
+  tsr_trace("cuOccupancyMaxPotentialBlockSize", "%minGridSize %blockSize func blockSizeToDynamicSMemSize dynamicSMemSize blockSizeLimit", (const uint64_t[]){(uint64_t)(uintptr_t)minGridSize, (uint64_t)(uintptr_t)blockSize, (uint64_t)(uintptr_t)func, (uint64_t)blockSizeToDynamicSMemSize, (uint64_t)dynamicSMemSize, (uint64_t)blockSizeLimit}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(void) {
-  static uint32_t said;
-  tsr_unsupported("cuOccupancyMaxPotentialBlockSizeWithFlags", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *minGridSize, int *blockSize, CUfunction func, CUoccupancyB2DSize blockSizeToDynamicSMemSize, size_t dynamicSMemSize, int blockSizeLimit, unsigned int flags) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuOccupancyMaxPotentialBlockSizeWithFlags(minGridSize, blockSize, func, blockSizeToDynamicSMemSize, dynamicSMemSize, blockSizeLimit, flags);
+  tsr_trace("cuOccupancyMaxPotentialBlockSizeWithFlags", "%minGridSize %blockSize func blockSizeToDynamicSMemSize dynamicSMemSize blockSizeLimit flags", (const uint64_t[]){(uint64_t)(uintptr_t)minGridSize, (uint64_t)(uintptr_t)blockSize, (uint64_t)(uintptr_t)func, (uint64_t)blockSizeToDynamicSMemSize, (uint64_t)dynamicSMemSize, (uint64_t)blockSizeLimit, (uint64_t)flags}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuOccupancyMaxPotentialClusterSize(void) {

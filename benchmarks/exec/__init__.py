@@ -1,0 +1,1 @@
+"""Kernels on device memory against PoCL, native code and libraries."""

@@ -1,0 +1,15 @@
+"""All contests by name. A new module of contests is entered here."""
+
+from benchmarks.exec.contest import Contest
+from benchmarks.exec.contests import (
+    algorithms,
+    blocks,
+    compute,
+    matrices,
+    meetings,
+    products,
+    streaming,
+)
+
+_MODULES = (streaming, blocks, compute, products, matrices, algorithms, meetings)
+CONTESTS: dict[str, Contest] = {c.name: c for module in _MODULES for c in module.CONTESTS}

@@ -1,0 +1,31 @@
+"""Inside a slice: who of us and the C opponents computes right at the tiny size, as JSON.
+
+``python -m benchmarks.exec.check [CONTEST]...`` under ``tessera run``. A race checks the others.
+"""
+
+import json
+import sys
+
+from benchmarks.exec.catalogue import CONTESTS
+from benchmarks.exec.client import Contenders
+from benchmarks.exec.contest import NATIVE, OURS
+
+
+def main() -> None:
+    """Print for each contest who computed right, wrong and not at all."""
+    said = {}
+    for name in sys.argv[1:] or CONTESTS:
+        contenders = Contenders(
+            CONTESTS[name], quick=True, only=frozenset({OURS, NATIVE}), timed=False
+        )
+        contenders.enter_all()
+        said[name] = {
+            "right": list(contenders.works),
+            "wrong": contenders.wrong,
+            "missing": contenders.missing,
+        }
+    print(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main()

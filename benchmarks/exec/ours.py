@@ -1,0 +1,61 @@
+"""Our contender: the committed PTX through libcuda, on device memory."""
+
+import ctypes
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from benchmarks.driver_api import Driver
+from benchmarks.exec.contest import KERNELS, Array, Buffers, KernelMissing, Launch, Work
+
+
+class Ours:
+    """A problem's buffers in device memory and its launches, ready to be repeated.
+
+    Raises:
+        KernelMissing: there is no such PTX.
+    """
+
+    def __init__(self, source: str, buffers: Buffers, launches: Sequence[Launch]) -> None:
+        ptx = KERNELS / os.path.expandvars(f"{source}.ptx")
+        if not ptx.exists():
+            raise KernelMissing(f"not measured: set {source.partition('/')[0].removeprefix('$')}")
+        self._driver = Driver()
+        self._buffers = buffers
+        self._pointers = {name: self._driver.upload(array) for name, array in buffers.items()}
+        module = self._driver.module(ptx.read_bytes())
+        self._launches = [
+            self._driver.prepare(
+                self._driver.function(module, launch.entry),
+                (*launch.grid, *launch.block),
+                [self._argument(a) for a in launch.arguments],
+            )
+            for launch in launches
+        ]
+
+    def _argument(
+        self, argument: str | np.generic
+    ) -> ctypes.Array[ctypes.c_char] | ctypes.c_uint64:
+        if isinstance(argument, str):
+            return self._pointers[argument]
+        raw = argument.tobytes()
+        return ctypes.create_string_buffer(raw, len(raw))
+
+    def work(self) -> Work:
+        """Return what launches everything and waits."""
+
+        def once() -> None:
+            for launch in self._launches:
+                launch()
+            self._driver.wait()
+
+        return once
+
+    def results(self) -> Buffers:
+        """Return what is in the buffers now."""
+        found: dict[str, Array] = {}
+        for name, array in self._buffers.items():
+            found[name] = np.empty_like(array)
+            self._driver.download(self._pointers[name], found[name])
+        return found

@@ -1,0 +1,100 @@
+/* Registers memory of all kinds; prints one line a case. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "api.h"
+
+struct ibv_device **ibv_get_device_list(int *count);
+struct ibv_context *ibv_open_device(struct ibv_device *device);
+int ibv_close_device(struct ibv_context *context);
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
+int ibv_dealloc_pd(struct ibv_pd *pd);
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
+int ibv_dereg_mr(struct ibv_mr *mr);
+int ibv_fork_init(void);
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+
+enum { LOCAL_WRITE = 1, PAGE = 4096 };
+
+static struct ibv_pd *pd;
+
+static struct ibv_mr *reg(void *address, size_t bytes) {
+  errno = 0;
+  return ibv_reg_mr(pd, address, bytes, LOCAL_WRITE);
+}
+
+static int count_shared(void) {
+  FILE *maps = fopen("/proc/self/maps", "r");
+  char line[512];
+  int count = 0;
+  while (fgets(line, sizeof line, maps)) count += strstr(line, "tessera-hca-memory") != NULL;
+  fclose(maps);
+  return count;
+}
+
+static void filled(void) {
+  unsigned char *heap = malloc(100000);
+  for (int i = 0; i < 100000; i++) heap[i] = (unsigned char)(i * 7);
+  struct ibv_mr *whole = reg(heap, 100000), *part = reg(heap + 5000, 1000), *odd = reg(heap + 1, 1);
+  int same = 1;
+  for (int i = 0; i < 100000; i++) same &= heap[i] == (unsigned char)(i * 7);
+  printf("heap %d %d %d same %d distinct %d\n", !!whole, !!part, !!odd, same,
+         whole->lkey != part->lkey);
+  printf("dereg %d", ibv_dereg_mr(whole) + ibv_dereg_mr(odd));
+  printf(" %d", ibv_dereg_mr(part));
+  for (int i = 0; i < 100000; i++) same &= heap[i] == (unsigned char)(i * 7);
+  printf(" same %d shared %d\n", same, count_shared());
+  free(heap);
+}
+
+static void overlapping(void) {
+  char *pages = mmap(NULL, 6 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  strcpy(pages + 3 * PAGE, "middle");
+  struct ibv_mr *middle = reg(pages + 2 * PAGE, 2 * PAGE), *all = reg(pages, 6 * PAGE);
+  printf("overlap %d %d %s\n", !!middle, !!all, pages + 3 * PAGE);
+  int ended = ibv_dereg_mr(middle) + ibv_dereg_mr(all);
+  printf("dereg %d shared %d\n", ended, count_shared());
+  /* Unmapped without a word to the library, and mapped again: another memory. */
+  struct ibv_mr *old = reg(pages, 2 * PAGE);
+  munmap(pages, 2 * PAGE);
+  mmap(pages, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  strcpy(pages, "fresh");
+  struct ibv_mr *fresh = reg(pages, 2 * PAGE);
+  printf("remapped %d %s", !!fresh, pages);
+  ended = ibv_dereg_mr(old);
+  ended += ibv_dereg_mr(fresh);
+  printf(" dereg %d %s\n", ended, pages);
+}
+
+static void refused(void) {
+  char *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  char *hole = mmap(NULL, 3 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char local[64] = "";
+  munmap(hole + PAGE, PAGE);
+  printf("shared %d", reg(shared, PAGE) == NULL ? errno : 0);
+  printf(" hole %d", reg(hole, 3 * PAGE) == NULL ? errno : 0);
+  printf(" stack %d", reg(local, sizeof local) == NULL ? errno : 0);
+  printf(" code %d", reg((void *)(uintptr_t)&refused, 16) == NULL ? errno : 0);
+  printf(" nothing %d", reg(local, 0) == NULL ? errno : 0);
+  printf(" atomics %d\n", ibv_reg_mr(pd, hole, 8, LOCAL_WRITE | 8) == NULL ? errno : 0);
+  printf("fork %d srq %d", ibv_fork_init(), ibv_create_srq(pd, NULL) == NULL ? errno : 0);
+  printf(" shared %d\n", count_shared());
+}
+
+int main(void) {
+  int count;
+  struct ibv_device **list = ibv_get_device_list(&count);
+  struct ibv_context *context = ibv_open_device(list[0]);
+  pd = ibv_alloc_pd(context);
+  filled();
+  overlapping();
+  refused();
+  printf("close %d", ibv_dealloc_pd(pd));
+  printf(" %d\n", ibv_close_device(context));
+  return 0;
+}

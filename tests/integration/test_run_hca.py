@@ -1,0 +1,252 @@
+"""``tessera run --hca``: Debian's unmodified RDMA programs on the virtual HCA, without a cluster."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from gpud_process import wait_until
+from tessera_run import environment
+from verbs_tools import INSTALL, alone, free_port, listens, needed, run_hca, two_runs
+
+from vgpu_sim import config
+
+FOLDERS = f"tessera-fabrics-{os.geteuid()}"
+
+
+def fabrics(temporary: Path) -> list[Path]:
+    """The fabrics that there are."""
+    folder = temporary / FOLDERS
+    return sorted(folder.iterdir()) if folder.exists() else []
+
+
+def test_what_the_tests_need_is_named():
+    assert INSTALL.startswith("apt-get install ")
+
+
+@needed("ibv_devices")
+def test_ibv_devices_lists_one_and_nothing_stays(tmp_path):
+    done = alone(tmp_path, "ibv_devices")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^\s+tessera_0\s+007e55fffe120001$", done.stdout, re.MULTILINE)
+    assert done.stderr == ""
+    assert wait_until(lambda: not fabrics(tmp_path), 10)
+
+
+@needed("ibv_devinfo")
+def test_ibv_devinfo_knows_port_and_addresses(tmp_path):
+    done = alone(tmp_path, "ibv_devinfo", "-v")
+    assert done.returncode == 0, done.stderr
+    for text in (
+        *("hca_id:\ttessera_0", "board_id:\t\t\tTESSERA_VHCA", "PORT_ACTIVE (4)"),
+        *("link_layer:\t\tEthernet", "GID[  1]:\t\t::ffff:198.18.0.1, RoCE v2"),
+        *("max_qp:\t\t\t\t1024", "atomic_cap:\t\t\tATOMIC_NONE (0)"),
+    ):
+        assert text in done.stdout
+    assert done.stderr == ""
+
+
+@needed("ibv_devices")
+def test_without_an_hca_there_is_none(tmp_path):
+    """The same library outside of a run, and with a socket that nobody serves."""
+    bare = environment(tmp_path) | {"LD_LIBRARY_PATH": str(config.RDMA_LIBRARIES_DIR)}
+    for extra in ({}, {"TESSERA_HCA": str(tmp_path / "none")}):
+        done = subprocess.run(
+            ["ibv_devices"], env=bare | extra, capture_output=True, text=True, check=False
+        )
+        assert "tessera_0" not in done.stdout
+        assert done.returncode == 0
+    assert "no HCA" in done.stderr
+
+
+@needed("ibv_rc_pingpong")
+@pytest.mark.parametrize("how", [(), ("-e",)], ids=["polled", "events"])
+def test_ibv_rc_pingpong(tmp_path, how):
+    client, server = two_runs(tmp_path, "ibv_rc_pingpong", "-g", "1", "-n", "200", "-c", *how)
+    for said in (client, server):
+        assert "200 iters in" in said
+        assert "invalid data" not in said
+    assert "GID ::ffff:198.18.0.1" in client
+    assert "GID ::ffff:198.18.0.2" in client
+    assert wait_until(lambda: not fabrics(tmp_path), 10)
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ib_write_bw",),
+        ("ib_send_bw",),
+        ("ib_read_bw",),
+        ("ib_write_lat", "-n", "50"),
+        ("ib_send_bw", "-e", "-b", "-q", "4", "-n", "100", "--use_old_post_send"),
+    ],
+    ids=" ".join,
+)
+def test_perftest(tmp_path, command):
+    """The first three with the default flags, but for the check of the clock."""
+    client, server = two_runs(tmp_path, *command, "-F")
+    for said in (client, server):
+        assert "tessera_0" in said
+        assert "not supported" not in said
+    assert re.search(r"^ (65536|2) ", client, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [pytest.param(tool, marks=needed(tool)) for tool in ("ibv_srq_pingpong", "ibv_uc_pingpong")],
+)
+def test_what_is_not_supported_says_so(tmp_path, tool):
+    """They load, find the device, and fail with a line of ours."""
+    done = alone(tmp_path, "timeout", "20", tool, "-g", "1")
+    assert done.returncode == 1, done.stdout
+    assert re.search(r"^tessera: .* (is not|are) supported", done.stderr, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "tool", [pytest.param(tool, marks=needed(tool)) for tool in ("ib_atomic_bw", "ib_send_lat")]
+)
+def test_programs_with_drivers_linked_in_are_loaded(tmp_path, tool):
+    done = alone(tmp_path, tool, "--version")
+    assert "Version: " in done.stdout
+    assert done.stderr == ""
+
+
+@needed("ib_write_bw")
+def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
+    """The partner's program is killed while data flows: this one gets an error completion."""
+    port = free_port()
+    full = ("stdbuf", "-oL", "ib_write_bw", "-F", "-D", "60", "-p", str(port))
+    server = subprocess.Popen(
+        run_hca(tmp_path, *full, fabric="k"),
+        env=environment(tmp_path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    assert wait_until(lambda: listens(port), 30)
+    client = subprocess.Popen(
+        run_hca(tmp_path, *full, "127.0.0.1", fabric="k"),
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert client.stdout is not None
+        while not client.stdout.readline().startswith(" #bytes"):
+            assert client.poll() is None
+        time.sleep(0.3)
+        server.send_signal(signal.SIGTERM)
+        server.wait(20)
+        said, _ = client.communicate(timeout=30)
+    finally:
+        for process in (client, server):
+            process.kill()
+            process.wait()
+    assert client.returncode != 0
+    assert "status 12" in said or "transport retry counter exceeded" in said, said
+
+
+def hcad_of(temporary: Path) -> int:
+    """The process that serves the one fabric below a folder."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"vgpu_sim.hcad" in words and any(w.startswith(bytes(temporary)) for w in words):
+            return int(entry.name)
+    return 0
+
+
+@needed("ibv_asyncwatch")
+def test_a_killed_hcad_hangs_nobody(tmp_path):
+    program = subprocess.Popen(
+        run_hca(tmp_path, "ibv_asyncwatch", fabric="dead"),
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert program.stdout is not None
+        assert "tessera_0" in program.stdout.readline()
+        os.kill(hcad_of(tmp_path), signal.SIGKILL)
+        program.communicate(timeout=20)
+    finally:
+        program.kill()
+        program.wait()
+    assert program.returncode not in (0, -signal.SIGKILL)
+
+
+def test_an_idle_hcad_uses_no_cpu_and_little_memory(tmp_path):
+    program = subprocess.Popen(run_hca(tmp_path, "sleep", "60"), env=environment(tmp_path))
+    try:
+        assert wait_until(lambda: hcad_of(tmp_path) and len(fabrics(tmp_path)) == 1, 30)
+        time.sleep(1.5)
+        process = Path("/proc") / str(hcad_of(tmp_path))
+        before = (process / "stat").read_text().rpartition(")")[2].split()
+        time.sleep(2)
+        after = (process / "stat").read_text().rpartition(")")[2].split()
+        ticks = sum(
+            int(now) - int(then) for now, then in zip(after[11:13], before[11:13], strict=True)
+        )
+        assert ticks <= 2
+        pss = re.search(r"^Pss:\s+(\d+) kB", (process / "smaps_rollup").read_text(), re.MULTILINE)
+        assert pss is not None
+        assert int(pss[1]) <= 50 << 10
+    finally:
+        program.send_signal(signal.SIGTERM)
+        program.wait(20)
+    assert wait_until(lambda: not fabrics(tmp_path), 10)
+
+
+def test_tools_find_the_device_in_sysfs_and_the_rest_of_it(tmp_path):
+    script = "cat /sys/class/infiniband/*/ports/1/gids/1 && cat /sys/class/net/lo/address && id -u"
+    done = alone(tmp_path, "sh", "-c", script)
+    if "no /sys/class/infiniband" in done.stderr:
+        pytest.skip(f"NOT RUN: this kernel permits no namespaces: {done.stderr}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "0000:0000:0000:0000:0000:ffff:c612:0001",
+        "00:00:00:00:00:00",
+        str(os.geteuid()),
+    ]
+    assert not Path("/sys/class/infiniband/tessera_0").exists(), "for the program alone"
+
+
+@needed("ibv_devices")
+def test_where_namespaces_are_refused_it_says_so_and_runs(tmp_path):
+    none = "echo 0 > /proc/sys/user/max_user_namespaces; echo 0 > /proc/sys/user/max_mnt_namespaces"
+    done = subprocess.run(
+        ["unshare", "-Ur", "sh", "-c", f'{none}; exec "$@"', "", *run_hca(tmp_path, "ibv_devices")],
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if "unshare failed" in done.stderr:
+        pytest.skip(f"NOT RUN: this kernel permits no user namespace: {done.stderr}")
+    assert "tessera_0" in done.stdout
+    assert re.fullmatch(r"tessera run: no /sys/class/infiniband: .*\n", done.stderr)
+
+
+def test_a_private_fabric_reaches_nobody_else_and_names_are_checked(tmp_path):
+    done = alone(tmp_path, "sh", "-c", "echo $TESSERA_HCA")
+    assert f"/{FOLDERS}/run-" in done.stdout
+    for name in ("../x", "", "a" * 33, ".x", "x/y"):
+        refused = subprocess.run(
+            [*run_hca(tmp_path, "true", fabric=None)[:-2], "--fabric", name, "--", "true"],
+            env=environment(tmp_path),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert refused.returncode == 2, name

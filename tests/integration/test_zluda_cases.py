@@ -1,0 +1,45 @@
+"""ZLUDA's test cases of PTX run right through libcuda, on both backends.
+
+They are read from a checkout, which is not part of the repository; TESSERA_ZLUDA names it. What
+does not run right is listed here, with why.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tessera_run import run
+from zluda.table import COMMIT, INSTALL
+
+CHECKOUT = os.environ.get("TESSERA_ZLUDA", "")
+NOT_RIGHT = {
+    # .target sm_120, and no board with MIG that we have is one
+    "vector8": "cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU",
+    # as vector8; a register of eight elements, which NVIDIA's own assembler refuses
+    "vector8_extract": "cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU",
+    # vote without .sync for sm_70 in PTX 6.5, which NVIDIA's own assembler refuses
+    "vote_ballot_nosync": "cuModuleLoadData: CUDA_ERROR_INVALID_PTX",
+}
+CASES = 189
+
+pytestmark = pytest.mark.skipif(not CHECKOUT, reason=f"NOT RUN: {INSTALL}")
+
+
+def test_the_checkout_is_the_one_that_the_list_is_of() -> None:
+    if not Path(CHECKOUT, ".git").exists():
+        pytest.skip("NOT RUN: no git checkout, whose commit could be asked")
+    head = ["git", "-C", CHECKOUT, "rev-parse", "HEAD"]
+    assert subprocess.run(head, capture_output=True, text=True, check=True).stdout.strip() == COMMIT
+
+
+@pytest.mark.parametrize("backend", ["jit", "interp"])
+def test_cases_of_zluda_run_right(tmp_path: Path, backend: str) -> None:
+    command = sys.executable, "-m", "zluda", CHECKOUT
+    done = run(tmp_path, *command, timeout_s=250, backend=backend)
+    assert done.returncode == 0, done.stderr
+    outcomes = dict(map(json.loads, done.stdout.splitlines()))
+    assert {name: said for name, said in outcomes.items() if said != "right"} == NOT_RIGHT
+    assert len(outcomes) == CASES

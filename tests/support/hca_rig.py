@@ -1,0 +1,288 @@
+"""Clients of the HCA's engine in this process, which may write into their rings what they like."""
+
+import ctypes
+import mmap
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from vgpu_sim.fabric.addresses import address_of
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.verbs import (
+    VerbsAccess,
+    VerbsMask as Mask,
+    VerbsOpcode,
+    VerbsQpType,
+    VerbsSend,
+    VerbsState,
+)
+from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.native import build
+
+ALL_ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_READ
+LIBRARY_VARIABLE = "HCA_ENGINE"
+"""Names an engine that was built otherwise, with sanitizers."""
+
+BASE = 0x10000
+"""Where regions begin for their owners, unless a test says otherwise."""
+
+TO_INIT = Mask.STATE | Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS
+TO_RTR = (
+    Mask.STATE
+    | Mask.AV
+    | Mask.PATH_MTU
+    | Mask.DEST_QPN
+    | Mask.RQ_PSN
+    | Mask.MAX_DEST_RD_ATOMIC
+    | Mask.MIN_RNR_TIMER
+)
+TO_RTS = (
+    Mask.STATE
+    | Mask.TIMEOUT
+    | Mask.RETRY_CNT
+    | Mask.RNR_RETRY
+    | Mask.SQ_PSN
+    | Mask.MAX_QP_RD_ATOMIC
+)
+
+
+def until(happens: Callable[[], bool], seconds: float = 10.0) -> bool:
+    """Wait for something; tell whether it came."""
+    end = time.monotonic() + seconds
+    while not happens():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.0002)
+    return True
+
+
+@dataclass
+class Region:
+    """Registered memory as its owner sees it."""
+
+    key: int
+    view: mmap.mmap
+    fd: int
+    segment: int
+
+
+class Cq:
+    """A completion queue as its owner sees it."""
+
+    def __init__(self, made: hca.HcaCreated, fd: int) -> None:
+        self.handle, self.count = made.handle, made.first_count
+        self.map = mmap.mmap(fd, made.page_bytes)
+        os.close(fd)
+        self.page = hca.HcaCqPage.from_buffer(self.map)
+        self.entries = (hca.HcaCqe * self.count).from_buffer(self.map, ctypes.sizeof(hca.HcaCqPage))
+        self.tail = 0
+
+    def poll(self, seconds: float = 10.0) -> hca.HcaCqe:
+        """Take the next completion; fail where none comes."""
+        assert until(lambda: self.page.head != self.tail, seconds), "no completion came"
+        taken = hca.HcaCqe.from_buffer_copy(self.entries[self.tail % self.count])
+        self.tail += 1
+        self.page.tail = self.tail
+        return taken
+
+    def statuses(self, count: int) -> list[int]:
+        """Take some completions; return their statuses."""
+        return [self.poll().status for _ in range(count)]
+
+
+class Qp:
+    """A queue pair as its owner sees it."""
+
+    def __init__(self, client: "Client", made: hca.HcaCreated, fd: int) -> None:
+        self.client = client
+        self.number, self.index = made.handle, made.index
+        self.sends, self.receives = made.first_count, made.second_count
+        self.map = mmap.mmap(fd, made.page_bytes)
+        os.close(fd)
+        self.page = hca.HcaQpPage.from_buffer(self.map)
+        first = ctypes.sizeof(hca.HcaQpPage)
+        self.send_slots = (hca.HcaSendSlot * self.sends).from_buffer(self.map, first)
+        first += ctypes.sizeof(self.send_slots)
+        self.recv_slots = (hca.HcaRecvSlot * self.receives).from_buffer(self.map, first)
+
+    def modify(self, mask: int, **values: object) -> hca.HcaQpAttributes:
+        """Change attributes. Raises OSError."""
+        wanted = hca.HcaQpAttributes()
+        for name, value in values.items():
+            if name == "dgid":
+                ctypes.memmove(wanted.dgid, value, 16)  # type: ignore[arg-type]
+            else:
+                setattr(wanted, name, value)
+        return self.client.objects.modify_qp(hca.HcaQpModify(self.number, mask, wanted))
+
+    def connect(self, peer: "Qp", **other: int) -> None:
+        """Go to RTS towards a queue pair; ``other`` replaces attributes."""
+        values: dict[str, object] = {
+            "access": ALL_ACCESS,
+            "port": 1,
+            "is_global": 1,
+            "av_port": 1,
+            "dgid": peer.client.gid,
+            "path_mtu": 3,
+            "dest_qpn": peer.number,
+            "rq_psn": 5,
+            "sq_psn": 5,
+            "min_rnr_timer": 1,
+            "timeout": 6,
+            "retry_count": 1,
+            "rnr_retry": 1,
+            "max_rd_atomic": 1,
+            "max_dest_rd_atomic": 1,
+            **other,
+        }
+        for state, mask in ((1, TO_INIT), (2, TO_RTR), (3, TO_RTS)):
+            self.modify(mask, **{**values, "state": state})
+
+    @property
+    def state(self) -> VerbsState:
+        """The state, as ibv_query_qp shows it."""
+        return VerbsState(self.client.objects.query_qp(self.number).state)
+
+    def send(
+        self,
+        opcode: int,
+        sges: Sequence[tuple[int, int, int]] = (),
+        inline: bytes | None = None,
+        flags: int = VerbsSend.SIGNALED,
+        **values: int,
+    ) -> None:
+        """Post a send request whose elements are (address, bytes, key)."""
+        slot = self.send_slots[self.page.send_head % self.sends]
+        ctypes.memset(ctypes.byref(slot), 0, ctypes.sizeof(slot))
+        slot.id, slot.opcode, slot.flags = self.page.send_head, opcode, flags
+        slot.sge_count = len(sges)
+        for i, (address, size, key) in enumerate(sges):
+            slot.payload.sges[i] = hca.HcaSge(address, size, key)
+        if inline is not None:
+            slot.flags |= VerbsSend.INLINE
+            slot.inline_bytes = len(inline)
+            ctypes.memmove(slot.payload.data, inline, min(len(inline), 256))
+        for name, value in values.items():
+            setattr(slot, name, value)
+        self.page.send_head += 1
+        self.ring()
+
+    def receive(self, *sges: tuple[int, int, int], **values: int) -> None:
+        """Post a receive request."""
+        slot = self.recv_slots[self.page.recv_head % self.receives]
+        slot.id, slot.sge_count = self.page.recv_head, len(sges)
+        for i, (address, size, key) in enumerate(sges):
+            slot.sges[i] = hca.HcaSge(address, size, key)
+        for name, value in values.items():
+            setattr(slot, name, value)
+        self.page.recv_head += 1
+        self.ring()
+
+    def ring(self) -> None:
+        """Tell the engine, always by the doorbell: Python has no atomic operations."""
+        self.client.page.dirty[self.index // 64] |= 1 << self.index % 64
+        os.write(self.client.objects.doorbell_fd, b"x")
+
+
+class Client:
+    """A program on the fabric, at the address of ``index``."""
+
+    def __init__(self, engine: Engine, numbers: Numbers, index: int) -> None:
+        self.engine = engine
+        address = address_of(index)
+        self.gid = address.gids[1]
+        self.objects = Objects(engine, numbers, address.gids, 1 << 30)
+        self.map = mmap.mmap(self.objects.page_fd, hca.HCA_PAGE_BYTES)
+        self.page = hca.HcaClientPage.from_buffer(self.map)
+        self.pd = self.objects.create_pd().handle
+
+    def cq(self, entries: int = 64, channel: int = 0) -> Cq:
+        """Make a completion queue."""
+        return Cq(*self.objects.create_cq(hca.HcaCqCreate(entries, channel)))
+
+    def qp(self, send_cq: Cq, recv_cq: Cq, pd: int | None = None, depth: int = 16) -> Qp:
+        """Make a queue pair."""
+        wanted = hca.HcaQpCreate(
+            *(self.pd if pd is None else pd, send_cq.handle, recv_cq.handle, VerbsQpType.RC),
+            *(depth, depth, 0, 0),
+        )
+        return Qp(self, *self.objects.create_qp(wanted))
+
+    def region(
+        self, size: int = 8192, access: int = ALL_ACCESS, pd: int | None = None, iova: int = BASE
+    ) -> Region:
+        """Register fresh memory of zeros."""
+        handle, fd = self.objects.create_segment(hca.HcaSegmentCreate(-(-size // 4096) * 4096))
+        view = mmap.mmap(fd, -(-size // 4096) * 4096)
+        view[:] = bytes(len(view))  # its owner is charged for it
+        wanted = hca.HcaMrCreate(self.pd if pd is None else pd, access, iova, size, 1)
+        wanted.pieces[0] = hca.HcaPiece(handle.handle, 0, 0, size)
+        return Region(self.objects.create_region(wanted).handle, view, fd, handle.handle)
+
+    def events(self) -> list[tuple[int, int]]:
+        """Return the asynchronous events that are there: type and object."""
+        found = []
+        try:
+            while True:
+                raw = os.read(self.objects.async_fd, ctypes.sizeof(hca.HcaEvent))
+                event = hca.HcaEvent.from_buffer_copy(raw)
+                found.append((event.type, event.handle))
+        except BlockingIOError:
+            return found
+
+
+class Pair:
+    """Two clients with a connected queue pair each, and a region each."""
+
+    def __init__(self, engine: Engine, first: int = 0, **attributes: int) -> None:
+        numbers = Numbers()
+        self.a, self.b = (Client(engine, numbers, first + i) for i in (0, 1))
+        self.a_send, self.a_recv, self.b_send, self.b_recv = (
+            client.cq() for client in (self.a, self.a, self.b, self.b)
+        )
+        self.qa = self.a.qp(self.a_send, self.a_recv)
+        self.qb = self.b.qp(self.b_send, self.b_recv)
+        self.qa.connect(self.qb, **attributes)
+        self.qb.connect(self.qa, **attributes)
+        self.here, self.there = self.a.region(), self.b.region()
+
+    def close(self) -> None:
+        """Remove both clients."""
+        self.a.objects.close()
+        self.b.objects.close()
+
+
+def write(
+    pair: Pair,
+    size: int = 8,
+    local: int = 0,
+    key: int | None = None,
+    remote: int = BASE,
+    remote_key: int | None = None,
+    opcode: int = VerbsOpcode.RDMA_WRITE,
+) -> None:
+    """Post a write, or what ``opcode`` says, from the pair's first region to its second."""
+    pair.qa.send(
+        *(opcode, [(BASE + local, size, pair.here.key if key is None else key)]),
+        remote_address=remote,
+        remote_key=pair.there.key if remote_key is None else remote_key,
+    )
+
+
+@contextmanager
+def running_engine() -> Iterator[Engine]:
+    """A freshly built engine."""
+    library = os.environ.get(LIBRARY_VARIABLE)
+    if library is None:
+        build.build_all(only=("libtessera_hca.so",))
+    least, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # as hcad does
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(least, min(most, 1 << 14)), most))
+    engine = Engine(Path(library)) if library else Engine()
+    yield engine
+    engine.close()

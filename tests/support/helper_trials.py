@@ -1,0 +1,149 @@
+"""Trials of a compile helper without a worker: ``python helper_trials.py NAME``."""
+
+import errno
+import os
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.worker import compile_helper, memory
+from vgpu_sim.worker.compile_helper import CompileHelper
+from vgpu_sim.worker.sandbox import system
+
+
+@contextmanager
+def running_helper(
+    emit: Callable[[bytes], bytes], warm_up: Callable[[], Iterator[None]] = lambda: iter(())
+) -> Iterator[CompileHelper]:
+    """A helper in a process of its own; it keeps the descriptors that trials share with it."""
+    os.closerange = lambda first, last: None
+    helper = CompileHelper(emit, warm_up)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            helper.serve(lambda: system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL))
+        finally:
+            os._exit(1)
+    helper.started()
+    assert helper.pid() == pid
+    yield helper
+    helper.close()
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def too_much() -> None:
+    compile_helper.MAX_BYTES = 3
+    with running_helper(bytes) as helper:
+        assert helper.ask(b"for").result(30) == b"for"
+        error = helper.ask(b"four").exception(30)
+        assert isinstance(error, EmitError)
+        assert str(error).startswith("4 bytes are too many")
+
+
+def side_by_side() -> None:
+    """Each of two answers only when the other has begun; one of them says that it can wait."""
+    os.sched_getaffinity = lambda pid: {0, 1}
+    reader, writer = os.pipe()
+    other_reader, other_writer = os.pipe()
+
+    def meet(request: bytes) -> bytes:
+        mine, others = (writer, other_reader) if request == b"one" else (other_writer, reader)
+        os.write(mine, b"!")
+        os.read(others, 1)
+        return str(os.nice(0)).encode()
+
+    with running_helper(meet) as helper:
+        one = helper.ask(b"one", at_leisure=True)
+        two = helper.ask(b"two")
+        weights = int(two.result(30)), int(one.result(30))
+    assert weights == (os.nice(0), max(os.nice(0), 5)), weights
+
+
+def kept_ready() -> None:
+    """A request that waits gets a process that was there before; then there is another one."""
+    reader, writer = os.pipe()
+
+    def warm_up() -> Iterator[None]:
+        os.write(writer, struct.pack("<Q", os.getpid()))
+        yield
+
+    def warmed_up() -> int:
+        return int(struct.unpack("<Q", os.read(reader, 8))[0])
+
+    with running_helper(lambda _: str(os.getpid()).encode(), warm_up) as helper:
+        prepared = helper.prepare()
+        assert prepared[0] == helper.pid()
+        assert {warmed_up(), warmed_up()} == set(prepared)
+        helper.get_ready()
+        ready = prepared[1]
+        for _ in range(2):
+            assert int(helper.ask(b"", at_leisure=True).result(30)) not in prepared
+            assert int(helper.ask(b"").result(30)) == ready
+            ready = warmed_up()
+
+
+def left_off() -> None:
+    """A request does not wait for the end of the warming up."""
+    reader, writer = os.pipe()
+
+    def warm_up() -> Iterator[None]:
+        while True:
+            os.write(writer, b"!")
+            yield
+
+    with running_helper(lambda _: str(os.getpid()).encode(), warm_up) as helper:
+        helper.get_ready()
+        os.read(reader, 1)
+        (child,) = Path(f"/proc/{helper.pid()}/task/{helper.pid()}/children").read_text().split()
+        assert helper.ask(b"").result(30) == child.encode()
+
+
+def ended_early() -> None:
+    """What was made ready and has ended is waited for once the helper is in its control group."""
+    with running_helper(lambda _: str(os.getpid()).encode()) as helper:
+        _, child = helper.prepare()
+        os.kill(child, signal.SIGKILL)
+        while "State:\tZ" not in Path(f"/proc/{child}/status").read_text():
+            time.sleep(0.01)
+        time.sleep(0.1)
+        assert Path(f"/proc/{child}").exists()
+        helper.get_ready()
+        assert int(helper.ask(b"").result(30)) != child
+        assert not Path(f"/proc/{child}").exists()
+
+
+def no_memory() -> None:
+    """A process that could not be given its request ends, and nothing of that reaches the next."""
+    write_all = memory.write_all
+
+    def write(descriptor: int, data: bytes, offset: int) -> None:
+        write_all(descriptor, data[:2], offset)
+        if data == b"long":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_all(descriptor, data, offset)
+
+    memory.write_all = write
+    with running_helper(bytes) as helper:
+        helper.get_ready()
+        for _ in range(2):  # by the one that is kept ready, once it is, and by a new one
+            error = helper.ask(b"long").exception(30)
+            assert isinstance(error, EmitError)
+            assert error.killed
+            assert helper.ask(b"a").result(30) == b"a"
+            time.sleep(0.5)
+        left = Path(f"/proc/{helper.pid()}/task/{helper.pid()}/children").read_text().split()
+        assert len(left) <= 1, left  # the one that is kept ready
+
+
+TRIALS = {
+    one.__name__: one
+    for one in (too_much, side_by_side, kept_ready, left_off, ended_early, no_memory)
+}
+
+if __name__ == "__main__":
+    TRIALS[sys.argv[1]]()

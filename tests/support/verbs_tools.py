@@ -1,0 +1,93 @@
+"""Debian's unmodified RDMA programs, and how ``tessera run --hca`` starts them."""
+
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from tessera_run import environment, tessera
+
+INSTALL = "apt-get install ibverbs-utils perftest rdma-core"
+
+
+def needed(program: str) -> pytest.MarkDecorator:
+    """Skip, and say so, where a program is not installed."""
+    missing = shutil.which(program) is None
+    return pytest.mark.skipif(missing, reason=f"NOT RUN: no {program}: {INSTALL}")
+
+
+def run_hca(temporary: Path, *command: str, fabric: str | None = None) -> list[str]:
+    """Return the argument vector of one ``tessera run --hca``."""
+    named = ("--fabric", fabric) if fabric else ()
+    return tessera("run", "--hca", *named, "--", *command)
+
+
+def alone(temporary: Path, *command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run a program on a fabric of its own to its end."""
+    return subprocess.run(
+        run_hca(temporary, *command),
+        env=environment(temporary),
+        cwd=temporary,
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+
+
+def free_port() -> int:
+    """Return a TCP port that nobody had a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def listens(port: int) -> bool:
+    """Tell whether somebody listens; connecting would be taken for the peer."""
+    lines = [
+        line.split()
+        for table in ("/proc/net/tcp", "/proc/net/tcp6")
+        for line in Path(table).read_text().splitlines()[1:]
+    ]
+    return any(line[1].endswith(f":{port:04X}") and line[3] == "0A" for line in lines)
+
+
+def two_runs(temporary: Path, *command: str, seconds: float = 90) -> tuple[str, str]:
+    """Run a program against itself, in two runs on one fabric; return what both have printed.
+
+    Both must end with status 0.
+    """
+    port = free_port()
+    fabric = f"t{port}"
+    full = (*command, "-p", str(port))
+    server = subprocess.Popen(
+        run_hca(temporary, *full, fabric=fabric),
+        env=environment(temporary),
+        cwd=temporary,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        end = time.monotonic() + seconds
+        while not listens(port) and server.poll() is None and time.monotonic() < end:
+            time.sleep(0.02)
+        client = subprocess.run(
+            run_hca(temporary, *full, "127.0.0.1", fabric=fabric),
+            env=environment(temporary),
+            cwd=temporary,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+        said, _ = server.communicate(timeout=seconds)
+    finally:
+        server.kill()
+        server.wait()
+    assert (client.returncode, server.returncode) == (0, 0), f"{client.stdout}\n--\n{said}"
+    return client.stdout, said

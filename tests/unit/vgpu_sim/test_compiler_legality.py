@@ -1,0 +1,115 @@
+"""Instructions that the file's own .target or .version does not have refuse the file."""
+
+import pytest
+
+from vgpu_sim.compiler import Diagnostic, InvalidPtxError, compile_ptx
+from vgpu_sim.compiler.ptx import grammar
+from vgpu_sim.compiler.ptx.grammar import requirements, rows
+
+REGISTERS = ".reg .b16 %h<4>; .reg .b32 %r<4>; .reg .b64 %d<4>; .reg .b128 %q<2>; .reg .pred %p<3>;"
+
+
+def _messages(body: str, target: str, version: str, header: str = "") -> list[str]:
+    """Return what refuses the file."""
+    source = (
+        f".version {version}\n.target {target}\n.address_size 64\n{header}\n"
+        f".entry k() {{\n{REGISTERS}\n{body}\nret; }}\n"
+    )
+    number = target[3:].rstrip("af")
+    capability = int(number[:-1]), int(number[-1])
+    found: tuple[Diagnostic, ...] = ()
+    try:
+        compile_ptx(source, capability=capability, partial=True)
+    except InvalidPtxError as error:
+        found = error.diagnostics
+    line = source[: source.index(body)].count("\n") + 1
+    assert {one.line for one in found} <= {line, 4}
+    return [one.message for one in found]
+
+
+@pytest.mark.parametrize(
+    ("body", "least", "below"),
+    [
+        ("dp4a.s32.s32 %r0, %r1, %r2, %r3;", ("sm_61", "5.0"), "sm_60"),
+        ("redux.sync.add.s32 %r0, %r1, -1;", ("sm_80", "7.0"), "sm_75"),
+        ("elect.sync %r0|%p0, -1;", ("sm_90", "8.0"), "sm_89"),
+        ("activemask.b32 %r0;", ("sm_30", "6.2"), "sm_21"),
+        ("match.any.sync.b32 %r0, %r1, -1;", ("sm_70", "6.0"), "sm_61"),
+        ("fma.rn.bf16 %h0, %h1, %h2, %h3;", ("sm_80", "7.0"), "sm_75"),
+        ("add.rn.bf16 %h0, %h1, %h2;", ("sm_90", "7.8"), "sm_89"),
+        ("add.f16 %h0, %h1, %h2;", ("sm_53", "4.2"), "sm_52"),
+        ("add.rn.f32x2 %d0, %d1, %d2;", ("sm_100", "8.6"), "sm_90"),
+        ("cvt.rn.bf16x2.f32 %r0, %r1, %r2;", ("sm_80", "7.0"), "sm_75"),
+        ("mov.b128 %q0, %q1;", ("sm_70", "8.3"), "sm_61"),
+        ("ld.relaxed.gpu.global.u32 %r0, [%d0];", ("sm_70", "6.0"), "sm_61"),
+        ("ld.global.L1::no_allocate.u32 %r0, [%d0];", ("sm_70", "7.4"), "sm_61"),
+        ("atom.global.add.f64 %d0, [%d1], %d2;", ("sm_60", "5.0"), "sm_53"),
+        ("atom.relaxed.cluster.global.add.u32 %r0, [%d1], %r2;", ("sm_90", "7.8"), "sm_89"),
+        ("fence.sc.gpu;", ("sm_70", "6.0"), "sm_61"),
+        ("nanosleep.u32 %r0;", ("sm_70", "6.3"), "sm_61"),
+        ("mov.u32 %r0, %cluster_ctarank;", ("sm_90", "7.8"), "sm_89"),
+        ("mov.u32 %r0, %aggr_smem_size;", ("sm_90", "8.1"), "sm_89"),
+        ("cp.async.ca.shared.global [%r0], [%d0], 4;", ("sm_80", "7.0"), "sm_75"),
+        ("mbarrier.try_wait.shared.b64 %p0, [%r0], %d0;", ("sm_90", "7.8"), "sm_89"),
+    ],
+)
+def test_the_least_target_and_version(body: str, least: tuple[str, str], below: str) -> None:
+    target, version = least
+    assert _messages(body, target, version) == []
+    (message,) = _messages(body, below, "9.4")
+    assert f"needs .target {target} or newer, the file's .target is {below}" in message
+    major, minor = map(int, version.split("."))
+    older = f"{major}.{minor - 1}" if minor else f"{major - 1}.9"
+    (message,) = _messages(body, target, older)
+    assert f"needs PTX {version}, the file's .version is {older}" in message
+
+
+@pytest.mark.parametrize(
+    ("body", "on", "not_on"),
+    [
+        ("wgmma.fence.sync.aligned;", ["sm_90a"], ["sm_90", "sm_80", "sm_100a"]),
+        (
+            "tcgen05.wait::ld.sync.aligned;",
+            ["sm_100a", "sm_100f", "sm_101a", "sm_103a", "sm_110f"],
+            ["sm_100", "sm_90a", "sm_120a"],
+        ),
+        ("shfl.up.b32 %r0, %r1, 1, 0;", ["sm_30", "sm_61"], ["sm_70", "sm_90a"]),
+        ("vote.ballot.b32 %r0, %p0;", ["sm_30", "sm_61"], ["sm_70", "sm_90a"]),
+        ("redux.sync.min.f32 %r0, %r1, -1;", ["sm_100a", "sm_100f"], ["sm_100", "sm_90", "sm_120"]),
+    ],
+)
+def test_targets_that_are_not_ordered(body: str, on: list[str], not_on: list[str]) -> None:
+    for target in on:
+        assert _messages(body, target, "9.4") == [], target
+    for target in not_on:
+        assert len(_messages(body, target, "9.4")) == 1, target
+
+
+def test_instructions_without_sync_ran_on_sm_70_before_ptx_6_4() -> None:
+    assert _messages("vote.all.pred %p0, %p1;", "sm_70", "6.3") == []
+    (message,) = _messages("vote.all.pred %p0, %p1;", "sm_70", "6.4")
+    assert message.startswith("vote.all.pred needs a .target older than sm_70")
+
+
+def test_a_function_that_nobody_calls_counts_too() -> None:
+    header = ".func f() { redux.sync.add.s32 %r0, %r1, -1; ret; }"
+    assert len(_messages("ret;", "sm_75", "8.0", header)) == 1
+
+
+def test_every_row_is_about_instructions_and_words_that_exist() -> None:
+    known = grammar.instructions()
+    for opcode, needed in requirements._rows().items():
+        assert opcode in known, opcode
+        for row in needed:
+            words = [word for wanted in row.applies.wanted for word in wanted]
+            for word in (*words, *row.applies.absent):
+                assert any(_knows(known, opcode, word) for opcode in _opcodes(row)), (opcode, word)
+    assert requirements._specials().keys() <= grammar.SPECIAL_REGISTERS.keys()
+
+
+def _opcodes(row: object) -> list[str]:
+    return [opcode for opcode, found in requirements._rows().items() if row in found]
+
+
+def _knows(known: dict[str, tuple[rows.Row, ...]], opcode: str, word: str) -> bool:
+    return any(form.knows(word) for form in known[opcode])

@@ -1,0 +1,149 @@
+"""Several PTX files as one module: which definition a name means, and what cannot be linked."""
+
+import numpy as np
+import pytest
+from interpreted_ptx import run
+
+from vgpu_sim.compiler import InvalidPtxError
+from vgpu_sim.compiler.errors import LinkError
+from vgpu_sim.compiler.linking import Input, check, link, parts
+from vgpu_sim.isa import Module, container
+from vgpu_sim.isa.verify import check_module
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+
+def _link(*texts: str) -> Module:
+    inputs = [Input(f"{name}.ptx", HEAD + text) for name, text in zip("abcd", texts, strict=False)]
+    module = link(inputs, (9, 0))
+    check_module(module)
+    return module
+
+
+def _reader(kernel: str, variable: str) -> str:
+    return f"""
+.visible .entry {kernel}(.param .u64 out)
+{{
+    .reg .b64 %d; .reg .b32 %r;
+    ld.param.u64 %d, [out]; ld.global.u32 %r, [{variable}]; st.global.u32 [%d], %r; ret;
+}}
+"""
+
+
+def _value(module: Module, kernel: str) -> int:
+    (out,) = run(module, [np.zeros(1, np.uint32)], name=kernel, block=(1, 1, 1))
+    return int(out[0])
+
+
+def test_an_extern_variable_is_what_another_file_defines() -> None:
+    module = _link(
+        ".extern .global .u32 x;" + _reader("k", "x"), ".visible .global .align 4 .u32 x = 7;"
+    )
+    assert [v.name for v in module.variables] == ["x"]
+    assert _value(module, "k") == 7
+
+
+def test_names_without_linkage_are_each_files_own() -> None:
+    own = ".global .u32 x = {};.global .u64 p = x;"
+    module = _link(own.format(1) + _reader("k", "x"), own.format(2) + _reader("l", "x"))
+    assert (_value(module, "k"), _value(module, "l")) == (1, 2)
+    assert len({v.name for v in module.variables}) == 4
+    assert len({r.name for v in module.variables for r in v.relocations}) == 2
+
+
+def test_a_name_inside_hides_the_files_own() -> None:
+    shadow = ".visible .entry l() { .reg .b32 x; mov.b32 x, 1; ret; }"
+    module = _link(".global .u32 x = 1;" + _reader("k", "x"), ".global .u32 x = 2;" + shadow)
+    assert _value(module, "k") == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "value"),
+    [
+        (".weak .global .u32 x = 1;", ".visible .global .u32 x = 2;", 2),
+        (".visible .global .u32 x = 2;", ".weak .global .u32 x = 1;", 2),
+        (".weak .global .u32 x = 1;", ".weak .global .u32 x = 3;", 1),
+        (".common .global .u32 x;", ".weak .global .u32 x = 3;", 3),
+        (".common .global .u32 x;", ".common .global .u32 x;", 0),
+    ],
+)
+def test_which_of_several_definitions_counts(first: str, second: str, value: int) -> None:
+    reader = ".extern .global .u32 x;" + _reader("k", "x")
+    module = _link(reader, first, second)
+    assert len(module.variables) == 1
+    assert _value(module, "k") == value
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (
+            (".extern .global .u32 x;" + _reader("k", "x"), ""),
+            "error : Undefined reference to 'x' in 'a.ptx'",
+        ),
+        (
+            (".visible .global .u32 x;", ".visible .global .u32 x;"),
+            "error : Multiple definition of 'x' in 'b.ptx', first defined in 'a.ptx'",
+        ),
+        (
+            (".visible .entry k() { ret; }", ".visible .entry k() { ret; }"),
+            "error : Multiple definition of 'k' in 'b.ptx', first defined in 'a.ptx'",
+        ),
+        (
+            (".extern .global .u64 x;" + _reader("k", "x"), ".visible .global .u32 x;"),
+            "error : 'x' is declared with another type in 'a.ptx' than in 'b.ptx'",
+        ),
+        (
+            (".extern .func f(); .visible .entry k() { call f; ret; }", ""),
+            "error : Undefined reference to 'f' in 'a.ptx'",
+        ),
+    ],
+)
+def test_what_cannot_be_linked(texts: tuple[str, str], message: str) -> None:
+    with pytest.raises(LinkError) as caught:
+        _link(*texts)
+    assert [one.message for one in caught.value.diagnostics] == [message]
+
+
+def test_what_nobody_uses_need_not_be_there() -> None:
+    module = _link(".extern .global .u32 x; .extern .func f();", ".visible .entry k() { ret; }")
+    assert [function.name for function in module.functions] == ["k"]
+
+
+def test_shared_memory_of_the_launch_is_one_for_all_files() -> None:
+    text = ".extern .shared .align 16 .b8 s[]; .visible .entry {}() {{ .reg .b32 %r; mov.b32 %r, s; ret; }}"
+    module = _link(text.format("k"), text.format("l"))
+    assert [function.name for function in module.functions] == ["k", "l"]
+
+
+def test_messages_name_the_file_and_its_line() -> None:
+    with pytest.raises(InvalidPtxError) as caught:
+        _link("", ".visible .entry k() {\nmov.b32 %x, 1;\nret; }")
+    (found,) = caught.value.diagnostics
+    assert found.message == "'%x' is not declared (b.ptx, line 5)"
+    later = HEAD.replace("sm_80", "sm_90a") + ".entry k() {\nwgmma.fence.sync.aligned;\nret; }"
+    module = link([Input("a", HEAD), Input("b", later)], (9, 0))
+    (refused,) = module.refused
+    assert refused.reasons[0].message.endswith("is not supported yet (b, line 5)")
+    assert module.required_capability == (9, 0)
+
+
+def test_a_linked_module_can_be_linked_again() -> None:
+    first = _link(
+        ".extern .global .u32 x; .visible .global .u32 x = 5;",
+        _reader("k", "y").replace(".visible", ".extern .global .u32 y;.visible", 1),
+        ".visible .global .u32 y = 6;",
+    )
+    kept = container.decode(container.encode(first))
+    again = parts("first", kept.source)
+    assert [one.name for one in again] == ["a.ptx", "b.ptx", "c.ptx"]
+    second = link(
+        [*again, Input("d", HEAD + ".extern .global .u32 x;" + _reader("l", "x"))], (9, 0)
+    )
+    assert (_value(second, "k"), _value(second, "l")) == (6, 5)
+
+
+def test_a_file_is_checked_by_itself() -> None:
+    check(Input("a", HEAD + ".extern .global .u32 x;" + _reader("k", "x")), (9, 0))
+    with pytest.raises(InvalidPtxError):
+        check(Input("a", HEAD + ".visible .entry k() { frobnicate; }"), (9, 0))

@@ -1,0 +1,97 @@
+"""What is not supported refuses the kernels that reach it, and nothing else of a module."""
+
+import pytest
+
+from vgpu_sim.compiler import InvalidPtxError, UnsupportedPtxError, compile_ptx
+from vgpu_sim.isa import Module
+from vgpu_sim.isa.verify import MAXIMUM_REASONS, check_module
+
+HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+LATER = "wgmma.fence.sync.aligned;"  # stands for whatever is not supported yet
+
+
+def _compile(text: str) -> Module:
+    module = compile_ptx(HEAD + text, capability=(9, 0), partial=True)
+    check_module(module)
+    return module
+
+
+def _refused(text: str) -> dict[str, list[int]]:
+    """Return the lines of the reasons for each refused kernel or variable; line 1 is the text's."""
+    head = HEAD.count("\n")
+    module = _compile(text)
+    names = {function.name for function in module.functions}
+    assert names.isdisjoint(one.name for one in module.refused)
+    return {one.name: [reason.line - head for reason in one.reasons] for one in module.refused}
+
+
+def test_an_instruction_refuses_its_kernel() -> None:
+    text = f".entry a() {{ ret; }}\n.entry b() {{\n{LATER}\n{LATER}\nret; }}\n.entry c() {{ ret; }}"
+    assert _refused(text) == {"b": [3, 4]}
+    assert [function.name for function in _compile(text).functions] == ["a", "c"]
+    (one,) = _compile(text).refused
+    assert one.is_kernel
+    assert one.reasons[0].message == "instruction 'wgmma' is not supported yet"
+    assert one.reasons[0].text == LATER
+
+
+def test_a_variable_refuses_itself_and_those_that_name_it() -> None:
+    text = (
+        ".global .texref t;\n"
+        ".entry names() { .reg .b64 %a;\nmov.u64 %a, t;\nret; }\n"
+        ".entry other() { .reg .b32 t;\nmov.b32 t, 1;\nret; }\n"
+    )
+    assert _refused(text) == {"t": [1], "names": [1, 3]}
+    assert [one.name for one in _compile(text).refused if not one.is_kernel] == ["t"]
+
+
+def test_a_list_of_targets_names_what_is_in_it() -> None:
+    text = (
+        ".func f();\n"
+        ".func f() { ret; }\n"
+        f".func g() {{\n{LATER}\nret; }}\n"
+        ".entry a() {\nlist: .calltargets f, g;\nret; }\n"
+        ".entry b() { ret; }\n"
+    )
+    refused = _refused(text)
+    assert "a" in refused
+    assert "b" not in refused
+    assert "g" not in refused, "only kernels and variables can be asked for"
+
+
+def test_what_no_kernel_reaches_refuses_none() -> None:
+    text = f".func f() {{\n{LATER}\nret; }}\n.entry a() {{ ret; }}\n"
+    assert _refused(text) == {}
+    with pytest.raises(UnsupportedPtxError):
+        compile_ptx(HEAD + text, capability=(9, 0))
+
+
+@pytest.mark.parametrize("wrong", ["mov.b32 %nowhere, 1;", "bra nowhere;", "ld.param.u32 %r, [p];"])
+def test_what_is_not_ptx_refuses_the_file(wrong: str) -> None:
+    text = f".entry a() {{ ret; }}\n.entry b() {{ .reg .b32 %r;\n{LATER}\n{wrong}\nret; }}\n"
+    with pytest.raises(InvalidPtxError) as caught:
+        _compile(text)
+    assert [one.line for one in caught.value.diagnostics] == [HEAD.count("\n") + 4]
+
+
+def test_reasons_are_bounded_and_the_rest_is_counted() -> None:
+    text = ".entry a() {\n" + (MAXIMUM_REASONS + 10) * f"{LATER}\n" + "ret; }\n"
+    (one,) = _compile(text).refused
+    assert len(one.reasons) == MAXIMUM_REASONS
+    assert one.reasons[-1].message == "and 11 more reasons"
+
+
+def test_long_chains_cost_their_length() -> None:
+    """A tenant may write them to keep a compiler busy: a minute where this were quadratic."""
+    chain = "".join(f".global .u64 v{i} = v{i - 1};\n" for i in range(1, 20_000))
+    text = f".global .texref v0;\n{chain}.entry a() {{ ret; }}\n"
+    refused = _refused(text)
+    assert len(refused) == 20_000
+    assert set(map(tuple, refused.values())) == {(1,)}
+
+
+def test_a_kernel_is_told_of_what_several_functions_lack() -> None:
+    functions = "".join(f".global .texref t{i};\n" for i in range(3))
+    uses = "".join(f"mov.u64 %a, t{i};\n" for i in range(3))
+    text = f"{functions}.entry a() {{ .reg .b64 %a;\n{uses}ret; }}"
+    assert _refused(text)["a"] == [1, 2, 3, 5, 6, 7]

@@ -1,0 +1,132 @@
+"""Video instructions and packed integers against the manual's pseudocode, on the interpreter."""
+
+import re
+
+import numpy as np
+import pytest
+from binding_rows import COUNT, forms, patterns, run, spellings
+from interpreted_ptx import compile_verified, kernel, run as run_kernel
+from random_kernels import video as random_video
+from random_kernels.dice import Dice
+from random_kernels.program import GENERAL, Program
+from scalar_ptx import video
+from scalar_ptx.text import read
+
+from vgpu_sim.compiler import PtxError
+from vgpu_sim.compiler.lower.forms import Form
+from vgpu_sim.compiler.lower.table import FORMS
+
+_REGISTERS = GENERAL[32]
+
+
+@pytest.mark.parametrize("form", forms(lambda form: "s16x2" in form.types))
+def test_packed_integers(form: Form) -> None:
+    for spelling, _ in spellings(form):
+        what = video.packed(tuple(spelling.split(".")))
+        assert what is not None
+        operands = [("u32", patterns("u32")) for _ in what.sources]
+        names = ", ".join(["%a", "%b"][: len(operands)])
+        got = run(f"{spelling} %d, {names};", "u32", operands)
+        for lane in range(COUNT):
+            numbers = [values[lane] for _, values in operands]
+            assert got[lane] == what.compute(*numbers), (spelling, list(map(hex, numbers)))
+
+
+def _machine_result(text: str, words: list[int]) -> int:
+    """Evaluate one instruction whose operands are registers %r0..., or constants."""
+    (statement,) = read(f".visible .entry k() {{ {text} }}").statements
+    what = video.read(statement.words, statement.operands)
+    numbers = [
+        words[int(source[2:])] if isinstance(source, str) else source.value & 0xFFFFFFFF
+        for source in what.sources
+    ]
+    return what.compute(*numbers)
+
+
+def _text(seed: int, simd: bool) -> str:
+    """A random instruction without special registers as operands."""
+    while True:
+        seed += 1_000_003
+        program = Program(Dice(seed))
+        make = random_video.simd_text if simd else random_video.scalar_text
+        text = make(program)
+        if not re.search(r"%[^r]", text):
+            return text
+
+
+@pytest.mark.parametrize("simd", [False, True], ids=["scalar", "simd"])
+def test_random_video_instructions(simd: bool) -> None:
+    texts = [_text(seed, simd) for seed in range(600)]
+    words = [patterns("u32") for _ in range(_REGISTERS)]
+    body = ["mov.u32 %i, %tid.x; ld.param.u64 %p, [p]; mad.wide.u32 %p, %i, 4, %p;"]
+    for place, text in enumerate(texts):
+        body += [f"ld.global.u32 %r{i}, [%p+{4 * COUNT * i}];" for i in range(_REGISTERS)]
+        to = re.search(r"%r\d+", text)
+        assert to is not None
+        body += [text, f"st.global.u32 [%p+{4 * COUNT * (_REGISTERS + place)}], {to[0]};"]
+    data = np.array([*words, *[[0] * COUNT] * len(texts)], "<u4").reshape(-1)
+    registers = f".reg .b32 %i, %r<{_REGISTERS}>; .reg .b64 %p;"
+    source = kernel("\n".join(body), ".param .u64 p", registers=registers)
+    out = run_kernel(source, [data], block=(COUNT, 1, 1))[0].reshape(-1, COUNT)
+    for place, text in enumerate(texts):
+        for lane in range(COUNT):
+            given = [values[lane] for values in words]
+            wanted = _machine_result(text, given)
+            got = int(out[_REGISTERS + place][lane])
+            assert got == wanted, (text, [f"r{i}={v:#x}" for i, v in enumerate(given)])
+
+
+def test_random_instructions_reach_every_row() -> None:
+    texts = [_text(seed, simd) for seed in range(3000) for simd in (False, True)]
+    seen = {text.split(".")[0] for text in texts}
+    assert seen == video.OPCODES == {f.opcode for f in FORMS if f.opcode[0] == "v"} - {"vote"}
+    everything = "\n".join(texts)
+    for part in (
+        ".sat.min",
+        ".po",
+        ".shr15",
+        ", -%r",
+        ".wrap.add",
+        "%r3.h1,",
+        ".b20,",
+        ".sat.shr7",
+    ):
+        assert part in everything, part
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("vadd.u32.u32.u32 %d, %a, %b, %c;", "c without .add"),
+        ("vadd.u32.u32.u32 %d.b0, %a, %b;", "c without .add"),
+        ("vadd.u32.u32.u32.add %d, %a, %b;", "takes 4 operands"),
+        ("vadd.u32.u32.u32.add %d.b0, %a, %b, %c;", "c without .add"),
+        ("vadd.u32.u32.u32 %d, %a.b4, %b;", "'.b4' is no byte or half"),
+        ("vadd.u32.u32.u32 %d, %a.h10, %b;", "'.h10' is no byte or half"),
+        ("vadd.u64.u32.u32 %d, %a, %b;", "no modifier '.u64'"),
+        ("vadd.u32.u32 %d, %a, %b;", "needs a further modifier"),
+        ("vshl.u32.u32.s32.clamp %d, %a, %b;", "cannot stand after"),
+        ("vshl.u32.u32.u32 %d, %a, %b;", "needs a further modifier"),
+        ("vset.u32.u32.eq.sat %d, %a, %b;", "no modifier '.sat'"),
+        ("vmad.u32.u32.u32.po %d, -%a, %b, %c;", "takes no negated operand"),
+        ("vmad.u32.u32.u32 %d, -%a, %b, -%c;", "negates either the product or c"),
+        ("vmad.u32.u32.u32 %d.h0, %a, %b, %c;", "vmad writes all of d"),
+        ("vmad.u32.u32.u32 %d, %a, %b, %c.b0;", "no component"),
+        ("vadd.u32.u32.u32 %d, -%a, %b;", "a negated register"),
+        ("vadd2.u32.u32.u32 %d, %a, %b;", "takes 4 operands"),
+        ("vadd2.u32.u32.u32 %d.h01, %a, %b, %c;", "'.h01' is no mask"),
+        ("vadd2.u32.u32.u32 %d.b0, %a, %b, %c;", "'.b0' is no mask"),
+        ("vadd2.u32.u32.u32 %d, %a.h40, %b, %c;", "'.h40' does not choose 2 parts"),
+        ("vadd2.u32.u32.u32 %d, %a.h1, %b, %c;", "'.h1' does not choose 2 parts"),
+        ("vadd4.u32.u32.u32 %d.b11, %a, %b, %c;", "'.b11' is no mask"),
+        ("vadd4.u32.u32.u32 %d, %a.b321, %b, %c;", "'.b321' does not choose 4 parts"),
+        ("vadd4.u32.u32.u32.sat.add %d, %a, %b, %c;", "cannot stand after"),
+        ("vavrg2.u32.u32.u32.min %d, %a, %b, %c;", "no modifier '.min'"),
+        ("add.relu.s16x2 %d, %a, %b;", "no modifier '.relu'"),
+        ("add.u16x4 %d, %a, %b;", "no modifier '.u16x4'"),
+        ("mul.lo.u16x2 %d, %a, %b;", "'mul' has no modifier '.u16x2'"),
+    ],
+)
+def test_what_is_no_ptx_is_refused(text: str, reason: str) -> None:
+    with pytest.raises(PtxError, match=re.escape(reason)):
+        compile_verified(kernel(text, registers=".reg .b32 %d, %a, %b, %c;"))

@@ -1,0 +1,141 @@
+"""Which loops wait for other threads, and which lane groups may wait in them as one."""
+
+import pytest
+import waiting_kernels
+
+from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit import choose, polls, ssa, stops
+from vgpu_sim.exec.jit.geometry import Geometry
+
+_BLOCK = (64, 1, 1)
+_PLACE = "mul.wide.u32 %d3, %r3, 4; add.u64 %d3, %d1, %d3;"
+_WAIT = "ld.volatile.global.u32 %r9, [{}]; setp.eq.u32 %p9, %r9, 0; @%p9 bra W;"
+_FIRST = "setp.ne.u32 %p0, %r0, 0; @%p0 bra E;"
+
+
+def _form(body: str) -> ssa.SsaFunction:
+    return ssa.build(waiting_kernels.kernel(body, 2).functions[0])
+
+
+def _spans(body: str) -> set[int]:
+    function = waiting_kernels.kernel(body, 2).functions[0]
+    return {plan.width * plan.strips for plan in jit.legal_plans(function, _BLOCK)}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"W: {_WAIT.format('%d1')}",
+        # A bounded wait, and one that is left at two places.
+        "mov.u32 %r8, 0; L: ld.volatile.global.u32 %r9, [%d1]; setp.ne.u32 %p1, %r9, 0; @%p1 bra X;"
+        " add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 1000; @%p2 bra L; X:",
+        # What has been read decides only on a way to the end.
+        "mov.u32 %r8, 0; L: ld.volatile.global.u32 %r9, [%d1]; setp.eq.u32 %p1, %r9, 0;"
+        " @%p1 bra N; add.u32 %r8, %r8, 1; N: setp.lt.u32 %p2, %r8, 10; @%p2 bra L;",
+        "L: ld.volatile.global.u32 %r9, [%d1]; setp.eq.u32 %p1, %r9, 0; selp.u32 %r8, 1, 0, %p1;"
+        " xor.b32 %r8, %r8, 7; setp.eq.u32 %p2, %r8, 6; @%p2 bra L;",
+        # Plain reads of what nothing in the loop changes, and a loop without an end.
+        "L: ld.global.u32 %r9, [%d1]; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
+        "L: bra L;",
+        "L: ld.shared.u32 %r9, [tile]; setp.eq.u32 %p1, %r9, %r0; @%p1 bra L;",
+        "L: mov.u64 %d5, %clock64; setp.lt.u64 %p1, %d5, %d2; @%p1 bra L;",
+        # Atomic updates that change nothing by themselves.
+        "L: atom.add.global.u32 %r9, [%d1], 0; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
+        "L: atom.cas.global.b32 %r9, [%d1], 0, 1; setp.ne.u32 %p1, %r9, 0; @%p1 bra L;",
+        "L: atom.exch.global.b32 %r9, [%d1], 1; setp.ne.u32 %p1, %r9, 0; @%p1 bra L;",
+        "L: atom.add.global.u32 %r9, [%d1], %r0; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
+        # Swaps of what was read, but not in each turn, or of something else.
+        "ld.global.u32 %r8, [%d1]; L: setp.eq.u32 %p2, %r8, 1; mov.u32 %r9, %r8; @%p2 bra N;"
+        " atom.cas.global.b32 %r9, [%d1], %r8, 1; setp.eq.u32 %p3, %r9, %r8; @%p3 bra X;"
+        " N: ld.volatile.global.u32 %r8, [%d1]; bra L; X:",
+        "ld.global.u32 %r8, [%d1]; L: and.b32 %r7, %r8, 254;"
+        " atom.cas.global.b32 %r9, [%d1], %r7, 1; setp.ne.u32 %p3, %r9, %r7; mov.u32 %r8, %r9;"
+        " @%p3 bra L;",
+    ],
+)
+def test_loops_that_wait(body: str) -> None:
+    assert len(polls.polling(_form(body))) == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "mov.u32 %r8, 0; L: add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, %r0; @%p1 bra L;",
+        # What is read decides on what is done, not on how often.
+        f"{_PLACE} mov.u32 %r8, 0; L: ld.volatile.global.u32 %r9, [%d1]; setp.lt.u32 %p1, %r9, 5;"
+        " @%p1 bra N; st.global.u32 [%d3], %r9; N: add.u32 %r8, %r8, 1;"
+        " setp.lt.u32 %p2, %r8, 10; @%p2 bra L;",
+        # Plain reads of what changes, or of what the loop itself may change.
+        "mov.u32 %r8, 0; L: ld.global.u32 %r9, [%d1]; add.u32 %r8, %r8, %r9;"
+        " setp.lt.u32 %p1, %r8, 1000; @%p1 bra L;",
+        "L: ld.global.u32 %r9, [%d1]; sub.u32 %r9, %r9, 1; st.global.u32 [%d1], %r9;"
+        " setp.ne.u32 %p1, %r9, 0; @%p1 bra L;",
+        # Who counts in memory, or swaps in what follows from what it has just read.
+        "L: atom.add.global.u32 %r9, [%d1], 1; setp.lt.u32 %p1, %r9, 1000; @%p1 bra L;",
+        "L: atom.inc.global.u32 %r9, [%d1], 99; setp.lt.u32 %p1, %r9, 50; @%p1 bra L;",
+        "ld.global.u32 %r8, [%d1]; L: add.u32 %r7, %r8, %r0;"
+        " atom.cas.global.b32 %r9, [%d1], %r8, %r7; setp.ne.u32 %p3, %r9, %r8; mov.u32 %r8, %r9;"
+        " @%p3 bra L;",
+        "L: ld.volatile.global.u32 %r8, [%d1]; add.u32 %r7, %r8, %r0;"
+        " atom.cas.global.b32 %r9, [%d1], %r8, %r7; setp.eq.u32 %p3, %r9, %r8; @!%p3 bra L;",
+        # A barrier in each turn lets others run.
+        "L: bar.sync 0; ld.volatile.shared.u32 %r9, [tile]; setp.eq.u32 %p1, %r9, 0; @%p1 bra L;",
+    ],
+)
+def test_loops_that_do_not(body: str) -> None:
+    assert polls.polling(_form(body)) == frozenset()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # All lanes read the same, and go on together.
+        f"{_PLACE} W: {_WAIT.format('%d1')} st.global.u32 [%d3], %r0;",
+        # Who has got what it waits for does nothing that others see.
+        f"{_PLACE} W: {_WAIT.format('%d3')}",
+        f"{_PLACE} W: {_WAIT.format('%d3')} bar.sync 0; st.global.u32 [%d3], %r0;",
+        # One thread waits; the others have nothing to do before it comes.
+        f"{_FIRST} W: {_WAIT.format('%d1')} st.global.u32 [%d1], 1; E: bar.sync 0;"
+        f" {_PLACE} st.global.u32 [%d3], 1;",
+        # One thread alone leaves nobody behind, whatever it waits for.
+        f"{_PLACE} {_FIRST} W: {_WAIT.format('%d3')} st.global.u32 [%d1], 1; E:",
+        # So in each turn of a loop that meets.
+        f"{_PLACE} mov.u32 %r8, 0; L: {_FIRST} W: {_WAIT.format('%d3')} st.global.u32 [%d1], 1;"
+        " E: bar.sync 0; add.u32 %r8, %r8, 1; setp.lt.u32 %p1, %r8, 9; @%p1 bra L;",
+    ],
+)
+def test_groups_wait_as_one(body: str) -> None:
+    assert max(_spans(body)) >= 32
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # Who has got what it waits for does something, and others of its group may wait for it.
+        f"{_PLACE} W: {_WAIT.format('%d3')} st.global.u32 [%d3], %r0;",
+        f"{_PLACE} W: {_WAIT.format('%d3')} mov.u32 %r8, 0; L: add.u32 %r8, %r8, 1;"
+        " setp.lt.u32 %p1, %r8, %r0; @%p1 bra L; st.global.u32 [%d3], %r0;",
+        # The others have something to do, before or behind the place where they meet.
+        f"{_FIRST} W: {_WAIT.format('%d1')} bra X; E: st.global.u32 [%d1], 1; X:",
+        f"{_FIRST} W: {_WAIT.format('%d1')} E: st.global.u32 [%d1], 1;",
+        # In the next turn of a loop around.
+        f"{_PLACE} mov.u32 %r8, 0; L: {_FIRST} W: {_WAIT.format('%d1')} E: add.u32 %r8, %r8, 1;"
+        " setp.ge.u32 %p2, %r8, 9; @%p2 bra X; setp.ne.u32 %p3, %r8, 5; @%p3 bra L;"
+        " st.global.u32 [%d3], 1; bra L; X:",
+        # They have left a loop around.
+        f"{_PLACE} mov.u32 %r8, 0; L: W: {_WAIT.format('%d1')} add.u32 %r8, %r8, 1;"
+        " setp.lt.u32 %p1, %r8, %r0; @%p1 bra L; st.global.u32 [%d3], 1;",
+    ],
+)
+def test_lanes_that_may_be_waited_for_are_groups_of_their_own(body: str) -> None:
+    assert _spans(body) == {1}
+    form = _form(body)
+    assert choose.choose(form, _BLOCK, 512).geometry(_BLOCK).span == 1
+
+
+def test_barriers_beside_a_wait_are_counted() -> None:
+    form = _form(f"{_FIRST} W: {_WAIT.format('%d1')} E: bar.sync 0;")
+    warp = Geometry(_BLOCK, 16, 2)
+    assert stops.counted(form, warp)
+    assert not stops.counted(_form("bar.sync 0;"), warp)
+    assert not stops.counted(_form(f"W: {_WAIT.format('%d1')}"), warp)

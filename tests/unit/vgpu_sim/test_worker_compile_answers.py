@@ -1,0 +1,40 @@
+"""What a compile helper says is checked: its children run LLVM on what a program says."""
+
+import socket
+
+import pytest
+
+from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.worker import compile_server
+from vgpu_sim.worker.compile_helper import CompileHelper
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        compile_server.ANSWER.pack(2, compile_server.Outcome.CODE, 0),
+        compile_server.ANSWER.pack(1, compile_server.Outcome.CODE, 1 << 63),
+    ],
+    ids=["to nobody", "without end"],
+)
+def test_an_answer_that_cannot_be_ends_what_waits_for_one(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pairs: list[tuple[socket.socket, socket.socket]] = []
+    make = socket.socketpair
+
+    def socketpair(*arguments: int, **options: int) -> tuple[socket.socket, socket.socket]:
+        pairs.append(make(*arguments, **options))
+        return pairs[-1]
+
+    monkeypatch.setattr(socket, "socketpair", socketpair)
+    helper = CompileHelper(lambda request: request, lambda: None)
+    other = pairs[0][1].dup()  # the helper's end, where it would be in another process
+    helper.started()
+    with other:
+        other.sendall(compile_server.HELLO.pack(1))
+        asked = helper.ask(b"text")
+        other.sendall(answer)
+        with pytest.raises(EmitError, match="the compile helper has ended"):
+            asked.result(timeout=10)
+    helper.close()

@@ -1,0 +1,182 @@
+"""A run's place on a fabric: it joins one that there is, or starts hcad, which ends by itself.
+
+A fabric is a folder of this user with hcad's socket. Who joins or starts holds the lock in it; hcad
+takes the same lock when it ends, and then removes the folder.
+"""
+
+import ctypes
+import fcntl
+import os
+import re
+import select
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from vgpu_sim.gpud.slices.server import MAX_PATH_BYTES
+from vgpu_sim.gpud.system import python_process
+from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.hcad.__main__ import LOCK_NAME
+from vgpu_sim.hcad.server import SOCKET_NAME
+
+HCAD_MODULE: Final = "vgpu_sim.hcad"
+START_TIMEOUT_SECONDS: Final = 30.0
+JOIN_TIMEOUT_SECONDS: Final = 10.0
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}", re.ASCII)
+_FOLDER: Final = "tessera-fabrics-"
+
+
+class FabricFailed(Exception):
+    """There is no HCA; the message says why."""
+
+
+class FabricMember:
+    """Membership of a fabric, from ``__enter__`` to ``__exit__``."""
+
+    def __init__(
+        self, parents: Iterable[Path], name: str, token_hex: str, memory_bytes: int
+    ) -> None:
+        self._parents = tuple(parents)
+        self._name = name
+        self._token = bytes.fromhex(token_hex)
+        self._memory_bytes = memory_bytes
+        self._link: socket.socket | None = None
+        self.directory = Path()
+        self.sysfs = Path()
+        """The folder of the device below it is what tools look for in /sys/class/infiniband."""
+
+    @property
+    def socket_path(self) -> Path:
+        """Return where programs of this member find hcad."""
+        return self.directory / SOCKET_NAME
+
+    def __enter__(self) -> Self:
+        """Join. Raises FabricFailed, OSError."""
+        self.directory = _folder(self._parents) / self._name
+        lock = _locked(self.directory)
+        try:
+            device = self._join()
+            if device is None:
+                self._start()
+                device = self._join()
+            if device is None:
+                raise FabricFailed("hcad does not answer")
+        finally:
+            os.close(lock)
+        self.sysfs = Path(os.fsdecode(device.sysfs)).parent
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._link is not None:
+            self._link.close()
+
+    def _join(self) -> HcaDevice | None:
+        """Say hello to who serves there, if anybody does."""
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            link.settimeout(JOIN_TIMEOUT_SECONDS)
+            link.connect(str(self.socket_path))
+            link.send(_hello(self._token))
+            reply = link.recv(messages.MAX_MESSAGE_BYTES)
+        except TimeoutError:
+            link.close()
+            raise FabricFailed(f"hcad did not answer within {JOIN_TIMEOUT_SECONDS:.0f} s") from None
+        except OSError:  # nobody listens, or it was about to end
+            link.close()
+            return None
+        if not reply:
+            link.close()
+            return None
+        self._link = link
+        return _device(reply)
+
+    def _start(self) -> None:
+        """Start hcad and wait until it serves. Raises FabricFailed, OSError."""
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        try:
+            process = subprocess.Popen(
+                python_process.module_command(
+                    HCAD_MODULE,
+                    *("--directory", str(self.directory), "--ready-fd", str(writing)),
+                    *("--memory", str(self._memory_bytes)),
+                ),
+                env=python_process.module_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+                pass_fds=(writing,),
+                start_new_session=True,  # it serves whoever is on the fabric, not this run alone
+            )
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        try:
+            there, _, _ = select.select([reading], [], [], START_TIMEOUT_SECONDS)
+            if there and os.read(reading, 1):
+                return
+        finally:
+            os.close(reading)
+        process.kill()
+        raise FabricFailed(f"hcad ended with status {process.wait()}")
+
+
+def _folder(parents: Iterable[Path]) -> Path:
+    """Return this user's folder of fabrics; make it where there is none. Raises OSError."""
+    for parent in parents:
+        folder = parent / f"{_FOLDER}{os.geteuid()}"
+        longest = folder / ("n" * 32) / SOCKET_NAME
+        if len(os.fsencode(longest)) > MAX_PATH_BYTES:
+            continue
+        with suppress(OSError):
+            with suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            status = folder.lstat()
+            private = stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077
+            if private and status.st_uid == os.geteuid():
+                return folder
+    raise OSError(f"no usable folder among {', '.join(map(str, parents))}")
+
+
+def _locked(directory: Path) -> int:
+    """Make a fabric's folder, and lock it; return the descriptor that holds the lock."""
+    while True:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        try:
+            lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:  # a fabric that ends takes its folder with it
+            continue
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(lock), os.stat(directory / LOCK_NAME)):
+                return lock
+        os.close(lock)
+
+
+def _hello(token: bytes) -> bytes:
+    hello = HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * messages.TOKEN_BYTES)(*token))
+    header = Header(
+        *(messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.JOIN, 1, 0),
+        ctypes.sizeof(hello),
+    )
+    return bytes(header) + bytes(hello)
+
+
+def _device(reply: bytes) -> HcaDevice:
+    header = Header.from_buffer_copy(reply)
+    if header.status:
+        raise FabricFailed(f"hcad refuses: {os.strerror(header.status)}")
+    return HcaDevice.from_buffer_copy(reply, ctypes.sizeof(Header))

@@ -1,0 +1,123 @@
+"""The program that ``tessera ptx run`` runs: loads a file, launches one kernel, prints its buffers.
+
+A client of the driver API like any other; what it is to do is JSON in its one argument.
+"""
+
+import array
+import ctypes
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+_SHOWN = 16
+_CODES = {
+    "u8": "B",
+    "s8": "b",
+    "u16": "H",
+    "s16": "h",
+    "u32": "I",
+    "s32": "i",
+    "u64": "Q",
+    "s64": "q",
+    "f32": "f",
+    "f64": "d",
+}
+TYPES = tuple(_CODES)
+
+
+class DriverError(Exception):
+    """A call that failed, with its CUDA error's name."""
+
+
+class _Driver:
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL("libcuda.so.1")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            said = ctypes.c_char_p()
+            self._library.cuGetErrorName(status, ctypes.byref(said))
+            raise DriverError(f"{name}: {(said.value or b'?').decode()} ({status})")
+
+
+def _data(type_: str, count: int, value: str) -> "array.array[Any]":
+    """Return ``count`` elements: all the value, or with "iota" 0, 1, 2, ..."""
+    code = _CODES[type_]
+    read = float if type_.startswith("f") else lambda text: int(str(text), 0)
+    if value == "iota":
+        return array.array(code, [read(str(n)) for n in range(count)])
+    return array.array(code, [read(value or "0")]) * count
+
+
+def _load(driver: _Driver, image: bytes) -> ctypes.c_void_p:
+    """Load a module. Raises DriverError, with the driver's log behind it on standard error."""
+    module, log = ctypes.c_void_p(), ctypes.create_string_buffer(1 << 16)
+    options = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER, and its size in bytes
+    values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+    try:
+        driver.call("cuModuleLoadDataEx", ctypes.byref(module), image, 2, options, values)
+    except DriverError:
+        sys.stderr.write(log.value.decode(errors="replace"))
+        raise
+    return module
+
+
+def run(what: dict[str, Any]) -> None:
+    """Do what ``tessera ptx run`` was asked for.
+
+    Raises:
+        DriverError: for the first call that fails.
+        OSError: the file cannot be read, or there is no driver.
+    """
+    with open(what["file"], "rb") as file:
+        image = file.read() + b"\0"
+    driver = _Driver()
+    context, function, device = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_int()
+    driver.call("cuInit", 0)
+    driver.call("cuDeviceGet", ctypes.byref(device), 0)
+    driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    driver.call("cuCtxSetCurrent", context)
+    module = _load(driver, image)
+    name = what["kernel"].encode()
+    driver.call("cuModuleGetFunction", ctypes.byref(function), module, name)
+    values: list[Any] = []
+    buffers: list[tuple[str, array.array[Any], ctypes.c_uint64]] = []
+    for type_, count, value in what["arguments"]:
+        data = _data(type_, count or 1, value)
+        size = len(data) * data.itemsize
+        if count:
+            address = ctypes.c_uint64()
+            driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+            driver.call("cuMemcpyHtoD_v2", address, data.tobytes(), ctypes.c_size_t(size))
+            buffers.append((type_, data, address))
+            values.append(address)
+        else:
+            values.append((ctypes.c_char * size).from_buffer_copy(data.tobytes()))
+    pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(one) for one in values))
+    shape = (*what["grid"], *what["block"], what["shared"])
+    driver.call("cuLaunchKernel", function, *shape, None, pointers, None)
+    driver.call("cuCtxSynchronize")
+    for number, (type_, data, address) in enumerate(buffers):
+        size = len(data) * data.itemsize
+        after = ctypes.create_string_buffer(size)
+        driver.call("cuMemcpyDtoH_v2", after, address, ctypes.c_size_t(size))
+        found = array.array(data.typecode, after.raw)
+        shown = ", ".join(f"{one:.9g}" if type_[0] == "f" else str(one) for one in found[:_SHOWN])
+        more = f", ... ({len(found)} in all)" if len(found) > _SHOWN else ""
+        print(f"buffer {number}, {type_}: {shown}{more}")  # noqa: T201 - what it is for
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run; 1 and one line on stderr when that fails."""
+    try:
+        run(json.loads(arguments[0]))
+    except (DriverError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

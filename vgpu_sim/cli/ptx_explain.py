@@ -1,0 +1,127 @@
+"""``tessera ptx explain``: what becomes of each kernel, decision by decision, or stage by stage."""
+
+import pprint
+from collections.abc import Iterator
+
+import click
+
+from vgpu_sim import compiler
+from vgpu_sim.cli import inputs, ptx
+from vgpu_sim.compiler import pipeline
+from vgpu_sim.isa import Function, Module
+from vgpu_sim.isa.disasm import disassemble
+
+_STAGES = ("parse", "lower", "allocate", "ir", "passes", "asm")
+_Shape = tuple[int, int, int]
+
+
+@click.command()
+@click.argument("file", type=inputs.FILE)
+@click.option("--kernel", help="One kernel alone; all of FILE unless given.")
+@click.option(
+    "--block",
+    metavar="X[,Y[,Z]]",
+    callback=ptx.parse_block,
+    help="Threads of a block; the kernel's .reqntid, or 256,1,1.",
+)
+@click.option(
+    "--stage",
+    type=click.Choice(_STAGES),
+    help="Print what a stage makes instead: the syntax tree, instructions before and after register"
+    " allocation; of each kernel LLVM IR before and after the passes, or assembly.",
+)
+@ptx.cc_option
+@ptx.backend_option
+@click.pass_context
+def explain(
+    context: click.Context,
+    file: str,
+    kernel: str | None,
+    block: _Shape | None,
+    stage: str | None,
+    cc: tuple[int, int] | None,
+    backend: str,
+) -> None:
+    """Show what the compiler decides about the kernels of FILE (- for standard input).
+
+    Exit status as of `check`.
+    """
+    try:
+        if stage in _STAGES[:3]:
+            click.echo(_portable(file, cc, stage), nl=False)
+            return
+        module = ptx.compile_file(file, cc)
+    except inputs.UnreadableFile as error:
+        click.echo(error.message, err=True)
+        context.exit(ptx.Verdict.NOT_PTX)
+    except compiler.PtxError as error:
+        click.echo(error.log(), nl=False, err=True)
+        context.exit(ptx.verdict_of(error))
+    refused = {one.name: one for one in (*module.refused, *ptx.refused_by(backend, module))}
+    names = [function.name for function in module.functions] + list(refused)
+    if kernel is not None and kernel not in names:
+        shown = ", ".join(names) or "none"
+        raise click.ClickException(f"{file}: no kernel {kernel!r}; it has {shown}")
+    for function in module.functions:
+        if function.name not in refused and kernel in (None, function.name):
+            click.echo(_kernel(module, function, block, stage, backend), nl=False)
+    chosen = [one for name, one in refused.items() if kernel in (None, name)]
+    for one in chosen:
+        click.echo(f"{ptx.title(one)}: refused")
+        click.echo(compiler.render(one.reasons, file), nl=False)
+    context.exit(ptx.Verdict.REFUSED if chosen else ptx.Verdict.LOADS)
+
+
+def _portable(file: str, cc: tuple[int, int] | None, stage: str | None) -> str:
+    """Return what the compiler has after a stage of its own."""
+    source = inputs.read(file)
+    capability = compiler.capability_of(source, name=file) if cc is None else cc
+    start = pipeline.Compilation(compiler.decode(source), capability, file)
+    names = [one.name for one in pipeline.STAGES]
+    done = pipeline.run(start, pipeline.STAGES[: names.index(stage or "") + 1])
+    if done.module is None:
+        return pprint.pformat(done.syntax, width=100) + "\n"
+    return disassemble(done.module)
+
+
+def _kernel(
+    module: Module, function: Function, block: _Shape | None, stage: str | None, backend: str
+) -> str:
+    from vgpu_sim.exec import jit  # loads what the other stages need not
+
+    shape = block or function.required_block or ptx.DEFAULT_BLOCK
+    native = jit.Compiler()
+    try:
+        match stage:
+            case "ir" | "passes":
+                passes = stage == "passes"
+                return native.emit_llvm(module, function, shape, optimised=passes)
+            case "asm":
+                return native.emit_assembly(module, function, shape)
+            case _:
+                rows = [*_facts(function), *_decisions(function, shape, backend)]
+    except jit.ExecutionError as error:
+        raise click.ClickException(f"{function.name}: {error}") from error
+    width = max(len(name) for name, _ in rows)
+    table = "".join(f"  {name:<{width}}  {value}\n" for name, value in rows)
+    return f"kernel {function.name!r}\n{table}"
+
+
+def _facts(function: Function) -> Iterator[tuple[str, str]]:
+    physical = function.physical
+    yield "instructions", str(len(function.code))
+    yield "parameters", f"{len(function.parameters)}, {function.parameter_bytes} bytes"
+    if function.parameter_image:
+        yield "their addresses", "are taken: launches copy them to a variable"
+    yield "registers", f"{physical.peak_registers} a thread, {physical.spill_bytes} bytes spilled"
+    yield "shared memory", f"{function.shared_bytes} bytes"
+    if function.local_bytes:
+        yield "local memory", f"{function.local_bytes} bytes a thread"
+
+
+def _decisions(function: Function, shape: _Shape, backend: str) -> Iterator[tuple[str, str]]:
+    yield "backend", f"{backend}, for blocks of {','.join(map(str, shape))}"
+    if backend == "jit":
+        from vgpu_sim.exec.jit import explain as decisions
+
+        yield from decisions(function, shape)

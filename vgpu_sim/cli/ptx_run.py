@@ -1,0 +1,132 @@
+"""``tessera ptx run``: one launch of one kernel, without a program around it."""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+
+import click
+
+from vgpu_sim import compiler
+from vgpu_sim.cli import ptx
+from vgpu_sim.cli.clients.launch import TYPES
+from vgpu_sim.isa import container
+from vgpu_sim.isa.errors import IsaError
+
+_ARGUMENT = re.compile(r"([us](?:8|16|32|64)|f32|f64)(?:\[([0-9]{1,9})\])?(?::(.+))?")
+_NUMBER = re.compile(r"-?(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})")
+_BOARD, _SLICE = "h100-80gb", "1g.10gb"
+
+Argument = tuple[str, int, str]  # type, elements of a buffer or 0, value
+
+
+def _argument(text: str) -> Argument:
+    found = _ARGUMENT.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(
+            f"{text!r} is not an argument such as u32:5, f32[1024]:1.5, s32[64]:iota or f64[8];"
+            f" types are {', '.join(TYPES)}"
+        )
+    type_, count, value = found[1], int(found[2] or 0), found[3] or ""
+    if not value and not count:
+        raise click.BadParameter(f"{text!r} has no value")
+    if value and not (value == "iota" and count):
+        _check_value(text, type_, value)
+    return type_, count, value
+
+
+def _check_value(text: str, type_: str, value: str) -> None:
+    try:
+        if type_.startswith("f"):
+            float(value)
+            return
+        if not _NUMBER.fullmatch(value):
+            raise ValueError
+        number, bits = int(value, 0), int(type_[1:])
+    except ValueError:
+        raise click.BadParameter(f"{text!r}: {value!r} is no number of type {type_}") from None
+    low = -(1 << bits - 1) if type_.startswith("s") else 0
+    if not low <= number < low + (1 << bits):
+        raise click.BadParameter(f"{text!r}: {value} does not fit {type_}")
+
+
+def _parse_arguments(
+    context: click.Context, parameter: click.Parameter, values: Sequence[str]
+) -> list[Argument]:
+    return [_argument(value) for value in values]
+
+
+def _parse_grid(
+    context: click.Context, parameter: click.Parameter, value: str
+) -> tuple[int, int, int]:
+    parts = value.split(",")
+    if not 0 < len(parts) <= 3 or not all(p.isascii() and p.isdigit() and int(p) for p in parts):
+        raise click.BadParameter(f"{value!r} is not a grid such as 4 or 16,16,1")
+    x, y, z = (*map(int, parts), 1, 1)[:3]
+    return x, y, z
+
+
+@click.command(name="run", context_settings={"ignore_unknown_options": True})
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
+@click.argument("arguments", nargs=-1, callback=_parse_arguments, metavar="[ARGUMENT]...")
+@click.option("--kernel", help="Kernel to launch; needed where FILE has several.")
+@click.option(
+    "--grid", default="1", show_default=True, metavar="X[,Y[,Z]]", callback=_parse_grid,
+    help="Blocks.",
+)  # fmt: skip
+@click.option(
+    "--block",
+    metavar="X[,Y[,Z]]",
+    callback=ptx.parse_block,
+    help="Threads of a block; the kernel's .reqntid, or 256,1,1.",
+)
+@click.option(
+    "--shared", type=click.IntRange(0, 227 << 10), default=0, help="Bytes of dynamic shared memory."
+)
+@ptx.backend_option
+@click.pass_context
+def run(
+    context: click.Context,
+    file: str,
+    arguments: list[Argument],
+    kernel: str | None,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int] | None,
+    shared: int,
+    backend: str,
+) -> None:
+    """Launch a kernel of FILE (PTX, or of `compile --emit container`) and print its buffers.
+
+    An ARGUMENT is TYPE:VALUE (u32:5), or a buffer TYPE[COUNT] of zeros, of one value
+    (f32[1024]:1.5) or of 0, 1, 2, ... (s32[64]:iota); buffers are passed by their addresses.
+
+    Runs on a slice of its own, as `tessera run` makes it. Exit status: that of the launch, 0 or 1.
+    """
+    with open(file, "rb") as opened:
+        data = opened.read()
+    try:
+        is_container = container.is_container(data)
+        module = container.decode(data) if is_container else ptx.compile_file(file, None)
+    except compiler.PtxError as error:
+        click.echo(error.log(), nl=False, err=True)
+        context.exit(ptx.verdict_of(error))
+    except IsaError as error:
+        raise click.ClickException(f"{file}: {error}") from error
+    function = ptx.kernel_of(file, module, kernel)
+    if len(arguments) != len(function.parameters):
+        wanted, given = len(function.parameters), len(arguments)
+        raise click.UsageError(f"{function.name} has {wanted} parameters, not {given}")
+    what = {
+        "file": os.path.abspath(file),
+        "kernel": function.name,
+        "grid": grid,
+        "block": block or function.required_block or ptx.DEFAULT_BLOCK,
+        "shared": shared,
+        "arguments": arguments,
+    }
+    command = [sys.executable, "-m", "vgpu_sim.cli.main", "run", "--board", _BOARD]
+    command += ["--slice", _SLICE, "--backend", backend, "--", sys.executable, "-m"]
+    command += ["vgpu_sim.cli.clients.launch", json.dumps(what)]
+    sys.stdout.flush()
+    os.execv(sys.executable, command)

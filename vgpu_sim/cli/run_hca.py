@@ -1,0 +1,105 @@
+"""What ``tessera run --hca`` adds: a place on a fabric, and the files that tools find an HCA by."""
+
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+
+from vgpu_sim import config
+from vgpu_sim.cli.clients.fabric import NAME, FabricMember
+from vgpu_sim.worker.sandbox import system
+
+CLASSES: Final = Path("/sys/class")
+CLASS: Final = "infiniband"
+_CLONE_NEWNS: Final = 0x0002_0000
+_CLONE_NEWUSER: Final = 0x1000_0000
+_MS_BIND_REC: Final = 4096 | 16384
+_MS_REC_PRIVATE: Final = 0x4000 | 0x4_0000
+_MS_REMOUNT_READ_ONLY: Final = 32 | 1
+
+
+def check_name(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> str | None:
+    """Refuse what is no name of a folder. Raises click.BadParameter."""
+    if value is not None and not NAME.fullmatch(value):
+        raise click.BadParameter(f"{value!r}: 1 to 32 letters, digits and ._-, a letter first")
+    return value
+
+
+def member(fabric: str | None, token_hex: str) -> FabricMember:
+    """Return a place on the fabric of that name, or on one that nobody else joins."""
+    name = fabric or f"run-{secrets.token_hex(8)}"
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return FabricMember(config.private_dir_parents(), name, token_hex, half)
+
+
+def sysfs_of(joined: FabricMember) -> Callable[[], None]:
+    """Return what shows a member's device in the new process's /sys/class/infiniband.
+
+    Where that is not permitted it says so on stderr, and the program runs without: verbs need no
+    sysfs, tools that look for devices there do.
+    """
+    sysfs = joined.sysfs
+
+    def show() -> None:
+        if _is_possible(sysfs):
+            _mount(sysfs)
+
+    return show
+
+
+def _is_possible(sysfs: Path) -> bool:
+    """Try it in a child: a program must not begin half-way, in a namespace where it is nobody."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            _mount(sysfs)
+            status = 0
+        except OSError as err:
+            os.write(2, f"tessera run: no {CLASSES / CLASS}: {err}\n".encode())
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def _mount(sysfs: Path) -> None:
+    """Put a folder of all classes, ours among them, over /sys/class, for this process alone.
+
+    Nothing can be made in sysfs: so /sys/class is another file system, whose folders are the old
+    ones. An ordinary user needs a user namespace for that, in which it stays who it is.
+
+    Raises:
+        OSError: a step is not permitted; /sys/class is then the old one.
+    """
+    classes = [entry for entry in CLASSES.iterdir() if entry.name != CLASS]
+    _enter_namespaces()
+    system.mount("none", "/", "", _MS_REC_PRIVATE)
+    scratch = sysfs.with_name("classes")
+    scratch.mkdir(exist_ok=True)
+    system.mount("none", str(scratch), "tmpfs", 0, "size=64k,mode=0755")
+    for entry in classes:
+        (scratch / entry.name).mkdir()
+        system.mount(str(entry), str(scratch / entry.name), "", _MS_BIND_REC)
+    (scratch / CLASS).mkdir()
+    system.mount(str(sysfs), str(scratch / CLASS), "", _MS_BIND_REC)
+    system.mount("none", str(scratch), "", _MS_REMOUNT_READ_ONLY)
+    system.mount(str(scratch), str(CLASSES), "", _MS_BIND_REC)
+    system.unmount_detached(str(scratch))
+
+
+def _enter_namespaces() -> None:
+    try:
+        system.unshare(_CLONE_NEWNS)  # who may mount needs no other user namespace
+        return
+    except PermissionError:
+        pass
+    uid, gid = os.geteuid(), os.getegid()
+    system.unshare(_CLONE_NEWUSER | _CLONE_NEWNS)
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")

@@ -1,0 +1,328 @@
+"""What PTX lets one write short, written out: vectors of registers, displaced registers, predicates
+that are passed to functions, variables of the file that a function declares.
+
+A register ``.v2 .u32 v`` becomes ``v.x`` and ``v.y`` (no name of PTX has a dot), an operand
+``r + 4`` a register of its own, and a parameter ``.reg .pred`` a number that is compared.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from vgpu_sim.compiler.legality.scopes import (
+    Place,
+    Register,
+    Scope,
+    of_function,
+    of_module,
+)
+from vgpu_sim.compiler.legality.types import named
+from vgpu_sim.compiler.ptx import tree
+
+_COMPONENTS = "xyzw"
+_COLOURS = "rgba"  # the same, by their other names
+_OF_THE_FILE = frozenset({tree.Space.GLOBAL, tree.Space.CONST})
+_MOST_VECTORS = 4096  # of one `v<n>`
+_MAX_VECTOR_BITS = 128  # PTX ISA, "Vectors"
+
+
+def expanded(module: tree.Module) -> tree.Module:
+    """Return a module whose functions hold nothing but single registers as operands."""
+    outer = of_module(module)
+    known = {one.name: one for one in module.functions}
+    writers = [_Function(of_function(one, outer), one, known) for one in module.functions]
+    functions = tuple(writer.written() for writer in writers)
+    moved = (variable for writer in writers for variable in writer.moved)
+    return replace(module, functions=functions, variables=(*module.variables, *moved))
+
+
+@dataclass(slots=True)
+class _Function:
+    scope: Scope
+    function: tree.Function
+    known: Mapping[str, tree.Function]
+    temporaries: list[tree.Registers] = field(default_factory=list)
+    moved: list[tree.Variable] = field(default_factory=list)
+
+    def written(self) -> tree.Function:
+        function = self.function
+        if function.is_entry and function.body is not None:
+            return replace(function, body=self._body(function.body))
+        changed = replace(
+            function,
+            parameters=tuple(one for p in function.parameters for one in _formals(p)),
+            returns=tuple(one for p in function.returns for one in _formals(p)),
+        )
+        return (
+            changed if function.body is None else replace(changed, body=self._body(function.body))
+        )
+
+    def _body(self, body: tree.Block) -> tree.Block:
+        statements = self._block(body, self.scope)
+        received = [
+            _made(body, "setp", (".ne", ".u32"), p.name, f"{p.name}.number", 0)
+            for p in self.function.parameters
+            if _is_predicate(p)
+        ]
+        own = [
+            tree.Registers(
+                p.line, p.column, ".pred", "", (tree.RegisterName(p.name, None, p.line, p.column),)
+            )
+            for p in (*self.function.parameters, *self.function.returns)
+            if _is_predicate(p)
+        ]
+        given = self._results(body)
+        return replace(body, statements=(*self.temporaries, *own, *received, *statements, *given))
+
+    def _results(self, at: tree.Block | tree.Instruction) -> list[tree.Instruction]:
+        """Return what makes numbers of the predicates that the function returns."""
+        return [
+            _made(at, "selp", (".u32",), f"{p.name}.number", 1, 0, p.name)
+            for p in self.function.returns
+            if _is_predicate(p)
+        ]
+
+    def _block(self, block: tree.Block, outer: Scope) -> list[tree.Statement]:
+        scope = Scope(parent=outer)
+        scope.declare_labels(block)
+        found: list[tree.Statement] = []
+        for statement in block.statements:
+            if isinstance(statement, tree.Block):
+                found.append(replace(statement, statements=tuple(self._block(statement, scope))))
+            elif isinstance(statement, tree.Instruction):
+                found += self._instruction(statement, scope)
+            elif isinstance(statement, tree.Variable) and statement.space in _OF_THE_FILE:
+                name = f"{self.function.name}.{len(self.moved)}.{statement.name}"
+                scope.put(statement.name, Place(statement.space.value[1:], name), None)
+                self.moved.append(replace(statement, name=name))
+            else:
+                scope.declare_statement(statement)
+                found.append(_separated(statement))
+        return found
+
+    def _instruction(self, one: tree.Instruction, scope: Scope) -> Iterator[tree.Statement]:
+        if one.opcode == "ret":
+            yield from self._results(one)
+        if one.opcode == "call":
+            yield from self._call(one, scope)
+            return
+        parts = one.opcode == "mov" and len(one.modifiers) > 1
+        if not parts and not any(_is_short(operand, scope) for operand in one.operands):
+            yield one
+            return
+        before: list[tree.Statement] = []
+        operands = tuple(self._operand(one, operand, scope, before) for operand in one.operands)
+        yield from before
+        if (
+            one.opcode == "mov"
+            and len(operands) == 2
+            and all(isinstance(o, tree.Vector) for o in operands)
+        ):
+            yield from self._moves(one, operands)
+        else:
+            yield replace(one, operands=operands)
+
+    def _moves(
+        self, one: tree.Instruction, operands: Sequence[tree.Operand]
+    ) -> Iterator[tree.Statement]:
+        """Move part by part; all are read before any is written."""
+        to, value = operands
+        assert isinstance(to, tree.Vector)
+        assert isinstance(value, tree.Vector)
+        type_ = one.modifiers[-1]
+        single = replace(one, modifiers=(type_,))
+        held = [self._temporary(one, type_) for _ in value.elements]
+        for name, part in zip(held, value.elements, strict=True):
+            yield replace(single, operands=(name, part))
+        for part, name in zip(to.elements, held, strict=False):
+            if not isinstance(part, tree.Sink):
+                yield replace(single, operands=(part, name))
+
+    def _call(self, one: tree.Instruction, scope: Scope) -> Iterator[tree.Statement]:
+        after: list[tree.Statement] = []
+        operands: list[tree.Operand] = []
+        for number, operand in enumerate(one.operands):
+            if not isinstance(operand, tree.Arguments):
+                operands.append(operand)
+                continue
+            is_result = number == 0
+            called = next((o.text for o in one.operands if isinstance(o, tree.Name)), "")
+            function = self.known.get(called)
+            formals: tuple[tree.Variable, ...] = ()
+            if function is not None:
+                formals = function.returns if is_result else function.parameters
+            elements: list[tree.Operand] = []
+            for index, element in enumerate(operand.elements):
+                register = _register(element, scope)
+                if (
+                    register is not None
+                    and register.type.kind == "pred"
+                    and index < len(formals)
+                    and _is_predicate(formals[index])
+                ):
+                    assert isinstance(element, tree.Name)
+                    number_of = self._temporary(one, ".u32")
+                    elements.append(number_of)
+                    if is_result:
+                        after.append(_made(one, "setp", (".ne", ".u32"), element, number_of, 0))
+                    else:
+                        yield _made(one, "selp", (".u32",), number_of, 1, 0, element)
+                    continue
+                written = _part(element, scope)
+                elements += written.elements if isinstance(written, tree.Vector) else [written]
+            operands.append(tree.Arguments(tuple(elements)))
+        yield replace(one, operands=tuple(operands))
+        yield from after
+
+    def _operand(
+        self,
+        one: tree.Instruction,
+        operand: tree.Operand,
+        scope: Scope,
+        before: list[tree.Statement],
+    ) -> tree.Operand:
+        if isinstance(operand, tree.Offset):
+            register = _register(operand.base, scope)
+            if register is None:
+                return _part(operand, scope)
+            type_ = f".u{register.type.bits}"
+            name = self._temporary(one, type_)
+            addend = tree.Integer(operand.addend)
+            base = _part(operand.base, scope)
+            before.append(
+                replace(one, opcode="add", modifiers=(type_,), operands=(name, base, addend))
+            )
+            return name
+        return _part(operand, scope)
+
+    def _temporary(self, at: tree.Instruction, type_: str) -> tree.Name:
+        name = f"temporary.{len(self.temporaries)}"
+        declared = tree.RegisterName(name, None, at.line, at.column)
+        self.temporaries.append(tree.Registers(at.line, at.column, type_, "", (declared,)))
+        return tree.Name(name, at.line, at.column)
+
+
+def _is_predicate(formal: tree.Variable) -> bool:
+    return formal.space is tree.Space.REG and formal.type == ".pred"
+
+
+def _formals(formal: tree.Variable) -> Iterator[tree.Variable]:
+    if _is_predicate(formal):
+        yield replace(formal, type=".u32", name=f"{formal.name}.number")
+    elif formal.space is tree.Space.REG and formal.vector:
+        for component in _COMPONENTS[: int(formal.vector[2:])]:
+            yield replace(formal, name=f"{formal.name}.{component}", vector="")
+    else:
+        yield formal
+
+
+def _separated(statement: tree.Statement) -> tree.Statement:
+    """Return a declaration of vectors as one of their parts; what is too large as it is."""
+    if not isinstance(statement, tree.Registers) or not statement.vector:
+        return statement
+    type_, count = named(statement.type[1:]), int(statement.vector[2:])
+    if type_ is None or type_.bits * count > _MAX_VECTOR_BITS:
+        return statement
+    if any((name.count or 0) > _MOST_VECTORS for name in statement.names):
+        return statement
+    components = _COMPONENTS[:count]
+    names = tuple(
+        replace(name, name=f"{whole}.{component}", count=None)
+        for name in statement.names
+        for whole in _members(name)
+        for component in components
+    )
+    return replace(statement, vector="", names=names)
+
+
+def _members(name: tree.RegisterName) -> list[str]:
+    if name.count is None:
+        return [name.name]
+    return [f"{name.name}{number}" for number in range(name.count)]
+
+
+def _register(operand: tree.Operand, scope: Scope) -> Register | None:
+    if not isinstance(operand, tree.Name):
+        return None
+    found = scope.find(operand.text)
+    return found[1] if found is not None and isinstance(found[1], Register) else None
+
+
+def _is_short(operand: tree.Operand, scope: Scope) -> bool:
+    match operand:
+        case tree.Name():
+            found = scope.find(operand.text)
+            match found:
+                case (_, Register(_, count)):
+                    return count > 1
+                case (_, Place(_, name)):
+                    return bool(name)
+                case _:
+                    return False
+        case tree.Offset(base, _):
+            return _register(base, scope) is not None or _is_short(base, scope)
+        case tree.Memory(parts):
+            return any(
+                _is_short(part.base if isinstance(part, tree.Offset) else part, scope)
+                for part in parts
+            )
+        case tree.Vector(parts):
+            return any(_is_short(part, scope) for part in parts)
+        case _:
+            return False
+
+
+def _part(operand: tree.Operand, scope: Scope) -> tree.Operand:
+    """Return an operand with the parts of vectors by their own names."""
+    match operand:
+        case tree.Name():
+            found = scope.find(operand.text)
+            if found is not None and isinstance(found[1], Place) and found[1].name:
+                return replace(operand, text=found[1].name)
+            register = _register(operand, scope)
+            if register is None or register.count == 1:
+                return operand
+            if operand.component:
+                return _component(operand, operand.component)
+            components = _COMPONENTS[: register.count]
+            return tree.Vector(tuple(_component(operand, one) for one in components))
+        case tree.Vector(elements):
+            return tree.Vector(tuple(_part(element, scope) for element in elements))
+        case tree.Memory(parts):
+            return tree.Memory(tuple(_part(part, scope) for part in parts))
+        case tree.Offset(base, _):
+            written = _part(base, scope)
+            return replace(operand, base=written) if isinstance(written, tree.Name) else operand
+        case _:
+            return operand
+
+
+def _component(name: tree.Name, component: str) -> tree.Name:
+    if component in _COLOURS:
+        component = _COMPONENTS[_COLOURS.index(component)]
+    return replace(name, text=f"{name.text}.{component}", component="")
+
+
+def _made(
+    at: tree.Block | tree.Instruction,
+    opcode: str,
+    modifiers: tuple[str, ...],
+    *operands: tree.Operand | str | int,
+) -> tree.Instruction:
+    """Return an instruction that no line of the file has, for the place that it stands for."""
+    return tree.Instruction(
+        line=at.line,
+        column=at.column,
+        opcode=opcode,
+        modifiers=modifiers,
+        operands=tuple(
+            tree.Integer(one)
+            if isinstance(one, int)
+            else tree.Name(one, at.line, at.column)
+            if isinstance(one, str)
+            else one
+            for one in operands
+        ),
+        guard=None,
+        start=0,
+        end=0,
+    )

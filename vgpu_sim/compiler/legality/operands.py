@@ -1,0 +1,274 @@
+"""Operands against the form of their instruction: number, kinds, types, spaces, declarations."""
+
+from collections.abc import Iterator
+
+from vgpu_sim.compiler.legality import moves
+from vgpu_sim.compiler.legality.scopes import (
+    Place,
+    Register,
+    Scope,
+    Special,
+    Symbol,
+    of_function,
+    of_module,
+)
+from vgpu_sim.compiler.legality.signatures import Signature, Wanted, signatures
+from vgpu_sim.compiler.legality.types import Type, named
+from vgpu_sim.compiler.lower import names
+from vgpu_sim.compiler.lower.findings import Findings, Invalid, Refusal
+from vgpu_sim.compiler.ptx import grammar, tree
+
+_ELSEWHERE = frozenset({"call", "brx"})  # their operands are held to what they name, when lowered
+_SPACES = frozenset({"global", "const", "local", "param", "shared"})
+_WITHOUT_SPACE = frozenset({"global", "shared", "local"})
+
+
+def check(module: tree.Module, findings: Findings) -> None:
+    """Record in ``findings`` every instruction whose operands break a rule of PTX."""
+    outer = of_module(module)
+    for function in module.functions:
+        if function.body is not None:
+            for scope, instruction in _statements(function.body, of_function(function, outer)):
+                try:
+                    check_instruction(scope, instruction)
+                except Refusal as refusal:
+                    findings.add(refusal, instruction)
+
+
+def _statements(block: tree.Block, outer: Scope) -> Iterator[tuple[Scope, tree.Instruction]]:
+    scope = Scope(parent=outer)
+    scope.declare_labels(block)
+    for statement in block.statements:
+        if isinstance(statement, tree.Instruction):
+            yield scope, statement
+        elif isinstance(statement, tree.Block):
+            yield from _statements(statement, scope)
+        else:
+            scope.declare_statement(statement)
+
+
+def check_instruction(scope: Scope, instruction: tree.Instruction) -> None:
+    """Hold one instruction to its form.
+
+    Raises:
+        Invalid: when it breaks a rule of PTX.
+    """
+    if instruction.guard is not None:
+        _register(scope, instruction.guard.predicate, named("pred"), wider=False)
+    if instruction.opcode in _ELSEWHERE:
+        return
+    words = tuple(modifier[1:] for modifier in instruction.modifiers)
+    if instruction.opcode == "mov":
+        moves.check(scope, words, instruction.operands)
+        return
+    lists = signatures(instruction.opcode, words)
+    fitting = [one for one in lists if _takes(one, len(instruction.operands))]
+    if not lists or (fitting and fitting[0][:1] == (Wanted("rest"),)):
+        for name in names.of(instruction.operands):
+            scope.need(name)
+        return
+    if not fitting:
+        wanted = " or ".join(sorted({str(len(one)) for one in lists}))
+        raise Invalid(f"{instruction.opcode} takes {wanted} operands here")
+    space = _space(words)
+    if instruction.opcode == "st" and space == "param":
+        space = "param::func"
+    for wanted_one, operand in zip(fitting[0], instruction.operands, strict=True):
+        _check(scope, wanted_one, operand, space)
+
+
+def _takes(signature: Signature, count: int) -> bool:
+    return len(signature) == count or signature[:1] == (Wanted("rest"),)
+
+
+def _space(words: tuple[str, ...]) -> str:
+    """Return the state space that an instruction names first; "" for none."""
+    return next((word for word in words if word.partition("::")[0] in _SPACES), "")
+
+
+def _check(scope: Scope, wanted: Wanted, operand: tree.Operand, space: str) -> None:
+    if wanted.pair:
+        if isinstance(operand, tree.Pair) and isinstance(operand.first, tree.Sink):
+            _without_pair(scope, wanted, operand)
+            return
+        operand = _without_pair(scope, wanted, operand)
+    match wanted.what:
+        case "type":
+            _check_typed(scope, wanted, operand)
+        case "imm":
+            _check_constant(wanted, operand)
+        case "_":
+            if not isinstance(operand, tree.Sink):
+                raise Invalid("the destination can be nothing but '_' here")
+        case "label":
+            if not isinstance(operand, tree.Name):
+                raise Invalid("expected a label")
+        case "int" | "name":
+            _check_address_value(scope, wanted, operand)
+        case what if what.startswith("["):
+            _check_memory(scope, operand, what[1:-1] or space)
+        case _:
+            for name in names.of((operand,)):
+                scope.need(name)
+
+
+def _without_pair(scope: Scope, wanted: Wanted, operand: tree.Operand) -> tree.Operand:
+    if isinstance(operand, tree.Pair):
+        if not isinstance(operand.second, tree.Sink):
+            _predicate(scope, operand.second)
+        return operand.first
+    if wanted.pair == "P":
+        raise Invalid("expected a predicate after '|'")
+    return operand
+
+
+def _predicate(scope: Scope, operand: tree.Operand) -> None:
+    if not isinstance(operand, tree.Name):
+        raise Invalid("expected a predicate")
+    _register(scope, operand, named("pred"), wider=False)
+
+
+def _check_constant(wanted: Wanted, operand: tree.Operand) -> None:
+    if not isinstance(operand, tree.Integer):
+        raise Invalid("expected an integer constant")
+    if not wanted.in_limits(operand.value):
+        raise Invalid(f"the constant {operand.value} cannot stand here")
+
+
+def _check_typed(scope: Scope, wanted: Wanted, operand: tree.Operand) -> None:
+    type_ = wanted.type
+    assert type_ is not None
+    if wanted.count:
+        _check_vector(scope, wanted, operand, type_)
+    elif isinstance(operand, tree.Constant) and not (wanted.written or wanted.register):
+        _check_typed_constant(wanted, operand, type_)
+    else:
+        _check_value(scope, wanted, operand, type_)
+
+
+def _check_typed_constant(wanted: Wanted, operand: tree.Constant, type_: Type) -> None:
+    if not type_.takes_constant(operand):
+        kind = "an integer" if isinstance(operand, tree.Integer) else "a floating-point"
+        raise Invalid(f"{kind} constant as .{type_.name}")
+    if isinstance(operand, tree.Integer) and not wanted.in_limits(operand.value):
+        raise Invalid(f"the constant {operand.value} cannot stand here")
+
+
+def _check_value(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Type) -> None:
+    if wanted.selected and isinstance(operand, tree.Negated):
+        operand = operand.operand
+    match operand:
+        case tree.Sink() if wanted.sink:
+            pass
+        case tree.Not(inner) if type_.kind == "pred" and not wanted.written:
+            _predicate(scope, inner)
+        case tree.Name() if wanted.special and isinstance(special := scope.need(operand), Special):
+            if special.bits != type_.bits:
+                raise Invalid(f"{operand.text!r} cannot be read as .{type_.name}", operand)
+        case tree.Name():
+            _register(scope, operand, type_, wider=wanted.wider)
+        case tree.Offset(base, _) if not wanted.written:
+            _register(scope, base, type_, wider=wanted.wider)
+        case tree.Vector((one,)) if wanted.wider:
+            _check_typed(scope, wanted, one)
+        case _ if wanted.written:
+            raise Invalid("the destination is not a register")
+        case _:
+            raise Invalid("expected a predicate" if type_.kind == "pred" else "expected a register")
+
+
+def _check_vector(scope: Scope, wanted: Wanted, operand: tree.Operand, type_: Type) -> None:
+    if isinstance(operand, tree.Sink) and wanted.sink:
+        return
+    if isinstance(operand, tree.Name):
+        declared = scope.register(operand)
+        if declared.count != wanted.count or not type_.takes(declared.type, wider=wanted.wider):
+            raise Invalid(f"expected a vector of {wanted.count} elements")
+        return
+    if not isinstance(operand, tree.Vector):
+        raise Invalid(f"expected a vector of {wanted.count} elements")
+    if len(operand.elements) != wanted.count:
+        found = len(operand.elements)
+        raise Invalid(f"expected {wanted.count} elements, found {found}")
+    if wanted.written and all(isinstance(one, tree.Sink) for one in operand.elements):
+        raise Invalid("a vector of nothing but '_'")
+    if type_.kind == "float" and any(
+        isinstance(one, tree.Name)
+        and isinstance(meaning := scope.need(one), Register)
+        and meaning.type.kind == "integer"
+        and meaning.type.bits == type_.bits
+        for one in operand.elements[:1]
+    ):
+        type_ = Type("integer", type_.bits, f"u{type_.bits}")  # assemblers take all of them so
+    element = Wanted(
+        "type", type_, wanted.written, wanted.register, wider=wanted.wider, sink=wanted.written
+    )
+    for one in operand.elements:
+        _check_typed(scope, element, one)
+
+
+def _register(scope: Scope, name: tree.Name, type_: Type | None, *, wider: bool) -> None:
+    assert type_ is not None
+    declared = scope.register(name)
+    if declared.count > 1 and name.component not in tuple("xyzwrgba"):
+        raise Invalid(f"{name.text!r} is a vector", name)
+    if type_.takes(declared.type, wider=wider):
+        return
+    own = declared.type
+    if own.kind == "pred":
+        raise Invalid(f"{name.text!r} is a predicate, not a number", name)
+    if type_.kind == "pred":
+        raise Invalid(f"{name.text!r} is not a predicate", name)
+    if own.bits != type_.bits and (not wider or own.bits < type_.bits):
+        least = "at least " if wider else ""
+        message = f"{name.text!r} has {own.bits} bits, .{type_.name} takes {least}{type_.bits}"
+        raise Invalid(message, name)
+    raise Invalid(f"{name.text!r} is of type .{own.name}, which .{type_.name} does not take", name)
+
+
+def _check_address_value(scope: Scope, wanted: Wanted, operand: tree.Operand) -> None:
+    """Hold a generic address, or one of a state space, in a register; a name, where it may be."""
+    base = operand.base if isinstance(operand, tree.Offset) else operand
+    if not isinstance(base, tree.Name):
+        if isinstance(base, tree.Integer) and not wanted.register:
+            return
+        raise Invalid("expected an address")
+    found = scope.need(base)
+    if isinstance(found, Symbol | Place):
+        if wanted.what == "name":
+            return
+        raise Invalid(f"{base.text!r} is not a register", base)
+    if isinstance(found, Register) and found.type.kind not in ("integer", "bits"):
+        raise Invalid(f"{base.text!r} holds no address", base)
+
+
+def _within(found: str, space: str) -> bool:
+    """Return whether a variable's state space is the one that an instruction names."""
+    return found == space or found.partition("::")[0] == space or found == space.partition("::")[0]
+
+
+def _check_memory(scope: Scope, operand: tree.Operand, space: str) -> None:
+    if not isinstance(operand, tree.Memory):
+        raise Invalid("expected an address in brackets")
+    if space == "*":
+        for name in names.of((operand,)):
+            scope.need(name)
+        return
+    if len(operand.parts) != 1:
+        raise Invalid("expected one address in brackets")
+    (part,) = operand.parts
+    base = part.base if isinstance(part, tree.Offset) else part
+    if not isinstance(base, tree.Name):
+        if isinstance(base, tree.Integer):
+            return
+        raise Invalid("expected an address")
+    if grammar.is_special(base.text):
+        raise Invalid(f"{base.text!r} is not an address", base)
+    found = scope.need(base)
+    if isinstance(found, Register) and found.type.kind not in ("integer", "bits"):
+        raise Invalid(f"{base.text!r} holds no address", base)
+    if isinstance(found, Place):
+        if space and not _within(found.space, space):
+            raise Invalid(f"the variable is in .{found.space} space, not .{space}", base)
+        if not space and found.space not in _WITHOUT_SPACE:
+            raise Invalid(f"the variable is in .{found.space} space, which is to be said", base)

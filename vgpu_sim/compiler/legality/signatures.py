@@ -1,0 +1,134 @@
+"""The table of ``ptx.grammar.signatures``, read: the operands that a spelled instruction takes."""
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from vgpu_sim.compiler.legality.types import Type, named, widened
+from vgpu_sim.compiler.ptx import grammar
+from vgpu_sim.compiler.ptx.grammar.requirements import Condition, condition
+from vgpu_sim.compiler.ptx.grammar.signatures import SIGNATURES
+
+_MAX_CACHED_SPELLINGS = 4096
+_TOKEN = re.compile(
+    r"(?P<written>=?)(?P<register>!?)(?P<special>%?)(?P<wider>~?)(?P<vector>v?)(?P<wider2>~?)"
+    r"(?:\{(?P<count>[0-9]+)\})?"
+    r"(?P<what>\[[a-z*:]*\]|h|p|P|imm|int|_|reg|any|rest|label|name|W?[0-9]|[a-z][a-z0-9]*)"
+    r"(?P<selected>\.?)(?P<sink>_?)(?:\|(?P<pair>[pP]))?(?:@(?P<limits>[0-9.,%]+))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One operand of a form, as ``ptx.grammar.signatures`` says it.
+
+    ``what`` is ``type`` (see ``type``) or the word of the table; ``count`` the elements of a
+    vector, 0 for none; ``pair`` is ``p`` or ``P`` where ``|`` and a predicate may or must follow.
+    """
+
+    what: str
+    type: Type | None = None
+    written: bool = False
+    register: bool = False
+    special: bool = False
+    wider: bool = False
+    count: int = 0
+    selected: bool = False
+    sink: bool = False
+    pair: str = ""
+    limits: str = ""
+
+    def in_limits(self, value: int) -> bool:
+        """Return whether a constant may have this value."""
+        limits, _, step = self.limits.partition("%")
+        if step and value % int(step):
+            return False
+        first, dots, last = limits.partition("..")
+        if dots:
+            return int(first) <= value <= int(last)
+        return not limits or value in map(int, limits.split(","))
+
+
+Signature = tuple[Wanted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    types: int  # how many types the modifiers have; 0: any number
+    applies: Condition
+    lists: tuple[tuple[str, ...], ...]
+
+
+@lru_cache(maxsize=_MAX_CACHED_SPELLINGS)
+def signatures(opcode: str, modifiers: tuple[str, ...]) -> tuple[Signature, ...]:
+    """Return the lists of operands that a form may have; none when nothing is said about it.
+
+    ``modifiers`` are without their dots.
+    """
+    if grammar.arranged(opcode, tuple(f".{word}" for word in modifiers)) is None:
+        return ()  # of a version of PTX that is newer than the tables
+    types = [type_ for type_ in map(named, modifiers) if type_ is not None]
+    for row in _rows().get(opcode, ()):
+        if row.types in (0, len(types)) and row.applies(modifiers):
+            return tuple(_signature(tokens, types, modifiers) for tokens in row.lists)
+    return ()
+
+
+def _signature(tokens: tuple[str, ...], types: list[Type], modifiers: tuple[str, ...]) -> Signature:
+    hinted = "L2::cache_hint" in modifiers
+    return tuple(_wanted(token, types, modifiers) for token in tokens if token != "h" or hinted)
+
+
+def _wanted(token: str, types: list[Type], modifiers: tuple[str, ...]) -> Wanted:
+    found = _TOKEN.fullmatch(token)
+    if found is None:
+        raise ValueError(f"no operand {token!r}")
+    what, type_ = found["what"], None
+    if what == "h":
+        what, type_ = "type", named("u64")
+    elif what in ("p", "P"):
+        what, type_ = "type", named("pred")
+    elif what.startswith("bits"):
+        bits = int(what.removeprefix("bits"))
+        what, type_ = "type", Type("held", bits, f"b{bits}")
+    elif what[-1].isdigit():
+        what, type_ = "type", _type(what, types)
+    vectors = [int(word[1:]) for word in modifiers if word in ("v2", "v4", "v8")]
+    return Wanted(
+        what,
+        type_,
+        bool(found["written"]),
+        bool(found["register"]),
+        bool(found["special"]),
+        bool(found["wider"] or found["wider2"]),
+        int(found["count"] or (vectors[0] if found["vector"] and vectors else 0)),
+        bool(found["selected"]),
+        bool(found["sink"]),
+        found["pair"] or "",
+        found["limits"] or "",
+    )
+
+
+def _type(what: str, types: list[Type]) -> Type | None:
+    if what.isdigit():
+        return types[int(what) - 1]
+    if what.startswith("W"):
+        return widened(types[int(what[1:]) - 1])
+    return named(what)
+
+
+@cache
+def _rows() -> dict[str, tuple[_Row, ...]]:
+    found: dict[str, list[_Row]] = defaultdict(list)
+    for line in SIGNATURES.splitlines():
+        if not line or line.startswith("#"):
+            continue
+        form, _, lists = f"{line} ".partition(" : ")
+        opcodes, *tokens = form.split()
+        types = next((int(token[1:]) for token in tokens if token.startswith("#")), 0)
+        words = [token for token in tokens if not token.startswith("#")]
+        operands = tuple(tuple(one.split()) for one in lists.split(" / "))
+        for opcode in opcodes.split("|"):
+            found[opcode].append(_Row(types, condition(words), operands))
+    return {opcode: tuple(rows) for opcode, rows in found.items()}

@@ -1,0 +1,82 @@
+"""Which registers and constants agree with an instruction's type (PTX ISA, "Operand Type
+Checking").
+
+Bits agree with every type of their size, and signed with unsigned integers; a floating-point type
+agrees with itself and bits alone. Formats that no register is declared with are held in bits.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+from vgpu_sim.compiler.ptx import tree
+
+_INTEGER = re.compile(r"[us]([0-9]+)")
+_BITS = re.compile(r"b([0-9]+)")
+_HELD_IN_BITS = {
+    "bf16": 16,
+    "bf16x2": 32,
+    "tf32": 32,
+    **dict.fromkeys(("u16x2", "s16x2", "u8x4", "s8x4"), 32),
+    **dict.fromkeys(("f32x2",), 64),
+    **dict.fromkeys(("e4m3x2", "e5m2x2", "e2m3x2", "e3m2x2", "ue8m0x2", "ue5m3x2", "s2f6x2"), 16),
+    **dict.fromkeys(("e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), 32),
+    "e2m1x2": 8,
+    "e2m1x4": 16,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A type by how it agrees: ``kind`` integer, bits, float, packed (halves), held or pred."""
+
+    kind: str
+    bits: int
+    name: str
+
+    def takes(self, register: "Type", *, wider: bool = False) -> bool:
+        """Return whether a register of a type may stand where this type is read or written.
+
+        ``wider``: the register may be larger (PTX ISA, "Operand Size Exceeding Instruction-Type
+        Size").
+        """
+        if "pred" in (self.kind, register.kind):
+            return self.kind == register.kind
+        fits = register.bits >= self.bits if wider else register.bits == self.bits
+        if register.kind == "bits" or self.kind == "bits":
+            return fits
+        if self.kind == "integer":
+            return register.kind == "integer" and fits
+        return register.kind == self.kind and register.bits == self.bits and self.kind != "held"
+
+    def takes_constant(self, constant: tree.Constant) -> bool:
+        """Return whether a constant may be read as this type."""
+        if isinstance(constant, tree.Integer):
+            return self.kind in ("integer", "bits", "pred")
+        if self.kind == "float":
+            return self.bits > 16
+        exact = constant.width or 64
+        return self.kind == "bits" and self.bits == exact
+
+
+@cache
+def named(name: str) -> Type | None:
+    """Return the type called ``name``, without its dot; None for what is no type."""
+    if name == "pred":
+        return Type("pred", 1, name)
+    if name in _HELD_IN_BITS:
+        return Type("held", _HELD_IN_BITS[name], name)
+    if name == "f16x2":
+        return Type("packed", 32, name)
+    if name in ("f16", "f32", "f64"):
+        return Type("float", int(name[1:]), name)
+    for kind, pattern in (("integer", _INTEGER), ("bits", _BITS)):
+        found = pattern.fullmatch(name)
+        if found is not None:
+            return Type(kind, int(found[1]), name)
+    return None
+
+
+def widened(type_: Type) -> Type:
+    """Return the integer type that is twice as wide."""
+    return Type(type_.kind, 2 * type_.bits, f"{type_.name[0]}{2 * type_.bits}")

@@ -1,0 +1,285 @@
+"""Several PTX files to one module, as cuLink... and nvlink do (PTX ISA, "Linking Directives").
+
+Files are linked as trees, before anything is lowered. A name without linkage is its file's own;
+``.visible`` definitions exist once; a ``.weak`` one gives way to them, a ``.common`` one to both.
+What is declared (``.extern``, functions without a body) is what another file defines.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeVar
+
+from vgpu_sim.compiler import pipeline, system_calls
+from vgpu_sim.compiler.errors import Diagnostic, LinkError, PtxError
+from vgpu_sim.compiler.lower import names
+from vgpu_sim.compiler.ptx import limits, parse, tree
+from vgpu_sim.compiler.ptx.parser import Place
+from vgpu_sim.isa import Module, Refused
+
+MAX_INPUTS = 64
+_MARK = "// linked: "
+_FIRST_OF_ALL = [stage.name for stage in pipeline.STAGES].index("lower")
+_OF_ONE_FILE = pipeline.STAGES[:_FIRST_OF_ALL]
+_OF_ALL_FILES = pipeline.STAGES[_FIRST_OF_ALL:]
+_STRENGTH = {tree.Linkage.COMMON: 0, tree.Linkage.WEAK: 1}
+_STRONG = 2
+
+_Definition = tree.Function | tree.Variable
+_Node = TypeVar("_Node", tree.Function, tree.Variable, tree.Alias)
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A PTX file; ``name`` stands for it in messages."""
+
+    name: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    name: str
+    first_line: int  # of the text of all files, from 0
+    syntax: tree.Module
+
+
+def parts(name: str, source: str) -> list[Input]:
+    """Return the files that a module's source is of: one, or those that were linked."""
+    if not source.startswith(_MARK):
+        return [Input(name, source)]
+    pieces = re.split(f"^{_MARK}(.*)\n", source, flags=re.MULTILINE)[1:]
+    return [Input(*pair) for pair in zip(pieces[::2], pieces[1::2], strict=True)]
+
+
+def check(one: Input, capability: tuple[int, int]) -> None:
+    """Hold a file to what can be said of it alone.
+
+    Raises:
+        PtxError: as ``compile_ptx``.
+    """
+    pipeline.run(pipeline.Compilation(one.source, capability, one.name), _OF_ONE_FILE)
+
+
+def link(inputs: Sequence[Input], capability: tuple[int, int]) -> Module:
+    """Link and compile PTX files, as with ``compile_ptx(partial=True)``.
+
+    Raises:
+        LinkError: for a name that is not defined, or defined more than once.
+        PtxError: as ``compile_ptx``; the diagnostics name their file.
+    """
+    if not 0 < len(inputs) <= MAX_INPUTS:
+        raise LinkError([Diagnostic(0, 0, f"1 to {MAX_INPUTS} inputs can be linked")])
+    files, pieces, place = [], [], Place(1, 0)
+    for one in inputs:
+        check(one, capability)
+        heading = f"{_MARK}{' '.join(one.name.split())}\n"
+        text = one.source if one.source.endswith("\n") else one.source + "\n"
+        place = Place(place.line + 1, place.offset + len(heading))
+        if place.offset + len(text) > limits.MAX_SOURCE_CHARACTERS:
+            said = f"more than {limits.MAX_SOURCE_CHARACTERS} characters in all"
+            raise LinkError([Diagnostic(0, 0, f"error : {said}")], "<linked>")
+        files.append(_File(one.name, place.line - 1, parse(text, place)))
+        place = Place(place.line + text.count("\n"), place.offset + len(text))
+        pieces += [heading, text]
+    source = "".join(pieces)
+    merged = _Linker(files).merged()
+    start = pipeline.Compilation(source, capability, "<linked>", syntax=merged)
+    try:
+        module = pipeline.run(start, _OF_ALL_FILES).module
+    except PtxError as error:
+        found = [_located(one, files) for one in error.diagnostics]
+        raise type(error)(found, "<linked>") from error
+    assert module is not None
+    return replace(module, refused=tuple(_located_refusal(one, files) for one in module.refused))
+
+
+def _located(found: Diagnostic, files: Sequence[_File]) -> Diagnostic:
+    file = next((file for file in reversed(files) if file.first_line < found.line), files[0])
+    where = f"{file.name}, line {found.line - file.first_line}"
+    return replace(found, message=f"{found.message} ({where})")
+
+
+def _located_refusal(refused: Refused, files: Sequence[_File]) -> Refused:
+    return replace(refused, reasons=tuple(_located(one, files) for one in refused.reasons))
+
+
+class _Linker:
+    """Resolves the names of some files."""
+
+    def __init__(self, files: Sequence[_File]) -> None:
+        self._files = files
+        self._errors: list[Diagnostic] = []
+        self._defined: dict[str, tuple[_File, _Definition]] = {}
+        self._own: dict[str, dict[str, _Definition]] = {}  # by file: names without linkage
+
+    def merged(self) -> tree.Module:
+        """Return one tree.
+
+        Raises:
+            LinkError: see ``link``.
+        """
+        for index, file in enumerate(self._files):
+            self._define(index, file)
+        renamed = [self._renames(index) for index in range(len(self._files))]
+        functions: list[tree.Function] = []
+        variables: list[tree.Variable] = []
+        aliases: list[tree.Alias] = []
+        kept: set[str] = set()
+        for index, file in enumerate(self._files):
+            for definition in self._kept(index, file, kept):
+                if isinstance(definition, tree.Function):
+                    functions.append(_renamed(definition, renamed[index]))
+                else:
+                    variables.append(_renamed(definition, renamed[index]))
+            aliases += [_renamed(alias, renamed[index]) for alias in file.syntax.aliases]
+        if self._errors:
+            raise LinkError(self._errors, "<linked>")
+        trees = [file.syntax for file in self._files]
+        return tree.Module(
+            version=max(one.version for one in trees),
+            targets=tuple(one.targets[0] for one in trees),
+            address_size=next((o.address_size for o in trees if o.address_size != 64), 64),
+            functions=tuple(functions),
+            variables=tuple(variables),
+            aliases=tuple(aliases),
+            files=tuple(one for each in trees for one in each.files),
+            sections=tuple(one for each in trees for one in each.sections),
+            pragmas=tuple(one for each in trees for one in each.pragmas),
+        )
+
+    def _define(self, index: int, file: _File) -> None:
+        own = self._own.setdefault(str(index), {})
+        for one in _definitions(file.syntax):
+            if _is_own(one):
+                if one.name in own:
+                    self._error(f"Multiple definition of '{one.name}' in '{file.name}'")
+                own[one.name] = one
+                continue
+            before = self._defined.get(one.name)
+            if before is None or _strength(one) > _strength(before[1]):
+                self._defined[one.name] = file, one
+            elif _strength(one) == _strength(before[1]) == _STRONG:
+                said = f"Multiple definition of '{one.name}' in '{file.name}'"
+                self._error(f"{said}, first defined in '{before[0].name}'")
+
+    def _renames(self, index: int) -> dict[str, str]:
+        """Return new names for what is a file's own where another file has the name, too."""
+        taken = set(self._defined)
+        for other, own in self._own.items():
+            if other != str(index):
+                taken |= own.keys()
+        return {name: f"{name}.{index}" for name in self._own[str(index)] if name in taken}
+
+    def _kept(self, index: int, file: _File, kept: set[str]) -> Iterator[_Definition]:
+        """Yield what a file brings into the module: definitions, and what nobody defines."""
+        own = self._own[str(index)]
+        used = _used(file.syntax)
+        everything: tuple[_Definition, ...] = (*file.syntax.variables, *file.syntax.functions)
+        for one in everything:
+            found = self._defined.get(one.name)
+            if own.get(one.name) is one or (found is not None and found[1] is one):
+                yield one
+            elif _declares(one) and one.name not in own:
+                if found is not None:
+                    self._compare(file, one, *found)
+                elif one.name not in used or one.name in kept:
+                    continue
+                elif _is_dynamic(one) or one.name in system_calls.NAMES:
+                    kept.add(one.name)
+                    yield one
+                else:
+                    self._error(f"Undefined reference to '{one.name}' in '{file.name}'")
+
+    def _compare(self, file: _File, declared: _Definition, where: _File, one: _Definition) -> None:
+        if type(declared) is not type(one) or _kind(declared) != _kind(one):
+            said = f"'{one.name}' is declared with another type in '{file.name}'"
+            self._error(f"{said} than in '{where.name}'")
+
+    def _error(self, message: str) -> None:
+        self._errors.append(Diagnostic(0, 0, f"error : {message}"))
+
+
+def _definitions(module: tree.Module) -> Iterator[_Definition]:
+    yield from (one for one in module.variables if not _declares(one))
+    yield from (one for one in module.functions if not _declares(one))
+
+
+def _declares(one: _Definition) -> bool:
+    if isinstance(one, tree.Function):
+        return one.body is None
+    return one.linkage is tree.Linkage.EXTERN
+
+
+def _is_own(one: _Definition) -> bool:
+    """Return whether a definition is its file's alone; programs ask for kernels by name."""
+    is_kernel = isinstance(one, tree.Function) and one.is_entry
+    return one.linkage is tree.Linkage.NONE and not is_kernel
+
+
+def _is_dynamic(one: _Definition) -> bool:
+    """Return whether it is shared memory that a launch asks for."""
+    return isinstance(one, tree.Variable) and one.space is tree.Space.SHARED
+
+
+def _strength(one: _Definition) -> int:
+    return _STRENGTH.get(one.linkage, _STRONG)
+
+
+def _kind(one: _Definition) -> tuple[object, ...]:
+    """Return what all declarations of a name have in common."""
+    if isinstance(one, tree.Function):
+        return (one.is_entry, len(one.returns), len(one.parameters))
+    return (one.space, one.type, one.vector)
+
+
+def _used(module: tree.Module) -> set[str]:
+    found: set[str] = set()
+    for function in module.functions:
+        if function.body is not None:
+            found |= names.used(function.body)
+    for variable in module.variables:
+        if variable.initial is not None:
+            found |= names.in_value(variable.initial)
+    return found | {alias.aliasee for alias in module.aliases}
+
+
+def _renamed(node: _Node, new: dict[str, str]) -> _Node:
+    """Return a definition under the new names of its file, where nothing inside hides them."""
+    if not new:
+        return node
+    if isinstance(node, tree.Function):
+        if node.body is None:
+            return replace(node, name=new.get(node.name, node.name))
+        hidden = names.declared(node.body) | {p.name for p in (*node.parameters, *node.returns)}
+        new_inside = {old: name for old, name in new.items() if old not in hidden}
+        node = replace(node, body=_rewritten(node.body, new_inside))
+    elif isinstance(node, tree.Variable):
+        node = replace(node, initial=_rewritten(node.initial, new))
+    elif isinstance(node, tree.Alias):
+        node = replace(node, aliasee=new.get(node.aliasee, node.aliasee))
+    return replace(node, name=new.get(node.name, node.name))
+
+
+def _rewritten(node: Any, new: dict[str, str]) -> Any:
+    """Return a part of a tree with other names; what has none of them stays the object it is."""
+    if isinstance(node, tree.Name):
+        return replace(node, text=new[node.text]) if node.text in new else node
+    if isinstance(node, tree.BranchTargets):
+        return replace(node, names=tuple(new.get(name, name) for name in node.names))
+    if isinstance(node, tuple):
+        parts_ = tuple(_rewritten(part, new) for part in node)
+        return node if _same(parts_, node) else parts_
+    if is_dataclass(node) and not isinstance(node, type):
+        changed = {}
+        for part in fields(node):
+            old = getattr(node, part.name)
+            rewritten = _rewritten(old, new)
+            if rewritten is not old:
+                changed[part.name] = rewritten
+        return replace(node, **changed) if changed else node
+    return node
+
+
+def _same(new: Iterable[object], old: Iterable[object]) -> bool:
+    return all(a is b for a, b in zip(new, old, strict=True))

@@ -1,0 +1,194 @@
+"""Who calls whom in a module: what may be written in line, and what needs a stack."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.compiler.lower import names
+from vgpu_sim.compiler.ptx import tree
+
+FUNCTION_BYTES: Final = 16
+"""Distance of the addresses of two functions: they are numbers of a table, not places."""
+
+_MOST: Final = 1 << 30
+_STACK_OPCODES: Final = frozenset({"alloca", "stacksave", "stackrestore"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """What a body does: whom it calls by name (each call counts), and through registers."""
+
+    names: tuple[str, ...]
+    indirect: int
+    statements: int
+    moves_stack: bool
+
+
+class CallGraph:
+    """The ``.func`` definitions of a module.
+
+    ``addressed`` are those whose address is taken anywhere: what a pointer can hold.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[tree.Function] = (),
+        variables: Sequence[tree.Variable] = (),
+        aliases: Sequence[tree.Alias] = (),
+    ) -> None:
+        defined = {f.name: f for f in functions if f.body is not None and not f.is_entry}
+        self.functions: dict[str, tree.Function] = {
+            **defined,
+            **{one.name: defined[one.aliasee] for one in aliases if one.aliasee in defined},
+        }
+        self._numbers = {f.name: number for number, f in enumerate(defined.values(), start=1)}
+        self._calls = {name: self._calls_of(f) for name, f in defined.items()}
+        taken = self._taken(functions, variables)
+        self.addressed = tuple(name for name in defined if name in taken)
+        self._recursive: set[str] = set()
+        self._sizes: dict[str, int] = {}
+        self._depths: dict[str, int] = {}
+        for component in _components(self._edges()):
+            self._measure(component)
+
+    def address(self, function: tree.Function) -> int:
+        """Return what stands for the address of a function; never 0."""
+        return self._numbers[function.name] * FUNCTION_BYTES
+
+    def addresses(self) -> dict[str, int]:
+        """Return the addresses by name, aliases included."""
+        return {name: self.address(function) for name, function in self.functions.items()}
+
+    def is_recursive(self, function: tree.Function) -> bool:
+        """Return whether a call of it may lead to another call of it before it returns."""
+        return function.name in self._recursive
+
+    def size(self, function: tree.Function) -> int:
+        """Return its statements, with those of all that it calls in their places."""
+        return self._sizes[function.name]
+
+    def depth(self, function: tree.Function) -> int:
+        """Return how deep the calls nest that begin in it."""
+        return self._depths[function.name]
+
+    def reached(self, body: tree.Block) -> list[tree.Function]:
+        """Return the functions that code may come to from a body, directly or not."""
+        found: dict[str, tree.Function] = {}
+        pending = [self._calls_in(body)]
+        while pending:
+            calls = pending.pop()
+            for name in (*calls.names, *(self.addressed if calls.indirect else ())):
+                function = self.functions[name]
+                if name not in found and function.body is not None:
+                    found[name] = function
+                    pending.append(self._calls[function.name])
+        return list(found.values())
+
+    def moves_stack(self, body: tree.Block) -> bool:
+        """Return whether a body takes memory from the stack by itself."""
+        return any(i.opcode in _STACK_OPCODES for i in names.instructions(body))
+
+    def _calls_of(self, function: tree.Function) -> _Calls:
+        assert function.body is not None
+        return self._calls_in(function.body)
+
+    def _calls_in(self, body: tree.Block) -> _Calls:
+        called: list[str] = []
+        indirect = statements = 0
+        moves_stack = False
+        for instruction in names.instructions(body):
+            statements += 1
+            moves_stack |= instruction.opcode in _STACK_OPCODES
+            if instruction.opcode != "call":
+                continue
+            target = target_of(instruction)
+            if target is not None and target.text in self.functions:
+                called.append(self.functions[target.text].name)
+            else:
+                indirect += 1
+        return _Calls(tuple(called), indirect, statements, moves_stack)
+
+    def _taken(
+        self, functions: Sequence[tree.Function], variables: Sequence[tree.Variable]
+    ) -> set[str]:
+        taken: set[str] = set()
+        for variable in variables:
+            if variable.initial is not None:
+                taken |= names.in_value(variable.initial)
+        for function in functions:
+            if function.body is None:
+                continue
+            for instruction in names.instructions(function.body):
+                if instruction.opcode != "call":
+                    taken |= names.in_operands(instruction.operands)
+        return {self.functions[name].name for name in taken if name in self.functions}
+
+    def _edges(self) -> dict[str, tuple[str, ...]]:
+        return {
+            name: (*calls.names, *(self.addressed if calls.indirect else ()))
+            for name, calls in self._calls.items()
+        }
+
+    def _measure(self, component: list[str]) -> None:
+        """Take the measures of functions that call each other; those they call have been."""
+        edges = self._edges_of(component[0])
+        if len(component) > 1 or component[0] in edges:
+            self._recursive |= set(component)
+        for name in component:
+            calls = self._calls[name]
+            sizes = [self._sizes.get(callee, 0) for callee in calls.names]
+            through = sum(self._sizes.get(callee, 0) for callee in self.addressed)
+            total = calls.statements + sum(sizes) + calls.indirect * through
+            depths = [self._depths.get(callee, 0) for callee in self._edges_of(name)]
+            self._sizes[name] = min(total, _MOST)
+            self._depths[name] = 1 + max(depths, default=0)
+
+    def _edges_of(self, name: str) -> tuple[str, ...]:
+        calls = self._calls[name]
+        return (*calls.names, *(self.addressed if calls.indirect else ()))
+
+
+def target_of(call: tree.Instruction) -> tree.Name | None:
+    """Return what a call names as its target: a function, or the register with its address."""
+    for operand in call.operands[:2]:
+        if isinstance(operand, tree.Name):
+            return operand
+    return None
+
+
+def _components(edges: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
+    """Yield the strongly connected components, callees first (Tarjan, without recursion)."""
+    number: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    on_path: set[str] = set()
+    for root in edges:
+        if root in number:
+            continue
+        work: list[tuple[str, Iterator[str]]] = []
+
+        def enter(name: str, work: list[tuple[str, Iterator[str]]] = work) -> None:
+            number[name] = low[name] = len(number)
+            path.append(name)
+            on_path.add(name)
+            work.append((name, iter(edges[name])))
+
+        enter(root)
+        while work:
+            name, following = work[-1]
+            for callee in following:
+                if callee not in number:
+                    enter(callee)
+                    break
+                if callee in on_path:
+                    low[name] = min(low[name], number[callee])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
+                if low[name] == number[name]:
+                    component: list[str] = []
+                    while not component or component[-1] != name:
+                        component.append(path.pop())
+                        on_path.discard(component[-1])
+                    yield component

@@ -1,0 +1,299 @@
+"""Calls of device functions (PTX ISA, "call", ".func", "Function Definitions")."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vgpu_sim.compiler.lower import arguments, frames, values
+from vgpu_sim.compiler.lower.builder import Mark
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.dispatch import compare, dispatch
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.frames import Frame
+from vgpu_sim.compiler.lower.program import Body, Interface, Value
+from vgpu_sim.compiler.lower.scopes import LabelTarget
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Guard,
+    Literal,
+    Op,
+    Register,
+    TrapCause,
+)
+
+_ASSERTION = "tessera.assertion"  # of compiler/system_calls.ptx
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The operands of a call."""
+
+    returns: tuple[tree.Operand, ...]
+    target: tree.Name
+    arguments: tuple[tree.Operand, ...]
+    prototype: tree.Name | None
+
+
+def lower_call(context: Context, operands: Sequence[tree.Operand]) -> None:
+    """Write a call; the guard must be none.
+
+    Raises:
+        Invalid: for a call that fits no function.
+        Unsupported: for a function of another module, or one that cannot be called yet.
+    """
+    call = _parts(operands)
+    graph = context.program.graph
+    if context.scope.find(call.target.text) is not None:
+        _indirect(context, call)
+        return
+    function = graph.functions.get(call.target.text)
+    if function is not None:
+        _direct(context, call, function)
+    elif call.target.text in context.symbols.functions:
+        what = f"function {call.target.text!r}, which the module does not define,"
+        raise Unsupported(what, call.target)
+    else:
+        raise Invalid(f"{call.target.text!r} is not declared", call.target)
+
+
+def _parts(operands: Sequence[tree.Operand]) -> _Call:
+    rest = list(operands)
+    returns = _list(rest)
+    target = rest.pop(0) if rest else None
+    if not isinstance(target, tree.Name):
+        raise Invalid("expected a function")
+    arguments = _list(rest)
+    prototype = rest.pop(0) if rest else None
+    if rest or not (prototype is None or isinstance(prototype, tree.Name)):
+        raise Invalid("expected (results), function, (arguments), prototype")
+    return _Call(returns, target, arguments, prototype)
+
+
+def _list(rest: list[tree.Operand]) -> tuple[tree.Operand, ...]:
+    """Take a list of arguments or results off the front, if there is one."""
+    if not rest or not isinstance(rest[0], tree.Arguments):
+        return ()
+    first = rest.pop(0)
+    return first.elements if isinstance(first, tree.Arguments) else ()
+
+
+def _direct(context: Context, call: _Call, function: tree.Function) -> None:
+    _check_counts(call, function.name, function.returns, function.parameters)
+    if function.name == _ASSERTION:
+        context.builder.emit(Op.TRAP, cause=TrapCause.ASSERTION)
+        return
+    if context.program.in_line(function):
+        _in_line(context, call, function)
+    else:
+        _jump(context, call, function)
+
+
+def _check_counts(
+    call: _Call,
+    name: str,
+    returns: Sequence[tree.Variable],
+    parameters: Sequence[tree.Variable],
+) -> None:
+    for given, wanted, what in (
+        (call.returns, returns, "results"),
+        (call.arguments, parameters, "arguments"),
+    ):
+        if len(given) != len(wanted):
+            raise Invalid(f"{name!r} has {len(wanted)} {what}, not {len(given)}", call.target)
+
+
+# Written in line: arguments and results are the caller's own variables.
+
+
+def _in_line(context: Context, call: _Call, function: tree.Function) -> None:
+    inner = context.called(function, Frame("", context.frame.pointer))
+    context.frame.inner.append(inner.frame)
+    builder = context.builder
+    taken = {operand.text for operand in call.returns if isinstance(operand, tree.Name)}
+    for formal, actual in zip(function.parameters, call.arguments, strict=True):
+        variable = arguments.own_variable(context, actual)
+        shared = isinstance(actual, tree.Name) and actual.text in taken
+        if variable is not None and formal.space is tree.Space.PARAM and not shared:
+            arguments.check_size(formal, variable, actual)
+            inner.scope.declare(formal.name, variable, formal)
+        else:
+            arguments.declare(inner, formal, arguments.argument(context, formal, actual))
+    results: list[tuple[tree.Variable, tree.Operand, Value]] = []
+    for formal, actual in zip(function.returns, call.returns, strict=True):
+        variable = arguments.own_variable(context, actual)
+        if variable is not None and formal.space is tree.Space.PARAM:
+            arguments.check_size(formal, variable, actual)
+            inner.scope.declare(formal.name, variable, formal)
+            continue
+        value = arguments.new_value(inner, formal)
+        arguments.declare(inner, formal, value)
+        results.append((formal, actual, value))
+    saved: Register | None = None
+    assert function.body is not None
+    if context.program.graph.moves_stack(function.body):
+        saved = builder.new_register(32)
+        pointer = context.program.stack.pointer
+        builder.emit(Op.MOV, type=DataType.B32, dsts=(saved,), srcs=(pointer,))
+    line = builder.line
+    context.lower_function(inner, function)
+    builder.begin(line)
+    builder.guard = None
+    assert inner.leave is not None
+    builder.place(inner.leave)
+    if saved is not None:
+        context.program.stack.set(saved)
+    for formal, actual, value in results:
+        arguments.result(context, formal, actual, value)
+
+
+# Jumped to: arguments and results go through places that the function shares with its callers.
+
+
+def _jump(context: Context, call: _Call, function: tree.Function) -> None:
+    builder, program = context.builder, context.program
+    given = [
+        arguments.argument(context, formal, actual)
+        for formal, actual in zip(function.parameters, call.arguments, strict=True)
+    ]
+    body = request(context, function)
+    keeps = context.recursive
+    number = program.next_call() if keeps else 0
+    if keeps:
+        builder.mark(Mark(builder.owner, number, saves=True))
+    for value, place in zip(given, body.inputs, strict=True):
+        arguments.copy(context, place, value)
+    builder.emit(Op.MOV, type=DataType.B32, dsts=(body.site,), srcs=(Literal(len(body.sites)),))
+    site = LabelTarget("site")
+    body.sites.append(site)
+    builder.emit_branch(body.entry, uniform=False)
+    builder.place(site)
+    if keeps:
+        builder.mark(Mark(builder.owner, number, saves=False))
+    for formal, actual, place in zip(function.returns, call.returns, body.outputs, strict=True):
+        arguments.result(context, formal, actual, place)
+
+
+def request(context: Context, function: tree.Function) -> Body:
+    """Have a function written that calls jump to."""
+    return context.program.body(function, lambda frame: _interface(context, function, frame))
+
+
+def _interface(context: Context, function: tree.Function, frame: Frame) -> Interface:
+    place = context.called(function, frame)
+    return (
+        tuple(arguments.new_value(place, formal) for formal in function.parameters),
+        tuple(arguments.new_value(place, formal) for formal in function.returns),
+    )
+
+
+def lower_bodies(context: Context) -> None:
+    """Write the bodies that the kernel's code jumps to, behind it."""
+    program, builder = context.program, context.builder
+    while program.pending:
+        body = program.pending.popleft()
+        with builder.owned_by(body.owner):
+            _lower_body(context, body)
+    for body in program.bodies.values():  # now all of their sites are known
+        if body.own_site is not None and body.sites:
+            builder.place(body.exit)
+            dispatch(builder, body.own_site, body.sites)
+
+
+def _lower_body(context: Context, body: Body) -> None:
+    program, builder, function = context.program, context.builder, body.function
+    builder.begin(function.line)
+    builder.guard = None
+    builder.place(body.entry)
+    recursive = program.graph.is_recursive(function)
+    pointer = builder.new_register(32) if recursive else None
+    frame = program.new_frame(pointer)
+    inner = context.called(function, frame)
+    inner.recursive = recursive
+    before: Register | None = pointer
+    assert function.body is not None
+    if before is None and program.graph.moves_stack(function.body):
+        before = builder.new_register(32)
+    if before is not None:
+        stack = program.stack.pointer
+        builder.emit(Op.MOV, type=DataType.B32, dsts=(before,), srcs=(stack,))
+    if recursive:
+        builder.append(program.stack.grow(frame.size_symbol()))
+    body.own_site = builder.new_register(32)
+    builder.emit(Op.MOV, type=DataType.B32, dsts=(body.own_site,), srcs=(body.site,))
+    for formal, place in zip(function.parameters, body.inputs, strict=True):
+        value = arguments.new_value(inner, formal)
+        arguments.copy(inner, value, place)
+        arguments.declare(inner, formal, value)
+    results = [arguments.new_value(inner, formal) for formal in function.returns]
+    for formal, value in zip(function.returns, results, strict=True):
+        arguments.declare(inner, formal, value)
+    context.lower_function(inner, function)
+    builder.guard = None
+    assert inner.leave is not None
+    builder.place(inner.leave)
+    for value, place in zip(results, body.outputs, strict=True):
+        arguments.copy(inner, place, value)
+    if before is not None:
+        program.stack.set(before)
+    builder.emit_branch(body.exit, uniform=False)
+
+
+# Through a register: whatever function it may mean is compared with.
+
+
+def _indirect(context: Context, call: _Call) -> None:
+    builder, graph = context.builder, context.program.graph
+    target = values.source(context, call.target, DataType.B64)
+    address = builder.new_register(64)
+    builder.emit(Op.MOV, type=DataType.B64, dsts=(address,), srcs=(target,))
+    done = LabelTarget("done")
+    for function in _candidates(context, call):
+        other, onward = builder.new_predicate(), LabelTarget("onward")
+        where = Literal(graph.address(function))
+        compare(builder, other, Compare.NE, address, where, DataType.U64)
+        with builder.guarded(Guard(other)):
+            builder.emit_branch(onward, uniform=False)
+        _direct(context, call, function)
+        builder.emit_branch(done, uniform=False)
+        builder.place(onward)
+    builder.emit(Op.TRAP, cause=TrapCause.FUNCTION)
+    builder.place(done)
+
+
+def _candidates(context: Context, call: _Call) -> list[tree.Function]:
+    """Return the functions that the call may mean, whose signature fits."""
+    graph = context.program.graph
+    if call.prototype is None:
+        raise Invalid("a call through a register needs a prototype or targets", call.target)
+    declared = context.scope.find_table(call.prototype.text)
+    match declared:
+        case tree.CallPrototype():
+            _check_counts(call, call.prototype.text, declared.returns, declared.parameters)
+            signature = _signature(declared.returns, declared.parameters)
+            found = [graph.functions[name] for name in graph.addressed]
+        case tree.BranchTargets(directive=".calltargets"):
+            found = [_target(context, name, declared) for name in declared.names]
+            signature = _signature(found[0].returns, found[0].parameters)
+        case _:
+            what = f"{call.prototype.text!r} is no .callprototype or .calltargets"
+            raise Invalid(what, call.prototype)
+    return [f for f in found if _signature(f.returns, f.parameters) == signature]
+
+
+def _target(context: Context, name: str, declared: tree.BranchTargets) -> tree.Function:
+    function = context.program.graph.functions.get(name)
+    if function is None:
+        if name in context.symbols.functions:
+            raise Unsupported(f"function {name!r}, which the module does not define,", declared)
+        raise Invalid(f"{name!r} is not a function", declared)
+    return function
+
+
+def _signature(
+    returns: Sequence[tree.Variable], parameters: Sequence[tree.Variable]
+) -> tuple[tuple[tuple[bool, int], ...], ...]:
+    return tuple(
+        tuple((v.space is tree.Space.REG, frames.extent(v)[0]) for v in group)
+        for group in (returns, parameters)
+    )

@@ -1,0 +1,46 @@
+"""Branches to one of many labels, by a number: a tree of comparisons."""
+
+from collections.abc import Sequence
+
+from vgpu_sim.compiler.lower.builder import Builder
+from vgpu_sim.compiler.lower.scopes import LabelTarget
+from vgpu_sim.isa import Compare, DataType, Guard, Literal, Op, Predicate, Register, TrapCause
+
+
+def dispatch(builder: Builder, number: Register, targets: Sequence[LabelTarget]) -> None:
+    """Branch to ``targets[number]``; of a number beyond them nothing is said."""
+    decision = builder.new_predicate()
+    pending: list[tuple[LabelTarget | None, int, int]] = [(None, 0, len(targets))]
+    while pending:
+        label, first, end = pending.pop()
+        if label is not None:
+            builder.place(label)
+        while any(target is not targets[first] for target in targets[first + 1 : end]):
+            middle = (first + end) // 2
+            below = LabelTarget("below")
+            compare(builder, decision, Compare.LT, number, Literal(middle))
+            with builder.guarded(Guard(decision)):
+                builder.emit_branch(below, uniform=False)
+            pending.append((below, first, middle))
+            first = middle
+        builder.emit_branch(targets[first], uniform=False)
+
+
+def trap_unless_below(builder: Builder, number: Register, end: int) -> None:
+    """End the context where a number is no index of ``end`` targets."""
+    beyond = builder.new_predicate()
+    compare(builder, beyond, Compare.GE, number, Literal(end))
+    with builder.guarded(Guard(beyond)):
+        builder.emit(Op.TRAP, cause=TrapCause.TARGET)
+
+
+def compare(
+    builder: Builder,
+    to: Predicate,
+    how: Compare,
+    a: Register,
+    b: Register | Literal,
+    type_: DataType = DataType.U32,
+) -> None:
+    """Compare two numbers."""
+    builder.emit(Op.SETP, type=type_, dsts=(to, None), srcs=(a, b), compare=how)

@@ -1,0 +1,79 @@
+"""Variables in local memory (PTX ISA, "Local State Space"): who has them, and how large they are.
+
+While code is built each is a symbol of its own. Where it lies is decided when all of the code is
+there (``linking``), for many of them end as registers.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.parameters import element_bytes
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD
+from vgpu_sim.isa import Register, Symbol
+
+MAX_ALIGNMENT_BYTES = 128  # local memory begins at address 0, so any would do
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LocalVariable:
+    """A variable of ``size`` bytes; ``name`` is its own in the code of the kernel.
+
+    ``owner`` is the activation (see ``Builder.owner``) that has its registers, if it gets some.
+    """
+
+    name: str
+    size: int
+    align: int
+    owner: int
+
+    def symbol(self, addend: int = 0) -> Symbol:
+        """Return its address, plus ``addend`` bytes."""
+        return Symbol(self.name, addend)
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """What a function's code has in local memory.
+
+    ``inner`` are those of calls in line, of which one runs at a time: they share the place behind
+    the variables. ``pointer`` holds where the frame begins; without one its place is fixed.
+    """
+
+    name: str
+    pointer: Register | None = None
+    variables: list[LocalVariable] = field(default_factory=list)
+    inner: list["Frame"] = field(default_factory=list)
+
+    def size_symbol(self) -> Symbol:
+        """Return what stands for the frame's size while it is not known."""
+        return Symbol(self.name)
+
+
+def extent(declared: tree.Variable) -> tuple[int, int]:
+    """Return size and alignment in bytes of a variable in local memory, or of an argument.
+
+    Raises:
+        Invalid, Unsupported: for a declaration that cannot be.
+    """
+    if declared.attributes:
+        raise Unsupported(f"attribute {declared.attributes[0].name}", declared)
+    if declared.count is not None:
+        raise Unsupported("a numbered family of variables", declared)
+    if declared.initial is not None:
+        raise Invalid(f"a {declared.space.value} variable has no initial value", declared)
+    if declared.linkage is tree.Linkage.EXTERN:
+        raise Invalid(f"a {declared.space.value} variable cannot be .extern", declared)
+    element = element_bytes(declared)
+    align = declared.align or element
+    if align > MAX_ALIGNMENT_BYTES:
+        raise Unsupported(f"an alignment of more than {MAX_ALIGNMENT_BYTES} bytes", declared)
+    sizes = [size for size in declared.dimensions if size]
+    if len(sizes) != len(declared.dimensions):
+        raise Invalid("an array has a size", declared)
+    size = element * math.prod(sizes)
+    if size > MAX_LOCAL_BYTES_PER_THREAD:
+        limit = f"the limit is {MAX_LOCAL_BYTES_PER_THREAD}"
+        raise Invalid(f"{size} bytes of local memory ({limit})", declared)
+    return size, align

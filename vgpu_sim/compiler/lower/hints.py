@@ -1,0 +1,67 @@
+"""Instructions that tell caches what comes: they change nothing that a program sees.
+
+PTX ISA 9.7.10, "prefetch, prefetchu", "applypriority", "discard", "createpolicy". A discard allows
+memory to lose what it holds; here it keeps it.
+"""
+
+from typing import Final
+
+from vgpu_sim.compiler.lower import values
+from vgpu_sim.compiler.lower.addresses import address
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import DataType, Literal, Op, Space
+
+_LINE_BYTES = 128
+
+
+def nothing(context: Context, form: Form, match: Match) -> None:
+    """Check the address, and emit nothing; it may be one that no load could use."""
+    where, *sizes = context.operands
+    address(context, where, Space.GLOBAL if "global" in match else Space.GENERIC)
+    if any(not isinstance(s, tree.Integer) or s.value != _LINE_BYTES for s in sizes):
+        raise Invalid(f"the size is the constant {_LINE_BYTES}")
+
+
+def policy(context: Context, form: Form, match: Match) -> None:
+    """Make a policy that says nothing, as nobody asks it."""
+    first, *rest = context.operands
+    if "range" in match:
+        where, *rest = rest
+        address(context, where, Space.GLOBAL if "global" in match else Space.GENERIC)
+    kinds = {"fractional": (DataType.F32,), "range": (DataType.U32,) * 2, "cvt": (DataType.B64,)}
+    (kind,) = kinds.keys() & match.words.keys()
+    wanted = kinds[kind]
+    for operand, type_ in zip(rest, wanted, strict=False):
+        values.source(context, operand, type_)
+    to = values.destination(context, first, DataType.B64)
+    context.builder.emit(Op.MOV, type=DataType.B64, dsts=(to,), srcs=(Literal(0),))
+
+
+def _hint(pattern: str, operands: str = "[a]") -> Form:
+    return Form(pattern, operands, Op.NOP, nothing, isa="nothing: a hint")
+
+
+HINTS: Final = (
+    _hint("prefetch{.global}.line"),
+    _hint("prefetch.global.L2::evict_last"),
+    _hint("prefetch.global.L2::evict_normal"),
+    _hint("prefetchu.L1"),
+    _hint("applypriority{.global}.L2::evict_normal", "[a], size"),
+    _hint("discard{.global}.L2", "[a], size"),
+)
+_MADE = "MOV of 0: policies are hints"
+POLICIES: Final = (
+    Form("createpolicy.fractional.primary{.secondary}.b64", "d", Op.MOV, policy, isa=_MADE),
+    Form("createpolicy.fractional.primary{.secondary}.b64", "d, f", Op.MOV, policy, isa=_MADE),
+    Form(
+        "createpolicy.range{.global}.primary{.secondary}.b64",
+        "d, [a], size, size",
+        Op.MOV,
+        policy,
+        isa=_MADE,
+    ),
+    Form("createpolicy.cvt.L2.b64", "d, a", Op.MOV, policy, isa=_MADE),
+)

@@ -1,0 +1,133 @@
+"""The last of a kernel's code: where its local variables lie, and what is left of jumps."""
+
+from dataclasses import dataclass, field, replace
+
+from vgpu_sim.compiler.lower.builder import Builder
+from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.frames import Frame, LocalVariable
+from vgpu_sim.compiler.lower.program import Program
+from vgpu_sim.compiler.lower.promotion import promote, symbol_of_access
+from vgpu_sim.compiler.lower.saves import expand_saves
+from vgpu_sim.compiler.lower.stack import ALIGNMENT_BYTES, STACK_SYMBOL
+from vgpu_sim.hal.limits import MAX_LOCAL_BYTES_PER_THREAD, STACK_BYTES_PER_THREAD
+from vgpu_sim.isa import DataType, Instruction, Literal, Op, Register, Symbol
+
+UNSIGNED_TYPES = {32: DataType.U32, 64: DataType.U64}
+
+
+@dataclass(slots=True)
+class _Places:
+    """What symbols stand for: offsets of variables, those on the stack with the register that they
+    are behind, and sizes of frames."""
+
+    fixed: dict[str, int] = field(default_factory=dict)
+    relative: dict[str, tuple[Register, int]] = field(default_factory=dict)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.fixed or name in self.relative or name in self.sizes
+
+
+def link(builder: Builder, program: Program) -> int:
+    """Place local variables, write what marks stand for, and return the bytes of local memory.
+
+    Raises:
+        Invalid: when they need more than a thread can have.
+        Unsupported: when the code grows too long.
+    """
+    frames, stack = program.frames, program.stack
+    builder.drop_jumps()
+    promote(builder, [variable for frame in frames for variable in _variables(frame)])
+    named = {
+        source.name
+        for instruction in builder.code
+        for source in instruction.srcs
+        if isinstance(source, Symbol)
+    }
+    places = _Places()
+    end = 0
+    for frame in frames:
+        if frame.pointer is None:
+            end = _place(frame, end, named, places.fixed)
+        else:
+            relative: dict[str, int] = {}
+            size = _place(frame, 0, named, relative)
+            places.relative.update({name: (frame.pointer, at) for name, at in relative.items()})
+            places.sizes[frame.name] = -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    begin = -(-end // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    places.sizes[STACK_SYMBOL.name] = begin
+    end = begin + STACK_BYTES_PER_THREAD if stack.used else end
+    if end > MAX_LOCAL_BYTES_PER_THREAD:
+        limit = f"the limit is {MAX_LOCAL_BYTES_PER_THREAD}"
+        raise Invalid(f"{end} bytes of local memory ({limit})")
+    expand_saves(builder, stack)
+    start = []
+    if stack.used:
+        start = [Instruction(Op.MOV, DataType.B32, (stack.pointer,), (STACK_SYMBOL,))]
+
+    def expand(word: int, instruction: Instruction) -> list[Instruction]:
+        words = [instruction] if word else start
+        return [placed for one in words for placed in _placed(one, places)]
+
+    builder.rewrite(expand)
+    return begin if stack.used else end
+
+
+def _variables(frame: Frame) -> list[LocalVariable]:
+    found, pending = [], [frame]
+    while pending:
+        one = pending.pop()
+        found += one.variables
+        pending += one.inner
+    return found
+
+
+def _place(frame: Frame, start: int, named: set[str], places: dict[str, int]) -> int:
+    """Place the variables of a frame that code still names, from ``start`` on; return the end."""
+    end = start
+    for variable in frame.variables:
+        if variable.name in named:
+            offset = -(-end // variable.align) * variable.align
+            places[variable.name] = offset
+            end = offset + variable.size
+    return max([end, *(_place(inner, end, named, places) for inner in frame.inner)])
+
+
+def _placed(instruction: Instruction, places: _Places) -> list[Instruction]:
+    """Put numbers, and places on the stack, where symbols stand."""
+    found = next((s for s in instruction.srcs if isinstance(s, Symbol) and s.name in places), None)
+    if found is None:
+        return [instruction]
+    name, addend = found.name, found.addend
+    if name in places.relative:
+        return _on_stack(instruction, found, *places.relative[name])
+    number = places.sizes[name] if name in places.sizes else places.fixed[name] + addend
+    bits = 32 if symbol_of_access(instruction) is not None else instruction.type.bits
+    literal = Literal(number & ((1 << bits) - 1))
+    return [
+        replace(instruction, srcs=tuple(literal if s is found else s for s in instruction.srcs))
+    ]
+
+
+def _on_stack(
+    instruction: Instruction, symbol: Symbol, pointer: Register, place: int
+) -> list[Instruction]:
+    """Return an access to, or the address of, a variable ``place`` bytes behind a pointer."""
+    offset = place + symbol.addend
+    if symbol_of_access(instruction) is not None:
+        displacement = signed_32(offset + instruction.displacement)
+        srcs = (pointer, *instruction.srcs[1:])
+        return [replace(instruction, srcs=srcs, displacement=displacement)]
+    guard, type_ = instruction.guard, UNSIGNED_TYPES[instruction.type.bits]
+    distance = Literal(offset & ((1 << type_.bits) - 1))
+    if type_.bits == 32:
+        return [Instruction(Op.ADD, type_, instruction.dsts, (pointer, distance), guard)]
+    to = instruction.dsts[0]
+    assert isinstance(to, Register)
+    wide = Instruction(Op.CVT, type_, (to,), (pointer,), guard, source_type=DataType.U32)
+    return [wide, Instruction(Op.ADD, type_, (to,), (to, distance), guard)]
+
+
+def signed_32(number: int) -> int:
+    """Return the low 32 bits of a number as a signed one."""
+    return ((number + (1 << 31)) & ((1 << 32) - 1)) - (1 << 31)

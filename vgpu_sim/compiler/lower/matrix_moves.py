@@ -1,0 +1,142 @@
+"""ldmatrix, stmatrix and movmatrix: matrices of eight by eight halves between memory and lanes.
+
+A lane has two neighbours of a row in one register. Each row's address comes from a lane of its own.
+"""
+
+from typing import Final
+
+from vgpu_sim.compiler.lower import fragments, values
+from vgpu_sim.compiler.lower.addresses import whole_address
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.fragments import EDGE, Lanes
+from vgpu_sim.compiler.lower.sequences import Sequence
+from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space
+
+D = DataType
+
+
+class _Rows:
+    """Where a lane reads or writes its part of matrices whose rows lie where lanes say."""
+
+    def __init__(self, context: Context, match: Match, where: Operand) -> None:
+        self.sequence, self._where = Sequence(context.builder), where
+        self._space = Space.SHARED if "own" in match else Space.GENERIC
+        self._lanes = lanes = Lanes(context.builder)
+        self._type = D.U32 if self._space is Space.SHARED else D.U64
+        self._builder = context.builder
+        g, t = lanes.g(), lanes.t()
+        self._first = g
+        inside = lanes.times(t, 4)
+        if "trans" in match:
+            self._first, inside = lanes.times(t, 2), lanes.times(g, 2)
+        self._inside = inside
+        if self._type is D.U64:
+            self._inside = self.sequence.converted(inside, D.U32, D.U64)
+
+    def place(self, matrix: int, odd: int = 0) -> Register:
+        """Return an address: of a word, or of one of the two halves of a transposed matrix."""
+        lane = self._lanes.plus(self._first, EDGE * matrix + odd)
+        row = self._lanes.of_lane(self._where, lane, self._type)
+        return self.sequence.word(Op.ADD, self._type, row, self._inside)
+
+    def load(self, to: Register, type_: DataType, place: Register) -> None:
+        self._builder.emit(Op.LD, type=type_, dsts=(to,), srcs=(place,), space=self._space)
+
+    def store(self, place: Register, type_: DataType, value: Operand) -> None:
+        self._builder.emit(Op.ST, type=type_, srcs=(place, value), space=self._space)
+
+
+def _count(match: Match) -> int:
+    return next(int(word[1]) for word in ("x1", "x2", "x4") if match.get("matrices") == word)
+
+
+def load(context: Context, form: Form, match: Match) -> None:
+    """Lower ``ldmatrix r, [p]``."""
+    data, where = context.operands
+    count = _count(match)
+    to = fragments.destinations(context, data, count, D.B32)
+    space = Space.SHARED if "own" in match else Space.GENERIC
+    if space is Space.SHARED:
+        row = whole_address(context, where, space)
+        context.builder.emit(
+            Op.LDMATRIX,
+            dsts=to,
+            srcs=(row,),
+            space=space,
+            vector=count,
+            transposed="trans" in match,
+        )
+        return
+    rows = _Rows(context, match, whole_address(context, where, space))
+    found = []
+    for matrix in range(count):
+        word = context.builder.scratch(32)
+        if "trans" in match:
+            rows.load(word, D.U16, rows.place(matrix))
+            upper = context.builder.scratch(32)
+            rows.load(upper, D.U16, rows.place(matrix, 1))
+            word = _joined(rows.sequence, word, upper)
+        else:
+            rows.load(word, D.B32, rows.place(matrix))
+        found.append(word)
+    fragments.assign(rows.sequence, to, found, D.B32)
+
+
+def store(context: Context, form: Form, match: Match) -> None:
+    """Lower ``stmatrix [p], r``."""
+    where, data = context.operands
+    count = _count(match)
+    words = fragments.sources(context, data, count, D.B32)
+    space = Space.SHARED if "own" in match else Space.GENERIC
+    rows = _Rows(context, match, whole_address(context, where, space))
+    places = [rows.place(m, odd) for m in range(count) for odd in range(1 + ("trans" in match))]
+    if "trans" not in match:
+        for place, word in zip(places, words, strict=True):
+            rows.store(place, D.B32, word)
+        return
+    for word, low, high in zip(words, places[::2], places[1::2], strict=True):
+        rows.store(low, D.B16, word)
+        rows.store(high, D.B16, rows.sequence.word(Op.SHR, D.U32, word, Literal(16)))
+
+
+def transpose(context: Context, form: Form, match: Match) -> None:
+    """Lower ``movmatrix d, a``: row and column change places."""
+    d, a = context.operands
+    value = values.source(context, a, D.B32)
+    to = values.destination(context, d, D.B32)
+    sequence, lanes = Sequence(context.builder), Lanes(context.builder)
+    g = lanes.g()
+    pair = sequence.word(Op.SHR, D.U32, g, Literal(1))
+    first = sequence.word(Op.ADD, D.U32, lanes.times(lanes.t(), EDGE), pair)
+    odd = sequence.word(Op.AND, D.B32, g, Literal(1))
+    shift = lanes.times(odd, 16)
+    halves = []
+    for lane in (first, lanes.plus(first, EDGE // 2)):
+        word = sequence.word(Op.SHR, D.U32, lanes.of_lane(value, lane), shift)
+        halves.append(sequence.word(Op.AND, D.B32, word, Literal(0xFFFF)))
+    sequence.store(to, Op.MOV, D.B32, _joined(sequence, *halves))
+
+
+def _joined(sequence: Sequence, low: Register, high: Register) -> Register:
+    return sequence.word(Op.OR, D.B32, low, sequence.word(Op.SHL, D.B32, high, Literal(16)))
+
+
+FORMS: Final = (
+    Form("ldmatrix.sync.aligned.m8n8.matrices{.trans}.own.b16", "r, [a]", Op.LDMATRIX, load),
+    Form(
+        "ldmatrix.sync.aligned.m8n8.matrices{.trans}.b16",
+        "r, [a]",
+        Op.LD,
+        load,
+        isa="after SHFL for the rows' addresses",
+    ),
+    Form(
+        "stmatrix.sync.aligned.m8n8.matrices{.trans}{.own}.b16",
+        "[a], r",
+        Op.ST,
+        store,
+        isa="after SHFL for the rows' addresses",
+    ),
+    Form("movmatrix.sync.aligned.m8n8.trans.b16", "d, a", Op.SHFL, transpose, isa="twice"),
+)

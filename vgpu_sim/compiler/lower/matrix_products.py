@@ -1,0 +1,189 @@
+"""Products of matrices that a warp holds: MMA, or lanes read each other's factors and add up dots.
+
+F16, BF16, TF32 and bytes are words MMA, whose arithmetic ``docs/isa.md`` says. The others are
+computed element by element, from c on in the order of depth: F64 rounds as the instruction says,
+formats of 8 bits are fused multiply-adds of F32. A result of 16 bits is rounded once more at the
+end. Integers are exact modulo 2^32, or under ``.satfinite`` the exact sum is clamped at the end.
+"""
+
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+from vgpu_sim.compiler.lower.builder import Builder
+from vgpu_sim.compiler.lower.fragments import EDGE, QUAD, Lanes, Shape
+from vgpu_sim.compiler.lower.sequences import Sequence
+from vgpu_sim.compiler.lower.types import DATA_TYPES
+from vgpu_sim.isa import DataType, Literal, MatrixShape, Op, Operand, Register, Rounding
+from vgpu_sim.isa.families.matrix import SHAPES
+
+D = DataType
+_UPPER_NIBBLES = Literal(0xF0F0_F0F0)
+_NIBBLE_SHIFT = 8  # products of nibbles at the top of bytes
+_FACTORS = {"f16": D.F16, "bf16": D.BF16, "tf32": D.TF32, "u8": D.U8, "s8": D.S8}
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What is multiplied: names of the factors' types, and what they are added up in.
+
+    ``total`` is F16, F32, F64 or S32; ``logic`` says what becomes of single bits.
+    """
+
+    shape: Shape
+    a: str
+    b: str
+    total: DataType
+    result: DataType
+    clamp: bool = False
+    rounding: Rounding = Rounding.RN
+    logic: Op = Op.AND
+
+    def multiply(
+        self, builder: Builder, a: Many[Operand], b: Many[Operand], c: Many[Operand]
+    ) -> list[Register]:
+        """Return the accumulators: of a block of columns those of each block of rows."""
+        sequence = Sequence(builder)
+        shape = self._word_shape()
+        if shape is not None:
+            return self._words(builder, shape, a, b, _unpacked(sequence, c, self.total))
+        lanes = Lanes(builder)
+        held = D.B64 if self.shape.bits == 64 else D.B32
+        late = self.clamp or self.shape.bits == 4
+        addends = _unpacked(sequence, c, self.total)
+        totals: list[Operand] = [Literal(0)] * len(addends) if late else list(addends)
+        columns = lanes.times(lanes.t(), 2 * QUAD)
+        row_blocks = self.shape.row_blocks
+        for block in range(self.shape.depth_blocks):
+            for place in range(QUAD):
+                rows = [
+                    self._parts(sequence, lanes.of_quad(value, place, held), self.a)
+                    for value in a[block * row_blocks : (block + 1) * row_blocks]
+                ]
+                others = [lanes.plus(columns, QUAD * odd + place) for odd in range(2)]
+                for n in range(self.shape.column_blocks):
+                    value = b[n * self.shape.depth_blocks + block]
+                    found = [lanes.of_lane(value, lane, held) for lane in others]
+                    pair = [self._parts(sequence, one, self.b) for one in found]
+                    for r, row in enumerate(rows):
+                        for odd, column in enumerate(pair):
+                            to = 2 * (n * row_blocks + r) + odd
+                            totals[to] = self._added(sequence, totals[to], row, column)
+        if late:
+            totals = [self._at_last(sequence, *pair) for pair in zip(totals, addends, strict=True)]
+        return _packed(sequence, totals, self.result)
+
+    def _word_shape(self) -> MatrixShape | None:
+        """Return the shape of the words MMA that make up this product, if they can."""
+        name = f"M{min(self.shape.rows, 2 * EDGE)}N{EDGE}K{self.shape.depth}"
+        factor = _FACTORS.get(self.a)
+        if factor is None or name not in MatrixShape.__members__:
+            return None
+        return MatrixShape[name] if MatrixShape[name] in SHAPES[factor] else None
+
+    def _words(
+        self,
+        builder: Builder,
+        shape: MatrixShape,
+        a: Many[Operand],
+        b: Many[Operand],
+        c: Many[Operand],
+    ) -> list[Register]:
+        sequence, size = Sequence(builder), self.shape
+        type_, factor = D.F32, _FACTORS[self.b]
+        if self.total is D.S32:
+            type_ = D.S32 if self.a == "s8" else D.U32
+        together, found = shape.rows // EDGE, list[Register]()
+        for n in range(size.column_blocks):
+            right = b[n * size.depth_blocks : (n + 1) * size.depth_blocks]
+            for first in range(0, size.row_blocks, together):
+                left = [
+                    a[block * size.row_blocks + row]
+                    for block in range(size.depth_blocks)
+                    for row in range(first, first + together)
+                ]
+                begin = 2 * (n * size.row_blocks + first)
+                addends = c[begin : begin + 2 * together]
+                zeros = [Literal(0)] * len(addends)
+                totals = [builder.scratch(32) for _ in addends]
+                builder.emit(
+                    Op.MMA,
+                    type=type_,
+                    source_type=factor,
+                    matrix=shape,
+                    dsts=tuple(totals),
+                    srcs=(*left, *right, *(zeros if self.clamp else addends)),
+                )
+                if self.clamp:
+                    totals = [
+                        sequence.word(Op.ADD_SAT, D.S32, *pair)
+                        for pair in zip(totals, addends, strict=True)
+                    ]
+                found += totals
+        return _packed(sequence, found, self.result) if self.result is D.F16 else found
+
+    def _parts(self, sequence: Sequence, value: Register, kind: str) -> list[Register]:
+        """Return what single steps take of a register."""
+        match kind:
+            case "e4m3" | "e5m2":
+                shifted = [value] + [
+                    sequence.word(Op.SHR, D.U32, value, Literal(8 * n)) for n in range(1, 4)
+                ]
+                halves = [
+                    sequence.word(Op.CVT, D.F16, byte, source_type=DATA_TYPES[kind])
+                    for byte in shifted
+                ]
+                return [_single(sequence, half, D.F16) for half in halves]
+            case "s4" | "u4":
+                low = sequence.word(Op.SHL, D.B32, value, Literal(4))
+                return [sequence.word(Op.AND, D.B32, word, _UPPER_NIBBLES) for word in (low, value)]
+            case _:
+                return [value]
+
+    def _added(
+        self, sequence: Sequence, total: Operand, row: list[Register], column: list[Register]
+    ) -> Operand:
+        for x, y in zip(row, column, strict=True):
+            if self.shape.bits == 1:
+                both = sequence.word(self.logic, D.B32, x, y)
+                total = sequence.word(Op.ADD, D.U32, total, sequence.word(Op.POPC, D.B32, both))
+            elif self.total is D.S32:
+                signs = [D.S32 if kind[0] == "s" else D.U32 for kind in (self.a, self.b)]
+                total = sequence.word(Op.DP4A, signs[0], x, y, total, source_type=signs[1])
+            else:
+                type_ = D.F64 if self.total is D.F64 else D.F32
+                total = sequence.word(Op.FMA, type_, x, y, total, rounding=self.rounding)
+        return total
+
+    def _at_last(self, sequence: Sequence, total: Operand, addend: Operand) -> Operand:
+        if self.shape.bits == 4:
+            total = sequence.word(Op.SHR, D.S32, total, Literal(_NIBBLE_SHIFT))
+        return sequence.word(Op.ADD_SAT if self.clamp else Op.ADD, D.S32, total, addend)
+
+
+def _single(sequence: Sequence, value: Operand, source: DataType) -> Register:
+    return sequence.word(Op.CVT, D.F32, value, source_type=source)
+
+
+def _unpacked(sequence: Sequence, registers: Many[Operand], type_: DataType) -> list[Operand]:
+    if type_ is not D.F16:
+        return list(registers)
+    found: list[Operand] = []
+    for packed in registers:
+        upper = sequence.word(Op.SHR, D.U32, packed, Literal(16))
+        found += [_single(sequence, half, D.F16) for half in (packed, upper)]
+    return found
+
+
+def _packed(sequence: Sequence, totals: Many[Operand], type_: DataType) -> list[Register]:
+    if type_ is not D.F16:
+        return [sequence.word(Op.MOV, D.B64 if type_ is D.F64 else D.B32, n) for n in totals]
+    halves = [
+        sequence.converted(
+            sequence.word(Op.CVT, D.F16, n, source_type=D.F32, rounding=Rounding.RN), D.U16, D.U32
+        )
+        for n in totals
+    ]
+    return [
+        sequence.word(Op.OR, D.B32, low, sequence.word(Op.SHL, D.B32, high, Literal(16)))
+        for low, high in zip(halves[::2], halves[1::2], strict=True)
+    ]

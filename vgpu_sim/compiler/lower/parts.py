@@ -1,0 +1,84 @@
+"""Which parts of a word an operand of a video instruction names: ``r.b2``, ``r.h10``, ``r.b7654``.
+
+Source: PTX ISA, "Scalar Video Instructions" and "SIMD Video Instructions".
+"""
+
+import re
+from dataclasses import replace
+
+from vgpu_sim.compiler.lower import values
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.ptx import grammar, tree
+from vgpu_sim.isa import DataType, Operand, Register
+
+_SCALAR = {f"b{i}": (8 * i, 8) for i in range(4)} | {f"h{i}": (16 * i, 16) for i in range(2)}
+
+
+def _split(operand: tree.Operand) -> tuple[tree.Operand, str]:
+    """Return an operand without its selector, and the selector."""
+    if not isinstance(operand, tree.Name) or grammar.is_special(operand.text):
+        return operand, ""
+    if operand.component:
+        return replace(operand, component=""), operand.component
+    return operand, ""
+
+
+def scalar_source(context: Context, operand: tree.Operand) -> tuple[Operand, int, int]:
+    """Return a source, and first bit and number of bits of the part that it names.
+
+    Raises:
+        Invalid: when there is no such part.
+    """
+    plain, selector = _split(operand)
+    first, bits = _scalar(selector)
+    return values.source(context, plain, DataType.B32), first, bits
+
+
+def scalar_destination(context: Context, operand: tree.Operand) -> tuple[Register, int, int]:
+    """Return a destination as ``scalar_source``; the whole register has 32 bits."""
+    plain, selector = _split(operand)
+    first, bits = _scalar(selector)
+    return values.destination(context, plain, DataType.B32), first, bits
+
+
+def _scalar(selector: str) -> tuple[int, int]:
+    if selector and selector not in _SCALAR:
+        raise Invalid(f"'.{selector}' is no byte or half of a register")
+    return _SCALAR.get(selector, (0, 32))
+
+
+def packed_source(
+    context: Context, operand: tree.Operand, count: int, usual: str
+) -> tuple[Operand, tuple[int, ...]]:
+    """Return a source and which of a's and b's parts its elements are, the lowest first.
+
+    ``count`` is 2 or 4, ``usual`` the selector's digits where none is written.
+
+    Raises:
+        Invalid: when there is no such selector.
+    """
+    plain, selector = _split(operand)
+    letter = "h" if count == 2 else "b"
+    if selector and not re.fullmatch(f"{letter}[0-{2 * count - 1}]{{{count}}}", selector):
+        raise Invalid(f"'.{selector}' does not choose {count} parts")
+    digits = selector[1:] or usual
+    return values.source(context, plain, DataType.B32), tuple(map(int, reversed(digits)))
+
+
+def packed_destination(
+    context: Context, operand: tree.Operand, count: int
+) -> tuple[Register, tuple[int, ...]]:
+    """Return a destination and which of its elements are written, the lowest first.
+
+    Raises:
+        Invalid: when the mask is none.
+    """
+    plain, mask = _split(operand)
+    letter = "h" if count == 2 else "b"
+    everything = "".join(str(place) for place in reversed(range(count)))
+    digits = mask[1:] or everything
+    falling = "".join(sorted(set(digits), reverse=True)) == digits
+    if mask and not (mask[0] == letter and falling and set(digits) <= set(everything)):
+        raise Invalid(f"'.{mask}' is no mask of {count} parts")
+    return values.destination(context, plain, DataType.B32), tuple(map(int, reversed(digits)))

@@ -1,0 +1,102 @@
+"""The code of one kernel with that of the functions that it calls.
+
+A call is written in line, or as a jump to a body that stands behind the kernel and jumps back to
+the call's site, by its number. Only functions that may be called again before they return need more
+than that: their variables lie on the stack, and their registers go there around such calls.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from vgpu_sim.compiler.lower.builder import NOBODY, Builder
+from vgpu_sim.compiler.lower.call_graph import CallGraph
+from vgpu_sim.compiler.lower.frames import Frame, LocalVariable
+from vgpu_sim.compiler.lower.scopes import LabelTarget
+from vgpu_sim.compiler.lower.stack import Stack
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import Register
+
+MAX_INLINE_STATEMENTS: Final = 20_000
+"""How much calls in line may add to a kernel, in statements of PTX; the rest become jumps."""
+
+MAX_INLINE_DEPTH: Final = 48
+
+MAX_INLINE_NESTING: Final = 80
+"""Scopes around a call in line, those of its callers counted: each costs frames of Python."""
+
+Value = Register | LocalVariable
+"""Where an argument or a result is: ``.reg`` or ``.param``."""
+
+
+@dataclass(slots=True, eq=False)
+class Body:
+    """A function that is jumped to. Nobody else uses ``inputs``, ``outputs`` and ``site`` between
+    the call and its beginning, or its end and the site."""
+
+    function: tree.Function
+    owner: int
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    site: Register
+    entry: LabelTarget = field(default_factory=lambda: LabelTarget("entry"))
+    exit: LabelTarget = field(default_factory=lambda: LabelTarget("exit"))
+    own_site: Register | None = None  # where an activation keeps ``site``
+    sites: list[LabelTarget] = field(default_factory=list)
+
+
+class Program:
+    """What the code of a kernel shares."""
+
+    def __init__(self, builder: Builder, graph: CallGraph) -> None:
+        self.builder = builder
+        self.graph = graph
+        self.stack = Stack(builder)
+        self.frames: list[Frame] = []
+        self.bodies: dict[str, Body] = {}
+        self.pending: deque[Body] = deque()
+        self.parted = False  # whether a register has 128 bits
+        self.nesting = 0  # scopes around the statement that is being lowered
+        self._statements_left = MAX_INLINE_STATEMENTS
+        self._calls = 0
+
+    def new_frame(self, pointer: Register | None = None) -> Frame:
+        """Return a frame of its own."""
+        frame = Frame(self.builder.new_name("frame"), pointer)
+        self.frames.append(frame)
+        return frame
+
+    def next_call(self) -> int:
+        """Return the number of another call that keeps registers."""
+        self._calls += 1
+        return self._calls
+
+    def in_line(self, function: tree.Function) -> bool:
+        """Decide whether a call is written in line, and count it if so."""
+        graph = self.graph
+        size = graph.size(function)
+        if graph.is_recursive(function) or graph.depth(function) > MAX_INLINE_DEPTH:
+            return False
+        if self.nesting > MAX_INLINE_NESTING:
+            return False
+        if function.name in self.bodies or size > self._statements_left:
+            return False
+        self._statements_left -= size
+        return True
+
+    def body(self, function: tree.Function, interface: Callable[[Frame], "Interface"]) -> Body:
+        """Return the body of a function; ``interface`` makes its arguments and results."""
+        found = self.bodies.get(function.name)
+        if found is None:
+            builder = self.builder
+            with builder.owned_by(NOBODY):
+                inputs, outputs = interface(self.new_frame())
+                site = builder.new_register(32)
+            found = Body(function, len(self.bodies) + 1, inputs, outputs, site)
+            self.bodies[function.name] = found
+            self.pending.append(found)
+        return found
+
+
+Interface = tuple[tuple[Value, ...], tuple[Value, ...]]

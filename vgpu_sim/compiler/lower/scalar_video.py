@@ -1,0 +1,153 @@
+"""Scalar video instructions as sequences: parts of words as 64-bit numbers.
+
+Source: PTX ISA, "Scalar Video Instructions". The pseudocode's intermediate results have 33 and 34
+bits (vmad: 128); here they are exact. What vshl and vshr shift out of 32 bits is gone before
+a second operation, unless it saturates.
+"""
+
+from vgpu_sim.compiler.lower import parts, values
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
+from vgpu_sim.compiler.lower.forms import Form, Match
+from vgpu_sim.compiler.lower.sequences import Sequence
+from vgpu_sim.compiler.lower.types import DATA_TYPES
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import Compare, DataType, Literal, MulMode, Op, Operand, Register
+
+D = DataType
+_SECOND = {"add": Op.ADD, "min": Op.MIN, "max": Op.MAX}
+_CLAMPED = {
+    (8, False): D.U8,
+    (8, True): D.S8,
+    (16, False): D.U16,
+    (16, True): D.S16,
+    (32, False): D.U32,
+    (32, True): D.S32,
+}
+_LARGE = Literal(1 << 62)
+
+
+def arithmetic(context: Context, form: Form, match: Match) -> None:
+    """Lower vadd, vsub, vabsdiff, vmin, vmax and vset."""
+    _, a, b, *_ = context.operands
+    sequence = Sequence(context.builder)
+    x, y = (
+        _number(context, sequence, operand, DATA_TYPES[match[slot]])
+        for operand, slot in ((a, "atype"), (b, "btype"))
+    )
+    match form.opcode:
+        case "vadd" | "vsub":
+            result = sequence.word(Op.ADD if form.opcode == "vadd" else Op.SUB, D.S64, x, y)
+        case "vabsdiff":
+            result = sequence.word(Op.ABS, D.S64, sequence.word(Op.SUB, D.S64, x, y))
+        case "vmin" | "vmax":
+            result = sequence.word(Op.MIN if form.opcode == "vmin" else Op.MAX, D.S64, x, y)
+        case _:
+            result = sequence.number(Compare[match["order"].upper()], D.S64, x, y)
+    _finish(context, match, sequence, result, D.S64, exact=True)
+
+
+def shift(context: Context, form: Form, match: Match) -> None:
+    """Lower vshl and vshr."""
+    _, a, b, *_ = context.operands
+    sequence, type_ = Sequence(context.builder), DATA_TYPES[match["atype"]]
+    wide = D.S64 if type_.is_signed else D.U64
+    value = sequence.converted(_part(context, sequence, a, type_), type_, wide)
+    count = _part(context, sequence, b, D.U32)
+    if match["over"] == "wrap":
+        count = sequence.word(Op.AND, D.B32, count, Literal(31))
+    else:
+        count = sequence.word(Op.MIN, D.U32, count, Literal(32))
+    op = Op.SHL if form.opcode == "vshl" else Op.SHR
+    result = sequence.word(op, wide, value, count)
+    _finish(context, match, sequence, result, wide, exact=False)
+
+
+def _part(context: Context, sequence: Sequence, operand: tree.Operand, type_: DataType) -> Operand:
+    value, first, bits = parts.scalar_source(context, operand)
+    return sequence.part(value, type_, first, bits)
+
+
+def _number(
+    context: Context, sequence: Sequence, operand: tree.Operand, type_: DataType
+) -> Register:
+    return sequence.converted(_part(context, sequence, operand, type_), type_, D.S64)
+
+
+def _finish(
+    context: Context,
+    match: Match,
+    sequence: Sequence,
+    result: Register,
+    wide: DataType,
+    *,
+    exact: bool,
+) -> None:
+    """Saturate, then do the second operation or merge. ``result`` has the type ``wide``."""
+    first, _, _, *third = context.operands
+    to, at, bits = parts.scalar_destination(context, first)
+    second = match.get("op2")
+    if (bits < 32) + (second is not None) != len(third):
+        raise Unsupported("c without .add, .min or .max or a part of d")
+    own = DATA_TYPES[match.get("dtype") or "u32"]
+    saturate = "sat" in match
+    if second and exact and not saturate:
+        addend = sequence.converted(values.source(context, third[0], D.B32), own, D.S64)
+        result = sequence.word(_SECOND[second], D.S64, result, addend)
+    if saturate:
+        result = sequence.converted(result, wide, _CLAMPED[bits, own.is_signed], clamp=True)
+    else:
+        result = sequence.converted(result, wide, D.U32)
+    if second and (saturate or not exact):
+        source = values.source(context, third[0], D.B32)
+        result = sequence.word(_SECOND[second], own, result, source)
+    if bits < 32:
+        field = (Literal(at), Literal(bits))
+        sequence.store(to, Op.BFI, D.B32, result, values.source(context, third[0], D.B32), *field)
+    else:
+        sequence.store(to, Op.MOV, D.B32, result)
+
+
+def multiply_add(context: Context, form: Form, match: Match) -> None:
+    """Lower vmad: a product, negated or not, and a sum, scaled and saturated."""
+    first, a, b, c = context.operands
+    to, _, bits = parts.scalar_destination(context, first)
+    if bits < 32:
+        raise Invalid("vmad writes all of d")
+    (a, minus_a), (b, minus_b), (c, minus_c) = map(_sign, (a, b, c))
+    minus = minus_a != minus_b
+    if "po" in match and (minus_a or minus_b or minus_c):
+        raise Invalid("vmad.po takes no negated operand")
+    if minus and minus_c:
+        raise Invalid("vmad negates either the product or c")
+    kinds = DATA_TYPES[match["atype"]], DATA_TYPES[match["btype"]]
+    unsigned = not any(kind.is_signed for kind in kinds)
+    is_signed = not unsigned or minus or minus_c
+    wide, narrow = (D.S64, D.S32) if is_signed else (D.U64, D.U32)
+    sequence = Sequence(context.builder)
+    if unsigned:
+        factors = [_part(context, sequence, v, D.U32) for v in (a, b)]
+        result = context.builder.scratch(64)
+        sequence.store(result, Op.MUL, D.U32, *factors, mode=MulMode.WIDE)
+        if is_signed and "sat" in match:  # has 65 bits with its sign; is clamped anyway
+            result = sequence.word(Op.MIN, D.U64, result, _LARGE)
+    else:
+        numbers = [_number(context, sequence, v, k) for v, k in zip((a, b), kinds, strict=True)]
+        result = sequence.word(Op.MUL, D.S64, *numbers, mode=MulMode.LO)
+    addend = sequence.converted(values.source(context, c, D.B32), narrow, wide)
+    if minus:
+        result = sequence.word(Op.SUB, wide, addend, result)
+    else:
+        result = sequence.word(Op.SUB if minus_c else Op.ADD, wide, result, addend)
+    if "po" in match:
+        result = sequence.word(Op.ADD, wide, result, Literal(1))
+    if "scale" in match:
+        result = sequence.word(Op.SHR, wide, result, Literal(int(match["scale"][3:])))
+    clamp = "sat" in match
+    sequence.store(
+        to, Op.MOV, D.B32, sequence.converted(result, wide, narrow if clamp else D.U32, clamp=clamp)
+    )
+
+
+def _sign(operand: tree.Operand) -> tuple[tree.Operand, bool]:
+    return (operand.operand, True) if isinstance(operand, tree.Negated) else (operand, False)

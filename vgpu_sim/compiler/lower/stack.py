@@ -1,0 +1,109 @@
+"""The stack of a thread: what of local memory calls and ``alloca`` take while they last.
+
+It begins behind the variables of the code. One register holds where its free part begins; who wants
+more asks first whether there is enough.
+"""
+
+from typing import Final
+
+from vgpu_sim.compiler.lower.builder import NOBODY, Builder
+from vgpu_sim.compiler.lower.dispatch import compare
+from vgpu_sim.isa import (
+    Compare,
+    DataType,
+    Guard,
+    Instruction,
+    Literal,
+    Op,
+    Predicate,
+    Register,
+    Symbol,
+    TrapCause,
+)
+
+STACK_SYMBOL: Final = Symbol("stack")
+"""Stands for where the stack begins, until that is known."""
+
+ALIGNMENT_BYTES: Final = 16
+
+
+class Stack:
+    """The stack of one kernel's code; nothing of it is there unless somebody asks."""
+
+    def __init__(self, builder: Builder) -> None:
+        self._builder = builder
+        self._pointer: Register | None = None
+        self._limit: Register | None = None
+        self._end: Register | None = None
+        self._full: Predicate | None = None
+
+    @property
+    def used(self) -> bool:
+        return self._pointer is not None
+
+    @property
+    def pointer(self) -> Register:
+        """The register with the free part's address."""
+        if self._pointer is None:
+            with self._builder.owned_by(NOBODY):
+                self._pointer = self._builder.new_register(32)
+        return self._pointer
+
+    def grow(self, size: Symbol | Literal) -> list[Instruction]:
+        """Return words that take ``size`` bytes, or end the context where they are not there."""
+        pointer = self.pointer
+        if self._limit is None or self._end is None or self._full is None:
+            with self._builder.owned_by(NOBODY):
+                self._limit = self._builder.new_register(32)
+                self._end = self._builder.new_register(32)
+                self._full = self._builder.new_predicate()
+        limit, end, full = self._limit, self._end, self._full
+        return [
+            Instruction(Op.LOCAL_BYTES, dsts=(limit,)),
+            Instruction(Op.ADD, DataType.U32, (end,), (pointer, size)),
+            Instruction(Op.SETP, DataType.U32, (full, None), (end, limit), compare=Compare.GT),
+            Instruction(Op.TRAP, guard=Guard(full), cause=TrapCause.STACK),
+            Instruction(Op.MOV, DataType.B32, (pointer,), (end,)),
+        ]
+
+    def take(self, size: Register, align: int) -> Register:
+        """Write words that take as many bytes as a 64-bit register says; return their address."""
+        builder = self._builder
+        wide = [builder.new_register(64) for _ in range(3)]
+        limit, address, end = wide
+        narrow, full = builder.new_register(32), builder.new_predicate()
+        builder.emit(Op.LOCAL_BYTES, dsts=(narrow,))
+        _widen(builder, limit, narrow)
+        _widen(builder, address, self.pointer)
+        builder.emit(Op.ADD, type=DataType.U64, dsts=(address,), srcs=(address, Literal(align - 1)))
+        mask = Literal(-align & (1 << 64) - 1)
+        builder.emit(Op.AND, type=DataType.B64, dsts=(address,), srcs=(address, mask))
+        builder.emit(Op.ADD, type=DataType.U64, dsts=(end,), srcs=(address, size))
+        for much in (size, end):  # a size near 2^64 would wrap the end around
+            compare(builder, full, Compare.GT, much, limit, DataType.U64)
+            with builder.guarded(Guard(full)):
+                builder.emit(Op.TRAP, cause=TrapCause.STACK)
+        up = Literal(ALIGNMENT_BYTES - 1)
+        builder.emit(Op.ADD, type=DataType.U64, dsts=(end,), srcs=(end, up))
+        mask = Literal(-ALIGNMENT_BYTES & (1 << 64) - 1)
+        builder.emit(Op.AND, type=DataType.B64, dsts=(end,), srcs=(end, mask))
+        self.set(end)
+        return address
+
+    def set(self, to: Register) -> None:
+        """Write a word that lets the free part begin elsewhere."""
+        builder = self._builder
+        if builder.register_bits[to.index] == 32:
+            builder.emit(Op.MOV, type=DataType.B32, dsts=(self.pointer,), srcs=(to,))
+            return
+        builder.emit(
+            Op.CVT,
+            type=DataType.U32,
+            source_type=DataType.U64,
+            dsts=(self.pointer,),
+            srcs=(to,),
+        )
+
+
+def _widen(builder: Builder, to: Register, source: Register) -> None:
+    builder.emit(Op.CVT, type=DataType.U64, source_type=DataType.U32, dsts=(to,), srcs=(source,))

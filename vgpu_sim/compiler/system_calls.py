@@ -1,0 +1,71 @@
+"""What kernels call of the driver: vprintf, __assertfail, malloc, free and __cxa_pure_virtual.
+
+They are PTX themselves (``system_calls.ptx``), added to a module that declares and calls them, so
+that both backends run them as any other function.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from vgpu_sim.compiler.lower import names
+from vgpu_sim.compiler.ptx import parse, tree
+
+NAMES: Final = frozenset({"vprintf", "__assertfail", "malloc", "free", "__cxa_pure_virtual"})
+# Read now: a worker in its sandbox opens no files.
+_SOURCE: Final = Path(__file__).with_suffix(".ptx").read_text(encoding="ascii")
+_OWN: Final = "__tessera_"
+
+
+def completed(module: tree.Module) -> tree.Module:
+    """Return a module with the functions of the driver that it declares, calls, and lacks."""
+    declared = {f.name: f.line for f in module.functions if f.body is None}
+    defined = {f.name for f in module.functions if f.body is not None}
+    wanted = NAMES & declared.keys() - defined
+    used = [names.used(f.body) for f in module.functions if f.body is not None]
+    used += [names.in_value(v.initial) for v in module.variables if v.initial is not None]
+    if not any(wanted & some for some in used):
+        return module
+    library = _library()
+    return replace(
+        module,
+        functions=(
+            *module.functions,
+            *(
+                replace(f, line=declared.get(f.name, 0))
+                for f in library.functions
+                if f.name not in NAMES or f.name in wanted
+            ),
+        ),
+        variables=(*module.variables, *library.variables),
+    )
+
+
+@functools.cache
+def _library() -> tree.Module:
+    """Return the functions, under names that no program has, and without lines of its file."""
+    found: tree.Module = _rewritten(parse(_SOURCE), _hidden)
+    return found
+
+
+def _hidden(name: str) -> str:
+    return f"tessera.{name.removeprefix(_OWN)}" if name.startswith(_OWN) else name
+
+
+def _rewritten(node: Any, rename: Callable[[str], str]) -> Any:
+    if isinstance(node, tuple):
+        return tuple(_rewritten(part, rename) for part in node)
+    if not is_dataclass(node) or isinstance(node, type):
+        return node
+    changed: dict[str, Any] = {}
+    for part in fields(node):
+        value = getattr(node, part.name)
+        if part.name in ("line", "column"):
+            changed[part.name] = 0
+        elif part.name in ("name", "text") and isinstance(value, str):
+            changed[part.name] = rename(value)
+        else:
+            changed[part.name] = _rewritten(value, rename)
+    return replace(node, **changed)

@@ -1,0 +1,230 @@
+"""How the approximate instructions are computed: once, for both backends.
+
+Each is a handful of operations, every one rounded to nearest and none fused but where it is said,
+so numpy's arrays and LLVM's vectors come to the same bits. Powers of two, which kernels take most
+(softmax, attention), are computed in binary32, the others in binary64: their arguments are binary32
+numbers, widened, and results are rounded to binary32 by the caller. binary64 has 29 bits to spare,
+so all but that last rounding is small: their polynomials are minimax fits (Remez) with a relative
+error below 2^-30.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol, TypeVar
+
+# 2^f - 1 over f, |f| <= 1/2: with a relative error of 2^f below 2^-28 in binary32
+_POWER: Final = (
+    float.fromhex("0x1.62e430p-1"),
+    float.fromhex("0x1.ebfbdcp-3"),
+    float.fromhex("0x1.c6aee8p-5"),
+    float.fromhex("0x1.3b2d4cp-7"),
+    float.fromhex("0x1.5f3e54p-10"),
+    float.fromhex("0x1.41fbbcp-13"),
+)
+# the same in binary64
+_EXPONENTIAL: Final = (
+    float.fromhex("0x1.62e42fefd3297p-1"),
+    float.fromhex("0x1.ebfbe0452f86ap-3"),
+    float.fromhex("0x1.c6b08cb17698bp-5"),
+    float.fromhex("0x1.3b2a1c36b6851p-7"),
+    float.fromhex("0x1.5d88bd9c9559ap-10"),
+    float.fromhex("0x1.443f61db7d519p-13"),
+    float.fromhex("0x1.ffcbf934d1873p-17"),
+)
+# log2((1 + s) / (1 - s)) over s, in s^2, |s| <= (sqrt 2 - 1) / (sqrt 2 + 1)
+_LOGARITHM: Final = (
+    float.fromhex("0x1.71547652bede4p+1"),
+    float.fromhex("0x1.ec709d12e09efp-1"),
+    float.fromhex("0x1.27777fdaec34cp-1"),
+    float.fromhex("0x1.a58d8f890fdc3p-2"),
+    float.fromhex("0x1.5ce7d124e607fp-2"),
+)
+# sin(pi/2 r) over r, and cos(pi/2 r) - 1 over r^2, in r^2, |r| <= 1/2
+_SINE: Final = (
+    float.fromhex("0x1.921fb5443af60p+0"),
+    float.fromhex("-0x1.4abbce564cd6dp-1"),
+    float.fromhex("0x1.466bba8bfb0cfp-4"),
+    float.fromhex("-0x1.32ca854c537b8p-8"),
+    float.fromhex("0x1.4bc2555dd3b46p-13"),
+)
+_COSINE: Final = (
+    float.fromhex("-0x1.3bd3cc98a08d6p+0"),
+    float.fromhex("0x1.03c1e9f81dc6ap-2"),
+    float.fromhex("-0x1.55cb98f579469p-6"),
+    float.fromhex("0x1.db650eb2beacfp-11"),
+)
+_TWO_OVER_PI: Final = float.fromhex("0x1.45f306dc9c883p-1")
+_TWO_LOG2_E: Final = float.fromhex("0x1.71547652b82fep+1")
+
+_SPACER: Final = 1.5 * 2.0**52  # what is added to it is rounded to an integer, in its low bits
+_EXPONENT: Final = 52
+_SINGLE_SPACER: Final = 1.5 * 2.0**23  # the same of binary32
+_SINGLE_EXPONENT: Final = 23
+_SINGLE_ONE: Final = 0x3F80_0000
+_ROOT_HALF: Final = 0x3FE6_A09E_667F_3BCD
+_MANTISSA: Final = (1 << _EXPONENT) - 1
+_LARGEST_POWER: Final = 200.0  # binary32 overflows at 2^128, and vanishes below 2^-150
+_TINY_SQUARE: Final = 2.0**-28  # below it sin x is x
+
+N = TypeVar("N")
+B = TypeVar("B")
+F = TypeVar("F")
+
+
+class Doubles(Protocol[N, B, F]):
+    """binary64 numbers (N), their 64-bit patterns (B) and flags (F), one for each lane.
+
+    ``whole`` rounds to the nearest integral number, ties to even; ``less`` is false on NaN;
+    ``signed`` converts a pattern, as two's complement, to the number that it says.
+    """
+
+    def constant(self, value: float) -> N: ...
+    def add(self, a: N, b: N) -> N: ...
+    def subtract(self, a: N, b: N) -> N: ...
+    def multiply(self, a: N, b: N) -> N: ...
+    def divide(self, a: N, b: N) -> N: ...
+    def whole(self, a: N) -> N: ...
+    def copy_sign(self, magnitude: N, sign: N) -> N: ...
+    def less(self, a: N, b: N) -> F: ...
+    def is_nan(self, a: N) -> F: ...
+    def select(self, flag: F, yes: N, no: N) -> N: ...
+    def pattern(self, a: N) -> B: ...
+    def number(self, bits: B) -> N: ...
+    def signed(self, bits: B) -> N: ...
+    def sum(self, a: B, b: B) -> B: ...
+    def offset(self, a: B, b: int) -> B: ...
+    def mask(self, a: B, b: int) -> B: ...
+    def left(self, a: B, count: int) -> B: ...
+    def arithmetic_right(self, a: B, count: int) -> B: ...
+    def bit(self, a: B, place: int) -> F: ...
+
+
+class Singles(Protocol[N, B, F]):
+    """binary32 numbers (N), their 32-bit patterns (B) and flags (F), one for each lane.
+
+    ``fuse`` is a * b + c, rounded once; all else as ``Doubles`` has it.
+    """
+
+    def constant(self, value: float) -> N: ...
+    def add(self, a: N, b: N) -> N: ...
+    def subtract(self, a: N, b: N) -> N: ...
+    def multiply(self, a: N, b: N) -> N: ...
+    def fuse(self, a: N, b: N, c: N) -> N: ...
+    def less(self, a: N, b: N) -> F: ...
+    def is_nan(self, a: N) -> F: ...
+    def select(self, flag: F, yes: N, no: N) -> N: ...
+    def pattern(self, a: N) -> B: ...
+    def number(self, bits: B) -> N: ...
+    def sum(self, a: B, b: B) -> B: ...
+    def difference(self, a: B, b: B) -> B: ...
+    def offset(self, a: B, b: int) -> B: ...
+    def left(self, a: B, count: int) -> B: ...
+    def arithmetic_right(self, a: B, count: int) -> B: ...
+
+
+def exponential(on: Singles[N, B, F], x: N) -> N:
+    """Return 2^x of binary32: 1 + (2^f - 1), times 2^n, where n is the integer nearest to x.
+
+    2^n in two steps, of which the first is exact: what is below binary32's normal numbers is
+    rounded once.
+    """
+    most, least = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
+    near = on.select(on.less(x, most), x, most)
+    near = on.select(on.less(least, near), near, least)
+    spacer = on.constant(_SINGLE_SPACER)
+    spaced = on.add(near, spacer)
+    f = on.subtract(near, on.subtract(spaced, spacer))
+    *rest, last = _POWER
+    value = on.constant(last)
+    for coefficient in reversed(rest):
+        value = on.fuse(value, f, on.constant(coefficient))
+    value = on.fuse(value, f, on.constant(1.0))
+    power = on.pattern(spaced)  # n in its low bits, under bits that are shifted out
+    half = on.arithmetic_right(power, 1)
+    first = on.number(on.sum(on.pattern(value), on.left(half, _SINGLE_EXPONENT)))
+    other = on.left(on.difference(power, half), _SINGLE_EXPONENT)
+    second = on.number(on.offset(other, _SINGLE_ONE))
+    return _unless_nan(on, x, on.multiply(first, second))
+
+
+def logarithm(on: Doubles[N, B, F], x: N) -> N:
+    """Return log2 x: x is 2^e m with m between sqrt 1/2 and sqrt 2, and s = (m - 1) / (m + 1)."""
+    above = on.offset(on.pattern(x), -_ROOT_HALF)
+    exponent = on.signed(on.arithmetic_right(above, _EXPONENT))
+    m = on.number(on.offset(on.mask(above, _MANTISSA), _ROOT_HALF))
+    one = on.constant(1.0)
+    s = on.divide(on.subtract(m, one), on.add(m, one))
+    series = on.multiply(s, _polynomial(on, _LOGARITHM, on.multiply(s, s)))
+    zero, infinity = on.constant(0.0), on.constant(float("inf"))
+    value = on.select(on.less(x, infinity), on.add(exponent, series), infinity)
+    value = on.select(on.less(zero, x), value, on.constant(float("-inf")))
+    value = on.select(on.less(x, zero), on.constant(float("nan")), value)
+    return _unless_nan(on, x, value)
+
+
+def sine(on: Doubles[N, B, F], x: N) -> N:
+    """Return sin x."""
+    tiny = on.less(on.multiply(x, x), on.constant(_TINY_SQUARE))
+    return on.select(tiny, x, _turned(on, x, 0))
+
+
+def cosine(on: Doubles[N, B, F], x: N) -> N:
+    """Return cos x."""
+    return _turned(on, x, 1)
+
+
+def hyperbolic_tangent(on: Doubles[N, B, F], x: N) -> N:
+    """Return tanh x = (e - 1) / (e + 1), where e = exp 2x; e - 1 keeps its digits near zero."""
+    rest, power = _split(on, on.multiply(x, on.constant(_TWO_LOG2_E)))
+    one = on.constant(1.0)
+    whole = _scaled(on, one, power)
+    part = on.multiply(rest, _polynomial(on, _EXPONENTIAL, rest))
+    less_one = on.add(on.multiply(whole, part), on.subtract(whole, one))
+    value = on.divide(less_one, on.add(less_one, on.constant(2.0)))
+    return _unless_nan(on, x, on.copy_sign(value, x))
+
+
+def _turned(on: Doubles[N, B, F], x: N, quarters: int) -> N:
+    """Return the sine of x and so many right angles, x reduced to r of them, |r| <= 1/2.
+
+    The product with 2/pi is off by 2^-53 of itself: that is the error for large x. Infinity
+    becomes NaN where it is subtracted from itself.
+    """
+    turns = on.multiply(x, on.constant(_TWO_OVER_PI))
+    nearest = on.whole(turns)
+    r = on.subtract(turns, nearest)
+    rounds = on.whole(on.multiply(nearest, on.constant(0.25)))
+    quadrant = on.subtract(nearest, on.multiply(rounds, on.constant(4.0)))
+    bits = on.offset(on.pattern(on.add(quadrant, on.constant(_SPACER))), quarters)
+    square = on.multiply(r, r)
+    odd = on.multiply(r, _polynomial(on, _SINE, square))
+    even = on.add(on.constant(1.0), on.multiply(square, _polynomial(on, _COSINE, square)))
+    value = on.select(on.bit(bits, 0), even, odd)
+    value = on.select(on.bit(bits, 1), on.subtract(on.constant(0.0), value), value)
+    return _unless_nan(on, r, value)
+
+
+def _split(on: Doubles[N, B, F], x: N) -> tuple[N, B]:
+    """Return x without the integer nearest to it, and that integer in the low bits of a pattern."""
+    most, least = on.constant(_LARGEST_POWER), on.constant(-_LARGEST_POWER)
+    x = on.select(on.less(x, most), x, most)
+    x = on.select(on.less(least, x), x, least)
+    spacer = on.constant(_SPACER)
+    spaced = on.add(x, spacer)
+    return on.subtract(x, on.subtract(spaced, spacer)), on.pattern(spaced)
+
+
+def _scaled(on: Doubles[N, B, F], a: N, power: B) -> N:
+    """Return a, which is between 1/2 and 2, times 2^power."""
+    return on.number(on.sum(on.pattern(a), on.left(power, _EXPONENT)))
+
+
+def _polynomial(on: Doubles[N, B, F], coefficients: Sequence[float], x: N) -> N:
+    *rest, last = coefficients
+    value = on.constant(last)
+    for coefficient in reversed(rest):
+        value = on.add(on.multiply(value, x), on.constant(coefficient))
+    return value
+
+
+def _unless_nan(on: Doubles[N, B, F] | Singles[N, B, F], x: N, value: N) -> N:
+    return on.select(on.is_nan(x), x, value)

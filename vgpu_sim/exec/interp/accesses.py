@@ -1,0 +1,44 @@
+"""What accesses of all families have in common: their addresses, and what is wrong with them."""
+
+import numpy as np
+
+from vgpu_sim.exec.errors import AddressFault, MisalignedFault
+from vgpu_sim.exec.interp.address_space import Words
+from vgpu_sim.exec.interp.bits import Mask
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.operands import read_bits
+from vgpu_sim.isa import Instruction, Space
+
+_WORD_MASK = 0xFFFF_FFFF_FFFF_FFFF
+_LOW = np.uint64(0xFFFF_FFFF)
+_NARROW = (Space.SHARED, Space.LOCAL)
+
+
+def addresses_of(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
+    """Base + displacement, of the set lanes only; as wide as the space's addresses."""
+    bits = 32 if instruction.space in _NARROW else 64
+    base = np.broadcast_to(read_bits(warp, instruction.srcs[0], bits), mask.shape)[mask]
+    displacement = np.uint64(instruction.displacement & _WORD_MASK)
+    result: Words = base.astype(np.uint64, copy=False) + displacement
+    return result & _LOW if bits == 32 else result
+
+
+def fault(
+    warp: Lanes, instruction: Instruction, mask: Mask, accessed: Words, bad: int
+) -> AddressFault:
+    """Return the error for ``bad``, which is one of the set lanes' addresses."""
+    lane = np.flatnonzero(mask)[int((accessed == np.uint64(bad)).argmax())]
+    return AddressFault(bad, warp.word, warp.block_of(int(lane)), instruction.space)
+
+
+def check_alignment(
+    warp: Lanes, instruction: Instruction, mask: Mask, first: Words, size: int = 0
+) -> None:
+    """Raise MisalignedFault where an address is no multiple of the access's size in bytes, that of
+    the instruction's values if none is given."""
+    size = size or instruction.vector * instruction.type.bytes
+    bad = (first & np.uint64(size - 1)) != 0
+    if bad.any():
+        place = int(bad.argmax())
+        block = warp.block_of(int(np.flatnonzero(mask)[place]))
+        raise MisalignedFault(int(first[place]), size, warp.word, block, instruction.space)

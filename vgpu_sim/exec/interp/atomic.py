@@ -1,0 +1,290 @@
+"""Atomic updates: of one address the lanes take their turns in order; fences need nothing.
+
+Lanes with different addresses do not see each other, so the first lane of every address goes in one
+step, then the second, and so on. Where many lanes have the same address, updates that can be joined
+before they are applied are: a prefix of them all gives what each lane finds.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.exec.errors import BadAddress
+from vgpu_sim.exec.interp.accesses import addresses_of, check_alignment, fault
+from vgpu_sim.exec.interp.address_space import Words
+from vgpu_sim.exec.interp.bits import Bits, Mask, unsigned_dtype
+from vgpu_sim.exec.interp.formats import (
+    FORMATS,
+    canonical,
+    flush,
+    is_nan,
+    narrow,
+    sum_to_odd,
+    widen,
+)
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.operands import read_bits, signed_view, write_bits
+from vgpu_sim.isa import DataType, Instruction, Op, Update
+from vgpu_sim.isa.families.atomic import (
+    MBARRIER_COUNT,
+    MBARRIER_EXPECTED,
+    MBARRIER_PENDING,
+    is_pair,
+)
+
+_STEPS_IN_TURN = 64  # more lanes than that on one address are joined first
+_Lanes = NDArray[np.int64]
+_Apply = Callable[[Bits, Bits], Bits]
+
+
+def _second(m: Bits, b: Bits) -> Bits:
+    return b
+
+
+def _increment(m: Bits, b: Bits) -> Bits:
+    return np.where(m >= b, m.dtype.type(0), m + m.dtype.type(1))
+
+
+def _decrement(m: Bits, b: Bits) -> Bits:
+    return np.where((m == 0) | (m > b), b, m - m.dtype.type(1))
+
+
+def _arrive(m: Bits, b: Bits) -> Bits:
+    """Take threads off what an mbarrier's phase waits for; without any left the next one begins."""
+    counts = np.uint64(MBARRIER_COUNT)
+    first, later = np.uint64(MBARRIER_PENDING), np.uint64(MBARRIER_EXPECTED)
+    pending = ((m >> first) - b) & counts
+    parity = (m & np.uint64(1)) ^ (pending == 0).astype(np.uint64)
+    begins = m >> later & counts
+    pending = np.where(pending == 0, begins, pending)
+    state: Bits = begins << later | pending << first | parity
+    return state
+
+
+def _drop(m: Bits, b: Bits) -> Bits:
+    counts, later = np.uint64(MBARRIER_COUNT), np.uint64(MBARRIER_EXPECTED)
+    begins = ((m >> later) - b) & counts
+    return _arrive(m & ~(counts << later) | begins << later, b)
+
+
+_INTEGER: Final[dict[Update, _Apply]] = {
+    Update.AND: np.bitwise_and,
+    Update.OR: np.bitwise_or,
+    Update.XOR: np.bitwise_xor,
+    Update.EXCH: _second,
+    Update.ADD: np.add,
+    Update.INC: _increment,
+    Update.DEC: _decrement,
+    Update.MIN: np.minimum,
+    Update.MAX: np.maximum,
+    Update.ARRIVE: _arrive,
+    Update.DROP: _drop,
+}
+_JOINABLE = frozenset(_INTEGER) - {Update.INC, Update.DEC, Update.ARRIVE, Update.DROP}
+
+
+def _signed(function: _Apply) -> _Apply:
+    def apply(m: Bits, b: Bits) -> Bits:
+        result: Bits = function(signed_view(m), signed_view(b)).view(m.dtype)  # type: ignore[arg-type]
+        return result
+
+    return apply
+
+
+_NATIVE: Final[dict[DataType, np.dtype[np.floating]]] = {
+    DataType.F32: np.dtype(np.float32),
+    DataType.F64: np.dtype(np.float64),
+}
+
+
+def _sum(type_: DataType) -> _Apply:
+    native = _NATIVE.get(type_)
+
+    def apply(m: Bits, b: Bits) -> Bits:
+        if native is None:
+            return narrow(sum_to_odd(widen(m, type_), widen(b, type_)), type_)
+        total: Bits = (m.view(native) + b.view(native)).view(m.dtype)
+        return canonical(total, FORMATS[type_])
+
+    return apply
+
+
+def _extremum(type_: DataType, update: Update) -> _Apply:
+    format_ = FORMATS[type_]
+
+    def ordered(bits: Bits) -> Bits:
+        sign = bits.dtype.type(format_.sign)
+        result: Bits = np.where(bits >= sign, ~bits, bits | sign)
+        return result
+
+    def apply(m: Bits, b: Bits) -> Bits:
+        less = ordered(m) < ordered(b)
+        first = less if update is Update.MIN else ~less
+        first = is_nan(b, format_) | (first & ~is_nan(m, format_))
+        return canonical(np.where(first, m, b), format_)
+
+    return apply
+
+
+def _function(type_: DataType, update: Update) -> _Apply:
+    if not type_.is_float:
+        plain = _INTEGER[update]
+        extreme = update in (Update.MIN, Update.MAX)
+        return _signed(plain) if type_.is_signed and extreme else plain
+    return _sum(type_) if update is Update.ADD else _extremum(type_, update)
+
+
+def _update(warp: Lanes, instruction: Instruction, mask: Mask) -> Words:
+    """Update every element; what was there goes to the destinations, if there are any."""
+    type_ = instruction.type
+    first = addresses_of(warp, instruction, mask)
+    check_alignment(warp, instruction, mask, first)
+    elements = instruction.vector
+    if is_pair(instruction):
+        return _update_pairs(warp, instruction, mask, first)
+    operands = [
+        np.broadcast_to(read_bits(warp, source, type_.bits), mask.shape)[mask]
+        for source in instruction.srcs[1:]
+    ]
+    found = []
+    for index in range(elements):
+        addresses = first + np.uint64(index * type_.bytes)
+        values = [operands[index], *operands[elements:]]  # CAS has one element and two operands
+        try:
+            found.append(_update_element(warp, instruction, mask, addresses, values))
+        except BadAddress as error:
+            raise fault(warp, instruction, mask, addresses, error.address) from error
+    for destination, before in zip(instruction.dsts, found, strict=False):
+        spread = np.zeros(mask.shape, dtype=unsigned_dtype(type_.bits))
+        spread[mask] = before
+        write_bits(warp, destination, spread, type_, mask)
+    return first
+
+
+def _update_pairs(warp: Lanes, instruction: Instruction, mask: Mask, first: Words) -> Words:
+    """Exchange, or compare and exchange, 128 bits for every set lane, one lane after another."""
+    half = instruction.type.bytes
+    given = [np.broadcast_to(read_bits(warp, s, 64), mask.shape) for s in instruction.srcs[1:]]
+    found = np.zeros((2, *mask.shape), dtype=np.uint64)
+    for lane, address in zip(np.flatnonzero(mask), first, strict=True):
+        alone = np.zeros(mask.shape, dtype=np.bool_)
+        alone[lane] = True
+        places = [np.array([address + np.uint64(n * half)], dtype=np.uint64) for n in range(2)]
+        try:
+            before = [warp.spaces.load(instruction.space, at, alone, half)[0] for at in places]
+            found[:, lane] = before
+            *expected, low, high = (values[lane] for values in given)
+            if expected and list(before) != expected:
+                low, high = before
+            for at, value in zip(places, (low, high), strict=True):
+                warp.spaces.store(
+                    instruction.space, at, alone, np.array([value], dtype=np.uint64), half
+                )
+        except BadAddress as error:
+            raise fault(warp, instruction, alone, places[0], int(address)) from error
+    for destination, values in zip(instruction.dsts, found, strict=True):
+        write_bits(warp, destination, values, instruction.type, mask)
+    return first
+
+
+def _update_element(
+    warp: Lanes, instruction: Instruction, mask: Mask, addresses: Words, operands: list[Bits]
+) -> Bits:
+    """Update one element for every set lane; return what each of them found."""
+    type_, update, spaces = instruction.type, instruction.update, warp.spaces
+    assert update is not None
+    dtype, width = unsigned_dtype(type_.bits), type_.bytes
+    places = spaces.identities(instruction.space, addresses, mask, width)
+    _, firsts, owners = np.unique(places, return_index=True, return_inverse=True)
+    order = np.sort(firsts)  # of each place the first lane, in the order of lanes
+    owners = np.searchsorted(order, firsts)[owners]
+    those = np.zeros(mask.shape, dtype=np.bool_)
+    those[np.flatnonzero(mask)[order]] = True
+    values = spaces.load(instruction.space, addresses[order], those, width).astype(dtype)
+    if update is Update.CAS:
+        before = _swap_in_turn(values, owners, *operands)
+    elif update in _JOINABLE and not type_.is_float and _most(owners) > _STEPS_IN_TURN:
+        before = _joined(_function(type_, update), values, owners, operands[0])
+    else:
+        outside = places[order] & np.uint64(1) == 0
+        flushed = outside if (type_, update) == (DataType.F32, Update.ADD) else None
+        before = _in_turn(_function(type_, update), values, owners, operands[0], flushed)
+    spaces.store(instruction.space, addresses[order], those, values.astype(np.uint64), width)
+    return before
+
+
+def _ranks(owners: _Lanes) -> tuple[_Lanes, _Lanes]:
+    """Return the lanes sorted by owner, and how many lanes of its owner come before each."""
+    order = np.argsort(owners, kind="stable")
+    ordered = owners[order]
+    begins = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    counts = np.diff(np.r_[begins, len(ordered)])
+    return order, np.arange(len(ordered)) - np.repeat(begins, counts)
+
+
+def _most(owners: _Lanes) -> int:
+    return int(np.bincount(owners).max(initial=0))
+
+
+def _turns(owners: _Lanes) -> Iterator[_Lanes]:
+    """Yield lanes of which no two have the same owner, all in their order."""
+    order, ranks = _ranks(owners)
+    for rank in range(int(ranks.max(initial=-1)) + 1):
+        yield order[ranks == rank]
+
+
+def _in_turn(
+    function: _Apply, values: Bits, owners: _Lanes, operand: Bits, flushed: Mask | None
+) -> Bits:
+    """Update ``values`` in place; ``flushed`` says where subnormal numbers count as zeros."""
+    before = np.empty(len(owners), dtype=values.dtype)
+    for lanes in _turns(owners):
+        at = owners[lanes]
+        m, b = values[at], operand[lanes]
+        before[lanes] = m
+        if flushed is None:
+            values[at] = function(m, b)
+            continue
+        format_, zeros = FORMATS[DataType.F32], flushed[at]
+        m, b = (np.where(zeros, flush(x, format_), x) for x in (m, b))
+        result = function(m, b)
+        values[at] = np.where(zeros, flush(result, format_), result)
+    return before
+
+
+def _swap_in_turn(values: Bits, owners: _Lanes, expected: Bits, wanted: Bits) -> Bits:
+    before = np.empty(len(owners), dtype=values.dtype)
+    for lanes in _turns(owners):
+        at = owners[lanes]
+        before[lanes] = values[at]
+        values[at] = np.where(values[at] == expected[lanes], wanted[lanes], values[at])
+    return before
+
+
+def _joined(function: _Apply, values: Bits, owners: _Lanes, operand: Bits) -> Bits:
+    """Update in steps of 1, 2, 4, ... lanes of an owner: prefixes of what they bring."""
+    order, ranks = _ranks(owners)
+    prefix, at = operand[order].astype(values.dtype), owners[order]
+    distance = 1
+    while distance <= ranks.max():
+        later = np.flatnonzero(ranks >= distance)
+        prefix[later] = function(prefix[later - distance], prefix[later])
+        distance *= 2
+    start = values[at]
+    found = start.copy()
+    later = np.flatnonzero(ranks > 0)
+    found[later] = function(start[later], prefix[later - 1])
+    last = np.flatnonzero(np.r_[ranks[1:] == 0, True])
+    values[at[last]] = function(start[last], prefix[last])
+    before = np.empty_like(found)
+    before[order] = found
+    return before
+
+
+def _fence(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
+    """Do nothing: lanes execute one word after another, and each sees what is in memory."""
+
+
+SEMANTICS = {Op.ATOM: _update, Op.RED: _update, Op.FENCE: _fence}

@@ -1,0 +1,68 @@
+"""Collectives of all families: who names whom, what lanes bring, and who gets what."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.exec.interp import matrix, warp
+from vgpu_sim.exec.interp.bits import WARP_LANES, Mask
+from vgpu_sim.exec.interp.gathered import U32, Gathered, Results, bits_of, rows_of
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.operands import read_bits, write_bits, write_predicate
+from vgpu_sim.isa import DataType, Family, Instruction, Literal, Op, Predicate
+
+_EVERYBODY: Final = Literal(0xFFFF_FFFF)
+
+
+def members(lanes: Lanes, instruction: Instruction) -> U32:
+    """Return the member mask that each lane names, in rows."""
+    source = _EVERYBODY if instruction.op.family is Family.MATRIX else instruction.srcs[-1]
+    named: U32 = rows_of(read_bits(lanes, source, 32), lanes).astype(np.uint32)
+    return named
+
+
+def _gather(lanes: Lanes, instruction: Instruction) -> Gathered:
+    if instruction.op.family is Family.MATRIX:
+        return matrix.gather(lanes, instruction)
+    return warp.gather(lanes, instruction)
+
+
+def _collect(lanes: Lanes, instruction: Instruction, given: Gathered, together: U32) -> Results:
+    if instruction.op.family is Family.MATRIX:
+        return matrix.collect(lanes, instruction, given, together)
+    return warp.collect(instruction, given, together)
+
+
+def _scatter(lanes: Lanes, instruction: Instruction, results: Results, mask: Mask) -> None:
+    """Write results to the destinations of the lanes in ``mask``."""
+    for destination, result in zip(instruction.dsts, results, strict=False):
+        flat = result.reshape(-1)
+        if isinstance(destination, Predicate):
+            write_predicate(lanes, destination, flat.astype(np.bool_), mask)
+        elif destination is not None:
+            type_ = instruction.type if instruction.op is Op.REDUX else DataType.B32
+            write_bits(lanes, destination, flat.astype(np.uint32), type_, mask)
+
+
+def perform(lanes: Lanes, instruction: Instruction, together: U32, mask: Mask) -> None:
+    """Perform a collective for the lanes of ``mask``, whole warps of which stand at one word."""
+    together = np.where(mask.reshape(-1, WARP_LANES), together, np.uint32(0))
+    given = _gather(lanes, instruction)
+    _scatter(lanes, instruction, _collect(lanes, instruction, given, together), mask)
+
+
+def perform_apart(lanes: Lanes, words: Sequence[int], masks: Sequence[Mask], warp: int) -> None:
+    """Perform a collective for lanes of one warp that stand at several words: a mask each."""
+    code = [lanes.launch.function.code[word] for word in words]
+    here = [mask.reshape(-1, WARP_LANES)[warp : warp + 1] for mask in masks]
+    merged = _gather(lanes, code[0]).row(warp)
+    for instruction, some in zip(code[1:], here[1:], strict=True):
+        merged = merged.replaced(_gather(lanes, instruction).row(warp), some)
+    everybody = np.any(here, axis=0)
+    together = np.where(everybody, bits_of(everybody)[:, None], np.uint32(0))
+    results = _collect(lanes, code[0], merged, together)
+    shape = (lanes.lanes // WARP_LANES, WARP_LANES)
+    spread: Results = tuple(np.broadcast_to(result, shape) for result in results)  # type: ignore[misc]
+    for instruction, mask in zip(code, masks, strict=True):
+        _scatter(lanes, instruction, spread, mask)

@@ -1,0 +1,139 @@
+"""Products of matrices, and loads of them: fragments become matrices, and those are multiplied.
+
+Floats are added in binary64, rounded to odd, and rounded once to binary32.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vgpu_sim.exec.errors import BadAddress
+from vgpu_sim.exec.interp.accesses import check_alignment, fault
+from vgpu_sim.exec.interp.bits import WARP_LANES, Bits, Mask
+from vgpu_sim.exec.interp.formats import FORMATS, Doubles, flush, narrow, sum_to_odd, widen
+from vgpu_sim.exec.interp.gathered import LANES, U32, Gathered, Results, rows_of
+from vgpu_sim.exec.interp.lanes import Lanes
+from vgpu_sim.exec.interp.operands import read_bits
+from vgpu_sim.isa import DataType, Instruction, Op
+
+_EDGE: Final = 8
+_ROW_BYTES: Final = 16
+_G, _T = LANES // 4, LANES % 4
+_VIEWS: Final = {
+    DataType.F16: np.uint16,
+    DataType.BF16: np.uint16,
+    DataType.TF32: np.uint32,
+    DataType.U8: np.uint8,
+    DataType.S8: np.int8,
+}
+_TINY: Final = 2.0**-126 - 2.0**-151
+"""The least exact number that 24 bits of an unbounded exponent round to one of binary32's normal
+numbers."""
+
+
+def gather(lanes: Lanes, instruction: Instruction) -> Gathered:
+    """Read what a collective takes, in rows."""
+    numbers = tuple(rows_of(read_bits(lanes, s, 32), lanes) for s in instruction.srcs)
+    return Gathered(numbers, np.zeros(numbers[0].shape, dtype=np.bool_))
+
+
+def collect(lanes: Lanes, instruction: Instruction, given: Gathered, together: U32) -> Results:
+    """Return the results of a collective, one for each destination."""
+    return _RESULTS[instruction.op](lanes, instruction, given, together != 0)
+
+
+def _multiply(lanes: Lanes, instruction: Instruction, given: Gathered, here: Mask) -> Results:
+    shape, factor = instruction.matrix, instruction.source_type
+    assert shape is not None
+    assert factor is not None
+    registers = [np.where(here, number, np.uint32(0)) for number in given.numbers]
+    count = shape.rows // 4
+    totals = registers[-count:]
+    each = 32 // max(8, factor.bits)
+    columns = (len(registers) - count) // (shape.rows // _EDGE + 1)
+    left, right = registers[: -count - columns], registers[-count - columns : -count]
+    a = np.zeros((len(here), shape.rows, shape.depth), _VIEWS[factor])
+    for i, register in enumerate(left):
+        block, upper = divmod(i, shape.rows // _EDGE)
+        for n, elements in enumerate(_elements(register, factor, each)):
+            a[:, _G + _EDGE * upper, _T * each + n + 4 * each * block] = elements
+    b = np.zeros((len(here), shape.depth, _EDGE), _VIEWS[factor])
+    for block, register in enumerate(right):
+        for n, elements in enumerate(_elements(register, factor, each)):
+            b[:, _T * each + n + 4 * each * block, _G] = elements
+    c = np.zeros((len(here), shape.rows, _EDGE), np.uint32)
+    for i, register in enumerate(totals):
+        c[:, _G + _EDGE * (i // 2), 2 * _T + i % 2] = register
+    if instruction.type is DataType.F32:
+        d = _floats(a, b, c, factor)
+    else:
+        signed = (instruction.type is DataType.S32, factor is DataType.S8)
+        x, y = (
+            part.view(np.int8 if sign else np.uint8).astype(np.int64)
+            for part, sign in zip((a, b), signed, strict=True)
+        )
+        d = ((x @ y + c) & 0xFFFF_FFFF).astype(np.uint32)
+    return tuple(d[:, _G + _EDGE * (i // 2), 2 * _T + i % 2] for i in range(count))
+
+
+def _elements(register: Bits, factor: DataType, each: int) -> Sequence[Bits]:
+    """Return what stands in the parts of registers, the lowest first."""
+    parts = np.ascontiguousarray(register.astype("<u4")).view(_VIEWS[factor])
+    return [parts[:, n::each] for n in range(each)]
+
+
+def _floats(a: Bits, b: Bits, c: Bits, factor: DataType) -> Bits:
+    depth = a.shape[-1]
+    order = np.arange(depth)
+    if factor is DataType.BF16:
+        order, (a, b) = order ^ 1, (flush(part, FORMATS[factor]) for part in (a, b))
+    x, y = _numbers(a, factor), _numbers(b, factor)
+    for k in order:
+        if factor is DataType.BF16:
+            c = flush(c, FORMATS[DataType.F32])
+        with np.errstate(all="ignore"):
+            exact = sum_to_odd(x[:, :, k, None] * y[:, None, k, :], widen(c, DataType.F32))
+        c = narrow(exact, DataType.F32)
+        if factor is DataType.BF16:
+            c = np.where(np.abs(exact) < _TINY, c & np.uint32(1 << 31), c)
+    return c
+
+
+def _numbers(patterns: Bits, factor: DataType) -> Doubles:
+    if factor is DataType.TF32:
+        return widen(patterns & np.uint32(0xFFFF_E000), DataType.F32)
+    return widen(patterns, factor)
+
+
+def _load(lanes: Lanes, instruction: Instruction, given: Gathered, here: Mask) -> Results:
+    count = instruction.vector
+    reading = here & (_EDGE * count > LANES)
+    mask: Mask = np.zeros(lanes.lanes, np.bool_)
+    begin = given.first * WARP_LANES
+    mask[begin : begin + reading.size] = reading.reshape(-1)
+    addresses = given.numbers[0][reading].astype(np.uint64)
+    check_alignment(lanes, instruction, mask, addresses, _ROW_BYTES)
+    words: NDArray[np.uint32] = np.zeros((*here.shape, 4), np.uint32)
+    for place in range(4):
+        at = addresses + np.uint64(4 * place)
+        try:
+            loaded = lanes.spaces.load(instruction.space, at, mask, 4)
+        except BadAddress as error:
+            raise fault(lanes, instruction, mask, at, error.address) from error
+        words[..., place][reading] = loaded.astype(np.uint32)
+    rows = words.reshape(-1, WARP_LANES // _EDGE, _EDGE, 4)[:, :count]
+    if not instruction.transposed:
+        return tuple(rows[:, i][:, _G, _T] for i in range(count))
+    halves = np.ascontiguousarray(rows).astype("<u4").view(np.uint16)
+    pairs = [[halves[:, i][:, 2 * _T + odd, _G] for odd in range(2)] for i in range(count)]
+    return tuple(low | high.astype(np.uint32) << np.uint32(16) for low, high in pairs)
+
+
+_RESULTS: Final[dict[Op, Callable[[Lanes, Instruction, Gathered, Mask], Results]]] = {
+    Op.MMA: _multiply,
+    Op.LDMATRIX: _load,
+}
+GATHERS: Final[Sequence[Op]] = tuple(_RESULTS)
+"""Those at which lanes wait for each other (``gathering``)."""

@@ -1,0 +1,202 @@
+"""Whether all lanes are within bounds, by comparing the outermost one.
+
+Most branches that part lanes ask whether an index is within a bound that only the last groups
+cross. Where the index is a base and known distances from it, and the bound is one number for all
+lanes, the least and the greatest lane tell of all: two comparisons, for a vector each strip.
+"""
+
+from typing import Final
+
+from vgpu_sim.exec.jit.lane_shapes import Affine
+from vgpu_sim.exec.jit.layout import Level
+from vgpu_sim.exec.jit.ssa import Condition, Operation, Source, Value
+from vgpu_sim.exec.jit.values import Form, Values
+from vgpu_sim.isa import EFFECTS, BoolOp, Compare, DataType, Family, Op
+
+_MIRRORED: Final = {
+    Compare.EQ: Compare.EQ,
+    Compare.NE: Compare.NE,
+    Compare.LT: Compare.GT,
+    Compare.GT: Compare.LT,
+    Compare.LE: Compare.GE,
+    Compare.GE: Compare.LE,
+}
+_OPPOSITE: Final = {
+    Compare.EQ: Compare.NE,
+    Compare.NE: Compare.EQ,
+    Compare.LT: Compare.GE,
+    Compare.GE: Compare.LT,
+    Compare.GT: Compare.LE,
+    Compare.LE: Compare.GT,
+}
+_BITS: Final = 32
+_DEPTH: Final = 8  # predicates that are made of others
+# Up to so many nodes a block is written once more, for groups that come to it as a whole.
+_SHORT_NODES: Final = 24
+
+
+class Bounds:
+    """Asks of one function version's lanes; see the module."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._text = values.text
+
+    def within(self, level: Level, block: int) -> int | None:
+        """Return the short block that lanes within bounds come to from ``block``, alone and at
+        once, and leave for where they meet the others; None if that is not what follows."""
+        analysis = self._values.analysis
+        graph, ssa_block = analysis.ssa.graph, analysis.ssa.blocks[block]
+        condition, ways = ssa_block.condition, ssa_block.successors
+        if condition is None or len(ways) != 2 or block in analysis.assumed:
+            return None
+        if analysis.uniform(condition, block):
+            return None
+        for inner, join in (ways, ways[::-1]):
+            if inner not in level.blocks or inner == level.header:
+                continue
+            if graph.blocks[inner].predecessors != (block,) or not self._short(inner, join):
+                continue
+            if join != graph.exit and (
+                graph.innermost_loop[join] != graph.innermost_loop[block]
+                or join == level.header
+                or set(graph.blocks[join].predecessors) != {block, inner}
+            ):
+                continue
+            self._values.block = block
+            if self.askable(condition, wanted=inner == ways[0]):
+                return inner
+        return None
+
+    def _short(self, inner: int, join: int) -> bool:
+        block = self._values.analysis.ssa.blocks[inner]
+        if block.successors != (join,) or len(block.nodes) > _SHORT_NODES:
+            return False
+        operations = (node.instruction.op for node in block.nodes if isinstance(node, Operation))
+        return not any(
+            EFFECTS[op].stops or EFFECTS[op].collective or op.family is Family.ATOMIC
+            for op in operations
+        )
+
+    def askable(self, condition: Condition, *, wanted: bool) -> bool:
+        """Return whether ``all_lanes`` has an answer."""
+        return self._askable(condition.value, wanted != condition.negated, _DEPTH)
+
+    def all_lanes(self, condition: Condition, *, wanted: bool) -> str:
+        """Return a flag that is true only if ``condition`` is ``wanted`` in each lane of a group.
+
+        It may be false although all are: where an index wraps around.
+        """
+        return self._all(condition.value, wanted != condition.negated)
+
+    def _comparison(self, source: Source, wanted: bool) -> tuple[Operation, Compare] | None:
+        node = self._definition(source)
+        if node is None or node.instruction.op is not Op.SETP:
+            return None
+        instruction = node.instruction
+        if instruction.combine is not BoolOp.NONE or not instruction.type.is_integer:
+            return None
+        compare = instruction.compare
+        if instruction.type.bits != _BITS or compare not in _OPPOSITE:
+            return None
+        true = (source is node.results[0]) == wanted
+        return node, compare if true else _OPPOSITE[compare]
+
+    def _askable(self, source: Source, wanted: bool, depth: int) -> bool:
+        if self._uniform(source):
+            return True
+        parts = self._parts(source, wanted)
+        if parts is not None:
+            return depth > 0 and all(self._askable(s, flag, depth - 1) for s, flag in parts)
+        found = self._comparison(source, wanted)
+        if found is None:
+            return False
+        operands = found[0].sources[:2]
+        if any(isinstance(s, Value) and s.bits != _BITS for s in operands):
+            return False
+        shapes = [self._values.shape(operand, _BITS) for operand in operands]
+        affine = [shape for shape in shapes if isinstance(shape, Affine)]
+        if len(affine) < 2 or sum(shape.uniform for shape in affine) != 1:
+            return False
+        unknown = any(shape.constant is None for shape in affine)
+        return unknown and found[1] is not Compare.EQ
+
+    def _all(self, source: Source, wanted: bool) -> str:
+        text, values = self._text, self._values
+        if self._uniform(source):
+            flag = values.read(source, "i1", Form.BASE, 0)
+            return flag if wanted else values.invert(flag, vector=False)
+        parts = self._parts(source, wanted)
+        if parts is not None:
+            flags = [self._all(part, flag) for part, flag in parts]
+            joined = flags[0]
+            for flag in flags[1:]:
+                joined = text.let(f"and i1 {joined}, {flag}")
+            return joined
+        found = self._comparison(source, wanted)
+        assert found is not None
+        node, compare = found
+        index, limit = node.sources[:2]
+        shape = values.shape(index, _BITS)
+        assert isinstance(shape, Affine)
+        if shape.uniform:
+            index, limit, compare = limit, index, _MIRRORED[compare]
+            shape = values.shape(index, _BITS)
+            assert isinstance(shape, Affine)
+        return self._compare(index, shape, limit, compare, node.instruction.type)
+
+    def _compare(
+        self, index: Source, shape: Affine, limit: Source, compare: Compare, type_: DataType
+    ) -> str:
+        """Compare as numbers of 64 bits, in which no lane wraps around."""
+        text, values = self._text, self._values
+        extend = "sext" if type_.is_signed else "zext"
+        base = text.let(f"{extend} i32 {values.read(index, 'i32', Form.BASE, 0)} to i64")
+        bound = text.let(f"{extend} i32 {values.read(limit, 'i32', Form.BASE, 0)} to i64")
+        low, high = values.analysis.algebra.extent(shape)
+        least, greatest = (text.let(f"add i64 {base}, {step}") for step in (low, high))
+        below, above = (-(1 << 31), 1 << 31) if type_.is_signed else (0, 1 << 32)
+
+        def holds(relation: str, a: str, b: str | int) -> str:
+            return text.let(f"icmp {relation} i64 {a}, {b}")
+
+        down, up = holds("sge", least, below), holds("slt", greatest, above)
+        match compare:
+            case Compare.LT | Compare.LE:
+                inside = holds("slt" if compare is Compare.LT else "sle", greatest, bound)
+                return text.let(f"and i1 {inside}, {down}") if low < 0 else inside
+            case Compare.GT | Compare.GE:
+                inside = holds("sgt" if compare is Compare.GT else "sge", least, bound)
+                return text.let(f"and i1 {inside}, {up}") if high > 0 else inside
+            case _:
+                apart = text.let(
+                    f"or i1 {holds('slt', greatest, bound)}, {holds('sgt', least, bound)}"
+                )
+                exact = text.let(f"and i1 {down}, {up}")
+                return text.let(f"and i1 {apart}, {exact}")
+
+    def _parts(self, source: Source, wanted: bool) -> list[tuple[Source, bool]] | None:
+        """Return predicates that are all to be as they are paired with, for ``source`` to be."""
+        node = self._definition(source)
+        if node is None:
+            return None
+        instruction = node.instruction
+        if instruction.op is Op.SETP and instruction.combine is not BoolOp.NONE:
+            return None
+        if instruction.type is not DataType.PRED:
+            return None
+        if instruction.op is (Op.AND if wanted else Op.OR):
+            return [(operand, wanted) for operand in node.sources]
+        if instruction.op is Op.NOT:
+            return [(node.sources[0], not wanted)]
+        return None
+
+    def _definition(self, source: Source) -> Operation | None:
+        if not isinstance(source, Value):
+            return None
+        node = self._values.analysis.ssa.definition.get(source)
+        return node if isinstance(node, Operation) else None
+
+    def _uniform(self, source: Source) -> bool:
+        shape = self._values.shape(source, 1)
+        return isinstance(shape, Affine) and shape.uniform

@@ -1,0 +1,215 @@
+"""Sums of integers in global memory, put together before memory sees them.
+
+An addition whose result nobody reads, and that orders nothing, may wait: a histogram's lane pays a
+locked instruction for each element otherwise. The code that runs a launch's blocks one after the
+other keeps a table of sums on its stack, at a place that the address says; who finds the place
+taken by another address gives that one's sum to memory. What is left goes there before the code
+ends, before a version that knows no table runs, and before a load of what may wait there.
+
+Only kernels that do nothing else to global memory have it, and neither wait nor poll: nothing has
+to be told in what order sums arrive. The address has been touched when it enters the table, so that
+what faults does so at its own word.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from vgpu_sim.exec.jit import polls
+from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.launch import CONTEXT_APERTURE_LIMIT
+from vgpu_sim.exec.jit.ssa import Operation, SsaFunction, used_values
+from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.isa import EFFECTS, Op, Space, Update
+
+TABLE: Final = "%table"
+TABLE_BYTES: Final = 8256
+_SUMS, _LEAST, _END = 4096, 8192, 8200  # offsets in it
+_ENTER, _SETTLE = "combine.enter", "combine.settle"
+_PRIVATE: Final = (Space.SHARED, Space.LOCAL, Space.PARAM)
+
+
+def is_sum(ssa: SsaFunction, node: Operation) -> bool:
+    """Return whether a node adds integers to global memory, and nobody asks what was there."""
+    instruction = node.instruction
+    return (
+        instruction.op in (Op.RED, Op.ATOM)
+        and instruction.update is Update.ADD
+        and instruction.space is Space.GLOBAL
+        and instruction.vector == 1
+        and not instruction.type.is_float
+        and used_values(ssa).isdisjoint(node.results)
+    )
+
+
+def element_bits(analysis: Analysis) -> int:
+    """Return the width of a kernel's sums that may wait; 0 if none may, or all are in rows."""
+    ssa, widths, spread = analysis.ssa, set(), False
+    if polls.waits(ssa):
+        return 0
+    for block in ssa.blocks.values():
+        for node in block.nodes:
+            if not isinstance(node, Operation):
+                continue
+            effects, instruction = EFFECTS[node.instruction.op], node.instruction
+            if instruction.op in (Op.RED, Op.ATOM) and is_sum(ssa, node):
+                widths.add(instruction.type.bits)
+                address = analysis.shape(node.sources[0], block.index, 64)
+                spread = spread or isinstance(address, Vector)
+            elif effects.accesses and instruction.space not in _PRIVATE:
+                if effects.writes or instruction.volatile:
+                    return 0
+            elif effects.visible and not effects.accesses:
+                return 0
+    return widths.pop() if spread and len(widths) == 1 else 0
+
+
+class Table:
+    """Writes what the code of one function does with its table.
+
+    The table is 512 addresses, then their sums, then the range in which all addresses lie.
+    """
+
+    def __init__(self, text: Text, bits: int) -> None:
+        self._text = text
+        self._scalar, self._bytes = integer(bits), bits // 8
+        text.shared.helpers.update(_helpers(self._scalar, self._bytes))
+        with text.in_prologue():
+            text.do(f"{TABLE} = alloca [{TABLE_BYTES} x i8], align 64")
+            for offset in range(0, _SUMS, 64):
+                text.do(f"store <8 x i64> zeroinitializer, ptr {self._at(offset)}, align 64")
+            text.do(f"store i64 -1, ptr {self._at(_LEAST)}, align 8")
+            text.do(f"store i64 0, ptr {self._at(_END)}, align 8")
+
+    def add(self, pointer: str, value: str) -> None:
+        """Add ``value`` to what ``pointer`` leads to, sooner or later."""
+        text, scalar = self._text, self._scalar
+        address = text.let(f"ptrtoint ptr {pointer} to i64")
+        offset = text.let(f"and i64 {text.let(f'shl i64 {address}, 1')}, {_SUMS - 8}")
+        place = text.let(f"getelementptr i8, ptr {TABLE}, i64 {offset}")
+        found = self._read("i64", place)
+        hit, other, enters, taken, onward = map(
+            text.label, ("waits", "other", "enters", "taken", "added")
+        )
+        text.branch(text.let(f"icmp eq i64 {found}, {address}"), hit, other)
+        text.begin(hit, follows=True)
+        with text.known.within():
+            at = text.let(f"getelementptr i8, ptr {place}, i64 {_SUMS}")
+            total = text.let(f"add {scalar} {self._read(scalar, at)}, {value}")
+            text.do(f"store {scalar} {total}, ptr {at}, align 8")
+            text.jump(onward)
+        text.begin(other, follows=True)
+        text.branch(text.let(f"icmp eq i64 {found}, 0"), enters, taken)
+        text.begin(enters, follows=True)
+        with text.known.within():
+            self._read(scalar, pointer, volatile=True)  # it faults here, or never
+            arguments = f"ptr {TABLE}, i64 {address}, {scalar} {value}"
+            text.do(f"call void @{_ENTER}({arguments})")
+            text.jump(onward)
+        text.begin(taken, follows=True)
+        with text.known.within():
+            align = f"align {self._bytes}"
+            text.do(
+                f"{text.name()} = atomicrmw add ptr {pointer}, {scalar} {value} monotonic, {align}"
+            )
+            text.jump(onward)
+        text.begin(onward, follows=True)
+        text.known.written()
+
+    def settle(self) -> None:
+        """Give all sums to memory."""
+        self._text.do(f"call void @{_SETTLE}(ptr %ctx, ptr {TABLE})")
+
+    def settle_before(self, reads: Iterable[tuple[str, bool, int]]) -> None:
+        """Give all sums to memory if one may lie in what is read next: pointers, or vectors of
+        them, and how many bytes there."""
+        text = self._text
+        least, end = (self._read("i64", self._at(offset)) for offset in (_LEAST, _END))
+        met = ""
+        for pointer, vector, size in reads:
+            held, flags, places = (text.type_of(t, vector) for t in ("i64", "i1", "ptr"))
+            low, high = ((text.splat("i64", n) if vector else n) for n in (least, end))
+            address = text.let(f"ptrtoint {places} {pointer} to {held}")
+            behind = text.let(f"add {held} {address}, {text.const(size, 'i64', vector)}")
+            meets = text.let(
+                f"and {flags} {text.let(f'icmp ult {held} {address}, {high}')},"
+                f" {text.let(f'icmp ugt {held} {behind}, {low}')}"
+            )
+            if vector:
+                name = f"llvm.vector.reduce.or.v{text.width}i1"
+                meets = text.call("i1", name, (flags, meets))
+            met = text.let(f"or i1 {met}, {meets}") if met else meets
+        settles, onward = text.label("settles"), text.label("onward")
+        text.branch(met, settles, onward)
+        text.begin(settles, follows=True)
+        with text.known.within():
+            self.settle()
+            text.jump(onward)
+        text.begin(onward, follows=True)
+
+    def _at(self, offset: int) -> str:
+        return self._text.let(f"getelementptr i8, ptr {TABLE}, i64 {offset}")
+
+    def _read(self, scalar: str, pointer: str, *, volatile: bool = False) -> str:
+        """Load, whatever is known: code that runs again finds another number."""
+        name, how = self._text.name(), "load volatile" if volatile else "load"
+        self._text.do(f"{name} = {how} {scalar}, ptr {pointer}, align {min(8, self._bytes)}")
+        return name
+
+
+def _helpers(scalar: str, size: int) -> dict[str, str]:
+    arguments = f"ptr {TABLE}, i64 %address, {scalar} %sum"
+    enter = f"""define internal void @{_ENTER}({arguments}) #1 {{
+entry:
+  %twice = shl i64 %address, 1
+  %offset = and i64 %twice, {_SUMS - 8}
+  %place = getelementptr i8, ptr %table, i64 %offset
+  %target = getelementptr i8, ptr %place, i64 {_SUMS}
+  store i64 %address, ptr %place, align 8
+  store {scalar} %sum, ptr %target, align 8
+  %least = getelementptr i8, ptr %table, i64 {_LEAST}
+  %a = load i64, ptr %least, align 8
+  %lower = call i64 @llvm.umin.i64(i64 %a, i64 %address)
+  store i64 %lower, ptr %least, align 8
+  %end = getelementptr i8, ptr %table, i64 {_END}
+  %b = load i64, ptr %end, align 8
+  %behind = add i64 %address, {size}
+  %higher = call i64 @llvm.umax.i64(i64 %b, i64 %behind)
+  store i64 %higher, ptr %end, align 8
+  ret void
+}}"""
+    settle = f"""define internal void @{_SETTLE}(ptr %ctx, ptr %table) #1 {{
+entry:
+  %base = load i64, ptr %ctx, align 1
+  %where = getelementptr i8, ptr %ctx, i64 {CONTEXT_APERTURE_LIMIT}
+  %limit = load i64, ptr %where, align 1
+  %origin = inttoptr i64 %base to ptr
+  br label %loop
+loop:
+  %turn = phi i64 [ 0, %entry ], [ %following, %next ]
+  %offset = and i64 %turn, {_SUMS - 8}
+  %place = getelementptr i8, ptr %table, i64 %offset
+  %address = load i64, ptr %place, align 8
+  %free = icmp eq i64 %address, 0
+  br i1 %free, label %next, label %taken
+taken:
+  store i64 0, ptr %place, align 8
+  %at = getelementptr i8, ptr %place, i64 {_SUMS}
+  %sum = load {scalar}, ptr %at, align 8
+  %distance = sub i64 %address, %base
+  %confined = call i64 @llvm.umin.i64(i64 %distance, i64 %limit)
+  %target = getelementptr i8, ptr %origin, i64 %confined
+  %before = atomicrmw add ptr %target, {scalar} %sum monotonic, align {size}
+  br label %next
+next:
+  %following = add i64 %turn, 8
+  %more = icmp ult i64 %following, {_SUMS}
+  br i1 %more, label %loop, label %done
+done:
+  %least = getelementptr i8, ptr %table, i64 {_LEAST}
+  store i64 -1, ptr %least, align 8
+  %end = getelementptr i8, ptr %table, i64 {_END}
+  store i64 0, ptr %end, align 8
+  ret void
+}}"""
+    return {_ENTER: enter, _SETTLE: settle}

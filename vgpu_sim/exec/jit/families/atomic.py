@@ -1,0 +1,226 @@
+"""Atomic updates, lane after lane where lanes may have one address; fences."""
+
+from typing import Final
+
+from vgpu_sim.exec.jit import shared_memory, updates
+from vgpu_sim.exec.jit.access import Access, Where
+from vgpu_sim.exec.jit.combining import is_sum
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.lane_loop import LaneOf, all_lanes, each_lane, one_by_one
+from vgpu_sim.exec.jit.lane_shapes import Affine, Vector
+from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.ssa import Operation, Value
+from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.isa import DataType, Op, Order, Scope, Update
+from vgpu_sim.isa.families.atomic import is_pair
+
+_HERE = 'fence syncscope("singlethread") seq_cst'
+
+
+def _update(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    access = emitter.memory.access(node)
+    emitter.text.do(_HERE)
+    if _may_join(emitter, node, access):
+        _join(emitter, node, access, mask)
+    else:
+        lanes = None if mask.full else emitter.masks.flat(mask)
+        columns = [
+            _strip(emitter, node, access, strip, lanes[strip] if lanes else None)
+            for strip in range(emitter.values.strips)
+        ]
+        for place, result in enumerate(node.results):
+            if result is not None and result in emitter.used:
+                _define(emitter, node, result, [column[place] for column in columns])
+    emitter.text.do(_HERE)
+
+
+def _define(emitter: Emitter, node: Operation, result: Value, vectors: list[str]) -> None:
+    type_ = node.instruction.type
+
+    def fill(form: Form, strip: int) -> str:
+        held = integer(type_.bits)
+        found = emitter.values.one_of(vectors[strip], held, form)
+        return emitter.values.fill(found, held, result, form, signed=type_.is_signed)
+
+    emitter.values.define(result, fill)
+
+
+def _may_join(emitter: Emitter, node: Operation, access: Access) -> bool:
+    """Return whether all lanes update one integer, and nobody asks what it was."""
+    instruction = node.instruction
+    same = isinstance(access.shape, Affine) and access.shape.uniform
+    silent = emitter.used.isdisjoint(node.results)
+    integral = not instruction.type.is_float and instruction.update in updates.JOINABLE
+    return same and silent and integral
+
+
+def _join(emitter: Emitter, node: Operation, access: Access, mask: Mask) -> None:
+    text, masks = emitter.text, emitter.masks
+    lanes = None if mask.full else list(masks.flat(mask))
+    rows = [_operands(emitter, node, strip)[0] for strip in range(emitter.values.strips)]
+    total = updates.reduced(text, node.instruction, rows, lanes)
+    pointer = emitter.memory.pointers.of_strip(access, 0)
+    apply = updates.plainly if _alone(access) else updates.atomically
+    if mask.full:
+        apply(text, node.instruction, pointer, [total], "")
+        return
+    here, onward = text.label("update"), text.label("updated")
+    text.branch(masks.any(mask), here, onward)
+    text.begin(here, follows=True)
+    with text.known.within():
+        apply(text, node.instruction, pointer, [total], "")
+        text.jump(onward)
+    text.begin(onward, follows=True)
+
+
+def _strip(
+    emitter: Emitter, node: Operation, access: Access, strip: int, lanes: str | None
+) -> list[str]:
+    """Update for one strip; return vectors of what its lanes found."""
+    text, pointers, instruction = emitter.text, emitter.memory.pointers, node.instruction
+    scalar, operands = integer(instruction.type.bits), _operands(emitter, node, strip)
+    apply = updates.plainly if _alone(access) else updates.atomically
+    table = emitter.memory.table if is_sum(emitter.analysis.ssa, node) else None
+    if not isinstance(access.shape, Vector):
+        table = None
+    wanted = 0 if emitter.used.isdisjoint(node.results) else len(node.results)
+    form = _form(access)
+    address = emitter.values.read(access.address, access.address_type, form, strip)
+    same = "" if form is Form.VECTOR else pointers.of_strip(access, strip)
+    if same and wanted and instruction.update is Update.ADD and not instruction.type.is_float:
+        return [_add_together(emitter, node, access, same, operands[0], lanes)]
+
+    def serve(lane_of: LaneOf) -> list[str]:
+        place_of_lane, pointer = address, same
+        if not same:
+            place_of_lane = lane_of(address, access.address_type)
+            pointer = pointers.of_lane(access, place_of_lane)
+        flushed = _flushed(emitter, node, access, place_of_lane)
+        if is_pair(instruction):
+            lane = [lane_of(value, scalar) for value in operands]
+            halves = updates.exchange_pair(text, instruction, pointer, lane, alone=_alone(access))
+            return halves if wanted else []
+        found = []
+        for place in range(access.count):
+            where = pointers.moved(pointer, place * access.element_bytes)
+            values = operands[place : place + 1] if access.count > 1 else operands
+            lane = [lane_of(value, scalar) for value in values]
+            if table is not None:
+                table.add(where, lane[0])
+                continue
+            found.append(apply(text, instruction, where, lane, flushed))
+        return found if wanted else []
+
+    # Floats are computed in many instructions: those stand there once.
+    if wanted or instruction.type.is_float:
+        return each_lane(text, lanes, [scalar] * wanted, serve)
+
+    def together(pointer: str, total: str) -> None:
+        if table is not None:
+            table.add(pointer, total)
+        else:
+            apply(text, instruction, pointer, [total], "")
+
+    def whole() -> None:
+        """Ask whether all lanes update one place: a counter, or a field of equal numbers."""
+        one, several, onward = (text.label(hint) for hint in ("one", "several", "updated"))
+        text.branch(_all_alike(text, address, access.address_type), one, several)
+        text.begin(one, follows=True)
+        with text.known.within():
+            total = updates.reduced(text, instruction, operands, None)
+            lane = _first(text, address, access.address_type)
+            together(pointers.of_lane(access, lane), total)
+            text.jump(onward)
+        text.begin(several, follows=True)
+        with text.known.within():
+            one_by_one(text, serve)
+            text.jump(onward)
+        text.begin(onward, follows=True)
+        text.known.written()
+
+    joins = not same and access.count == 1 and instruction.update in updates.JOINABLE
+    all_lanes(text, lanes, serve, whole if joins and text.width > 1 else None)
+    return []
+
+
+def _first(text: Text, vector: str, scalar: str) -> str:
+    return text.let(f"extractelement {text.type_of(scalar, vector=True)} {vector}, i64 0")
+
+
+def _all_alike(text: Text, vector: str, scalar: str) -> str:
+    """Return whether all lanes hold one number."""
+    type_, flags = text.type_of(scalar, vector=True), text.type_of("i1", vector=True)
+    first = _first(text, vector, scalar)
+    equal = text.let(f"icmp eq {type_} {vector}, {text.splat(scalar, first)}")
+    return text.call("i1", f"llvm.vector.reduce.and.v{text.width}i1", (flags, equal))
+
+
+def _add_together(
+    emitter: Emitter, node: Operation, access: Access, pointer: str, row: str, lanes: str | None
+) -> str:
+    """Add what all lanes bring in one step; each found what was there and what came before it."""
+    text, scalar = emitter.text, integer(node.instruction.type.bits)
+    type_ = text.type_of(scalar, vector=True)
+    apply = updates.plainly if _alone(access) else updates.atomically
+    if lanes is not None:
+        row = text.select(lanes, row, text.const(0, scalar, True), scalar, True)
+    sums = updates.prefix_sums(text, scalar, row)
+    total = text.let(f"extractelement {type_} {sums}, i64 {text.width - 1}")
+    if lanes is None:
+        found = apply(text, node.instruction, pointer, [total], "")
+    else:
+        origin, here, onward = text.block_label, text.label("update"), text.label("updated")
+        text.branch(emitter.masks.any_lane(lanes), here, onward)
+        text.begin(here, follows=True)
+        with text.known.within():
+            before = apply(text, node.instruction, pointer, [total], "")
+            end = text.block_label
+            text.jump(onward)
+        text.begin(onward, follows=True)
+        found = text.phi(scalar, (before, end), ("0", origin))
+    earlier = text.let(f"sub {type_} {sums}, {row}")
+    return text.let(f"add {type_} {text.splat(scalar, found)}, {earlier}")
+
+
+def _form(access: Access) -> Form:
+    """Return how the address is read: once for all lanes of a strip where it is the same."""
+    if isinstance(access.shape, Vector) or access.shape.stride:
+        return Form.VECTOR
+    return Form.BASE if isinstance(access.shape, Affine) else Form.SCALAR
+
+
+def _flushed(emitter: Emitter, node: Operation, access: Access, address: str) -> str:
+    """Return whether subnormal numbers count as zeros: F32 sums in global memory alone."""
+    if (node.instruction.type, node.instruction.update) != (DataType.F32, Update.ADD):
+        return ""
+    if access.where is Where.EITHER:
+        _, inside = shared_memory.window(emitter.text, emitter.launch, address)
+        return emitter.text.let(f"xor i1 {inside}, true")
+    return "true" if access.where is Where.GLOBAL else ""
+
+
+def _operands(emitter: Emitter, node: Operation, strip: int) -> list[str]:
+    scalar = integer(node.instruction.type.bits)
+    return [
+        emitter.values.read(source, scalar, Form.VECTOR, strip, clean=True)
+        for source in node.sources[1:]
+    ]
+
+
+def _alone(access: Access) -> bool:
+    """Return whether no other thread of the pool touches what is accessed."""
+    return access.where in (Where.SHARED, Where.WINDOW)
+
+
+def _fence(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    """Order for the lanes that are not in the mask as well, which does no harm."""
+    instruction = node.instruction
+    if instruction.scope is Scope.CTA:  # a block runs on one thread
+        emitter.text.do(_HERE)
+    else:
+        order = "seq_cst" if instruction.order is Order.SC else "acq_rel"
+        emitter.text.do(f"fence {order}")
+
+
+LOWERING: Final[dict[Op, Lowering]] = {Op.ATOM: _update, Op.RED: _update, Op.FENCE: _fence}

@@ -1,0 +1,68 @@
+"""Loads of some bytes: masked by element, and the last word by bytes."""
+
+from typing import Final
+
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.ssa import Operation, Value
+from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.isa import Op
+
+_WORD_BYTES = 4
+
+
+def _load(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    access = emitter.memory.access(node)
+    lanes = None if mask.full else emitter.masks.flat(mask)
+    strips = range(emitter.values.strips)
+    sizes = [emitter.values.read(node.sources[1], "i32", Form.VECTOR, strip) for strip in strips]
+    flags = [
+        [_wanted(emitter, size, place, lanes[strip] if lanes else None)
+         for place in range(access.count)]
+        for strip, size in enumerate(sizes)
+    ]  # fmt: skip
+    columns = emitter.memory.load_parts(access, flags)
+    for place, result in enumerate(node.results):
+        if result is not None:
+            words = [
+                _cut(emitter, column[place], size, place)
+                for column, size in zip(columns, sizes, strict=True)
+            ]
+            _define(emitter, result, words)
+
+
+def _define(emitter: Emitter, result: Value, words: list[str]) -> None:
+    def fill(form: Form, strip: int) -> str:
+        word = emitter.values.one_of(words[strip], "i32", form)
+        return emitter.values.fill(word, "i32", result, form, signed=False)
+
+    emitter.values.define(result, fill)
+
+
+def _wanted(emitter: Emitter, size: str, place: int, lanes: str | None) -> str:
+    """Return the lanes that read a word."""
+    text = emitter.text
+    type_ = text.type_of("i32", vector=True)
+    begin = text.const(place * _WORD_BYTES, "i32", True)
+    some = text.let(f"icmp ugt {type_} {size}, {begin}")
+    return some if lanes is None else emitter.masks.both(some, lanes)
+
+
+def _cut(emitter: Emitter, word: str, size: str, place: int) -> str:
+    """Return a word without the bytes that were not asked for."""
+    text = emitter.text
+    type_ = text.type_of("i32", vector=True)
+
+    def const(number: int) -> str:
+        return text.const(number, "i32", True)
+
+    whole = text.let(f"icmp uge {type_} {size}, {const((place + 1) * _WORD_BYTES)}")
+    bits = text.let(f"shl {type_} {size}, {const(3)}")
+    bits = text.let(f"and {type_} {bits}, {const(31)}")  # words begin at multiples of 32 bits
+    above = text.let(f"shl {type_} {const(1)}, {bits}")
+    kept = text.let(f"sub {type_} {above}, {const(1)}")
+    part = text.let(f"and {type_} {word}, {kept}")
+    return text.select(whole, word, part, "i32", True)
+
+
+LOWERING: Final[dict[Op, Lowering]] = {Op.LD_ZFILL: _load}

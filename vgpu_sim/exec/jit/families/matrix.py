@@ -1,0 +1,259 @@
+"""Products of matrices and loads of them: vector code where a group holds whole warps.
+
+A product is the call of a function for each shape and types, or two of them with one A. A lane that
+is a group of its own reads the factors of the others one by one, as SHFL does.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from vgpu_sim.exec.jit import matrix_loads
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.launch import THREAD_COLLECT
+from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.multiply import (
+    LANES,
+    VECTOR_BYTES,
+    Halves,
+    Lanes,
+    multiply,
+    multiply_alone,
+    prepare_left,
+    prepare_right,
+)
+from vgpu_sim.exec.jit.ssa import Operation, Source, Value
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.exec.jit.warp_registers import (
+    SHUFFLE,
+    define,
+    define_alone,
+    halves_of,
+    if_here,
+    present,
+    read,
+    shuffled,
+    strips_of,
+)
+from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.isa import DataType, Instruction, Op
+from vgpu_sim.isa.rules import matrix_registers
+
+_LOCATION: Final = re.compile(r", !dbg !\d+$", re.MULTILINE)
+
+
+def _product(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    geometry, text = emitter.analysis.geometry, emitter.text
+    scalar = _scalar(node.instruction)
+    if geometry.span == 1:
+        _product_alone(emitter, node, mask)
+        return
+    if node in emitter.ahead:
+        return
+    nodes = [node, *_partners(emitter, node)]
+    emitter.ahead |= set(nodes)
+    a = _operands(node)[0]
+    found: list[list[list[str]]] = [[[] for _ in n.results] for n in nodes]
+    per_warp = WARP_THREADS // geometry.width
+    for first in range(0, geometry.strips, per_warp):
+        strips = range(first, min(first + per_warp, geometry.strips))
+        flags = present(emitter, mask, strips)
+        left = _prepared(emitter, node.instruction, prepare_left, a, strips, flags)
+        columns = []
+        for each in nodes:
+            _, b, c = _operands(each)
+            right = _prepared(emitter, node.instruction, prepare_right, b, strips, flags)
+            columns.append((right, [halves_of(emitter, s, scalar, strips, "") for s in c]))
+        for n, results in enumerate(_multiplied(emitter, node.instruction, left, columns)):
+            for place, halves in enumerate(results):
+                found[n][place] += strips_of(text, halves, scalar, len(strips))
+    for each, registers in zip(nodes, found, strict=True):
+        for result, register in zip(each.results, registers, strict=True):
+            if result is not None:
+                define(emitter, result, register, scalar)
+
+
+def _prepared(
+    emitter: Emitter,
+    instruction: Instruction,
+    prepare: Callable[[Lanes, Instruction, Sequence[Halves], str], int],
+    sources: Sequence[Source],
+    strips: range,
+    flags: str,
+) -> str:
+    """Return where a factor lies prepared for products: made once, as long as it is known."""
+    text = emitter.text
+    registers = [halves_of(emitter, source, "i32", strips, flags) for source in sources]
+    kind = _kind(instruction)
+    what = f"{prepare.__name__} {kind.type.name} {kind.source_type} {registers}"
+    place = text.known.find(what)
+    if place is None:
+        place = text.name()
+        size = prepare(Lanes(text), instruction, registers, place)
+        text.prologue.append(f"  {place} = alloca [{size} x i8], align {VECTOR_BYTES}")
+        text.known.add(what, place)
+    return place
+
+
+def _partners(emitter: Emitter, node: Operation) -> list[Operation]:
+    """Return a product of the same block that has the same A and can be made now, if there is one:
+    what is made of A serves both."""
+    kind, left = _kind(node.instruction), _operands(node)[0]
+    nodes = emitter.analysis.ssa.blocks[emitter.values.block].nodes
+    if node.guard is not None:
+        return []
+    for other in nodes[nodes.index(node) + 1 :]:
+        if (
+            isinstance(other, Operation)
+            and _kind(other.instruction) == kind
+            and other.guard is None
+            and other not in emitter.ahead
+            and _operands(other)[0] == left
+            and all(_is_held(emitter, source) for source in other.sources)
+        ):
+            return [other]
+    return []
+
+
+def _kind(instruction: Instruction) -> Instruction:
+    return replace(instruction, dsts=(), srcs=())
+
+
+def _is_held(emitter: Emitter, source: Source) -> bool:
+    values = emitter.values
+    if not isinstance(source, Value) or source in values.held:
+        return True
+    return source in values.analysis.shapes and values.form_of(source) is None
+
+
+def _operands(
+    node: Operation,
+) -> tuple[Sequence[Source], Sequence[Source], Sequence[Source]]:
+    left, right, _ = matrix_registers(node.instruction)
+    sources = node.sources
+    return sources[:left], sources[left : left + right], sources[left + right :]
+
+
+def _scalar(instruction: Instruction) -> str:
+    return "float" if instruction.type is DataType.F32 else "i32"
+
+
+def _multiplied(
+    emitter: Emitter,
+    instruction: Instruction,
+    left: str,
+    columns: Sequence[tuple[str, Sequence[Halves]]],
+) -> list[list[list[str]]]:
+    """Call a function for products of this shape: in line they would be more code than caches hold,
+    and more values than there are registers."""
+    text = emitter.text
+    total = f"<{LANES} x {_scalar(instruction)}>"
+    name = _name(f"product.m{len(columns)}", instruction)
+    each = len(columns[0][1])
+    given = [(total, half) for _, c in columns for register in c for half in register]
+    given += [("ptr", left), *(("ptr", right) for right, _ in columns)]
+    if name not in text.shared.helpers:
+        text.shared.helpers[name] = _function(text, name, instruction, each, len(columns))
+    results = "{ " + ", ".join([total] * (2 * each * len(columns))) + " }"
+    values = ", ".join(f"{type_} {value}" for type_, value in given)
+    found = text.let(f"call {_convention()}{results} @{name}({values})")
+    parts = [
+        text.let(f"extractvalue {results} {found}, {n}") for n in range(2 * each * len(columns))
+    ]
+    registers = [parts[n : n + 2] for n in range(0, len(parts), 2)]
+    return [registers[n : n + each] for n in range(0, len(registers), each)]
+
+
+def _name(head: str, instruction: Instruction) -> str:
+    assert instruction.matrix is not None
+    assert instruction.source_type is not None
+    types = f"{instruction.type.name}.{instruction.source_type.name}"
+    return f"{head}.{instruction.matrix.name}.{types}".lower()
+
+
+def _convention() -> str:
+    """Return one that passes 16 vectors in registers, where there is one."""
+    from vgpu_sim.exec.jit import llvm
+
+    return "x86_regcallcc " if llvm.vector_bits() == 512 else ""
+
+
+def _function(
+    text: Text, name: str, instruction: Instruction, registers: int, products: int
+) -> str:
+    """Return a function that multiplies: of halves of each product's C, then of where A and each
+    product's B lie prepared."""
+    own = Text(text.shared, 0, LANES)
+    total = f"<{LANES} x {_scalar(instruction)}>"
+    addends = [
+        [[f"%c{n}x{r}low", f"%c{n}x{r}high"] for r in range(registers)] for n in range(products)
+    ]
+    parameters = [f"{total} {half}" for c in addends for halves in c for half in halves]
+    parameters += ["ptr %left", *(f"ptr %right{n}" for n in range(products))]
+    columns = [(f"%right{n}", c) for n, c in enumerate(addends)]
+    made = multiply(Lanes(own), instruction, "%left", columns)
+    found = [half for totals in made for halves in totals for half in halves]
+    return _defined(own, name, parameters, total, found, f"internal {_convention()}")
+
+
+def _defined(
+    own: Text,
+    name: str,
+    parameters: Sequence[str],
+    type_: str,
+    found: Sequence[str],
+    linkage: str,
+) -> str:
+    results = "{ " + ", ".join([type_] * len(found)) + " }"
+    made = "poison"
+    for n, value in enumerate(found):
+        made = own.let(f"insertvalue {results} {made}, {type_} {value}, {n}")
+    own.do(f"ret {results} {made}")
+    body = _LOCATION.sub("", "\n".join(["entry:", *own.body]))
+    head = f"define {linkage}{results} @{name}({', '.join(parameters)}) #1 {{"
+    return f"{head}\n{body}\n}}"
+
+
+def _product_alone(emitter: Emitter, node: Operation, mask: Mask) -> None:
+    """Multiply for one lane, by a function that waits for the others as often as it reads them."""
+    text, instruction = emitter.text, node.instruction
+    scalar = _scalar(instruction)
+    a, b, c = _operands(node)
+    name = _name("product.alone", instruction)
+    parameters = ["ptr %thread", "ptr %collect", "i32 %how", "i32 %lane"]
+    for letter, sources, type_ in (("a", a, "i32"), ("b", b, "i32"), ("c", c, scalar)):
+        parameters += [f"{type_} %{letter}{n}" for n in range(len(sources))]
+    if name not in text.shared.helpers:
+        own = Text(text.shared, 0, 1)
+        x, y, z = (
+            [f"%{letter}{n}" for n in range(len(sources))]
+            for letter, sources in zip("abc", (a, b, c), strict=True)
+        )
+
+        def of_lane(value: str, lane: str) -> str:
+            return shuffled(own, "%collect", "%how", value, lane)
+
+        found = multiply_alone(Lanes(own, 1), instruction, of_lane, x, y, z, "%lane")
+        text.shared.helpers[name] = _defined(own, name, parameters, scalar, found, "internal ")
+    callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
+    lane = text.let(f"and i32 {emitter.specials.first}, 31")
+    given = ["ptr %thread", f"ptr {callee}", f"i32 {SHUFFLE | node.word << 8}", f"i32 {lane}"]
+    for sources, type_ in ((a, "i32"), (b, "i32"), (c, scalar)):
+        given += [f"{type_} {read(emitter, s, type_, Form.BASE, 0)}" for s in sources]
+    results = "{ " + ", ".join([scalar] * len(c)) + " }"
+    found_here = if_here(
+        emitter, mask, results, lambda: text.let(f"call {results} @{name}({', '.join(given)})")
+    )
+    for place, result in enumerate(node.results):
+        if result is not None:
+            value = text.let(f"extractvalue {results} {found_here}, {place}")
+            define_alone(emitter, result, value, scalar)
+
+
+def _load(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    matrix_loads.load(emitter, node, mask)
+
+
+LOWERING: Final[dict[Op, Lowering]] = {Op.MMA: _product, Op.LDMATRIX: _load}

@@ -1,0 +1,34 @@
+"""A thread's local memory as a whole: what the launch says of it."""
+
+from typing import Final
+
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.launch import CONTEXT_LOCAL_BYTES
+from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.ssa import Operation
+from vgpu_sim.isa import Op
+
+
+def _local_bytes(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    value = emitter.launch.context(CONTEXT_LOCAL_BYTES)
+    narrow = emitter.launch.once(
+        "local bytes", lambda: emitter.text.let(f"trunc i64 {value} to i32")
+    )
+    emitter.define(node, lambda form, strip: (narrow, "i32"))
+
+
+def _local_window(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    window = emitter.launch.local_window()
+
+    def write() -> str:
+        upper = emitter.text.let(f"lshr i64 {window}, 32")
+        return emitter.text.let(f"trunc i64 {upper} to i32")
+
+    upper = emitter.launch.once("local window's upper half", write)
+    emitter.define(node, lambda form, strip: (upper, "i32"))
+
+
+LOWERING: Final[dict[Op, Lowering]] = {
+    Op.LOCAL_BYTES: _local_bytes,
+    Op.LOCAL_WINDOW: _local_window,
+}

@@ -1,0 +1,271 @@
+"""Collectives: vector code where a group holds whole warps, else a call for each lane.
+
+A wide group writes a collective only where ``stops.legal`` has shown that no lane that takes part
+is elsewhere. What remains is tested as it runs: that lanes name themselves, and each other under
+one mask.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from vgpu_sim.exec.jit import set_bits
+from vgpu_sim.exec.jit.emitter import Emitter, Lowering
+from vgpu_sim.exec.jit.lane_shapes import Affine
+from vgpu_sim.exec.jit.launch import (
+    THREAD_COLLECT,
+    THREAD_STATUS,
+    THREAD_TRAP_WORD,
+    WRONG_MEMBERS,
+)
+from vgpu_sim.exec.jit.masks import Mask
+from vgpu_sim.exec.jit.ssa import Operation, Source, Value
+from vgpu_sim.exec.jit.text import integer
+from vgpu_sim.exec.jit.values import Form
+from vgpu_sim.exec.jit.warp_results import Gathered, Result, results
+from vgpu_sim.exec.jit.warps import LANES, WarpText, wide
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.isa import DataType, Instruction, Literal, MatchMode, Op, Reduction
+
+_FULL: Final = 0xFFFF_FFFF
+
+
+def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> None:
+    geometry = emitter.analysis.geometry
+    if geometry.span == 1:
+        _one_lane(emitter, node, mask)
+        return
+    per_warp = WARP_THREADS // geometry.width
+    found: list[tuple[Result, ...]] = []
+    wrong: list[str] = []
+    for first in range(0, geometry.strips, per_warp):
+        strips = range(first, min(first + per_warp, geometry.strips))
+        gathered = _gather(emitter, node, mask, strips)
+        wrong += _misuse(emitter, node, gathered)
+        found.append(results(emitter.text, node.instruction, gathered))
+    if wrong:
+        _fail_where(emitter, node, wrong)
+    if node.instruction.op is Op.BAR_WARP:
+        emitter.text.do('fence syncscope("singlethread") seq_cst')
+    for place, result in enumerate(node.results):
+        if result is not None:
+            _define(emitter, node, result, [warp[place] for warp in found], per_warp)
+
+
+def _gather(emitter: Emitter, node: Operation, mask: Mask, strips: range) -> Gathered:
+    """Read a warp's operands, and which of its lanes are here."""
+    text, values, instruction = emitter.text, emitter.values, node.instruction
+    warp = WarpText(text)
+    count = len(strips) * text.width
+    here = str((1 << count) - 1 - (1 << 32 if count == WARP_THREADS else 0))
+    if not mask.full:
+        flat = emitter.masks.flat(mask)
+        here = warp.bits(warp.join([flat[strip] for strip in strips], "i1"))
+
+    def vector(source: Source, scalar: str, *, clean: bool = True) -> str:
+        parts = [values.read(source, scalar, Form.VECTOR, c, clean=clean) for c in strips]
+        return warp.join(parts, scalar)
+
+    def scalar_or_vector(source: Source) -> tuple[str, str]:
+        shape = values.shape(source, 32)
+        if isinstance(shape, Affine) and shape.uniform:
+            return values.read(source, "i32", Form.BASE, 0, clean=True), ""
+        return "", vector(source, "i32")
+
+    whole = here == "-1"
+    if instruction.op is Op.ACTIVEMASK:
+        return Gathered(here, whole)
+    members, each = scalar_or_vector(node.sources[-1])
+    if instruction.op is Op.VOTE:
+        return Gathered(here, whole, members, each, vector(node.sources[0], "i1"))
+    if instruction.op in (Op.BAR_WARP, Op.ELECT):
+        return Gathered(here, whole, members, each)
+    # A shuffle moves what it does not see, NaNs that are not canonical included.
+    clean = instruction.op is not Op.SHFL or node in emitter.nans.cleaning
+    value = vector(node.sources[0], integer(instruction.type.bits), clean=clean)
+    if instruction.op is Op.MATCH:
+        bits = set_bits.possible(emitter.analysis.ssa, node.sources[0], instruction.type.bits)
+        return Gathered(here, whole, members, each, value, possible=bits)
+    if instruction.op is not Op.SHFL:
+        return Gathered(here, whole, members, each, value)
+    b, c = node.sources[1:3]
+    algebra = emitter.analysis.algebra
+    known = [algebra.lanes(values.shape(source, 32), 32) for source in (b, c)]
+    rows = None
+    if known[0] is not None and known[1] is not None:
+        lanes = [tuple(n for strip in strips for n in found[strip]) for found in known if found]
+        rows = (lanes[0], lanes[1])
+    result, wanted = node.results[0], 0
+    if result is not None:
+        wanted = emitter.wanted(result) >> strips.start * text.width
+    way = lambda: (vector(b, "i32"), vector(c, "i32"))  # noqa: E731
+    return Gathered(here, whole, members, each, value, way, rows, wanted)
+
+
+def _misuse(emitter: Emitter, node: Operation, gathered: Gathered) -> list[str]:
+    """Return conditions (i1) under which a warp's lanes name masks that they must not name."""
+    if node.instruction.op is Op.ACTIVEMASK or node.sources[-1] == Literal(_FULL):
+        return []
+    text, here = emitter.text, gathered.here
+    warp = WarpText(text)
+    if not gathered.each:
+        others = text.let(f"xor i32 {gathered.members}, -1")
+        outside = text.let(f"and i32 {here}, {others}")
+        return [text.let(f"icmp ne i32 {outside}, 0")]
+    named = warp.apply("and", gathered.each, warp.splat("i32", here))
+    itself = warp.apply("and", gathered.each, warp.constant(1 << lane for lane in LANES))
+    inside = warp.compare("ne", itself, "zeroinitializer")
+    leader = warp.each("cttz", named, ("i1", "false"))
+    leader = warp.apply("and", leader, "splat (i32 31)")
+    agree = warp.compare("eq", warp.permute(gathered.each, leader), gathered.each)
+    flags = wide("i1")
+    right = warp.bits(text.let(f"and {flags} {inside}, {agree}"))
+    wrong = text.let(f"and i32 {here}, {text.let(f'xor i32 {right}, -1')}")
+    # Each class has one leader; if the classes' sizes add up to all, no two of them overlap.
+    leads = warp.compare("eq", leader, warp.constant(LANES))
+    leads = text.let(f"and {flags} {leads}, {warp.flags(here)}")
+    sizes = warp.select(leads, warp.each("ctpop", named), "zeroinitializer")
+    total = warp.reduce("add", sizes)
+    count = text.intrinsic("ctpop", "i32", False, here)
+    return [
+        text.let(f"icmp ne i32 {wrong}, 0"),
+        text.let(f"icmp ne i32 {total}, {count}"),
+    ]
+
+
+def _fail_where(emitter: Emitter, node: Operation, wrong: list[str]) -> None:
+    text, failed = emitter.text, wrong[0]
+    for other in wrong[1:]:
+        failed = text.let(f"or i1 {failed}, {other}")
+    here, onward = text.label("misused"), text.label("named")
+    text.branch(failed, here, onward)
+    with text.known.within():
+        text.begin(here, follows=True)
+        for offset, number in (
+            (THREAD_TRAP_WORD, node.word + 1 - WRONG_MEMBERS),
+            (THREAD_STATUS, int(CudaError.LAUNCH_FAILED)),
+        ):
+            place = text.let(f"getelementptr i8, ptr %thread, i64 {offset}")
+            text.do(f"store i32 {number}, ptr {place}, align 4")
+        text.jump(emitter.labels["stop"])
+    text.begin(onward, follows=True)
+
+
+def _define(
+    emitter: Emitter, node: Operation, result: Value, by_warp: list[Result], per_warp: int
+) -> None:
+    text, values = emitter.text, emitter.values
+    signed = node.instruction.op is Op.REDUX and node.instruction.type.is_signed
+
+    def produce(form: Form, strip: int) -> str:
+        found = by_warp[strip // per_warp]
+        value = found.name
+        if form is Form.VECTOR and found.vector:
+            value = WarpText(text).strip(value, found.scalar, strip % per_warp)
+        elif form is Form.VECTOR:
+            value = text.splat(found.scalar, value)
+        elif found.vector:
+            value = WarpText(text).extract(value, "0", found.scalar)
+        return values.fill(value, found.scalar, result, form, signed=signed)
+
+    values.define(result, produce)
+
+
+def kind(instruction: Instruction) -> int:
+    """Return what ``warps.h`` calls a collective."""
+    match instruction.op:
+        case Op.SHFL:
+            assert instruction.shuffle is not None
+            return int(instruction.shuffle)
+        case Op.VOTE:
+            assert instruction.vote is not None
+            return 0x10 + instruction.vote
+        case Op.MATCH:
+            long = 2 * (instruction.type is DataType.B64)
+            return 0x20 + (instruction.match is MatchMode.ALL) + long
+        case Op.REDUX if instruction.type.is_float:
+            greatest = instruction.reduction is Reduction.MAX
+            return 0x40 + greatest + 2 * instruction.absolute + 4 * instruction.nan
+        case Op.REDUX:
+            assert instruction.reduction is not None
+            return (0x38 if instruction.type.is_signed else 0x30) + instruction.reduction
+        case Op.ELECT:
+            return 0x50
+        case _:
+            return 0x60
+
+
+def _one_lane(emitter: Emitter, node: Operation, mask: Mask) -> None:
+    """Wait for the other lanes, each of which is a group of its own."""
+    text, values, instruction = emitter.text, emitter.values, node.instruction
+    if instruction.op is Op.ACTIVEMASK:
+        lane = text.let(f"and i32 {emitter.specials.first}, 31")
+        _define_of_lane(emitter, node, lambda: (text.let(f"shl i32 1, {lane}"), ""))
+        return
+
+    def read(source: Source, type_: str) -> str:
+        return values.read(source, type_, Form.BASE, 0, clean=True)
+
+    a = way = "0"
+    if instruction.op is Op.VOTE:
+        a = text.let(f"zext i1 {read(node.sources[0], 'i1')} to i64")
+    elif instruction.op in (Op.SHFL, Op.MATCH, Op.REDUX):
+        bits = instruction.type.bits
+        a = read(node.sources[0], integer(bits))
+        a = a if bits == 64 else text.let(f"zext i32 {a} to i64")
+    if instruction.op is Op.SHFL:
+        b, c = (text.let(f"zext i32 {read(s, 'i32')} to i64") for s in node.sources[1:3])
+        way = text.let(f"or i64 {b}, {text.let(f'shl i64 {c}, 32')}")
+    members = read(node.sources[-1], "i32")
+    how = kind(instruction) | node.word << 8
+    callee = emitter.launch.thread(THREAD_COLLECT, "ptr")
+    here, onward, origin = text.label("collects"), text.label("onward"), text.block_label
+    condition = emitter.masks.any(mask)
+    if condition != "true":
+        text.branch(condition, here, onward)
+        text.begin(here, follows=True)
+    arguments = f"ptr %thread, i32 {how}, i32 {members}, i64 {a}, i64 {way}"
+    found = text.let(f"call i64 {callee}({arguments})")
+    if condition != "true":
+        text.jump(onward)
+        text.begin(onward, follows=True)
+        found = text.phi("i64", (found, here), ("0", origin))
+
+    def parts() -> tuple[str, str]:
+        flag = text.let(f"icmp ugt i64 {found}, 4294967295")
+        return text.let(f"trunc i64 {found} to i32"), flag
+
+    _define_of_lane(emitter, node, parts)
+
+
+def _define_of_lane(
+    emitter: Emitter, node: Operation, parts: Callable[[], tuple[str, str]]
+) -> None:
+    number, flag = parts()
+    votes = node.instruction.type is DataType.PRED
+    signed = node.instruction.op is Op.REDUX and node.instruction.type.is_signed
+    values = emitter.values
+    for place, result in enumerate(node.results):
+        if result is None:
+            continue
+        value, scalar = (flag, "i1") if votes or place == 1 else (number, "i32")
+
+        def produce(
+            form: Form, strip: int, value: str = value, scalar: str = scalar, to: Value = result
+        ) -> str:
+            if form is Form.VECTOR:
+                value = emitter.text.splat(scalar, value)
+            return values.fill(value, scalar, to, form, signed=signed)
+
+        values.define(result, produce)
+
+
+LOWERING: Final[dict[Op, Lowering]] = {
+    Op.SHFL: _lower,
+    Op.VOTE: _lower,
+    Op.MATCH: _lower,
+    Op.REDUX: _lower,
+    Op.ACTIVEMASK: _lower,
+    Op.ELECT: _lower,
+    Op.BAR_WARP: _lower,
+}

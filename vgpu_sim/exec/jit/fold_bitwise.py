@@ -1,0 +1,96 @@
+"""Semantics of the bitwise family on Python numbers, for values known at compile time."""
+
+from collections.abc import Callable
+
+from vgpu_sim.exec.jit.byte_permutation import choices
+from vgpu_sim.exec.jit.lane_shapes import signed
+from vgpu_sim.isa import Instruction, Op
+
+Function = Callable[..., int]
+
+
+def function(instruction: Instruction) -> Function | None:
+    """Return a function of the operands' patterns; None where a value is not worth knowing."""
+    make = _FUNCTIONS.get(instruction.op)
+    return None if make is None else make(instruction)
+
+
+def _field(instruction: Instruction) -> Function:
+    bits, is_signed = instruction.type.bits, instruction.type.is_signed
+    return lambda a, b, c: _extended(
+        (signed(a, bits) if is_signed else a) >> (b & 255), c & 255, is_signed
+    )
+
+
+def _extension(instruction: Instruction) -> Function:
+    count = _counting(instruction)
+    return lambda a, b: _extended(a, count(b), instruction.type.is_signed)
+
+
+def _mask(instruction: Instruction) -> Function:
+    if instruction.wrap:
+        return lambda a, b: _ones(b & 31) << (a & 31)
+    return lambda a, b: _ones(min(b, 32)) << a if a < 32 else 0
+
+
+def _counting(instruction: Instruction) -> Callable[[int], int]:
+    """Return what a count of 32 bits counts as."""
+    return (lambda count: count & 31) if instruction.wrap else (lambda count: min(count, 32))
+
+
+def _funnel(instruction: Instruction) -> Function:
+    count = _counting(instruction)
+    if instruction.op is Op.SHF_L:
+        return lambda a, b, c: (b << 32 | a) << count(c) >> 32
+    return lambda a, b, c: (b << 32 | a) >> count(c)
+
+
+def _permutation(instruction: Instruction) -> Function:
+    return lambda a, b, c: _permuted(b << 32 | a, choices(instruction.permute, c))
+
+
+def _ones(count: int) -> int:
+    return (1 << count) - 1
+
+
+def _extended(value: int, count: int, is_signed: bool) -> int:
+    value &= _ones(count)
+    return signed(value, count) if is_signed and count else value
+
+
+def _inserted(a: int, b: int, position: int, length: int) -> int:
+    field = _ones(length) << position
+    return b & ~field | a << position & field
+
+
+def _permuted(both: int, chosen: list[int]) -> int:
+    octets = [both >> 8 * (choice & 7) & 255 for choice in chosen]
+    octets = [(byte >> 7) * 255 if c & 8 else byte for byte, c in zip(octets, chosen, strict=True)]
+    return int.from_bytes(octets, "little")
+
+
+def _logic(a: int, b: int, c: int, table: int) -> int:
+    result = 0
+    for row in range(8):
+        if table >> row & 1:
+            inputs = ((a, 4), (b, 2), (c, 1))
+            part = _ones(32)
+            for value, bit in inputs:
+                part &= value if row & bit else ~value
+            result |= part
+    return result
+
+
+_FUNCTIONS: dict[Op, Callable[[Instruction], Function]] = {
+    Op.BFE: _field,
+    Op.BFI: lambda _: lambda a, b, c, e: _inserted(a, b, c & 255, e & 255),
+    Op.BMSK: _mask,
+    Op.SZEXT: _extension,
+    Op.POPC: lambda _: int.bit_count,
+    Op.CLZ: lambda i: lambda a: i.type.bits - a.bit_length(),
+    Op.BREV: lambda i: lambda a: int(f"{a:0{i.type.bits}b}"[::-1], 2),
+    Op.SHF_L: _funnel,
+    Op.SHF_R: _funnel,
+    Op.PRMT: _permutation,
+    Op.LOP3: lambda _: _logic,
+}

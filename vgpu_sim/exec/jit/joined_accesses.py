@@ -1,0 +1,186 @@
+"""Accesses whose lanes lie at distances known now, with those beside them: rows instead of gathers.
+
+A thread reads a record field by field, each of them a stride apart from lane to lane: such fields
+are one access of rows (``permuted_rows``). Loads are written where the first of them stands, stores
+where the last one does; nothing between may touch the memory that they are in.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.exec.jit import permuted_rows, rows
+from vgpu_sim.exec.jit.access import Access, Where
+from vgpu_sim.exec.jit.geometry import Rows
+from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.permuted_rows import Placed
+from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.ssa import Operation
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.values import Values
+from vgpu_sim.isa import Op, Space, is_visible, reads_memory
+
+_MOST_JOINED: Final = 16
+REACH_BYTES: Final = 1 << 12
+_APART: Final = frozenset((Space.SHARED, Space.GLOBAL))
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Accesses in the order of the program, the one where they are written among them."""
+
+    accesses: tuple[Access, ...]
+    places: tuple[tuple[tuple[int, ...], ...], ...]
+    """For each strip, the places of the lanes of every element of every access."""
+
+    least: tuple[int, ...]
+    """For each strip, how far place 0 is from its first lane's address, bytes."""
+
+
+class JoinedAccesses:
+    """Finds and writes such accesses of one function version.
+
+    ``describe`` gives an access if it may be moved ``REACH_BYTES`` further.
+    """
+
+    def __init__(
+        self,
+        text: Text,
+        values: Values,
+        pointers: Pointers,
+        describe: Callable[[Operation], Access | None],
+    ) -> None:
+        self._text = text
+        self._values = values
+        self._pointers = pointers
+        self._describe = describe
+        self._decided: dict[Operation, Joined | None] = {}
+
+    def of(self, node: Operation) -> Joined | None:
+        """Return what ``node``, which all lanes come to, is written with."""
+        if node not in self._decided:
+            found = self._find(node)
+            members = [node] if found is None else [a.node for a in found.accesses]
+            self._decided |= dict.fromkeys(members, found)
+        return self._decided[node]
+
+    def load(self, joined: Joined) -> list[tuple[Access, list[list[str]]]]:
+        """Write loads; return of each, for each strip, the vectors of its elements."""
+        first = joined.accesses[0]
+        columns = []
+        for strip, places in enumerate(joined.places):
+            with self._text.touching(strip, first.memory):
+                at = self._at(joined, strip)
+                columns.append(permuted_rows.load(self._text, places, at, first.scalar))
+        found = []
+        for number, access in enumerate(joined.accesses):
+            begin = number * access.count
+            found.append((access, [column[begin : begin + access.count] for column in columns]))
+        return found
+
+    def store(self, joined: Joined, elements: Callable[[Access], list[list[str]]]) -> None:
+        """Write stores of what ``elements`` gives, for each strip, of an access."""
+        stored = [elements(access) for access in joined.accesses]
+        for strip, places in enumerate(joined.places):
+            names = [name for access in stored for name in access[strip]]
+            vectors = [Placed(name, own) for name, own in zip(names, places, strict=True)]
+            at = self._at(joined, strip)
+            with self._text.touching(strip, joined.accesses[0].memory):
+                permuted_rows.store(self._text, vectors, at, joined.accesses[0].scalar)
+
+    def _at(self, joined: Joined, strip: int) -> Callable[[int], str]:
+        access = joined.accesses[0]
+        start, size = self._pointers.of_first(access, strip), access.element_bytes
+
+        def pointer(place: int) -> str:
+            return self._pointers.moved(start, joined.least[strip] + place * size)
+
+        return pointer
+
+    def _find(self, node: Operation) -> Joined | None:
+        first = self._described(node)
+        if first is None or self._distances(first) is None:
+            return None
+        accesses = [first]
+        following = iter(self._values.analysis.ssa.blocks[self._values.block].nodes)
+        while next(following) is not node:
+            pass
+        for other in following:
+            if not isinstance(other, Operation):
+                continue
+            access = self._described(other) if self._fits(first, other) else None
+            if access is not None:
+                accesses.append(access)
+            elif not _passes(node, other):
+                break
+            if len(accesses) == _MOST_JOINED:
+                break
+        while accesses:
+            joined = self._placed(accesses)
+            if joined is not None:
+                return joined
+            accesses = accesses[: len(accesses) // 2]
+        return None
+
+    def _described(self, node: Operation) -> Access | None:
+        instruction = node.instruction
+        if instruction.op not in (Op.LD, Op.ST) or node.guard is not None:
+            return None
+        if instruction.space in (Space.PARAM, Space.LOCAL) or instruction.volatile:
+            return None
+        access = self._describe(node)
+        return access if access is not None and access.memory and not access.tested else None
+
+    def _fits(self, first: Access, other: Operation) -> bool:
+        node = first.node
+        a, b = node.instruction, other.instruction
+        return (
+            (a.op, a.type, a.vector, a.space) == (b.op, b.type, b.vector, b.space)
+            and node.sources[0] == other.sources[0]
+            and other not in self._decided
+            and abs(a.displacement - b.displacement) < REACH_BYTES
+        )
+
+    def _distances(self, access: Access) -> Rows | None:
+        """Return how far each lane of each strip is from its strip's first lane."""
+        shape, width = access.shape, self._text.width
+        if not isinstance(shape, Vector):
+            if not shape.stride or rows.contiguous(access):
+                return None
+            return (tuple(shape.stride * lane for lane in range(width)),) * self._values.strips
+        bits = 32 if access.where is Where.SHARED else 64
+        return self._values.analysis.algebra.distances(shape, bits)
+
+    def _placed(self, accesses: Sequence[Access]) -> Joined | None:
+        size, displacement = accesses[0].element_bytes, accesses[0].displacement
+        distances = self._distances(accesses[0])
+        assert distances is not None
+        everywhere, least = [], []
+        for lanes in distances:
+            offsets = [
+                [far + access.displacement - displacement + n * size for far in lanes]
+                for access in accesses
+                for n in range(access.count)
+            ]
+            begin = min(min(row) for row in offsets)
+            if any((far - begin) % size for row in offsets for far in row):
+                return None
+            if max(max(row) for row in offsets) - begin >= REACH_BYTES or begin < -REACH_BYTES:
+                return None
+            places = tuple(tuple((far - begin) // size for far in row) for row in offsets)
+            if not permuted_rows.pays(places, self._text.width):
+                return None
+            everywhere.append(places)
+            least.append(begin)
+        return Joined(tuple(accesses), tuple(everywhere), tuple(least))
+
+
+def _passes(node: Operation, other: Operation) -> bool:
+    """Return whether an access and what stands behind it may change places."""
+    theirs, own = other.instruction, node.instruction
+    apart = theirs.space is not own.space and {theirs.space, own.space} <= _APART
+    if theirs.op is Op.LD and not theirs.volatile:
+        return own.op is Op.LD or apart or theirs.space is Space.PARAM
+    if theirs.op is Op.ST and not theirs.volatile:
+        return apart
+    return not is_visible(theirs) and not reads_memory(theirs)

@@ -1,0 +1,53 @@
+"""Logic on the bits of lanes that a base has zeros for: the base comes through as it is.
+
+``x op y`` where x is an aligned base and what lanes add to it below that alignment, and the lanes
+of y are known: thread indices joined with fields, exchanged bit by bit, or rounded down.
+"""
+
+from collections.abc import Callable
+
+from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape, low_bit
+from vgpu_sim.isa import Op
+
+
+def shape(algebra: Algebra, op: Op, shapes: list[LaneShape], bits: int) -> LaneShape | None:
+    """Return the shape of ``x op y`` where it is still a base and a stride; else None.
+
+    The base that is computed is ``op`` of both bases, so that lanes are told from there.
+    """
+    function = fold.LOGIC[op]
+    for x, y in (shapes, shapes[::-1]):
+        if isinstance(x, Affine) and isinstance(y, Affine):
+            found = _joined(algebra, function, x, y, bits)
+            if found is not None:
+                return found
+    return None
+
+
+def _joined(
+    algebra: Algebra, function: Callable[[int, int], int], x: Affine, y: Affine, bits: int
+) -> LaneShape | None:
+    rows = algebra.lanes(y, bits)
+    if rows is None or y.constant is None or not algebra.fits(x):
+        return None
+    above = -x.align & (1 << bits) - 1  # where the base may have ones
+    kept = {function(above, value & above) for row in rows for value in row}
+    if kept != {above} or any(function(0, value & above) & above for row in rows for value in row):
+        return None
+    first, below = function(0, y.constant) & ~above, ~above & (1 << bits) - 1
+    found = algebra.from_lanes(
+        tuple(
+            tuple(
+                (function(offset + x.stride * lane, value) & below) - first
+                for lane, value in enumerate(row)
+            )
+            for offset, row in zip(x.offsets, rows, strict=True)
+        ),
+        bits,
+    )
+    if not isinstance(found, Affine):
+        return None
+    assert found.constant is not None
+    offsets = [offset + found.constant for offset in found.offsets]
+    return algebra.affine(offsets, found.stride, None, min(x.align, low_bit(first)), bits)

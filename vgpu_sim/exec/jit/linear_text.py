@@ -1,0 +1,83 @@
+"""``linear`` sums as LLVM text: a lane's number as a scalar, and whether some lane wraps around."""
+
+from collections.abc import Iterable
+
+from vgpu_sim.exec.jit.linear import Base, Extended, Linear, Product, Shared
+from vgpu_sim.exec.jit.ssa import Value
+from vgpu_sim.exec.jit.text import constant, integer
+from vgpu_sim.exec.jit.values import Form, Values
+
+
+def readable(values: Values, a: Linear) -> bool:
+    """Return whether all that the lanes share is at hand here."""
+    return at_hand(values, a.values_shared())
+
+
+def at_hand(values: Values, shared: Iterable[Value]) -> bool:
+    """Return whether the bases of values can be read here: those that only a part of the code needs
+    are forgotten behind it."""
+    for value in shared:
+        form = values.form_of(value)
+        if form is not None and (form is not Form.BASE or value not in values.held):
+            return False
+        if values.shape(value, value.bits) != values.analysis.shapes[value]:
+            return False
+    return True
+
+
+def of_lane(values: Values, a: Linear, lane: int, *, without: Shared | None = None) -> str:
+    """Return what lane ``lane`` of the group has, but for its known number; and for ``without``."""
+    text, scalar = values.text, integer(a.bits)
+    total = ""
+    for shared, factors in sorted(a.terms, key=lambda term: len(set(term[1]))):
+        if shared == without or not factors[lane]:
+            continue
+        total = _plus(values, total, _times(values, shared, factors[lane]), scalar)
+    return total or text.const(0, scalar, False)
+
+
+def wrapped(values: Values, a: Linear, lanes: list[int], *, is_signed: bool) -> str:
+    """Return whether some of ``lanes`` may have a sum beyond 32 bits; ``a`` is of 64."""
+    text = values.text
+    ends = ["", ""]
+    for shared, factors in a.terms:
+        least, most = min(factors[n] for n in lanes), max(factors[n] for n in lanes)
+        parts = [_times(values, shared, least)]
+        if least != most:
+            other = _times(values, shared, most)
+            parts = [text.intrinsic(how, "i64", False, parts[0], other) for how in ("smin", "smax")]
+        ends = [
+            _plus(values, end, part, "i64")
+            for end, part in zip(ends, (parts[0], parts[-1]), strict=True)
+        ]
+    start = (1 << 31) if is_signed else 0
+    flags = []
+    for end, own in zip(ends, (min, max), strict=True):
+        away = own(a.own[n] for n in lanes) + start
+        moved = _plus(values, end, constant(away, "i64"), "i64")
+        flags.append(text.let(f"icmp ugt i64 {moved}, {(1 << 32) - 1}"))
+    return text.let(f"or i1 {flags[0]}, {flags[1]}")
+
+
+def _plus(values: Values, total: str, part: str, scalar: str) -> str:
+    return values.text.let(f"add {scalar} {total}, {part}") if total else part
+
+
+def _times(values: Values, shared: Shared, factor: int) -> str:
+    text, scalar = values.text, integer(shared.bits)
+    name = shared_value(values, shared)
+    return name if factor == 1 else text.let(f"mul {scalar} {name}, {constant(factor, scalar)}")
+
+
+def shared_value(values: Values, shared: Shared) -> str:
+    """Return what lanes share."""
+    text = values.text
+    match shared:
+        case Base(value):
+            return values.read(value, integer(value.bits), Form.BASE, 0)
+        case Product(a, b):
+            names = (shared_value(values, a), shared_value(values, b))
+            return text.let(f"mul {integer(shared.bits)} {names[0]}, {names[1]}")
+        case Extended(narrow, is_signed):
+            name = shared_value(values, narrow)
+            return text.let(f"{'sext' if is_signed else 'zext'} i32 {name} to i64")

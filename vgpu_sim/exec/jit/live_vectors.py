@@ -1,0 +1,106 @@
+"""How many vector registers a kernel's values need at once, under one geometry."""
+
+from collections.abc import Iterable
+
+from vgpu_sim.exec.jit import stops
+from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.lane_shapes import Affine, PerStrip, Vector
+from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Value, results_of, sources_of
+
+
+class LiveVectors:
+    """How many vector registers are live. Strips that share a value (the same address expression,
+    because they lie above each other in the block) share its register."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._ssa = analysis.ssa
+        self._cost: dict[Value, int] = {}
+        self._shares: dict[Value, tuple[object, ...]] = {}
+        self._names: dict[object, int] = {}  # of what strips share: a number each, not a tree
+        for block in analysis.order:
+            ssa_block = self._ssa.blocks[block]
+            for node in (*ssa_block.phis, *ssa_block.nodes):
+                for result in results_of(node):
+                    self._add(node, result)
+        self._live_in = self._solve()
+
+    def peak(self, body: frozenset[int]) -> int:
+        """Return the greatest number of live vectors within some blocks."""
+        return max(self._block_peak(block) for block in body)
+
+    def at_stops(self) -> int:
+        """Return the greatest number of live vectors where lanes wait for others."""
+        most = 0
+        for block, stop in stops.stops(self._ssa):
+            present = self._after(block, self._live_in)
+            for node in reversed(self._ssa.blocks[block].nodes):
+                if node is stop:
+                    break
+                present -= set(results_of(node))
+                present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
+            most = max(most, self._sum(present))
+        return most
+
+    def _add(self, node: Phi | Operation | Merge, result: Value) -> None:
+        strips = range(self._analysis.geometry.strips)
+        shape = self._analysis.shapes[result]
+        if isinstance(shape, Affine):
+            self._shares[result] = tuple(shape.offsets)
+            return
+        if isinstance(node, Phi) or isinstance(shape, PerStrip):
+            self._shares[result] = tuple((result, strip) for strip in strips)
+        else:
+            sources = [s for s in sources_of(node) if isinstance(s, Value)]
+            parts = [self._shares.get(s, tuple((s, c) for c in strips)) for s in sources]
+            self._shares[result] = tuple(
+                self._names.setdefault((id(node), *(p[c] for p in parts)), len(self._names))
+                for c in strips
+            )
+        known = isinstance(shape, Vector) and shape.lanes is not None
+        if isinstance(shape, Vector) and not known and result.bits > 1:
+            self._cost[result] = len(set(self._shares[result])) * max(1, result.bits // 32)
+
+    def _solve(self) -> dict[int, set[Value]]:
+        live: dict[int, set[Value]] = {b: set() for b in self._ssa.blocks}
+        changed = True
+        while changed:
+            changed = False
+            for block in reversed(self._analysis.order):
+                before = self._before(block, live)
+                if before != live[block]:
+                    live[block] = before
+                    changed = True
+        return live
+
+    def _after(self, block: int, live: dict[int, set[Value]]) -> set[Value]:
+        after: set[Value] = set()
+        for successor in self._ssa.blocks[block].successors:
+            if successor not in live:
+                continue
+            after |= live[successor]
+            for phi in self._ssa.blocks[successor].phis:
+                source = phi.arguments[block]
+                if isinstance(source, Value):
+                    after.add(source)
+        return after & self._cost.keys()
+
+    def _before(self, block: int, live: dict[int, set[Value]]) -> set[Value]:
+        present = self._after(block, live)
+        for node in reversed(self._ssa.blocks[block].nodes):
+            present -= set(results_of(node))
+            present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
+        return present - {phi.result for phi in self._ssa.blocks[block].phis}
+
+    def _block_peak(self, block: int) -> int:
+        present = self._after(block, self._live_in)
+        peak = self._sum(present)
+        for node in reversed(self._ssa.blocks[block].nodes):
+            present = present | (set(results_of(node)) & self._cost.keys())
+            peak = max(peak, self._sum(present))
+            present -= set(results_of(node))
+            present |= {s for s in sources_of(node) if isinstance(s, Value)} & self._cost.keys()
+        return peak
+
+    def _sum(self, values: Iterable[Value]) -> int:
+        return sum(self._cost[value] for value in values)

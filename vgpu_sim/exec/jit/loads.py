@@ -1,0 +1,155 @@
+"""Loads of lanes that differ: rows, pieces of rows, gathers, or one lane after the other.
+
+Where the shape is not known, a load looks at its lanes' pointers: indices that wrap around or are
+clamped at an edge are those of neighbours nearly always, and one row costs a tenth of a gather.
+"""
+
+from vgpu_sim.exec.jit import lane_rows, neighbours, pieces, rows
+from vgpu_sim.exec.jit.access import Access
+from vgpu_sim.exec.jit.lane_loop import LaneOf, each_lane
+from vgpu_sim.exec.jit.masks import Mask, MaskWriter
+from vgpu_sim.exec.jit.outcomes import Comers
+from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.provenance import Provenance
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.values import Form, Values
+
+LanesRead = dict[tuple[str, ...], list[str]]
+"""What lanes have loaded as rows, by the columns that were made of them."""
+
+
+class Loads:
+    """Writes such loads of one function version."""
+
+    def __init__(
+        self,
+        text: Text,
+        values: Values,
+        masks: MaskWriter,
+        pointers: Pointers,
+        provenance: Provenance,
+        comers: Comers,
+        read: LanesRead,
+    ) -> None:
+        self._text = text
+        self._values = values
+        self._masks = masks
+        self._pointers = pointers
+        self._provenance = provenance
+        self._comers = comers
+        self._rows = read
+
+    def lanes(self, access: Access, mask: Mask) -> list[list[str]]:
+        """Return, for each strip, the vectors of all elements."""
+        flat = None if mask.full else self._masks.flat(mask)
+        strips = range(self._values.strips)
+        row = rows.contiguous(access)
+        if access.volatile and (flat or not row):
+            return [self._load_each(access, flat[c] if flat else None, c) for c in strips]
+        known = None if row else self._pieces(access)
+        found = neighbours.possible(access.shape, self._text.width)
+        read = self._load_row if row else self._row_or_gather if found else self._gather
+        columns = []
+        for strip in strips:
+            lanes = flat[strip] if flat else None
+            with self._text.touching(strip, access.memory):
+                if known is not None:
+                    columns.append([self._load_pieces(access, known[strip], lanes)])
+                else:
+                    columns.append(read(access, lanes, strip))
+        return columns
+
+    def _pieces(self, access: Access) -> list[list[pieces.Piece]] | None:
+        coming = self._comers.to(self._values.block)
+        if access.node.guard is not None:
+            coming &= self._comers.passing(access.node.guard)
+        return pieces.of(self._values, self._pointers, self._provenance, access, coming)
+
+    def _load_pieces(self, access: Access, found: list[pieces.Piece], lanes: str | None) -> str:
+        return pieces.load(self._text, self._masks, access, found, lanes)
+
+    def parts(self, access: Access, flags: list[list[str]]) -> list[list[str]]:
+        """Load each element for the lanes that ``flags`` has for it, by strip and element.
+
+        Returns vectors in that order; other lanes are zero.
+        """
+        columns = []
+        for strip, masks in enumerate(flags):
+            if not rows.contiguous(access):
+                columns.append(
+                    [self._gather_one(access, mask, strip, n) for n, mask in enumerate(masks)]
+                )
+                continue
+            spread = rows.woven(self._text, masks, "i1")
+            columns.append(self._row(access, strip, spread))
+        return columns
+
+    def _load_row(self, access: Access, lanes: str | None, strip: int) -> list[str]:
+        return self._row(access, strip, rows.spread(self._text, access, lanes) if lanes else None)
+
+    def _row(self, access: Access, strip: int, spread: str | None) -> list[str]:
+        """Load a strip's elements as one vector, those that ``spread`` has; return them apart."""
+        return self._row_at(access, self._pointers.of_strip(access, strip), spread)
+
+    def _row_at(self, access: Access, pointer: str, spread: str | None) -> list[str]:
+        text = self._text
+        type_, suffix = rows.row_type(text, access)
+        first = None if spread is None else rows.leading(text, access, spread)
+        if first is not None:
+            row = rows.load_first(text, access, pointer, first)
+        elif spread is None:
+            row = text.let(f"{access.load} {type_}, ptr {pointer}, align 1")
+        else:
+            flags = f"<{text.width * access.count} x i1>"
+            row = text.call(
+                type_,
+                f"llvm.masked.load.{suffix}",
+                ("ptr", pointer),
+                (flags, spread),
+                (type_, "zeroinitializer"),
+            )
+        if access.count == 1:
+            return [row]
+        return rows.apart(text, row, access.scalar, access.count)
+
+    def _row_or_gather(self, access: Access, lanes: str | None, strip: int) -> list[str]:
+        def row(first: str) -> list[str]:
+            flat = rows.spread(self._text, access, lanes) if lanes else None
+            return self._row_at(access, first, flat)
+
+        pointers = self._pointers.of_lanes(access, strip, 0)
+        return neighbours.load(
+            self._text, access, pointers, lanes, row, lambda: self._gather(access, lanes, strip)
+        )
+
+    def _gather(self, access: Access, lanes: str | None, strip: int) -> list[str]:
+        if lanes is None and lane_rows.suits(self._text, access.count, access.element_bytes):
+            pointers = self._pointers.of_lanes(access, strip, 0)
+            rows, columns = lane_rows.load(self._text, pointers, access.scalar)
+            self._rows[tuple(columns)] = rows
+            return columns
+        flags = lanes or self._text.const(1, "i1", True)
+        return [self._gather_one(access, flags, strip, place) for place in range(access.count)]
+
+    def _gather_one(self, access: Access, lanes: str, strip: int, place: int) -> str:
+        text = self._text
+        type_ = text.type_of(access.scalar, vector=True)
+        flags, places = text.type_of("i1", vector=True), text.type_of("ptr", vector=True)
+        name = f"llvm.masked.gather.{text.mangle(access.scalar, text.width)}.v{text.width}p0"
+        pointers = self._pointers.of_lanes(access, strip, place * access.element_bytes)
+        return text.call(
+            type_, name, (places, pointers), (flags, lanes), (type_, "zeroinitializer")
+        )
+
+    def _load_each(self, access: Access, lanes: str | None, strip: int) -> list[str]:
+        """Load lane by lane what has to be loaded, needed or not: a gather would not be kept."""
+        text, scalar, count = self._text, access.scalar, access.count
+        kind = access.address_type
+        addresses = self._values.read(access.address, kind, Form.VECTOR, strip)
+
+        def load(lane_of: LaneOf) -> list[str]:
+            pointer = self._pointers.of_lane(access, lane_of(addresses, kind))
+            places = [self._pointers.moved(pointer, n * access.element_bytes) for n in range(count)]
+            return [text.let(f"{access.load} {scalar}, ptr {place}, align 1") for place in places]
+
+        return each_lane(text, lanes, [scalar] * count, load)

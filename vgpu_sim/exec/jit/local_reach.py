@@ -1,0 +1,95 @@
+"""Which accesses may reach local memory, told from how their addresses are made."""
+
+from enum import Enum
+from typing import Final
+
+from vgpu_sim.exec.jit.provenance import Provenance
+from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value
+from vgpu_sim.isa import Literal, Op, Space
+
+_MAX_STEPS: Final = 64
+
+
+class Reach(Enum):
+    """Whether an access is one to local memory."""
+
+    NEVER = 0
+    NAMED = 1  # it is, by an address of 32 bits
+    WINDOW = 2  # it is, by a generic address
+    PERHAPS = 3  # the generic address of each lane says
+
+
+def own_loads(ssa: SsaFunction) -> frozenset[Operation]:
+    """Return the loads that may be of local memory: each lane finds its own value there."""
+    found = ssa.analyses.get(own_loads)
+    if not isinstance(found, frozenset):
+        reach = LocalReach(ssa, Provenance(ssa))
+        loads = (
+            node
+            for block in ssa.blocks.values()
+            for node in block.nodes
+            if isinstance(node, Operation) and node.instruction.op is Op.LD
+        )
+        found = frozenset(node for node in loads if reach.of(node) is not Reach.NEVER)
+        ssa.analyses[own_loads] = found
+    return found
+
+
+class LocalReach:
+    """Answers for the accesses of one function."""
+
+    def __init__(self, ssa: SsaFunction, provenance: Provenance) -> None:
+        self._ssa = ssa
+        self._provenance = provenance
+        self._window_known = any(
+            isinstance(node, Operation) and node.instruction.op is Op.LOCAL_WINDOW
+            for block in ssa.blocks.values()
+            for node in block.nodes
+        )
+
+    def of(self, node: Operation) -> Reach:
+        """Return what an access reaches. Nobody has a generic address who never asked for one."""
+        space = node.instruction.space
+        if space is Space.LOCAL:
+            return Reach.NAMED
+        if space is not Space.GENERIC or not self._window_known:
+            return Reach.NEVER
+        address = node.sources[0]
+        if self._in_window(address):
+            return Reach.WINDOW
+        return Reach.PERHAPS if self._provenance.trace(address) is None else Reach.NEVER
+
+    def _in_window(self, source: Source) -> bool:
+        """Return whether an address is the window's plus something."""
+        pending, steps = [source], 0
+        while pending and steps < _MAX_STEPS:
+            steps += 1
+            node = self._node(pending.pop())
+            if node is None or node.instruction.type.bits != 64:
+                continue
+            if self._is_window(node):
+                return True
+            match node.instruction.op:
+                case Op.ADD:
+                    pending += node.sources
+                case Op.SUB | Op.MOV:
+                    pending.append(node.sources[0])
+                case Op.MAD:
+                    pending.append(node.sources[2])
+                case _:
+                    pass
+        return False
+
+    def _is_window(self, node: Operation) -> bool:
+        """Return whether a node shifts the window's upper half to its place."""
+        if node.instruction.op is not Op.SHL or node.sources[1] != Literal(32):
+            return False
+        wide = self._node(node.sources[0])
+        if wide is None or wide.instruction.op is not Op.CVT:
+            return False
+        half = self._node(wide.sources[0])
+        return half is not None and half.instruction.op is Op.LOCAL_WINDOW
+
+    def _node(self, source: Source) -> Operation | None:
+        node = self._ssa.definition.get(source) if isinstance(source, Value) else None
+        return node if isinstance(node, Operation) else None

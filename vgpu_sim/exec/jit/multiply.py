@@ -1,0 +1,380 @@
+"""Products of matrices as LLVM text: on vectors of 16 lanes, two to a register of a warp, or for
+one lane that has read what others hold.
+
+A lane has two columns of each of its rows of D. Of the factors it needs, step by step, what one of
+its four lanes holds of A, and what lanes of two rows of eight hold of B: permutations that are
+known. Both are made ready in memory, once for all products that they are in: of A what one shuffle
+within four lanes makes an operand of, of B what a load that is repeated in a register does.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from vgpu_sim.exec.jit import dots
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.isa import DataType, Instruction
+from vgpu_sim.isa.rules import matrix_registers
+
+LANES: Final = 16
+QUAD: Final = 4
+_EDGE: Final = 8
+_BYTES: Final = 4
+VECTOR_BYTES: Final = 4 * LANES
+_SIGNS: Final = -0x7F7F_7F80  # 80808080
+_SCALE: Final = 2.0**64
+_LEAST: Final = 2.0**-62  # the least normal number, scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Arithmetic on so many lanes; on a scalar if it is one."""
+
+    text: Text
+    count: int = LANES
+
+    def type_of(self, scalar: str) -> str:
+        """Return the type of all lanes."""
+        return f"<{self.count} x {scalar}>" if self.count > 1 else scalar
+
+    def const(self, scalar: str, value: str) -> str:
+        """Return equal lanes."""
+        return f"splat ({scalar} {value})" if self.count > 1 else value
+
+    def do(self, operation: str, scalar: str, a: str, b: str) -> str:
+        """Return an operation of two operands of one type."""
+        return self.text.let(f"{operation} {self.type_of(scalar)} {a}, {b}")
+
+    def bitcast(self, value: str, source: str, to: str) -> str:
+        """Return the same bits as another type."""
+        return self.text.let(f"bitcast {self.type_of(source)} {value} to {self.type_of(to)}")
+
+    def call(self, stem: str, scalar: str, *values: str) -> str:
+        """Call an intrinsic whose operands and result are all of one type."""
+        type_ = self.type_of(scalar)
+        name = f"llvm.{stem}.{Text.mangle(scalar, self.count if self.count > 1 else 0)}"
+        return self.text.call(type_, name, *((type_, value) for value in values))
+
+
+Halves = Sequence[str]
+"""A register of a warp: two vectors of 16 lanes."""
+Parts = tuple[str, ...]
+"""What a step takes of a register: its elements in the order of depth, or all of them at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How one register of A and one of B are added up: ``left`` and ``right`` make their ``parts``,
+    ``begin`` takes an addend, ``add`` a total and both parts; ``part_type`` is LLVM's."""
+
+    part_type: str
+    parts: tuple[int, int]
+    left: Callable[[str], Parts]
+    right: Callable[[str], Parts]
+    begin: Callable[[str], str]
+    add: Callable[[str, Parts, Parts], str]
+
+
+def steps(lanes: Lanes, instruction: Instruction) -> Steps:
+    """Return the arithmetic of an MMA."""
+    match instruction.source_type:
+        case DataType.BF16 if lanes.count == LANES and dots.native_pairs():
+            return _pairs(lanes)
+        case DataType.BF16:
+            return _emulated_pairs(lanes)
+        case DataType.F16:
+            return _floats(lanes, 2, lambda register: _halves(lanes, register))
+        case DataType.TF32:
+            return _floats(lanes, 1, lambda register: _shortened(lanes, register))
+        case _:
+            return _bytes(lanes, instruction)
+
+
+def prepare_left(lanes: Lanes, instruction: Instruction, a: Sequence[Halves], to: str) -> int:
+    """Store what steps take of A's registers; return how many bytes that are, from ``to`` on."""
+    how = steps(lanes, instruction)
+    parts = [part for register in a for half in register for part in how.left(half)]
+    return _stored(lanes, how, parts, to)
+
+
+def prepare_right(lanes: Lanes, instruction: Instruction, b: Sequence[Halves], to: str) -> int:
+    """Store what steps take of B's registers, the four elements of a row of A's lanes together;
+    return how many bytes that are, from ``to`` on."""
+    how = steps(lanes, instruction)
+    columns = [
+        QUAD * (2 * lane + odd) + place
+        for place in range(QUAD)
+        for odd in range(2)
+        for lane in range(QUAD)
+    ]
+    found = []
+    for low, high in b:
+        for pair in zip(how.right(low), how.right(high), strict=True):
+            for first in range(0, 2 * LANES, LANES):
+                found.append(_permuted(lanes, how, pair, columns[first : first + LANES]))
+    return _stored(lanes, how, found, to)
+
+
+def multiply(
+    lanes: Lanes,
+    instruction: Instruction,
+    left: str,
+    columns: Sequence[tuple[str, Sequence[Halves]]],
+) -> list[list[list[str]]]:
+    """Return the totals of a warp, for each pair of B and C by which A is multiplied.
+
+    ``left`` and B are where those lie prepared; C and the result are float or i32.
+    """
+    how, text = steps(lanes, instruction), lanes.text
+    rows, depth, _ = matrix_registers(instruction)
+    rows //= depth
+    lefts, rights = how.parts
+    vector, quad_type = lanes.type_of(how.part_type), f"<{QUAD} x {how.part_type}>"
+    totals = [[[how.begin(half) for half in register] for register in c] for _, c in columns]
+
+    def of_left(register: int, half: int, place: int) -> Parts:
+        first = (2 * register + half) * lefts
+        found = (_loaded(text, vector, left, VECTOR_BYTES * (first + n)) for n in range(lefts))
+        quad = [QUAD * (lane // QUAD) + place for lane in range(LANES)]
+        return tuple(_permuted(lanes, how, (part, "poison"), quad) for part in found)
+
+    def of_right(right: str, register: int, place: int, odd: int) -> Parts:
+        found = []
+        for n in range(rights):
+            at = 2 * VECTOR_BYTES * (register * rights + n) + 4 * QUAD * (2 * place + odd)
+            row = _loaded(text, quad_type, right, at)
+            order = ", ".join(f"i32 {lane % QUAD}" for lane in range(LANES))
+            found.append(
+                text.let(
+                    f"shufflevector {quad_type} {row}, {quad_type} poison,"
+                    f" <{LANES} x i32> <{order}>"
+                )
+            )
+        return tuple(found)
+
+    for block, place in product(range(depth), range(QUAD)):
+        own = [
+            [of_left(block * rows + row, half, place) for half in range(2)] for row in range(rows)
+        ]
+        for ((right, _), total), odd in product(zip(columns, totals, strict=True), range(2)):
+            other = of_right(right, block, place, odd)
+            for row, halves in enumerate(own):
+                to = total[2 * row + odd]
+                for half, part in enumerate(halves):
+                    to[half] = how.add(to[half], part, other)
+    return totals
+
+
+def _stored(lanes: Lanes, how: Steps, parts: Sequence[str], to: str) -> int:
+    text = lanes.text
+    for n, part in enumerate(parts):
+        place = text.let(f"getelementptr i8, ptr {to}, i64 {VECTOR_BYTES * n}")
+        text.do(f"store {lanes.type_of(how.part_type)} {part}, ptr {place}, align {VECTOR_BYTES}")
+    return VECTOR_BYTES * len(parts)
+
+
+def _loaded(text: Text, type_: str, base: str, offset: int) -> str:
+    place = text.let(f"getelementptr i8, ptr {base}, i64 {offset}")
+    return text.let(f"load {type_}, ptr {place}, align {VECTOR_BYTES if type_[1] == '1' else 16}")
+
+
+def multiply_alone(
+    lanes: Lanes,
+    instruction: Instruction,
+    read: Callable[[str, str], str],
+    a: Sequence[str],
+    b: Sequence[str],
+    c: Sequence[str],
+    lane: str,
+) -> list[str]:
+    """Return the totals of one lane; ``read`` gives another lane's register, by its number."""
+    how, text = steps(lanes, instruction), lanes.text
+    rows, columns, _ = matrix_registers(instruction)
+    rows //= columns
+    totals = [how.begin(value) for value in c]
+    quad = text.let(f"and i32 {lane}, -4")
+    first = text.let(f"shl i32 {text.let(f'and i32 {lane}, 3')}, 3")
+    for block in range(columns):
+        for place in range(QUAD):
+            at = text.let(f"or i32 {quad}, {place}")
+            own = [how.left(read(a[block * rows + row], at)) for row in range(rows)]
+            for odd in range(2):
+                at = text.let(f"or i32 {first}, {QUAD * odd + place}")
+                other = how.right(read(b[block], at))
+                for row, part in enumerate(own):
+                    to = 2 * row + odd
+                    totals[to] = how.add(totals[to], part, other)
+    return totals
+
+
+def _permuted(lanes: Lanes, how: Steps, pair: Sequence[str], places: Sequence[int]) -> str:
+    type_ = lanes.type_of(how.part_type)
+    order = ", ".join(f"i32 {place}" for place in places)
+    return lanes.text.let(
+        f"shufflevector {type_} {pair[0]}, {type_} {pair[1]}, <{LANES} x i32> <{order}>"
+    )
+
+
+def _same(value: str) -> str:
+    return value
+
+
+def _floats(lanes: Lanes, count: int, parts: Callable[[str], Parts]) -> Steps:
+    def add(total: str, row: Parts, column: Parts) -> str:
+        for x, y in zip(row, column, strict=True):
+            total = lanes.call("fma", "float", x, y, total)
+        return total
+
+    return Steps("float", (count, count), parts, parts, _same, add)
+
+
+def _halves(lanes: Lanes, register: str) -> Parts:
+    upper = lanes.do("lshr", "i32", register, lanes.const("i32", "16"))
+    found = []
+    for half in (register, upper):
+        short = lanes.text.let(f"trunc {lanes.type_of('i32')} {half} to {lanes.type_of('i16')}")
+        number = lanes.bitcast(short, "i16", "half")
+        found.append(
+            lanes.text.let(f"fpext {lanes.type_of('half')} {number} to {lanes.type_of('float')}")
+        )
+    return tuple(found)
+
+
+def _shortened(lanes: Lanes, register: str) -> Parts:
+    kept = lanes.do("and", "i32", register, lanes.const("i32", "-8192"))
+    return (lanes.bitcast(kept, "i32", "float"),)
+
+
+def _pairs(lanes: Lanes) -> Steps:
+    def add(total: str, row: Parts, column: Parts) -> str:
+        pairs = "<32 x bfloat>"
+        x, y = (
+            lanes.text.let(f"bitcast <16 x i32> {parts[0]} to {pairs}") for parts in (row, column)
+        )
+        type_ = lanes.type_of("float")
+        return lanes.text.call(type_, dots.DOT, (type_, total), (pairs, x), (pairs, y))
+
+    return Steps("i32", (1, 1), lambda value: (value,), lambda value: (value,), _same, add)
+
+
+def _emulated_pairs(lanes: Lanes) -> Steps:
+    """Return VDPBF16PS by fused multiply-adds.
+
+    Whether a result is tiny once it is rounded to 24 bits of an unbounded exponent is what the same
+    sum, scaled, is compared for. Where scaling overflows the sum is far from tiny, or a zero.
+    """
+
+    def flushed(bits: str) -> str:
+        exponent = lanes.do("and", "i32", bits, lanes.const("i32", str(0x7F80_0000)))
+        flags = lanes.text.let(f"icmp eq {lanes.type_of('i32')} {exponent}, {zero}")
+        sign = lanes.do("and", "i32", bits, lanes.const("i32", str(-(1 << 31))))
+        type_ = lanes.type_of("i32")
+        return lanes.text.let(
+            f"select {lanes.type_of('i1')} {flags}, {type_} {sign}, {type_} {bits}"
+        )
+
+    def numbers(register: str) -> tuple[str, str]:
+        upper = lanes.do("and", "i32", register, lanes.const("i32", "-65536"))
+        low = lanes.do("shl", "i32", register, lanes.const("i32", "16"))
+        second, first = (lanes.bitcast(flushed(bits), "i32", "float") for bits in (upper, low))
+        return second, first
+
+    def scaled(register: str) -> Parts:
+        second, first = numbers(register)
+        return second, first, grown(second), grown(first)
+
+    def grown(number: str) -> str:
+        return lanes.do("fmul", "float", number, lanes.const("float", f"0x{scale:016X}"))
+
+    def begin(total: str) -> str:
+        return lanes.bitcast(flushed(lanes.bitcast(total, "float", "i32")), "i32", "float")
+
+    def add(total: str, row: Parts, column: Parts) -> str:
+        type_ = lanes.type_of("float")
+        for n in range(2):
+            sum_ = lanes.call("fma", "float", row[n], column[n], total)
+            large = lanes.call("fma", "float", row[2 + n], column[n], grown(total))
+            size = lanes.call("fabs", "float", large)
+            least = lanes.const("float", f"0x{limit:016X}")
+            tiny = lanes.text.let(f"fcmp olt {type_} {size}, {least}")
+            nothing = lanes.call("copysign", "float", lanes.const("float", "0.0"), sum_)
+            total = lanes.text.let(
+                f"select {lanes.type_of('i1')} {tiny}, {type_} {nothing}, {type_} {sum_}"
+            )
+        return total
+
+    zero = "zeroinitializer" if lanes.count > 1 else "0"
+    scale, limit = 0x43F0_0000_0000_0000, 0x3C10_0000_0000_0000
+    return Steps("float", (4, 2), scaled, numbers, begin, add)
+
+
+def _bytes(lanes: Lanes, instruction: Instruction) -> Steps:
+    signs = instruction.type is DataType.S32, instruction.source_type is DataType.S8
+    if lanes.count == LANES and dots.native_bytes():
+        return _native_bytes(lanes, *signs)
+
+    def parts(register: str, signed: bool) -> Parts:
+        found = []
+        for place in range(_BYTES):
+            raised = lanes.do("shl", "i32", register, lanes.const("i32", str(24 - 8 * place)))
+            shift = "ashr" if signed else "lshr"
+            found.append(lanes.do(shift, "i32", raised, lanes.const("i32", "24")))
+        return tuple(found)
+
+    def add(total: str, row: Parts, column: Parts) -> str:
+        for x, y in zip(row, column, strict=True):
+            total = lanes.do("add", "i32", total, lanes.do("mul", "i32", x, y))
+        return total
+
+    left, right = (lambda value, s=sign: parts(value, s) for sign in signs)
+    return Steps("i32", (_BYTES, _BYTES), left, right, _same, add)
+
+
+def _native_bytes(lanes: Lanes, left: bool, right: bool) -> Steps:
+    """Return sums by VPDPBUSD, one of whose operands is unsigned, the other signed.
+
+    Two signed ones: A's bytes get 128 more, and B's sum is taken off 128 times. Two unsigned ones:
+    B's bytes get 128 less, and 128 times A's sum is added.
+    """
+
+    def dot(total: str, unsigned: str, signed: str) -> str:
+        bytes_, type_ = "<64 x i8>", lanes.type_of("i32")
+        x, y = (
+            value
+            if not value.startswith("%")
+            else lanes.text.let(f"bitcast {type_} {value} to {bytes_}")
+            for value in (unsigned, signed)
+        )
+        name = "llvm.x86.avx512.vpdpbusd.512"
+        return lanes.text.call(type_, name, (type_, total), (bytes_, x), (bytes_, y))
+
+    def shifted(value: str) -> str:
+        return lanes.do("xor", "i32", value, lanes.const("i32", str(_SIGNS)))
+
+    def plain(value: str) -> Parts:
+        return (value,)
+
+    def add(total: str, row: Parts, column: Parts) -> str:
+        if right and not left:
+            return dot(total, row[0], column[0])
+        if left and not right:
+            return dot(total, column[0], row[0])
+        total = dot(total, row[0], column[0])
+        return lanes.do("add", "i32", total, column[1] if left else row[1])
+
+    def biased_right(value: str) -> Parts:
+        # -128 * b: twice 64 * b, taken off
+        half = dot("zeroinitializer", "splat (i8 64)", value)
+        twice = lanes.do("shl", "i32", half, lanes.const("i32", "1"))
+        return value, lanes.do("sub", "i32", "zeroinitializer", twice)
+
+    def biased_left(value: str) -> Parts:
+        half = dot("zeroinitializer", value, "splat (i8 64)")
+        return value, lanes.do("shl", "i32", half, lanes.const("i32", "1"))
+
+    if left and right:
+        return Steps("i32", (1, 2), lambda value: (shifted(value),), biased_right, _same, add)
+    if left != right:
+        return Steps("i32", (1, 1), plain, plain, _same, add)
+    return Steps("i32", (2, 1), biased_left, lambda value: (shifted(value),), _same, add)

@@ -1,0 +1,60 @@
+"""Lanes whose pointers turn out, at run time, to be those of neighbours in memory."""
+
+from collections.abc import Callable
+
+from vgpu_sim.exec.jit.access import Access
+from vgpu_sim.exec.jit.lane_shapes import LaneShape, Vector
+from vgpu_sim.exec.jit.text import Text, integer
+
+# A test, and code for both ways, pays where it may spare so many loads.
+_LEAST_ROW = 4
+
+
+def possible(shape: LaneShape, width: int) -> bool:
+    """Whether lanes may be neighbours: indices that wrap around, or are clamped at an edge."""
+    unknown = isinstance(shape, Vector) and shape.lanes is None and not shape.strided
+    return unknown and width >= _LEAST_ROW
+
+
+def load(
+    text: Text,
+    access: Access,
+    pointers: str,
+    lanes: str | None,
+    row: Callable[[str], list[str]],
+    apart: Callable[[], list[str]],
+) -> list[str]:
+    """Load by ``row``, which takes the first lane's pointer, where all ``lanes`` are neighbours.
+
+    Else by ``apart``. Both return a vector for each element, as this does.
+    """
+    width = text.width
+    places, numbers, flags = (text.type_of(t, vector=True) for t in ("ptr", "i64", "i1"))
+    first = text.let(f"extractelement {places} {pointers}, i64 0")
+    start = text.splat("i64", text.let(f"ptrtoint ptr {first} to i64"))
+    steps = text.lanes("i64", (lane * access.size for lane in range(width)))
+    expected = text.let(f"add {numbers} {start}, {steps}")
+    own = text.let(f"ptrtoint {places} {pointers} to {numbers}")
+    others = text.let(f"icmp ne {numbers} {own}, {expected}")
+    if lanes is not None:
+        others = text.let(f"and {flags} {others}, {lanes}")
+    packed = text.let(f"bitcast {flags} {others} to {integer(width)}")
+    found = text.let(f"icmp eq {integer(width)} {packed}, 0")
+    together, scattered, after = (text.label(hint) for hint in ("row", "apart", "read"))
+    text.branch(found, together, scattered)
+    ways: list[tuple[list[str], str]] = []
+
+    def one_of(label: str, read: Callable[[], list[str]]) -> None:
+        text.begin(label, follows=True)
+        with text.known.within():
+            ways.append((read(), text.block_label))
+            text.jump(after)
+
+    one_of(together, lambda: row(first))
+    one_of(scattered, apart)
+    text.begin(after, follows=True)
+    type_ = text.type_of(access.scalar, vector=True)
+    return [
+        text.phi(type_, *((vectors[place], label) for vectors, label in ways))
+        for place in range(access.count)
+    ]

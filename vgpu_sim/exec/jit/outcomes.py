@@ -1,0 +1,129 @@
+"""What a comparison may give in each lane, as far as the lanes' numbers are known now.
+
+A number that all lanes share but for known distances, a multiple of a power of two at the group's
+first lane, decides much: of lanes 0 to 255 of such a group only lane 0 can be thread 0, and of
+lanes 32 on none is below 32. Sets of lanes are bits of a number, lane l of strip s at
+``s * width + l``.
+"""
+
+from dataclasses import replace
+
+from vgpu_sim.exec.jit import fold
+from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape
+from vgpu_sim.exec.jit.ssa import Condition, Operation, SsaBlock, Value
+from vgpu_sim.isa import BoolOp, Compare, Op
+
+_FLIPPED = {
+    Compare.EQ: Compare.EQ,
+    Compare.NE: Compare.NE,
+    Compare.LT: Compare.GT,
+    Compare.LE: Compare.GE,
+    Compare.GT: Compare.LT,
+    Compare.GE: Compare.LE,
+}
+
+
+def every_lane(algebra: Algebra) -> int:
+    """Return the set of all lanes of a group."""
+    return (1 << algebra.width * algebra.strips) - 1
+
+
+def of_comparison(analysis: Analysis, node: Operation, block: int) -> tuple[int, int] | None:
+    """Return the lanes for which SETP's first result may be true, and those for which it may be
+    false; None: nothing is known."""
+    instruction = node.instruction
+    if instruction.op is not Op.SETP or not instruction.type.is_integer:
+        return None
+    if instruction.combine is not BoolOp.NONE or instruction.compare not in _FLIPPED:
+        return None
+    bits = instruction.type.bits
+    a, b = (analysis.shape(source, block, bits) for source in node.sources[:2])
+    if a is None or b is None:
+        return None
+    algebra, compare = analysis.algebra, instruction.compare
+    compute = fold.integer_function(instruction)
+    assert compute is not None
+    rows = algebra.evaluate(compute, (a, b), (bits, bits))
+    if rows is not None:
+        flags = [flag for row in rows for flag in row]
+        true = sum(flag << lane for lane, flag in enumerate(flags))
+        return true, every_lane(algebra) & ~true
+    if _constant(a):
+        a, b, compare = b, a, _FLIPPED[compare]
+    if not _constant(b) or not isinstance(a, Affine) or not algebra.fits(a):
+        return None
+    if instruction.type.is_signed and compare not in (Compare.EQ, Compare.NE):
+        return None
+    assert isinstance(b, Affine)
+    assert b.constant is not None
+    true, false = 0, 0
+    for lane in range(algebra.width * algebra.strips):
+        distance = a.offsets[lane // algebra.width] + a.stride * (lane % algebra.width)
+        may = _may(compare, distance, min(a.align, 1 << bits), 1 << bits, b.constant)
+        true |= int(may[0]) << lane
+        false |= int(may[1]) << lane
+    return true, false
+
+
+def _may(compare: Compare, distance: int, align: int, end: int, number: int) -> tuple[bool, bool]:
+    """Return whether ``compare`` may hold, and may not, for some multiple of ``align`` below
+    ``end``, and ``distance``, which is less than ``align``."""
+    least, most = distance, end - align + distance
+    match compare:
+        case Compare.EQ | Compare.NE:
+            same = (number - distance) % align == 0, align < end or number != distance
+            return same if compare is Compare.EQ else (same[1], same[0])
+        case Compare.LT:
+            return least < number, most >= number
+        case Compare.LE:
+            return least <= number, most > number
+        case Compare.GT:
+            return most > number, least <= number
+        case _:
+            return most >= number, least < number
+
+
+def _constant(shape: LaneShape) -> bool:
+    return isinstance(shape, Affine) and shape.uniform and shape.constant is not None
+
+
+class Comers:
+    """Which lanes of a group can come to a block, by the branches that lead to it alone."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._all = every_lane(analysis.algebra)
+        self._to: dict[int, int] = {}
+
+    def to(self, block: int) -> int:
+        """Return the lanes that can come to ``block``."""
+        if block not in self._to:
+            lanes = self._all
+            for branch in self._analysis.ssa.blocks.values():
+                lanes &= self._turning(branch, block)
+            self._to[block] = lanes
+        return self._to[block]
+
+    def passing(self, condition: Condition) -> int:
+        """Return the lanes for which ``condition`` can hold."""
+        ssa, value = self._analysis.ssa, condition.value
+        node = ssa.definition.get(value) if isinstance(value, Value) else None
+        if not isinstance(value, Value) or not isinstance(node, Operation):
+            return self._all
+        if node.results[0] is not value:
+            return self._all
+        may = of_comparison(self._analysis, node, ssa.block_of[value])
+        return self._all if may is None else may[condition.negated]
+
+    def _turning(self, branch: SsaBlock, block: int) -> int:
+        """Return the lanes that ``branch`` may send to ``block``, if that lies behind one side."""
+        graph, condition = self._analysis.ssa.graph, branch.condition
+        if condition is None or len(set(branch.successors)) != 2:
+            return self._all
+        for side, target in enumerate(branch.successors):
+            if target == graph.exit or len(graph.blocks[target].predecessors) != 1:
+                continue
+            if graph.dominates(target, block):
+                return self.passing(replace(condition, negated=condition.negated != (side == 1)))
+        return self._all

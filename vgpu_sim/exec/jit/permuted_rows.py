@@ -1,0 +1,166 @@
+"""Lanes whose distances in memory are known: whole rows are moved, and permuted in registers.
+
+A place is counted in elements from where a strip's lanes begin. Rows are as long as a strip.
+Vectors meet by pairs, those of one half of the accesses apart from those of the other, so that
+records of eight words take three permutations a vector, not seven.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.exec.jit import masked_stores
+from vgpu_sim.exec.jit.text import Text
+
+# A gather or scatter costs several rows and their permutations.
+MOST_ROWS_PER_VECTOR: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A vector, and the place of each of its elements; None where that is anything."""
+
+    name: str
+    places: tuple[int | None, ...]
+
+
+def pays(vectors: Sequence[Sequence[int]], width: int) -> bool:
+    """Return whether to move the rows costs less than to move each element."""
+    rows = {place // width for places in vectors for place in places}
+    return len(rows) <= MOST_ROWS_PER_VECTOR * len(vectors)
+
+
+def load(
+    text: Text, vectors: Sequence[Sequence[int]], at: Callable[[int], str], scalar: str
+) -> list[str]:
+    """Return vectors of elements from ``vectors`` of places; ``at`` gives a place's pointer.
+
+    Nothing is read but between the first and the last element of a row that somebody wants.
+    """
+    width = text.width
+    wanted = {place for places in vectors for place in places}
+    rows = []
+    for first in sorted({place - place % width for place in wanted}):
+        here = [n for n in range(width) if first + n in wanted]
+        places = tuple(range(first, first + width))
+        rows.append(Placed(_row(text, at(first), scalar, here[0], here[-1]), places))
+    return _apart(text, rows, vectors, scalar)
+
+
+def store(text: Text, vectors: Sequence[Placed], at: Callable[[int], str], scalar: str) -> None:
+    """Store vectors; of elements of one place the last one is stored."""
+    width = text.width
+    last = {
+        place: (number, lane)
+        for number, vector in enumerate(vectors)
+        for lane, place in enumerate(vector.places)
+    }
+    kept = [
+        Placed(
+            vector.name,
+            tuple(p if last[p] == (number, lane) else None for lane, p in enumerate(vector.places)),
+        )
+        for number, vector in enumerate(vectors)
+    ]
+    together = _merged(text, kept, scalar)
+    stored = {place for vector in kept for place in vector.places if place is not None}
+    for first in sorted({place - place % width for place in stored}):
+        places = tuple(n if n in stored else None for n in range(first, first + width))
+        row = _collected(text, together, places, scalar)
+        _store_row(text, row, at(first), scalar, places)
+
+
+def _row(text: Text, pointer: str, scalar: str, first: int, last: int) -> str:
+    type_, width = text.type_of(scalar, vector=True), text.width
+    if (first, last) == (0, width - 1):
+        return text.let(f"load {type_}, ptr {pointer}, align 1")
+    flags = text.lanes("i1", (int(first <= n <= last) for n in range(width)))
+    name = f"llvm.masked.load.{text.mangle(scalar, width)}.p0"
+    mask = (text.type_of("i1", vector=True), flags)
+    return text.call(type_, name, ("ptr", pointer), mask, (type_, "zeroinitializer"))
+
+
+def _store_row(
+    text: Text, row: str, pointer: str, scalar: str, places: Sequence[int | None]
+) -> None:
+    type_ = text.type_of(scalar, vector=True)
+    if None not in places:
+        text.do(f"store {type_} {row}, ptr {pointer}, align 1")
+        return
+    flags = text.lanes("i1", (int(place is not None) for place in places))
+    masked_stores.store(text, scalar, text.width, row, pointer, flags)
+
+
+def _apart(
+    text: Text, rows: list[Placed], vectors: Sequence[Sequence[int]], scalar: str
+) -> list[str]:
+    if len(vectors) == 1:
+        return [_collected(text, rows, tuple(vectors[0]), scalar)]
+    found: list[str] = []
+    half = len(vectors) // 2
+    for part in (vectors[:half], vectors[half:]):
+        own = rows
+        if len(part) > 1:
+            own = _in_order(text, rows, {p for places in part for p in places}, scalar)
+        found += _apart(text, own, part, scalar)
+    return found
+
+
+def _merged(text: Text, vectors: list[Placed], scalar: str) -> list[Placed]:
+    """Return the elements of vectors in the order of memory."""
+    if len(vectors) < 3:
+        return vectors  # whoever makes rows of them takes elements of two vectors anyway
+    half = (len(vectors) + 1) // 2
+    both = [
+        _in_order(text, part, {p for v in part for p in v.places if p is not None}, scalar)
+        for part in (
+            _merged(text, vectors[:half], scalar),
+            _merged(text, vectors[half:], scalar),
+        )
+    ]
+    return [*both[0], *both[1]]
+
+
+def _in_order(text: Text, vectors: list[Placed], places: set[int], scalar: str) -> list[Placed]:
+    """Return vectors that hold these places' elements one after the other."""
+    ordered, width = sorted(places), text.width
+    found = []
+    for first in range(0, len(ordered), width):
+        part: list[int | None] = [*ordered[first : first + width]]
+        whole = tuple(part + [None] * (width - len(part)))
+        found.append(Placed(_collected(text, vectors, whole, scalar), whole))
+    return found
+
+
+def _collected(
+    text: Text, vectors: list[Placed], places: tuple[int | None, ...], scalar: str
+) -> str:
+    """Return a vector of the elements of these places."""
+    where: dict[int, tuple[int, int]] = {}
+    for number, vector in enumerate(vectors):
+        for lane, place in enumerate(vector.places):
+            if place is not None:
+                where.setdefault(place, (number, lane))
+    width = text.width
+    sources = [None if place is None else where[place] for place in places]
+    needed = sorted({source[0] for source in sources if source is not None})
+    first, *others = needed
+    found = vectors[first].name
+    order = [s[1] if s is not None and s[0] == first else None for s in sources]
+    if not others:
+        if all(place in (None, lane) for lane, place in enumerate(order)):
+            return found
+        return _shuffled(text, found, "poison", order, scalar)
+    for number in others:
+        for lane, source in enumerate(sources):
+            if source is not None and source[0] == number:
+                order[lane] = width + source[1]
+        found = _shuffled(text, found, vectors[number].name, order, scalar)
+        order = [None if place is None else lane for lane, place in enumerate(order)]
+    return found
+
+
+def _shuffled(text: Text, a: str, b: str, order: Sequence[int | None], scalar: str) -> str:
+    type_, width = text.type_of(scalar, vector=True), text.width
+    indices = ", ".join("i32 poison" if n is None else f"i32 {n}" for n in order)
+    return text.let(f"shufflevector {type_} {a}, {type_} {b}, <{width} x i32> <{indices}>")

@@ -1,0 +1,110 @@
+"""Strips whose lanes address neighbours piece by piece: rows of a tile that begin anywhere in one.
+
+What lanes share says so (``linear``). A piece is one load of its lanes by a scalar address.
+"""
+
+from dataclasses import dataclass
+
+from vgpu_sim.exec.jit import linear_algebra, linear_text
+from vgpu_sim.exec.jit.access import Access, Where
+from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.linear import Base, Linear, Shared
+from vgpu_sim.exec.jit.masks import MaskWriter
+from vgpu_sim.exec.jit.pointers import Pointers
+from vgpu_sim.exec.jit.provenance import BOUND_BYTES, Provenance
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.values import Values
+
+# More loads than that are no better than a gather.
+_MOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Lanes ``first`` to ``last`` of a strip; ``pointer`` is where its lane 0 would be."""
+
+    first: int
+    last: int
+    pointer: str
+
+
+def of(
+    values: Values, pointers: Pointers, provenance: Provenance, access: Access, coming: int
+) -> list[list[Piece]] | None:
+    """Return the pieces of each strip, for the lanes that are ``coming``; None: not known."""
+    if not isinstance(access.shape, Vector) or access.shape.linear is None:
+        return None
+    sums, width = access.shape.linear, values.text.width
+    if access.where is not Where.GLOBAL or access.tested or access.count > 1:
+        return None
+    all_coming = [n for n in range(width * values.strips) if coming >> n & 1]
+    origin = _origin(sums, provenance, access, all_coming) if all_coming else None
+    if not linear_text.readable(values, sums):
+        return None
+    found = []
+    for strip in range(values.strips):
+        first = strip * width
+        lanes = [lane for lane in range(width) if coming >> first + lane & 1]
+        runs = linear_algebra.runs(sums, first, width, lanes, access.size)
+        if len(runs) > _MOST:
+            return None
+        found.append(runs)
+    return [
+        [_piece(values, pointers, access, sums, origin, strip * width, run) for run in runs]
+        for strip, runs in enumerate(found)
+    ]
+
+
+def load(
+    text: Text, masks: MaskWriter, access: Access, pieces: list[Piece], lanes: str | None
+) -> str:
+    """Load a strip's pieces; ``lanes`` are those of its mask, None: all. Others are zeros."""
+    type_, flags = text.type_of(access.scalar, True), text.type_of("i1", True)
+    loaded = "zeroinitializer"
+    for piece in pieces:
+        inside = [int(piece.first <= lane <= piece.last) for lane in range(text.width)]
+        if lanes is None and all(inside):
+            return text.let(f"load {type_}, ptr {piece.pointer}, align 1")
+        mine = text.lanes("i1", inside) if not all(inside) else lanes
+        assert mine is not None
+        if lanes is not None and mine != lanes:
+            mine = masks.both(lanes, mine)
+        name = f"llvm.masked.load.{text.mangle(access.scalar, text.width)}.p0"
+        loaded = text.call(type_, name, ("ptr", piece.pointer), (flags, mine), (type_, loaded))
+    return loaded
+
+
+def _origin(
+    sums: Linear, provenance: Provenance, access: Access, lanes: list[int]
+) -> Shared | None:
+    """Return the pointer among what lanes share, if all else is near enough to it: else each
+    address is confined."""
+    for shared, factors in sums.terms:
+        if not isinstance(shared, Base) or set(factors) != {1}:
+            continue
+        source = provenance.trace(shared.value)
+        if source is None or source.origin != access.origin or source.bound:
+            continue
+        rest = Linear(sums.bits, tuple(t for t in sums.terms if t[0] != shared), sums.own)
+        reach = linear_algebra.reach(rest, lanes) + abs(access.displacement) + 64 * access.size
+        return shared if reach <= BOUND_BYTES else None
+    return None
+
+
+def _piece(
+    values: Values,
+    pointers: Pointers,
+    access: Access,
+    sums: Linear,
+    origin: Shared | None,
+    first: int,
+    run: tuple[int, int],
+) -> Piece:
+    lane = first + run[0]
+    if origin is None:
+        address = linear_text.of_lane(values, sums, lane)
+        offset = access.displacement + sums.own[lane] - run[0] * access.size
+        return Piece(*run, pointers.of_scalar(access, address, offset))
+    distance = linear_text.of_lane(values, sums, lane, without=origin)
+    offset = access.displacement + sums.own[lane] - run[0] * access.size
+    return Piece(*run, pointers.from_origin(access, distance, offset))

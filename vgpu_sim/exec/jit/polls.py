@@ -1,0 +1,206 @@
+"""Loops that wait for what other threads do.
+
+A loop polls if whether it is left depends on what others may change meanwhile: on a volatile or
+atomic read in it, or on nothing that its own turns change (a plain read, a clock). At its end a
+group lets others run. Who counts in memory does not wait: each turn finds another number.
+"""
+
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from vgpu_sim.exec.jit.ssa import (
+    Merge,
+    Node,
+    Operation,
+    Phi,
+    Source,
+    SsaFunction,
+    Value,
+    sources_of,
+)
+from vgpu_sim.isa import EFFECTS, Compare, Literal, Op, Update, polls, reads_memory
+
+_COUNTING: Final = (Update.ADD, Update.INC, Update.DEC)
+
+
+def waits(ssa: SsaFunction) -> bool:
+    """Return whether groups let others run elsewhere than at stops."""
+    nodes = (node for block in ssa.blocks.values() for node in block.nodes)
+    rests = any(isinstance(n, Operation) and EFFECTS[n.instruction.op].rests for n in nodes)
+    return rests or bool(polling(ssa))
+
+
+@functools.lru_cache(maxsize=4)
+def polling(ssa: SsaFunction) -> frozenset[int]:
+    """Return the headers of the loops that poll.
+
+    One that stops in each turn lets others run anyway, and one that only repeats what another lane
+    came before need not.
+    """
+    loops = ((header, _Loop(ssa, header)) for header in ssa.graph.loops)
+    return frozenset(header for header, loop in loops if loop.polls and not loop.retries)
+
+
+class _Loop:
+    """What decides whether a natural loop is left."""
+
+    def __init__(self, ssa: SsaFunction, header: int) -> None:
+        self._ssa = ssa
+        self._graph = ssa.graph
+        self._header = header
+        self._body = ssa.graph.loops[header]
+        self._latches = [b for b in ssa.graph.blocks[header].predecessors if b in self._body]
+
+    @property
+    def polls(self) -> bool:
+        if any(map(self._in_every_turn, filter(self._stops, self._body))):
+            return False
+        deciding = self._deciding()
+        if any(_reads_others(node) for node in deciding):
+            return True
+        turns = any(isinstance(node, Phi) and node.block == self._header for node in deciding)
+        return not turns and not any(map(self._writes, self._body))
+
+    @property
+    def retries(self) -> bool:
+        """Return whether a lane stays only because another one has got on: it need not wait.
+
+        Each turn swaps in a new value if memory holds what was read last, and is the last if so.
+        """
+        return any(
+            self._swaps_what_it_read(node) and self._ends_with(node)
+            for block in self._body
+            if self._in_every_turn(block)
+            for node in self._ssa.blocks[block].nodes
+            if isinstance(node, Operation) and _compares_and_swaps(node)
+        )
+
+    def _swaps_what_it_read(self, swap: Operation) -> bool:
+        """Return whether what it compares with memory was read there in this turn or the last."""
+        expected = swap.sources[1]
+        if not isinstance(expected, Value) or self._ssa.block_of[expected] not in self._body:
+            return False
+        node = self._ssa.definition[expected]
+        if isinstance(node, Phi) and node.block == self._header:
+            inside = {s for block, s in node.arguments.items() if block in self._body}
+            return inside <= set(swap.results)
+        return isinstance(node, Operation) and reads_memory(node.instruction)
+
+    def _ends_with(self, swap: Operation) -> bool:
+        """Return whether the loop is left where the swap has found what it expected."""
+        pair = {swap.results[0], swap.sources[1]}
+        for block in self._exits():
+            condition = self._ssa.blocks[block].condition
+            if condition is None or not isinstance(condition.value, Value):
+                continue
+            relation = equality(self._ssa.definition[condition.value])
+            if relation is None or set(relation[0]) != pair or not self._in_every_turn(block):
+                continue
+            way = int((relation[1] is Compare.NE) != condition.negated)
+            if self._ssa.blocks[block].successors[way] not in self._body:
+                return True
+        return False
+
+    def _in_every_turn(self, block: int) -> bool:
+        return all(self._graph.dominates(block, latch) for latch in self._latches)
+
+    def _stops(self, block: int) -> bool:
+        return any(
+            EFFECTS[node.instruction.op].stops and node.guard is None
+            for node in self._ssa.blocks[block].nodes
+            if isinstance(node, Operation)
+        )
+
+    def _writes(self, block: int) -> bool:
+        return any(
+            EFFECTS[node.instruction.op].writes
+            for node in self._ssa.blocks[block].nodes
+            if isinstance(node, Operation)
+        )
+
+    def _exits(self) -> Iterator[int]:
+        for block in sorted(self._body):
+            if any(target not in self._body for target in self._ssa.blocks[block].successors):
+                yield block
+
+    def _deciding(self) -> set[Node | Phi]:
+        """Return all nodes of the loop that have a say in which turn is the last."""
+        pending: list[Source] = []
+        found: set[Node | Phi] = set()
+        asked: set[int] = set()
+
+        def ask(blocks: Iterable[int]) -> None:
+            for block in blocks:
+                condition = self._ssa.blocks[block].condition
+                if block not in asked and condition is not None:
+                    asked.add(block)
+                    pending.append(condition.value)
+
+        for block in self._exits():
+            ask([block])
+            if not self._in_every_turn(block):
+                ask(self._before(block))
+        while pending:
+            source = pending.pop()
+            if not isinstance(source, Value) or self._ssa.block_of[source] not in self._body:
+                continue
+            node = self._ssa.definition[source]
+            if node in found:
+                continue
+            found.add(node)
+            pending += sources_of(node)
+            if isinstance(node, Phi):
+                inside = {s for block, s in node.arguments.items() if block in self._body}
+                if len(inside) > 1:
+                    ask(self._body if node.block == self._header else self._before(node.block))
+        return found
+
+    def _before(self, block: int) -> set[int]:
+        """Return the blocks of the loop from which this one is reached in the same turn."""
+        found: set[int] = set()
+        pending = [block]
+        while pending:
+            current = pending.pop()
+            if current == self._header:
+                continue
+            for source in self._graph.blocks[current].predecessors:
+                if source in self._body and source not in found:
+                    found.add(source)
+                    pending.append(source)
+        return found
+
+
+def _reads_others(node: Node | Phi) -> bool:
+    """Return whether a read is meant to see what others have written since the last one."""
+    if not isinstance(node, Operation):
+        return False
+    if node.instruction.volatile or polls(node.instruction):
+        return not _counts(node)
+    return False
+
+
+def _counts(node: Operation) -> bool:
+    """Return whether it adds a number, so that its own next turn finds another one there."""
+    if not EFFECTS[node.instruction.op].writes or node.instruction.update not in _COUNTING:
+        return False
+    step = node.sources[1]
+    return isinstance(step, Literal) and step.bits != 0
+
+
+def equality(node: Phi | Node) -> tuple[tuple[Source, ...], Compare, int] | None:
+    """Return the two integers that a predicate compares, EQ or NE, and how many bits they have."""
+    if isinstance(node, Phi | Merge) or node.instruction.op is not Op.SETP:
+        return None
+    instruction = node.instruction
+    if instruction.compare not in (Compare.EQ, Compare.NE) or instruction.type.is_float:
+        return None
+    if len(node.sources) != 2 or node.results[0] is None or any(node.results[1:]):
+        return None
+    return node.sources, instruction.compare, instruction.type.bits
+
+
+def _compares_and_swaps(node: Operation) -> bool:
+    """Return whether it writes its third source where memory holds its second."""
+    effects = EFFECTS[node.instruction.op]
+    return effects.reads and effects.writes and len(node.sources) == 3 and node.guard is None

@@ -1,0 +1,64 @@
+"""Integer division on lanes by floating-point division: processors have none on vectors.
+
+LLVM takes lanes apart and divides one by one. A float with more bits than a quotient has is exact
+after truncation: for integers a and b, a / b is an integer or at least 1 / b below the next, which
+is more than an ulp. 64 bits take two steps that never exceed the quotient, and a correction by one.
+None of this depends on the rounding mode, and no conversion is ever out of its integer's range.
+"""
+
+from vgpu_sim.exec.jit.words import Words
+
+_FORMATS = {16: "float", 32: "double", 64: "double"}
+_BELOW_ONE = "0x3FEFFFFFFFFFFFF0"  # 1 - 2^-49: twice what four roundings can add
+
+
+def divide(words: Words, a: str, b: str, *, signed: bool) -> tuple[str, str]:
+    """Return quotient and remainder of lanes, truncated toward zero.
+
+    ``b`` is not 0, and not -1 where ``a`` is the most negative number.
+    """
+    if words.bits == 64:
+        return _signed_divide_64(words, a, b) if signed else _divide_64(words, a, b)
+    letter = "s" if signed else "u"
+    x, y = (_as_float(words, value, letter) for value in (a, b))
+    kind = _float(words)
+    real = words.text.let(f"fdiv {kind} {x}, {y}")
+    quotient = words.text.let(f"fpto{letter}i {kind} {real} to {words.type}")
+    return quotient, words.op("sub", a, words.op("mul", quotient, b))
+
+
+def _float(words: Words) -> str:
+    scalar = _FORMATS[words.bits]
+    return words.text.type_of(scalar, words.vector)
+
+
+def _as_float(words: Words, value: str, letter: str) -> str:
+    return words.text.let(f"{letter}itofp {words.type} {value} to {_float(words)}")
+
+
+def _divide_64(words: Words, a: str, b: str) -> tuple[str, str]:
+    text, kind = words.text, _float(words)
+    one = f"splat (double {_BELOW_ONE})"
+    inverse = text.let(f"fdiv {kind} {one}, {_as_float(words, b, 'u')}")
+    quotient, rest = words.const(0), a
+    for _ in range(2):
+        real = text.let(f"fmul {kind} {_as_float(words, rest, 'u')}, {inverse}")
+        part = text.let(f"fptoui {kind} {real} to {words.type}")
+        quotient = words.op("add", quotient, part)
+        rest = words.op("sub", rest, words.op("mul", part, b))
+    more = words.test("uge", rest, b)
+    zero, less = words.const(0), words.op("sub", rest, b)
+    step = words.select(more, words.const(1), zero)
+    return words.op("add", quotient, step), words.select(more, less, rest)
+
+
+def _signed_divide_64(words: Words, a: str, b: str) -> tuple[str, str]:
+    signs = [words.op("ashr", value, words.const(63)) for value in (a, b)]
+    x, y = (
+        words.op("sub", words.op("xor", value, sign), sign)
+        for value, sign in zip((a, b), signs, strict=True)
+    )
+    quotient, rest = _divide_64(words, x, y)
+    sign = words.op("xor", *signs)
+    quotient = words.op("sub", words.op("xor", quotient, sign), sign)
+    return quotient, words.op("sub", words.op("xor", rest, signs[0]), signs[0])

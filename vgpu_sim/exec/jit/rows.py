@@ -1,0 +1,131 @@
+"""Elements of a strip's lanes side by side: rows of memory; a lane may have several of them."""
+
+from collections.abc import Iterable
+
+from vgpu_sim.exec.jit import flags
+from vgpu_sim.exec.jit.access import Access
+from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.text import BITS, Text
+
+_STEPPED, _WIDE_BITS = 4, 256
+
+
+def contiguous(access: Access) -> bool:
+    """Return whether the lanes of a strip access neighbours."""
+    return (
+        not isinstance(access.shape, Vector)
+        and access.shape.stride == access.element_bytes * access.count
+    )
+
+
+def row_type(text: Text, access: Access) -> tuple[str, str]:
+    """Return the type of a strip's row, and how intrinsics spell it."""
+    lanes = text.width * access.count
+    return f"<{lanes} x {access.scalar}>", f"{Text.mangle(access.scalar, lanes)}.p0"
+
+
+def spread(text: Text, access: Access, lanes: str) -> str:
+    """Return a mask of lanes as one of elements."""
+    count = access.count
+    if count == 1:
+        return lanes
+    source = text.type_of("i1", vector=True)
+    order = indices(place // count for place in range(text.width * count))
+    return text.let(f"shufflevector {source} {lanes}, {source} poison, {order}")
+
+
+def woven(text: Text, rows: list[str], scalar: str) -> str:
+    """Return the elements of vectors, of each the first, then of each the second, and so on."""
+    width, count = text.width, len(rows)
+    lanes = width
+    while len(rows) > 1:  # concatenate, then bring into order
+        type_ = f"<{lanes} x {scalar}>"
+        order = indices(range(2 * lanes))
+        rows = [
+            text.let(f"shufflevector {type_} {a}, {type_} {b}, {order}")
+            for a, b in zip(rows[::2], rows[1::2], strict=True)
+        ]
+        lanes *= 2
+    if count == 1:
+        return rows[0]
+    type_ = f"<{lanes} x {scalar}>"
+    order = indices((place % count) * width + place // count for place in range(lanes))
+    return text.let(f"shufflevector {type_} {rows[0]}, {type_} poison, {order}")
+
+
+def apart(text: Text, row: str, scalar: str, count: int) -> list[str]:
+    """Return the elements of all lanes' rows of ``count``: of each the first, and so on."""
+    width, elements = text.width, text.width * count
+    whole = f"<{elements} x {scalar}>"
+    if count < _STEPPED or width * BITS[scalar] < _WIDE_BITS or count & (count - 1):
+        return [
+            text.let(
+                f"shufflevector {whole} {row}, {whole} poison,"
+                f" {indices(lane * count + place for lane in range(width))}"
+            )
+            for place in range(count)
+        ]
+    # The same in steps of two vectors each: LLVM would take all vectors for each place.
+    parts = [
+        text.let(
+            f"shufflevector {whole} {row}, {whole} poison, {indices(range(first, first + width))}"
+        )
+        for first in range(0, elements, width)
+    ]
+    return _unravelled(text, parts, scalar)
+
+
+def _unravelled(text: Text, parts: list[str], scalar: str) -> list[str]:
+    """Return what is apart ``len(parts)`` elements in a row of vectors."""
+    if len(parts) == 1:
+        return parts
+    width = text.width
+    type_ = f"<{width} x {scalar}>"
+    halves = [
+        [
+            text.let(f"shufflevector {type_} {a}, {type_} {b}, {indices(range(odd, 2 * width, 2))}")
+            for a, b in zip(parts[::2], parts[1::2], strict=True)
+        ]
+        for odd in (0, 1)
+    ]
+    evens, odds = (_unravelled(text, half, scalar) for half in halves)
+    return [place for pair in zip(evens, odds, strict=True) for place in pair]
+
+
+def indices(order: Iterable[int]) -> str:
+    """Return the mask of a shufflevector."""
+    numbers = list(order)
+    return f"<{len(numbers)} x i32> <{', '.join(f'i32 {n}' for n in numbers)}>"
+
+
+def leading(text: Text, access: Access, mask: str) -> int | None:
+    """Return how many elements a row's mask has, where they are the first ones of it and a vector.
+
+    What was stored under a mask, or across two stores, a load waits for until it is in the cache.
+    """
+    count = flags.leading(mask, text.width * access.count)
+    return None if count is None or count & (count - 1) else count
+
+
+def load_first(text: Text, access: Access, pointer: str, count: int) -> str:
+    """Return a row whose first elements are loaded; the others are zeros."""
+    if not count:
+        return "zeroinitializer"
+    lanes = text.width * access.count
+    type_ = f"<{count} x {access.scalar}>"
+    found = text.let(f"{access.load} {type_}, ptr {pointer}, align 1")
+    if count == lanes:
+        return found
+    order = indices(min(place, count) for place in range(lanes))
+    return text.let(f"shufflevector {type_} {found}, {type_} zeroinitializer, {order}")
+
+
+def store_first(text: Text, access: Access, row: str, pointer: str, count: int) -> None:
+    """Store a row's first elements."""
+    lanes = text.width * access.count
+    whole, type_ = f"<{lanes} x {access.scalar}>", f"<{count} x {access.scalar}>"
+    if count and count < lanes:
+        order = indices(range(count))
+        row = text.let(f"shufflevector {whole} {row}, {whole} poison, {order}")
+    if count:
+        text.do(f"store {type_} {row}, ptr {pointer}, align 1")

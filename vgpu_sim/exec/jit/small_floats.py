@@ -1,0 +1,155 @@
+"""Formats narrower than binary32, and roundings to narrower formats, as LLVM operations.
+
+binary16 and bfloat16 are computed in binary32, or rounded to odd on the way: that keeps a sticky
+bit, so that the next rounding sees what the first dropped (S. Boldo, G. Melquiond, "Emulation of
+FMA and correctly rounded sums", 2008).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from vgpu_sim.exec.jit.directed import directed
+from vgpu_sim.exec.jit.floats import DIRECTED
+from vgpu_sim.exec.jit.text import BITS, Text, integer
+from vgpu_sim.isa import DataType, Rounding
+
+_CANONICAL: Final = 0x7FFF  # NaN, of binary16 and of bfloat16
+_WIDER: Final = {"float": "double", "half": "float"}
+
+
+class SmallFloats:
+    """Writes to ``text``, scalars or vectors of its width."""
+
+    def __init__(self, text: Text, vector: bool) -> None:
+        self._text = text
+        self._vector = vector
+
+    def single(self, pattern: str, type_: DataType) -> str:
+        """Return a binary16 or bfloat16 pattern as float."""
+        text = self._text
+        single, short = self._type("float"), self._type("i16")
+        if type_ is DataType.F16:
+            half = self._type("half")
+            return text.let(f"fpext {half} {self._as(pattern, 'i16', 'half')} to {single}")
+        bits = text.let(f"zext {short} {pattern} to {self._type('i32')}")
+        bits = text.let(f"shl {self._type('i32')} {bits}, {self._const(16, 'i32')}")
+        return self._as(bits, "i32", "float")
+
+    def double(self, single: str) -> str:
+        """Return a float as double."""
+        return self._text.let(f"fpext {self._type('float')} {single} to {self._type('double')}")
+
+    def small(self, single: str, type_: DataType, rounding: Rounding) -> str:
+        """Round a float to a pattern of binary16 or bfloat16; NaNs become canonical."""
+        text = self._text
+        if type_ is DataType.F16:
+            pattern = self._as(self.rounded(single, "half", rounding), "half", "i16")
+        else:
+            pattern = self._upper_half(single, rounding)
+        is_nan = text.let(f"fcmp uno {self._type('float')} {single}, {single}")
+        return text.select(is_nan, self._const(_CANONICAL, "i16"), pattern, "i16", self._vector)
+
+    def rounded(self, value: str, to: str, rounding: Rounding) -> str:
+        """Round to the next narrower scalar type, in any direction."""
+        text, wide = self._text, _WIDER[to]
+        held, wanted, word = self._type(wide), self._type(to), integer(BITS[to])
+        nearest = text.let(f"fptrunc {held} {value} to {wanted}")
+        if rounding not in DIRECTED:
+            return nearest
+        back = text.let(f"fpext {wanted} {nearest} to {held}")
+        if rounding is Rounding.RZ:
+            value, back = (text.intrinsic("fabs", wide, self._vector, v) for v in (value, back))
+        relation = "olt" if rounding is Rounding.RP else "ogt"
+        beyond = text.let(f"fcmp {relation} {held} {back}, {value}")
+        bits = self._as(nearest, to, word)
+        step = self._const(-1, word)
+        if rounding is not Rounding.RZ:
+            negative = text.let(f"icmp slt {self._type(word)} {bits}, {self._const(0, word)}")
+            outward = rounding is Rounding.RM
+            up, down = self._const(1, word), self._const(-1, word)
+            step = text.select(
+                negative, *((up, down) if outward else (down, up)), word, self._vector
+            )
+        moved = text.let(f"add {self._type(word)} {bits}, {step}")
+        return self._as(text.select(beyond, moved, bits, word, self._vector), word, to)
+
+    def computed_to_odd(self, operation: str, operands: Sequence[str]) -> str:
+        """Return a sum or product of floats rounded to odd, where it is not exact.
+
+        Rounded down and up it is two neighbours, of which one is odd; or one number; or, where
+        a sum vanishes, zeros of two signs, of which the second is what rounding to nearest gives.
+        """
+        text, word = self._text, self._type("i32")
+        down, up = (
+            directed(text, operation, "float", rounding, operands, self._vector)
+            for rounding in (Rounding.RM, Rounding.RP)
+        )
+        last = text.let(f"and {word} {self._as(down, 'float', 'i32')}, {self._const(1, 'i32')}")
+        odd = text.let(f"icmp ne {word} {last}, {self._const(0, 'i32')}")
+        return text.select(odd, down, up, "float", self._vector)
+
+    def to_odd(self, value: str) -> str:
+        """Round a double to a float: to odd, where it is not exact.
+
+        Infinity that a finite number is rounded to becomes the largest number, which is odd. Where
+        the double is infinite the error is NaN, which compares as "nothing dropped".
+        """
+        text, single, double = self._text, self._type("float"), self._type("double")
+        nearest = text.let(f"fptrunc {double} {value} to {single}")
+        error = text.let(f"fsub {double} {value}, {self.double(nearest)}")
+        word, flags = self._type("i32"), self._type("i1")
+        zero, one = self._const(0, "i32"), self._const(1, "i32")
+        nothing = self._const(0, "double")
+        bits = self._as(nearest, "float", "i32")
+        dropped = text.let(f"fcmp one {double} {error}, {nothing}")
+        even = text.let(f"icmp eq {word} {text.let(f'and {word} {bits}, {one}')}, {zero}")
+        below = text.let(f"fcmp olt {double} {error}, {nothing}")
+        negative = text.let(f"icmp slt {word} {bits}, {zero}")
+        inward = text.let(f"xor {flags} {below}, {negative}")
+        step = self._choose(inward, self._const(-1, "i32"), one, "i32")
+        moved = text.let(f"add {word} {bits}, {step}")
+        move = text.let(f"and {flags} {dropped}, {even}")
+        return self._as(self._choose(move, moved, bits, "i32"), "i32", "float")
+
+    def magnitude_to_odd(self, magnitude: str) -> str:
+        """Return an unsigned 64-bit integer as a double rounded to odd: low bits are one sticky."""
+        text, word = self._text, self._type("i64")
+
+        def both(value: str, mask: int) -> str:
+            return text.let(f"and {word} {value}, {self._const(mask, 'i64')}")
+
+        inexact = text.let(f"icmp ne {word} {both(magnitude, 0x7FF)}, {self._const(0, 'i64')}")
+        large = text.let(f"icmp ugt {word} {magnitude}, {self._const((1 << 53) - 1, 'i64')}")
+        sticky = self._choose(inexact, self._const(0x800, "i64"), self._const(0, "i64"), "i64")
+        odd = text.let(f"or {word} {both(magnitude, -0x800)}, {sticky}")
+        exact = self._choose(large, odd, magnitude, "i64")
+        return text.let(f"uitofp {word} {exact} to {self._type('double')}")
+
+    def _upper_half(self, single: str, rounding: Rounding) -> str:
+        """Round a float, which is no NaN, to the pattern of bfloat16; a carry may make infinity."""
+        text, word = self._text, self._type("i32")
+        bits = self._as(single, "float", "i32")
+        if rounding in (Rounding.RM, Rounding.RP):
+            zero, all_ = self._const(0, "i32"), self._const(0xFFFF, "i32")
+            negative = text.let(f"icmp slt {word} {bits}, {zero}")
+            away = (all_, zero) if rounding is Rounding.RM else (zero, all_)
+            bits = text.let(f"add {word} {bits}, {self._choose(negative, *away, 'i32')}")
+        elif rounding is not Rounding.RZ:
+            last = text.let(f"lshr {word} {bits}, {self._const(16, 'i32')}")
+            last = text.let(f"and {word} {last}, {self._const(1, 'i32')}")
+            almost = text.let(f"add {word} {bits}, {self._const(0x7FFF, 'i32')}")
+            bits = text.let(f"add {word} {almost}, {last}")
+        upper = text.let(f"lshr {word} {bits}, {self._const(16, 'i32')}")
+        return text.let(f"trunc {word} {upper} to {self._type('i16')}")
+
+    def _type(self, scalar: str) -> str:
+        return self._text.type_of(scalar, self._vector)
+
+    def _const(self, pattern: int, scalar: str) -> str:
+        return self._text.const(pattern, scalar, self._vector)
+
+    def _as(self, value: str, held: str, wanted: str) -> str:
+        return self._text.let(f"bitcast {self._type(held)} {value} to {self._type(wanted)}")
+
+    def _choose(self, flag: str, yes: str, no: str, scalar: str) -> str:
+        return self._text.select(flag, yes, no, scalar, self._vector)

@@ -1,0 +1,286 @@
+"""What atomic updates compute, and how they reach memory.
+
+Shared memory is touched by one thread of the pool alone, so an update there is a load and a store.
+Global memory is updated by instructions of the CPU where it has them, else by compare and swap.
+"""
+
+from typing import Final
+
+from vgpu_sim.exec.jit.floats import NATIVE, flush_bits
+from vgpu_sim.exec.jit.nans import CANONICAL, INFINITY
+from vgpu_sim.exec.jit.small_floats import SmallFloats
+from vgpu_sim.exec.jit.text import Text, integer
+from vgpu_sim.isa import DataType, Instruction, Rounding, Update
+from vgpu_sim.isa.families.atomic import MBARRIER_COUNT, MBARRIER_EXPECTED, MBARRIER_PENDING
+
+_PLAIN: Final = {
+    Update.AND: "and",
+    Update.OR: "or",
+    Update.XOR: "xor",
+    Update.ADD: "add",
+}
+_ATOMIC: Final = {
+    **_PLAIN,
+    Update.EXCH: "xchg",
+    Update.INC: "uinc_wrap",
+    Update.DEC: "udec_wrap",
+}
+JOINABLE: Final = frozenset((*_PLAIN, Update.MIN, Update.MAX))
+"""Updates of integers that lanes may join before memory sees them."""
+
+
+def _extreme(instruction: Instruction) -> str:
+    """Return LLVM's name of a minimum or maximum of integers, ``umin`` for instance."""
+    sign = "s" if instruction.type.is_signed else "u"
+    return sign + ("min" if instruction.update is Update.MIN else "max")
+
+
+def compute(
+    text: Text, instruction: Instruction, m: str, b: str, *, flushed: str = "", vector: bool = False
+) -> str:
+    """Return what an update makes of pattern ``m`` and operand ``b``.
+
+    ``flushed``: an i1 that says whether subnormal numbers count as zeros; empty: they do not.
+    """
+    scalar, update = integer(instruction.type.bits), instruction.update
+    type_ = text.type_of(scalar, vector)
+    if instruction.type.is_float and update is Update.ADD:
+        return _sum(text, instruction.type, m, b, flushed, vector)
+    if instruction.type.is_float:
+        return _float_extremum(text, instruction, m, b, vector)
+    if update in _PLAIN:
+        return text.let(f"{_PLAIN[update]} {type_} {m}, {b}")
+    if update in (Update.MIN, Update.MAX):
+        return text.intrinsic(_extreme(instruction), scalar, vector, m, b)
+    if update is Update.EXCH:
+        return b
+    if update in (Update.ARRIVE, Update.DROP):
+        return _arrive(text, m, b, drop=update is Update.DROP)
+    zero, one = (text.const(n, scalar, vector) for n in (0, 1))
+    if update is Update.INC:
+        wraps = text.let(f"icmp uge {type_} {m}, {b}")
+        return text.select(wraps, zero, text.let(f"add {type_} {m}, {one}"), scalar, vector)
+    assert update is Update.DEC
+    flags = text.type_of("i1", vector)
+    least = text.let(f"icmp eq {type_} {m}, {zero}")
+    above = text.let(f"icmp ugt {type_} {m}, {b}")
+    wraps = text.let(f"or {flags} {least}, {above}")
+    return text.select(wraps, b, text.let(f"sub {type_} {m}, {one}"), scalar, vector)
+
+
+def _arrive(text: Text, m: str, b: str, *, drop: bool) -> str:
+    """Return an mbarrier object after arrivals, as ``isa.families.atomic`` lays it out."""
+    counts = MBARRIER_COUNT << MBARRIER_EXPECTED
+    if drop:
+        taken = text.let(f"shl i64 {b}, {MBARRIER_EXPECTED}")
+        less = text.let(f"sub i64 {m}, {taken}")
+        begins = text.let(f"and i64 {less}, {counts}")
+    else:
+        begins = text.let(f"and i64 {m}, {counts}")
+    pending = text.let(f"sub i64 {text.let(f'lshr i64 {m}, {MBARRIER_PENDING}')}, {b}")
+    pending = text.let(f"and i64 {pending}, {MBARRIER_COUNT}")
+    complete = text.let(f"icmp eq i64 {pending}, 0")
+    again = text.let(f"lshr i64 {begins}, {MBARRIER_EXPECTED}")
+    pending = text.select(complete, again, pending, "i64", False)
+    parity = text.let(f"xor i64 {m}, {text.let(f'zext i1 {complete} to i64')}")
+    parity = text.let(f"and i64 {parity}, 1")
+    pending = text.let(f"shl i64 {pending}, {MBARRIER_PENDING}")
+    return text.let(f"or i64 {text.let(f'or i64 {begins}, {pending}')}, {parity}")
+
+
+def plainly(
+    text: Text, instruction: Instruction, pointer: str, operands: list[str], flushed: str
+) -> str:
+    """Update memory that nobody else touches meanwhile; return what was there."""
+    scalar = integer(instruction.type.bits)
+    found = text.let(f"load {scalar}, ptr {pointer}, align 1")
+    if instruction.update is Update.CAS:
+        expected, wanted = operands
+        same = text.let(f"icmp eq {scalar} {found}, {expected}")
+        value = text.select(same, wanted, found, scalar, False)
+    else:
+        value = compute(text, instruction, found, operands[0], flushed=flushed)
+    text.do(f"store {scalar} {value}, ptr {pointer}, align 1")
+    return found
+
+
+def atomically(
+    text: Text, instruction: Instruction, pointer: str, operands: list[str], flushed: str
+) -> str:
+    """Update memory in one step; return what was there."""
+    scalar, align = integer(instruction.type.bits), instruction.type.bytes
+    update = instruction.update
+    if update is Update.CAS:
+        expected, wanted = operands
+        return _swapped(text, scalar, pointer, expected, wanted, align)[0]
+    if instruction.type.is_float or update in (Update.ARRIVE, Update.DROP):
+        again = text.label("again")
+        seen = _volatile(text, scalar, pointer, align)
+        origin = text.block_label
+        text.jump(again)
+        text.begin(again, follows=True)
+        place, held = text.reserve(), text.name()
+        value = compute(text, instruction, held, operands[0], flushed=flushed)
+        found, done = _swapped(text, scalar, pointer, held, value, align)
+        end, onward = text.block_label, text.label("updated")
+        text.fill(place, held, scalar, [(seen, origin), (found, end)])
+        text.branch(done, onward, again)
+        text.begin(onward, follows=True)
+        return held
+    how = _ATOMIC[update] if update in _ATOMIC else _extreme(instruction).removeprefix("s")
+    name = text.name()
+    text.do(
+        f"{name} = atomicrmw {how} ptr {pointer}, {scalar} {operands[0]} seq_cst, align {align}"
+    )
+    text.known.written()
+    return name
+
+
+def exchange_pair(
+    text: Text, instruction: Instruction, pointer: str, operands: list[str], *, alone: bool
+) -> list[str]:
+    """Exchange, or compare and exchange, 128 bits; return the halves of what was there.
+
+    ``alone``: nobody else touches them meanwhile.
+    """
+    *expected, wanted = (_joined(text, *operands[n : n + 2]) for n in range(0, len(operands), 2))
+    if alone:
+        found = text.let(f"load i128, ptr {pointer}, align 1")
+        value = wanted
+        if expected:
+            same = text.let(f"icmp eq i128 {found}, {expected[0]}")
+            value = text.let(f"select i1 {same}, i128 {wanted}, i128 {found}")
+        text.do(f"store i128 {value}, ptr {pointer}, align 1")
+    elif expected:
+        found, _ = _swapped(text, "i128", pointer, expected[0], wanted, 16)
+    else:
+        found = text.name()
+        text.do(f"{found} = atomicrmw xchg ptr {pointer}, i128 {wanted} seq_cst, align 16")
+    text.known.written()
+    upper = text.let(f"lshr i128 {found}, 64")
+    return [text.let(f"trunc i128 {whole} to i64") for whole in (found, upper)]
+
+
+def _joined(text: Text, low: str, high: str) -> str:
+    wide = [text.let(f"zext i64 {half} to i128") for half in (low, high)]
+    return text.let(f"or i128 {wide[0]}, {text.let(f'shl i128 {wide[1]}, 64')}")
+
+
+def reduced(text: Text, instruction: Instruction, rows: list[str], lanes: list[str] | None) -> str:
+    """Return the operands of all lanes of all strips as one, for ``JOINABLE`` updates."""
+    scalar, bits = integer(instruction.type.bits), instruction.type.bits
+    if lanes is not None:
+        nothing = text.const(_identity(instruction), scalar, True)
+        rows = [
+            text.select(flags, row, nothing, scalar, True)
+            for flags, row in zip(lanes, rows, strict=True)
+        ]
+    joined = rows[0]
+    for row in rows[1:]:
+        joined = compute(text, instruction, joined, row, vector=True)
+    assert instruction.update is not None
+    operation = _PLAIN.get(instruction.update) or _extreme(instruction)
+    name = f"llvm.vector.reduce.{operation}.v{text.width}i{bits}"
+    return text.call(scalar, name, (text.type_of(scalar, vector=True), joined))
+
+
+def prefix_sums(text: Text, scalar: str, row: str) -> str:
+    """Return for each lane the sum of its own element and of all before it."""
+    type_, distance = text.type_of(scalar, vector=True), 1
+    while distance < text.width:
+        lanes = range(text.width)
+        places = [i - distance if i >= distance else text.width for i in lanes]  # that is a zero
+        order = ", ".join(f"i32 {place}" for place in places)
+        indices = f"<{text.width} x i32> <{order}>"
+        moved = text.let(f"shufflevector {type_} {row}, {type_} zeroinitializer, {indices}")
+        row = text.let(f"add {type_} {row}, {moved}")
+        distance *= 2
+    return row
+
+
+def _identity(instruction: Instruction) -> int:
+    ones = (1 << instruction.type.bits) - 1
+    half = ones >> 1
+    match instruction.update:
+        case Update.AND:
+            return ones
+        case Update.MIN:
+            return half if instruction.type.is_signed else ones
+        case Update.MAX:
+            return half + 1 if instruction.type.is_signed else 0
+        case _:
+            return 0
+
+
+def _volatile(text: Text, scalar: str, pointer: str, align: int) -> str:
+    name = text.name()
+    text.do(f"{name} = load volatile {scalar}, ptr {pointer}, align {align}")
+    return name
+
+
+def _swapped(
+    text: Text, scalar: str, pointer: str, expected: str, wanted: str, align: int
+) -> tuple[str, str]:
+    """Compare and swap; return what was there, and whether it was ``expected``."""
+    pair = text.name()
+    text.do(
+        f"{pair} = cmpxchg ptr {pointer}, {scalar} {expected}, {scalar} {wanted}"
+        f" seq_cst seq_cst, align {align}"
+    )
+    text.known.written()
+    both = f"{{ {scalar}, i1 }}"
+    found, done = (text.let(f"extractvalue {both} {pair}, {place}") for place in (0, 1))
+    return found, done
+
+
+def _sum(text: Text, type_: DataType, m: str, b: str, flushed: str, vector: bool) -> str:
+    """Return m + b to nearest, every NaN the canonical one."""
+    scalar = integer(type_.bits)
+    whole = text.type_of(scalar, vector)
+    if type_ not in NATIVE:
+        # Rounding twice is harmless: binary32 has more than twice the digits, and two (Figueroa).
+        small = SmallFloats(text, vector)
+        a, c = (small.single(value, type_) for value in (m, b))
+        total = text.let(f"fadd {text.type_of('float', vector)} {a}, {c}")
+        return small.small(total, type_, Rounding.RN)
+    held = text.type_of(NATIVE[type_], vector)
+
+    def flush(bits: str) -> str:
+        if not flushed:
+            return bits
+        zeros = flush_bits(text, bits, type_, vector)
+        return zeros if flushed == "true" else text.select(flushed, zeros, bits, scalar, vector)
+
+    numbers = [text.let(f"bitcast {whole} {flush(value)} to {held}") for value in (m, b)]
+    total = text.let(f"fadd {held} {numbers[0]}, {numbers[1]}")
+    is_nan = text.let(f"fcmp uno {held} {total}, {total}")
+    bits = flush(text.let(f"bitcast {held} {total} to {whole}"))
+    return text.select(is_nan, text.const(CANONICAL[type_], scalar, vector), bits, scalar, vector)
+
+
+def _float_extremum(text: Text, instruction: Instruction, m: str, b: str, vector: bool) -> str:
+    """Return the number among a number and a NaN; -0 is less than +0. By patterns, as integers."""
+    type_ = instruction.type
+    scalar = integer(type_.bits)
+    whole, sign = text.type_of(scalar, vector), 1 << (type_.bits - 1)
+
+    def const(pattern: int) -> str:
+        return text.const(pattern, scalar, vector)
+
+    def ordered(bits: str) -> str:
+        negative = text.let(f"icmp slt {whole} {bits}, {const(0)}")
+        inverse = text.let(f"xor {whole} {bits}, {const(-1)}")
+        upper = text.let(f"or {whole} {bits}, {const(sign)}")
+        return text.select(negative, inverse, upper, scalar, vector)
+
+    def is_nan(bits: str) -> str:
+        magnitude = text.let(f"and {whole} {bits}, {const(sign - 1)}")
+        return text.let(f"icmp ugt {whole} {magnitude}, {const(INFINITY[type_])}")
+
+    relation = "ult" if instruction.update is Update.MIN else "uge"
+    better = text.let(f"icmp {relation} {whole} {ordered(m)}, {ordered(b)}")
+    result = text.select(better, m, b, scalar, vector)
+    result = text.select(is_nan(m), b, result, scalar, vector)
+    result = text.select(is_nan(b), m, result, scalar, vector)
+    canonical = const(CANONICAL[type_])
+    return text.select(is_nan(result), canonical, result, scalar, vector)

@@ -1,0 +1,108 @@
+"""Which lanes of a value are read: of a warp's sum that lane 0 stores, half of the additions.
+
+From the stores backward: a store reads its data for the lanes that can come to it, what computes
+lane by lane reads the lanes that are read of its result, a shuffle by known distances reads where
+it moves them from. All else reads all lanes. Sets of lanes as in ``outcomes``.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from vgpu_sim.exec.jit import outcomes
+from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.lane_shapes import Vector
+from vgpu_sim.exec.jit.ssa import (
+    Merge,
+    Operation,
+    Phi,
+    Source,
+    Value,
+    results_of,
+    sources_of,
+)
+from vgpu_sim.exec.jit.warp_results import shuffle_source
+from vgpu_sim.hal.limits import WARP_THREADS
+from vgpu_sim.isa import Family, Op
+
+_BY_LANE = frozenset(
+    (Family.INTEGER, Family.FLOAT, Family.COMPARE, Family.CONVERT, Family.MOVE, Family.BITWISE)
+)
+
+
+class Wanted:
+    """The lanes that are read of each value of one function version."""
+
+    def __init__(self, analysis: Analysis, comers: outcomes.Comers) -> None:
+        self._analysis = analysis
+        self._comers = comers
+        self._all = outcomes.every_lane(analysis.algebra)
+        self._lanes: dict[Value, int] = {}
+        nodes = [(block, node) for block in reversed(analysis.order) for node in self._nodes(block)]
+        for block in analysis.ssa.blocks.values():
+            if block.condition is not None and isinstance(block.condition.value, Value):
+                self._lanes[block.condition.value] = self._all
+        changed = True
+        while changed:
+            changed = False
+            for block_index, node in nodes:
+                for source, lanes in self._reads(block_index, node):
+                    before = self._lanes.get(source, 0)
+                    if lanes & ~before:
+                        self._lanes[source] = before | lanes
+                        changed = True
+
+    def of(self, value: Value) -> int:
+        """Return the lanes that are read; all, where lanes share how the value is held."""
+        if not isinstance(self._analysis.shapes[value], Vector):
+            return self._all
+        return self._lanes.get(value, 0)
+
+    def _nodes(self, block: int) -> Iterator[Phi | Operation | Merge]:
+        found = self._analysis.ssa.blocks[block]
+        yield from reversed(found.nodes)
+        yield from found.phis
+
+    def _reads(self, block: int, node: Phi | Operation | Merge) -> Iterator[tuple[Value, int]]:
+        if isinstance(node, Operation) and node.instruction.op is Op.ST:
+            yield from self._values(node.sources[:1], self._all)
+            yield from self._values(node.sources[1:], self._comers.to(block))
+            if node.guard is not None:
+                yield from self._values((node.guard.value,), self._all)
+        elif isinstance(node, Operation) and node.instruction.op is Op.SHFL:
+            yield from self._shuffled(node, block)
+        elif not isinstance(node, Operation) or node.instruction.op.family in _BY_LANE:
+            lanes = 0
+            for result in results_of(node):
+                lanes |= self.of(result)
+            yield from self._values(sources_of(node), lanes)
+        else:
+            yield from self._values(sources_of(node), self._all)
+
+    @staticmethod
+    def _values(sources: Iterable[Source], lanes: int) -> Iterator[tuple[Value, int]]:
+        for source in sources:
+            if isinstance(source, Value):
+                yield source, lanes
+
+    def _shuffled(self, node: Operation, block: int) -> Iterator[tuple[Value, int]]:
+        value, result, lanes = node.sources[0], node.results[0], self._all
+        yield from self._values(node.sources[1:], self._all)
+        ways = self._ways(node, block)
+        if ways is not None:
+            wanted = self.of(result) if result is not None else 0
+            lanes = 0
+            for lane, way in enumerate(ways):
+                if wanted >> lane & 1:
+                    first = lane - lane % WARP_THREADS
+                    source, _ = shuffle_source(node.instruction.shuffle, lane % WARP_THREADS, *way)
+                    lanes |= 1 << first + (source & WARP_THREADS - 1)
+        yield from self._values((value,), lanes & self._all)
+
+    def _ways(self, node: Operation, block: int) -> list[tuple[int, int]] | None:
+        algebra, found = self._analysis.algebra, []
+        for source in node.sources[1:3]:
+            shape = self._analysis.shape(source, block, 32)
+            rows = algebra.lanes(shape, 32) if shape is not None else None
+            if rows is None:
+                return None
+            found.append([number for row in rows for number in row])
+        return list(zip(*found, strict=True))

@@ -1,0 +1,349 @@
+"""What the lanes of one warp get from a collective, as LLVM text on vectors of 32 lanes.
+
+The lanes ``here`` are all that take part. They share one member mask, or each has its own; then
+they form classes, and lanes of one class name just each other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.exec.jit.warps import LANES, WarpText, wide
+from vgpu_sim.isa import Instruction, MatchMode, Op, Reduction, ShuffleMode
+from vgpu_sim.isa.types import VoteMode
+
+_CANONICAL_NAN: Final = 0x7FFF_FFFF
+_LEAST, _GREATEST = -(1 << 31), (1 << 31) - 1
+# To ask for a bit of all lanes costs nine instructions, a class of the loop twice as much.
+_FEW_BITS: Final = 16
+_I32 = wide("i32")
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """A warp at a collective. ``here`` is a number, ``whole`` says that it has all lanes.
+
+    ``members`` is the mask that all name, or ``each`` a vector of masks. ``value`` is a vector;
+    ``way`` writes SHFL's b and c as vectors, ``known`` has them where they are known now; then
+    lanes that are not ``wanted``, a set as in ``outcomes``, may get anything. ``possible`` are the
+    bits that a lane's value may have.
+    """
+
+    here: str
+    whole: bool
+    members: str = ""
+    each: str = ""
+    value: str = ""
+    way: Callable[[], tuple[str, str]] | None = None
+    known: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    wanted: int = -1
+    possible: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A scalar, or a vector of ``scalar``."""
+
+    name: str
+    scalar: str
+    vector: bool
+
+
+def shuffle_source(mode: ShuffleMode | None, lane: int, b: int, c: int) -> tuple[int, bool]:
+    """Return the lane that SHFL reads, and whether it is in range; else it is the lane itself."""
+    distance, clamp, segment = b & 31, c & 31, c >> 8 & 31
+    low = lane & segment
+    last = low | (clamp & ~segment)
+    source = {
+        ShuffleMode.UP: lane - distance,
+        ShuffleMode.DOWN: lane + distance,
+        ShuffleMode.BFLY: lane ^ distance,
+    }.get(mode or ShuffleMode.UP, low | (distance & ~segment))
+    within = source >= last if mode is ShuffleMode.UP else source <= last
+    return (source, True) if within else (lane, False)
+
+
+def results(text: Text, instruction: Instruction, given: Gathered) -> tuple[Result, ...]:
+    """Return the results of a collective, one for each destination."""
+    return _RESULTS[instruction.op](text, WarpText(text), instruction, given)
+
+
+def _together(warp: WarpText, given: Gathered) -> str:
+    """Return, lane by lane, the lanes that take part with it."""
+    return warp.apply("and", given.each, warp.splat("i32", given.here))
+
+
+def _shuffle(
+    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+) -> tuple[Result, ...]:
+    value = given.value
+    if not given.whole:
+        value = warp.select(warp.flags(given.here), value, "zeroinitializer")
+    if given.known is not None:
+        return _shuffle_known(warp, instruction, given, value)
+    assert given.way is not None
+    b, c = given.way()
+    lane = warp.constant(LANES)
+    distance = warp.apply("and", b, "splat (i32 31)")
+    clamp = warp.apply("and", c, "splat (i32 31)")
+    segment = warp.apply("and", warp.apply("lshr", c, "splat (i32 8)"), "splat (i32 31)")
+    rest = warp.apply("xor", segment, "splat (i32 -1)")
+    low = warp.apply("and", lane, segment)
+    last = warp.apply("or", low, warp.apply("and", clamp, rest))
+    match instruction.shuffle:
+        case ShuffleMode.UP:
+            source = warp.apply("sub", lane, distance)
+        case ShuffleMode.DOWN:
+            source = warp.apply("add", lane, distance)
+        case ShuffleMode.BFLY:
+            source = warp.apply("xor", lane, distance)
+        case _:
+            source = warp.apply("or", low, warp.apply("and", distance, rest))
+    up = instruction.shuffle is ShuffleMode.UP
+    within = warp.compare("sge" if up else "sle", source, last)
+    source = warp.select(within, source, lane)
+    source = warp.apply("and", source, "splat (i32 31)")
+    found = warp.permute(value, source)
+    if given.each:
+        named = warp.apply("and", warp.apply("lshr", given.each, source), "splat (i32 1)")
+        there = warp.compare("ne", named, "zeroinitializer")
+        found = warp.select(there, found, "zeroinitializer")
+    return Result(found, "i32", True), Result(within, "i1", True)
+
+
+def _shuffle_known(
+    warp: WarpText, instruction: Instruction, given: Gathered, value: str
+) -> tuple[Result, ...]:
+    assert given.known is not None
+    pairs = list(zip(*given.known, strict=True))
+    pairs += [(0, 0)] * (len(LANES) - len(pairs))
+    chosen = [shuffle_source(instruction.shuffle, lane, b, c) for lane, (b, c) in enumerate(pairs)]
+    sources = _simplest([source & 31 for source, _ in chosen], given.wanted, warp.strip_lanes)
+    within = "<" + ", ".join(f"i1 {'true' if flag else 'false'}" for _, flag in chosen) + ">"
+    found = warp.shuffle(value, "poison", sources, "i32")
+    if given.each:
+        named = warp.apply("and", given.each, warp.constant(1 << source for source in sources))
+        there = warp.compare("ne", named, "zeroinitializer")
+        found = warp.select(there, found, "zeroinitializer")
+    return Result(found, "i32", True), Result(within, "i1", True)
+
+
+def _simplest(sources: list[int], wanted: int, width: int) -> list[int]:
+    """Return where lanes read from, such that those that are not wanted are moved within a strip
+    with one that is, or not at all."""
+    found = []
+    for first in range(0, len(sources), width):
+        lanes = range(first, first + width)
+        one = next((lane for lane in lanes if wanted >> lane & 1), None)
+        for lane in lanes:
+            if wanted >> lane & 1:
+                found.append(sources[lane])
+            elif one is None:
+                found.append(lane)
+            else:
+                origin = sources[one] - sources[one] % width
+                found.append(origin + (sources[one] + lane - one) % width)
+    return found
+
+
+def _vote(
+    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+) -> tuple[Result, ...]:
+    ballot = text.let(f"and i32 {warp.bits(given.value)}, {given.here}")
+    everybody, type_, vector = given.here, "i32", bool(given.each)
+    if vector:
+        everybody, type_ = _together(warp, given), _I32
+        ballot = warp.apply("and", warp.splat("i32", ballot), everybody)
+    if instruction.vote is VoteMode.BALLOT:
+        return (Result(ballot, "i32", vector),)
+    none = "zeroinitializer" if vector else "0"
+    flags = wide("i1") if vector else "i1"
+    if instruction.vote is VoteMode.ANY:
+        return (Result(text.let(f"icmp ne {type_} {ballot}, {none}"), "i1", vector),)
+    agree = text.let(f"icmp eq {type_} {ballot}, {everybody}")
+    if instruction.vote is VoteMode.UNI:
+        nobody = text.let(f"icmp eq {type_} {ballot}, {none}")
+        agree = text.let(f"or {flags} {agree}, {nobody}")
+    return (Result(agree, "i1", vector),)
+
+
+def _classes(
+    text: Text,
+    warp: WarpText,
+    given: Gathered,
+    step: Callable[[str, str], tuple[str, str]],
+) -> str:
+    """Write a loop over classes of lanes; return what each lane's class got.
+
+    ``step`` takes the lowest lane that is left and the lanes that are left, both numbers, and gives
+    the lanes of its class, among those left, and what they get.
+    """
+    origin, loop, done = text.block_label, text.label("classes"), text.label("classed")
+    text.jump(loop)
+    text.begin(loop, follows=True)
+    left, left_place = text.name(), text.reserve()
+    found, found_place = text.name(), text.reserve()
+    same, got = step(warp.lowest(left), left)
+    following = warp.select(warp.flags(same), warp.splat("i32", got), found)
+    rest = text.let(f"and i32 {left}, {text.let(f'xor i32 {same}, -1')}")
+    more = text.let(f"icmp ne i32 {rest}, 0")
+    end = text.block_label
+    text.branch(more, loop, done)
+    text.fill(left_place, left, "i32", [(given.here, origin), (rest, end)])
+    text.fill(found_place, found, _I32, [("zeroinitializer", origin), (following, end)])
+    text.begin(done, follows=True)
+    return following
+
+
+def _alike(text: Text, warp: WarpText, given: Gathered, scalar: str) -> str:
+    """Return, lane by lane, the lanes of its class that have its value."""
+
+    def step(leader: str, left: str) -> tuple[str, str]:
+        key = warp.splat(scalar, warp.extract(given.value, leader, scalar))
+        same = text.let(
+            f"and i32 {warp.bits(warp.compare('eq', given.value, key, scalar))}, {left}"
+        )
+        if given.each:
+            same = text.let(f"and i32 {same}, {warp.extract(given.each, leader)}")
+        return same, same
+
+    return _classes(text, warp, given, step)
+
+
+def _alike_by_bits(text: Text, warp: WarpText, given: Gathered, scalar: str) -> str:
+    """Return what ``_alike`` does: which lanes differ in a bit is the ballot or its complement."""
+    type_, different = wide(scalar), "zeroinitializer"
+    for place in range(given.possible.bit_length()):
+        if not given.possible >> place & 1:
+            continue
+        bit = text.let(f"and {type_} {given.value}, splat ({scalar} {1 << place})")
+        flags = warp.compare("ne", bit, "zeroinitializer", scalar)
+        own = text.let(f"sext {wide('i1')} {flags} to {_I32}")
+        others = warp.apply("xor", own, warp.splat("i32", warp.bits(flags)))
+        different = warp.apply("or", different, others)
+    alike = warp.apply("xor", different, "splat (i32 -1)")
+    named = _together(warp, given) if given.each else warp.splat("i32", given.here)
+    return warp.apply("and", alike, named)
+
+
+def _match(
+    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+) -> tuple[Result, ...]:
+    scalar = f"i{instruction.type.bits}"
+    if instruction.match is MatchMode.ANY:
+        few = given.possible >= 0 and given.possible.bit_count() <= _FEW_BITS
+        found = (_alike_by_bits if few else _alike)(text, warp, given, scalar)
+        return (Result(found, "i32", True),)
+    if given.each:
+        same = _alike(text, warp, given, scalar)
+        agree = warp.compare("eq", same, _together(warp, given))
+        found = warp.select(agree, same, "zeroinitializer")
+        return Result(found, "i32", True), Result(agree, "i1", True)
+    key = warp.splat(scalar, warp.extract(given.value, warp.lowest(given.here), scalar))
+    equal = text.let(
+        f"and i32 {warp.bits(warp.compare('eq', given.value, key, scalar))}, {given.here}"
+    )
+    flag = text.let(f"icmp eq i32 {equal}, {given.here}")
+    found = text.let(f"select i1 {flag}, i32 {given.here}, i32 0")
+    return Result(found, "i32", False), Result(flag, "i1", False)
+
+
+def _redux(
+    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+) -> tuple[Result, ...]:
+    assert instruction.reduction is not None
+    floats = instruction.type.is_float
+    signed = instruction.type.is_signed or floats
+    name, neutral = _REDUCTIONS[instruction.reduction, signed]
+    value = _float_keys(warp, instruction, given.value) if floats else given.value
+
+    def reduced(lanes: str) -> str:
+        some = value
+        if not (given.whole and lanes == given.here):
+            some = warp.select(warp.flags(lanes), value, f"splat (i32 {neutral})")
+        return warp.reduce(name, some)
+
+    def step(leader: str, left: str) -> tuple[str, str]:
+        same = text.let(f"and i32 {left}, {warp.extract(given.each, leader)}")
+        return same, reduced(same)
+
+    if given.each:
+        found = _classes(text, warp, given, step)
+        return (Result(_from_keys(text, found, _I32) if floats else found, "i32", True),)
+    found = reduced(given.here)
+    return (Result(_from_keys(text, found, "i32") if floats else found, "i32", False),)
+
+
+def _float_keys(warp: WarpText, instruction: Instruction, value: str) -> str:
+    """Return signed numbers in the order of the floats; a NaN comes before or after all."""
+    magnitude = warp.apply("and", value, f"splat (i32 {_GREATEST})")
+    if instruction.absolute:
+        value = magnitude
+    sign = warp.apply("ashr", value, "splat (i32 31)")
+    keys = warp.apply("xor", value, warp.apply("and", sign, f"splat (i32 {_GREATEST})"))
+    is_nan = warp.compare("ugt", magnitude, f"splat (i32 {0x7F80_0000})")
+    wins_low = (instruction.reduction is Reduction.MIN) == instruction.nan
+    return warp.select(is_nan, f"splat (i32 {_LEAST if wins_low else _GREATEST})", keys)
+
+
+def _from_keys(text: Text, keys: str, type_: str) -> str:
+    """Return floats by their keys; those of no number are the canonical NaN."""
+    vector = type_ != "i32"
+
+    def number(value: int) -> str:
+        return f"splat (i32 {value})" if vector else str(value)
+
+    sign = text.let(f"ashr {type_} {keys}, {number(31)}")
+    flip = text.let(f"and {type_} {sign}, {number(_GREATEST)}")
+    pattern = text.let(f"xor {type_} {keys}, {flip}")
+    # The least key's pattern is -NaN, the greatest key's is the canonical NaN.
+    flags = wide("i1") if vector else "i1"
+    least = text.let(f"icmp eq {type_} {keys}, {number(_LEAST)}")
+    canonical = number(_CANONICAL_NAN)
+    return text.let(f"select {flags} {least}, {type_} {canonical}, {type_} {pattern}")
+
+
+def _elect(
+    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+) -> tuple[Result, ...]:
+    if not given.each:
+        leader = warp.lowest(given.here)
+        flag = warp.compare("eq", warp.splat("i32", leader), warp.constant(LANES))
+        return Result(leader, "i32", False), Result(flag, "i1", True)
+    leaders = warp.each("cttz", _together(warp, given), ("i1", "false"))
+    flag = warp.compare("eq", leaders, warp.constant(LANES))
+    return Result(leaders, "i32", True), Result(flag, "i1", True)
+
+
+def _active(
+    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+) -> tuple[Result, ...]:
+    return (Result(given.here, "i32", False),)
+
+
+def _wait(
+    text: Text, warp: WarpText, instruction: Instruction, given: Gathered
+) -> tuple[Result, ...]:
+    return ()
+
+
+_REDUCTIONS: Final = {
+    **{(Reduction.ADD, signed): ("add", 0) for signed in (False, True)},
+    (Reduction.MIN, False): ("umin", -1),
+    (Reduction.MIN, True): ("smin", _GREATEST),
+    (Reduction.MAX, False): ("umax", 0),
+    (Reduction.MAX, True): ("smax", _LEAST),
+    (Reduction.AND, False): ("and", -1),
+    (Reduction.OR, False): ("or", 0),
+    (Reduction.XOR, False): ("xor", 0),
+}
+_RESULTS: Final = {
+    Op.SHFL: _shuffle,
+    Op.VOTE: _vote,
+    Op.MATCH: _match,
+    Op.REDUX: _redux,
+    Op.ELECT: _elect,
+    Op.ACTIVEMASK: _active,
+    Op.BAR_WARP: _wait,
+}

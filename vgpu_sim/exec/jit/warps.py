@@ -1,0 +1,143 @@
+"""Vectors of whole warps: strips put together to 32 lanes, and what is done with those.
+
+A vector of 32 lanes lives as long as one collective; LLVM splits it into registers again, so that
+putting strips together costs nothing where they fill registers.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from vgpu_sim.exec.jit.text import Text
+from vgpu_sim.hal.limits import WARP_THREADS
+
+LANES = range(WARP_THREADS)
+_HALF = WARP_THREADS // 2
+
+
+def _has_two_source_permutes() -> bool:
+    from vgpu_sim.exec.jit import llvm
+
+    return llvm.vector_bits() == 512
+
+
+def wide(scalar: str, lanes: int = WARP_THREADS) -> str:
+    """Return the type of a vector."""
+    return f"<{lanes} x {scalar}>"
+
+
+class WarpText:
+    """Writes operations on vectors of a warp's lanes to ``text``."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+
+    @property
+    def strip_lanes(self) -> int:
+        """Lanes of a strip."""
+        return min(self._text.width, WARP_THREADS)
+
+    def join(self, strips: Sequence[str], scalar: str) -> str:
+        """Return the strips of a warp as one vector; lanes that it lacks hold zeros."""
+        lanes = self._text.width
+        parts = list(strips)
+        while lanes < WARP_THREADS:
+            if len(parts) % 2:
+                parts.append("zeroinitializer")
+            parts = [
+                self.shuffle(a, b, range(2 * lanes), scalar, lanes)
+                for a, b in zip(parts[::2], parts[1::2], strict=True)
+            ]
+            lanes *= 2
+        return parts[0]
+
+    def strip(self, vector: str, scalar: str, place: int) -> str:
+        """Return one strip of a warp."""
+        lanes = self._text.width
+        return self.shuffle(vector, "poison", range(place * lanes, (place + 1) * lanes), scalar)
+
+    def shuffle(
+        self, a: str, b: str, lanes: Iterable[int], scalar: str, each: int = WARP_THREADS
+    ) -> str:
+        """Return lanes of two vectors of ``each`` lanes, chosen now."""
+        chosen = list(lanes)
+        places = ", ".join(f"i32 {lane}" for lane in chosen)
+        type_ = wide(scalar, each)
+        indices = f"<{len(chosen)} x i32> <{places}>"
+        return self._text.let(f"shufflevector {type_} {a}, {type_} {b}, {indices}")
+
+    def splat(self, scalar: str, value: str) -> str:
+        """Return a vector of equal lanes."""
+        if not value.startswith("%"):
+            return f"splat ({scalar} {value})"
+        type_ = wide(scalar)
+        first = self._text.let(f"insertelement {type_} poison, {scalar} {value}, i64 0")
+        return self.shuffle(first, "poison", [0] * WARP_THREADS, scalar)
+
+    def bits(self, flags: str) -> str:
+        """Return 32 flags as a number, lane 0 lowest."""
+        return self._text.let(f"bitcast {wide('i1')} {flags} to i32")
+
+    def flags(self, bits: str) -> str:
+        """Return a number's bits as flags."""
+        return self._text.let(f"bitcast i32 {bits} to {wide('i1')}")
+
+    def compare(self, relation: str, a: str, b: str, scalar: str = "i32") -> str:
+        """Return the lanes for which a relation holds."""
+        return self._text.let(f"icmp {relation} {wide(scalar)} {a}, {b}")
+
+    def apply(self, operation: str, a: str, b: str) -> str:
+        """Return an operation on two vectors of 32 bits."""
+        return self._text.let(f"{operation} {wide('i32')} {a}, {b}")
+
+    def select(self, flags: str, yes: str, no: str) -> str:
+        """Return numbers of 32 bits, chosen lane by lane."""
+        type_ = wide("i32")
+        return self._text.let(f"select {wide('i1')} {flags}, {type_} {yes}, {type_} {no}")
+
+    def constant(self, numbers: Iterable[int]) -> str:
+        """Return numbers of 32 bits that are known now."""
+        return self._text.lanes("i32", numbers)
+
+    def lowest(self, number: str) -> str:
+        """Return a number's lowest bit that is set; 0 if none is."""
+        text = self._text
+        place = text.call("i32", "llvm.cttz.i32", ("i32", number), ("i1", "false"))
+        return text.let(f"and i32 {place}, 31")
+
+    def each(self, stem: str, vector: str, *more: tuple[str, str]) -> str:
+        """Call ``llvm.<stem>`` on each lane."""
+        type_ = wide("i32")
+        return self._text.call(type_, f"llvm.{stem}.v{WARP_THREADS}i32", (type_, vector), *more)
+
+    def reduce(self, operation: str, vector: str) -> str:
+        """Return the reduction of 32 numbers of 32 bits."""
+        name = f"llvm.vector.reduce.{operation}.v{WARP_THREADS}i32"
+        return self._text.call("i32", name, (wide("i32"), vector))
+
+    def extract(self, vector: str, lane: str, scalar: str = "i32") -> str:
+        """Return one lane."""
+        return self._text.let(f"extractelement {wide(scalar)} {vector}, i32 {lane}")
+
+    def permute(self, vector: str, lanes: str) -> str:
+        """Return, lane by lane, the lane of ``vector`` that ``lanes`` names: below 32."""
+        if not _has_two_source_permutes():
+            return self._permute_lane_by_lane(vector, lanes)
+        text, half = self._text, wide("i32", _HALF)
+        low, high = (
+            self.shuffle(vector, "poison", range(first, first + _HALF), "i32")
+            for first in (0, _HALF)
+        )
+        parts = []
+        for first in (0, _HALF):
+            chosen = self.shuffle(lanes, "poison", range(first, first + _HALF), "i32")
+            operands = ((half, low), (half, chosen), (half, high))
+            parts.append(text.call(half, "llvm.x86.avx512.vpermi2var.d.512", *operands))
+        return self.shuffle(parts[0], parts[1], LANES, "i32", _HALF)
+
+    def _permute_lane_by_lane(self, vector: str, lanes: str) -> str:
+        result = "poison"
+        for lane in LANES:
+            value = self.extract(vector, self.extract(lanes, str(lane)))
+            result = self._text.let(
+                f"insertelement {wide('i32')} {result}, i32 {value}, i32 {lane}"
+            )
+        return result

@@ -1,0 +1,76 @@
+"""Integer operations of one width on scalars or on a strip's lanes, written as LLVM text."""
+
+from vgpu_sim.exec.jit.text import Text, integer
+
+
+class Words:
+    """Writes operations on integers of ``bits``; ``vector``: on a strip's lanes."""
+
+    def __init__(self, text: Text, bits: int, vector: bool) -> None:
+        self.text = text
+        self.bits = bits
+        self.vector = vector
+        self.scalar = integer(bits)
+        self.type = text.type_of(self.scalar, vector)
+
+    def const(self, pattern: int) -> str:
+        """Return a constant, equal in all lanes."""
+        return self.text.const(pattern, self.scalar, self.vector)
+
+    def op(self, name: str, a: str, b: str) -> str:
+        """Return ``name a, b``."""
+        return self.text.let(f"{name} {self.type} {a}, {b}")
+
+    def inverse(self, a: str) -> str:
+        """Return the complement of all bits."""
+        return self.op("xor", a, self.const(-1))
+
+    def test(self, relation: str, a: str, b: str) -> str:
+        """Return whether ``a relation b`` (a predicate of ``icmp``), as i1."""
+        return self.text.let(f"icmp {relation} {self.type} {a}, {b}")
+
+    def select(self, flag: str, yes: str, no: str) -> str:
+        """Return ``flag ? yes : no``."""
+        return self.text.select(flag, yes, no, self.scalar, self.vector)
+
+    def call(self, stem: str, *values: str) -> str:
+        """Return the intrinsic ``llvm.<stem>`` of values of this width."""
+        return self.text.intrinsic(stem, self.scalar, self.vector, *values)
+
+    def leading_zeros(self, a: str) -> str:
+        """Return how many zeros stand above the highest one; all for 0."""
+        suffix = self.text.mangle(self.scalar, self.text.width if self.vector else 0)
+        return self.text.call(self.type, f"llvm.ctlz.{suffix}", (self.type, a), ("i1", "false"))
+
+    def resized(self, a: str, source_bits: int, *, signed: bool = False) -> str:
+        """Return ``a``, an integer of ``source_bits``, in this width: cut or extended."""
+        if source_bits == self.bits:
+            return a
+        held = self.text.type_of(integer(source_bits), self.vector)
+        extension = "sext" if signed else "zext"
+        operation = "trunc" if source_bits > self.bits else extension
+        return self.text.let(f"{operation} {held} {a} to {self.type}")
+
+    def within(self, count: str) -> str:
+        """Return a shift count that LLVM defines: at most the highest bit's place."""
+        return self.call("umin", count, self.const(self.bits - 1))
+
+    def shifted(self, operation: str, a: str, count: str) -> str:
+        """Return ``shl`` or ``lshr`` by any count; 0 for one of the width or more."""
+        moved = self.op(operation, a, self.within(count))
+        over = self.test("ugt", count, self.const(self.bits - 1))
+        return self.select(over, self.const(0), moved)
+
+    def extended(self, a: str, count: str, *, signed: bool) -> str:
+        """Return the low ``count`` bits of ``a``, extended by their highest or by zeros."""
+        some = self.call("umin", count, self.const(self.bits))
+        rest = self.op("and", self.op("sub", self.const(0), some), self.const(self.bits - 1))
+        top = self.op("shl", a, rest)
+        value = self.op("ashr" if signed else "lshr", top, rest)
+        return self.select(self.test("eq", count, self.const(0)), self.const(0), value)
+
+    def part(self, a: str, bits: int, place: int, *, signed: bool) -> str:
+        """Return part ``place`` of ``a``, which has parts of ``bits``, as a number."""
+        above = self.bits - bits * (place + 1)
+        top = self.op("shl", a, self.const(above)) if above else a
+        return self.op("ashr" if signed else "lshr", top, self.const(self.bits - bits))

@@ -1,0 +1,44 @@
+"""Names and addresses of HCA functions on a fabric."""
+
+import ipaddress
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.hal.hca import HCA_GIDS
+
+# Benchmarking addresses (RFC 2544): what a fabric without a network uses is nobody's.
+NETWORK: Final = ipaddress.IPv4Network("198.18.0.0/15")
+OUI: Final = bytes.fromhex("027e55")  # locally administered
+MAX_FUNCTIONS: Final = NETWORK.num_addresses - 2
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A function's GUID and its GIDs: link-local, and its IPv4 address mapped into IPv6."""
+
+    guid: bytes
+    gids: tuple[bytes, ...]
+
+    @property
+    def ip(self) -> ipaddress.IPv4Address:
+        """Return the IPv4 address."""
+        return ipaddress.IPv4Address(self.gids[1][12:])
+
+
+def address_of(index: int) -> Address:
+    """Return the address of a function by its place on the fabric, from 0.
+
+    Raises:
+        ValueError: there are not so many.
+    """
+    if not 0 <= index < MAX_FUNCTIONS:
+        raise ValueError(f"function {index} of {MAX_FUNCTIONS}")
+    ip = NETWORK.network_address + index + 1
+    mac = OUI + ip.packed[1:]
+    # EUI-64 of a MAC address, with its universal/local bit inverted (RFC 4291, appendix A).
+    guid = bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:]
+    link_local = bytes.fromhex("fe80000000000000") + guid
+    mapped = b"\0" * 10 + b"\xff\xff" + ip.packed
+    gids = (link_local, mapped)
+    assert len(gids) == HCA_GIDS
+    return Address(guid, gids)

@@ -1,0 +1,333 @@
+"""The virtual HCA's contract: control messages of libibverbs and hcad, and rings in shared memory.
+
+Messages begin with ``messages.Header`` on a SOCK_SEQPACKET socket; a reply's ``status`` is an errno
+value, 0 for success. Rings lie in memfds that hcad created, sized and sealed: a client's page, a
+page for each queue pair, one for each completion queue. Head and tail counters run freely and are
+taken modulo the ring's size, a power of two. hcad keeps its own counters and only publishes them:
+what a client writes over them harms that client alone. Numbers of verbs (opcodes, states, masks,
+statuses) are those of ``<infiniband/verbs.h>``.
+"""
+
+import ctypes
+from ctypes import c_char, c_uint8, c_uint16, c_uint32, c_uint64
+from enum import IntEnum
+from typing import Final
+
+from vgpu_sim.hal import messages
+
+HCA_VERSION: Final = 1
+HCA_MAX_QPS: Final = 1024  # of a client
+HCA_MAX_CQS: Final = 1024
+HCA_MAX_MRS: Final = 4096
+HCA_MAX_SEGMENTS: Final = 4096
+HCA_MAX_PDS: Final = 1024
+HCA_MAX_CHANNELS: Final = 256
+HCA_MAX_WR: Final = 16384
+HCA_MAX_CQE: Final = 65536
+HCA_MAX_SGE: Final = 16
+HCA_MAX_INLINE_BYTES: Final = 256
+HCA_MAX_PIECES: Final = 128
+HCA_MAX_MESSAGE_BYTES: Final = 1 << 30
+HCA_MAX_MR_BYTES: Final = 1 << 40
+HCA_MAX_RD_ATOMIC: Final = 16
+HCA_MAX_MTU: Final = 5  # IBV_MTU_4096
+HCA_GIDS: Final = 2
+HCA_PAGE_BYTES: Final = 4096
+HCA_GUID_BYTES: Final = 8
+HCA_QPN_MASK: Final = 0xFFFFFF
+
+
+class HcaMessage(IntEnum):
+    """Requests are even, their replies are one more."""
+
+    JOIN = 100  # HcaHello -> HcaDevice: a member of the fabric, until it hangs up
+    OPEN = 102  # HcaHello -> HcaDevice + fds: the client's page, the doorbell's writing end
+    ASYNC = 104  # -> fd: the reading end of asynchronous events
+    PD_CREATE = 106  # -> HcaHandle
+    PD_DESTROY = 108  # HcaHandle ->
+    CHANNEL_CREATE = 110  # -> HcaHandle + fd: the reading end of completion events
+    CHANNEL_DESTROY = 112  # HcaHandle ->
+    CQ_CREATE = 114  # HcaCqCreate -> HcaCreated + fd: its page
+    CQ_DESTROY = 116  # HcaHandle ->
+    SEGMENT_CREATE = 118  # HcaSegmentCreate -> HcaHandle + fd: the memory
+    SEGMENT_DESTROY = 120  # HcaHandle ->
+    MR_CREATE = 122  # HcaMrCreate -> HcaHandle: lkey and rkey
+    MR_DESTROY = 124  # HcaHandle ->
+    QP_CREATE = 126  # HcaQpCreate -> HcaCreated + fd: its page
+    QP_MODIFY = 128  # HcaQpModify -> HcaQpAttributes
+    QP_QUERY = 130  # HcaHandle -> HcaQpAttributes
+    QP_DESTROY = 132  # HcaHandle ->
+
+
+class HcaHello(ctypes.Structure):
+    """First message of a connection; the token says whose HCA function it wants."""
+
+    _fields_ = (
+        ("version", c_uint32),
+        ("reserved", c_uint32),
+        ("token", c_uint8 * messages.TOKEN_BYTES),
+    )
+
+
+class HcaDevice(ctypes.Structure):
+    """A function of the HCA: what a client may know of it."""
+
+    _fields_ = (
+        ("name", c_char * 64),
+        ("firmware", c_char * 64),
+        ("board", c_char * 64),
+        ("sysfs", c_char * 256),
+        ("guid", c_uint8 * HCA_GUID_BYTES),
+        ("gids", (c_uint8 * 16) * HCA_GIDS),
+        ("mtu", c_uint32),
+        ("pkey", c_uint32),
+    )
+
+
+class HcaHandle(ctypes.Structure):
+    """Names one object of the client."""
+
+    _fields_ = (("handle", c_uint32), ("reserved", c_uint32))
+
+
+class HcaCreated(ctypes.Structure):
+    """A new object with a page; counts are what it got, at least what was asked for.
+
+    ``handle`` of a queue pair is its number; ``index`` is its bit in the client's page.
+    """
+
+    _fields_ = (
+        ("handle", c_uint32),
+        ("index", c_uint32),
+        ("page_bytes", c_uint64),
+        ("first_count", c_uint32),
+        ("second_count", c_uint32),
+    )
+
+
+class HcaCqCreate(ctypes.Structure):
+    """``channel`` is 0 for none."""
+
+    _fields_ = (("entries", c_uint32), ("channel", c_uint32))
+
+
+class HcaSegmentCreate(ctypes.Structure):
+    """Memory that will back registered pages: a multiple of the page size."""
+
+    _fields_ = (("bytes", c_uint64),)
+
+
+class HcaPiece(ctypes.Structure):
+    """Part of a memory region."""
+
+    _fields_ = (
+        ("segment", c_uint32),
+        ("reserved", c_uint32),
+        ("offset", c_uint64),
+        ("bytes", c_uint64),
+    )
+
+
+class HcaMrCreate(ctypes.Structure):
+    """A memory region: ``pieces`` in order from address ``iova`` on; ``access`` of verbs."""
+
+    _fields_ = (
+        ("pd", c_uint32),
+        ("access", c_uint32),
+        ("iova", c_uint64),
+        ("bytes", c_uint64),
+        ("piece_count", c_uint32),
+        ("reserved", c_uint32),
+        ("pieces", HcaPiece * HCA_MAX_PIECES),
+    )
+
+
+class HcaQpCreate(ctypes.Structure):
+    """A queue pair; ``type`` is verbs' ibv_qp_type."""
+
+    _fields_ = (
+        ("pd", c_uint32),
+        ("send_cq", c_uint32),
+        ("recv_cq", c_uint32),
+        ("type", c_uint32),
+        ("send_wr", c_uint32),
+        ("recv_wr", c_uint32),
+        ("signal_all", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+class HcaQpAttributes(ctypes.Structure):
+    """What ibv_modify_qp sets and ibv_query_qp shows."""
+
+    _fields_ = (
+        ("state", c_uint32),
+        ("path_mtu", c_uint32),
+        ("rq_psn", c_uint32),
+        ("sq_psn", c_uint32),
+        ("dest_qpn", c_uint32),
+        ("access", c_uint32),
+        ("flow_label", c_uint32),
+        ("pkey_index", c_uint16),
+        ("dlid", c_uint16),
+        ("dgid", c_uint8 * 16),
+        ("sgid_index", c_uint8),
+        ("hop_limit", c_uint8),
+        ("traffic_class", c_uint8),
+        ("service_level", c_uint8),
+        ("is_global", c_uint8),
+        ("port", c_uint8),
+        ("max_rd_atomic", c_uint8),
+        ("max_dest_rd_atomic", c_uint8),
+        ("min_rnr_timer", c_uint8),
+        ("timeout", c_uint8),
+        ("retry_count", c_uint8),
+        ("rnr_retry", c_uint8),
+        ("av_port", c_uint8),
+        ("reserved", c_uint8 * 3),
+    )
+
+
+class HcaQpModify(ctypes.Structure):
+    """``mask`` is verbs' ibv_qp_attr_mask; only what it names is read."""
+
+    _fields_ = (
+        ("handle", c_uint32),
+        ("mask", c_uint32),
+        ("attributes", HcaQpAttributes),
+    )
+
+
+class HcaClientPage(ctypes.Structure):
+    """Read and written by both. ``sleeping``: ring the doorbell. ``dirty``: a bit a queue pair.
+
+    ``armed``: a completion queue was armed that has entries which were not taken yet.
+    """
+
+    _fields_ = (
+        ("sleeping", c_uint32),
+        ("armed", c_uint32),
+        ("reserved", c_uint32 * 14),
+        ("dirty", c_uint64 * (HCA_MAX_QPS // 64)),
+    )
+
+
+class HcaSge(ctypes.Structure):
+    """As verbs' ibv_sge."""
+
+    _fields_ = (("address", c_uint64), ("bytes", c_uint32), ("lkey", c_uint32))
+
+
+class HcaPayload(ctypes.Union):
+    """Where a request's data lies: addresses, or the data."""
+
+    _fields_ = (("sges", HcaSge * HCA_MAX_SGE), ("data", c_uint8 * HCA_MAX_INLINE_BYTES))
+
+
+class HcaSendSlot(ctypes.Structure):
+    """A send request: opcode and flags are verbs'; ``inline_bytes`` counts with IBV_SEND_INLINE."""
+
+    _fields_ = (
+        ("id", c_uint64),
+        ("remote_address", c_uint64),
+        ("remote_key", c_uint32),
+        ("immediate", c_uint32),
+        ("opcode", c_uint32),
+        ("flags", c_uint32),
+        ("sge_count", c_uint32),
+        ("inline_bytes", c_uint32),
+        ("reserved", c_uint64 * 3),
+        ("payload", HcaPayload),
+    )
+
+
+class HcaRecvSlot(ctypes.Structure):
+    """A receive request."""
+
+    _fields_ = (
+        ("id", c_uint64),
+        ("sge_count", c_uint32),
+        ("reserved", c_uint32),
+        ("sges", HcaSge * HCA_MAX_SGE),
+    )
+
+
+class HcaQpPage(ctypes.Structure):
+    """Begins a queue pair's memory; send slots follow, then receive slots.
+
+    The client writes heads. hcad publishes tails: up to there requests were taken.
+    """
+
+    _fields_ = (
+        ("send_head", c_uint32),
+        ("recv_head", c_uint32),
+        ("reserved", c_uint32 * 14),
+        ("send_tail", c_uint32),
+        ("recv_tail", c_uint32),
+        ("reserved2", c_uint32 * 14),
+    )
+
+
+class HcaCqe(ctypes.Structure):
+    """A completion: status, opcode and flags are verbs'."""
+
+    _fields_ = (
+        ("id", c_uint64),
+        ("status", c_uint32),
+        ("opcode", c_uint32),
+        ("bytes", c_uint32),
+        ("immediate", c_uint32),
+        ("qpn", c_uint32),
+        ("source_qpn", c_uint32),
+        ("flags", c_uint32),
+        ("vendor_error", c_uint32),
+        ("reserved", c_uint32 * 6),
+    )
+
+
+class HcaCqPage(ctypes.Structure):
+    """Begins a completion queue's memory; entries follow.
+
+    hcad writes ``head`` and ``events``; the client ``tail`` (taken up to there) and ``armed``: 0,
+    or 1 + verbs' solicited_only.
+    """
+
+    _fields_ = (
+        ("head", c_uint32),
+        ("events", c_uint32),
+        ("reserved", c_uint32 * 14),
+        ("tail", c_uint32),
+        ("armed", c_uint32),
+        ("reserved2", c_uint32 * 14),
+    )
+
+
+class HcaEvent(ctypes.Structure):
+    """An asynchronous event as it goes through the pipe: verbs' ibv_event_type and its object."""
+
+    _fields_ = (("type", c_uint32), ("handle", c_uint32))
+
+
+STRUCTURES: Final = (
+    HcaHello,
+    HcaDevice,
+    HcaHandle,
+    HcaCreated,
+    HcaCqCreate,
+    HcaSegmentCreate,
+    HcaPiece,
+    HcaMrCreate,
+    HcaQpCreate,
+    HcaQpAttributes,
+    HcaQpModify,
+    HcaClientPage,
+    HcaSge,
+    HcaPayload,
+    HcaSendSlot,
+    HcaRecvSlot,
+    HcaQpPage,
+    HcaCqe,
+    HcaCqPage,
+    HcaEvent,
+)
+ENUMS: Final = (HcaMessage,)

@@ -1,0 +1,136 @@
+"""Numbers of the verbs API that hcad and libibverbs share: those of ``<infiniband/verbs.h>``.
+
+``tests/abi/test_verbs_layouts.py`` compares them with the distribution's header.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class VerbsOpcode(IntEnum):
+    """ibv_wr_opcode."""
+
+    RDMA_WRITE = 0
+    RDMA_WRITE_WITH_IMM = 1
+    SEND = 2
+    SEND_WITH_IMM = 3
+    RDMA_READ = 4
+
+
+class VerbsSend(IntEnum):
+    """ibv_send_flags."""
+
+    FENCE = 1
+    SIGNALED = 2
+    SOLICITED = 4
+    INLINE = 8
+
+
+class VerbsStatus(IntEnum):
+    """ibv_wc_status, as far as it is used."""
+
+    SUCCESS = 0
+    LOC_LEN_ERR = 1
+    LOC_QP_OP_ERR = 2
+    LOC_PROT_ERR = 4
+    WR_FLUSH_ERR = 5
+    REM_INV_REQ_ERR = 9
+    REM_ACCESS_ERR = 10
+    REM_OP_ERR = 11
+    RETRY_EXC_ERR = 12
+    RNR_RETRY_EXC_ERR = 13
+
+
+class VerbsDone(IntEnum):
+    """ibv_wc_opcode, as far as it is used."""
+
+    SEND = 0
+    RDMA_WRITE = 1
+    RDMA_READ = 2
+    RECV = 128
+    RECV_RDMA_WITH_IMM = 129
+
+
+class VerbsWcFlag(IntEnum):
+    """ibv_wc_flags, as far as it is used."""
+
+    WITH_IMM = 2
+
+
+class VerbsAccess(IntEnum):
+    """ibv_access_flags."""
+
+    LOCAL_WRITE = 1
+    REMOTE_WRITE = 2
+    REMOTE_READ = 4
+    REMOTE_ATOMIC = 8
+    RELAXED_ORDERING = 1 << 20
+
+
+class VerbsQpType(IntEnum):
+    """ibv_qp_type, as far as it is used."""
+
+    RC = 2
+    UC = 3
+    UD = 4
+
+
+class VerbsState(IntEnum):
+    """ibv_qp_state."""
+
+    RESET = 0
+    INIT = 1
+    RTR = 2
+    RTS = 3
+    SQD = 4
+    SQE = 5
+    ERR = 6
+
+
+class VerbsMask(IntEnum):
+    """ibv_qp_attr_mask."""
+
+    STATE = 1 << 0
+    CUR_STATE = 1 << 1
+    EN_SQD_ASYNC_NOTIFY = 1 << 2
+    ACCESS_FLAGS = 1 << 3
+    PKEY_INDEX = 1 << 4
+    PORT = 1 << 5
+    QKEY = 1 << 6
+    AV = 1 << 7
+    PATH_MTU = 1 << 8
+    TIMEOUT = 1 << 9
+    RETRY_CNT = 1 << 10
+    RNR_RETRY = 1 << 11
+    RQ_PSN = 1 << 12
+    MAX_QP_RD_ATOMIC = 1 << 13
+    ALT_PATH = 1 << 14
+    MIN_RNR_TIMER = 1 << 15
+    SQ_PSN = 1 << 16
+    MAX_DEST_RD_ATOMIC = 1 << 17
+    PATH_MIG_STATE = 1 << 18
+    CAP = 1 << 19
+    DEST_QPN = 1 << 20
+
+
+class VerbsEvent(IntEnum):
+    """ibv_event_type, as far as it is used."""
+
+    CQ_ERR = 0
+    QP_FATAL = 1
+    QP_REQ_ERR = 2
+    QP_ACCESS_ERR = 3
+
+
+ENUMS: Final = (
+    VerbsOpcode,
+    VerbsSend,
+    VerbsStatus,
+    VerbsDone,
+    VerbsWcFlag,
+    VerbsAccess,
+    VerbsQpType,
+    VerbsState,
+    VerbsMask,
+    VerbsEvent,
+)

@@ -1,0 +1,1 @@
+"""hcad: the daemon that owns the HCA's functions, their objects and the engine."""

@@ -1,0 +1,45 @@
+"""Numbers that are unique on a fabric and that nobody can guess: queue pairs' and keys."""
+
+import secrets
+
+from vgpu_sim.hal.hca import HCA_QPN_MASK
+
+_FIRST_QPN = 2  # 0 and 1 are the subnet's and the communication manager's
+
+
+class Numbers:
+    """Hands out numbers at random: sequential ones invite forged requests (ReDMArk)."""
+
+    def __init__(self) -> None:
+        self._qpns: set[int] = set()
+        self._keys: set[int] = set()
+        self._pds = 0
+
+    def new_pd(self) -> int:
+        """Return a number for a protection domain that none had before."""
+        self._pds += 1
+        return self._pds
+
+    def new_qpn(self) -> int:
+        """Return the number of a new queue pair: 24 bits."""
+        return _draw(self._qpns, _FIRST_QPN, HCA_QPN_MASK)
+
+    def free_qpn(self, number: int) -> None:
+        """Let a number be another's."""
+        self._qpns.remove(number)
+
+    def new_key(self) -> int:
+        """Return the key of a new memory region: 32 bits."""
+        return _draw(self._keys, 1, (1 << 32) - 1)
+
+    def free_key(self, key: int) -> None:
+        """Let a key be another's."""
+        self._keys.remove(key)
+
+
+def _draw(taken: set[int], least: int, greatest: int) -> int:
+    while True:
+        number = least + secrets.randbelow(greatest - least + 1)
+        if number not in taken:
+            taken.add(number)
+            return number

@@ -1,0 +1,112 @@
+"""Requests of a client that has opened its function: read, carried out, answered."""
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal.hca import HcaHandle, HcaMessage
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.hcad.objects import Objects
+
+HEADER_BYTES: Final = ctypes.sizeof(Header)
+
+
+class Malformed(Exception):
+    """Not a message of any client library: it is answered by hanging up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What is answered. Descriptors travel with it and are closed here afterwards."""
+
+    payload: ctypes.Structure | None = None
+    descriptors: tuple[int, ...] = ()
+
+
+def _with_descriptor(made: tuple[ctypes.Structure, int]) -> Reply:
+    return Reply(made[0], (made[1],))
+
+
+def _destroying(destroy: Callable[[Objects, int], None]) -> Callable[[Objects, Any], Reply]:
+    def carry_out(objects: Objects, named: HcaHandle) -> Reply:
+        destroy(objects, named.handle)
+        return Reply()
+
+    return carry_out
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    structure: type[ctypes.Structure] | None
+    carry_out: Callable[[Objects, Any], Reply]
+
+
+_ROWS: Final[Mapping[HcaMessage, _Row]] = {
+    HcaMessage.ASYNC: _Row(None, lambda o, _: Reply(None, (os.dup(o.async_fd),))),
+    HcaMessage.PD_CREATE: _Row(None, lambda o, _: Reply(o.create_pd())),
+    HcaMessage.PD_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_pd)),
+    HcaMessage.CHANNEL_CREATE: _Row(None, lambda o, _: _with_descriptor(o.create_channel())),
+    HcaMessage.CHANNEL_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_channel)),
+    HcaMessage.CQ_CREATE: _Row(hca.HcaCqCreate, lambda o, m: _with_descriptor(o.create_cq(m))),
+    HcaMessage.CQ_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_cq)),
+    HcaMessage.SEGMENT_CREATE: _Row(
+        hca.HcaSegmentCreate, lambda o, m: _with_descriptor(o.create_segment(m))
+    ),
+    HcaMessage.SEGMENT_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_segment)),
+    HcaMessage.MR_CREATE: _Row(hca.HcaMrCreate, lambda o, m: Reply(o.create_region(m))),
+    HcaMessage.MR_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_region)),
+    HcaMessage.QP_CREATE: _Row(hca.HcaQpCreate, lambda o, m: _with_descriptor(o.create_qp(m))),
+    HcaMessage.QP_MODIFY: _Row(hca.HcaQpModify, lambda o, m: Reply(o.modify_qp(m))),
+    HcaMessage.QP_QUERY: _Row(HcaHandle, lambda o, m: Reply(o.query_qp(m.handle))),
+    HcaMessage.QP_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_qp)),
+}
+MAX_REQUEST_BYTES: Final = HEADER_BYTES + ctypes.sizeof(hca.HcaMrCreate)
+
+
+def parse(data: bytes, expected: Mapping[int, type[ctypes.Structure] | None]) -> tuple[Header, Any]:
+    """Read a message of one of the types that are expected, and its payload.
+
+    Raises:
+        Malformed: wrong size, magic, version, type or reserved field.
+    """
+    if len(data) < HEADER_BYTES:
+        raise Malformed(f"{len(data)} bytes")
+    header = Header.from_buffer_copy(data)
+    if header.magic != messages.MAGIC or header.version != messages.PROTOCOL_VERSION:
+        raise Malformed(f"magic {header.magic:#010x}, version {header.version}")
+    if header.type not in expected or header.reserved or header.status:
+        raise Malformed(f"type {header.type}")
+    structure = expected[header.type]
+    size = ctypes.sizeof(structure) if structure is not None else 0
+    if header.payload_bytes != size or len(data) != HEADER_BYTES + size:
+        raise Malformed(f"type {header.type} with {len(data)} bytes")
+    body = structure.from_buffer_copy(data, HEADER_BYTES) if structure is not None else None
+    return header, body
+
+
+def encode(request: Header, payload: ctypes.Structure | None, status: int = 0) -> bytes:
+    """Encode the reply to a request; ``status`` is an errno value."""
+    body = bytes(payload) if payload is not None else b""
+    header = Header(
+        *(messages.MAGIC, messages.PROTOCOL_VERSION, request.type + 1),
+        *(request.request, status, len(body), 0),
+    )
+    return bytes(header) + body
+
+
+def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
+    """Carry a request out; return the reply, its descriptors, and why it was refused, or "".
+
+    Raises:
+        Malformed: no client library sends such a thing.
+    """
+    header, body = parse(data, {kind: row.structure for kind, row in _ROWS.items()})
+    try:
+        reply = _ROWS[HcaMessage(header.type)].carry_out(objects, body)
+    except OSError as err:
+        return encode(header, None, err.errno or errno.EIO), (), str(err)
+    return encode(header, reply.payload), reply.descriptors, ""

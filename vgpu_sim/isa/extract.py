@@ -1,0 +1,81 @@
+"""One kernel of a container as a container of its own: what its code depends on, and no more.
+
+Equal bytes mean equal code, so they name what is compiled from them. Sections are copied, not read.
+"""
+
+import struct
+from typing import Final
+
+from vgpu_sim.isa import sections as frame
+from vgpu_sim.isa.sections import MODULE_OWNER, Section, Sections
+from vgpu_sim.isa.wire import Strings
+
+NAME: Final = ".kernel"
+"""What the one function is called: no name that PTX has."""
+
+_MODULE: Final = struct.Struct("<6I")
+_VARIABLE: Final = struct.Struct("<4I3Q")
+_FUNCTION: Final = struct.Struct("<14I")
+_NO_VARIABLE: Final = 0xFFFF_FFFF
+_COPIED: Final = (Section.REGISTERS, Section.CODE, Section.LITERALS, Section.RELOCATIONS)
+_WORD_BYTES: Final = 16
+_LINE_BYTES: Final = 4
+
+
+class Kernels:
+    """The kernels of a container that ``container.decode`` accepts."""
+
+    def __init__(self, data: bytes) -> None:
+        self._sections = frame.unpack(data)
+        strings = Strings(self._sections[Section.STRINGS, MODULE_OWNER])
+        count = _MODULE.unpack(self._sections[Section.MODULE, MODULE_OWNER])[4]
+        self._owners: dict[str, int] = {}
+        for owner in range(count):
+            fields = _FUNCTION.unpack(self._sections[Section.FUNCTION, owner])
+            self._owners[strings.get(*fields[:2])] = owner
+        self._strings = strings
+
+    def container(self, name: str, *, named: bool = False) -> bytes:
+        """Return the kernel of that name. Its variables hold nothing, it has no parameters' names.
+
+        Its PTX lines are 0 and it is called ``NAME``, but for one that is ``named``.
+
+        Raises:
+            KeyError: there is none.
+        """
+        owner = self._owners[name]
+        code = self._sections[Section.CODE, owner]
+        strings = Strings()
+        found: Sections = dict.fromkeys(_all_sections(), b"")
+        found[Section.VARIABLES, MODULE_OWNER] = self._variables(strings)
+        found[Section.MODULE, MODULE_OWNER] = self._module()
+        found[Section.FUNCTION, 0] = self._function(owner, strings.add(name if named else NAME))
+        for kind in _COPIED:
+            found[kind, 0] = self._sections[kind, owner]
+        found[Section.LINES, 0] = bytes(len(code) // _WORD_BYTES * _LINE_BYTES)
+        if named:
+            found[Section.LINES, 0] = self._sections[Section.LINES, owner]
+        found[Section.PHYSICAL, 0] = bytes(8)
+        found[Section.STRINGS, MODULE_OWNER] = strings.to_bytes()
+        return frame.pack(found)
+
+    def _module(self) -> bytes:
+        *versions, _, variables = _MODULE.unpack(self._sections[Section.MODULE, MODULE_OWNER])
+        return _MODULE.pack(*versions, 1, variables)
+
+    def _variables(self, strings: Strings) -> bytes:
+        parts = []
+        records = self._sections[Section.VARIABLES, MODULE_OWNER]
+        for offset, size, space, align, *extent, _ in _VARIABLE.iter_unpack(records):
+            title = strings.add(self._strings.get(offset, size))
+            parts.append(_VARIABLE.pack(*title, space, align, *extent, 0))
+        return b"".join(parts)
+
+    def _function(self, owner: int, title: tuple[int, int]) -> bytes:
+        fields = _FUNCTION.unpack(self._sections[Section.FUNCTION, owner])
+        return _FUNCTION.pack(*title, *fields[2:-1], _NO_VARIABLE)
+
+
+def _all_sections() -> list[tuple[Section, int]]:
+    of_module = [(kind, MODULE_OWNER) for kind in frame.MODULE_SECTIONS]
+    return of_module + [(kind, 0) for kind in frame.FUNCTION_SECTIONS]

@@ -1,0 +1,86 @@
+"""Products of small matrices that a warp holds, and loads of them.
+
+Which element a lane has in which register: PTX ISA, "Matrix Fragments for mma".
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from vgpu_sim.isa.effects import Effects
+from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.layout import DST, A, Modifier, choice, flag
+from vgpu_sim.isa.module import Function
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.spec import OpSpec, Role
+from vgpu_sim.isa.types import DataType, MatrixShape, Space
+
+D, M = DataType, MatrixShape
+_TOTALS: Final = (D.F32, D.U32, D.S32)
+_WHOLE: Final = (D.U32, D.S32)
+_FACTORS: Final = {
+    **dict.fromkeys((D.F16, D.BF16, D.TF32), (D.F32,)),
+    **dict.fromkeys((D.U8, D.S8), _WHOLE),
+}
+SHAPES: Final = {
+    **dict.fromkeys((D.F16, D.BF16), (M.M8N8K16, M.M16N8K8, M.M16N8K16)),
+    D.TF32: (M.M16N8K4, M.M16N8K8),
+    **dict.fromkeys((D.U8, D.S8), (M.M8N8K16, M.M16N8K16, M.M16N8K32)),
+}
+
+
+def _product_errors(instruction: Instruction, function: Function) -> Iterator[str]:
+    shape, factor = instruction.matrix, instruction.source_type
+    if shape is not None and factor is not None and shape not in SHAPES.get(factor, ()):
+        yield f"MMA has no shape {shape.name} of {factor.name}"
+
+
+ROWS: Final = (
+    OpSpec(
+        Op.MMA,
+        "multiply matrices",
+        "D = A x B + C, of matrices that the warp holds; all lanes are members. Of 32 bits e "
+        "elements are taken: register i of A has those of row g + 8 * (i % (m / 8)) from "
+        "column t * e + 4 * e * (i / (m / 8)) on, register i of B those of column g from row t "
+        "* e + 4 * e * i on, and register i of C and D is row g + 8 * (i / 2), column 2 * t + "
+        "i % 2, with g = lane / 4 and t = lane % 4. Each element of D begins as that of C and "
+        "has the products of A's row and B's column added one by one. F16 and TF32, in the "
+        "order of depth k: d = a * b + d in binary32, rounded once, to nearest even; of TF32 "
+        "factors the lower 13 bits are not looked at. BF16, of each pair k = 2i and 2i + 1 in "
+        "the order of i first the second, then the first: the same, but operands a, b and d "
+        "that are subnormal are zeros of their sign, and so is a result that, rounded to 24 "
+        "bits with an unbounded exponent, is less than 2^-126. A NaN result is the canonical "
+        "one. U32 and S32: the exact sum modulo 2^32; A's bytes are signed for S32, B's for a "
+        "source type of S8. Of a lane that does not take part zeros are read.",
+        "mma, wmma.mma",
+        _TOTALS,
+        (Role.TOTALS,),
+        (Role.LEFT, Role.RIGHT, Role.TOTALS),
+        (
+            choice("matrix", MatrixShape, 24, 3),
+            choice("source_type", DataType, 32, 8, _FACTORS, spoken=False),
+        ),
+        effects=Effects(collective=True),
+        check=_product_errors,
+    ),
+    OpSpec(
+        Op.LDMATRIX,
+        "load matrices of eight by eight halves",
+        "di, i from 1 on, is the part of matrix i that the lane holds, with g = lane / 4 and t "
+        "= lane % 4: the word of columns 2t and 2t + 1 of row g; TRANS: of rows 2t and 2t + 1 "
+        "the half of column g. Row r of matrix i lies in the 16 bytes at the address a of lane "
+        "8 * (i - 1) + r, a multiple of 16. All lanes are members; the row of one that does "
+        "not take part is zeros.",
+        "ldmatrix",
+        (D.B32,),
+        (Role.DATA,),
+        (Role.ADDRESS,),
+        (
+            choice("space", Space, 24, 4, {Space.SHARED: (D.B32,)}),
+            Modifier("vector", 28, 2, {1: 0, 2: 1, 4: 2}, {2: "V2", 4: "V4"}),
+            flag("transposed", "TRANS", 30),
+        ),
+        dst_places=(DST,),
+        src_places=(A,),
+        effects=Effects(reads=True, collective=True),
+    ),
+)

@@ -1,0 +1,123 @@
+"""What the lanes of a warp learn from each other."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from vgpu_sim.isa.effects import Effects
+from vgpu_sim.isa.instruction import Instruction
+from vgpu_sim.isa.layout import DST, A, B, C, choice, flag
+from vgpu_sim.isa.module import Function
+from vgpu_sim.isa.opcodes import Op
+from vgpu_sim.isa.spec import OpSpec, Role
+from vgpu_sim.isa.types import DataType, MatchMode, Reduction, ShuffleMode, VoteMode
+
+_SECOND = 32
+_WHOLE = (DataType.U32, DataType.S32)
+_B32 = (DataType.B32,)
+_F32 = (DataType.F32,)
+_COLLECTIVE = Effects(collective=True)
+_VOTES = dict.fromkeys(VoteMode, (DataType.PRED,)) | {VoteMode.BALLOT: _B32}
+_REDUCTIONS = {
+    Reduction.ADD: _WHOLE,
+    Reduction.MIN: (*_WHOLE, DataType.F32),
+    Reduction.MAX: (*_WHOLE, DataType.F32),
+    **dict.fromkeys((Reduction.AND, Reduction.OR, Reduction.XOR), _B32),
+}
+
+
+def _match_errors(instruction: Instruction, function: Function) -> Iterator[str]:
+    if instruction.match is MatchMode.ANY and instruction.dsts[1:] not in ((), (None,)):
+        yield "MATCH.ANY has one destination"
+
+
+ROWS: Final = (
+    OpSpec(
+        Op.SHFL,
+        "read a register of another lane",
+        "With i the lane, n = b[4:0], and of c the clamp k = c[4:0] and the segment mask"
+        " s = c[12:8]: low = i & s, last = low | (k & ~s). The source lane is j = i - n (UP),"
+        " i + n (DOWN), i ^ n (BFLY) or low | (n & ~s) (IDX), and in range if j <= last, in mode UP"
+        " if j >= last, both signed; p says whether it is. d = a of lane j if it is in range, else"
+        " the lane's own a. Of a lane that does not take part 0 is read.",
+        "shfl",
+        _B32,
+        (Role.VALUE, Role.INVERSE),
+        (Role.VALUE, Role.WAY, Role.COUNT),
+        (choice("shuffle", ShuffleMode, 24, 2),),
+        dst_places=(DST, _SECOND),
+        src_places=(A, B, C),
+        effects=_COLLECTIVE,
+    ),
+    OpSpec(
+        Op.VOTE,
+        "vote",
+        "ALL: d = whether a is true in all lanes that take part; ANY: in one of them; UNI: whether"
+        " all of them agree; BALLOT: the lanes that take part where a is true, a bit each.",
+        "vote",
+        (DataType.PRED, DataType.B32),
+        (Role.VALUE,),
+        (Role.PREDICATE, Role.COUNT),
+        (choice("vote", VoteMode, 24, 2, _VOTES),),
+        effects=_COLLECTIVE,
+    ),
+    OpSpec(
+        Op.MATCH,
+        "compare a value among lanes",
+        "ANY: d = the lanes that take part and have the same a as this one. ALL: if all that take"
+        " part have the same a, d = those lanes and p = true, else d = 0 and p = false.",
+        "match",
+        (DataType.B32, DataType.B64),
+        (Role.COUNT, Role.INVERSE),
+        (Role.VALUE, Role.COUNT),
+        (choice("match", MatchMode, 24, 1),),
+        dst_places=(DST, _SECOND),
+        effects=_COLLECTIVE,
+        check=_match_errors,
+    ),
+    OpSpec(
+        Op.REDUX,
+        "reduce over lanes",
+        "d = the reduction of a over the lanes that take part; ADD modulo 2^32. F32: as FMIN and"
+        " FMAX; NAN: the canonical NaN if one a is a NaN; ABS: of the absolute values.",
+        "redux",
+        (DataType.B32, *_WHOLE, DataType.F32),
+        (Role.VALUE,),
+        (Role.VALUE, Role.COUNT),
+        (
+            choice("reduction", Reduction, 24, 3, _REDUCTIONS),
+            flag("absolute", "ABS", 27, _F32),
+            flag("nan", "NAN", 28, _F32),
+        ),
+        effects=_COLLECTIVE,
+    ),
+    OpSpec(
+        Op.ACTIVEMASK,
+        "say which lanes are here",
+        "d = the lanes that execute the word together, a bit each. Nobody waits. Code that the JIT"
+        " made for single lanes, because they may wait for each other at different places, knows"
+        " of none but itself.",
+        "activemask",
+        dsts=(Role.COUNT,),
+        effects=_COLLECTIVE,
+    ),
+    OpSpec(
+        Op.ELECT,
+        "elect a lane",
+        "d = the lowest lane that takes part; p = whether that is this one.",
+        "elect",
+        dsts=(Role.COUNT, Role.INVERSE),
+        srcs=(Role.COUNT,),
+        dst_places=(DST, _SECOND),
+        effects=_COLLECTIVE,
+    ),
+    OpSpec(
+        Op.BAR_WARP,
+        "wait for lanes of the warp",
+        "What the lanes that take part stored before, all of them see afterwards.",
+        "bar.warp.sync",
+        srcs=(Role.COUNT,),
+        effects=Effects(orders=True, collective=True),
+    ),
+)
+"""PTX ISA 9.7.10.6 (shfl.sync), 9.7.15.2 (bar.warp.sync), 9.7.15.9 to 9.7.15.13 (vote.sync,
+match.sync, activemask, redux.sync, elect.sync). Who takes part is said once, in ``reference``."""

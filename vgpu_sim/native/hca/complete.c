@@ -1,0 +1,41 @@
+#include <unistd.h>
+
+#include "internal.h"
+
+/* Pipes are non-blocking at this end: who never reads loses events, and nobody waits. */
+void hca_event(struct hca_client *client, uint32_t type, uint32_t handle) {
+  const tessera_hca_event event = {.type = type, .handle = handle};
+  if (write(client->async_fd, &event, sizeof event) < 0) return;
+}
+
+static void notify(struct hca_cq *cq) {
+  __atomic_store_n(&cq->page->armed, 0, __ATOMIC_RELAXED);
+  __atomic_store_n(&cq->page->events, ++cq->events, __ATOMIC_RELEASE);
+  if (cq->notify_fd < 0 || write(cq->notify_fd, "", 1) < 0) return;
+}
+
+void hca_rearm(struct hca_client *client) {
+  if (__atomic_load_n(&client->page->armed, __ATOMIC_SEQ_CST) == 0) return;
+  __atomic_store_n(&client->page->armed, 0, __ATOMIC_SEQ_CST);
+  for (struct hca_cq *cq = client->cqs; cq; cq = cq->next) {
+    const bool taken = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE) == cq->head;
+    if (!taken && __atomic_load_n(&cq->page->armed, __ATOMIC_SEQ_CST) == 1) notify(cq);
+  }
+}
+
+bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicited) {
+  /* A tail that makes no sense says that the queue is full: it is the client's own. */
+  const uint32_t used = cq->head - __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE);
+  if (cq->overrun || used >= cq->count) {
+    if (!cq->overrun) hca_event(cq->client, TESSERA_VERBS_EVENT_CQ_ERR, cq->handle);
+    cq->overrun = true;
+    return false;
+  }
+  cq->entries[cq->head & (cq->count - 1)] = *entry;
+  /* Head before armed; the client: armed before head. */
+  __atomic_store_n(&cq->page->head, ++cq->head, __ATOMIC_SEQ_CST);
+  const uint32_t armed = __atomic_load_n(&cq->page->armed, __ATOMIC_SEQ_CST);
+  if (armed == 1 || (armed == 2 && (solicited || entry->status != TESSERA_VERBS_STATUS_SUCCESS)))
+    notify(cq);
+  return true;
+}

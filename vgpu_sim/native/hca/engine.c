@@ -1,0 +1,167 @@
+/* The engine's thread: takes doorbells, gives queue pairs their turns, sleeps when there is nothing. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "internal.h"
+
+enum { SPIN_NS = 20000, MAX_SLEEP_MS = 60000, EVENTS = 64 };
+
+/* Queues the queue pairs whose bits clients have set; false where there are none. */
+static bool collect(struct hca *hca) {
+  bool found = false;
+  for (struct hca_client *client = hca->clients; client; client = client->next) {
+    hca_rearm(client);
+    for (unsigned word = 0; word < TESSERA_HCA_MAX_QPS / 64; word++) {
+      uint64_t *dirty = &client->page->dirty[word];
+      if (__atomic_load_n(dirty, __ATOMIC_SEQ_CST) == 0) continue;
+      uint64_t bits = __atomic_exchange_n(dirty, 0, __ATOMIC_ACQ_REL);
+      for (; bits; bits &= bits - 1) {
+        struct hca_qp *qp = client->qps[word * 64 + (unsigned)__builtin_ctzll(bits)];
+        if (!qp) continue;
+        hca_enqueue(hca, qp);
+        found = true;
+      }
+    }
+  }
+  return found;
+}
+
+/* Lets those in who want to add, change or remove something. */
+static void let_in(struct hca *hca) {
+  if (atomic_load_explicit(&hca->callers, memory_order_relaxed) == 0) return;
+  hca_leave(hca);
+  while (atomic_load_explicit(&hca->callers, memory_order_relaxed) != 0) sched_yield();
+  pthread_mutex_lock(&hca->lock);
+}
+
+static void run_queue(struct hca *hca) {
+  struct hca_qp *last = hca->last_queued; /* who queues itself again waits for the next round */
+  for (struct hca_qp *qp; (qp = hca_dequeue(hca));) {
+    const bool end = qp == last;
+    if (hca_turn(hca, qp)) hca_enqueue(hca, qp);
+    if (end) return;
+  }
+}
+
+/* Sleeping before dirty; clients the other way round. */
+static void set_sleeping(struct hca *hca, uint32_t value) {
+  for (struct hca_client *client = hca->clients; client; client = client->next)
+    __atomic_store_n(&client->page->sleeping, value, __ATOMIC_SEQ_CST);
+}
+
+static int timeout_ms(uint64_t wake_ns) {
+  if (wake_ns == UINT64_MAX) return MAX_SLEEP_MS;
+  const uint64_t now_ns = hca_now_ns();
+  if (wake_ns <= now_ns) return 0;
+  const uint64_t ms = (wake_ns - now_ns + 999999) / 1000000;
+  return ms > MAX_SLEEP_MS ? MAX_SLEEP_MS : (int)ms;
+}
+
+static bool is_here(const struct hca *hca, const struct hca_client *wanted) {
+  const struct hca_client *client = hca->clients;
+  while (client && client != wanted) client = client->next;
+  return client != NULL;
+}
+
+/* Empties what rang. A client may have gone since, and its descriptor be another file's. */
+static void drain(const struct hca *hca, const struct epoll_event *events, int count) {
+  char scratch[256];
+  for (int i = 0; i < count; i++) {
+    const struct hca_client *client = events[i].data.ptr;
+    if (client && !is_here(hca, client)) continue;
+    if (read(client ? client->doorbell_fd : hca->wake_fd, scratch, sizeof scratch) < 0) continue;
+  }
+}
+
+static void nap(struct hca *hca, uint64_t wake_ns) {
+  set_sleeping(hca, 1);
+  if (collect(hca)) {
+    set_sleeping(hca, 0);
+    return;
+  }
+  atomic_fetch_add_explicit(&hca->sleeps, 1, memory_order_relaxed);
+  struct epoll_event events[EVENTS];
+  const int limit_ms = timeout_ms(wake_ns);
+  hca_leave(hca);
+  const int count = epoll_wait(hca->epoll_fd, events, EVENTS, limit_ms);
+  hca_enter(hca);
+  drain(hca, events, count);
+  set_sleeping(hca, 0);
+}
+
+static void *serve(void *argument) {
+  struct hca *hca = argument;
+  uint64_t idle_since_ns = 0;
+  hca_enter(hca);
+  while (!atomic_load(&hca->ending)) {
+    atomic_fetch_add_explicit(&hca->turns, 1, memory_order_relaxed);
+    collect(hca);
+    const uint64_t now_ns = hca_now_ns();
+    const uint64_t wake_ns = hca_wake_due(hca, now_ns);
+    if (hca->first_queued) {
+      run_queue(hca);
+      idle_since_ns = 0;
+    } else if (idle_since_ns == 0) {
+      idle_since_ns = now_ns;
+    } else if (now_ns - idle_since_ns > SPIN_NS) {
+      nap(hca, wake_ns);
+      idle_since_ns = 0;
+    } else {
+      hca_leave(hca);
+      sched_yield(); /* there may be fewer CPUs than who talks to whom */
+      pthread_mutex_lock(&hca->lock);
+    }
+    let_in(hca);
+  }
+  hca_leave(hca);
+  return NULL;
+}
+
+static bool watch(struct hca *hca) {
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = NULL};
+  return epoll_ctl(hca->epoll_fd, EPOLL_CTL_ADD, hca->wake_fd, &event) == 0;
+}
+
+static struct hca *give_up(struct hca *hca) {
+  const int error = errno;
+  if (hca->epoll_fd >= 0) close(hca->epoll_fd);
+  if (hca->wake_fd >= 0) close(hca->wake_fd);
+  free(hca);
+  errno = error;
+  return NULL;
+}
+
+struct hca *hca_new(void) {
+  struct hca *hca = calloc(1, sizeof *hca);
+  if (!hca) return NULL;
+  hca_memory_guard();
+  pthread_mutex_init(&hca->lock, NULL);
+  hca->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  hca->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (hca->epoll_fd < 0 || hca->wake_fd < 0 || !watch(hca)) return give_up(hca);
+  const int error = pthread_create(&hca->thread, NULL, serve, hca);
+  if (error == 0) return hca;
+  errno = error;
+  return give_up(hca);
+}
+
+void hca_free(struct hca *hca) {
+  atomic_store(&hca->ending, true);
+  const uint64_t one = 1;
+  if (write(hca->wake_fd, &one, sizeof one) < 0) abort(); /* it holds nothing yet: cannot fail */
+  pthread_join(hca->thread, NULL);
+  hca_table_free(&hca->qps);
+  hca_table_free(&hca->regions);
+  give_up(hca);
+}
+
+void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns) {
+  *sleeps = atomic_load(&hca->sleeps);
+  *turns = atomic_load(&hca->turns);
+}

@@ -1,0 +1,142 @@
+/* What the engine's files share. Everything here is used with the engine's lock held. */
+#ifndef HCA_INTERNAL_H
+#define HCA_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "table.h"
+#include "tessera_hca.h"
+
+struct hca_client {
+  struct hca_client *next;
+  tessera_hca_client_page *page; /* hostile */
+  int doorbell_fd, async_fd;
+  uint8_t gids[TESSERA_HCA_GIDS][16];
+  struct hca_cq *cqs;
+  struct hca_qp *qps[TESSERA_HCA_MAX_QPS];
+};
+
+struct hca_cq {
+  struct hca_cq *next;
+  struct hca_client *client;
+  uint32_t handle;
+  tessera_hca_cq_page *page; /* hostile, like the entries */
+  tessera_hca_cqe *entries;
+  uint64_t page_bytes;
+  uint32_t count, head, events;
+  int notify_fd; /* -1: none */
+  bool overrun;
+};
+
+struct hca_segment {
+  uint8_t *base;
+  uint64_t bytes;
+};
+
+struct hca_piece {
+  const struct hca_segment *segment;
+  uint64_t offset, bytes;
+};
+
+struct hca_region {
+  struct hca_client *client;
+  uint32_t key, pd, access;
+  uint64_t iova, bytes;
+  unsigned piece_count;
+  struct hca_piece pieces[];
+};
+
+/* Which byte of a list of addresses comes next. */
+struct hca_cursor {
+  const tessera_hca_sge *sges;
+  unsigned count, index;
+  uint32_t offset;
+};
+
+/* The request that a queue pair is at. */
+struct hca_work {
+  bool active;
+  bool receives; /* the peer's next receive request is in `recv` */
+  uint32_t bytes, done;
+  tessera_hca_send_slot send; /* the one copy that is checked and used */
+  tessera_hca_recv_slot recv;
+  struct hca_cursor local, remote;
+};
+
+enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE };
+
+struct hca_qp {
+  struct hca_client *client;
+  struct hca_cq *send_cq, *recv_cq;
+  tessera_hca_qp_page *page; /* hostile, like the slots */
+  tessera_hca_send_slot *send_slots;
+  tessera_hca_recv_slot *recv_slots;
+  uint64_t page_bytes;
+  uint32_t number, index, pd, send_count, recv_count, send_tail, recv_tail;
+  bool signal_all;
+  bool broken; /* its rings make no sense: they are not read any more */
+  tessera_hca_qp_attributes attributes;
+  struct hca_work work;
+  enum hca_wait waiting;
+  unsigned waits; /* for the same reason, one after the other */
+  uint64_t wake_ns;
+  bool queued;
+  struct hca_qp *next_queued;
+  struct hca_qp *next_waiting, *previous_waiting;
+};
+
+struct hca {
+  pthread_t thread;
+  pthread_mutex_t lock;
+  atomic_uint callers; /* that want the lock */
+  atomic_bool ending;
+  int epoll_fd, wake_fd;
+  struct hca_client *clients;
+  struct hca_table qps, regions;
+  struct hca_qp *first_queued, *last_queued;
+  struct hca_qp *first_waiting;
+  atomic_ullong sleeps, turns;
+};
+
+/* queue.c: whose turn it is. */
+void hca_enqueue(struct hca *hca, struct hca_qp *qp);
+struct hca_qp *hca_dequeue(struct hca *hca);
+void hca_wait_until(struct hca *hca, struct hca_qp *qp, enum hca_wait why, uint64_t wake_ns);
+void hca_wait_end(struct hca *hca, struct hca_qp *qp);
+/* Queues who has waited long enough; returns when the next one has, or UINT64_MAX. */
+uint64_t hca_wake_due(struct hca *hca, uint64_t now_ns);
+void hca_forget(struct hca *hca, struct hca_qp *qp);
+
+/* memory.c */
+const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp, uint32_t key,
+                                       uint64_t address, uint64_t bytes, uint32_t access);
+/* The memory behind an address of a region and how much of it lies in one piece. */
+uint8_t *hca_region_at(const struct hca_region *region, uint64_t address, uint64_t *contiguous);
+/* False where either range has no memory behind it: a file that was cut short. */
+bool hca_copy(uint8_t *to, const uint8_t *from, uint64_t bytes);
+void hca_memory_guard(void); /* once a process */
+
+/* complete.c */
+/* False where the queue is full; an event says so. */
+bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicited);
+/* Notifies of queues that were armed while they had entries: as hardware does. */
+void hca_rearm(struct hca_client *client);
+void hca_event(struct hca_client *client, uint32_t type, uint32_t handle);
+
+/* work.c: one turn of a queue pair; true where it has more to do at once. */
+bool hca_turn(struct hca *hca, struct hca_qp *qp);
+/* The queue pair at the other end, if both ends agree that they are connected. */
+struct hca_qp *hca_peer(struct hca *hca, const struct hca_qp *qp);
+void hca_fail(struct hca *hca, struct hca_qp *qp);
+
+static inline void hca_enter(struct hca *hca) {
+  atomic_fetch_add(&hca->callers, 1);
+  pthread_mutex_lock(&hca->lock);
+  atomic_fetch_sub(&hca->callers, 1);
+}
+
+static inline void hca_leave(struct hca *hca) { pthread_mutex_unlock(&hca->lock); }
+
+#endif

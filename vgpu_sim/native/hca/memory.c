@@ -1,0 +1,58 @@
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "internal.h"
+
+static _Thread_local sigjmp_buf escape;
+static _Thread_local volatile sig_atomic_t copying;
+
+static void on_bus_error(int number) {
+  if (copying) siglongjmp(escape, 1);
+  signal(number, SIG_DFL); /* not ours: happens again, and ends the process */
+}
+
+void hca_memory_guard(void) {
+  /* SA_NODEFER: the handler is left by a jump. */
+  struct sigaction action = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGBUS, &action, NULL);
+}
+
+bool hca_copy(uint8_t *to, const uint8_t *from, uint64_t bytes) {
+  if (sigsetjmp(escape, 0) != 0) {
+    copying = 0;
+    return false;
+  }
+  copying = 1;
+  atomic_signal_fence(memory_order_seq_cst);
+  memmove(to, from, bytes); /* both may be the same region of the same program */
+  atomic_signal_fence(memory_order_seq_cst);
+  copying = 0;
+  return true;
+}
+
+const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp, uint32_t key,
+                                       uint64_t address, uint64_t bytes, uint32_t access) {
+  const struct hca_region *region = hca_table_get(&hca->regions, key);
+  if (!region || region->client != qp->client || region->pd != qp->pd) return NULL;
+  if ((region->access & access) != access) return NULL;
+  if (address < region->iova || address - region->iova > region->bytes) return NULL;
+  return bytes <= region->bytes - (address - region->iova) ? region : NULL;
+}
+
+uint8_t *hca_region_at(const struct hca_region *region, uint64_t address, uint64_t *contiguous) {
+  uint64_t offset = address - region->iova;
+  for (unsigned i = 0; i < region->piece_count; i++) {
+    const struct hca_piece *piece = &region->pieces[i];
+    if (offset < piece->bytes) {
+      *contiguous = piece->bytes - offset;
+      return piece->segment->base + piece->offset + offset;
+    }
+    offset -= piece->bytes;
+  }
+  *contiguous = 0;
+  return NULL;
+}

@@ -1,0 +1,231 @@
+/* Adding, changing and removing what the engine serves: hcad's calls. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+static void *map(int fd, uint64_t bytes) {
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  return memory == MAP_FAILED ? NULL : memory;
+}
+
+static int duplicate(int fd) { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+
+/* The engine may sleep: it looks at its queue again. */
+static void ring(struct hca *hca) {
+  const uint64_t one = 1;
+  if (write(hca->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake */
+}
+
+static void drop_client(struct hca_client *client) {
+  if (client->page) munmap(client->page, TESSERA_HCA_PAGE_BYTES);
+  if (client->doorbell_fd >= 0) close(client->doorbell_fd);
+  if (client->async_fd >= 0) close(client->async_fd);
+  free(client);
+}
+
+struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd, int async_fd,
+                                  const uint8_t *gids) {
+  struct hca_client *client = calloc(1, sizeof *client);
+  if (!client) return NULL;
+  client->page = map(page_fd, TESSERA_HCA_PAGE_BYTES);
+  client->doorbell_fd = duplicate(doorbell_fd);
+  client->async_fd = duplicate(async_fd);
+  memcpy(client->gids, gids, sizeof client->gids);
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
+  if (!client->page || client->doorbell_fd < 0 || client->async_fd < 0 ||
+      epoll_ctl(hca->epoll_fd, EPOLL_CTL_ADD, client->doorbell_fd, &event) != 0) {
+    const int error = errno;
+    drop_client(client);
+    errno = error;
+    return NULL;
+  }
+  hca_enter(hca);
+  /* The engine may be asleep, and has told those that it knew. */
+  __atomic_store_n(&client->page->sleeping, 1, __ATOMIC_SEQ_CST);
+  client->next = hca->clients;
+  hca->clients = client;
+  hca_leave(hca);
+  return client;
+}
+
+void hca_client_free(struct hca *hca, struct hca_client *client) {
+  hca_enter(hca);
+  for (struct hca_client **link = &hca->clients; *link; link = &(*link)->next) {
+    if (*link != client) continue;
+    *link = client->next;
+    break;
+  }
+  epoll_ctl(hca->epoll_fd, EPOLL_CTL_DEL, client->doorbell_fd, NULL);
+  hca_leave(hca);
+  drop_client(client);
+}
+
+struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t handle, int page_fd,
+                          uint64_t page_bytes, uint32_t count, int notify_fd) {
+  struct hca_cq *cq = calloc(1, sizeof *cq);
+  if (!cq) return NULL;
+  *cq = (struct hca_cq){.client = client,
+                        .handle = handle,
+                        .page = map(page_fd, page_bytes),
+                        .page_bytes = page_bytes,
+                        .count = count,
+                        .notify_fd = duplicate(notify_fd)};
+  if (!cq->page || (notify_fd >= 0 && cq->notify_fd < 0)) {
+    const int error = errno;
+    hca_cq_free(hca, cq);
+    errno = error;
+    return NULL;
+  }
+  cq->entries = (tessera_hca_cqe *)(cq->page + 1);
+  hca_enter(hca);
+  cq->next = client->cqs;
+  client->cqs = cq;
+  hca_leave(hca);
+  return cq;
+}
+
+void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
+  hca_enter(hca); /* no queue pair has it any more */
+  for (struct hca_cq **link = &cq->client->cqs; *link; link = &(*link)->next) {
+    if (*link != cq) continue;
+    *link = cq->next;
+    break;
+  }
+  hca_leave(hca);
+  if (cq->page) munmap(cq->page, cq->page_bytes);
+  if (cq->notify_fd >= 0) close(cq->notify_fd);
+  free(cq);
+}
+
+struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes) {
+  (void)hca;
+  struct hca_segment *segment = calloc(1, sizeof *segment);
+  if (!segment) return NULL;
+  segment->base = map(fd, bytes);
+  segment->bytes = bytes;
+  if (segment->base) return segment;
+  const int error = errno;
+  free(segment);
+  errno = error;
+  return NULL;
+}
+
+void hca_segment_free(struct hca *hca, struct hca_segment *segment) {
+  (void)hca; /* no region has it any more */
+  munmap(segment->base, segment->bytes);
+  free(segment);
+}
+
+struct hca_region *hca_region_new(struct hca *hca, struct hca_client *client, uint32_t key,
+                                  const tessera_hca_mr_create *wanted,
+                                  struct hca_segment *const *segments) {
+  struct hca_region *region =
+      calloc(1, sizeof *region + wanted->piece_count * sizeof *region->pieces);
+  if (!region) return NULL;
+  *region = (struct hca_region){.client = client,
+                                .key = key,
+                                .pd = wanted->pd,
+                                .access = wanted->access,
+                                .iova = wanted->iova,
+                                .bytes = wanted->bytes,
+                                .piece_count = wanted->piece_count};
+  for (unsigned i = 0; i < wanted->piece_count; i++)
+    region->pieces[i] = (struct hca_piece){segments[i], wanted->pieces[i].offset,
+                                           wanted->pieces[i].bytes};
+  hca_enter(hca);
+  const bool put = hca_table_put(&hca->regions, key, region);
+  hca_leave(hca);
+  if (put) return region;
+  free(region);
+  errno = ENOMEM;
+  return NULL;
+}
+
+void hca_region_free(struct hca *hca, struct hca_region *region) {
+  hca_enter(hca);
+  hca_table_remove(&hca->regions, region->key);
+  hca_leave(hca);
+  free(region);
+}
+
+struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
+                          const tessera_hca_qp_create *wanted, const tessera_hca_created *made,
+                          int page_fd, struct hca_cq *send_cq, struct hca_cq *recv_cq) {
+  struct hca_qp *qp = calloc(1, sizeof *qp);
+  if (!qp) return NULL;
+  *qp = (struct hca_qp){.client = client,
+                        .send_cq = send_cq,
+                        .recv_cq = recv_cq,
+                        .page = map(page_fd, made->page_bytes),
+                        .page_bytes = made->page_bytes,
+                        .number = made->handle,
+                        .index = made->index,
+                        .pd = wanted->pd,
+                        .send_count = made->first_count,
+                        .recv_count = made->second_count,
+                        .signal_all = wanted->signal_all != 0};
+  if (!qp->page) {
+    const int error = errno;
+    free(qp);
+    errno = error;
+    return NULL;
+  }
+  qp->send_slots = (tessera_hca_send_slot *)(qp->page + 1);
+  qp->recv_slots = (tessera_hca_recv_slot *)(qp->send_slots + qp->send_count);
+  hca_enter(hca);
+  const bool put = hca_table_put(&hca->qps, qp->number, qp);
+  if (put) client->qps[qp->index] = qp;
+  hca_leave(hca);
+  if (put) return qp;
+  munmap(qp->page, qp->page_bytes);
+  free(qp);
+  errno = ENOMEM;
+  return NULL;
+}
+
+static void reset(struct hca *hca, struct hca_qp *qp) {
+  hca_forget(hca, qp);
+  qp->work.active = false;
+  qp->broken = false;
+  qp->send_tail = qp->recv_tail = 0;
+  memset(qp->page, 0, sizeof *qp->page);
+}
+
+int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
+               const tessera_hca_qp_attributes *attributes) {
+  hca_enter(hca);
+  const bool same = qp->attributes.state == from;
+  if (same) {
+    qp->attributes = *attributes;
+    if (attributes->state == TESSERA_VERBS_STATE_RESET) reset(hca, qp);
+    if (attributes->state == TESSERA_VERBS_STATE_ERR) hca_fail(hca, qp);
+    hca_enqueue(hca, qp);
+  }
+  hca_leave(hca);
+  ring(hca);
+  return same;
+}
+
+uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp) {
+  hca_enter(hca);
+  const uint32_t state = qp->attributes.state;
+  hca_leave(hca);
+  return state;
+}
+
+void hca_qp_free(struct hca *hca, struct hca_qp *qp) {
+  hca_enter(hca);
+  hca_forget(hca, qp);
+  hca_table_remove(&hca->qps, qp->number);
+  qp->client->qps[qp->index] = NULL;
+  hca_leave(hca);
+  munmap(qp->page, qp->page_bytes);
+  free(qp);
+}

@@ -1,0 +1,20 @@
+/* A hash table from 32-bit numbers, 0 excepted, to objects. */
+#ifndef HCA_TABLE_H
+#define HCA_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hca_table {
+  uint32_t *keys; /* 0: free */
+  void **values;
+  uint32_t room, count; /* room is a power of two, or 0 */
+};
+
+void *hca_table_get(const struct hca_table *table, uint32_t key);
+/* False without memory. The key is not in the table. */
+bool hca_table_put(struct hca_table *table, uint32_t key, void *value);
+void hca_table_remove(struct hca_table *table, uint32_t key);
+void hca_table_free(struct hca_table *table);
+
+#endif

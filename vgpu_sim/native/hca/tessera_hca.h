@@ -1,0 +1,55 @@
+/* The virtual HCA's engine, as hcad calls it. Pointers are the caller's to keep; every call may be
+ * made while the engine runs. What a client can write is read by the engine alone. */
+#ifndef TESSERA_HCA_H
+#define TESSERA_HCA_H
+
+#include "tessera_abi.h"
+
+#define HCA_EXPORT __attribute__((visibility("default")))
+
+struct hca;
+struct hca_client;
+struct hca_cq;
+struct hca_segment;
+struct hca_region;
+struct hca_qp;
+
+/* Starts the engine's thread; NULL with errno set. */
+HCA_EXPORT struct hca *hca_new(void);
+HCA_EXPORT void hca_free(struct hca *hca);
+
+/* The engine takes over no descriptor: it maps pages, and duplicates ends of pipes. NULL: errno. */
+HCA_EXPORT struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd,
+                                             int async_fd, const uint8_t *gids);
+/* After all its objects. */
+HCA_EXPORT void hca_client_free(struct hca *hca, struct hca_client *client);
+
+HCA_EXPORT struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t handle,
+                                     int page_fd, uint64_t page_bytes, uint32_t count,
+                                     int notify_fd);
+HCA_EXPORT void hca_cq_free(struct hca *hca, struct hca_cq *cq);
+
+HCA_EXPORT struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes);
+HCA_EXPORT void hca_segment_free(struct hca *hca, struct hca_segment *segment);
+
+/* Pieces were checked by the caller to lie inside their segments and to add up to the size. */
+HCA_EXPORT struct hca_region *hca_region_new(struct hca *hca, struct hca_client *client,
+                                             uint32_t key, const tessera_hca_mr_create *wanted,
+                                             struct hca_segment *const *segments);
+HCA_EXPORT void hca_region_free(struct hca *hca, struct hca_region *region);
+
+HCA_EXPORT struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
+                                     const tessera_hca_qp_create *wanted,
+                                     const tessera_hca_created *made, int page_fd,
+                                     struct hca_cq *send_cq, struct hca_cq *recv_cq);
+/* Takes attributes whose change was checked by the caller, if the queue pair is still in state
+ * `from`; false where it has failed meanwhile. RESET forgets all requests. */
+HCA_EXPORT int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
+                          const tessera_hca_qp_attributes *attributes);
+HCA_EXPORT uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp);
+HCA_EXPORT void hca_qp_free(struct hca *hca, struct hca_qp *qp);
+
+/* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
+HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);
+
+#endif

@@ -1,0 +1,149 @@
+#define _GNU_SOURCE
+#include "command.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "log.h"
+#include "transport.h"
+
+enum { FIRST_REQUEST = 1, OPEN_TIMEOUT_S = 5 };
+
+const char *tsr_hca_path(void) {
+  const char *path = getenv("TESSERA_HCA");
+  return path && *path ? path : NULL;
+}
+
+static int open_on(int socket, tessera_hca_device *info, int fds[2]) {
+  tessera_hca_hello hello = {.version = TESSERA_HCA_VERSION};
+  memcpy(hello.token, tsr_config()->token, sizeof hello.token);
+  const struct timeval limit = {.tv_sec = OPEN_TIMEOUT_S}, none = {0};
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  if (!tsr_send(socket, TESSERA_HCA_MESSAGE_OPEN, FIRST_REQUEST, &hello, sizeof hello, -1))
+    return EIO;
+  struct tsr_reply reply;
+  uint16_t type = 0;
+  uint32_t request = 0;
+  if (tsr_receive(socket, &type, &request, &reply) != TSR_RECEIVED) return EIO;
+  setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &none, sizeof none);
+  int error = reply.status;
+  if (error == 0 && (type != TESSERA_HCA_MESSAGE_OPEN + 1 ||
+                     reply.payload_bytes != sizeof *info || reply.fds[1] < 0))
+    error = EPROTO;
+  if (error != 0) {
+    tsr_reply_close(&reply);
+    return error;
+  }
+  memcpy(info, reply.payload, sizeof *info);
+  info->name[sizeof info->name - 1] = info->firmware[sizeof info->firmware - 1] = 0;
+  info->board[sizeof info->board - 1] = info->sysfs[sizeof info->sysfs - 1] = 0;
+  memcpy(fds, reply.fds, 2 * sizeof *fds);
+  return 0;
+}
+
+int tsr_hca_open(const char *path, tessera_hca_device *info, int *socket, int fds[2]) {
+  const int connected = tsr_connect(path);
+  if (connected < 0) {
+    tsr_log("no HCA: %s: %s", path, strerror(-connected));
+    return ENODEV;
+  }
+  const int error = open_on(connected, info, fds);
+  if (error != 0) {
+    tsr_log("hcad does not open its HCA for this program: %s", strerror(error));
+    close(connected);
+    return error;
+  }
+  *socket = connected;
+  return 0;
+}
+
+static int receive(struct tsr_context *context, uint16_t type, uint32_t request, void *answer,
+                   uint32_t answer_bytes, int *fd) {
+  struct tsr_reply reply;
+  uint16_t answered_type = 0;
+  uint32_t answered = 0;
+  if (tsr_receive(context->verbs.context.cmd_fd, &answered_type, &answered, &reply) !=
+      TSR_RECEIVED) {
+    context->dead = true;
+    return EIO;
+  }
+  int error = reply.status;
+  const bool expected = answered_type == type + 1 && answered == request &&
+                        reply.payload_bytes == (error ? 0 : answer_bytes) &&
+                        (error || !fd || reply.fds[0] >= 0);
+  if (!expected) {
+    context->dead = true;
+    error = EPROTO;
+  }
+  if (error == 0) {
+    if (answer_bytes) memcpy(answer, reply.payload, answer_bytes);
+    if (fd) {
+      *fd = reply.fds[0];
+      reply.fds[0] = -1;
+    }
+  }
+  tsr_reply_close(&reply);
+  return error;
+}
+
+int tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uint32_t bytes,
+            void *answer, uint32_t answer_bytes, int *fd) {
+  pthread_mutex_lock(&context->asking);
+  const uint32_t request = ++context->next_request;
+  int error = EIO;
+  if (!context->dead &&
+      tsr_send(context->verbs.context.cmd_fd, type, request, payload, bytes, -1))
+    error = receive(context, type, request, answer, answer_bytes, fd);
+  pthread_mutex_unlock(&context->asking);
+  return error;
+}
+
+int tsr_ask_handle(struct tsr_context *context, uint16_t type, uint32_t handle) {
+  const tessera_hca_handle wanted = {.handle = handle};
+  return tsr_ask(context, type, &wanted, sizeof wanted, NULL, 0, NULL);
+}
+
+bool tsr_is_dead(struct tsr_context *context) {
+  if (context->dead) return true;
+  if (pthread_mutex_trylock(&context->asking) != 0) return false; /* somebody is being answered */
+  char byte;
+  if (recv(context->verbs.context.cmd_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+    context->dead = true;
+    tsr_log("hcad has gone: no request of this program will complete any more");
+  }
+  pthread_mutex_unlock(&context->asking);
+  return context->dead;
+}
+
+void *tsr_map(int fd, uint64_t bytes) {
+  void *memory =
+      mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  const int error = errno;
+  close(fd);
+  errno = error;
+  return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void wake(struct tsr_context *context) {
+  if (__atomic_load_n(&context->page->sleeping, __ATOMIC_SEQ_CST) == 0) return;
+  /* A full pipe is as loud as one that is written to. */
+  if (write(context->doorbell_fd, "", 1) < 0) return;
+}
+
+void tsr_ring_armed(struct tsr_context *context) {
+  __atomic_store_n(&context->page->armed, 1, __ATOMIC_SEQ_CST);
+  wake(context);
+}
+
+void tsr_ring(struct tsr_context *context, uint32_t index) {
+  uint64_t *dirty = &context->page->dirty[index / 64];
+  /* Dirty before sleeping; hcad the other way round. */
+  __atomic_fetch_or(dirty, UINT64_C(1) << index % 64, __ATOMIC_SEQ_CST);
+  wake(context);
+}

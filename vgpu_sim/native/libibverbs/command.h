@@ -1,0 +1,33 @@
+/* Requests to hcad. */
+#ifndef TSR_COMMAND_H
+#define TSR_COMMAND_H
+
+#include "objects.h"
+
+/* Opens a connection to the function that TESSERA_TOKEN names, on the socket that TESSERA_HCA
+ * names; fills in `info` and two descriptors (the client's page, the doorbell). 0 or an errno
+ * value; ENODEV where there is no HCA. */
+int tsr_hca_open(const char *path, tessera_hca_device *info, int *socket, int fds[2]);
+/* TESSERA_HCA, or NULL. */
+const char *tsr_hca_path(void);
+
+/* Sends a request and waits for its reply: 0 or an errno value, EIO where hcad has gone. `answer`
+ * of exactly `answer_bytes` is filled in on success, and `fd`, unless NULL, with a descriptor. */
+int tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uint32_t bytes,
+            void *answer, uint32_t answer_bytes, int *fd);
+/* The same for requests whose argument is a handle and that answer nothing. */
+int tsr_ask_handle(struct tsr_context *context, uint16_t type, uint32_t handle);
+
+/* Whether hcad has hung up. */
+bool tsr_is_dead(struct tsr_context *context);
+
+/* Maps a page of hcad's, and closes its descriptor; NULL with errno set. */
+void *tsr_map(int fd, uint64_t bytes);
+
+/* Tells hcad that a queue pair has requests. */
+void tsr_ring(struct tsr_context *context, uint32_t index);
+
+/* The same of a completion queue that was armed while it had entries. */
+void tsr_ring_armed(struct tsr_context *context);
+
+#endif

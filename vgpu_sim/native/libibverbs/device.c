@@ -1,0 +1,227 @@
+/* Devices: at most one, the function of the run or pod. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "command.h"
+#include "verbs_calls.h"
+
+static struct tsr_device *describe(const char *path, const tessera_hca_device *info) {
+  struct tsr_device *device = calloc(1, sizeof *device);
+  if (!device) return NULL;
+  device->info = *info;
+  struct ibv_device *ibv = &device->ibv;
+  ibv->node_type = IBV_NODE_CA;
+  ibv->transport_type = IBV_TRANSPORT_IB;
+  snprintf(ibv->name, sizeof ibv->name, "%s", info->name);
+  snprintf(ibv->dev_name, sizeof ibv->dev_name, "uverbs0");
+  snprintf(ibv->ibdev_path, sizeof ibv->ibdev_path, "%s", info->sysfs);
+  snprintf(device->socket_path, sizeof device->socket_path, "%s", path);
+  return device;
+}
+
+struct ibv_device **tsr_ibv_get_device_list(int *count) {
+  struct ibv_device **list = calloc(2, sizeof *list);
+  if (count) *count = 0;
+  const char *path = tsr_hca_path();
+  if (!list || !path) return list;
+  tessera_hca_device info;
+  int socket, fds[2];
+  if (tsr_hca_open(path, &info, &socket, fds) != 0) return list;
+  close(fds[0]);
+  close(fds[1]);
+  close(socket);
+  struct tsr_device *device = describe(path, &info);
+  if (device) list[0] = &device->ibv;
+  if (count) *count = device != NULL;
+  return list;
+}
+
+void tsr_ibv_free_device_list(struct ibv_device **list) {
+  for (struct ibv_device **device = list; *device; device++) free(*device);
+  free(list);
+}
+
+const char *tsr_ibv_get_device_name(struct ibv_device *device) { return device->name; }
+
+uint64_t tsr_ibv_get_device_guid(struct ibv_device *device) {
+  uint64_t guid;
+  memcpy(&guid, ((struct tsr_device *)device)->info.guid, sizeof guid);
+  return guid;
+}
+
+int tsr_ibv_get_device_index(struct ibv_device *device) {
+  (void)device;
+  return 0;
+}
+
+static void set_operations(struct tsr_context *context) {
+  struct ibv_context *ibv = &context->verbs.context;
+  ibv->ops = (struct ibv_context_ops){.alloc_mw = tsr_alloc_mw,
+                                      .bind_mw = tsr_bind_mw,
+                                      .dealloc_mw = tsr_dealloc_mw,
+                                      .poll_cq = tsr_poll_cq,
+                                      .req_notify_cq = tsr_req_notify_cq,
+                                      .post_srq_recv = tsr_post_srq_recv,
+                                      .post_send = tsr_post_send,
+                                      .post_recv = tsr_post_recv};
+  ibv->abi_compat = (void *)UINTPTR_MAX;
+  ibv->num_comp_vectors = 1;
+  context->verbs.sz = sizeof context->verbs;
+  context->verbs.query_port = tsr_query_port;
+  context->verbs.create_qp_ex = tsr_create_qp_ex;
+}
+
+static void release(struct tsr_context *context) {
+  struct ibv_context *ibv = &context->verbs.context;
+  if (context->page) munmap(context->page, TESSERA_HCA_PAGE_BYTES);
+  if (context->doorbell_fd >= 0) close(context->doorbell_fd);
+  if (ibv->async_fd >= 0) close(ibv->async_fd);
+  if (ibv->cmd_fd >= 0) close(ibv->cmd_fd);
+  free(context);
+}
+
+struct ibv_context *tsr_ibv_open_device(struct ibv_device *wanted) {
+  const struct tsr_device *device = (const struct tsr_device *)wanted;
+  struct tsr_context *context = calloc(1, sizeof *context);
+  if (!context) return NULL;
+  struct ibv_context *ibv = &context->verbs.context;
+  context->device = *device; /* programs may free the list while they have a device open */
+  context->doorbell_fd = ibv->cmd_fd = ibv->async_fd = -1;
+  ibv->device = &context->device.ibv;
+  pthread_mutex_init(&ibv->mutex, NULL);
+  pthread_mutex_init(&context->asking, NULL);
+  pthread_mutex_init(&context->registering, NULL);
+  set_operations(context);
+  int fds[2];
+  int error = tsr_hca_open(device->socket_path, &context->device.info, &ibv->cmd_fd, fds);
+  if (error == 0) {
+    context->doorbell_fd = fds[1];
+    context->page = tsr_map(fds[0], TESSERA_HCA_PAGE_BYTES);
+    error = context->page ? tsr_ask(context, TESSERA_HCA_MESSAGE_ASYNC, NULL, 0, NULL, 0,
+                                    &ibv->async_fd)
+                          : errno;
+  }
+  if (error == 0) return ibv;
+  release(context);
+  errno = error;
+  return NULL;
+}
+
+int tsr_ibv_close_device(struct ibv_context *context) {
+  release(tsr_of(context));
+  return 0;
+}
+
+int tsr_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr) {
+  const tessera_hca_device *info = &tsr_of(context)->device.info;
+  *attr = (struct ibv_device_attr){.max_mr_size = TESSERA_HCA_MAX_MR_BYTES,
+                                   .page_size_cap = TESSERA_HCA_PAGE_BYTES,
+                                   .max_qp = TESSERA_HCA_MAX_QPS,
+                                   .max_qp_wr = TESSERA_HCA_MAX_WR,
+                                   .device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN,
+                                   .max_sge = TESSERA_HCA_MAX_SGE,
+                                   .max_sge_rd = TESSERA_HCA_MAX_SGE,
+                                   .max_cq = TESSERA_HCA_MAX_CQS,
+                                   .max_cqe = TESSERA_HCA_MAX_CQE,
+                                   .max_mr = TESSERA_HCA_MAX_MRS,
+                                   .max_pd = TESSERA_HCA_MAX_PDS,
+                                   .max_qp_rd_atom = TESSERA_HCA_MAX_RD_ATOMIC,
+                                   .max_res_rd_atom =
+                                       TESSERA_HCA_MAX_RD_ATOMIC * TESSERA_HCA_MAX_QPS,
+                                   .max_qp_init_rd_atom = TESSERA_HCA_MAX_RD_ATOMIC,
+                                   .max_pkeys = 1,
+                                   .phys_port_cnt = 1};
+  snprintf(attr->fw_ver, sizeof attr->fw_ver, "%s", info->firmware);
+  memcpy(&attr->node_guid, info->guid, sizeof attr->node_guid);
+  attr->sys_image_guid = attr->node_guid;
+  return 0;
+}
+
+int tsr_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+                   size_t size) {
+  const tessera_hca_device *info = &tsr_of(context)->device.info;
+  if (port != 1) return EINVAL;
+  const struct ibv_port_attr whole = {
+      .state = IBV_PORT_ACTIVE,
+      .max_mtu = (int)info->mtu,
+      .active_mtu = (int)info->mtu,
+      .gid_tbl_len = TESSERA_HCA_GIDS,
+      .port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
+      .max_msg_sz = TESSERA_HCA_MAX_MESSAGE_BYTES,
+      .pkey_tbl_len = 1,
+      .max_vl_num = 1,
+      .active_width = 2,  /* 4X */
+      .active_speed = 32, /* EDR */
+      .phys_state = 5,    /* LinkUp */
+      .link_layer = IBV_LINK_LAYER_ETHERNET};
+  memset(attr, 0, size);
+  memcpy(attr, &whole, size < sizeof whole ? size : sizeof whole);
+  return 0;
+}
+
+/* The exported symbol is called by programs older than the last two fields. */
+int tsr_ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr) {
+  return tsr_query_port(context, port, attr, offsetof(struct ibv_port_attr, flags));
+}
+
+int tsr_ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid) {
+  if (port != 1 || index < 0 || index >= (int)TESSERA_HCA_GIDS) {
+    errno = EINVAL;
+    return -1;
+  }
+  memcpy(gid, tsr_of(context)->device.info.gids[index], sizeof *gid);
+  return 0;
+}
+
+int tsr__ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
+                          struct ibv_gid_entry *entry, uint32_t flags, size_t size) {
+  if (flags != 0 || size < sizeof *entry) return EINVAL;
+  if (port != 1 || index >= TESSERA_HCA_GIDS) return EINVAL;
+  memset(entry, 0, size);
+  memcpy(&entry->gid, tsr_of(context)->device.info.gids[index], sizeof entry->gid);
+  entry->gid_index = index;
+  entry->port_num = port;
+  entry->gid_type = IBV_GID_TYPE_ROCE_V2;
+  return 0;
+}
+
+ssize_t tsr__ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries,
+                                 size_t count, uint32_t flags, size_t size) {
+  if (flags != 0 || size < sizeof *entries) return -EINVAL;
+  if (count < TESSERA_HCA_GIDS) return -EINVAL;
+  for (uint32_t i = 0; i < TESSERA_HCA_GIDS; i++)
+    tsr__ibv_query_gid_ex(context, 1, i, (void *)((uint8_t *)entries + i * size), 0, size);
+  return TESSERA_HCA_GIDS;
+}
+
+/* The private enumeration of kinds: 1 is RoCE version 2. */
+int tsr_ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
+                           unsigned *type) {
+  (void)context;
+  if (port != 1 || index >= TESSERA_HCA_GIDS) {
+    errno = EINVAL;
+    return -1;
+  }
+  *type = 1;
+  return 0;
+}
+
+int tsr_ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, uint16_t *pkey) {
+  if (port != 1 || index != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  *pkey = (uint16_t)tsr_of(context)->device.info.pkey; /* 0xFFFF in either byte order */
+  return 0;
+}
+
+int tsr_ibv_get_pkey_index(struct ibv_context *context, uint8_t port, uint16_t pkey) {
+  uint16_t own;
+  return tsr_ibv_query_pkey(context, port, 0, &own) == 0 && own == pkey ? 0 : -1;
+}

@@ -1,0 +1,79 @@
+/* What the library keeps behind the objects of verbs. */
+#ifndef TSR_VERBS_OBJECTS_H
+#define TSR_VERBS_OBJECTS_H
+
+#include <stdbool.h>
+
+#include "tessera_abi.h"
+#include "verbs_types.h"
+
+struct tsr_device {
+  struct ibv_device ibv; /* first: programs have pointers to it */
+  tessera_hca_device info;
+  char socket_path[512];
+};
+
+struct tsr_segment {
+  struct tsr_segment *next;
+  uint8_t *address;
+  uint64_t bytes;
+  uint64_t inode; /* of the memory that hcad gave */
+  uint32_t handle;
+  int protection;
+  unsigned regions;
+};
+
+struct tsr_context {
+  struct verbs_context verbs;
+  struct tsr_device device;
+  pthread_mutex_t asking; /* one request at a time */
+  pthread_mutex_t registering;
+  uint32_t next_request;
+  bool dead;
+  tessera_hca_client_page *page;
+  int doorbell_fd;
+  struct tsr_segment *segments;
+  struct tsr_cq *cqs;
+  struct tsr_qp *qps;
+};
+
+struct tsr_mr {
+  struct ibv_mr ibv;
+  unsigned piece_count;
+  struct tsr_segment *segments[];
+};
+
+struct tsr_cq {
+  struct ibv_cq ibv;
+  struct tsr_cq *next;
+  tessera_hca_cq_page *page;
+  const tessera_hca_cqe *entries;
+  uint64_t page_bytes;
+  uint32_t count, tail, empty_polls;
+  uint32_t events_seen, events_given; /* the latter are to be acknowledged */
+  pthread_mutex_t polling;
+};
+
+struct tsr_qp {
+  union {
+    struct ibv_qp ibv;
+    struct ibv_qp_ex ex;
+  };
+  struct tsr_qp *next;
+  tessera_hca_qp_page *page;
+  tessera_hca_send_slot *send_slots;
+  tessera_hca_recv_slot *recv_slots;
+  uint64_t page_bytes;
+  uint32_t index, send_count, recv_count, send_head, recv_head;
+  struct ibv_qp_cap cap;
+  bool signal_all;
+  pthread_mutex_t sending, receiving;
+  uint32_t building_head; /* wr_start() to wr_complete() */
+  int building_error;
+};
+
+static inline struct tsr_context *tsr_of(struct ibv_context *context) {
+  return (struct tsr_context *)((uint8_t *)context - offsetof(struct verbs_context, context));
+}
+
+#endif

@@ -1,0 +1,15 @@
+/* Filling in requests in a queue pair's ring. The caller holds `sending`. */
+#ifndef TSR_POST_H
+#define TSR_POST_H
+
+#include "objects.h"
+
+/* The slot of a send request at `head`; NULL where the ring is full. */
+tessera_hca_send_slot *tsr_send_slot(struct tsr_qp *qp, uint32_t head);
+/* Lets hcad have the requests up to `head`. */
+void tsr_send_publish(struct tsr_qp *qp, uint32_t head);
+/* Appends data to an inline request: 0, or ENOMEM where it is too much. */
+int tsr_append_inline(tessera_hca_send_slot *slot, const void *data, size_t bytes);
+bool tsr_may_send(const struct tsr_qp *qp);
+
+#endif

@@ -1,0 +1,228 @@
+/* Queue pairs: made, changed, asked, destroyed. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "api.h"
+#include "command.h"
+#include "log.h"
+#include "verbs_calls.h"
+
+static int check_capacity(const struct ibv_qp_cap *cap) {
+  if (cap->max_send_sge > TESSERA_HCA_MAX_SGE || cap->max_recv_sge > TESSERA_HCA_MAX_SGE)
+    return EINVAL;
+  return cap->max_inline_data > TESSERA_HCA_MAX_INLINE_BYTES ? EINVAL : 0;
+}
+
+static int make(struct tsr_context *context, struct tsr_qp *qp, struct ibv_pd *pd,
+                struct ibv_qp_init_attr *attr) {
+  const tessera_hca_qp_create wanted = {.pd = pd->handle,
+                                        .send_cq = attr->send_cq->handle,
+                                        .recv_cq = attr->recv_cq->handle,
+                                        .type = (uint32_t)attr->qp_type,
+                                        .send_wr = attr->cap.max_send_wr,
+                                        .recv_wr = attr->cap.max_recv_wr,
+                                        .signal_all = attr->sq_sig_all != 0};
+  tessera_hca_created made;
+  int fd;
+  const int error = tsr_ask(context, TESSERA_HCA_MESSAGE_QP_CREATE, &wanted, sizeof wanted, &made,
+                            sizeof made, &fd);
+  if (error != 0) return error;
+  qp->page = tsr_map(fd, made.page_bytes);
+  if (!qp->page) {
+    const int unmapped = errno;
+    tsr_ask_handle(context, TESSERA_HCA_MESSAGE_QP_DESTROY, made.handle);
+    return unmapped;
+  }
+  qp->page_bytes = made.page_bytes;
+  qp->send_slots = (tessera_hca_send_slot *)(qp->page + 1);
+  qp->recv_slots = (tessera_hca_recv_slot *)(qp->send_slots + made.first_count);
+  qp->index = made.index;
+  qp->send_count = made.first_count;
+  qp->recv_count = made.second_count;
+  qp->ibv.handle = qp->ibv.qp_num = made.handle;
+  attr->cap = (struct ibv_qp_cap){.max_send_wr = made.first_count,
+                                  .max_recv_wr = made.second_count,
+                                  .max_send_sge = TESSERA_HCA_MAX_SGE,
+                                  .max_recv_sge = TESSERA_HCA_MAX_SGE,
+                                  .max_inline_data = TESSERA_HCA_MAX_INLINE_BYTES};
+  qp->cap = attr->cap;
+  return 0;
+}
+
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+  struct tsr_context *context = tsr_of(pd->context);
+  struct tsr_qp *qp = calloc(1, sizeof *qp);
+  if (!qp) return NULL;
+  int error = check_capacity(&attr->cap);
+  if (attr->srq) error = EOPNOTSUPP;
+  if (!attr->send_cq || !attr->recv_cq) error = EINVAL;
+  if (error == 0) error = make(context, qp, pd, attr);
+  if (error == EOPNOTSUPP)
+    tsr_log("ibv_create_qp: only reliable connections without shared receive queues are supported");
+  if (error != 0) {
+    free(qp);
+    errno = error;
+    return NULL;
+  }
+  struct ibv_qp *ibv = &qp->ibv;
+  ibv->context = pd->context;
+  ibv->qp_context = attr->qp_context;
+  ibv->pd = pd;
+  ibv->send_cq = attr->send_cq;
+  ibv->recv_cq = attr->recv_cq;
+  ibv->qp_type = attr->qp_type;
+  ibv->state = TESSERA_VERBS_STATE_RESET;
+  qp->signal_all = attr->sq_sig_all != 0;
+  pthread_mutex_init(&ibv->mutex, NULL);
+  pthread_cond_init(&ibv->cond, NULL);
+  pthread_mutex_init(&qp->sending, NULL);
+  pthread_mutex_init(&qp->receiving, NULL);
+  tsr_set_builder(&qp->ex);
+  pthread_mutex_lock(&pd->context->mutex);
+  qp->next = context->qps;
+  context->qps = qp;
+  pthread_mutex_unlock(&pd->context->mutex);
+  return ibv;
+}
+
+struct ibv_qp *tsr_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+  return create(pd, attr);
+}
+
+struct ibv_qp *tsr_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr) {
+  (void)context;
+  const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+  /* Bits 0 to 4 of the operations are the opcodes of writes, sends and reads. */
+  const uint64_t operations =
+      attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? attr->send_ops_flags : 0;
+  if (attr->comp_mask & ~known || operations & ~UINT64_C(0x1f)) {
+    tsr_log("ibv_create_qp_ex: comp_mask %#x with send_ops_flags %#llx is not supported",
+            attr->comp_mask, (unsigned long long)operations);
+    errno = EOPNOTSUPP;
+    return NULL;
+  }
+  if (!(attr->comp_mask & IBV_QP_INIT_ATTR_PD) || !attr->pd) {
+    errno = EINVAL;
+    return NULL;
+  }
+  /* The structure begins with the one that is not extended. */
+  return create(attr->pd, (struct ibv_qp_init_attr *)attr);
+}
+
+struct ibv_qp_ex *tsr_ibv_qp_to_qp_ex(struct ibv_qp *qp) { return &((struct tsr_qp *)qp)->ex; }
+
+int tsr_ibv_destroy_qp(struct ibv_qp *ibv) {
+  struct tsr_qp *qp = (struct tsr_qp *)ibv;
+  struct tsr_context *context = tsr_of(ibv->context);
+  const int error = tsr_ask_handle(context, TESSERA_HCA_MESSAGE_QP_DESTROY, ibv->handle);
+  if (error != 0 && !context->dead) return error;
+  pthread_mutex_lock(&ibv->context->mutex);
+  for (struct tsr_qp **link = &context->qps; *link; link = &(*link)->next) {
+    if (*link != qp) continue;
+    *link = qp->next;
+    break;
+  }
+  pthread_mutex_unlock(&ibv->context->mutex);
+  munmap(qp->page, qp->page_bytes);
+  free(qp);
+  return 0;
+}
+
+static void write_attributes(const struct ibv_qp_attr *attr, tessera_hca_qp_attributes *out) {
+  const struct ibv_ah_attr *path = &attr->ah_attr;
+  *out = (tessera_hca_qp_attributes){.state = (uint32_t)attr->qp_state,
+                                     .path_mtu = (uint32_t)attr->path_mtu,
+                                     .rq_psn = attr->rq_psn,
+                                     .sq_psn = attr->sq_psn,
+                                     .dest_qpn = attr->dest_qp_num,
+                                     .access = attr->qp_access_flags,
+                                     .flow_label = path->grh.flow_label,
+                                     .pkey_index = attr->pkey_index,
+                                     .dlid = path->dlid,
+                                     .sgid_index = path->grh.sgid_index,
+                                     .hop_limit = path->grh.hop_limit,
+                                     .traffic_class = path->grh.traffic_class,
+                                     .service_level = path->sl,
+                                     .is_global = path->is_global,
+                                     .port = attr->port_num,
+                                     .max_rd_atomic = attr->max_rd_atomic,
+                                     .max_dest_rd_atomic = attr->max_dest_rd_atomic,
+                                     .min_rnr_timer = attr->min_rnr_timer,
+                                     .timeout = attr->timeout,
+                                     .retry_count = attr->retry_cnt,
+                                     .rnr_retry = attr->rnr_retry,
+                                     .av_port = path->port_num};
+  memcpy(out->dgid, &path->grh.dgid, sizeof out->dgid);
+}
+
+static void read_attributes(const tessera_hca_qp_attributes *in, struct ibv_qp_attr *attr) {
+  *attr = (struct ibv_qp_attr){.qp_state = (int)in->state,
+                               .cur_qp_state = (int)in->state,
+                               .path_mtu = (int)in->path_mtu,
+                               .rq_psn = in->rq_psn,
+                               .sq_psn = in->sq_psn,
+                               .dest_qp_num = in->dest_qpn,
+                               .qp_access_flags = in->access,
+                               .pkey_index = in->pkey_index,
+                               .port_num = in->port,
+                               .max_rd_atomic = in->max_rd_atomic,
+                               .max_dest_rd_atomic = in->max_dest_rd_atomic,
+                               .min_rnr_timer = in->min_rnr_timer,
+                               .timeout = in->timeout,
+                               .retry_cnt = in->retry_count,
+                               .rnr_retry = in->rnr_retry};
+  struct ibv_ah_attr *path = &attr->ah_attr;
+  path->grh.flow_label = in->flow_label;
+  path->grh.sgid_index = in->sgid_index;
+  path->grh.hop_limit = in->hop_limit;
+  path->grh.traffic_class = in->traffic_class;
+  path->dlid = in->dlid;
+  path->sl = in->service_level;
+  path->is_global = in->is_global;
+  path->port_num = in->av_port;
+  memcpy(&path->grh.dgid, in->dgid, sizeof in->dgid);
+}
+
+int tsr_ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask) {
+  struct tsr_qp *qp = (struct tsr_qp *)ibv;
+  tessera_hca_qp_modify wanted = {.handle = ibv->handle, .mask = (uint32_t)mask};
+  if (mask & TESSERA_VERBS_MASK_CUR_STATE && attr->cur_qp_state != ibv->state) return EINVAL;
+  wanted.mask &= ~(uint32_t)TESSERA_VERBS_MASK_CUR_STATE;
+  write_attributes(attr, &wanted.attributes);
+  tessera_hca_qp_attributes now;
+  const int error = tsr_ask(tsr_of(ibv->context), TESSERA_HCA_MESSAGE_QP_MODIFY, &wanted,
+                            sizeof wanted, &now, sizeof now, NULL);
+  if (error != 0) return error;
+  ibv->state = (int)now.state;
+  if (now.state == TESSERA_VERBS_STATE_RESET) qp->send_head = qp->recv_head = 0;
+  return 0;
+}
+
+int tsr_ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
+                     struct ibv_qp_init_attr *init) {
+  (void)mask; /* names the least that is wanted */
+  const struct tsr_qp *qp = (const struct tsr_qp *)ibv;
+  const tessera_hca_handle wanted = {.handle = ibv->handle};
+  tessera_hca_qp_attributes now;
+  const int error = tsr_ask(tsr_of(ibv->context), TESSERA_HCA_MESSAGE_QP_QUERY, &wanted,
+                            sizeof wanted, &now, sizeof now, NULL);
+  if (error != 0) return error;
+  read_attributes(&now, attr);
+  ibv->state = (int)now.state;
+  attr->cap = qp->cap;
+  *init = (struct ibv_qp_init_attr){.qp_context = ibv->qp_context,
+                                    .send_cq = ibv->send_cq,
+                                    .recv_cq = ibv->recv_cq,
+                                    .cap = qp->cap,
+                                    .qp_type = ibv->qp_type,
+                                    .sq_sig_all = qp->signal_all};
+  return 0;
+}
+
+/* A write is copied from its lowest address up, but nothing promises it. */
+int tsr_ibv_query_qp_data_in_order(struct ibv_qp *qp, int opcode, uint32_t flags) {
+  (void)qp, (void)opcode, (void)flags;
+  return 0;
+}

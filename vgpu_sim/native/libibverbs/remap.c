@@ -1,0 +1,245 @@
+#define _GNU_SOURCE
+#include "remap.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "command.h"
+#include "log.h"
+
+#define PAGE TESSERA_HCA_PAGE_BYTES
+
+/* One line of /proc/self/maps. */
+struct mapping {
+  uint64_t from, to, inode;
+  int protection;
+  bool shared, stack;
+};
+
+static bool read_mapping(FILE *maps, struct mapping *mapping) {
+  char line[512], flags[5], path[64] = "";
+  if (!fgets(line, sizeof line, maps)) return false;
+  if (!strchr(line, '\n')) /* a long path: its rest is not looked at */
+    for (int c; (c = fgetc(maps)) != EOF && c != '\n';) continue;
+  if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %" SCNu64 " %63s", &mapping->from,
+             &mapping->to, flags, &mapping->inode, path) < 4)
+    return false;
+  mapping->protection =
+      (flags[0] == 'r' ? PROT_READ : 0) | (flags[1] == 'w' ? PROT_WRITE : 0) |
+      (flags[2] == 'x' ? PROT_EXEC : 0);
+  mapping->shared = flags[3] == 's';
+  mapping->stack = strcmp(path, "[stack]") == 0;
+  return true;
+}
+
+static struct tsr_segment *segment_at(const struct tsr_context *context, uint64_t address) {
+  for (struct tsr_segment *s = context->segments; s; s = s->next)
+    if (address - (uintptr_t)s->address < s->bytes) return s;
+  return NULL;
+}
+
+static uint64_t inode_of(int fd) {
+  struct stat status;
+  return fstat(fd, &status) == 0 ? status.st_ino : 0;
+}
+
+/* The program may have unmapped a segment's pages, and mapped others there. */
+static bool is_ours(const struct tsr_segment *segment, const struct mapping *mapping) {
+  return segment && mapping->shared && mapping->inode == segment->inode;
+}
+
+/* Makes memory and gives it the content of `bytes` from `from` on. */
+static int make_segment(struct tsr_context *context, uint64_t from, uint64_t bytes, int protection,
+                        struct tsr_segment *segment) {
+  const tessera_hca_segment_create wanted = {.bytes = bytes};
+  tessera_hca_handle made;
+  int fd;
+  int error = tsr_ask(context, TESSERA_HCA_MESSAGE_SEGMENT_CREATE, &wanted, sizeof wanted, &made,
+                      sizeof made, &fd);
+  if (error != 0) return error;
+  *segment = (struct tsr_segment){.address = (uint8_t *)(uintptr_t)from,
+                                  .bytes = bytes,
+                                  .inode = inode_of(fd),
+                                  .handle = made.handle,
+                                  .protection = protection};
+  uint8_t *window = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (window == MAP_FAILED) {
+    error = errno;
+  } else {
+    /* From here on nothing is written in this process until the pages are replaced: what is written
+     * to them in between, by another thread, is lost. */
+    memcpy(window, segment->address, bytes);
+    if (mmap(segment->address, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) ==
+        MAP_FAILED)
+      error = errno;
+    munmap(window, bytes);
+  }
+  close(fd);
+  if (error != 0) tsr_ask_handle(context, TESSERA_HCA_MESSAGE_SEGMENT_DESTROY, made.handle);
+  return error;
+}
+
+static int replace(struct tsr_context *context, uint64_t from, uint64_t to,
+                   const struct mapping *mapping) {
+  struct tsr_segment *segment = calloc(1, sizeof *segment);
+  if (!segment) return ENOMEM;
+  const int error = make_segment(context, from, to - from, mapping->protection, segment);
+  if (error != 0) {
+    free(segment);
+    return error;
+  }
+  segment->next = context->segments;
+  context->segments = segment;
+  return 0;
+}
+
+/* Forgets a segment whose pages the program has unmapped: no region will reach its new ones. */
+static void lose(struct tsr_context *context, struct tsr_segment *segment) {
+  for (struct tsr_segment **link = &context->segments; *link; link = &(*link)->next) {
+    if (*link != segment) continue;
+    *link = segment->next;
+    break;
+  }
+  segment->next = NULL;
+  segment->address = NULL; /* tsr_unpin() puts nothing back */
+}
+
+/* Why the pages of a mapping cannot be replaced, or NULL. */
+static const char *obstacle(const struct mapping *mapping, uint64_t from, uint64_t to) {
+  const uintptr_t here = (uintptr_t)&mapping;
+  if (mapping->shared) return "shared memory";
+  if (!(mapping->protection & PROT_READ)) return "memory that cannot be read";
+  if (mapping->protection & PROT_EXEC) return "code";
+  if (here >= from && here < to) return "the stack of the thread that registers it";
+  return NULL;
+}
+
+struct gap {
+  uint64_t from, to;
+  struct mapping mapping;
+};
+
+/* Finds what of the pages is not replaced yet; -errno, or the number of gaps. */
+static int find_gaps(struct tsr_context *context, uint64_t from, uint64_t to, struct gap *gaps) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  if (!maps) return -errno;
+  int count = 0;
+  uint64_t at = from;
+  for (struct mapping mapping; at < to && read_mapping(maps, &mapping);) {
+    if (mapping.to <= at) continue;
+    if (mapping.from > at) break; /* a hole */
+    const uint64_t end = mapping.to < to ? mapping.to : to;
+    while (at < end) {
+      struct tsr_segment *segment = segment_at(context, at);
+      if (is_ours(segment, &mapping)) {
+        const uint64_t segment_end = (uintptr_t)segment->address + segment->bytes;
+        at = segment_end < end ? segment_end : end;
+        continue;
+      }
+      if (segment) lose(context, segment);
+      uint64_t stop = end;
+      for (const struct tsr_segment *s = context->segments; s; s = s->next)
+        if ((uintptr_t)s->address > at && (uintptr_t)s->address < stop)
+          stop = (uintptr_t)s->address;
+      const char *why = obstacle(&mapping, at, stop);
+      if (why || count == (int)TESSERA_HCA_MAX_PIECES) {
+        tsr_log("ibv_reg_mr: %s cannot be registered", why ? why : "memory in so many mappings");
+        fclose(maps);
+        return -EOPNOTSUPP;
+      }
+      gaps[count++] = (struct gap){at, stop, mapping};
+      at = stop;
+    }
+  }
+  fclose(maps);
+  return at < to ? -EFAULT : count;
+}
+
+/* Whether all of a segment's pages are still where they were put. */
+static bool is_in_place(const struct tsr_segment *segment) {
+  if (!segment->address) return false;
+  FILE *maps = fopen("/proc/self/maps", "re");
+  if (!maps) return false;
+  uint64_t at = (uintptr_t)segment->address;
+  const uint64_t end = at + segment->bytes;
+  for (struct mapping mapping; at < end && read_mapping(maps, &mapping);)
+    if (mapping.to > at && mapping.from <= at && is_ours(segment, &mapping)) at = mapping.to;
+  fclose(maps);
+  return at >= end;
+}
+
+/* Gives the program private memory of its own again. */
+static void put_back(const struct tsr_segment *segment) {
+  uint8_t *own = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (own == MAP_FAILED) return; /* it keeps what it has */
+  memcpy(own, segment->address, segment->bytes);
+  mprotect(own, segment->bytes, segment->protection);
+  if (mremap(own, segment->bytes, segment->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
+             segment->address) == MAP_FAILED)
+    munmap(own, segment->bytes);
+}
+
+static void end_segment(struct tsr_context *context, struct tsr_segment *segment) {
+  if (is_in_place(segment)) put_back(segment);
+  lose(context, segment);
+  tsr_ask_handle(context, TESSERA_HCA_MESSAGE_SEGMENT_DESTROY, segment->handle);
+  free(segment);
+}
+
+/* Ends the segments that no region has. */
+static void sweep(struct tsr_context *context) {
+  for (struct tsr_segment *segment = context->segments, *next; segment; segment = next) {
+    next = segment->next;
+    if (segment->regions == 0) end_segment(context, segment);
+  }
+}
+
+void tsr_unpin(struct tsr_context *context, struct tsr_segment **used, unsigned count) {
+  for (unsigned i = 0; i < count; i++)
+    if (--used[i]->regions == 0) end_segment(context, used[i]);
+}
+
+/* Names the pieces of the range, all of whose pages have been replaced. */
+static int name_pieces(const struct tsr_context *context, uint64_t at, uint64_t to,
+                       tessera_hca_mr_create *region, struct tsr_segment **used) {
+  while (at < to) {
+    struct tsr_segment *segment = segment_at(context, at);
+    if (!segment) return EFAULT;
+    if (region->piece_count == TESSERA_HCA_MAX_PIECES) return EOPNOTSUPP;
+    const uint64_t offset = at - (uintptr_t)segment->address;
+    uint64_t part = segment->bytes - offset;
+    if (part > to - at) part = to - at;
+    used[region->piece_count] = segment;
+    region->pieces[region->piece_count++] =
+        (tessera_hca_piece){.segment = segment->handle, .offset = offset, .bytes = part};
+    at += part;
+  }
+  return 0;
+}
+
+int tsr_pin(struct tsr_context *context, void *address, size_t bytes,
+            tessera_hca_mr_create *region, struct tsr_segment **used) {
+  const uint64_t from = (uintptr_t)address, to = from + bytes;
+  if (to < from) return EINVAL;
+  struct gap *gaps = calloc(TESSERA_HCA_MAX_PIECES, sizeof *gaps);
+  if (!gaps) return ENOMEM;
+  const int count = find_gaps(context, from & ~(PAGE - 1), (to + PAGE - 1) & ~(PAGE - 1), gaps);
+  int error = count < 0 ? -count : 0;
+  for (int i = 0; i < count && error == 0; i++)
+    error = replace(context, gaps[i].from, gaps[i].to, &gaps[i].mapping);
+  free(gaps);
+  region->piece_count = 0;
+  if (error == 0) error = name_pieces(context, from, to, region, used);
+  if (error == 0)
+    for (unsigned i = 0; i < region->piece_count; i++) used[i]->regions++;
+  else
+    sweep(context);
+  return error;
+}

@@ -1,0 +1,24 @@
+/* What headers of verbs call through pointers of a context. */
+#ifndef TSR_VERBS_CALLS_H
+#define TSR_VERBS_CALLS_H
+
+#include "objects.h"
+
+int tsr_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+                   size_t size);
+struct ibv_qp *tsr_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+int tsr_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+int tsr_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+int tsr_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int tsr_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* Not supported: they say so. */
+int tsr_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+struct ibv_mw *tsr_alloc_mw(struct ibv_pd *pd, int type);
+int tsr_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+int tsr_dealloc_mw(struct ibv_mw *mw);
+
+/* Fills in the calls of a queue pair that builds its requests one call after the other. */
+void tsr_set_builder(struct ibv_qp_ex *qp);
+
+#endif

@@ -1,0 +1,296 @@
+/* The public types of libibverbs, as far as the library touches them. Layouts are the interface that
+ * programs are compiled against: layouts.def lists them, and a test compares each with the
+ * distribution's header. Numbers come from tessera_abi.h. */
+#ifndef TSR_VERBS_TYPES_H
+#define TSR_VERBS_TYPES_H
+
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { IBV_SYSFS_NAME_MAX = 64, IBV_SYSFS_PATH_MAX = 256 };
+enum { IBV_NODE_CA = 1, IBV_TRANSPORT_IB = 0, IBV_LINK_LAYER_ETHERNET = 2 };
+enum { IBV_PORT_ACTIVE = 4, IBV_GID_TYPE_ROCE_V2 = 2 };
+enum { IBV_QP_INIT_ATTR_PD = 1, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS = 64 };
+enum { IBV_ACCESS_OPTIONAL_RANGE = 0x3ff00000 };
+enum { IBV_PORT_CM_SUP = 1 << 16, IBV_PORT_IP_BASED_GIDS = 1 << 26 };
+enum { IBV_DEVICE_RC_RNR_NAK_GEN = 1 << 12 };
+
+union ibv_gid {
+  uint8_t raw[16];
+  uint64_t words[2];
+};
+
+struct ibv_gid_entry {
+  union ibv_gid gid;
+  uint32_t gid_index, port_num, gid_type, ndev_ifindex;
+};
+
+struct ibv_context;
+struct ibv_srq;
+struct ibv_mw;
+struct ibv_mw_bind;
+struct ibv_mw_bind_info;
+struct ibv_ah;
+struct ibv_grh;
+struct ibv_xrcd;
+struct ibv_srq_attr;
+struct ibv_srq_init_attr;
+struct ibv_ece;
+struct ibv_dm;
+
+struct ibv_device {
+  void *ops[2];
+  int node_type, transport_type;
+  char name[IBV_SYSFS_NAME_MAX];
+  char dev_name[IBV_SYSFS_NAME_MAX];
+  char dev_path[IBV_SYSFS_PATH_MAX];
+  char ibdev_path[IBV_SYSFS_PATH_MAX];
+};
+
+struct ibv_device_attr {
+  char fw_ver[64];
+  uint64_t node_guid, sys_image_guid; /* big endian */
+  uint64_t max_mr_size, page_size_cap;
+  uint32_t vendor_id, vendor_part_id, hw_ver;
+  int max_qp, max_qp_wr;
+  unsigned int device_cap_flags;
+  int max_sge, max_sge_rd, max_cq, max_cqe, max_mr, max_pd;
+  int max_qp_rd_atom, max_ee_rd_atom, max_res_rd_atom, max_qp_init_rd_atom, max_ee_init_rd_atom;
+  int atomic_cap;
+  int max_ee, max_rdd, max_mw, max_raw_ipv6_qp, max_raw_ethy_qp;
+  int max_mcast_grp, max_mcast_qp_attach, max_total_mcast_qp_attach;
+  int max_ah, max_fmr, max_map_per_fmr, max_srq, max_srq_wr, max_srq_sge;
+  uint16_t max_pkeys;
+  uint8_t local_ca_ack_delay, phys_port_cnt;
+};
+
+struct ibv_port_attr {
+  int state, max_mtu, active_mtu;
+  int gid_tbl_len;
+  uint32_t port_cap_flags, max_msg_sz, bad_pkey_cntr, qkey_viol_cntr;
+  uint16_t pkey_tbl_len, lid, sm_lid;
+  uint8_t lmc, max_vl_num, sm_sl, subnet_timeout, init_type_reply;
+  uint8_t active_width, active_speed, phys_state, link_layer, flags;
+  uint16_t port_cap_flags2;
+};
+
+struct ibv_pd {
+  struct ibv_context *context;
+  uint32_t handle;
+};
+
+struct ibv_mr {
+  struct ibv_context *context;
+  struct ibv_pd *pd;
+  void *addr;
+  size_t length;
+  uint32_t handle, lkey, rkey;
+};
+
+struct ibv_comp_channel {
+  struct ibv_context *context;
+  int fd, refcnt;
+};
+
+struct ibv_cq {
+  struct ibv_context *context;
+  struct ibv_comp_channel *channel;
+  void *cq_context;
+  uint32_t handle;
+  int cqe;
+  pthread_mutex_t mutex;
+  pthread_cond_t cond;
+  uint32_t comp_events_completed, async_events_completed;
+};
+
+struct ibv_wc {
+  uint64_t wr_id;
+  int status, opcode;
+  uint32_t vendor_err, byte_len, imm_data, qp_num, src_qp;
+  unsigned int wc_flags;
+  uint16_t pkey_index, slid;
+  uint8_t sl, dlid_path_bits;
+};
+
+struct ibv_global_route {
+  union ibv_gid dgid;
+  uint32_t flow_label;
+  uint8_t sgid_index, hop_limit, traffic_class;
+};
+
+struct ibv_ah_attr {
+  struct ibv_global_route grh;
+  uint16_t dlid;
+  uint8_t sl, src_path_bits, static_rate, is_global, port_num;
+};
+
+struct ibv_qp_cap {
+  uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data;
+};
+
+struct ibv_qp_init_attr {
+  void *qp_context;
+  struct ibv_cq *send_cq, *recv_cq;
+  struct ibv_srq *srq;
+  struct ibv_qp_cap cap;
+  int qp_type, sq_sig_all;
+};
+
+struct ibv_qp_init_attr_ex {
+  void *qp_context;
+  struct ibv_cq *send_cq, *recv_cq;
+  struct ibv_srq *srq;
+  struct ibv_qp_cap cap;
+  int qp_type, sq_sig_all;
+  uint32_t comp_mask;
+  struct ibv_pd *pd;
+  struct ibv_xrcd *xrcd;
+  uint32_t create_flags;
+  uint16_t max_tso_header;
+  void *rwq_ind_tbl;
+  struct {
+    uint8_t function, key_len;
+    uint8_t *key;
+    uint64_t fields_mask;
+  } rx_hash_conf;
+  uint32_t source_qpn;
+  uint64_t send_ops_flags;
+};
+
+struct ibv_qp_attr {
+  int qp_state, cur_qp_state, path_mtu, path_mig_state;
+  uint32_t qkey, rq_psn, sq_psn, dest_qp_num;
+  unsigned int qp_access_flags;
+  struct ibv_qp_cap cap;
+  struct ibv_ah_attr ah_attr, alt_ah_attr;
+  uint16_t pkey_index, alt_pkey_index;
+  uint8_t en_sqd_async_notify, sq_draining, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer;
+  uint8_t port_num, timeout, retry_cnt, rnr_retry, alt_port_num, alt_timeout;
+  uint32_t rate_limit;
+};
+
+struct ibv_sge {
+  uint64_t addr;
+  uint32_t length, lkey;
+};
+
+struct ibv_send_wr {
+  uint64_t wr_id;
+  struct ibv_send_wr *next;
+  struct ibv_sge *sg_list;
+  int num_sge, opcode;
+  unsigned int send_flags;
+  uint32_t imm_data;
+  union {
+    struct {
+      uint64_t remote_addr;
+      uint32_t rkey;
+    } rdma;
+    uint64_t words[4];
+  } wr;
+  uint64_t rest[7];
+};
+
+struct ibv_recv_wr {
+  uint64_t wr_id;
+  struct ibv_recv_wr *next;
+  struct ibv_sge *sg_list;
+  int num_sge;
+};
+
+struct ibv_data_buf {
+  void *addr;
+  size_t length;
+};
+
+struct ibv_qp {
+  struct ibv_context *context;
+  void *qp_context;
+  struct ibv_pd *pd;
+  struct ibv_cq *send_cq, *recv_cq;
+  struct ibv_srq *srq;
+  uint32_t handle, qp_num;
+  int state, qp_type;
+  pthread_mutex_t mutex;
+  pthread_cond_t cond;
+  uint32_t events_completed;
+};
+
+struct ibv_qp_ex {
+  struct ibv_qp qp_base;
+  uint64_t comp_mask, wr_id;
+  unsigned int wr_flags;
+  void (*wr_atomic_cmp_swp)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote, uint64_t compare,
+                            uint64_t swap);
+  void (*wr_atomic_fetch_add)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote, uint64_t add);
+  void (*wr_bind_mw)(struct ibv_qp_ex *qp, struct ibv_mw *mw, uint32_t rkey,
+                     const struct ibv_mw_bind_info *info);
+  void (*wr_local_inv)(struct ibv_qp_ex *qp, uint32_t rkey);
+  void (*wr_rdma_read)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote);
+  void (*wr_rdma_write)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote);
+  void (*wr_rdma_write_imm)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote, uint32_t imm);
+  void (*wr_send)(struct ibv_qp_ex *qp);
+  void (*wr_send_imm)(struct ibv_qp_ex *qp, uint32_t imm);
+  void (*wr_send_inv)(struct ibv_qp_ex *qp, uint32_t rkey);
+  void (*wr_send_tso)(struct ibv_qp_ex *qp, void *header, uint16_t bytes, uint16_t mss);
+  void (*wr_set_ud_addr)(struct ibv_qp_ex *qp, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey);
+  void (*wr_set_xrc_srqn)(struct ibv_qp_ex *qp, uint32_t srqn);
+  void (*wr_set_inline_data)(struct ibv_qp_ex *qp, void *addr, size_t length);
+  void (*wr_set_inline_data_list)(struct ibv_qp_ex *qp, size_t count,
+                                  const struct ibv_data_buf *list);
+  void (*wr_set_sge)(struct ibv_qp_ex *qp, uint32_t lkey, uint64_t addr, uint32_t length);
+  void (*wr_set_sge_list)(struct ibv_qp_ex *qp, size_t count, const struct ibv_sge *list);
+  void (*wr_start)(struct ibv_qp_ex *qp);
+  int (*wr_complete)(struct ibv_qp_ex *qp);
+  void (*wr_abort)(struct ibv_qp_ex *qp);
+  void (*wr_atomic_write)(struct ibv_qp_ex *qp, uint32_t rkey, uint64_t remote, const void *data);
+};
+
+struct ibv_async_event {
+  union {
+    struct ibv_cq *cq;
+    struct ibv_qp *qp;
+    int port_num;
+  } element;
+  int event_type;
+};
+
+/* What headers call through pointers. Slots without a name are never called by today's headers. */
+struct ibv_context_ops {
+  void *compat_before[7];
+  struct ibv_mw *(*alloc_mw)(struct ibv_pd *pd, int type);
+  int (*bind_mw)(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+  int (*dealloc_mw)(struct ibv_mw *mw);
+  void *compat_create_cq;
+  int (*poll_cq)(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+  int (*req_notify_cq)(struct ibv_cq *cq, int solicited_only);
+  void *compat_middle[7];
+  int (*post_srq_recv)(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+  void *compat_qp[4];
+  int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+  int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+  void *compat_after[5];
+};
+
+struct ibv_context {
+  struct ibv_device *device;
+  struct ibv_context_ops ops;
+  int cmd_fd, async_fd, num_comp_vectors;
+  pthread_mutex_t mutex;
+  void *abi_compat; /* UINTPTR_MAX: it lies in a verbs_context */
+};
+
+struct verbs_context {
+  int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+                    size_t size);
+  void *absent[28];
+  void *absent_placeholders[4];
+  struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
+  void *absent_after[5];
+  size_t sz;
+  struct ibv_context context;
+};
+
+#endif

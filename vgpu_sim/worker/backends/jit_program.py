@@ -1,0 +1,59 @@
+"""What the JIT knows of a loaded container: its kernels, and the code that was made of them."""
+
+import threading
+from dataclasses import dataclass, field
+
+from vgpu_sim.exec.jit import Loaded
+from vgpu_sim.hal.ports import NativeEntry
+from vgpu_sim.isa import Function, Module, container, extract
+
+Block = tuple[int, int, int]
+Variant = tuple[str, Block]
+
+
+@dataclass(slots=True)
+class Program:
+    """Read when it is first needed. Used by several threads; unloaded when none of them does."""
+
+    container: bytes
+    module: Module | None = None
+    entries: dict[Variant, NativeEntry] = field(default_factory=dict)
+    making: dict[Variant, threading.Lock] = field(default_factory=dict)
+    _loaded: list[tuple[str, Loaded]] = field(default_factory=list)
+    _kernels: extract.Kernels | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def alone(self, name: str, *, named: bool = False) -> bytes:
+        """Return a kernel as a container of its own, see ``isa.extract``."""
+        with self._lock:
+            if self._kernels is None:
+                self._kernels = extract.Kernels(self.container)
+            return self._kernels.container(name, named=named)
+
+    def decode(self, name: str) -> tuple[Module, Function]:
+        """Return a kernel, in a module with all variables."""
+        if self.module is not None:
+            return self.module, self.module.function(name)
+        module = container.decode(self.alone(name, named=True))
+        return module, module.function(name)
+
+    def keep(self, name: str, loaded: Loaded) -> NativeEntry:
+        """Keep code in memory as long as the program; return how it is called."""
+        self._loaded.append((name, loaded))
+        return NativeEntry(
+            loaded.entry, loaded.groups, loaded.stack_bytes, loaded.counts, loaded.polls
+        )
+
+    def publish(self, variant: Variant, entry: NativeEntry) -> NativeEntry:
+        """Say which code is called from now on; provisional code never replaces any."""
+        with self._lock:
+            if not entry.provisional or variant not in self.entries:
+                self.entries[variant] = entry
+            return self.entries[variant]
+
+    def find(self, pc: int) -> tuple[str, tuple[int, ...]] | None:
+        """Return the kernel whose code an address is in, and the words that it may belong to."""
+        for name, loaded in list(self._loaded):
+            if loaded.entry <= pc < loaded.end:
+                return name, loaded.locate(pc)
+        return None

@@ -1,0 +1,147 @@
+"""Processes that a compile helper forks, one for each request: code generation may end them.
+
+A filter of system calls lets nobody make a socket, so helper and child meet in memory files and an
+event, which the helper makes before the fork. So a child can be forked, and warmed up, before there
+is a request; it leaves off warming up when there is one.
+"""
+
+import ctypes
+import os
+import re
+import select
+import signal
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from enum import IntEnum
+from typing import Final, NoReturn
+
+from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.worker import memory
+from vgpu_sim.worker.sandbox import system
+
+MAX_BYTES: Final = 256 << 20  # of a request, and of an answer
+MAX_CPU_SECONDS: Final = 600.0
+SAID: Final = struct.Struct("<Q")  # by a child whose code is written: its pid
+_LEISURE_NICE: Final = 5  # a third of the weight of a thread that computes
+_WORDS_BYTES: Final = 300
+_STANDARD_ERROR: Final = 2
+
+Emit = Callable[[bytes], bytes]
+WarmUp = Callable[[], Iterator[None]]  # in steps, after each of which it can be left
+
+
+class Outcome(IntEnum):
+    """What a request's answer is: code, why there is none, or who ended its process."""
+
+    CODE = 0
+    ERROR = 1
+    KILLED = 2
+
+
+class Child:
+    """A child as the helper sees it; ``number`` is that of its request, once it has one."""
+
+    def __init__(self, *, at_leisure: bool, pause_ms: int = 0) -> None:
+        self.at_leisure = at_leisure
+        self._pause_ms = pause_ms  # before it warms up
+        self.number = 0
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
+        names = ("tessera-request", "tessera-code", "tessera-last-words")
+        files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in names]
+        self._request, self._code, self._words = files
+
+    def close(self) -> None:
+        """Give up what helper and child share."""
+        for descriptor in (self._wake, self._request, self._code, self._words):
+            os.close(descriptor)
+
+    def start(self, number: int, request: bytes) -> None:
+        """Give it its request."""
+        self.number = number
+        memory.write_all(self._request, request, 0)
+        os.eventfd_write(self._wake, 1)
+
+    def result(self, status: int) -> tuple[Outcome, bytes]:
+        """Return what has become of the request, once the child has ended or said so."""
+        try:
+            if status < 0:
+                outcome = Outcome.KILLED if -status == signal.SIGKILL else Outcome.ERROR
+                return outcome, _describe_end(-status, os.pread(self._words, _WORDS_BYTES, 0))
+            size = os.fstat(self._code).st_size
+            if size > MAX_BYTES:
+                return Outcome.ERROR, f"{size} bytes of code are too many".encode()
+            outcome = Outcome.CODE if status == 0 else Outcome.ERROR
+            return outcome, memory.read_exactly(self._code, size)
+        except OSError as err:
+            return Outcome.KILLED, f"cannot generate code: {err}".encode()
+
+    def be(
+        self,
+        emit: Emit,
+        become_child: Callable[[], None],
+        warm_up: WarmUp | None,
+        say: socket.socket,
+    ) -> NoReturn:
+        """Be the child: ``become_child`` closes its walls; ``warm_up`` goes on until it is asked.
+
+        Ends the process.
+        """
+        status = 1
+        try:
+            os.close(_STANDARD_ERROR)
+            os.dup(self._words)  # to the lowest number that is free
+            signal.setitimer(signal.ITIMER_PROF, MAX_CPU_SECONDS)
+            if self.at_leisure:
+                _give_way()
+            become_child()
+            if warm_up is not None:
+                poller = select.poll()
+                poller.register(self._wake, select.POLLIN)
+                steps = warm_up() if not poller.poll(self._pause_ms) else iter(())
+                for _ in steps:
+                    if poller.poll(0):
+                        break
+            os.eventfd_read(self._wake)
+            size = os.fstat(self._request).st_size
+            memory.write_all(self._code, emit(memory.read_exactly(self._request, size)), 0)
+            status = 0
+            # It may be told now: to give back the memory of this process takes milliseconds.
+            say.send(SAID.pack(os.getpid()))
+        except EmitError as err:
+            memory.write_all(self._code, str(err).encode(), 0)
+        except BaseException as err:  # noqa: BLE001 - a forked child must end here
+            memory.write_all(self._code, f"{type(err).__name__}: {err}".encode(), 0)
+        finally:
+            os._exit(status)
+
+
+class _Scheduling(ctypes.Structure):
+    """``struct sched_attr`` of sched_setattr(2), which changes the calling thread and no other."""
+
+    _fields_ = (
+        ("size", ctypes.c_uint32),
+        ("policy", ctypes.c_uint32),
+        ("flags", ctypes.c_uint64),
+        ("nice", ctypes.c_int32),
+        ("priority", ctypes.c_uint32),
+        ("runtime", ctypes.c_uint64),
+        ("deadline", ctypes.c_uint64),
+        ("period", ctypes.c_uint64),
+    )
+
+
+def _give_way() -> None:
+    """Leave the CPU to others that want it; where that cannot be said it is shared."""
+    wanted = _Scheduling(policy=os.SCHED_BATCH, nice=_LEISURE_NICE)
+    wanted.size = ctypes.sizeof(wanted)
+    with suppress(OSError):
+        system.syscall(system.SYS_SCHED_SETATTR, 0, ctypes.byref(wanted), 0)
+
+
+def _describe_end(number: int, words: bytes) -> bytes:
+    """Name the signal and what LLVM said, without the addresses that a program has no use for."""
+    name = signal.Signals(number).name
+    said = re.sub(rb"0x[0-9a-f]+", b"0x..", words.strip().partition(b"\n")[0])
+    return f"code generation was ended by {name}".encode() + (b": " + said if said else b"")

@@ -1,0 +1,74 @@
+"""What cuLink... is given, and what becomes of it: one container, or an error with a log."""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from vgpu_sim.compiler import linking
+from vgpu_sim.compiler.errors import LinkError, PtxError, TargetError, UnsupportedPtxError
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.isa import container
+from vgpu_sim.isa.errors import IsaError
+from vgpu_sim.worker.images import MAX_LOG_BYTES, ImageError
+
+_HEAD: Final = struct.Struct("<IIQ")  # bytes of the name, zero, bytes of the image
+
+
+def link(data: bytes, capability: tuple[int, int], *, check_only: bool) -> bytes:
+    """Link the inputs of a MODULE_LINK message; return the container, nothing for a check.
+
+    Raises:
+        ImageError: 200 where a name is missing or defined twice, or an input is damaged; 209 for
+            inputs of other hardware, 218 for what is not PTX, 801 for what cannot be supported.
+    """
+    try:
+        inputs = list(_inputs(data))
+        if check_only:
+            for one in inputs:
+                linking.check(one, capability)
+            return b""
+        return container.encode(linking.link(inputs, capability))
+    except PtxError as err:
+        raise ImageError(_status(err), err.log(MAX_LOG_BYTES)) from err
+    except IsaError as err:
+        raise ImageError(CudaError.INVALID_IMAGE, f"the linked module: {err}\n") from err
+
+
+def _status(error: PtxError) -> CudaError:
+    match error:
+        case LinkError():
+            return CudaError.INVALID_IMAGE
+        case TargetError():
+            return CudaError.NO_BINARY_FOR_GPU
+        case UnsupportedPtxError():
+            return CudaError.NOT_SUPPORTED
+        case _:
+            return CudaError.INVALID_PTX
+
+
+def _inputs(data: bytes) -> Iterator[linking.Input]:
+    at = 0
+    while at < len(data):
+        if len(data) - at < _HEAD.size:
+            raise ImageError(CudaError.INVALID_IMAGE, "the inputs end inside of one\n")
+        name_bytes, _, image_bytes = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        if name_bytes + image_bytes > len(data) - at:
+            raise ImageError(CudaError.INVALID_IMAGE, "the inputs end inside of one\n")
+        name = data[at : at + name_bytes].decode(errors="replace")
+        image = data[at + name_bytes : at + name_bytes + image_bytes]
+        at += name_bytes + image_bytes
+        yield from linking.parts(name, _source(name, image))
+
+
+def _source(name: str, image: bytes) -> str:
+    if not container.is_container(image):
+        return image.split(b"\0", 1)[0].decode(errors="replace")
+    try:
+        source = container.decode(image).source
+    except IsaError as err:
+        raise ImageError(CudaError.INVALID_IMAGE, f"{name}: damaged container: {err}\n") from err
+    if not source:
+        log = f"{name}: a container without its PTX cannot be linked\n"
+        raise ImageError(CudaError.NO_BINARY_FOR_GPU, log)
+    return source
