@@ -2,7 +2,7 @@
 
 import sys
 
-_OURS = ("device_plugin", "gpu_operator", "mig", "vgpu_sim")
+_OURS = ("device_plugin", "gpu_operator", "mig", "rdma", "vgpu_sim")
 
 
 def main() -> None:

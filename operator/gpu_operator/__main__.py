@@ -2,7 +2,7 @@
 
 import sys
 
-_OURS = ("gpu_operator", "mig")
+_OURS = ("gpu_operator", "mig", "rdma")
 
 
 def main() -> None:

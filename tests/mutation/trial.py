@@ -19,7 +19,17 @@ TEST_LIMIT_S = 120
 STAGE_LIMIT_S = 900
 """Longer than any stage takes on a busy machine; a mutation that hangs is killed by it."""
 _IMPORTED = ("", "operator", "tests/mutation")
-_COPIED = ("operator", "device_plugin", "mig", "vgpu_sim", "tests", "examples", "charts", "deploy")
+_COPIED = (
+    "operator",
+    "device_plugin",
+    "mig",
+    "rdma",
+    "vgpu_sim",
+    "tests",
+    "examples",
+    "charts",
+    "deploy",
+)
 _COPIED_FILES = ("pyproject.toml", ".importlinter", "README.md", "hatch_build.py", "Makefile")
 
 

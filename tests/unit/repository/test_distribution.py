@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("operator/gpu_operator", "device_plugin", "mig", "vgpu_sim")
+PACKAGES = ("operator/gpu_operator", "device_plugin", "mig", "rdma", "vgpu_sim")
 
 needs_hatchling = pytest.mark.skipif(
     importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed"

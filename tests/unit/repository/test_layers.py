@@ -80,7 +80,7 @@ def lint_imports(directory: Path) -> str:
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    for name in ("operator", "device_plugin", "mig", "vgpu_sim"):
+    for name in ("operator", "device_plugin", "mig", "rdma", "vgpu_sim"):
         ignored = shutil.ignore_patterns("__pycache__", "lib")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     return tmp_path
@@ -118,7 +118,7 @@ def test_nothing_shadows_the_standard_library() -> None:
 def test_the_environment_has_one_reader_in_each_package() -> None:
     readers = {
         path.relative_to(ROOT)
-        for package in ("operator/gpu_operator", "device_plugin", "mig", "vgpu_sim")
+        for package in ("operator/gpu_operator", "device_plugin", "mig", "rdma", "vgpu_sim")
         for path in (ROOT / package).rglob("*.py")
         if path.name != "config.py"
         and re.search(r"\bos\.(environ|getenv)\b", path.read_text(encoding="utf-8"))
