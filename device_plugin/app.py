@@ -189,9 +189,10 @@ class Kept:
         Without ``again`` one that has ended is left for ``has_ended`` to find.
         """
         now = time.monotonic()
-        if self.has_ended and not again:
-            return 0.0
-        if self._process is not None and self._process.exitcode is not None:
+        if self.has_ended:
+            if not again:
+                return 0.0
+            assert self._process is not None
             _log.error("%s ended with %s", self._name, self._process.exitcode)
             steady = now - self._started_at >= _STEADY_S
             self._due_at = now + (0.0 if steady else self._pause_s)

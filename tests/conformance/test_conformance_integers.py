@@ -63,6 +63,8 @@ def _of_known_lanes() -> Iterator[str]:
         yield f"szext.wrap.u32 %d, 0x9ABCDEF, {operand};"
         yield f"bfind.s32 %d, {operand};"
         yield f"fns.b32 %d, {operand}, 2, 1;"
+        yield f"fns.b32 %d, {operand}, 33, -2;"
+        yield f"fns.b32 %d, -1, {operand}, -3;"
         yield f"popc.b32 %d, {operand};"
         yield f"clz.b32 %d, {operand};"
         yield f"brev.b32 %d, {operand};"

@@ -1,12 +1,11 @@
 """Random kernels: the JIT under several plans, the interpreter and the text itself agree.
 
-A share of what ``make fuzz`` does, on one core: some kernels that are always the same, and some
-that nobody has seen before, whose sequence is printed. How many they are depends on the machine and
-on ``--fuzz-seconds``, which both share.
+A share of what ``make fuzz`` does, on one core, always of the same two sequences: who changes
+something else is not to be refused for a kernel that nobody has seen. ``make fuzz`` finds those. How
+many kernels they are depends on the machine and on ``--fuzz-seconds``, which both share.
 ``found`` has those that failed once, made small.
 """
 
-import secrets
 from pathlib import Path
 
 import pytest
@@ -15,16 +14,13 @@ from fuzzing.workers import Task, Workers
 from random_kernels import kernels
 
 _FOUND = sorted((Path(__file__).parent / "found").glob("*.ptx"))
-_SEEN = 1
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("sequence", "n", "share"), [(_SEEN, 150, 0.6), (0, 1000, 0.4)])
+@pytest.mark.parametrize(("sequence", "n", "share"), [(1, 150, 0.6), (2, 1000, 0.4)])
 def test_three_ways_agree(sequence: int, n: int, share: float, pytestconfig: pytest.Config) -> None:
     minutes = share * pytestconfig.getoption("--fuzz-seconds") / 60
-    sequence = sequence or 2 + secrets.randbelow(1 << 30)
-    print(f"again: make fuzz seed={sequence} n={n}")
     totals = Campaign(Options(sequence, n, minutes, jobs=1)).run()
     print(totals.summary())
     assert not totals.failed, "\n".join(

@@ -114,7 +114,7 @@ def _bfind(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
 
 
 def _fns(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
-    """Look at one place after the other, as the manual does."""
+    """Look at one place after the other, as the manual does: no step if the first is outside."""
     a, base, offset = _sources(warp, instruction, 32, 32, 32)
     a, base, offset = np.broadcast_arrays(a, base, offset)
     steps = signed_view(np.ascontiguousarray(offset)).astype(np.int64)
@@ -123,7 +123,7 @@ def _fns(warp: Lanes, instruction: Instruction, mask: Mask) -> None:
     seen = np.zeros(a.shape, np.int64)
     for distance in range(32):
         place = base.astype(np.int64) + np.where(steps < 0, -distance, distance)
-        there = (place >= 0) & (place < 32) & ((steps != 0) | (distance == 0))
+        there = (base < 32) & (place >= 0) & (place < 32) & ((steps != 0) | (distance == 0))
         bit = a >> np.where(there, place, 0).astype(np.uint32) & np.uint32(1)
         hit = there & (bit == 1)
         seen += hit

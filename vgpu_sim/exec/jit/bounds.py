@@ -7,28 +7,13 @@ lanes, the least and the greatest lane tell of all: two comparisons, for a vecto
 
 from typing import Final
 
+from vgpu_sim.exec.jit.comparisons import MIRRORED, NEGATED
 from vgpu_sim.exec.jit.lane_shapes import Affine
 from vgpu_sim.exec.jit.layout import Level
 from vgpu_sim.exec.jit.ssa import Condition, Operation, Source, Value
 from vgpu_sim.exec.jit.values import Form, Values
 from vgpu_sim.isa import EFFECTS, BoolOp, Compare, DataType, Family, Op
 
-_MIRRORED: Final = {
-    Compare.EQ: Compare.EQ,
-    Compare.NE: Compare.NE,
-    Compare.LT: Compare.GT,
-    Compare.GT: Compare.LT,
-    Compare.LE: Compare.GE,
-    Compare.GE: Compare.LE,
-}
-_OPPOSITE: Final = {
-    Compare.EQ: Compare.NE,
-    Compare.NE: Compare.EQ,
-    Compare.LT: Compare.GE,
-    Compare.GE: Compare.LT,
-    Compare.GT: Compare.LE,
-    Compare.LE: Compare.GT,
-}
 _BITS: Final = 32
 _DEPTH: Final = 8  # predicates that are made of others
 # Up to so many nodes a block is written once more, for groups that come to it as a whole.
@@ -97,10 +82,10 @@ class Bounds:
         if instruction.combine is not BoolOp.NONE or not instruction.type.is_integer:
             return None
         compare = instruction.compare
-        if instruction.type.bits != _BITS or compare not in _OPPOSITE:
+        if instruction.type.bits != _BITS or compare not in NEGATED:
             return None
         true = (source is node.results[0]) == wanted
-        return node, compare if true else _OPPOSITE[compare]
+        return node, compare if true else NEGATED[compare]
 
     def _askable(self, source: Source, wanted: bool, depth: int) -> bool:
         if self._uniform(source):
@@ -140,7 +125,7 @@ class Bounds:
         shape = values.shape(index, _BITS)
         assert isinstance(shape, Affine)
         if shape.uniform:
-            index, limit, compare = limit, index, _MIRRORED[compare]
+            index, limit, compare = limit, index, MIRRORED[compare]
             shape = values.shape(index, _BITS)
             assert isinstance(shape, Affine)
         return self._compare(index, shape, limit, compare, node.instruction.type)

@@ -10,18 +10,10 @@ from dataclasses import replace
 
 from vgpu_sim.exec.jit import fold
 from vgpu_sim.exec.jit.analysis import Analysis
+from vgpu_sim.exec.jit.comparisons import MIRRORED
 from vgpu_sim.exec.jit.lane_shapes import Affine, Algebra, LaneShape
 from vgpu_sim.exec.jit.ssa import Condition, Operation, SsaBlock, Value
 from vgpu_sim.isa import BoolOp, Compare, Op
-
-_FLIPPED = {
-    Compare.EQ: Compare.EQ,
-    Compare.NE: Compare.NE,
-    Compare.LT: Compare.GT,
-    Compare.LE: Compare.GE,
-    Compare.GT: Compare.LT,
-    Compare.GE: Compare.LE,
-}
 
 
 def every_lane(algebra: Algebra) -> int:
@@ -35,7 +27,7 @@ def of_comparison(analysis: Analysis, node: Operation, block: int) -> tuple[int,
     instruction = node.instruction
     if instruction.op is not Op.SETP or not instruction.type.is_integer:
         return None
-    if instruction.combine is not BoolOp.NONE or instruction.compare not in _FLIPPED:
+    if instruction.combine is not BoolOp.NONE or instruction.compare not in MIRRORED:
         return None
     bits = instruction.type.bits
     a, b = (analysis.shape(source, block, bits) for source in node.sources[:2])
@@ -50,7 +42,7 @@ def of_comparison(analysis: Analysis, node: Operation, block: int) -> tuple[int,
         true = sum(flag << lane for lane, flag in enumerate(flags))
         return true, every_lane(algebra) & ~true
     if _constant(a):
-        a, b, compare = b, a, _FLIPPED[compare]
+        a, b, compare = b, a, MIRRORED[compare]
     if not _constant(b) or not isinstance(a, Affine) or not algebra.fits(a):
         return None
     if instruction.type.is_signed and compare not in (Compare.EQ, Compare.NE):

@@ -7,25 +7,11 @@ group at an edge starts over in a version that presumes nothing. So it must not 
 that anybody sees. What is presumed is what an address is made of: all else gains nothing by it.
 """
 
+from vgpu_sim.exec.jit.comparisons import MIRRORED, NEGATED
 from vgpu_sim.exec.jit.lane_shapes import Affine, LaneShape, Vector
 from vgpu_sim.exec.jit.ssa import Merge, Operation, Phi, Source, SsaFunction, Value, sources_of
 from vgpu_sim.isa import BoolOp, Compare, Family, Op
 
-_NEGATED = {
-    Compare.EQ: Compare.NE,
-    Compare.NE: Compare.EQ,
-    Compare.LT: Compare.GE,
-    Compare.GE: Compare.LT,
-    Compare.GT: Compare.LE,
-    Compare.LE: Compare.GT,
-}
-_MIRRORED = {
-    Compare.NE: Compare.NE,
-    Compare.LT: Compare.GT,
-    Compare.GT: Compare.LT,
-    Compare.GE: Compare.LE,
-    Compare.LE: Compare.GE,
-}
 _COMPUTES = frozenset((Family.INTEGER, Family.CONVERT, Family.MOVE, Family.BITWISE))
 
 
@@ -60,13 +46,13 @@ def relation(
 ) -> tuple[int, Compare] | None:
     """Return which operand of a comparison differs between lanes, and how all of its lanes are to
     lie to the other one for the comparison to hold for all lanes, or for none."""
-    wanted = compare if holds else _NEGATED.get(compare)
+    wanted = compare if holds else NEGATED.get(compare)
     for place, (number, bound) in enumerate((shapes, shapes[::-1])):
-        if not _goes_on(number) or wanted not in _MIRRORED:
+        if not _goes_on(number) or wanted is Compare.EQ or wanted not in MIRRORED:
             continue
         if not isinstance(bound, Affine) or not bound.uniform:
             return None
-        return place, _MIRRORED[wanted] if place else wanted
+        return place, MIRRORED[wanted] if place else wanted
     return None
 
 

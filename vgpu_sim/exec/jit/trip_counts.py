@@ -8,28 +8,13 @@ have: a loop with another exit may end long after a counter that never meets its
 
 from collections.abc import Sequence
 
+from vgpu_sim.exec.jit.comparisons import MIRRORED, NEGATED
 from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.exec.jit.ssa import Operation, Source, SsaFunction, Value
 from vgpu_sim.isa import BoolOp, Compare, Literal, MulMode, Op
 
 _BITS = 32
 _ALL = 1 << _BITS
-_NEGATED = {
-    Compare.EQ: Compare.NE,
-    Compare.NE: Compare.EQ,
-    Compare.LT: Compare.GE,
-    Compare.GE: Compare.LT,
-    Compare.GT: Compare.LE,
-    Compare.LE: Compare.GT,
-}
-_MIRRORED = {
-    Compare.EQ: Compare.EQ,
-    Compare.NE: Compare.NE,
-    Compare.LT: Compare.GT,
-    Compare.GT: Compare.LT,
-    Compare.GE: Compare.LE,
-    Compare.LE: Compare.GE,
-}
 _HOLDS_ITSELF = (Compare.EQ, Compare.LE, Compare.GE)
 
 
@@ -87,10 +72,10 @@ def _turns_until(ssa: SsaFunction, block: int, header: int) -> int | None:
         return None
     inverse = len(node.results) > 1 and value is node.results[1]
     if leaving[0] == (last.condition.negated != inverse):
-        compare = _NEGATED[compare]
+        compare = NEGATED[compare]
     for (counter, limit), how in (
         (node.sources[:2], compare),
-        (node.sources[1::-1], _MIRRORED[compare]),
+        (node.sources[1::-1], MIRRORED[compare]),
     ):
         if not isinstance(limit, Value) or ssa.block_of[limit] not in body:
             trips = _counted(ssa, header, counter, limit, how, is_signed=instruction.type.is_signed)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from vgpu_sim.exec.jit import ssa
+from vgpu_sim.exec.jit.comparisons import NEGATED
 from vgpu_sim.exec.jit.lane_shapes import signed
 from vgpu_sim.exec.jit.ssa import Operation, Phi, Source, SsaFunction, Value
 from vgpu_sim.exec.jit.trip_counts import step_of
@@ -29,7 +30,6 @@ _MOST_WORDS: Final = 256
 _LARGE: Final = 1 << 24
 _INDICES = (SpecialRegister.TID_X, SpecialRegister.TID_Y, SpecialRegister.TID_Z)
 _SIZES = (SpecialRegister.NTID_X, SpecialRegister.NTID_Y, SpecialRegister.NTID_Z)
-_NEGATED = {Compare.GE: Compare.LT, Compare.GT: Compare.LE}
 Block = tuple[int, int, int]
 
 
@@ -95,7 +95,7 @@ def _turns(form: SsaFunction, header: int, block: Block) -> int | None:
     if instruction.combine is not BoolOp.NONE or not instruction.type.is_integer:
         return None
     if found.condition.negated != (value is not test.results[0]):
-        compare = _NEGATED.get(compare) if compare is not None else None
+        compare = NEGATED.get(compare) if compare is not None else None
     limit = test.sources[1]
     if compare not in (Compare.LT, Compare.LE) or not isinstance(limit, Literal):
         return None
