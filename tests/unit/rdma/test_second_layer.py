@@ -1,0 +1,114 @@
+"""The text of the second layer, and what of a flow it looks at."""
+
+import re
+
+import pytest
+from rdma.opcodes import allowed
+from rdma.reach import Reach
+from rdma.second_layer import Interface, removal, ruleset
+from rdma.tables import (
+    NOBODY,
+    Block,
+    Direction,
+    Endpoint,
+    Identity,
+    Isolation,
+    Membership,
+    NodeTables,
+    Rule,
+)
+from rdma.verbs import ALL, NONE, Verb
+
+DEFAULT = (Membership(0x7FFF, full=True),)
+OPEN = Identity(1, partitions=DEFAULT)
+READABLE = Identity(2, Isolation((0,)), None, DEFAULT)
+RULE = Rule("a/p", Direction.INGRESS, 0, Verb.READ, 1 << OPEN.number)
+
+
+def _tables(*rules: Rule, identities: tuple[Identity, ...] = (OPEN, READABLE)) -> NodeTables:
+    endpoints = (Endpoint("10.0.0.1", 1, "a/x"), Endpoint("10.0.0.2", 2, "a/y"))
+    return NodeTables(1, "n", rules or (RULE,), identities, endpoints)
+
+
+def _chain(text: str, name: str) -> list[str]:
+    found = re.search(rf"chain {name} \{{\n(.*?)\n\}}", text, re.DOTALL)
+    assert found, text
+    return found[1].split("\n")
+
+
+@pytest.mark.parametrize(
+    ("forward", "back", "codes"),
+    [
+        (NONE, NONE, set()),
+        (Verb.READ, NONE, {0x0C, 0x81}),
+        (NONE, Verb.READ, {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x81}),
+        (NONE, Verb.UD, {0x81}),  # nobody answers a datagram
+        (Verb.WRITE, NONE, {0x06, 0x07, 0x08, 0x0A, 0x26, 0x27, 0x28, 0x2A, 0x81}),
+        (Verb.ATOMIC_CAS, Verb.ATOMIC_FAA, {0x11, 0x12, 0x13, 0x81}),
+    ],
+)
+def test_opcodes_of_requests_and_of_answers(forward: Verb, back: Verb, codes: set[int]) -> None:
+    assert allowed(forward, back) == codes
+
+
+def test_reach_is_both_sides_and_partitions() -> None:
+    reach = Reach(_tables())
+    assert reach.most(OPEN, READABLE) == Verb.READ
+    assert reach.most(READABLE, OPEN) == ALL
+    assert reach.most(READABLE, READABLE) == NONE
+    assert reach.most(None, READABLE) == NONE
+    apart = Identity(3, partitions=(Membership(0x11, full=True),))
+    assert reach.most(OPEN, apart) == NONE
+    limited = Identity(3, partitions=(Membership(0x7FFF, full=False),))
+    assert reach.most(limited, OPEN) == ALL
+    assert reach.most(limited, limited) == NONE
+
+
+def test_a_block_may_hold_whoever_has_no_endpoint() -> None:
+    outside = Rule("a/p", Direction.INGRESS, 0, Verb.SEND, 0, (Block("192.0.2.0/24"),))
+    assert Reach(_tables(outside)).most(None, READABLE) == Verb.SEND
+
+
+def test_what_only_audits_denies_nothing() -> None:
+    audited = Identity(2, Isolation((0,), enforced=False, audited=True), None, DEFAULT)
+    assert Reach(_tables()).most(OPEN, audited) == ALL
+
+
+def test_a_pod_is_let_do_to_a_peer_what_both_allow() -> None:
+    text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1",), 1)])
+    leaving = _chain(text, "leaving_1")
+    (towards,) = [line for line in leaving if line.startswith("ip daddr @identity_2_v4 ")]
+    operations = _chain(text, towards.rpartition(" ")[2])
+    assert operations[0].startswith("@th,64,8 { 0x0c, ") and " 0x0a" not in operations[0]
+    assert leaving[0] == "@th,80,16 & 0x7fff != { 0x7fff } counter name partition drop"
+
+
+def test_nothing_of_rdma_passes_a_pod_of_whom_nothing_is_known() -> None:
+    for identity in (None, 77):
+        text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1",), identity)])
+        assert _chain(text, "judge_from_0")[-1] == "counter name peer drop"
+        assert _chain(text, "judge_to_0")[-1] == "counter name peer drop"
+    nobody = _tables(identities=(Identity(NOBODY, Isolation(), Isolation()),))
+    text = ruleset(nobody, [Interface("veth1", ("10.0.0.1",), NOBODY)])
+    assert _chain(text, "leaving_0") == [
+        "counter name partition drop",
+        "ip daddr @identity_1_v4 counter name peer drop",
+        "ip daddr @identity_2_v4 counter name peer drop",
+        "counter name peer drop",
+    ]
+
+
+@pytest.mark.parametrize("address", ["10.0.0.1 accept", "fe80::1%x", "10.0.0.0/8", ""])
+def test_text_that_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(ValueError, match=r"address|does not appear"):
+        ruleset(_tables(), [Interface("veth1", (address,), 1)])
+
+
+@pytest.mark.parametrize("name", ['a" accept', "a/b", "", "a\nb", "a b", "\\"])
+def test_text_that_is_no_name_of_a_link_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="no name of a link"):
+        ruleset(_tables(), [Interface(name, ("10.0.0.1",), 1)])
+
+
+def test_removal_leaves_no_table() -> None:
+    assert ruleset(_tables(), []).startswith(removal())
