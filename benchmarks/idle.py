@@ -11,7 +11,7 @@ from benchmarks.on_slice import BOARD, ProgramFailed
 from benchmarks.report import Row, Section
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud.model import new_gpu_uuid
-from vgpu_sim.gpud.system import python_process
+from vgpu_sim.system import python_process
 
 NAME = "idle"
 _WATCH_S = 10.0

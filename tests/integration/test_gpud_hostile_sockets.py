@@ -25,8 +25,8 @@ from lingering import lingering_socket
 from vgpu_sim.cli.clients import slices as slice_client
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.slices import hello_message
-from vgpu_sim.gpud.system import python_process
 from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.system import python_process
 
 TOKEN = bytes(range(32))
 

@@ -11,7 +11,7 @@ from tessera_run import LIBCUDA
 
 from vgpu_sim import config
 from vgpu_sim.cli.clients.admin import AdminRefused
-from vgpu_sim.gpud.system import processes, python_process
+from vgpu_sim.system import processes, python_process
 
 MIB = 1 << 20
 TOKEN = bytes(range(32))

@@ -24,8 +24,8 @@ from gpud_process import Gpud, gpud, wait_until
 from lingering import lingering_socket
 
 from vgpu_sim.cli.clients.slices import hello_message
-from vgpu_sim.gpud.system import python_process
 from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.system import python_process
 
 TOKEN = bytes(32)
 HELLO = hello_message(MessageType.HELLO_CONTEXT, 1, TOKEN, 0, 0x2000_0000_0000)

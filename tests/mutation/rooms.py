@@ -70,7 +70,7 @@ ROOMS = (
     ),
     Room(
         "gpud",
-        ("vgpu_sim/gpud/**/*.py", "vgpu_sim/zygote.py"),
+        ("vgpu_sim/gpud/**/*.py", "vgpu_sim/system/*.py", "vgpu_sim/zygote.py"),
         (
             (f"{_UNIT}/test_gpud_*.py",),
             ("tests/integration/test_gpud_*.py",),

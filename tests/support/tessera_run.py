@@ -11,7 +11,7 @@ from typing import Any
 from gpud_process import wait_until
 
 from vgpu_sim.cli.clients.admin import AdminClient
-from vgpu_sim.gpud.system import processes
+from vgpu_sim.system import processes
 
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"

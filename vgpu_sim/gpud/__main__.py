@@ -25,9 +25,9 @@ from vgpu_sim.gpud.errors import JournalError
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.limits.cgroups.detect import DEFAULT_ROOT, PARENT, detect
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
-from vgpu_sim.gpud.system import foreign, processes, threads
 from vgpu_sim.hal import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
+from vgpu_sim.system import foreign, processes, threads
 
 logger = logging.getLogger("tessera.gpud")
 

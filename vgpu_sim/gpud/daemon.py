@@ -23,11 +23,12 @@ from vgpu_sim.gpud.errors import Conflict, RequestError
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget, default_budget_bytes
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
-from vgpu_sim.gpud.model import GpuUuid, InstanceUuid, MigInstance, Owner, PodUid
+from vgpu_sim.gpud.model import GpuUuid, InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices.admission import Admission, HolderTable, PodAdmission, TokenAdmission
 from vgpu_sim.gpud.slices.server import SliceServer
 from vgpu_sim.hal import admin
 from vgpu_sim.hal.messages import DeviceInfo
+from vgpu_sim.system.peers import PodUid
 
 logger = logging.getLogger("tessera.gpud")
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import NewType
 
 from mig.geometry import Board, Profile, board
+from vgpu_sim.system.peers import PodUid
 
 GpuUuid = NewType("GpuUuid", str)
 InstanceUuid = NewType("InstanceUuid", str)
-PodUid = NewType("PodUid", str)
 
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 _GPU_UUID = re.compile(f"GPU-{_UUID}", re.ASCII)
@@ -85,14 +85,6 @@ class Holder:
     pod_uid: PodUid
     namespace: str
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Who connected: from SO_PEERCRED. ``pid`` is 0 outside gpud's PID namespace."""
-
-    pid: int
-    uid: int
 
 
 @dataclass(frozen=True, slots=True)

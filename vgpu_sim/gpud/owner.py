@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from vgpu_sim.gpud.system import processes
+from vgpu_sim.system import processes
 
 READY = b"1"
 DONE = b"0"

@@ -17,8 +17,8 @@ from pathlib import Path
 import click
 
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.gpud.system import foreign
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
+from vgpu_sim.system import foreign
 
 LOCK_NAME = "lock"
 FIRST_MEMBER_SECONDS = 30.0

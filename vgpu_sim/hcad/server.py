@@ -18,10 +18,6 @@ from typing import Any
 
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.gpud.limits.pacing import LogQuota
-from vgpu_sim.gpud.slices.server import bind
-from vgpu_sim.gpud.system import foreign, seqpacket
-from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
@@ -29,6 +25,9 @@ from vgpu_sim.hcad import requests, sysfs
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.requests import Malformed
+from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.pacing import LogQuota
 
 logger = logging.getLogger("tessera.hcad")
 
@@ -96,7 +95,7 @@ class Server:
 
     def open(self) -> None:
         """Bind and begin to serve. Raises OSError."""
-        self._listener = bind(self._directory / SOCKET_NAME, 0o600)
+        self._listener = seqpacket.bind(self._directory / SOCKET_NAME, 0o600)
         self._refusing = foreign.refuse_descriptors(self._listener)
         self._listener.listen(_BACKLOG)
         self._begin(self._accept(self._listener))

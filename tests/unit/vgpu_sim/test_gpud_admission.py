@@ -9,12 +9,11 @@ from vgpu_sim.gpud.errors import HelloRefused
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.model import (
     Holder,
-    Peer,
-    PodUid,
     new_instance_uuid,
 )
 from vgpu_sim.gpud.slices import admission
 from vgpu_sim.gpud.slices.admission import HolderTable, PodAdmission, TokenAdmission
+from vgpu_sim.system.peers import Peer, PodUid
 
 INSTANCE = a30_slice.make()
 POD = Holder(PodUid("8b7a1c2d-0e4f-4a6b-9c8d-7e6f5a4b3c2d"), "team", "train")

@@ -18,12 +18,11 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.model import (
     Owner,
-    Peer,
-    PodUid,
 )
-from vgpu_sim.gpud.system import processes, seqpacket
-from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal import spawn
+from vgpu_sim.system import processes, seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.peers import Peer, PodUid
 
 INSTANCE = a30_slice.make()
 POD = "11111111-1111-4111-8111-111111111111"

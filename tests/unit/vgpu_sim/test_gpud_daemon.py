@@ -14,7 +14,8 @@ from vgpu_sim.gpud.daemon import Daemon, NodeOptions
 from vgpu_sim.gpud.errors import Conflict, RequestError
 from vgpu_sim.gpud.limits.cgroups.base import Share
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
-from vgpu_sim.gpud.model import InstanceUuid, Owner, PodUid, new_gpu_uuid
+from vgpu_sim.gpud.model import InstanceUuid, Owner, new_gpu_uuid
+from vgpu_sim.system.peers import PodUid
 
 GPU = {"uuid": new_gpu_uuid(), "index": 0, "board": "a30"}
 WANTED = {"gpu_uuid": GPU["uuid"], "profile": "1g.6gb", "start": 0}

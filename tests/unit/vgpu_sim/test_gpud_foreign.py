@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from lingering import lingering_socket
 
-from vgpu_sim.gpud.slices.server import bind
-from vgpu_sim.gpud.system import foreign, seqpacket
-from vgpu_sim.gpud.system.foreign import MAX_UNFINISHED, ForeignSockets
+from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system.foreign import MAX_UNFINISHED, ForeignSockets
 
 
 @pytest.fixture
@@ -206,7 +205,7 @@ def test_too_many_that_wait_make_a_slice_wait(patient: None, pair: Pair) -> None
 
 def test_where_the_kernel_can_no_descriptor_comes_in(tmp_path: Path) -> None:
     """What a listener refuses, those that it accepts refuse too, from their first message on."""
-    listener = bind(tmp_path / "s.sock", 0o666)
+    listener = seqpacket.bind(tmp_path / "s.sock", 0o666)
     if not foreign.refuse_descriptors(listener):
         pytest.skip("SO_PASSRIGHTS needs Linux 6.16")
     listener.listen(1)

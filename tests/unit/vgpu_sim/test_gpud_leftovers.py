@@ -18,9 +18,10 @@ from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
-from vgpu_sim.gpud.model import InstanceUuid, Owner, Peer, PodUid
-from vgpu_sim.gpud.system import processes
-from vgpu_sim.gpud.system.foreign import ForeignSockets
+from vgpu_sim.gpud.model import InstanceUuid, Owner
+from vgpu_sim.system import processes
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.peers import Peer, PodUid
 
 INSTANCE = a30_slice.make()
 

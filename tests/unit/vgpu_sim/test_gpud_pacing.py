@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from vgpu_sim.gpud.limits import pacing
-from vgpu_sim.gpud.limits.pacing import LogQuota, Pace
+from vgpu_sim.system import pacing
+from vgpu_sim.system.pacing import LogQuota, Pace
 
 
 class Clock:

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from vgpu_sim.gpud.system.peers import (
+from vgpu_sim.system.peers import (
     is_pod_uid,
     peer_of,
     pod_of_cgroups,

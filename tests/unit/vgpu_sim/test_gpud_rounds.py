@@ -29,12 +29,13 @@ from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import Share
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
 from vgpu_sim.gpud.limits.cgroups.updates import GroupUpdates
-from vgpu_sim.gpud.model import InstanceUuid, Owner, Peer, PodUid
+from vgpu_sim.gpud.model import InstanceUuid, Owner
 from vgpu_sim.gpud.slices.admission import HolderTable, PodAdmission
 from vgpu_sim.gpud.slices.server import SliceServer
-from vgpu_sim.gpud.system import processes, seqpacket, threads
-from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal.messages import DeviceInfo, MessageType
+from vgpu_sim.system import processes, seqpacket, threads
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.peers import Peer, PodUid
 
 INSTANCE, OTHER = a30_slice.make(), a30_slice.make()
 SHARE = Share(1 << 30, 14, 56, 2, strict=False)
@@ -322,7 +323,7 @@ def test_a_pool_starts_no_thread_when_it_is_needed() -> None:
 
 PRIORITY = """
 import os, subprocess, sys, threading
-from vgpu_sim.gpud.system import processes
+from vgpu_sim.system import processes
 os.nice(int(sys.argv[1]))
 first = processes.go_first(int(sys.argv[2]))
 mine = os.getpriority(os.PRIO_PROCESS, 0)

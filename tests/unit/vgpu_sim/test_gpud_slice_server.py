@@ -15,9 +15,9 @@ from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.model import Owner
 from vgpu_sim.gpud.slices import server as server_module
 from vgpu_sim.gpud.slices.server import SliceServer
-from vgpu_sim.gpud.system import foreign, seqpacket
 from vgpu_sim.hal.address_map import APERTURE_BASES
 from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.system import foreign, seqpacket
 
 INSTANCE = a30_slice.make()
 BASE = APERTURE_BASES[0]

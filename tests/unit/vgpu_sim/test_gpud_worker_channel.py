@@ -15,8 +15,8 @@ from vgpu_sim.gpud.contexts.worker_channel import (
 )
 from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.gpud.limits.budget import Budget
-from vgpu_sim.gpud.system import seqpacket
-from vgpu_sim.gpud.system.foreign import ForeignSockets
+from vgpu_sim.system import seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
 
 INSTANCE = a30_slice.make()
 TOTAL = INSTANCE.profile.memory_bytes

@@ -22,11 +22,12 @@ from vgpu_sim.gpud.errors import HelloRefused, WorkerStartError
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
-from vgpu_sim.gpud.model import Owner, Peer, PodUid
+from vgpu_sim.gpud.model import Owner
 from vgpu_sim.gpud.slices import hello as hellos
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import MAX_MESSAGE_BYTES, MessageType
+from vgpu_sim.system.peers import Peer, PodUid
 
 
 def test_a_worker_that_comes_too_late_is_ended_whatever_its_client_does(monkeypatch):

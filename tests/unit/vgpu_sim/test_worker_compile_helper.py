@@ -14,10 +14,10 @@ import ptx_kernels
 import pytest
 from worker_client import Client, Zygote, running_client, running_zygote
 
-from vgpu_sim.gpud.system import processes
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.system import processes
 
 # A zygote whose LLVM ends, as a defect of it would, on kernels that are known by a constant.
 FIRST_PLAN_ABORTS, EVERY_PLAN_ABORTS, FIRST_PLAN_NEVER_ENDS = range(19088743, 19088746)

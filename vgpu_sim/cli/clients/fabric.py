@@ -19,13 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from vgpu_sim.gpud.slices.server import MAX_PATH_BYTES
-from vgpu_sim.gpud.system import python_process
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad.__main__ import LOCK_NAME
 from vgpu_sim.hcad.server import SOCKET_NAME
+from vgpu_sim.system import python_process
+from vgpu_sim.system.seqpacket import MAX_PATH_BYTES
 
 HCAD_MODULE: Final = "vgpu_sim.hcad"
 START_TIMEOUT_SECONDS: Final = 30.0

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vgpu_sim.gpud.model import new_instance_uuid
 from vgpu_sim.gpud.slices import server as slices
+from vgpu_sim.system.seqpacket import MAX_PATH_BYTES
 
 PREFIX = "tessera-"
 LOCK_NAME = "owner.lock"
@@ -32,7 +33,7 @@ def make(parents: Iterable[Path]) -> Path:
         except OSError:
             continue
         longest = directory / "slices" / new_instance_uuid() / slices.SOCKET_NAME
-        if len(os.fsencode(longest)) <= slices.MAX_PATH_BYTES:
+        if len(os.fsencode(longest)) <= MAX_PATH_BYTES:
             return directory
         directory.rmdir()
     raise OSError(f"no usable directory among {', '.join(map(str, parents))}")

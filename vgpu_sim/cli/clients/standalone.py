@@ -20,8 +20,8 @@ from vgpu_sim.cli.clients import run_dirs
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud import owner
 from vgpu_sim.gpud.errors import GpudError
-from vgpu_sim.gpud.system import python_process
 from vgpu_sim.hal.messages import TOKEN_BYTES
+from vgpu_sim.system import python_process
 
 GPUD_MODULE = "vgpu_sim.gpud"
 START_TIMEOUT_SECONDS = 30.0

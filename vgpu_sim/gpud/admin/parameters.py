@@ -10,11 +10,10 @@ from vgpu_sim.gpud.model import (
     Gpu,
     Holder,
     InstanceUuid,
-    PodUid,
     parse_gpu_uuid,
     parse_instance_uuid,
 )
-from vgpu_sim.gpud.system.peers import is_pod_uid
+from vgpu_sim.system.peers import PodUid, is_pod_uid
 
 MAX_HOLDERS = 64  # of one instance; a force delete makes two for a few seconds
 MAX_BUDGET_BYTES = 1 << 50

@@ -16,7 +16,7 @@ from typing import Any
 
 from vgpu_sim.gpud.errors import InvalidRequest, RequestError
 from vgpu_sim.gpud.events import EventBus
-from vgpu_sim.gpud.system.peers import peer_of
+from vgpu_sim.system.peers import peer_of
 
 logger = logging.getLogger("tessera.gpud")
 

@@ -18,13 +18,14 @@ from vgpu_sim.gpud.limits.caches import CacheOwner, OwnerCaches
 from vgpu_sim.gpud.limits.cgroups.base import Share, SliceCgroups
 from vgpu_sim.gpud.limits.cgroups.updates import GroupUpdates
 from vgpu_sim.gpud.limits.starts import Starts
-from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner, Peer
+from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices.hello import Hello
-from vgpu_sim.gpud.system import foreign, processes, seqpacket, threads
-from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.system import foreign, processes, seqpacket, threads
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.peers import Peer
 
 logger = logging.getLogger("tessera.gpud")
 

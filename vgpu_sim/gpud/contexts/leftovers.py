@@ -19,9 +19,10 @@ from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
-from vgpu_sim.gpud.model import Owner, Peer, PodUid
-from vgpu_sim.gpud.system import processes, seqpacket
-from vgpu_sim.gpud.system.foreign import ForeignSockets
+from vgpu_sim.gpud.model import Owner
+from vgpu_sim.system import processes, seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.peers import Peer, PodUid
 
 logger = logging.getLogger("tessera.gpud")
 

@@ -15,11 +15,12 @@ from vgpu_sim.gpud.contexts import worker_channel
 from vgpu_sim.gpud.contexts.worker_channel import ChannelViolation, Statistics, WorkerChannel
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Account, Budget
-from vgpu_sim.gpud.limits.pacing import Turnstile
-from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner, Peer
-from vgpu_sim.gpud.system import processes, seqpacket
-from vgpu_sim.gpud.system.foreign import ForeignSockets
+from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.hal import spawn
+from vgpu_sim.system import processes, seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.pacing import Turnstile
+from vgpu_sim.system.peers import Peer
 
 logger = logging.getLogger("tessera.gpud")
 

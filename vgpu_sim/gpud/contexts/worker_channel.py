@@ -12,10 +12,10 @@ from typing import Any
 
 from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.gpud.limits.budget import Account, Budget
-from vgpu_sim.gpud.limits.pacing import Turnstile
-from vgpu_sim.gpud.system import seqpacket
-from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal import spawn
+from vgpu_sim.system import seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.pacing import Turnstile
 
 MAX_MESSAGE_BYTES = 16 << 10
 MESSAGES_PER_SECOND = 2000  # of all workers of a slice

@@ -13,9 +13,9 @@ import subprocess
 from collections.abc import Callable
 
 from vgpu_sim.gpud.errors import WorkerStartError
-from vgpu_sim.gpud.system import processes, python_process, seqpacket
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.system import processes, python_process, seqpacket
 
 logger = logging.getLogger("tessera.gpud")
 

@@ -1,1 +1,1 @@
-"""What a tenant may use: device memory, object caches, the rate of requests, control groups."""
+"""What a tenant may use: device memory, object caches, starts of workers, control groups."""

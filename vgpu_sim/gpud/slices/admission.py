@@ -11,9 +11,9 @@ from typing import Protocol
 
 from vgpu_sim.gpud.errors import HelloRefused
 from vgpu_sim.gpud.events import EventBus
-from vgpu_sim.gpud.model import Holder, InstanceUuid, MigInstance, Owner, Peer, PodUid
-from vgpu_sim.gpud.system.peers import pod_of_process
+from vgpu_sim.gpud.model import Holder, InstanceUuid, MigInstance, Owner
 from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.system.peers import Peer, PodUid, pod_of_process
 
 ASK_AGAIN_SECONDS = 2.0
 ADMISSION_WAIT_SECONDS = 10.0  # a client's context creation may take this long, then 46

@@ -14,21 +14,20 @@ from pathlib import Path
 from typing import Protocol
 
 from vgpu_sim.gpud.errors import HelloRefused, RequestError
-from vgpu_sim.gpud.limits.pacing import LogQuota, Pace, Turnstile
-from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner, Peer
+from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices import hello as hellos
 from vgpu_sim.gpud.slices.admission import Admission
 from vgpu_sim.gpud.slices.hello import Hello, MalformedHello
-from vgpu_sim.gpud.system import foreign, processes, seqpacket
-from vgpu_sim.gpud.system.foreign import ForeignSockets
-from vgpu_sim.gpud.system.peers import peer_of, peer_pidfd_of
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import DeviceInfo
+from vgpu_sim.system import foreign, processes, seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.pacing import LogQuota, Pace, Turnstile
+from vgpu_sim.system.peers import Peer, peer_of, peer_pidfd_of
 
 logger = logging.getLogger("tessera.gpud")
 
 SOCKET_NAME = "s.sock"
-MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 HELLO_TIMEOUT_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 5.0
 MAX_PENDING = 64
@@ -79,11 +78,11 @@ class SliceServer:
     def open(self, socket_mode: int, directory_mode: int) -> None:
         """Bind and begin to serve. Raises OSError; ValueError when the path is too long."""
         path = self.directory / SOCKET_NAME
-        if len(os.fsencode(path)) > MAX_PATH_BYTES:
-            raise ValueError(f"socket path is longer than {MAX_PATH_BYTES} bytes: {path}")
+        if len(os.fsencode(path)) > seqpacket.MAX_PATH_BYTES:
+            raise ValueError(f"socket path is longer than {seqpacket.MAX_PATH_BYTES} bytes: {path}")
         self.directory.mkdir(parents=True, exist_ok=True)
         self.directory.chmod(directory_mode)
-        self._listener = bind(path, socket_mode)
+        self._listener = seqpacket.bind(path, socket_mode)
         self._sockets = ForeignSockets(self._uuid, foreign.refuse_descriptors(self._listener))
         self._listener.listen(_BACKLOG)  # not before: who connects now has what was set until now
         self._sockets.start()
@@ -239,29 +238,3 @@ def _parse(packet: seqpacket.Packet) -> Hello:
     if packet.truncated:
         raise MalformedHello("too long, or brought descriptors")
     return hellos.parse(packet.data)
-
-
-def bind(path: Path, mode: int) -> socket.socket:
-    """Bind a SEQPACKET socket that also tells who sent each message; it does not listen yet.
-
-    What lies at the path is replaced, an empty directory too: a container runtime creates one when
-    a mount's source is missing.
-    """
-    if path.is_dir() and not path.is_symlink():
-        path.rmdir()
-    else:
-        path.unlink(missing_ok=True)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        listener.setblocking(False)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        before = os.umask(0o177)  # nobody connects before the mode is right
-        try:
-            listener.bind(str(path))
-        finally:
-            os.umask(before)
-        path.chmod(mode)
-    except BaseException:
-        listener.close()
-        raise
-    return listener

@@ -6,10 +6,11 @@ import os
 import socket
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from vgpu_sim.gpud.model import Peer
-from vgpu_sim.gpud.system.peers import CREDENTIALS_BYTES, sender_of
+from vgpu_sim.system.peers import CREDENTIALS_BYTES, Peer, sender_of
 
+MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 SCM_MAX_FD = 253  # Linux: descriptors in one message
 
 
@@ -97,3 +98,29 @@ async def send(sock: socket.socket, data: bytes, descriptors: Sequence[int] = ()
 def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def bind(path: Path, mode: int) -> socket.socket:
+    """Bind a SEQPACKET socket that also tells who sent each message; it does not listen yet.
+
+    What lies at the path is replaced, an empty directory too: a container runtime creates one when
+    a mount's source is missing.
+    """
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        listener.setblocking(False)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        before = os.umask(0o177)  # nobody connects before the mode is right
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        path.chmod(mode)
+    except BaseException:
+        listener.close()
+        raise
+    return listener

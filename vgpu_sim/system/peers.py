@@ -10,9 +10,11 @@ hierarchies must agree.
 import re
 import socket
 import struct
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NewType
 
-from vgpu_sim.gpud.model import Peer, PodUid
+PodUid = NewType("PodUid", str)
 
 _UCRED = struct.Struct("3i")
 CREDENTIALS_BYTES = _UCRED.size
@@ -31,6 +33,14 @@ _SYSTEMD = re.compile(
     rf"-pod(?P<uid>{_UNDERSCORED}|{_PLAIN})\.slice",
     re.ASCII,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who connected: from SO_PEERCRED. ``pid`` is 0 outside the server's PID namespace."""
+
+    pid: int
+    uid: int
 
 
 def peer_of(sock: socket.socket) -> Peer:

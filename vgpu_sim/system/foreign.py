@@ -15,8 +15,8 @@ import socket
 import threading
 from collections.abc import Callable
 
-from vgpu_sim.gpud.system import seqpacket
-from vgpu_sim.gpud.system.seqpacket import Packet
+from vgpu_sim.system import seqpacket
+from vgpu_sim.system.seqpacket import Packet
 
 logger = logging.getLogger("tessera.gpud")
 

@@ -1,1 +1,0 @@
-"""The operating system as gpud uses it: processes, peers and sockets with ancillary data."""
