@@ -1,4 +1,5 @@
 /* How requests end, and what they wait for. */
+#define _GNU_SOURCE
 #include "clock.h"
 #include "work.h"
 
