@@ -6,6 +6,7 @@ AgentError
 ├── PodResourcesError    the kubelet did not answer; worth retrying
 ├── KubeletSideLost      the process that serves the kubelet is away; worth retrying
 ├── ClusterError         the API server refused or did not answer; worth retrying
+├── SecondLayerError     the node's links cannot be given rules; the engine's stay
 └── SettingsError        the environment lacks something; the agent does not start
 """
 
@@ -45,3 +46,7 @@ class ClusterError(AgentError):
 
 class SettingsError(AgentError):
     """A setting is missing or wrong."""
+
+
+class SecondLayerError(AgentError):
+    """A tool or the kernel refused rules for the pods' links."""

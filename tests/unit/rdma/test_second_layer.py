@@ -3,6 +3,7 @@
 import re
 
 import pytest
+
 from rdma.opcodes import allowed
 from rdma.reach import Reach
 from rdma.second_layer import Interface, removal, ruleset
@@ -79,7 +80,8 @@ def test_a_pod_is_let_do_to_a_peer_what_both_allow() -> None:
     leaving = _chain(text, "leaving_1")
     (towards,) = [line for line in leaving if line.startswith("ip daddr @identity_2_v4 ")]
     operations = _chain(text, towards.rpartition(" ")[2])
-    assert operations[0].startswith("@th,64,8 { 0x0c, ") and " 0x0a" not in operations[0]
+    assert operations[0].startswith("@th,64,8 { 0x0c, ")
+    assert " 0x0a" not in operations[0]
     assert leaving[0] == "@th,80,16 & 0x7fff != { 0x7fff } counter name partition drop"
 
 

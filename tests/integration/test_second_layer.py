@@ -1,0 +1,257 @@
+"""The second layer on links between network namespaces: raw packets of a pod that has the right to
+write them, against the rules that it cannot reach."""
+
+import json
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from device_plugin.errors import SecondLayerError
+from device_plugin.second_layer.links import Links
+from rdma.second_layer import TABLE, Interface, removal, ruleset
+from rdma.tables import Direction, Endpoint, Identity, Isolation, Membership, NodeTables, Rule
+from rdma.verbs import Verb
+
+DEFAULT = (Membership(0x7FFF, full=True),)
+TABLES = NodeTables(
+    generation=1,
+    node="n",
+    rules=(Rule("a/p", Direction.INGRESS, 0, Verb.READ, 1 << 1),),
+    identities=(
+        Identity(1, partitions=DEFAULT),
+        Identity(2, Isolation((0,)), None, DEFAULT),
+        Identity(3, partitions=(Membership(0x11, full=True),)),
+    ),
+    endpoints=tuple(Endpoint(f"10.91.{n}.2", n, f"a/{n}") for n in (1, 2, 3)),
+)
+A, B, APART = "10.91.1.2", "10.91.2.2", "10.91.3.2"
+READ_REQUEST, READ_RESPONSE, WRITE_ONLY, ACKNOWLEDGE = 0x0C, 0x10, 0x0A, 0x11
+
+# Runs inside a namespace: sends what it reads from stdin as JSON, one packet a line.
+_SENDER = """
+import json, socket, sys
+for line in sys.stdin:
+    how = json.loads(line)
+    if how["raw"]:
+        with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as s:
+            for data in how["data"]:
+                s.sendto(bytes.fromhex(data), (how["to"], 0))
+    else:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            if how["segment"]:
+                s.setsockopt(socket.IPPROTO_UDP, 103, how["segment"])  # UDP_SEGMENT
+            s.sendto(bytes.fromhex(how["data"][0]), (how["to"], how["port"]))
+    print("sent", flush=True)
+"""
+# Prints the first 16 bytes and the length of each datagram that comes to a port.
+_RECEIVER = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+    s.setsockopt(socket.IPPROTO_UDP, 104, 0)
+    s.bind(("", int(sys.argv[1])))
+    print("ready", flush=True)
+    while True:
+        data, who = s.recvfrom(65536)
+        print(data[:16].hex(), len(data), who[0], flush=True)
+"""
+
+
+def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16)) -> bytes:
+    """Return a packet from the base transport header on; nobody here checks the rest."""
+    return struct.pack(">BBHII", opcode, 0, pkey, 0x1234, 7) + payload
+
+
+def ip(source: str, destination: str, body: bytes, *, offset: int = 0, more: bool = False) -> bytes:
+    """Return an IPv4 packet of UDP; the kernel fills in the checksum."""
+    fragment = (0x2000 if more else 0) | offset // 8
+    return (
+        struct.pack(
+            ">BBHHHBBH4s4s",
+            *(0x45, 0, 20 + len(body), 77, fragment, 64, socket.IPPROTO_UDP, 0),
+            *(socket.inet_aton(source), socket.inet_aton(destination)),
+        )
+        + body
+    )
+
+
+def udp(body: bytes, port: int = 4791) -> bytes:
+    """Return a datagram without a checksum."""
+    return struct.pack(">HHHH", 0xC000, port, 8 + len(body), 0) + body
+
+
+@dataclass
+class Net:
+    """A host with three pods behind a link each."""
+
+    name: str
+
+    def at(self, place: str, *command: str) -> list[str]:
+        return ["ip", "netns", "exec", f"{self.name}{place}", *command]
+
+    def load(self, text: str) -> None:
+        subprocess.run(self.at("h", "nft", "-f", "-"), input=text, text=True, check=True)
+
+    def counted(self, name: str) -> int:
+        command = self.at("h", "nft", "-j", "list", "counter", "netdev", TABLE, name)
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        return int(json.loads(done.stdout)["nftables"][1]["counter"]["packets"])
+
+    def arrived(
+        self,
+        *packets: bytes,
+        to: str = B,
+        source: str = A,
+        raw: bool = True,
+        segment: int = 0,
+        port: int = 4791,
+    ) -> list[str]:
+        """Send packets out of pod 1, then a mark; return what came before it."""
+        place = to.split(".")[2]
+        receivers = [
+            subprocess.Popen(
+                self.at(place, sys.executable, "-c", _RECEIVER, str(number)),
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for number in (port, 4792)
+        ]
+        try:
+            for one in receivers:
+                assert one.stdout is not None
+                assert one.stdout.readline() == "ready\n"
+            listed = [(ip(source, to, udp(p)) if raw else p).hex() for p in packets]
+            if raw and packets and packets[0][:1] == b"\x45":
+                listed = [p.hex() for p in packets]
+            how = {"raw": raw, "to": to, "port": port, "segment": segment, "data": listed}
+            mark = {**how, "raw": False, "port": 4792, "segment": 0, "data": [bytes(4000).hex()]}
+            lines = "".join(json.dumps(one) + "\n" for one in (how, mark))
+            command = self.at("1", sys.executable, "-c", _SENDER)
+            subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL)
+            marked = receivers[1].stdout
+            assert marked is not None
+            assert marked.readline().split()[1] == "4000"  # links keep the order
+        finally:
+            for one in receivers:
+                one.kill()
+        said = [one.communicate(timeout=20)[0] for one in receivers]
+        return said[0].split("\n")[:-1]
+
+
+@pytest.fixture(scope="module")
+def made(worker_id: str) -> Iterator[Net]:
+    tools = all(map(shutil.which, ("ip", "nft")))
+    if not tools or subprocess.run(["ip", "netns", "add", "tsr-probe"], check=False).returncode:
+        pytest.skip("NOT RUN: needs root, iproute2 and nftables")
+    subprocess.run(["ip", "netns", "del", "tsr-probe"], check=True)
+    net = Net(f"tsr-{worker_id}-")
+    lines = [f"netns add {net.name}{place}" for place in "h123"]
+    for n in "123":
+        pod, host = f"{net.name}{n}", f"{net.name}h"
+        lines += [
+            f"-n {host} link add pod{n} type veth peer name eth0 netns {pod}",
+            f"-n {host} addr add 10.91.{n}.1/24 dev pod{n}",
+            f"-n {host} link set pod{n} up",
+            f"-n {pod} addr add 10.91.{n}.2/24 dev eth0",
+            f"-n {pod} link set eth0 up",
+            f"-n {pod} route add default via 10.91.{n}.1",
+        ]
+    try:
+        for line in lines:
+            subprocess.run(["ip", *line.split()], check=True)
+        subprocess.run(net.at("h", "sysctl", "-qw", "net.ipv4.ip_forward=1"), check=True)
+        yield net
+    finally:
+        for place in "h123":
+            subprocess.run(["ip", "netns", "del", f"{net.name}{place}"], check=False)
+
+
+@pytest.fixture(scope="module")
+def links(made: Net, worker_id: str) -> Iterator[Links]:
+    # A process of the namespace must see it, so it lies where mounts are shared with it.
+    folder = Path("/run") / f"tsr-{worker_id}-bpf"
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "bpf", "bpf", str(folder)], check=True)
+    try:
+        yield Links(made.at("h"), folder / "segments")
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+        folder.rmdir()
+
+
+@pytest.fixture
+def net(made: Net, links: Links) -> Net:
+    interfaces = [Interface(f"pod{n}", (f"10.91.{n}.2",), n, mtu=1024) for n in (1, 2, 3)]
+    links.apply(TABLES, interfaces)
+    return made
+
+
+def test_requests_that_are_allowed_pass_and_others_do_not(net: Net) -> None:
+    packets = [bth(READ_REQUEST), bth(WRITE_ONLY), bth(ACKNOWLEDGE), bth(READ_RESPONSE)]
+    came = [line[:2] for line in net.arrived(*packets)]
+    assert came == ["0c", "11", "10"]  # what B may ask of A has its answers
+    assert net.counted("operation") == 1
+
+
+def test_without_the_rules_everything_passes(net: Net) -> None:
+    net.load(removal())
+    assert len(net.arrived(bth(WRITE_ONLY), bth(READ_REQUEST, 0x8011))) == 2
+
+
+def test_another_s_address_and_another_s_partition_do_not_pass(net: Net) -> None:
+    assert net.arrived(bth(READ_REQUEST), source="10.91.3.2") == []
+    assert net.counted("spoofed") == 1
+    assert net.arrived(bth(READ_REQUEST, 0x8011), bth(READ_REQUEST, 0x7FFF)) != []
+    assert net.counted("partition") == 1
+    assert net.arrived(bth(READ_REQUEST), to=APART) == []
+    assert net.counted("peer") == 1
+
+
+def test_fragments_do_not_pass_and_those_of_others_do(net: Net) -> None:
+    whole = udp(bth(READ_REQUEST))
+    first = ip(A, B, whole[:8], more=True)
+    rest = ip(A, B, whole[8:], offset=8)
+    assert net.arrived(first, rest) == []  # the mark is 4,000 bytes long, and comes in fragments
+    assert net.counted("fragment") == 1
+
+
+@pytest.mark.parametrize("payload", [16, 500])
+def test_segments_that_hide_behind_the_first_do_not_pass(
+    net: Net, links: Links, payload: int
+) -> None:
+    codes = (READ_REQUEST, *[WRITE_ONLY] * 3)
+    hidden = b"".join(bth(op, payload=bytes(payload)) for op in codes)
+    assert net.arrived(hidden, raw=False, segment=12 + payload) == []
+    assert len(net.arrived(bth(READ_REQUEST), raw=False, segment=1000)) == 1  # it is only one
+    links.remove(["pod1", "pod2", "pod3", "gone"])
+    assert len(net.arrived(hidden, raw=False, segment=12 + payload)) == 4
+
+
+def test_long_datagrams_of_others_and_their_segments_pass(net: Net) -> None:
+    came = net.arrived(bytes(3000), raw=False, segment=1000, port=4793)
+    assert len(came) == 3
+
+
+def test_a_link_that_is_not_there_is_named_and_the_rules_stay(net: Net, links: Links) -> None:
+    with pytest.raises(SecondLayerError, match=r"tc .*gone"):
+        links.apply(TABLES, [Interface("gone", (A,), 1)])
+    assert net.arrived(bth(WRITE_ONLY)) == []
+
+
+def test_a_pod_cannot_flush_them(net: Net) -> None:
+    subprocess.run(net.at("1", "nft", "flush", "ruleset"), check=True)
+    subprocess.run(net.at("2", "nft", "flush", "ruleset"), check=True)
+    assert net.arrived(bth(WRITE_ONLY)) == []
+
+
+def test_new_rules_replace_the_old_ones_at_once(net: Net) -> None:
+    net.load(ruleset(TABLES, [Interface("pod1", (A,), None)]))
+    assert net.arrived(bth(READ_REQUEST)) == []
+    net.load(ruleset(TABLES, [Interface("pod1", (A,), 1)]))
+    assert len(net.arrived(bth(READ_REQUEST))) == 1
