@@ -2,8 +2,8 @@
 
 A pod may hand the kernel one large datagram with UDP_SEGMENT set; it crosses a veth whole, and
 rules of nftables see its first header alone. No match of nftables tells such a packet; ``gso_size``
-of a BPF classifier does (``__sk_buff``, Linux 5.7). The engine judges every segment by itself and does
-not need this; it closes the second layer. Datagrams of other ports pass.
+of a BPF classifier does (``__sk_buff``, Linux 5.7). The engine judges every segment by itself and
+does not need this; it closes the second layer. Datagrams of other ports pass.
 
 The program is written here by hand, and so needs no compiler on the node.
 """

@@ -3,7 +3,9 @@
 import re
 
 import pytest
+from hypothesis import given, strategies as st
 
+from rdma.judge import Judge
 from rdma.opcodes import allowed
 from rdma.reach import Reach
 from rdma.second_layer import Interface, removal, ruleset
@@ -12,10 +14,12 @@ from rdma.tables import (
     Block,
     Direction,
     Endpoint,
+    Flow,
     Identity,
     Isolation,
     Membership,
     NodeTables,
+    Port,
     Rule,
 )
 from rdma.verbs import ALL, NONE, Verb
@@ -68,6 +72,47 @@ def test_reach_is_both_sides_and_partitions() -> None:
 def test_a_block_may_hold_whoever_has_no_endpoint() -> None:
     outside = Rule("a/p", Direction.INGRESS, 0, Verb.SEND, 0, (Block("192.0.2.0/24"),))
     assert Reach(_tables(outside)).most(None, READABLE) == Verb.SEND
+
+
+_RULES = st.builds(
+    Rule,
+    policy=st.just("a/p"),
+    direction=st.just(Direction.INGRESS),
+    index=st.just(0),
+    verbs=st.integers(0, ALL.value).map(Verb),
+    peers=st.none() | st.integers(0, 15),
+    blocks=st.sampled_from([(), (Block("192.0.2.0/24"),)]),
+    ports=st.sampled_from([(), (Port(qpns=(17, 17)),), (Port(traffic_class=8),)]),
+)
+_ISOLATIONS = st.none() | st.builds(
+    Isolation, rules=st.lists(st.integers(0, 2), max_size=3).map(tuple), enforced=st.booleans()
+)
+_PARTITIONS = st.lists(
+    st.builds(Membership, pkey=st.sampled_from([0x7FFF, 0x11]), full=st.booleans()), max_size=2
+).map(tuple)
+_SIDES = st.tuples(_ISOLATIONS, _ISOLATIONS, _PARTITIONS)
+
+
+@given(
+    rules=st.tuples(_RULES, _RULES, _RULES),
+    sides=st.tuples(_SIDES, _SIDES),
+    ends=st.permutations(["10.0.0.1", "10.0.0.2", "192.0.2.1"]),
+    pkey=st.sampled_from([0xFFFF, 0x8011, 0x7FFF]),
+    qpn=st.sampled_from([None, 17]),
+)
+def test_what_the_judge_lets_pass_reach_does(
+    rules: tuple[Rule, ...],
+    sides: tuple[tuple[Isolation | None, Isolation | None, tuple[Membership, ...]], ...],
+    ends: list[str],
+    pkey: int,
+    qpn: int | None,
+) -> None:
+    kinds = tuple(Identity(place, *side) for place, side in enumerate(sides, 1))
+    tables = _tables(*rules, identities=kinds)
+    whose = {"10.0.0.1": kinds[0], "10.0.0.2": kinds[1], "192.0.2.1": None}
+    flow = Flow(ends[0], ends[1], pkey, destination_qpn=qpn, traffic_class=8)
+    passing = Judge(tables).judge(flow).verbs
+    assert passing & ~Reach(tables).most(whose[ends[0]], whose[ends[1]]) == NONE
 
 
 def test_what_only_audits_denies_nothing() -> None:
