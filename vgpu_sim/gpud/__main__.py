@@ -114,6 +114,8 @@ def _path(help_text: str, default: Path | None = None) -> dict[str, Any]:
 @click.option(
     "--cgroup-parent", default=PARENT, show_default=True, help="The slices' common control group."
 )
+@click.option("--direct-socket", **_path("Where hcad asks for device memory; default: run-dir."))
+@click.option("--hcad-user", type=click.IntRange(min=0), default=None, help="UID of hcad.")
 @click.option(
     "--takeover-wait",
     type=click.FloatRange(min=0),
@@ -150,6 +152,8 @@ def main(
     allow_weak_sandbox: bool,
     cgroup_root: Path,
     cgroup_parent: str,
+    direct_socket: Path | None,
+    hcad_user: int | None,
     takeover_wait: float,
     parent_fd: int | None,
     log_level: str,
@@ -183,6 +187,8 @@ def main(
             weak_sandbox=allow_weak_sandbox or token is not None,
             report_usage=report_usage,
         ),
+        direct_socket=direct_socket,
+        hcad_user=hcad_user,
     )
     try:
         for directory in (run_dir, state_dir):

@@ -36,7 +36,9 @@ drops its privileges, then answers the client's HELLO on the client socket. Its 
   parts and only if ``report_usage`` is set: what each kernel took, and in the first part what was
   compiled (``modules, modules_ns, compiled, cached, shapes, shapes_ns, provisional, improved,
   swapped``);
-- gpud -> worker: ``{"type": "fence", "reason": text}``: the worker ends its context (FENCED).
+- gpud -> worker: ``{"type": "fence", "reason": text}``: the worker ends its context (FENCED);
+- gpud -> worker: ``{"type": "export", "address": a, "bytes": b}`` with a descriptor: hcad's
+  connection, on which the worker answers (``vgpu_sim.hal.direct``).
 
 Either side treats a closed channel as the other's death: a worker without gpud finishes what it
 has (the program is not disturbed) but gets no new memory. A worker ends with status 0 when its

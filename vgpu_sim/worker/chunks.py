@@ -18,6 +18,7 @@ from vgpu_sim.hal.address_map import (
 )
 from vgpu_sim.hal.messages import ChunkKind
 from vgpu_sim.worker.channel import Channel, GpudGoneError
+from vgpu_sim.worker.exports import Exports
 from vgpu_sim.worker.memory import create_populated
 from vgpu_sim.worker.runtime import NativeRuntime
 
@@ -52,6 +53,7 @@ class Chunks:
         self._channel = channel
         self._window = gpu_index * GPU_WINDOW_BYTES
         self._live: dict[int, ChunkRequest] = {}
+        self.exports = Exports()
 
     def allocate(self, request: ChunkRequest) -> int:
         """Back a chunk and return its descriptor, which the caller sends and closes.
@@ -77,6 +79,7 @@ class Chunks:
         """
         if self._live.get(request.offset) != request:
             raise BadChunkError("no such chunk")
+        self.exports.revoke(request.offset)
         self._runtime.unmap_chunk(request.offset, request.size)
         del self._live[request.offset]
         self._channel.release(request.size)
@@ -107,6 +110,7 @@ class Chunks:
             os.close(descriptor)
             raise OutOfBudgetError(f"a chunk cannot be mapped: {err}") from err
         self._live[request.offset] = request
+        self.exports.keep(request.offset, request.size, descriptor)
         return descriptor
 
 

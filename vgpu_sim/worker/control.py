@@ -49,7 +49,7 @@ class Control:
         self._client = client
         self._fault_event = fault_event
         self._runtime = runtime
-        self.channel = Channel(gpud, fault_event, self._fence)
+        self.channel = Channel(gpud, fault_event, self._fence, self._export)
         self._reported, self._reported_at = Stats(), time.monotonic()
 
     def serve(self, backend: Backend, programs: Programs, chunks: Chunks) -> NoReturn:
@@ -249,6 +249,9 @@ class Control:
     ) -> None:
         kind = MessageType(request.kind + 1)
         wire.reply(self._client, kind, request.id, status, payload, descriptors)
+
+    def _export(self, asker: socket.socket, address: int, size: int) -> None:
+        self._chunks.exports.show(asker, address - self._config.aperture_base, size)
 
     # Ends.
 

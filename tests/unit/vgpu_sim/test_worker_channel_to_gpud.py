@@ -20,7 +20,7 @@ def pair() -> Iterator[Pair]:
     mine, gpud = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     interrupt = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
     with mine, gpud:
-        yield Channel(mine, interrupt, lambda _: None), gpud, interrupt
+        yield Channel(mine, interrupt, lambda _: None, lambda *_: None), gpud, interrupt
     os.close(interrupt)
 
 

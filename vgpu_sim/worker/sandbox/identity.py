@@ -13,7 +13,7 @@ _MAX_CAPABILITY: Final = 63
 # Of threads, too: of the pool and of streams at most 1154, and some of LLVM. The limit stops a fork
 # bomb where seccomp is not to be had.
 _MAX_PROCESSES: Final = 2048
-_MAX_DESCRIPTORS: Final = 256
+_MAX_DESCRIPTORS: Final = 1024  # half of them for chunks that an HCA may be shown
 
 
 def become(uid: int, gid: int) -> None:
