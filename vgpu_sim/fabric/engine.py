@@ -45,6 +45,11 @@ _SIGNATURES = {
 }
 
 
+def preload() -> None:
+    """Load the library, while files can still be opened. Raises OSError."""
+    ctypes.CDLL(str(LIBRARY_PATH))
+
+
 class Engine:
     """The engine and its thread, until ``close``."""
 

@@ -8,7 +8,6 @@ import asyncio
 import fcntl
 import logging
 import os
-import resource
 import signal
 import sys
 from contextlib import suppress
@@ -16,9 +15,10 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.engine import Engine, preload
+from vgpu_sim.hcad import walls
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
-from vgpu_sim.system import foreign
+from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
 FIRST_MEMBER_SECONDS = 30.0
@@ -28,26 +28,31 @@ FIRST_MEMBER_SECONDS = 30.0
 @click.option("--directory", type=click.Path(path_type=Path), required=True)
 @click.option("--ready-fd", type=int, required=True)
 @click.option("--memory", "memory_bytes", type=int, required=True, help="Bytes for each program.")
-def main(directory: Path, ready_fd: int, memory_bytes: int) -> None:
+@click.option("--allow-weak-sandbox", is_flag=True, help="Serve where seccomp is not to be had.")
+def main(directory: Path, ready_fd: int, memory_bytes: int, allow_weak_sandbox: bool) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
-    _least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a region has a descriptor
     try:
-        asyncio.run(_serve(directory, ready_fd, memory_bytes))
+        walls.limit()
+        asyncio.run(_serve(directory, ready_fd, memory_bytes, weak=allow_weak_sandbox))
     except OSError as err:
         sys.exit(f"hcad: {err}")
 
 
-async def _serve(directory: Path, ready_fd: int, memory_bytes: int) -> None:
+async def _serve(directory: Path, ready_fd: int, memory_bytes: int, *, weak: bool) -> None:
+    # What the walls forbid comes before them.
+    listener = seqpacket.bind(directory / SOCKET_NAME, 0o600)
+    refusing = foreign.refuse_descriptors(listener)
+    preload()
+    walls.enter(directory, weak=weak)
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
     server = Server(directory, engine, memory_bytes, ended.set)
     try:
-        server.open()
+        server.open(listener, refusing=refusing)
         os.write(ready_fd, b"1")
         os.close(ready_fd)
 

@@ -25,7 +25,7 @@ from vgpu_sim.hcad import requests, sysfs
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.requests import Malformed
-from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import LogQuota
 
@@ -93,10 +93,10 @@ class Server:
         """How many have joined."""
         return len(self._functions)
 
-    def open(self) -> None:
-        """Bind and begin to serve. Raises OSError."""
-        self._listener = seqpacket.bind(self._directory / SOCKET_NAME, 0o600)
-        self._refusing = foreign.refuse_descriptors(self._listener)
+    def open(self, listener: socket.socket, *, refusing: bool) -> None:
+        """Begin to serve a socket that is bound; ``refusing``: it lets no descriptors in."""
+        self._listener = listener
+        self._refusing = refusing
         self._listener.listen(_BACKLOG)
         self._begin(self._accept(self._listener))
 
