@@ -42,6 +42,7 @@ _SIGNATURES = {
     "hca_qp_state": (_U32, [_P, _P]),
     "hca_qp_free": (None, [_P, _P]),
     "hca_counters": (None, [_P, _P, _P]),
+    "hca_watches_memory": (_I, [_P]),
 }
 
 
@@ -150,6 +151,10 @@ class Engine:
     def remove_qp(self, qp: EngineQp) -> None:
         """Remove a queue pair; requests that it has are forgotten."""
         self._library.hca_qp_free(self._engine, qp)
+
+    def watches_memory(self) -> bool:
+        """Tell whether pages that clients take away are noticed before they are touched."""
+        return bool(self._library.hca_watches_memory(self._engine))
 
     def counters(self) -> tuple[int, int]:
         """Return how often the engine went to sleep, and how many turns it took."""

@@ -18,6 +18,7 @@ import click
 from vgpu_sim.fabric.engine import Engine, preload
 from vgpu_sim.hcad import walls
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
+from vgpu_sim.hcad.shares import Shares, usable
 from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
@@ -34,13 +35,15 @@ def main(directory: Path, ready_fd: int, memory_bytes: int, allow_weak_sandbox: 
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
     try:
-        walls.limit()
-        asyncio.run(_serve(directory, ready_fd, memory_bytes, weak=allow_weak_sandbox))
+        shares = Shares(usable(walls.limit()))
+        asyncio.run(_serve(directory, ready_fd, memory_bytes, shares, weak=allow_weak_sandbox))
     except OSError as err:
         sys.exit(f"hcad: {err}")
 
 
-async def _serve(directory: Path, ready_fd: int, memory_bytes: int, *, weak: bool) -> None:
+async def _serve(
+    directory: Path, ready_fd: int, memory_bytes: int, shares: Shares, *, weak: bool
+) -> None:
     # What the walls forbid comes before them.
     listener = seqpacket.bind(directory / SOCKET_NAME, 0o600)
     refusing = foreign.refuse_descriptors(listener)
@@ -50,7 +53,9 @@ async def _serve(directory: Path, ready_fd: int, memory_bytes: int, *, weak: boo
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
-    server = Server(directory, engine, memory_bytes, ended.set)
+    if not engine.watches_memory():
+        logging.warning("no userfaultfd: pages that clients give up are charged to hcad when used")
+    server = Server(directory, engine, memory_bytes, ended.set, shares)
     try:
         server.open(listener, refusing=refusing)
         os.write(ready_fd, b"1")

@@ -51,6 +51,12 @@ class Completions(ClientPlace):
         reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writing, False)  # this end alone: the client chooses for its own
         handle = self._handle()
+        try:
+            self.share.take(2)
+        except OSError:
+            os.close(reading)
+            os.close(writing)
+            raise
         self._channels[handle] = _Channel(writing)
         return HcaHandle(handle), reading
 
@@ -59,6 +65,7 @@ class Completions(ClientPlace):
         if get(self._channels, handle).queues:
             raise refused(errno.EBUSY)
         os.close(self._channels.pop(handle).writing_fd)
+        self.share.give(2)
 
     def create_cq(self, wanted: hca.HcaCqCreate) -> tuple[HcaCreated, int]:
         """Make a completion queue; return its page's descriptor, too. Raises OSError."""
@@ -68,7 +75,10 @@ class Completions(ClientPlace):
         entries = power_of_two(wanted.entries)
         size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
         handle = self._handle()
-        with descriptor_of("hca-cq", size) as page:
+        with (
+            descriptor_of("hca-cq", size) as page,
+            self._holding("cq", handle, page, size, descriptors=2),
+        ):
             notify = channel.writing_fd if channel is not None else -1
             made = self._engine.add_cq(self._client, handle, page, size, entries, notify)
             self._cqs[handle] = _Cq(made, wanted.channel)
@@ -83,5 +93,6 @@ class Completions(ClientPlace):
             raise refused(errno.EBUSY)
         del self._cqs[handle]
         self._engine.remove_cq(cq.engine)
+        self._release("cq", handle)
         if cq.channel:
             self._channels[cq.channel].queues -= 1

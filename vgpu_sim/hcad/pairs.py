@@ -61,7 +61,10 @@ class Pairs(Domains, Completions):
         number, index = self._numbers.new_qpn(), self._free_indices[-1]
         created = HcaCreated(number, index, size, sends, receives)
         try:
-            with descriptor_of("hca-qp", size) as page:
+            with (
+                descriptor_of("hca-qp", size) as page,
+                self._holding("qp", number, page, size),
+            ):
                 made = self._engine.add_qp(
                     self._client, wanted, created, page, send_cq.engine, recv_cq.engine
                 )
@@ -96,6 +99,7 @@ class Pairs(Domains, Completions):
         qp = get(self._qps, number)
         del self._qps[number]
         self._engine.remove_qp(qp.engine)
+        self._release("qp", number)
         self._numbers.free_qpn(number)
         self._free_indices.append(qp.index)
         self._pds[qp.pd] -= 1

@@ -50,16 +50,24 @@ class Regions(Domains):
             raise refused(errno.EINVAL)
         if wanted.bytes > self._room:
             raise refused(errno.ENOMEM)
-        descriptor = memory.shared("hca-memory", wanted.bytes)
+        self.share.take(1)
         try:
-            made = self._engine.add_segment(descriptor, wanted.bytes)
+            descriptor, made = self._segment(wanted.bytes)
         except OSError:
-            os.close(descriptor)
+            self.share.give(1)
             raise
         self._room -= wanted.bytes
         handle = self._handle()
         self._segments[handle] = _Segment(made, descriptor, wanted.bytes)
         return HcaHandle(handle), os.dup(descriptor)
+
+    def _segment(self, size: int) -> tuple[int, EngineSegment]:
+        descriptor = memory.shared("hca-memory", size)
+        try:
+            return descriptor, self._engine.add_segment(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            raise
 
     def destroy_segment(self, handle: int) -> None:
         """Remove memory that no region lies in. Raises OSError."""
@@ -69,6 +77,7 @@ class Regions(Domains):
         del self._segments[handle]
         self._engine.remove_segment(segment.engine)
         os.close(segment.descriptor)
+        self.share.give(1)
         self._room += segment.size
 
     def create_region(self, wanted: hca.HcaMrCreate) -> HcaHandle:

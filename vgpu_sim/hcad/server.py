@@ -25,6 +25,7 @@ from vgpu_sim.hcad import requests, sysfs
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.requests import Malformed
+from vgpu_sim.hcad.shares import CLIENT_DESCRIPTORS, Share, Shares
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import LogQuota
@@ -39,7 +40,8 @@ FIRMWARE = "1.0.0"
 BOARD = "TESSERA_VHCA"
 HELLO_TIMEOUT_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 5.0
-MAX_CONNECTIONS = 1024
+MAX_CONNECTIONS = 8192
+MAX_SILENT = 64
 LOG_LINES_PER_MINUTE = 30
 _BACKLOG = 1024
 _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
@@ -54,6 +56,7 @@ class _Function:
 
     address: Address
     directory: Path
+    share: Share
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -73,18 +76,26 @@ class Server:
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
 
     def __init__(
-        self, directory: Path, engine: Engine, memory_bytes: int, on_empty: Callable[[], None]
+        self,
+        directory: Path,
+        engine: Engine,
+        memory_bytes: int,
+        on_empty: Callable[[], None],
+        shares: Shares,
     ) -> None:
         self._directory = directory
         self._engine = engine
         self._memory_bytes = memory_bytes
         self._on_empty = on_empty
+        self._shares = shares
         self._numbers = Numbers()
         self._functions: dict[bytes, _Function] = {}
         self._indices: set[int] = set()
         self._listener: socket.socket | None = None
         self._refusing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: dict[socket.socket, asyncio.Task[None]] = {}
+        """Connections that have not said who they are, the oldest first."""
         self._programs: dict[bytes, set[asyncio.Task[None]]] = {}
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
 
@@ -110,10 +121,11 @@ class Server:
         if self._listener is not None:
             self._listener.close()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -125,16 +137,20 @@ class Server:
                 await asyncio.sleep(0.1)
                 continue
             client.setblocking(False)
+            while len(self._silent) >= MAX_SILENT:  # the oldest has had the most time
+                self._silent.pop(next(iter(self._silent))).cancel()
+                await asyncio.sleep(0)
             if len(self._tasks) > MAX_CONNECTIONS:
                 client.close()
                 continue
-            self._begin(self._serve(client))
+            self._silent[client] = self._begin(self._serve(client))
 
     async def _serve(self, client: socket.socket) -> None:
         sockets = ForeignSockets("hca", self._refusing)
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
                 packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
+            self._silent.pop(client, None)
             if not packet.data:
                 return
             if packet.truncated:
@@ -146,6 +162,7 @@ class Server:
             if self._log_quota.take():
                 logger.info("client_dropped reason=%r", str(err) or "timeout")
         finally:
+            self._silent.pop(client, None)
             sockets.close(client)
             sockets.end()
 
@@ -159,7 +176,7 @@ class Server:
         index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
         home = self._directory / SYSFS_NAME / str(index)
         directory = home / CLASS_NAME
-        function = _Function(address_of(index), directory)
+        function = _Function(address_of(index), directory, self._shares.share())
         sysfs.write(directory / DEVICE_NAME, function.address, FIRMWARE, BOARD)
         self._indices.add(index)
         self._functions[token] = function
@@ -184,7 +201,11 @@ class Server:
             status = errno.EACCES if function is None else errno.EPROTO
             await self._send(client, requests.encode(header, None, status))
             return
-        objects = Objects(self._engine, self._numbers, function.address.gids, self._memory_bytes)
+        try:
+            objects = self._admit(function)
+        except OSError as err:
+            await self._send(client, requests.encode(header, None, err.errno or errno.EIO))
+            return
         task = asyncio.current_task()
         assert task is not None
         self._programs.setdefault(token, set()).add(task)
@@ -201,6 +222,19 @@ class Server:
         finally:
             self._programs.get(token, set()).discard(task)
             objects.close()
+            function.share.give(CLIENT_DESCRIPTORS)
+
+    def _admit(self, function: _Function) -> Objects:
+        """Open a function for one more program. Raises OSError."""
+        function.share.take(CLIENT_DESCRIPTORS)
+        try:
+            gids = function.address.gids
+            objects = Objects(self._engine, self._numbers, gids, self._memory_bytes)
+        except OSError:
+            function.share.give(CLIENT_DESCRIPTORS)
+            raise
+        objects.share = function.share
+        return objects
 
     async def _answer(self, client: socket.socket, objects: Objects, data: bytes) -> None:
         reply, descriptors, refused = requests.answer(objects, data)

@@ -132,6 +132,7 @@ static struct hca *give_up(struct hca *hca) {
   const int error = errno;
   if (hca->epoll_fd >= 0) close(hca->epoll_fd);
   if (hca->wake_fd >= 0) close(hca->wake_fd);
+  if (hca->absent_fd >= 0) close(hca->absent_fd);
   free(hca);
   errno = error;
   return NULL;
@@ -142,6 +143,7 @@ struct hca *hca_new(void) {
   if (!hca) return NULL;
   hca_memory_guard();
   pthread_mutex_init(&hca->lock, NULL);
+  hca->absent_fd = hca_absent_open();
   hca->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   hca->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (hca->epoll_fd < 0 || hca->wake_fd < 0 || !watch(hca)) return give_up(hca);
@@ -165,3 +167,5 @@ void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns) {
   *sleeps = atomic_load(&hca->sleeps);
   *turns = atomic_load(&hca->turns);
 }
+
+int hca_watches_memory(const struct hca *hca) { return hca->absent_fd >= 0; }

@@ -105,13 +105,13 @@ void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
 }
 
 struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes) {
-  (void)hca;
   struct hca_segment *segment = calloc(1, sizeof *segment);
   if (!segment) return NULL;
   segment->base = map(fd, bytes);
   segment->bytes = bytes;
-  if (segment->base) return segment;
+  if (segment->base && hca_absent_watch(hca->absent_fd, segment->base, bytes)) return segment;
   const int error = errno;
+  if (segment->base) munmap(segment->base, bytes);
   free(segment);
   errno = error;
   return NULL;

@@ -49,6 +49,9 @@ HCA_EXPORT int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
 HCA_EXPORT uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp);
 HCA_EXPORT void hca_qp_free(struct hca *hca, struct hca_qp *qp);
 
+/* Whether pages that a client takes away are noticed before they are touched. */
+HCA_EXPORT int hca_watches_memory(const struct hca *hca);
+
 /* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
 HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);
 
