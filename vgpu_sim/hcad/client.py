@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HCA_PAGE_BYTES
 from vgpu_sim.hcad import memory
+from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.shares import Share, unbounded
 
@@ -35,10 +36,29 @@ class ClientPlace:
         self.share: Share = unbounded()
         self.held: dict[tuple[str, int], Held] = {}
         """By kind of object and its number."""
-        self.page_fd = memory.shared("hca-client", HCA_PAGE_BYTES)
-        self.doorbell_end, self.doorbell_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.async_fd, self.async_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        ends = self._ends()
+        self.page_fd, self.doorbell_fd, self.async_fd = ends[:3]
+        self.doorbell_end, self.async_end = ends[3:]
         self._client = engine.add_client(self.page_fd, self.doorbell_end, self.async_end, gids)
+
+    def _ends(self) -> tuple[int, ...]:
+        """Make the client's page and pipes, in the order of ``descriptors``. Raises OSError."""
+        page = memory.shared("hca-client", HCA_PAGE_BYTES)
+        doorbell, ringing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        reading, events = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        return page, ringing, reading, doorbell, events
+
+    def save_place(self, luggage: Luggage) -> Row:
+        """Write what the client has besides its objects; the engine is held."""
+        return {
+            "descriptors": [luggage.pack(descriptor) for descriptor in self.descriptors],
+            "room": self._room,
+            "next": self._next,
+        }
+
+    def load_place(self, row: Row) -> None:
+        """Take over all but the descriptors, after the objects. Raises ValueError, KeyError."""
+        self._room, self._next = int(row["room"]), int(row["next"])
 
     def leave(self) -> None:
         """Remove the client, after its objects."""

@@ -6,6 +6,8 @@ of anything, and nothing lies idle for members that never come.
 """
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,14 +41,24 @@ class Share:
     def __init__(self, descriptors: Pool, ring_bytes: Pool) -> None:
         self._pools = (descriptors, ring_bytes)
         self._held = [0, 0]
+        self._bounded = True
 
     def take(self, descriptors: int, ring_bytes: int = 0) -> None:
         """Take some of each. Raises OSError (ENOMEM) where that is more than would be left."""
         wanted = (descriptors, ring_bytes)
         for pool, held, more in zip(self._pools, self._held, wanted, strict=True):
-            if more and held + more > pool.free - more:
+            if self._bounded and more and held + more > pool.free - more:
                 raise OSError(errno.ENOMEM, f"no {pool.name} left for this function: it has {held}")
         self._change(wanted, 1)
+
+    @contextmanager
+    def adopting(self) -> Iterator[None]:
+        """Take what a predecessor has given already, however much that is, meanwhile."""
+        self._bounded = False
+        try:
+            yield
+        finally:
+            self._bounded = True
 
     def give(self, descriptors: int, ring_bytes: int = 0) -> None:
         """Give back what was taken."""

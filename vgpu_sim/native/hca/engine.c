@@ -91,6 +91,7 @@ static void nap(struct hca *hca, uint64_t wake_ns) {
   hca_leave(hca);
   const int count = epoll_wait(hca->epoll_fd, events, EVENTS, limit_ms);
   hca_enter(hca);
+  if (hca->held) return; /* doorbells and pages may be the successor's by now */
   drain(hca, events, count);
   set_sleeping(hca, 0);
 }
@@ -100,6 +101,10 @@ static void *serve(void *argument) {
   uint64_t idle_since_ns = 0;
   hca_enter(hca);
   while (!atomic_load(&hca->ending)) {
+    if (hca->held) {
+      pthread_cond_wait(&hca->released, &hca->lock);
+      continue;
+    }
     atomic_fetch_add_explicit(&hca->turns, 1, memory_order_relaxed);
     collect(hca);
     const uint64_t now_ns = hca_now_ns();
@@ -143,6 +148,7 @@ struct hca *hca_new(void) {
   if (!hca) return NULL;
   hca_memory_guard();
   pthread_mutex_init(&hca->lock, NULL);
+  pthread_cond_init(&hca->released, NULL);
   hca->absent_fd = hca_absent_open();
   hca->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   hca->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -155,8 +161,7 @@ struct hca *hca_new(void) {
 
 void hca_free(struct hca *hca) {
   atomic_store(&hca->ending, true);
-  const uint64_t one = 1;
-  if (write(hca->wake_fd, &one, sizeof one) < 0) abort(); /* it holds nothing yet: cannot fail */
+  hca_release(hca);
   pthread_join(hca->thread, NULL);
   hca_table_free(&hca->qps);
   hca_table_free(&hca->regions);

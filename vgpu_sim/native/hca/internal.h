@@ -92,6 +92,8 @@ struct hca {
   pthread_mutex_t lock;
   atomic_uint callers; /* that want the lock */
   atomic_bool ending;
+  bool held; /* no turns: its state is being handed over, or not complete yet */
+  pthread_cond_t released;
   int epoll_fd, wake_fd;
   int absent_fd; /* tells of pages that are not there; -1: the kernel has no such thing */
   struct hca_client *clients;
@@ -100,6 +102,9 @@ struct hca {
   struct hca_qp *first_waiting;
   atomic_ullong sleeps, turns;
 };
+
+/* objects.c: the engine may sleep: it looks at its queue again. */
+void hca_ring(struct hca *hca);
 
 /* queue.c: whose turn it is. */
 void hca_enqueue(struct hca *hca, struct hca_qp *qp);
