@@ -6,9 +6,9 @@ from typing import NoReturn
 
 from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.system import calls
 from vgpu_sim.worker import process as worker, sandbox
 from vgpu_sim.worker.runtime import NativeRuntime
-from vgpu_sim.worker.sandbox import system
 
 
 def prepare() -> None:
@@ -26,7 +26,7 @@ def adopt_orphans() -> None:
 
     A compile helper ends with its worker, and somebody must take note (PR_SET_CHILD_SUBREAPER).
     """
-    system.prctl(system.PR_SET_CHILD_SUBREAPER, 1)
+    calls.prctl(calls.PR_SET_CHILD_SUBREAPER, 1)
 
 
 def walls(uid: int | None) -> dict[str, bool]:

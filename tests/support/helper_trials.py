@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.system import calls
 from vgpu_sim.worker import compile_helper, memory
 from vgpu_sim.worker.compile_helper import CompileHelper
-from vgpu_sim.worker.sandbox import system
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def running_helper(
     pid = os.fork()
     if pid == 0:
         try:
-            helper.serve(lambda: system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL))
+            helper.serve(lambda: calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL))
         finally:
             os._exit(1)
     helper.started()

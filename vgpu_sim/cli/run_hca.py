@@ -10,7 +10,7 @@ import click
 
 from vgpu_sim import config
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
-from vgpu_sim.worker.sandbox import system
+from vgpu_sim.system import calls
 
 CLASSES: Final = Path("/sys/class")
 CLASS: Final = "infiniband"
@@ -78,28 +78,28 @@ def _mount(sysfs: Path) -> None:
     """
     classes = [entry for entry in CLASSES.iterdir() if entry.name != CLASS]
     _enter_namespaces()
-    system.mount("none", "/", "", _MS_REC_PRIVATE)
+    calls.mount("none", "/", "", _MS_REC_PRIVATE)
     scratch = sysfs.with_name("classes")
     scratch.mkdir(exist_ok=True)
-    system.mount("none", str(scratch), "tmpfs", 0, "size=64k,mode=0755")
+    calls.mount("none", str(scratch), "tmpfs", 0, "size=64k,mode=0755")
     for entry in classes:
         (scratch / entry.name).mkdir()
-        system.mount(str(entry), str(scratch / entry.name), "", _MS_BIND_REC)
+        calls.mount(str(entry), str(scratch / entry.name), "", _MS_BIND_REC)
     (scratch / CLASS).mkdir()
-    system.mount(str(sysfs), str(scratch / CLASS), "", _MS_BIND_REC)
-    system.mount("none", str(scratch), "", _MS_REMOUNT_READ_ONLY)
-    system.mount(str(scratch), str(CLASSES), "", _MS_BIND_REC)
-    system.unmount_detached(str(scratch))
+    calls.mount(str(sysfs), str(scratch / CLASS), "", _MS_BIND_REC)
+    calls.mount("none", str(scratch), "", _MS_REMOUNT_READ_ONLY)
+    calls.mount(str(scratch), str(CLASSES), "", _MS_BIND_REC)
+    calls.unmount_detached(str(scratch))
 
 
 def _enter_namespaces() -> None:
     try:
-        system.unshare(_CLONE_NEWNS)  # who may mount needs no other user namespace
+        calls.unshare(_CLONE_NEWNS)  # who may mount needs no other user namespace
         return
     except PermissionError:
         pass
     uid, gid = os.geteuid(), os.getegid()
-    system.unshare(_CLONE_NEWUSER | _CLONE_NEWNS)
+    calls.unshare(_CLONE_NEWUSER | _CLONE_NEWNS)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")

@@ -15,6 +15,8 @@ from vgpu_sim.hal.hca import (
     HcaMrCreate,
     HcaQpAttributes,
     HcaQpCreate,
+    HcaSavedCq,
+    HcaSavedQp,
 )
 
 LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_hca.so"
@@ -42,7 +44,19 @@ _SIGNATURES = {
     "hca_qp_state": (_U32, [_P, _P]),
     "hca_qp_free": (None, [_P, _P]),
     "hca_counters": (None, [_P, _P, _P]),
+    "hca_hold": (None, [_P]),
+    "hca_release": (None, [_P]),
+    "hca_cq_save": (None, [_P, _P, _P]),
+    "hca_cq_load": (None, [_P, _P, _P]),
+    "hca_qp_save": (None, [_P, _P, _P]),
+    "hca_qp_load": (None, [_P, _P, _P]),
+    "hca_watches_memory": (_I, [_P]),
 }
+
+
+def preload() -> None:
+    """Load the library, while files can still be opened. Raises OSError."""
+    ctypes.CDLL(str(LIBRARY_PATH))
 
 
 class Engine:
@@ -145,6 +159,38 @@ class Engine:
     def remove_qp(self, qp: EngineQp) -> None:
         """Remove a queue pair; requests that it has are forgotten."""
         self._library.hca_qp_free(self._engine, qp)
+
+    def hold(self) -> None:
+        """Work on nothing until ``release``; requests stay where they are."""
+        self._library.hca_hold(self._engine)
+
+    def release(self) -> None:
+        """Go on."""
+        self._library.hca_release(self._engine)
+
+    def save_cq(self, cq: EngineCq) -> HcaSavedCq:
+        """Return how far a completion queue is; the engine is held."""
+        saved = HcaSavedCq()
+        self._library.hca_cq_save(self._engine, cq, ctypes.byref(saved))
+        return saved
+
+    def load_cq(self, cq: EngineCq, saved: HcaSavedCq) -> None:
+        """Go on where a predecessor was; the engine is held."""
+        self._library.hca_cq_load(self._engine, cq, ctypes.byref(saved))
+
+    def save_qp(self, qp: EngineQp) -> HcaSavedQp:
+        """Return how far a queue pair is; the engine is held."""
+        saved = HcaSavedQp()
+        self._library.hca_qp_save(self._engine, qp, ctypes.byref(saved))
+        return saved
+
+    def load_qp(self, qp: EngineQp, saved: HcaSavedQp) -> None:
+        """Go on where a predecessor was; the engine is held."""
+        self._library.hca_qp_load(self._engine, qp, ctypes.byref(saved))
+
+    def watches_memory(self) -> bool:
+        """Tell whether pages that clients take away are noticed before they are touched."""
+        return bool(self._library.hca_watches_memory(self._engine))
 
     def counters(self) -> tuple[int, int]:
         """Return how often the engine went to sleep, and how many turns it took."""

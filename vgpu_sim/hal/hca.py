@@ -308,6 +308,29 @@ class HcaEvent(ctypes.Structure):
     _fields_ = (("type", c_uint32), ("handle", c_uint32))
 
 
+class HcaSavedCq(ctypes.Structure):
+    """What a successor of hcad must know of a completion queue besides its page."""
+
+    _fields_ = (
+        ("head", c_uint32),
+        ("events", c_uint32),
+        ("overrun", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+class HcaSavedQp(ctypes.Structure):
+    """The same of a queue pair."""
+
+    _fields_ = (
+        ("send_tail", c_uint32),
+        ("recv_tail", c_uint32),
+        ("broken", c_uint32),
+        ("reserved", c_uint32),
+        ("attributes", HcaQpAttributes),
+    )
+
+
 STRUCTURES: Final = (
     HcaHello,
     HcaDevice,
@@ -329,5 +352,7 @@ STRUCTURES: Final = (
     HcaCqe,
     HcaCqPage,
     HcaEvent,
+    HcaSavedCq,
+    HcaSavedQp,
 )
 ENUMS: Final = (HcaMessage,)

@@ -1,66 +1,163 @@
 """``python -m vgpu_sim.hcad``: serve one fabric until its last member has gone.
 
 It needs no privilege. Who starts it writes nothing to it and reads one byte from ``--ready-fd``
-when it serves; see ``vgpu_sim.cli.clients.fabric`` for the other side.
+when it serves; see ``vgpu_sim.cli.clients.fabric`` for the other side. With ``--take-over`` it is
+the successor of the one that serves there: see ``handover``.
 """
 
 import asyncio
 import fcntl
 import logging
 import os
-import resource
 import signal
+import socket
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.engine import Engine, preload
+from vgpu_sim.hcad import handover, walls
+from vgpu_sim.hcad.handover import HandoverFailed
+from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
-from vgpu_sim.system import foreign
+from vgpu_sim.hcad.shares import Shares, usable
+from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
 FIRST_MEMBER_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    directory: Path
+    ready_fd: int
+    memory_bytes: int
+    weak: bool
+    linger_seconds: float
 
 
 @click.command()
 @click.option("--directory", type=click.Path(path_type=Path), required=True)
 @click.option("--ready-fd", type=int, required=True)
 @click.option("--memory", "memory_bytes", type=int, required=True, help="Bytes for each program.")
-def main(directory: Path, ready_fd: int, memory_bytes: int) -> None:
+@click.option("--allow-weak-sandbox", is_flag=True, help="Serve where seccomp is not to be had.")
+@click.option("--take-over", is_flag=True, help="Be the successor of the hcad that serves there.")
+@click.option(
+    *("--linger", "linger_seconds"),
+    type=float,
+    default=0.0,
+    help="After SIGTERM serve for so many seconds, unless a successor takes over.",
+)
+def main(
+    directory: Path,
+    ready_fd: int,
+    memory_bytes: int,
+    allow_weak_sandbox: bool,
+    take_over: bool,
+    linger_seconds: float,
+) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
-    _least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a region has a descriptor
+    options = _Options(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds)
     try:
-        asyncio.run(_serve(directory, ready_fd, memory_bytes))
-    except OSError as err:
+        shares = Shares(usable(walls.limit()))
+        asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
+    except (OSError, HandoverFailed) as err:
         sys.exit(f"hcad: {err}")
 
 
-async def _serve(directory: Path, ready_fd: int, memory_bytes: int) -> None:
+async def _begin(options: _Options, shares: Shares) -> None:
+    # What the walls forbid comes before them.
+    listener = seqpacket.bind(options.directory / SOCKET_NAME, 0o600)
+    refusing = foreign.refuse_descriptors(listener)
+    successors = seqpacket.bind(options.directory / handover.SOCKET_NAME, 0o600)
+    engine = _confined_engine(options)
     ended = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    engine = Engine()
-    server = Server(directory, engine, memory_bytes, ended.set)
+    server = Server(options.directory, engine, options.memory_bytes, ended.set, shares)
+    await _serve(
+        *(options, server, engine, ended, successors),
+        lambda: server.open(listener, refusing=refusing),
+    )
+
+
+async def _succeed(options: _Options, shares: Shares) -> None:
+    predecessor, document, luggage = handover.ask(options.directory)
+    engine = _confined_engine(options)
+    engine.hold()
+    ended = asyncio.Event()
+    server = Server(options.directory, engine, options.memory_bytes, ended.set, shares)
     try:
-        server.open()
-        os.write(ready_fd, b"1")
-        os.close(ready_fd)
+        successors = socket.socket(fileno=luggage.take(document["successors"]))
+        serve = handover.accept(predecessor, document, luggage, server)
+    except (KeyError, ValueError, OSError, HandoverFailed) as err:
+        # All that is mapped here is the predecessor's: nothing is touched on the way out.
+        logging.error("cannot take over: %s", err)  # noqa: TRY400
+        os._exit(1)
 
-        def end_if_alone() -> None:
-            if not server.members:
-                ended.set()
+    def start() -> None:
+        serve()
+        engine.release()
 
-        asyncio.get_running_loop().call_later(FIRST_MEMBER_SECONDS, end_if_alone)
+    await _serve(options, server, engine, ended, successors, start)
+
+
+def _confined_engine(options: _Options) -> Engine:
+    preload()
+    walls.enter(options.directory, weak=options.weak)
+    engine = Engine()
+    if not engine.watches_memory():
+        logging.warning("no userfaultfd: pages that clients give up are charged to hcad when used")
+    return engine
+
+
+async def _serve(
+    options: _Options,
+    server: Server,
+    engine: Engine,
+    ended: asyncio.Event,
+    successors: socket.socket,
+    start: Callable[[], None],
+) -> None:
+    loop = asyncio.get_running_loop()
+    terminated = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, terminated.set)
+    loop.add_signal_handler(signal.SIGINT, ended.set)
+
+    def more(luggage: Luggage) -> Row:
+        return {"successors": luggage.pack(successors.fileno())}
+
+    async def linger() -> None:
+        await terminated.wait()
+        await asyncio.sleep(options.linger_seconds)
+        ended.set()
+
+    def end_if_alone() -> None:
+        if not server.members:
+            ended.set()
+
+    offering = None
+    lingering = loop.create_task(linger())
+    try:
+        start()
+        successors.setblocking(False)
+        successors.listen(1)
+        offering = loop.create_task(handover.offer(successors, server, engine, more))
+        os.write(options.ready_fd, b"1")
+        os.close(options.ready_fd)
+        loop.call_later(FIRST_MEMBER_SECONDS, end_if_alone)
         await ended.wait()
     finally:
+        lingering.cancel()
+        if offering is not None:
+            offering.cancel()
         await server.close()
         engine.close()
-        _leave(directory)
+        _leave(options.directory)
 
 
 def _leave(directory: Path) -> None:
@@ -69,7 +166,8 @@ def _leave(directory: Path) -> None:
         lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (directory / SOCKET_NAME).unlink(missing_ok=True)
+            for name in (SOCKET_NAME, handover.SOCKET_NAME):
+                (directory / name).unlink(missing_ok=True)
             with suppress(OSError):
                 (directory / SYSFS_NAME).rmdir()
             (directory / LOCK_NAME).unlink()

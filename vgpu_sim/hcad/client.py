@@ -1,12 +1,25 @@
 """What all objects of a client share: its place in the engine, its room, its numbers."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HCA_PAGE_BYTES
 from vgpu_sim.hcad import memory
+from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.shares import Share, unbounded
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A descriptor that an object has as long as it lives, so that a successor can be given it."""
+
+    descriptor: int
+    descriptors: int
+    ring_bytes: int
 
 
 class ClientPlace:
@@ -20,21 +33,68 @@ class ClientPlace:
         self._numbers = numbers
         self._room = memory_bytes
         self._next = 1
-        self.page_fd = memory.shared("hca-client", HCA_PAGE_BYTES)
-        doorbell, self.doorbell_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self.async_fd, events = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        try:
-            self._client = engine.add_client(self.page_fd, doorbell, events, gids)
-        finally:
-            os.close(doorbell)
-            os.close(events)
+        self.share: Share = unbounded()
+        self.held: dict[tuple[str, int], Held] = {}
+        """By kind of object and its number."""
+        ends = self._ends()
+        self.page_fd, self.doorbell_fd, self.async_fd = ends[:3]
+        self.doorbell_end, self.async_end = ends[3:]
+        self._client = engine.add_client(self.page_fd, self.doorbell_end, self.async_end, gids)
+
+    def _ends(self) -> tuple[int, ...]:
+        """Make the client's page and pipes, in the order of ``descriptors``. Raises OSError."""
+        page = memory.shared("hca-client", HCA_PAGE_BYTES)
+        doorbell, ringing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        reading, events = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        return page, ringing, reading, doorbell, events
+
+    def save_place(self, luggage: Luggage) -> Row:
+        """Write what the client has besides its objects; the engine is held."""
+        return {
+            "descriptors": [luggage.pack(descriptor) for descriptor in self.descriptors],
+            "room": self._room,
+            "next": self._next,
+        }
+
+    def load_place(self, row: Row) -> None:
+        """Take over all but the descriptors, after the objects. Raises ValueError, KeyError."""
+        self._room, self._next = int(row["room"]), int(row["next"])
 
     def leave(self) -> None:
         """Remove the client, after its objects."""
         self._engine.remove_client(self._client)
-        for descriptor in (self.page_fd, self.doorbell_fd, self.async_fd):
+        for descriptor in self.descriptors:
             with suppress(OSError):
                 os.close(descriptor)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Return what the client has besides its objects."""
+        ends = (self.doorbell_end, self.async_end)
+        return (self.page_fd, self.doorbell_fd, self.async_fd, *ends)
+
+    @contextmanager
+    def _holding(
+        self, kind: str, number: int, descriptor: int, ring_bytes: int = 0, descriptors: int = 1
+    ) -> Iterator[None]:
+        """Keep a copy of an object's descriptor unless something goes wrong. Raises OSError."""
+        self.share.take(descriptors, ring_bytes)
+        try:
+            kept = os.dup(descriptor)
+        except OSError:
+            self.share.give(descriptors, ring_bytes)
+            raise
+        self.held[kind, number] = Held(kept, descriptors, ring_bytes)
+        try:
+            yield
+        except BaseException:
+            self._release(kind, number)
+            raise
+
+    def _release(self, kind: str, number: int) -> None:
+        held = self.held.pop((kind, number))
+        os.close(held.descriptor)
+        self.share.give(held.descriptors, held.ring_bytes)
 
     def _handle(self) -> int:
         handle = self._next

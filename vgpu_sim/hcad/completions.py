@@ -18,6 +18,7 @@ from vgpu_sim.hcad.checks import (
     refused,
 )
 from vgpu_sim.hcad.client import ClientPlace
+from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
 
 
@@ -31,6 +32,8 @@ class _Channel:
 class _Cq:
     engine: EngineCq
     channel: int
+    size: int
+    entries: int
     queue_pairs: int = 0
 
 
@@ -51,6 +54,12 @@ class Completions(ClientPlace):
         reading, writing = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(writing, False)  # this end alone: the client chooses for its own
         handle = self._handle()
+        try:
+            self.share.take(2)
+        except OSError:
+            os.close(reading)
+            os.close(writing)
+            raise
         self._channels[handle] = _Channel(writing)
         return HcaHandle(handle), reading
 
@@ -59,6 +68,7 @@ class Completions(ClientPlace):
         if get(self._channels, handle).queues:
             raise refused(errno.EBUSY)
         os.close(self._channels.pop(handle).writing_fd)
+        self.share.give(2)
 
     def create_cq(self, wanted: hca.HcaCqCreate) -> tuple[HcaCreated, int]:
         """Make a completion queue; return its page's descriptor, too. Raises OSError."""
@@ -68,10 +78,13 @@ class Completions(ClientPlace):
         entries = power_of_two(wanted.entries)
         size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
         handle = self._handle()
-        with descriptor_of("hca-cq", size) as page:
+        with (
+            descriptor_of("hca-cq", size) as page,
+            self._holding("cq", handle, page, size, descriptors=2),
+        ):
             notify = channel.writing_fd if channel is not None else -1
             made = self._engine.add_cq(self._client, handle, page, size, entries, notify)
-            self._cqs[handle] = _Cq(made, wanted.channel)
+            self._cqs[handle] = _Cq(made, wanted.channel, size, entries)
             if channel is not None:
                 channel.queues += 1
             return HcaCreated(handle, 0, size, entries, 0), page
@@ -83,5 +96,44 @@ class Completions(ClientPlace):
             raise refused(errno.EBUSY)
         del self._cqs[handle]
         self._engine.remove_cq(cq.engine)
+        self._release("cq", handle)
         if cq.channel:
             self._channels[cq.channel].queues -= 1
+
+    def save_channel(self, handle: int, luggage: Luggage) -> Row:
+        """Write one for a successor."""
+        return {"handle": handle, "end": luggage.pack(self._channels[handle].writing_fd)}
+
+    def load_channel(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's. Raises OSError, ValueError."""
+        self.share.take(2)
+        self._channels[int(row["handle"])] = _Channel(luggage.take(row["end"]))
+
+    def save_cq(self, handle: int, luggage: Luggage) -> Row:
+        """Write one for a successor; the engine is held."""
+        cq = self._cqs[handle]
+        return {
+            "handle": handle,
+            "page": luggage.pack(self.held["cq", handle].descriptor),
+            "size": cq.size,
+            "entries": cq.entries,
+            "channel": cq.channel,
+            "progress": text(bytes(self._engine.save_cq(cq.engine))),
+        }
+
+    def load_cq(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+        handle, size, entries = (int(row[name]) for name in ("handle", "size", "entries"))
+        channel = self._channels[row["channel"]] if row["channel"] else None
+        notify = channel.writing_fd if channel is not None else -1
+        progress = hca.HcaSavedCq.from_buffer_copy(data(row["progress"]))
+        page = luggage.take(row["page"])
+        try:
+            with self._holding("cq", handle, page, size, descriptors=2):
+                made = self._engine.add_cq(self._client, handle, page, size, entries, notify)
+        finally:
+            os.close(page)
+        self._engine.load_cq(made, progress)
+        self._cqs[handle] = _Cq(made, row["channel"], size, entries)
+        if channel is not None:
+            channel.queues += 1

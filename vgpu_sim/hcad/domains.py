@@ -7,6 +7,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaHandle
 from vgpu_sim.hcad.checks import get, limit, refused
 from vgpu_sim.hcad.client import ClientPlace
+from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
 
 
@@ -34,3 +35,13 @@ class Domains(ClientPlace):
         if get(self._pds, handle):
             raise refused(errno.EBUSY)
         del self._pds[handle]
+
+    def save_pd(self, handle: int, luggage: Luggage) -> Row:
+        """Write one for a successor."""
+        del luggage
+        return {"handle": handle}
+
+    def load_pd(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's."""
+        del luggage
+        self._pds[int(row["handle"])] = 0

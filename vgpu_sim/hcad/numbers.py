@@ -15,6 +15,23 @@ class Numbers:
         self._keys: set[int] = set()
         self._pds = 0
 
+    @property
+    def last_pd(self) -> int:
+        """The newest number of a protection domain."""
+        return self._pds
+
+    def adopt_pds(self, last: int) -> None:
+        """Go on after a predecessor's newest protection domain."""
+        self._pds = max(self._pds, last)
+
+    def adopt_qpn(self, number: int) -> None:
+        """Keep a number of a predecessor's. Raises ValueError where it is taken."""
+        _adopt(self._qpns, number)
+
+    def adopt_key(self, key: int) -> None:
+        """Keep a key of a predecessor's. Raises ValueError where it is taken."""
+        _adopt(self._keys, key)
+
     def new_pd(self) -> int:
         """Return a number for a protection domain that none had before."""
         self._pds += 1
@@ -43,3 +60,9 @@ def _draw(taken: set[int], least: int, greatest: int) -> int:
         if number not in taken:
             taken.add(number)
             return number
+
+
+def _adopt(taken: set[int], number: int) -> None:
+    if number in taken:
+        raise ValueError(f"{number} twice")
+    taken.add(number)

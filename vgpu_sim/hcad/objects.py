@@ -5,6 +5,13 @@ removed with it. A refusal is an ``OSError`` whose errno the client's verb answe
 object has a module of its own.
 """
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hcad.luggage import Luggage, Row
+from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.pairs import Pairs
 from vgpu_sim.hcad.regions import Regions
 
@@ -25,3 +32,61 @@ class Objects(Pairs, Regions):
         for handle in list(self._channels):
             self.destroy_channel(handle)
         self.leave()
+
+    def save(self, luggage: Luggage) -> Row:
+        """Write the client for a successor of hcad; the engine is held."""
+        saved = self.save_place(luggage)
+        for kind in _KINDS:
+            saved[kind.name] = [kind.save(self, n, luggage) for n in kind.numbers(self)]
+        return saved
+
+    def load(self, saved: Row, luggage: Luggage) -> None:
+        """Make again what a predecessor saved; the engine is held.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+        """
+        for kind in _KINDS:
+            for row in saved[kind.name]:
+                kind.load(self, row, luggage)
+        self.load_place(saved)
+
+
+class AdoptedObjects(Objects):
+    """The objects of a client that a predecessor has opened."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        numbers: Numbers,
+        gids: tuple[bytes, ...],
+        memory_bytes: int,
+        descriptors: tuple[int, ...],
+    ) -> None:
+        """Add the client to the engine, with its page and pipes. Raises OSError, ValueError."""
+        self._given = descriptors
+        super().__init__(engine, numbers, gids, memory_bytes)
+
+    def _ends(self) -> tuple[int, ...]:
+        return self._given
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How objects of a kind are handed over to a successor of hcad."""
+
+    name: str
+    numbers: Callable[[Objects], Iterable[int]]
+    save: Callable[[Objects, int, Luggage], Row]
+    load: Callable[[Objects, Row, Luggage], None]
+
+
+# In this order: who is named comes before who names.
+_KINDS: Final = (
+    _Kind("domains", lambda o: o._pds, Objects.save_pd, Objects.load_pd),
+    _Kind("channels", lambda o: o._channels, Objects.save_channel, Objects.load_channel),
+    _Kind("completion_queues", lambda o: o._cqs, Objects.save_cq, Objects.load_cq),
+    _Kind("segments", lambda o: o._segments, Objects.save_segment, Objects.load_segment),
+    _Kind("regions", lambda o: o._regions, Objects.save_region, Objects.load_region),
+    _Kind("queue_pairs", lambda o: o._qps, Objects.save_qp, Objects.load_qp),
+)

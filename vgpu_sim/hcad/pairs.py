@@ -1,6 +1,7 @@
 """Queue pairs of a client."""
 
 import errno
+import os
 from ctypes import sizeof
 from dataclasses import dataclass, field
 
@@ -20,6 +21,7 @@ from vgpu_sim.hcad.checks import (
 )
 from vgpu_sim.hcad.completions import Completions
 from vgpu_sim.hcad.domains import Domains
+from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
 
 
@@ -29,6 +31,8 @@ class _QueuePair:
     index: int
     pd: int
     cqs: tuple[int, int]
+    wanted: bytes
+    created: bytes
     attributes: HcaQpAttributes = field(default_factory=HcaQpAttributes)
 
 
@@ -49,7 +53,8 @@ class Pairs(Domains, Completions):
         if wanted.type != VerbsQpType.RC:
             raise refused(errno.EOPNOTSUPP)
         get(self._pds, wanted.pd)
-        send_cq, recv_cq = get(self._cqs, wanted.send_cq), get(self._cqs, wanted.recv_cq)
+        get(self._cqs, wanted.send_cq)
+        get(self._cqs, wanted.recv_cq)
         check_range(wanted.send_wr, 0, hca.HCA_MAX_WR)
         check_range(wanted.recv_wr, 0, hca.HCA_MAX_WR)
         sends, receives = power_of_two(wanted.send_wr), power_of_two(wanted.recv_wr)
@@ -62,18 +67,28 @@ class Pairs(Domains, Completions):
         created = HcaCreated(number, index, size, sends, receives)
         try:
             with descriptor_of("hca-qp", size) as page:
-                made = self._engine.add_qp(
-                    self._client, wanted, created, page, send_cq.engine, recv_cq.engine
-                )
+                self._add_qp(wanted, created, page)
         except OSError:
             self._numbers.free_qpn(number)
             raise
         self._free_indices.pop()
-        self._qps[number] = _QueuePair(made, index, wanted.pd, (wanted.send_cq, wanted.recv_cq))
+        return created, page
+
+    def _add_qp(self, wanted: hca.HcaQpCreate, created: HcaCreated, page: int) -> _QueuePair:
+        send_cq, recv_cq = self._cqs[wanted.send_cq], self._cqs[wanted.recv_cq]
+        number = created.handle
+        with self._holding("qp", number, page, created.page_bytes):
+            made = self._engine.add_qp(
+                self._client, wanted, created, page, send_cq.engine, recv_cq.engine
+            )
+        cqs = (wanted.send_cq, wanted.recv_cq)
+        self._qps[number] = _QueuePair(
+            made, created.index, wanted.pd, cqs, bytes(wanted), bytes(created)
+        )
         self._pds[wanted.pd] += 1
         send_cq.queue_pairs += 1
         recv_cq.queue_pairs += 1
-        return created, page
+        return self._qps[number]
 
     def modify_qp(self, wanted: hca.HcaQpModify) -> HcaQpAttributes:
         """Change a queue pair by the rules of its state. Raises OSError."""
@@ -96,6 +111,7 @@ class Pairs(Domains, Completions):
         qp = get(self._qps, number)
         del self._qps[number]
         self._engine.remove_qp(qp.engine)
+        self._release("qp", number)
         self._numbers.free_qpn(number)
         self._free_indices.append(qp.index)
         self._pds[qp.pd] -= 1
@@ -108,3 +124,28 @@ class Pairs(Domains, Completions):
         if state == VerbsState.ERR:  # the one state that the engine chooses
             qp.attributes.state = state
         return qp
+
+    def save_qp(self, number: int, luggage: Luggage) -> Row:
+        """Write one for a successor; the engine is held."""
+        qp = self._qps[number]
+        return {
+            "request": text(qp.wanted),
+            "created": text(qp.created),
+            "page": luggage.pack(self.held["qp", number].descriptor),
+            "progress": text(bytes(self._engine.save_qp(qp.engine))),
+        }
+
+    def load_qp(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
+        wanted = hca.HcaQpCreate.from_buffer_copy(data(row["request"]))
+        created = HcaCreated.from_buffer_copy(data(row["created"]))
+        progress = hca.HcaSavedQp.from_buffer_copy(data(row["progress"]))
+        self._numbers.adopt_qpn(created.handle)
+        self._free_indices.remove(created.index)
+        page = luggage.take(row["page"])
+        try:
+            qp = self._add_qp(wanted, created, page)
+        finally:
+            os.close(page)
+        self._engine.load_qp(qp.engine, progress)
+        qp.attributes = HcaQpAttributes.from_buffer_copy(bytes(progress.attributes))

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from ctypes import byref, memmove, sizeof
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineRegion, EngineSegment
@@ -11,6 +12,7 @@ from vgpu_sim.hal.verbs import VerbsAccess
 from vgpu_sim.hcad import memory
 from vgpu_sim.hcad.checks import check_range, get, limit, refused
 from vgpu_sim.hcad.domains import Domains
+from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
 
 _ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_READ
@@ -30,6 +32,8 @@ class _Region:
     engine: EngineRegion
     pd: int
     segments: tuple[int, ...]
+    wanted: bytes
+    """The request, without pieces that it does not have."""
 
 
 class Regions(Domains):
@@ -50,16 +54,24 @@ class Regions(Domains):
             raise refused(errno.EINVAL)
         if wanted.bytes > self._room:
             raise refused(errno.ENOMEM)
-        descriptor = memory.shared("hca-memory", wanted.bytes)
+        self.share.take(1)
         try:
-            made = self._engine.add_segment(descriptor, wanted.bytes)
+            descriptor, made = self._segment(wanted.bytes)
         except OSError:
-            os.close(descriptor)
+            self.share.give(1)
             raise
         self._room -= wanted.bytes
         handle = self._handle()
         self._segments[handle] = _Segment(made, descriptor, wanted.bytes)
         return HcaHandle(handle), os.dup(descriptor)
+
+    def _segment(self, size: int) -> tuple[int, EngineSegment]:
+        descriptor = memory.shared("hca-memory", size)
+        try:
+            return descriptor, self._engine.add_segment(descriptor, size)
+        except OSError:
+            os.close(descriptor)
+            raise
 
     def destroy_segment(self, handle: int) -> None:
         """Remove memory that no region lies in. Raises OSError."""
@@ -69,6 +81,7 @@ class Regions(Domains):
         del self._segments[handle]
         self._engine.remove_segment(segment.engine)
         os.close(segment.descriptor)
+        self.share.give(1)
         self._room += segment.size
 
     def create_region(self, wanted: hca.HcaMrCreate) -> HcaHandle:
@@ -79,16 +92,20 @@ class Regions(Domains):
         used = tuple(wanted.pieces[i].segment for i in range(wanted.piece_count))
         key = self._numbers.new_key()
         try:
-            listed = [self._segments[handle].engine for handle in used]
-            made = self._engine.add_region(self._client, key, wanted, listed)
+            self._add_region(key, wanted, used)
         except OSError:
             self._numbers.free_key(key)
             raise
-        self._regions[key] = _Region(made, wanted.pd, used)
+        return HcaHandle(key)
+
+    def _add_region(self, key: int, wanted: hca.HcaMrCreate, used: tuple[int, ...]) -> None:
+        listed = [self._segments[handle].engine for handle in used]
+        made = self._engine.add_region(self._client, key, wanted, listed)
+        length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
+        self._regions[key] = _Region(made, wanted.pd, used, bytes(wanted)[:length])
         self._pds[wanted.pd] += 1
         for handle in used:
             self._segments[handle].regions += 1
-        return HcaHandle(key)
 
     def destroy_region(self, key: int) -> None:
         """Deregister memory. Raises OSError."""
@@ -120,3 +137,30 @@ class Regions(Domains):
             total += piece.bytes
         if total != wanted.bytes:
             raise refused(errno.EINVAL)
+
+    def save_segment(self, handle: int, luggage: Luggage) -> Row:
+        """Write one for a successor."""
+        segment = self._segments[handle]
+        return {"handle": handle, "size": segment.size, "file": luggage.pack(segment.descriptor)}
+
+    def load_segment(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's. Raises OSError, ValueError."""
+        self.share.take(1)
+        size, descriptor = int(row["size"]), luggage.take(row["file"])
+        made = self._engine.add_segment(descriptor, size)
+        self._segments[int(row["handle"])] = _Segment(made, descriptor, size)
+
+    def save_region(self, key: int, luggage: Luggage) -> Row:
+        """Write one for a successor."""
+        del luggage
+        return {"handle": key, "request": text(self._regions[key].wanted)}
+
+    def load_region(self, row: Row, luggage: Luggage) -> None:
+        """Take over one of a predecessor's. Raises OSError, ValueError, KeyError."""
+        del luggage
+        wanted = hca.HcaMrCreate()
+        request = data(row["request"])
+        memmove(byref(wanted), request, min(len(request), sizeof(wanted)))
+        used = tuple(piece.segment for piece in wanted.pieces[: wanted.piece_count])
+        self._numbers.adopt_key(int(row["handle"]))
+        self._add_region(int(row["handle"]), wanted, used)

@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,12 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.objects import AdoptedObjects, Objects
 from vgpu_sim.hcad.requests import Malformed
-from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.hcad.shares import CLIENT_DESCRIPTORS, Share, Shares
+from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import LogQuota
 
@@ -39,7 +42,8 @@ FIRMWARE = "1.0.0"
 BOARD = "TESSERA_VHCA"
 HELLO_TIMEOUT_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 5.0
-MAX_CONNECTIONS = 1024
+MAX_CONNECTIONS = 8192
+MAX_SILENT = 64
 LOG_LINES_PER_MINUTE = 30
 _BACKLOG = 1024
 _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
@@ -52,8 +56,10 @@ _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
 class _Function:
     """What a member has, and its programs share."""
 
+    index: int
     address: Address
     directory: Path
+    share: Share
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -73,19 +79,34 @@ class Server:
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
 
     def __init__(
-        self, directory: Path, engine: Engine, memory_bytes: int, on_empty: Callable[[], None]
+        self,
+        directory: Path,
+        engine: Engine,
+        memory_bytes: int,
+        on_empty: Callable[[], None],
+        shares: Shares,
     ) -> None:
         self._directory = directory
         self._engine = engine
         self._memory_bytes = memory_bytes
         self._on_empty = on_empty
+        self._shares = shares
         self._numbers = Numbers()
         self._functions: dict[bytes, _Function] = {}
         self._indices: set[int] = set()
         self._listener: socket.socket | None = None
         self._refusing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self._silent: dict[socket.socket, asyncio.Task[None]] = {}
+        """Connections that have not said who they are, the oldest first."""
         self._programs: dict[bytes, set[asyncio.Task[None]]] = {}
+        self._members: dict[bytes, socket.socket] = {}
+        self._open: dict[socket.socket, tuple[bytes, Objects]] = {}
+        self._answering = 0
+        self._answered = asyncio.Event()
+        self._answered.set()
+        self._serving = asyncio.Event()
+        self._serving.set()
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
 
     @property
@@ -93,10 +114,10 @@ class Server:
         """How many have joined."""
         return len(self._functions)
 
-    def open(self) -> None:
-        """Bind and begin to serve. Raises OSError."""
-        self._listener = seqpacket.bind(self._directory / SOCKET_NAME, 0o600)
-        self._refusing = foreign.refuse_descriptors(self._listener)
+    def open(self, listener: socket.socket, *, refusing: bool) -> None:
+        """Begin to serve a socket that is bound; ``refusing``: it lets no descriptors in."""
+        self._listener = listener
+        self._refusing = refusing
         self._listener.listen(_BACKLOG)
         self._begin(self._accept(self._listener))
 
@@ -110,10 +131,120 @@ class Server:
         if self._listener is not None:
             self._listener.close()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    async def pause(self) -> bool:
+        """Begin no further answer; tell whether all that were begun are given.
+
+        Who does not read its answer is hung up on in REPLY_TIMEOUT_SECONDS.
+        """
+        self._serving.clear()
+        if not self._refusing:
+            return False  # a thread may have a message in its hands
+        try:
+            async with asyncio.timeout(REPLY_TIMEOUT_SECONDS + 1):
+                while self._answering:
+                    await self._answered.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def resume(self) -> None:
+        """Answer again."""
+        self._serving.set()
+
+    def save(self, luggage: Luggage) -> Row:
+        """Write everything for a successor; this server is paused and the engine held."""
+        assert self._listener is not None
+        return {
+            "listener": luggage.pack(self._listener.fileno()),
+            "silent": [luggage.pack(client.fileno()) for client in self._silent],
+            "last_domain": self._numbers.last_pd,
+            "members": [
+                {
+                    "token": token.hex(),
+                    "index": self._functions[token].index,
+                    "socket": luggage.pack(client.fileno()),
+                }
+                for token, client in self._members.items()
+            ],
+            "programs": [
+                {
+                    "token": token.hex(),
+                    "socket": luggage.pack(client.fileno()),
+                    "objects": objects.save(luggage),
+                }
+                for client, (token, objects) in self._open.items()
+                if token in self._functions
+            ],
+        }
+
+    def load(self, saved: Row, luggage: Luggage) -> Callable[[], None]:
+        """Take over what a predecessor saved; return what begins to serve it.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+        """
+        listener = socket.socket(fileno=luggage.take(saved["listener"]))
+        listener.setblocking(False)
+        self._numbers.adopt_pds(int(saved["last_domain"]))
+        silent = [self._adopt({"socket": place}, luggage) for place in saved["silent"]]
+        works: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        for row in saved["members"]:
+            token, client = bytes.fromhex(row["token"]), self._adopt(row, luggage)
+            self._add_member(token, self._function(int(row["index"])), client)
+            works.append(partial(self._adopted_member, client, token))
+        for row in saved["programs"]:
+            token, client = bytes.fromhex(row["token"]), self._adopt(row, luggage)
+            objects = self._adopt_objects(self._functions[token], row["objects"], luggage)
+            works.append(partial(self._adopted_program, client, token, objects))
+
+        def serve() -> None:
+            self.open(listener, refusing=True)
+            for work in works:
+                self._begin(work())
+            for client in silent:
+                self._silent[client] = self._begin(self._serve(client))
+
+        return serve
+
+    @staticmethod
+    def _adopt(row: Row, luggage: Luggage) -> socket.socket:
+        client = socket.socket(fileno=luggage.take(row["socket"]))
+        client.setblocking(False)
+        return client
+
+    def _adopt_objects(self, function: _Function, saved: Row, luggage: Luggage) -> Objects:
+        objects = AdoptedObjects(
+            *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
+            luggage.take_all(saved["descriptors"]),
+        )
+        objects.share = function.share
+        with function.share.adopting():
+            function.share.take(CLIENT_DESCRIPTORS)
+            objects.load(saved, luggage)
+        return objects
+
+    async def _adopted_member(self, client: socket.socket, token: bytes) -> None:
+        sockets = ForeignSockets("hca", self._refusing)
+        with suppress(OSError):
+            await sockets.receive(client, 1)
+        sockets.close(client)
+        self._remove_member(token)
+
+    async def _adopted_program(self, client: socket.socket, token: bytes, objects: Objects) -> None:
+        sockets = ForeignSockets("hca", self._refusing)
+        try:
+            await self._requests(client, sockets, token, objects)
+        except (Malformed, TimeoutError, OSError) as err:
+            if self._log_quota.take():
+                logger.info("client_dropped reason=%r", str(err) or "timeout")
+        finally:
+            sockets.close(client)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _accept(self, listener: socket.socket) -> None:
         while True:
@@ -125,16 +256,20 @@ class Server:
                 await asyncio.sleep(0.1)
                 continue
             client.setblocking(False)
+            while len(self._silent) >= MAX_SILENT:  # the oldest has had the most time
+                self._silent.pop(next(iter(self._silent))).cancel()
+                await asyncio.sleep(0)
             if len(self._tasks) > MAX_CONNECTIONS:
                 client.close()
                 continue
-            self._begin(self._serve(client))
+            self._silent[client] = self._begin(self._serve(client))
 
     async def _serve(self, client: socket.socket) -> None:
         sockets = ForeignSockets("hca", self._refusing)
         try:
             async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
                 packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
+            self._silent.pop(client, None)
             if not packet.data:
                 return
             if packet.truncated:
@@ -146,6 +281,7 @@ class Server:
             if self._log_quota.take():
                 logger.info("client_dropped reason=%r", str(err) or "timeout")
         finally:
+            self._silent.pop(client, None)
             sockets.close(client)
             sockets.end()
 
@@ -157,23 +293,34 @@ class Server:
             await self._send(client, requests.encode(header, None, errno.EINVAL))
             return
         index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
-        home = self._directory / SYSFS_NAME / str(index)
-        directory = home / CLASS_NAME
-        function = _Function(address_of(index), directory)
-        sysfs.write(directory / DEVICE_NAME, function.address, FIRMWARE, BOARD)
-        self._indices.add(index)
-        self._functions[token] = function
+        function = self._function(index)
+        directory = function.directory / DEVICE_NAME
+        sysfs.write(directory, function.address, FIRMWARE, BOARD)
+        self._add_member(token, function, client)
         try:
             await self._send(client, requests.encode(header, function.device()))
             await sockets.receive(client, 1)  # it has nothing more to say
         finally:
-            for task in tuple(self._programs.pop(token, ())):
-                task.cancel()
-            del self._functions[token]
-            self._indices.discard(index)
-            sysfs.remove(home)
-            if not self._functions:
-                self._on_empty()
+            self._remove_member(token)
+
+    def _function(self, index: int) -> _Function:
+        directory = self._directory / SYSFS_NAME / str(index) / CLASS_NAME
+        return _Function(index, address_of(index), directory, self._shares.share())
+
+    def _add_member(self, token: bytes, function: _Function, client: socket.socket) -> None:
+        self._indices.add(function.index)
+        self._functions[token] = function
+        self._members[token] = client
+
+    def _remove_member(self, token: bytes) -> None:
+        for task in tuple(self._programs.pop(token, ())):
+            task.cancel()
+        function = self._functions.pop(token)
+        del self._members[token]
+        self._indices.discard(function.index)
+        sysfs.remove(function.directory.parent)
+        if not self._functions:
+            self._on_empty()
 
     async def _program(
         self, client: socket.socket, sockets: ForeignSockets, header: Header, hello: HcaHello
@@ -184,13 +331,30 @@ class Server:
             status = errno.EACCES if function is None else errno.EPROTO
             await self._send(client, requests.encode(header, None, status))
             return
-        objects = Objects(self._engine, self._numbers, function.address.gids, self._memory_bytes)
+        try:
+            objects = self._admit(function)
+        except OSError as err:
+            await self._send(client, requests.encode(header, None, err.errno or errno.EIO))
+            return
+        opened = (objects.page_fd, objects.doorbell_fd)
+        reply = requests.encode(header, function.device())
+        try:
+            await self._send(client, reply, opened)
+        except BaseException:
+            self._dismiss(function, objects)
+            raise
+        await self._requests(client, sockets, token, objects)
+
+    async def _requests(
+        self, client: socket.socket, sockets: ForeignSockets, token: bytes, objects: Objects
+    ) -> None:
+        """Answer a program until it hangs up; then its objects go."""
+        function = self._functions.get(token)
         task = asyncio.current_task()
         assert task is not None
         self._programs.setdefault(token, set()).add(task)
+        self._open[client] = token, objects
         try:
-            opened = (objects.page_fd, objects.doorbell_fd)
-            await self._send(client, requests.encode(header, function.device()), opened)
             while True:
                 packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
                 if not packet.data:
@@ -198,17 +362,42 @@ class Server:
                 if packet.truncated:
                     raise Malformed("too long, or brought descriptors")
                 await self._answer(client, objects, packet.data)
+                await self._serving.wait()
         finally:
+            del self._open[client]
             self._programs.get(token, set()).discard(task)
-            objects.close()
+            self._dismiss(function, objects)
+
+    @staticmethod
+    def _dismiss(function: _Function | None, objects: Objects) -> None:
+        objects.close()
+        if function is not None:
+            function.share.give(CLIENT_DESCRIPTORS)
+
+    def _admit(self, function: _Function) -> Objects:
+        """Open a function for one more program. Raises OSError."""
+        function.share.take(CLIENT_DESCRIPTORS)
+        try:
+            gids = function.address.gids
+            objects = Objects(self._engine, self._numbers, gids, self._memory_bytes)
+        except OSError:
+            function.share.give(CLIENT_DESCRIPTORS)
+            raise
+        objects.share = function.share
+        return objects
 
     async def _answer(self, client: socket.socket, objects: Objects, data: bytes) -> None:
         reply, descriptors, refused = requests.answer(objects, data)
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)
+        self._answering += 1
+        self._answered.clear()
         try:
             await self._send(client, reply, descriptors)
         finally:
+            self._answering -= 1
+            if not self._answering:
+                self._answered.set()
             for descriptor in descriptors:
                 with suppress(OSError):
                     os.close(descriptor)

@@ -18,8 +18,8 @@ from enum import IntEnum
 from typing import Final, NoReturn
 
 from vgpu_sim.hal.ports import EmitError
+from vgpu_sim.system import calls
 from vgpu_sim.worker import memory
-from vgpu_sim.worker.sandbox import system
 
 MAX_BYTES: Final = 256 << 20  # of a request, and of an answer
 MAX_CPU_SECONDS: Final = 600.0
@@ -137,7 +137,7 @@ def _give_way() -> None:
     wanted = _Scheduling(policy=os.SCHED_BATCH, nice=_LEISURE_NICE)
     wanted.size = ctypes.sizeof(wanted)
     with suppress(OSError):
-        system.syscall(system.SYS_SCHED_SETATTR, 0, ctypes.byref(wanted), 0)
+        calls.syscall(calls.SYS_SCHED_SETATTR, 0, ctypes.byref(wanted), 0)
 
 
 def _describe_end(number: int, words: bytes) -> bytes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from vgpu_sim.worker.sandbox import landlock, system
+from vgpu_sim.system import calls, landlock
 
 # LANDLOCK_ACCESS_FS_* in the order of their bits, each with the first version that knows it.
 RIGHTS = {
@@ -37,7 +37,7 @@ class Kernel:
         self.ruleset = -1
 
     def syscall(self, number: int, *arguments: object) -> int:
-        if number == system.SYS_LANDLOCK_CREATE_RULESET:
+        if number == calls.SYS_LANDLOCK_CREATE_RULESET:
             structure, size, flags = arguments
             if flags == 1:
                 assert (structure, size) == (None, 0)
@@ -47,7 +47,7 @@ class Kernel:
             self.ruleset = os.memfd_create("ruleset")
             return self.ruleset
         assert arguments[0] == self.ruleset
-        if number == system.SYS_LANDLOCK_ADD_RULE:
+        if number == calls.SYS_LANDLOCK_ADD_RULE:
             _, kind, structure, flags = arguments
             assert (kind, flags) == (1, 0)  # LANDLOCK_RULE_PATH_BENEATH
             rule = memory_of(structure, 12)
@@ -55,7 +55,7 @@ class Kernel:
             (parent,) = rule[8:].cast("i")
             self.rules.append((allowed, os.readlink(f"/proc/self/fd/{parent}")))
         else:
-            assert (number, arguments[1]) == (system.SYS_LANDLOCK_RESTRICT_SELF, 0)
+            assert (number, arguments[1]) == (calls.SYS_LANDLOCK_RESTRICT_SELF, 0)
             self.restricted = True
         return 0
 
@@ -77,9 +77,9 @@ def test_all_that_a_version_knows_is_taken_and_the_cache_left(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: int, with_cache: bool
 ) -> None:
     kernel = Kernel(version)
-    monkeypatch.setattr(system, "syscall", kernel.syscall)
+    monkeypatch.setattr(calls, "syscall", kernel.syscall)
     before = os.listdir("/proc/self/fd")
-    landlock.restrict_to(tmp_path if with_cache else None)
+    landlock.restrict_to({tmp_path: landlock.FILES} if with_cache else {})
     known = {name for name, since in RIGHTS.items() if since <= version}
     files, network, scopes = kernel.handled
     assert names(files) == known

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import bpf
 import pytest
 
+from vgpu_sim.system import filters
 from vgpu_sim.worker.sandbox import seccomp
 
 Decide = Callable[..., int]
@@ -53,7 +54,7 @@ def filtered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], None]], 
     def of(install: Callable[[], None]) -> Decide:
         installed: list[bytes] = []
         with monkeypatch.context() as patch:
-            patch.setattr(seccomp, "_filter", installed.append)
+            patch.setattr(filters, "apply", installed.append)
             install()
         (code,) = installed
         return lambda *call, **where: bpf.decide(code, *call, **where)

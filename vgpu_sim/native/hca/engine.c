@@ -91,6 +91,7 @@ static void nap(struct hca *hca, uint64_t wake_ns) {
   hca_leave(hca);
   const int count = epoll_wait(hca->epoll_fd, events, EVENTS, limit_ms);
   hca_enter(hca);
+  if (hca->held) return; /* doorbells and pages may be the successor's by now */
   drain(hca, events, count);
   set_sleeping(hca, 0);
 }
@@ -100,6 +101,10 @@ static void *serve(void *argument) {
   uint64_t idle_since_ns = 0;
   hca_enter(hca);
   while (!atomic_load(&hca->ending)) {
+    if (hca->held) {
+      pthread_cond_wait(&hca->released, &hca->lock);
+      continue;
+    }
     atomic_fetch_add_explicit(&hca->turns, 1, memory_order_relaxed);
     collect(hca);
     const uint64_t now_ns = hca_now_ns();
@@ -132,6 +137,7 @@ static struct hca *give_up(struct hca *hca) {
   const int error = errno;
   if (hca->epoll_fd >= 0) close(hca->epoll_fd);
   if (hca->wake_fd >= 0) close(hca->wake_fd);
+  if (hca->absent_fd >= 0) close(hca->absent_fd);
   free(hca);
   errno = error;
   return NULL;
@@ -142,6 +148,8 @@ struct hca *hca_new(void) {
   if (!hca) return NULL;
   hca_memory_guard();
   pthread_mutex_init(&hca->lock, NULL);
+  pthread_cond_init(&hca->released, NULL);
+  hca->absent_fd = hca_absent_open();
   hca->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   hca->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (hca->epoll_fd < 0 || hca->wake_fd < 0 || !watch(hca)) return give_up(hca);
@@ -153,8 +161,7 @@ struct hca *hca_new(void) {
 
 void hca_free(struct hca *hca) {
   atomic_store(&hca->ending, true);
-  const uint64_t one = 1;
-  if (write(hca->wake_fd, &one, sizeof one) < 0) abort(); /* it holds nothing yet: cannot fail */
+  hca_release(hca);
   pthread_join(hca->thread, NULL);
   hca_table_free(&hca->qps);
   hca_table_free(&hca->regions);
@@ -165,3 +172,5 @@ void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns) {
   *sleeps = atomic_load(&hca->sleeps);
   *turns = atomic_load(&hca->turns);
 }
+
+int hca_watches_memory(const struct hca *hca) { return hca->absent_fd >= 0; }

@@ -92,13 +92,19 @@ struct hca {
   pthread_mutex_t lock;
   atomic_uint callers; /* that want the lock */
   atomic_bool ending;
+  bool held; /* no turns: its state is being handed over, or not complete yet */
+  pthread_cond_t released;
   int epoll_fd, wake_fd;
+  int absent_fd; /* tells of pages that are not there; -1: the kernel has no such thing */
   struct hca_client *clients;
   struct hca_table qps, regions;
   struct hca_qp *first_queued, *last_queued;
   struct hca_qp *first_waiting;
   atomic_ullong sleeps, turns;
 };
+
+/* objects.c: the engine may sleep: it looks at its queue again. */
+void hca_ring(struct hca *hca);
 
 /* queue.c: whose turn it is. */
 void hca_enqueue(struct hca *hca, struct hca_qp *qp);
@@ -117,6 +123,11 @@ uint8_t *hca_region_at(const struct hca_region *region, uint64_t address, uint64
 /* False where either range has no memory behind it: a file that was cut short. */
 bool hca_copy(uint8_t *to, const uint8_t *from, uint64_t bytes);
 void hca_memory_guard(void); /* once a process */
+/* A descriptor with which mappings are watched for absent pages; -1 where there is none. */
+int hca_absent_open(void);
+/* Makes touching an absent page of a mapping SIGBUS instead of a page that this process is charged
+ * for; false with errno set. */
+bool hca_absent_watch(int absent_fd, void *base, uint64_t bytes);
 
 /* complete.c */
 /* False where the queue is full; an event says so. */

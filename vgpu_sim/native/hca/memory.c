@@ -1,8 +1,13 @@
 #define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "internal.h"
 
@@ -19,6 +24,25 @@ void hca_memory_guard(void) {
   struct sigaction action = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER};
   sigemptyset(&action.sa_mask);
   sigaction(SIGBUS, &action, NULL);
+}
+
+/* A client can punch holes into its memory at any time. Whoever touches such a page next would get a
+ * new one and be charged for it: hcad. userfaultfd(2) refuses instead, for whoever copies in user
+ * mode, which any user may ask for (UFFD_USER_MODE_ONLY, Linux 5.11). */
+int hca_absent_open(void) {
+  const int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+  if (fd < 0) return -1;
+  struct uffdio_api api = {.api = UFFD_API,
+                           .features = UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM};
+  if (ioctl(fd, UFFDIO_API, &api) == 0) return fd;
+  close(fd);
+  return -1;
+}
+
+bool hca_absent_watch(int absent_fd, void *base, uint64_t bytes) {
+  struct uffdio_register wanted = {.range = {.start = (uintptr_t)base, .len = bytes},
+                                   .mode = UFFDIO_REGISTER_MODE_MISSING};
+  return absent_fd < 0 || ioctl(absent_fd, UFFDIO_REGISTER, &wanted) == 0;
 }
 
 bool hca_copy(uint8_t *to, const uint8_t *from, uint64_t bytes) {

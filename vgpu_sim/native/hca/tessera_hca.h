@@ -49,6 +49,18 @@ HCA_EXPORT int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
 HCA_EXPORT uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp);
 HCA_EXPORT void hca_qp_free(struct hca *hca, struct hca_qp *qp);
 
+/* From the return of the one to the other no request is worked on, and no page written to but by
+ * calls. Objects may be added, and loaded with what a predecessor saved. */
+HCA_EXPORT void hca_hold(struct hca *hca);
+HCA_EXPORT void hca_release(struct hca *hca);
+HCA_EXPORT void hca_cq_save(struct hca *hca, const struct hca_cq *cq, tessera_hca_saved_cq *saved);
+HCA_EXPORT void hca_cq_load(struct hca *hca, struct hca_cq *cq, const tessera_hca_saved_cq *saved);
+HCA_EXPORT void hca_qp_save(struct hca *hca, const struct hca_qp *qp, tessera_hca_saved_qp *saved);
+HCA_EXPORT void hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp *saved);
+
+/* Whether pages that a client takes away are noticed before they are touched. */
+HCA_EXPORT int hca_watches_memory(const struct hca *hca);
+
 /* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
 HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);
 

@@ -1006,6 +1006,32 @@ _Static_assert(sizeof(tessera_hca_event) == 8, "tessera_hca_event");
 _Static_assert(offsetof(tessera_hca_event, type) == 0, "tessera_hca_event.type");
 _Static_assert(offsetof(tessera_hca_event, handle) == 4, "tessera_hca_event.handle");
 
+typedef struct tessera_hca_saved_cq {
+  uint32_t head;
+  uint32_t events;
+  uint32_t overrun;
+  uint32_t reserved;
+} tessera_hca_saved_cq;
+_Static_assert(sizeof(tessera_hca_saved_cq) == 16, "tessera_hca_saved_cq");
+_Static_assert(offsetof(tessera_hca_saved_cq, head) == 0, "tessera_hca_saved_cq.head");
+_Static_assert(offsetof(tessera_hca_saved_cq, events) == 4, "tessera_hca_saved_cq.events");
+_Static_assert(offsetof(tessera_hca_saved_cq, overrun) == 8, "tessera_hca_saved_cq.overrun");
+_Static_assert(offsetof(tessera_hca_saved_cq, reserved) == 12, "tessera_hca_saved_cq.reserved");
+
+typedef struct tessera_hca_saved_qp {
+  uint32_t send_tail;
+  uint32_t recv_tail;
+  uint32_t broken;
+  uint32_t reserved;
+  tessera_hca_qp_attributes attributes;
+} tessera_hca_saved_qp;
+_Static_assert(sizeof(tessera_hca_saved_qp) == 80, "tessera_hca_saved_qp");
+_Static_assert(offsetof(tessera_hca_saved_qp, send_tail) == 0, "tessera_hca_saved_qp.send_tail");
+_Static_assert(offsetof(tessera_hca_saved_qp, recv_tail) == 4, "tessera_hca_saved_qp.recv_tail");
+_Static_assert(offsetof(tessera_hca_saved_qp, broken) == 8, "tessera_hca_saved_qp.broken");
+_Static_assert(offsetof(tessera_hca_saved_qp, reserved) == 12, "tessera_hca_saved_qp.reserved");
+_Static_assert(offsetof(tessera_hca_saved_qp, attributes) == 16, "tessera_hca_saved_qp.attributes");
+
 typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
                                      const uint8_t *parameters, uint64_t first_block,
                                      uint64_t end_block, tessera_thread_state *thread);

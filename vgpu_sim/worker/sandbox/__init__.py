@@ -14,7 +14,8 @@ from pathlib import Path
 
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.spawn import WorkerConfig
-from vgpu_sim.worker.sandbox import identity, landlock, namespaces, seccomp, system
+from vgpu_sim.system import calls, identity, landlock
+from vgpu_sim.worker.sandbox import namespaces, seccomp
 from vgpu_sim.worker.sandbox.level import Level
 
 __all__ = ["Helper", "Level", "NotConfinedError", "enter", "probe"]
@@ -77,7 +78,7 @@ def _fork_helper(help_by: Helper, *, filtered: bool, required: bool) -> None:
     if os.fork() != 0:
         return
     try:
-        system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+        calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
         gone = os.getppid() != worker  # before the call above
         stands = filtered and _stands(seccomp.install_for_helper)
         if not gone and (stands or not required):
@@ -89,7 +90,7 @@ def _fork_helper(help_by: Helper, *, filtered: bool, required: bool) -> None:
 
 def _become_child(helper: int, *, filtered: bool) -> None:
     """In a child of the helper: end with it, and give up forking."""
-    system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
+    calls.prctl(calls.PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != helper:  # it has ended before the call above
         os._exit(spawn.CRASHED_STATUS)
     if filtered:
@@ -116,7 +117,7 @@ def _confine(
     identity.limit_resources(own_user=own_user)
     if own_user:
         identity.hide_from_ptrace()
-    confined = _stands(lambda: landlock.restrict_to(cache))
+    confined = _stands(lambda: landlock.restrict_to({cache: landlock.FILES} if cache else {}))
     files = cache is not None and (isolated or confined)
     if help_by is not None:
         _fork_helper(help_by, filtered=True, required=not weak)

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from vgpu_sim.worker.sandbox import system
+from vgpu_sim.system import calls
 
 _CLONE_NEWNS: Final = 0x0002_0000
 _CLONE_NEWIPC: Final = 0x0800_0000
@@ -30,13 +30,13 @@ def enter_empty(cache_directory: Path | None) -> None:
     """
     uid, gid = os.getuid(), os.getgid()
     # A process that has changed its user may not write its own maps until it is dumpable again.
-    system.prctl(system.PR_SET_DUMPABLE, 1)
-    system.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_NEWNET | _CLONE_NEWIPC)
+    calls.prctl(calls.PR_SET_DUMPABLE, 1)
+    calls.unshare(_CLONE_NEWUSER | _CLONE_NEWNS | _CLONE_NEWNET | _CLONE_NEWIPC)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
     Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    system.mount("none", "/", "", _MS_REC_PRIVATE)
-    system.mount(
+    calls.mount("none", "/", "", _MS_REC_PRIVATE)
+    calls.mount(
         "none",
         _NEW_ROOT,
         "tmpfs",
@@ -46,10 +46,10 @@ def enter_empty(cache_directory: Path | None) -> None:
     if cache_directory is not None:
         target = _NEW_ROOT + str(cache_directory)
         Path(target).mkdir(parents=True)
-        system.mount(str(cache_directory), target, "", _MS_BIND)
-    system.mount("none", _NEW_ROOT, "", _MS_REMOUNT_READ_ONLY | _MS_NOSUID_NODEV_NOEXEC)
+        calls.mount(str(cache_directory), target, "", _MS_BIND)
+    calls.mount("none", _NEW_ROOT, "", _MS_REMOUNT_READ_ONLY | _MS_NOSUID_NODEV_NOEXEC)
     os.chdir(_NEW_ROOT)
     # The old root lands on top of the new one, whence it is detached (pivot_root(2), NOTES).
-    system.syscall(system.SYS_PIVOT_ROOT, b".", b".")
-    system.unmount_detached(".")
+    calls.syscall(calls.SYS_PIVOT_ROOT, b".", b".")
+    calls.unmount_detached(".")
     os.chdir("/")

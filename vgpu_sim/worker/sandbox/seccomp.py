@@ -5,26 +5,9 @@ and faults, plus what libc may use instead. Nothing in it changes another proces
 use a worker has its user's own uid. x86-64 only, as the rest of the worker.
 """
 
-import ctypes
-import struct
-from collections.abc import Iterable, Mapping
 from typing import Final
 
-from vgpu_sim.worker.sandbox import system
-
-_AUDIT_ARCH_X86_64: Final = 0xC000_003E
-_X32_BIT: Final = 0x4000_0000
-_RET_KILL_PROCESS: Final = 0x8000_0000
-_RET_ALLOW: Final = 0x7FFF_0000
-_RET_ERRNO: Final = 0x0005_0000
-_SECCOMP_MODE_FILTER: Final = 2
-_EPERM, _ENOSYS = 1, 38
-
-_CLONE_THREAD: Final = 0x0001_0000
-# CLONE_NEW* of linux/sched.h: a new thread is allowed, a new namespace is not.
-_CLONE_NAMESPACES: Final = 0x7E02_0080
-_SYS_CLONE: Final = 56
-_SYS_CLONE3: Final = 435
+from vgpu_sim.system import calls, filters
 
 _ALLOWED: Final = {
     "read": 0,
@@ -104,11 +87,11 @@ _FORK_FLAGS: Final = 0x0120_0011  # CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | 
 _SYS_WAIT4: Final = 61
 _SYS_GETPPID: Final = 110
 _FOR_HELPER: Final = {
-    "clone": (_SYS_CLONE, 0, (_FORK_FLAGS,)),
+    "clone": (filters.SYS_CLONE, 0, (_FORK_FLAGS,)),
     "fcntl": (72, 1, _FCNTL_COMMANDS),
-    "prctl": (157, 0, (*_PRCTL_OPTIONS, system.PR_SET_PDEATHSIG, system.PR_SET_SECCOMP)),
+    "prctl": (157, 0, (*_PRCTL_OPTIONS, calls.PR_SET_PDEATHSIG, calls.PR_SET_SECCOMP)),
     "setitimer": (38, 0, (2,)),  # ITIMER_PROF: a signal to nobody but itself
-    "sched_setattr": (system.SYS_SCHED_SETATTR, 0, (0,)),  # its own weight, not another process's
+    "sched_setattr": (calls.SYS_SCHED_SETATTR, 0, (0,)),  # its own weight, not another process's
 }
 
 # Only where something else confines paths: the filter cannot see into a string.
@@ -124,26 +107,6 @@ _ALLOWED_FOR_CACHE: Final = {
     "statx": 332,
 }
 
-# Classic BPF: struct sock_filter, and the offsets within struct seccomp_data.
-_INSTRUCTION: Final = struct.Struct("<HBBI")
-_LOAD, _JUMP_EQUAL, _JUMP_GREATER_OR_EQUAL, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
-_Step = tuple[int, int, int, int]
-_ByArgument = tuple[int, int, tuple[int, ...]]  # number, which argument, its values
-
-_THREADS: Final[tuple[_Step, ...]] = (
-    (_JUMP_EQUAL, 0, 5, _SYS_CLONE),
-    (_LOAD, 0, 0, _FIRST_ARGUMENT),
-    (_JUMP_ANY_BIT, 2, 0, _CLONE_NAMESPACES),
-    (_JUMP_ANY_BIT, 0, 1, _CLONE_THREAD),
-    (_RETURN, 0, 0, _RET_ALLOW),
-    (_RETURN, 0, 0, _RET_ERRNO | _EPERM),
-)
-
-
-class _Program(ctypes.Structure):
-    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
-
 
 def install(*, files: bool) -> None:
     """Filter this thread and all it will start; needs no_new_privs.
@@ -154,7 +117,7 @@ def install(*, files: bool) -> None:
         OSError: where filters are not to be had.
     """
     numbers = {**_ALLOWED, **(_ALLOWED_FOR_CACHE if files else {})}.values()
-    _filter(_assemble(_THREADS, _ALLOWED_BY_ARGUMENT, numbers))
+    filters.apply(filters.assemble(filters.THREADS, _ALLOWED_BY_ARGUMENT, numbers))
 
 
 def install_for_helper() -> None:
@@ -165,38 +128,4 @@ def install_for_helper() -> None:
     Raises:
         OSError: where filters are not to be had.
     """
-    _filter(_assemble([], _FOR_HELPER, [*_ALLOWED.values(), _SYS_WAIT4, _SYS_GETPPID]))
-
-
-def _filter(code: bytes) -> None:
-    program = _Program(len(code) // _INSTRUCTION.size, code)
-    system.prctl(system.PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(program))
-
-
-def _assemble(
-    first: Iterable[_Step], by_argument: Mapping[str, _ByArgument], numbers: Iterable[int]
-) -> bytes:
-    code = [
-        (_LOAD, 0, 0, _ARCHITECTURE),
-        (_JUMP_EQUAL, 1, 0, _AUDIT_ARCH_X86_64),
-        (_RETURN, 0, 0, _RET_KILL_PROCESS),
-        (_LOAD, 0, 0, _NUMBER),
-        (_JUMP_GREATER_OR_EQUAL, 0, 1, _X32_BIT),
-        (_RETURN, 0, 0, _RET_KILL_PROCESS),
-        # libc falls back to clone, whose flags are a plain argument.
-        (_JUMP_EQUAL, 0, 1, _SYS_CLONE3),
-        (_RETURN, 0, 0, _RET_ERRNO | _ENOSYS),
-        *first,
-    ]
-    for number, argument, values in by_argument.values():
-        code += [
-            (_JUMP_EQUAL, 0, 2 * len(values) + 2, number),
-            (_LOAD, 0, 0, _FIRST_ARGUMENT + _ARGUMENT_BYTES * argument),
-        ]
-        for value in values:
-            code += [(_JUMP_EQUAL, 0, 1, value), (_RETURN, 0, 0, _RET_ALLOW)]
-        code.append((_RETURN, 0, 0, _RET_ERRNO | _EPERM))
-    for number in sorted(numbers):
-        code += [(_JUMP_EQUAL, 0, 1, number), (_RETURN, 0, 0, _RET_ALLOW)]
-    code.append((_RETURN, 0, 0, _RET_ERRNO | _EPERM))
-    return b"".join(_INSTRUCTION.pack(*instruction) for instruction in code)
+    filters.apply(filters.assemble([], _FOR_HELPER, [*_ALLOWED.values(), _SYS_WAIT4, _SYS_GETPPID]))

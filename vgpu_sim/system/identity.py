@@ -6,7 +6,7 @@ import os
 import resource
 from typing import Final
 
-from vgpu_sim.worker.sandbox import system
+from vgpu_sim.system import calls
 
 _CAPABILITY_VERSION_3: Final = 0x20080522
 _MAX_CAPABILITY: Final = 63
@@ -31,7 +31,7 @@ def drop_bounding_set() -> None:
     """Make sure that no capability ever comes back; a process without SETPCAP has none to lose."""
     for capability in range(_MAX_CAPABILITY + 1):
         try:
-            system.prctl(system.PR_CAPBSET_DROP, capability)
+            calls.prctl(calls.PR_CAPBSET_DROP, capability)
         except OSError as err:
             if err.errno in (errno.EINVAL, errno.EPERM):  # past the last one, or not allowed
                 return
@@ -45,19 +45,19 @@ def drop_capabilities() -> None:
         OSError: when the kernel refuses, which it has no reason to.
     """
     with contextlib.suppress(OSError):  # kernels before 4.3 have no ambient set
-        system.prctl(system.PR_CAP_AMBIENT, system.PR_CAP_AMBIENT_CLEAR_ALL)
+        calls.prctl(calls.PR_CAP_AMBIENT, calls.PR_CAP_AMBIENT_CLEAR_ALL)
     header = _CAPABILITY_VERSION_3.to_bytes(4, "little") + bytes(4)
-    system.syscall(system.SYS_CAPSET, header, bytes(24))
+    calls.syscall(calls.SYS_CAPSET, header, bytes(24))
 
 
 def forbid_new_privileges() -> None:
     """Make set-user-ID programs and file capabilities powerless (prctl(2))."""
-    system.prctl(system.PR_SET_NO_NEW_PRIVS, 1)
+    calls.prctl(calls.PR_SET_NO_NEW_PRIVS, 1)
 
 
 def hide_from_ptrace() -> None:
     """Keep other processes of the same user out: PR_SET_DUMPABLE of prctl(2)."""
-    system.prctl(system.PR_SET_DUMPABLE, 0)
+    calls.prctl(calls.PR_SET_DUMPABLE, 0)
 
 
 def limit_resources(*, own_user: bool) -> None:

@@ -1,24 +1,27 @@
-"""Landlock: of the file system only the object cache is left (landlock(7))."""
+"""Landlock: of the file system only what is named is left (landlock(7))."""
 
 import ctypes
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from vgpu_sim.worker.sandbox import system
+from vgpu_sim.system import calls
 
 _CREATE_RULESET_VERSION: Final = 1
 _RULE_PATH_BENEATH: Final = 1
 
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << i for i in range(6))
-_MAKE_REG: Final = 1 << 8
-_TRUNCATE: Final = 1 << 14
+_EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << i for i in range(6))
+MAKE_DIR: Final = 1 << 7
+MAKE_REG: Final = 1 << 8
+TRUNCATE: Final = 1 << 14
 # Rights known to each version of the interface; what a kernel does not know it must not be asked.
 _ALL_RIGHTS: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
 _ALL_RIGHTS_NEWEST: Final = (1 << 16) - 1
 _NETWORK_RIGHTS: Final = 3  # bind and connect TCP, from version 4
 _SCOPES: Final = 3  # abstract sockets and signals, from version 6
-_CACHE_RIGHTS: Final = _WRITE_FILE | _READ_FILE | _READ_DIR | _REMOVE_FILE | _MAKE_REG | _TRUNCATE
+# Make, read, change and remove files of a folder.
+FILES: Final = WRITE_FILE | READ_FILE | READ_DIR | REMOVE_FILE | MAKE_REG | TRUNCATE
 
 
 class _Ruleset(ctypes.Structure):
@@ -35,13 +38,13 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
-def restrict_to(directory: Path | None) -> None:
-    """Forbid every access to files but those beneath ``directory``; needs no_new_privs.
+def restrict_to(allowed: Mapping[Path, int]) -> None:
+    """Forbid every access to files but these rights beneath these folders; needs no_new_privs.
 
     Raises:
-        OSError: where the kernel has no Landlock, or it is turned off.
+        OSError: where the kernel has no Landlock, or it is turned off; a folder is not there.
     """
-    version = system.syscall(system.SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
+    version = calls.syscall(calls.SYS_LANDLOCK_CREATE_RULESET, None, 0, _CREATE_RULESET_VERSION)
     rights = _ALL_RIGHTS.get(version, _ALL_RIGHTS_NEWEST)
     ruleset = _Ruleset(
         rights,
@@ -49,13 +52,13 @@ def restrict_to(directory: Path | None) -> None:
         _SCOPES if version >= 6 else 0,
     )
     # Older kernels refuse what is longer than they know unless the rest is zero.
-    descriptor = system.syscall(
-        system.SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0
+    descriptor = calls.syscall(
+        calls.SYS_LANDLOCK_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0
     )
     try:
-        if directory is not None:
-            _allow(descriptor, directory, _CACHE_RIGHTS & rights)
-        system.syscall(system.SYS_LANDLOCK_RESTRICT_SELF, descriptor, 0)
+        for directory, wanted in allowed.items():
+            _allow(descriptor, directory, wanted & rights)
+        calls.syscall(calls.SYS_LANDLOCK_RESTRICT_SELF, descriptor, 0)
     finally:
         os.close(descriptor)
 
@@ -64,8 +67,8 @@ def _allow(ruleset: int, directory: Path, rights: int) -> None:
     parent = os.open(directory, os.O_PATH | os.O_CLOEXEC | os.O_DIRECTORY)
     try:
         rule = _PathBeneath(rights, parent)
-        system.syscall(
-            system.SYS_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0
+        calls.syscall(
+            calls.SYS_LANDLOCK_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0
         )
     finally:
         os.close(parent)

@@ -1,0 +1,237 @@
+"""Storms of one client: what others have, and what they may still get."""
+
+import errno
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import hcad_process
+import pytest
+from hcad_process import Connection, member, program
+
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.hca import HcaMessage
+from vgpu_sim.hal.verbs import VerbsQpType
+
+HOG, OTHER = b"h" * 32, b"o" * 32
+PROMPT_SECONDS = 5.0  # of a machine on which others work, too
+
+
+@pytest.fixture
+def fabric(tmp_path: Path) -> Iterator[Path]:
+    with hcad_process.running(tmp_path) as process:
+        yield tmp_path
+        assert process.poll() in (None, 0), "hcad has outlived it, or ended with its last member"
+
+
+def open_files(process: subprocess.Popen[bytes]) -> int:
+    """How many descriptors a process has."""
+    return len(os.listdir(f"/proc/{process.pid}/fd"))
+
+
+def until_refused(make: Callable[[], object], most: int) -> tuple[int, int]:
+    """Ask again and again; return how often it was given, and the errno in the end."""
+    for count in range(most):
+        try:
+            make()
+        except OSError as err:
+            return count, err.errno or 0
+    return most, 0
+
+
+def queue_pair(connection: Connection, depth: int = 1, entries: int = 1) -> Callable[[], int]:
+    """Return what makes one more queue pair."""
+    pd = connection.made(HcaMessage.PD_CREATE)
+    cq = connection.made(HcaMessage.CQ_CREATE, hca.HcaCqCreate(entries, 0))
+    wanted = hca.HcaQpCreate(pd, cq, cq, VerbsQpType.RC, depth, depth, 0, 0)
+    return lambda: connection.made(HcaMessage.QP_CREATE, wanted)
+
+
+def region(connection: Connection) -> Callable[[], int]:
+    """Return what registers one more page."""
+    pd = connection.made(HcaMessage.PD_CREATE)
+
+    def make() -> int:
+        wanted = hca.HcaSegmentCreate(hca.HCA_PAGE_BYTES)
+        status, body, fds = connection.ask(HcaMessage.SEGMENT_CREATE, wanted)
+        if status:
+            raise OSError(status, "segment")
+        os.pwrite(fds[0], bytes(hca.HCA_PAGE_BYTES), 0)
+        os.close(fds[0])
+        request = hca.HcaMrCreate(pd, 1, 0x1000, hca.HCA_PAGE_BYTES, 1)
+        handle = hca.HcaHandle.from_buffer_copy(body).handle
+        request.pieces[0] = hca.HcaPiece(handle, 0, 0, hca.HCA_PAGE_BYTES)
+        return connection.made(HcaMessage.MR_CREATE, request)
+
+    return make
+
+
+def serves(fabric: Path, token: bytes) -> float:
+    """Use the fabric as a well-behaved program; return the seconds that it took."""
+    began = time.monotonic()
+    connection = program(fabric, token)
+    queue_pair(connection, depth=128, entries=128)()
+    region(connection)()
+    connection.close()
+    return time.monotonic() - began
+
+
+def flood(connection: Connection) -> OSError | None:
+    """Send requests and read no answer until that fails; return how."""
+    try:
+        for _ in range(100_000):
+            connection.send(HcaMessage.PD_CREATE)
+    except OSError as err:
+        return err
+    return None
+
+
+def test_one_node_has_a_thousand_queue_pairs_and_regions(fabric):
+    with member(fabric, OTHER).socket:
+        one = program(fabric, OTHER)
+        assert until_refused(queue_pair(one, depth=128), 1000) == (1000, 0)
+        assert until_refused(region(one), 1000) == (1000, 0)
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("what", "most"),
+    [
+        (queue_pair, hca.HCA_MAX_QPS),
+        (region, hca.HCA_MAX_MRS),
+        (lambda c: lambda: c.made(HcaMessage.PD_CREATE), hca.HCA_MAX_PDS),
+        (lambda c: lambda: c.made(HcaMessage.CHANNEL_CREATE), hca.HCA_MAX_CHANNELS),
+        (
+            lambda c: lambda: c.made(HcaMessage.CQ_CREATE, hca.HcaCqCreate(1, 0)),
+            hca.HCA_MAX_CQS,
+        ),
+    ],
+    ids=["queue pairs", "regions", "domains", "channels", "completion queues"],
+)
+def test_a_client_has_so_many_of_a_kind_and_others_have_theirs(fabric, what, most):
+    with member(fabric, HOG).socket, member(fabric, OTHER).socket:
+        hog = program(fabric, HOG)
+        count, status = until_refused(what(hog), most + 1)
+        assert (count, status) == (most, errno.ENOMEM)
+        assert serves(fabric, OTHER) < PROMPT_SECONDS
+        hog.close()
+        assert serves(fabric, HOG) < PROMPT_SECONDS, "what the dead one had is free"
+
+
+def test_rings_are_shared_out_however_many_programs_one_member_has(fabric):
+    """The largest queues, from program after program: the pages may be hcad's to pay for."""
+    with member(fabric, HOG).socket, member(fabric, OTHER).socket:
+        hogs, given = [], 0
+        while True:
+            hogs.append(program(fabric, HOG))
+            wanted = hca.HcaCqCreate(hca.HCA_MAX_CQE, 0)
+            count, status = until_refused(
+                lambda: hogs[-1].made(HcaMessage.CQ_CREATE, wanted),  # noqa: B023
+                64,
+            )
+            given += count
+            if status:
+                break
+        assert status == errno.ENOMEM
+        assert given * hca.HCA_MAX_CQE * 64 <= 512 << 20, "half of a GiB"
+        assert serves(fabric, OTHER) < PROMPT_SECONDS
+        for hog in hogs:
+            hog.close()
+
+
+def test_open_contexts_are_shared_out(fabric):
+    with member(fabric, HOG).socket, member(fabric, OTHER).socket:
+        hogs: list[Connection] = []
+        count, status = until_refused(lambda: hogs.append(program(fabric, HOG)), 2000)
+        assert count >= 200 or status == errno.ENOMEM
+        assert serves(fabric, OTHER) < PROMPT_SECONDS
+        for hog in hogs:
+            hog.close()
+
+
+def test_who_connects_and_says_nothing_does_not_keep_others_out(tmp_path):
+    with hcad_process.running(tmp_path) as process, member(tmp_path, OTHER).socket:
+        before = open_files(process)
+        silent = [Connection(tmp_path) for _ in range(500)]
+        assert serves(tmp_path, OTHER) < PROMPT_SECONDS
+        assert open_files(process) <= before + 200
+        dropped = 0
+        for connection in silent[:400]:
+            dropped += connection.socket.recv(1) == b""
+        assert dropped == 400, "the oldest had to go"
+        for connection in silent:
+            connection.close()
+
+
+def test_connections_that_come_and_go_leave_nothing(tmp_path):
+    with hcad_process.running(tmp_path) as process, member(tmp_path, OTHER).socket:
+        serves(tmp_path, OTHER)
+        before = open_files(process)
+        for _ in range(300):
+            Connection(tmp_path).close()
+            serves(tmp_path, OTHER) if _ % 50 == 0 else program(tmp_path, OTHER).close()
+        serves(tmp_path, OTHER)
+        deadline = time.monotonic() + 20
+        while open_files(process) > before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert open_files(process) <= before
+
+
+def test_who_does_not_read_its_answers_is_hung_up_on_and_holds_nobody_up(fabric):
+    with member(fabric, HOG).socket, member(fabric, OTHER).socket:
+        slow = program(fabric, HOG)
+        slow.socket.setblocking(False)
+        assert flood(slow) is not None, "nothing keeps its requests from piling up"
+        assert serves(fabric, OTHER) < PROMPT_SECONDS
+        slow.socket.settimeout(hcad_process.ANSWER_SECONDS)
+        assert isinstance(flood(slow), ConnectionError)
+        slow.close()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"x", bytes(24), bytes(100_000), b"TSRA" + bytes(20)], ids=len
+)
+def test_what_is_no_message_is_hung_up_on(fabric, data):
+    with member(fabric, OTHER).socket:
+        stranger = Connection(fabric)
+        stranger.socket.send(data)
+        assert stranger.socket.recv(16) == b""
+        stranger.close()
+        inside = program(fabric, OTHER)
+        inside.socket.send(data)
+        assert inside.socket.recv(16) == b""
+        inside.close()
+        assert serves(fabric, OTHER) < PROMPT_SECONDS
+
+
+def test_nobody_can_send_it_descriptors(fabric):
+    with member(fabric, OTHER).socket:
+        inside = program(fabric, OTHER)
+        reading, writing = os.pipe()
+        with suppress(PermissionError):  # where the kernel lets a socket refuse (Linux 6.16)
+            socket.send_fds(inside.socket, [b"x" * 24], [reading] * 8)
+            assert inside.socket.recv(16) == b"", "hung up"
+        inside.close()
+        os.close(reading)
+        os.close(writing)
+        assert serves(fabric, OTHER) < PROMPT_SECONDS
+
+
+def test_a_process_that_ends_takes_its_objects_with_it_whoever_has_its_pid_next(tmp_path):
+    """Nothing is kept by pid: the connection is what a client is."""
+    with hcad_process.running(tmp_path) as process, member(tmp_path, OTHER).socket:
+        before = open_files(process)
+        child = os.fork()
+        if child == 0:
+            connection = program(tmp_path, OTHER)
+            queue_pair(connection)()
+            os.kill(os.getpid(), 9)
+        os.waitpid(child, 0)
+        deadline = time.monotonic() + 20
+        while open_files(process) > before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert open_files(process) <= before

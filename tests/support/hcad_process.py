@@ -1,0 +1,121 @@
+"""A real hcad process, and clients that speak its protocol over its socket."""
+
+import ctypes
+import os
+import select
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal.hca import HcaHello, HcaMessage
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.system import python_process
+
+ANSWER_SECONDS = 20.0
+
+
+def start(directory: Path, *options: str, memory: int = 1 << 30) -> subprocess.Popen[bytes]:
+    """Start hcad and wait until it serves."""
+    reading, writing = os.pipe()
+    try:
+        process = subprocess.Popen(
+            python_process.module_command(
+                "vgpu_sim.hcad",
+                *("--directory", str(directory), "--ready-fd", str(writing)),
+                *("--memory", str(memory), *options),
+            ),
+            env=python_process.module_environment(),
+            pass_fds=(writing,),
+        )
+        os.close(writing)
+        there, _, _ = select.select([reading], [], [], ANSWER_SECONDS)
+        assert there, "hcad does not start"
+        assert os.read(reading, 1) == b"1", f"hcad ended with {process.wait()}"
+    finally:
+        os.close(reading)
+    return process
+
+
+@contextmanager
+def running(directory: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Start hcad; end it by its pid."""
+    process = start(directory, *options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+class Connection:
+    """A connection to hcad's socket; the caller says what goes over it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(ANSWER_SECONDS)
+        self.socket.connect(str(directory / "hca.sock"))
+        self.request = 0
+
+    def ask(
+        self, kind: int, payload: ctypes.Structure | None = None
+    ) -> tuple[int, bytes, list[int]]:
+        """Send a request; return its status, and what came with the answer."""
+        self.send(kind, payload)
+        data, fds, _flags, _address = socket.recv_fds(self.socket, 1 << 16, 8)
+        assert data, "hcad has hung up"
+        header = Header.from_buffer_copy(data)
+        assert header.request == self.request
+        return header.status, data[ctypes.sizeof(Header) :], fds
+
+    def send(self, kind: int, payload: ctypes.Structure | None = None) -> None:
+        """Send a request and do not wait."""
+        self.request += 1
+        body = bytes(payload) if payload is not None else b""
+        start_of = (messages.MAGIC, messages.PROTOCOL_VERSION, kind, self.request, 0, len(body))
+        self.socket.send(bytes(Header(*start_of)) + body)
+
+    def made(self, kind: int, payload: ctypes.Structure | None = None) -> int:
+        """Ask for an object; return its handle, and close what came with it."""
+        status, body, fds = self.ask(kind, payload)
+        for fd in fds:
+            os.close(fd)
+        if status:
+            raise OSError(status, os.strerror(status))
+        return hca.HcaHandle.from_buffer_copy(body).handle if body else 0
+
+    def close(self) -> None:
+        """Hang up."""
+        with suppress(OSError):
+            self.socket.close()
+
+
+def hello(token: bytes) -> HcaHello:
+    """Return the first message of whoever knows a token."""
+    return HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * messages.TOKEN_BYTES)(*token))
+
+
+def member(directory: Path, token: bytes) -> Connection:
+    """Join the fabric."""
+    connection = Connection(directory)
+    status, _body, _fds = connection.ask(HcaMessage.JOIN, hello(token))
+    assert status == 0, os.strerror(status)
+    return connection
+
+
+def program(directory: Path, token: bytes) -> Connection:
+    """Open a member's function. Raises OSError."""
+    connection = Connection(directory)
+    try:
+        status, _body, fds = connection.ask(HcaMessage.OPEN, hello(token))
+    except BaseException:
+        connection.close()
+        raise
+    for fd in fds:
+        os.close(fd)
+    if status:
+        connection.close()
+        raise OSError(status, os.strerror(status))
+    return connection
