@@ -1,5 +1,6 @@
 """GPUDirect RDMA, gpud's and the worker's part: who is shown a device's memory, and until when."""
 
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -8,8 +9,11 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Self
 
 import pytest
@@ -17,7 +21,7 @@ from gpud_process import Gpud, RawClient, gpud, raw_client, wait_until
 
 from vgpu_sim.hal import direct, messages
 from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
-from vgpu_sim.hal.direct import DirectGrant
+from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import Chunk, Header, MessageType
 
 TOKEN = bytes(range(32))
@@ -25,9 +29,58 @@ ADDRESS = APERTURE_BASES[0] + DEVICE_OFFSET
 CHUNK = 4 << 20
 
 
+@dataclass
+class Hcad:
+    """What hcad does for gpud: listens, and asks whoever comes."""
+
+    root: Path
+    listener: socket.socket = field(default_factory=lambda: _seqpacket())
+    link: socket.socket = field(default_factory=lambda: _seqpacket())
+    requests: int = 0
+
+    @property
+    def place(self) -> Path:
+        return self.root / direct.SOCKET_NAME
+
+    def accept(self) -> bytes:
+        """Wait for gpud; return whose memory it provides."""
+        self.link.close()
+        self.link, _ = self.listener.accept()
+        self.link.settimeout(10)
+        return self.link.recv(64)
+
+    def ask(self, address: int, size: int, pid: int, skip: int) -> tuple[int, list[int]]:
+        self.requests += 1
+        asked = ExportRequest(self.requests, pid or os.getpid(), address, size, skip)
+        self.link.send(asked.encode())
+        data, descriptors, _, _ = socket.recv_fds(self.link, 512, 4)
+        request, status = direct.decode_answer(data)
+        assert request == self.requests
+        return status, descriptors
+
+
+def _seqpacket() -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made.settimeout(10)
+    return made
+
+
+@contextlib.contextmanager
+def hcad() -> Iterator[Hcad]:
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
+        made = Hcad(Path(name))
+        made.listener.bind(str(made.place))
+        made.listener.listen(1)
+        yield made
+        made.listener.close()
+        made.link.close()
+
+
 @pytest.fixture(scope="module")
 def node() -> Iterator[Gpud]:
-    with gpud(token=TOKEN) as running:
+    with hcad() as its, gpud("--hca-socket", str(its.place), token=TOKEN) as running:
+        assert its.accept() == TOKEN
+        running.hcad = its
         running.slice = running.make_slice()
         yield running
         assert "Traceback" not in running.log
@@ -39,20 +92,25 @@ def program(node: Gpud) -> Iterator[RawClient]:
         assert client.open().status == 0
         assert client.allocate(CHUNK) == 0
         yield client
+    wait_until(lambda: not node.instance(node.slice["uuid"])["contexts"])
 
 
 class Asker:
-    """What hcad does: asks for a range and keeps the connection."""
+    """A range that hcad asked for, until it lets go of it."""
 
     def __init__(
         self, node: Gpud, address: int = ADDRESS, size: int = 4096, pid: int = 0, skip: int = 0
     ) -> None:
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(10)
-        self.socket.connect(str(node.run_dir / direct.SOCKET_NAME))
-        self.socket.send(direct.encode_request(pid or os.getpid(), address, size, skip))
-        data, self.descriptors, _, _ = socket.recv_fds(self.socket, 64, 4)
-        self.grant = DirectGrant.from_buffer_copy(data)
+        self.descriptors: list[int] = []
+        status, ends = node.hcad.ask(address, size, pid, skip)
+        self.grant = DirectGrant(status)
+        self.socket = _seqpacket()
+        if status == 0:
+            self.socket.close()
+            self.socket = socket.socket(fileno=ends[0])
+            self.socket.settimeout(10)
+            data, self.descriptors, _, _ = socket.recv_fds(self.socket, 64, 4)
+            self.grant = DirectGrant.from_buffer_copy(data)
 
     def __enter__(self) -> Self:
         return self
@@ -150,64 +208,43 @@ def test_another_process_has_nothing_to_show(node: Gpud, program: RawClient) -> 
     [
         b"{}",
         b"x" * 600,
-        b'{"type":"export","pid":-1,"address":0,"bytes":1,"skip":0}',
-        b'{"type":"export","pid":1,"address":18446744073709551615,"bytes":2,"skip":0}',
-        b'{"type":"export","pid":true,"address":0,"bytes":1,"skip":0}',
-        b'{"type":"export","pid":1,"address":0,"bytes":0,"skip":0}',
-        b'{"type":"export","pid":1,"address":0,"bytes":1,"skip":1000000}',
-        b'{"type":"fence","pid":1,"address":0,"bytes":1,"skip":0}',
+        b'{"type":"export","request":1,"pid":-1,"address":0,"bytes":1,"skip":0}',
+        b'{"type":"export","request":1,"pid":1,"address":18446744073709551615,"bytes":2,"skip":0}',
+        b'{"type":"export","request":1,"pid":true,"address":0,"bytes":1,"skip":0}',
+        b'{"type":"export","request":1,"pid":1,"address":0,"bytes":0,"skip":0}',
+        b'{"type":"export","request":1,"pid":1,"address":0,"bytes":1,"skip":1000000}',
+        b'{"type":"fence","request":1,"pid":1,"address":0,"bytes":1,"skip":0}',
         b"[" * 500,
     ],
 )
-def test_what_nobody_of_ours_asks_is_invalid(node: Gpud, data: bytes) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
-        asker.settimeout(10)
-        asker.connect(str(node.run_dir / direct.SOCKET_NAME))
-        asker.send(data)
-        assert DirectGrant.from_buffer_copy(asker.recv(64)).status == errno.EINVAL
+def test_an_hcad_that_makes_no_sense_is_left_and_looked_for_again(node: Gpud, data: bytes) -> None:
+    node.hcad.link.send(data)
+    assert node.hcad.link.recv(1) == b""
+    assert node.hcad.accept() == TOKEN
 
 
 _STRANGER = """
 import os, socket, sys
-from vgpu_sim.hal import direct
 os.setuid(12345)
-with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
-    asker.settimeout(10)
-    asker.connect(sys.argv[1])
-    asker.send(direct.encode_request(int(sys.argv[2]), int(sys.argv[3]), 4096, 0))
-    print(int.from_bytes(asker.recv(64)[:4], "little"))
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+    listener.settimeout(20)
+    listener.bind(sys.argv[1])
+    listener.listen(1)
+    print("ready", flush=True)
+    link, _ = listener.accept()
+    print(len(link.recv(64)), flush=True)
 """
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: needs root to be somebody else")
-@pytest.mark.parametrize(("options", "status"), [((), errno.EPERM), (("--hcad-user", "12345"), 0)])
-def test_only_hcad_is_heard(options: tuple[str, ...], status: int) -> None:
-    with gpud(*options, token=TOKEN) as node:
-        node.root.chmod(0o711)
-        with raw_client(node.make_slice()["socket_dir"], TOKEN) as client:
-            assert client.open().status == 0
-            assert client.allocate(CHUNK) == 0
-            place = str(node.run_dir / direct.SOCKET_NAME)
-            command = [sys.executable, "-c", _STRANGER, place, str(os.getpid()), str(ADDRESS)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            assert int(done.stdout) == status
-
-
-def test_askers_that_say_nothing_do_not_keep_others_from_asking(
-    node: Gpud, program: RawClient
-) -> None:
-    silent = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(40)]
-    try:
-        for one in silent:
-            one.connect(str(node.run_dir / direct.SOCKET_NAME))
-        with Asker(node) as asker:
-            assert asker.grant.status == 0
-    finally:
-        for one in silent:
-            one.close()
-    wait_until(lambda: _asks(node))
-
-
-def _asks(node: Gpud) -> bool:
-    with Asker(node, pid=1) as asker:
-        return bool(asker.grant.status == errno.ESRCH)
+@pytest.mark.parametrize(("options", "heard"), [((), 0), (("--hcad-user", "12345"), 32)])
+def test_only_hcad_is_told_anything(options: tuple[str, ...], heard: int) -> None:
+    with tempfile.TemporaryDirectory(prefix="t-", dir="/tmp") as name:
+        Path(name).chmod(0o777)
+        place = f"{name}/{direct.SOCKET_NAME}"
+        command = [sys.executable, "-c", _STRANGER, place]
+        stranger = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "ready\n"
+        with gpud(*options, "--hca-socket", place, token=TOKEN):
+            assert int(stranger.communicate(timeout=30)[0]) == heard

@@ -17,6 +17,7 @@ import click
 
 from vgpu_sim import config
 from vgpu_sim.gpud import owner
+from vgpu_sim.gpud.contexts.exports import HcaOptions
 from vgpu_sim.gpud.contexts.launching import WorkerSettings
 from vgpu_sim.gpud.daemon import Daemon, NodeOptions
 from vgpu_sim.gpud.devices import journal
@@ -114,7 +115,7 @@ def _path(help_text: str, default: Path | None = None) -> dict[str, Any]:
 @click.option(
     "--cgroup-parent", default=PARENT, show_default=True, help="The slices' common control group."
 )
-@click.option("--direct-socket", **_path("Where hcad asks for device memory; default: run-dir."))
+@click.option("--hca-socket", **_path("Where hcad asks for the memory of devices."))
 @click.option("--hcad-user", type=click.IntRange(min=0), default=None, help="UID of hcad.")
 @click.option(
     "--takeover-wait",
@@ -152,7 +153,7 @@ def main(
     allow_weak_sandbox: bool,
     cgroup_root: Path,
     cgroup_parent: str,
-    direct_socket: Path | None,
+    hca_socket: Path | None,
     hcad_user: int | None,
     takeover_wait: float,
     parent_fd: int | None,
@@ -187,8 +188,7 @@ def main(
             weak_sandbox=allow_weak_sandbox or token is not None,
             report_usage=report_usage,
         ),
-        direct_socket=direct_socket,
-        hcad_user=hcad_user,
+        hca=HcaOptions(hca_socket, hcad_user, token or bytes(TOKEN_BYTES)) if hca_socket else None,
     )
     try:
         for directory in (run_dir, state_dir):

@@ -13,7 +13,7 @@ from vgpu_sim.gpud.admin import parameters
 from vgpu_sim.gpud.admin.server import SOCKET_NAME, AdminServer
 from vgpu_sim.gpud.admin.snapshot import Snapshot
 from vgpu_sim.gpud.contexts import leftovers
-from vgpu_sim.gpud.contexts.exports import Exports
+from vgpu_sim.gpud.contexts.exports import Exports, HcaOptions
 from vgpu_sim.gpud.contexts.launching import Launcher, WorkerSettings
 from vgpu_sim.gpud.contexts.leftovers import Leftovers, Recorder
 from vgpu_sim.gpud.contexts.table import ContextTable
@@ -27,7 +27,7 @@ from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.model import GpuUuid, InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices.admission import Admission, HolderTable, PodAdmission, TokenAdmission
 from vgpu_sim.gpud.slices.server import SliceServer
-from vgpu_sim.hal import admin, direct
+from vgpu_sim.hal import admin
 from vgpu_sim.hal.messages import DeviceInfo
 from vgpu_sim.system.peers import PodUid
 
@@ -41,8 +41,7 @@ class NodeOptions:
     """How this gpud was started. A token makes it standalone: no pods, one user.
 
     ``budget_bytes`` 0 is half of the host's memory. ``libraries_dir`` holds the client libraries
-    that containers are given. ``direct_socket`` is where hcad asks for the memory of devices,
-    None: in ``run_dir``; ``hcad_user`` is its user, None: this one's.
+    that containers are given. ``hca`` says where hcad is that may ask for the memory of devices.
     """
 
     run_dir: Path
@@ -51,8 +50,7 @@ class NodeOptions:
     token: bytes | None
     budget_bytes: int
     workers: WorkerSettings
-    direct_socket: Path | None = None
-    hcad_user: int | None = None
+    hca: HcaOptions | None = None
 
     @property
     def slices_dir(self) -> Path:
@@ -103,11 +101,7 @@ class Daemon:
             },
             self._events,
         )
-        self._exports = Exports(
-            options.direct_socket or options.run_dir / direct.SOCKET_NAME,
-            self._contexts,
-            () if options.hcad_user is None else (options.hcad_user,),
-        )
+        self._exports = Exports(options.hca, self._contexts) if options.hca is not None else None
         self._supervision: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -118,7 +112,8 @@ class Daemon:
         for instance in self._inventory.instances:
             await self._serve(instance)
         await self._admin.open(options.run_dir / SOCKET_NAME)
-        self._exports.open()
+        if self._exports is not None:
+            self._exports.open()
         isolation = self._cgroups.isolation
         logger.info(
             "gpud_started run_dir=%s standalone=%s backend=%s threads=%d budget_bytes=%d"
@@ -136,7 +131,8 @@ class Daemon:
     async def stop(self) -> None:
         """Stop serving. A node's workers go on without gpud; a run's end here."""
         await self._admin.close()
-        await self._exports.close()
+        if self._exports is not None:
+            await self._exports.close()
         for server in self._servers.values():
             await server.close(remove_directory=self._options.standalone)
         if self._options.standalone:

@@ -1,13 +1,19 @@
 """GPUDirect RDMA: how hcad gets a device's memory from the worker that has it.
 
-hcad connects to ``direct.sock`` in gpud's directory (SOCK_SEQPACKET) and sends one JSON object:
+hcad connects to nobody: gpud connects to ``direct.sock`` in hcad's directory (SOCK_SEQPACKET) and
+says whose device memory it can provide: a run's token, or zeros for all pods of the node. Then hcad
+sends JSON objects
 
-    {"type": "export", "pid": p, "address": a, "bytes": b, "skip": n}
+    {"type": "export", "request": n, "pid": p, "address": a, "bytes": b, "skip": k}
 
-``pid`` is a program that has opened an HCA function; of its contexts the first ``n`` are passed
-over, as they have answered ENOENT. gpud hands the *connection* on to the context's worker, or
-answers itself: ESRCH where there is no such context (any more), EINVAL, EPERM. A worker answers
-with a ``DirectGrant`` and, if its status is 0, with the chunk's memory, a sealed memfd.
+``pid`` is a program that has opened an HCA function; of its contexts the first ``k`` are passed
+over, as they have answered ENOENT. gpud answers
+
+    {"type": "exported", "request": n, "status": errno}
+
+with ESRCH where there is no such context (any more), EINVAL, or 0 and one end of a connection whose
+other end it gave to the context's worker. On that the worker sends a ``DirectGrant`` and, if its
+status is 0, the chunk's memory: a sealed memfd.
 
 The connection stays, and is the right: its end is the memory's end. A worker that frees the chunk
 shuts it down, and waits a moment for hcad's end to go before it gives the pages back; a worker that
@@ -15,12 +21,13 @@ ends, fenced or not, closes it.
 """
 
 import ctypes
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 from vgpu_sim.hal import spawn
 
 SOCKET_NAME: Final = "direct.sock"
-MAX_REQUEST_BYTES: Final = 512
+MAX_MESSAGE_BYTES: Final = 512
 MOST_PASSED_OVER: Final = 64
 
 
@@ -38,26 +45,57 @@ class DirectGrant(ctypes.Structure):
     )
 
 
-def encode_request(pid: int, address: int, size: int, skip: int) -> bytes:
-    """Return what hcad sends."""
-    return spawn.encode(
-        {"type": "export", "pid": pid, "address": address, "bytes": size, "skip": skip}
-    )
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What hcad asks for."""
+
+    request: int
+    pid: int
+    address: int
+    size: int
+    skip: int
+
+    def encode(self) -> bytes:
+        """Return the message."""
+        return spawn.encode(
+            {
+                "type": "export",
+                "request": self.request,
+                "pid": self.pid,
+                "address": self.address,
+                "bytes": self.size,
+                "skip": self.skip,
+            }
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read a message.
+
+        Raises:
+            ValueError: it is no such request.
+        """
+        message = spawn.decode(data)
+        if message["type"] != "export":
+            raise ValueError("not a request for memory")
+        names = ("request", "pid", "address", "bytes", "skip")
+        made = cls(*(_count(message, name) for name in names))
+        if made.address + made.size > 1 << 64 or not made.size or made.skip > MOST_PASSED_OVER:
+            raise ValueError("a range that cannot be")
+        return made
 
 
-def decode_request(data: bytes) -> tuple[int, int, int, int]:
-    """Return process, address, size and how many contexts are to be passed over.
+def encode_answer(request: int, status: int) -> bytes:
+    """Return what gpud says."""
+    return spawn.encode({"type": "exported", "request": request, "status": status})
 
-    Raises:
-        ValueError: it is not such a request.
-    """
+
+def decode_answer(data: bytes) -> tuple[int, int]:
+    """Return the request and the status of what gpud says. Raises ValueError."""
     message = spawn.decode(data)
-    if message["type"] != "export":
-        raise ValueError("not a request for memory")
-    pid, address, size, skip = (_count(message, n) for n in ("pid", "address", "bytes", "skip"))
-    if address + size > 1 << 64 or not size or skip > MOST_PASSED_OVER:
-        raise ValueError("a range that cannot be")
-    return pid, address, size, skip
+    if message["type"] != "exported":
+        raise ValueError("not an answer about memory")
+    return _count(message, "request"), _count(message, "status")
 
 
 def _count(message: dict[str, Any], name: str) -> int:

@@ -1,8 +1,9 @@
-"""Who may show a context's memory to an HCA: hands hcad's connections on to workers.
+"""Provides hcad with device memory: hands connections to workers, one end each.
 
-The contract is ``vgpu_sim.hal.direct``. hcad names the program; that the program holds the slice is
-what gpud knows, and what goes with the context when the slice is taken away. Only hcad, root and
-this user are heard. Connections carry no descriptors here, and one message each.
+The contract is ``vgpu_sim.hal.direct``. hcad names the program; which contexts the program has is
+what gpud knows, and they go with the slice when it is taken away. gpud looks for hcad and is heard
+by it, not the other way round: hcad can connect to nobody. Whoever listens there must be hcad's
+user, root or this one.
 """
 
 import asyncio
@@ -10,102 +11,106 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Coroutine, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from vgpu_sim.gpud.contexts.table import Context
 from vgpu_sim.hal import direct, spawn
-from vgpu_sim.hal.direct import DirectGrant
+from vgpu_sim.hal.direct import ExportRequest
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.pacing import Pace
 from vgpu_sim.system.peers import peer_of
 
 logger = logging.getLogger("tessera.gpud")
 
-MAX_ASKING = 64
-ASK_TIMEOUT_SECONDS = 5.0
-_SOCKET_MODE = 0o666  # who is heard is decided by who connects
+LOOK_AGAIN_SECONDS = 0.25
+EXPORTS_PER_SECOND = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class HcaOptions:
+    """Where hcad is found, who it runs as (None: this user), and whose memory it may ask for."""
+
+    socket: Path
+    user: int | None
+    token: bytes
 
 
 class Exports:
-    """Serves the socket at ``path`` until closed."""
+    """A connection to hcad, made again whenever it ends, until closed."""
 
-    def __init__(self, path: Path, contexts: Iterable[Context], users: Iterable[int]) -> None:
-        self._path = path
+    def __init__(self, options: HcaOptions, contexts: Iterable[Context]) -> None:
+        self._options = options
         self._contexts = contexts
-        self._users = frozenset((0, os.geteuid(), *users))
-        self._listener: socket.socket | None = None
-        self._sockets = ForeignSockets("direct", refusing=False)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._users = {0, os.geteuid(), *(() if options.user is None else (options.user,))}
+        self._task: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Bind and begin to serve. Raises OSError."""
-        self._listener = listener = seqpacket.bind(self._path, _SOCKET_MODE)
-        self._sockets = ForeignSockets("direct", foreign.refuse_descriptors(listener))
-        listener.listen(MAX_ASKING)
-        self._begin(self._accept(listener))
+        """Begin to look for hcad."""
+        self._task = asyncio.create_task(self._provide())
 
     async def close(self) -> None:
-        """Stop serving; what was granted stays."""
-        for task in tuple(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks))
-        if self._listener is not None:
-            self._sockets.close(self._listener)
-            self._sockets.end()
-            with suppress(OSError):
-                self._path.unlink()
+        """Provide no more; what was granted stays."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
 
-    async def _accept(self, listener: socket.socket) -> None:
+    async def _provide(self) -> None:
         while True:
-            await self._sockets.room()
-            await seqpacket.readable(listener.fileno())
             with suppress(OSError):
-                asker, _ = listener.accept()
-                asker.setblocking(False)
-                if len(self._tasks) > MAX_ASKING:
-                    self._sockets.close(asker)
-                else:
-                    self._begin(self._serve(asker))
+                await self._connected()
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
 
-    def _begin(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, asker: socket.socket) -> None:
-        status = errno.EINVAL
+    async def _connected(self) -> None:
+        """Serve one hcad until it ends. Raises OSError where there is none."""
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link.setblocking(False)
+        sockets = ForeignSockets("hcad", foreign.refuse_descriptors(link))
         try:
-            async with asyncio.timeout(ASK_TIMEOUT_SECONDS):
-                packet = await self._sockets.receive(asker, direct.MAX_REQUEST_BYTES)
-            if packet.data and not packet.truncated:
-                status = self._hand_on(asker, packet.data)
-        except (TimeoutError, OSError):
-            status = errno.ETIMEDOUT
+            link.connect(str(self._options.socket))
+            if peer_of(link).uid not in self._users:
+                logger.warning("hcad_not_trusted uid=%d", peer_of(link).uid)
+                return
+            link.send(self._options.token)
+            logger.info("hcad_connected")
+            pace = Pace(EXPORTS_PER_SECOND)
+            while True:
+                await pace.turn()
+                packet = await sockets.receive(link, direct.MAX_MESSAGE_BYTES)
+                if not packet.data or packet.truncated or not await self._answer(link, packet.data):
+                    return
         finally:
-            if status:
-                with suppress(OSError):
-                    asker.send(bytes(DirectGrant(status)), socket.MSG_DONTWAIT)
-            self._sockets.close(asker)
+            sockets.close(link)
+            sockets.end()
 
-    def _hand_on(self, asker: socket.socket, data: bytes) -> int:
-        """Pass a connection to the worker that is asked; return 0, or why not."""
-        if peer_of(asker).uid not in self._users:
-            return errno.EPERM
+    async def _answer(self, link: socket.socket, data: bytes) -> bool:
+        """Carry a request out; False where hcad would not have sent it."""
         try:
-            pid, address, size, skip = direct.decode_request(data)
+            asked = ExportRequest.decode(data)
         except (ValueError, RecursionError):
-            return errno.EINVAL
-        served = [one for one in self._contexts if one.client.pid == pid and pid > 0]
+            return False
+        its, workers = seqpacket.pair()
+        with its, workers:
+            status = self._hand_on(asked, workers)
+            answer = direct.encode_answer(asked.request, status)
+            await seqpacket.send(link, answer, () if status else (its.fileno(),))
+        return True
+
+    def _hand_on(self, asked: ExportRequest, end: socket.socket) -> int:
+        """Give one end of a connection to the worker that is asked; return 0, or why not."""
+        served = [one for one in self._contexts if one.client.pid == asked.pid and asked.pid > 0]
         able = [one.channel for one in served if one.channel is not None and not one.fenced]
-        if skip >= len(able):
+        if asked.skip >= len(able):
             return errno.ESRCH
-        message = spawn.encode({"type": "export", "address": address, "bytes": size})
+        message = {"type": "export", "address": asked.address, "bytes": asked.size}
+        flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
-            socket.send_fds(able[skip], [message], [asker.fileno()], socket.MSG_DONTWAIT)
+            encoded = [spawn.encode(message)]
+            socket.send_fds(able[asked.skip], encoded, [end.fileno()], flags)
         except OSError as err:  # it does not read, or has just ended
-            logger.info("export_failed pid=%d error=%s", pid, err)
+            logger.info("export_failed pid=%d error=%s", asked.pid, err)
             return errno.ESRCH
         return 0
