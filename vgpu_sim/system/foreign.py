@@ -9,16 +9,22 @@ could take long, and is woken by a signal, which ends such a wait.
 
 import asyncio
 import logging
+import os
 import queue
 import signal
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
 
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.seqpacket import Packet
 
 logger = logging.getLogger("tessera.gpud")
+
+_T = TypeVar("_T")
 
 SO_PASSRIGHTS = 83  # asm-generic/socket.h, since Linux 6.16
 WAKE_SIGNAL = signal.SIGUSR1
@@ -62,23 +68,44 @@ class ForeignSockets:
         """Receive one message as ``seqpacket.receive`` does. Raises OSError."""
         if self._refusing:
             return await seqpacket.receive(sock, limit_bytes)
-        loop = asyncio.get_running_loop()
         while True:
             await seqpacket.readable(sock.fileno())
-            answer: asyncio.Future[Packet | None] = loop.create_future()
-
-            def work(answer: asyncio.Future[Packet | None] = answer) -> None:
-                try:
-                    packet = seqpacket.receive_now(sock, limit_bytes)
-                except OSError as err:
-                    _call(loop, _settle, answer, err)
-                else:
-                    _call(loop, _settle, answer, packet)
-
-            self._submit(work)
-            packet = await answer
+            packet = await self._done_by_thread(partial(seqpacket.receive_now, sock, limit_bytes))
             if packet is not None:
                 return packet
+
+    async def take(self, sock: socket.socket, limit_bytes: int) -> tuple[bytes, list[int]]:
+        """Receive one message and up to one descriptor, which is then the caller's. Raises OSError.
+
+        The caller closes it by ``close_descriptor``.
+        """
+        flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
+        while True:
+            await seqpacket.readable(sock.fileno())
+            with suppress(BlockingIOError):
+                data, descriptors, _, _ = await self._done_by_thread(
+                    partial(socket.recv_fds, sock, limit_bytes, 1, flags)
+                )
+                return data, descriptors
+
+    def close_descriptor(self, descriptor: int) -> None:
+        """Close what may be anything."""
+        self._submit(partial(os.close, descriptor))
+
+    async def _done_by_thread(self, work: Callable[[], _T]) -> _T:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_T] = loop.create_future()
+
+        def job() -> None:
+            try:
+                result = work()
+            except OSError as err:
+                _call(loop, _fail, answer, err)
+            else:
+                _call(loop, _settle, answer, result)
+
+        self._submit(job)
+        return await answer
 
     def close(self, sock: socket.socket) -> None:
         """Close a socket that nobody else has; call nothing more on it."""
@@ -151,10 +178,11 @@ def _call(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *value
         return  # gpud has ended meanwhile
 
 
-def _settle(future: "asyncio.Future[Packet | None]", outcome: "Packet | OSError | None") -> None:
-    if future.done():
-        return
-    if isinstance(outcome, OSError):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
+def _settle(future: asyncio.Future[_T], result: _T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: asyncio.Future[Any], error: OSError) -> None:
+    if not future.done():
+        future.set_exception(error)
