@@ -116,6 +116,8 @@ class NanPlan:
                 wide = (s for s in addends if not reads_number(s, instruction.type))
                 yield from (s for s in wide if isinstance(s, Value))
                 return
+            elif instruction.xorsign:
+                type_ = None  # a NaN's sign goes into the result
             elif instruction.op is Op.SETP or instruction.op.family.name == "FLOAT":
                 type_ = instruction.type
         for source in sources_of(node):

@@ -64,9 +64,11 @@ def _lower(emitter: Emitter, node: Operation, mask: Mask, occupied: bool) -> Non
     scalar = operand_type(type_)
 
     def compute(form: Form, strip: int) -> tuple[str, str]:
-        # Of a wider register, or one that is taken for packed numbers, all bits count.
+        # Of a wider register, or one that is taken for packed numbers, all bits count; where the
+        # sign goes into the result, a NaN's does, too.
+        sign = node.instruction.xorsign
         args = [
-            emitter.values.read(s, scalar, form, strip, clean=not reads_number(s, type_))
+            emitter.values.read(s, scalar, form, strip, clean=sign or not reads_number(s, type_))
             for s in node.sources
         ]
         vector = form is Form.VECTOR
