@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from gpud_process import wait_until
 from tessera_run import environment
-from verbs_tools import INSTALL, alone, free_port, listens, needed, run_hca, two_runs
+from verbs_tools import INSTALL, alone, free_port, hcad_of, listens, needed, run_hca, two_runs
 
 from vgpu_sim import config
 
@@ -148,20 +148,6 @@ def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
             process.wait()
     assert client.returncode != 0
     assert "status 12" in said or "transport retry counter exceeded" in said, said
-
-
-def hcad_of(temporary: Path) -> int:
-    """The process that serves the one fabric below a folder."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"vgpu_sim.hcad" in words and any(w.startswith(bytes(temporary)) for w in words):
-            return int(entry.name)
-    return 0
 
 
 @needed("ibv_asyncwatch")
