@@ -13,7 +13,13 @@ from vgpu_sim.hcad.checks import check_range, get, limit, refused
 from vgpu_sim.hcad.domains import Domains
 from vgpu_sim.hcad.numbers import Numbers
 
-_ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_READ
+_ACCESS = (
+    VerbsAccess.LOCAL_WRITE
+    | VerbsAccess.REMOTE_WRITE
+    | VerbsAccess.REMOTE_READ
+    | VerbsAccess.REMOTE_ATOMIC
+    | VerbsAccess.MW_BIND
+)
 _REMOTE_CHANGE = VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_ATOMIC
 
 
