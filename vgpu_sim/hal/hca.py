@@ -201,7 +201,10 @@ class HcaPiece(ctypes.Structure):
 
 
 class HcaMrCreate(ctypes.Structure):
-    """A memory region: ``pieces`` in order from address ``iova`` on; ``access`` of verbs."""
+    """A memory region: ``pieces`` in order from address ``iova`` on; ``access`` of verbs.
+
+    ``replaced`` is 0, or the key of the region whose key it takes over.
+    """
 
     _fields_ = (
         ("pd", c_uint32),
@@ -209,7 +212,7 @@ class HcaMrCreate(ctypes.Structure):
         ("iova", c_uint64),
         ("bytes", c_uint64),
         ("piece_count", c_uint32),
-        ("reserved", c_uint32),
+        ("replaced", c_uint32),
         ("pieces", HcaPiece * HCA_MAX_PIECES),
     )
 

@@ -896,7 +896,7 @@ typedef struct tessera_hca_mr_create {
   uint64_t iova;
   uint64_t bytes;
   uint32_t piece_count;
-  uint32_t reserved;
+  uint32_t replaced;
   tessera_hca_piece pieces[128];
 } tessera_hca_mr_create;
 _Static_assert(sizeof(tessera_hca_mr_create) == 3104, "tessera_hca_mr_create");
@@ -905,7 +905,7 @@ _Static_assert(offsetof(tessera_hca_mr_create, access) == 4, "tessera_hca_mr_cre
 _Static_assert(offsetof(tessera_hca_mr_create, iova) == 8, "tessera_hca_mr_create.iova");
 _Static_assert(offsetof(tessera_hca_mr_create, bytes) == 16, "tessera_hca_mr_create.bytes");
 _Static_assert(offsetof(tessera_hca_mr_create, piece_count) == 24, "tessera_hca_mr_create.piece_count");
-_Static_assert(offsetof(tessera_hca_mr_create, reserved) == 28, "tessera_hca_mr_create.reserved");
+_Static_assert(offsetof(tessera_hca_mr_create, replaced) == 28, "tessera_hca_mr_create.replaced");
 _Static_assert(offsetof(tessera_hca_mr_create, pieces) == 32, "tessera_hca_mr_create.pieces");
 
 typedef struct tessera_hca_qp_create {

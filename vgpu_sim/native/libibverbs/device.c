@@ -12,6 +12,8 @@
 #include "command.h"
 #include "verbs_calls.h"
 
+enum { PART = 1 }; /* the only model that there is */
+
 static struct tsr_device *describe(const char *path, const tessera_hca_device *info) {
   struct tsr_device *device = calloc(1, sizeof *device);
   if (!device) return NULL;
@@ -130,6 +132,7 @@ int tsr_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *at
   const tessera_hca_device *info = &tsr_of(context)->device.info;
   *attr = (struct ibv_device_attr){.max_mr_size = TESSERA_HCA_MAX_MR_BYTES,
                                    .page_size_cap = TESSERA_HCA_PAGE_BYTES,
+                                   .vendor_part_id = PART,
                                    .max_qp = TESSERA_HCA_MAX_QPS,
                                    .max_qp_wr = TESSERA_HCA_MAX_WR,
                                    .device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN |
@@ -157,6 +160,8 @@ int tsr_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *at
                                    .max_pkeys = TESSERA_HCA_PKEYS,
                                    .phys_port_cnt = 1};
   snprintf(attr->fw_ver, sizeof attr->fw_ver, "%s", info->firmware);
+  /* The first three bytes of a GUID are who made it. */
+  attr->vendor_id = (uint32_t)(info->guid[0] << 16 | info->guid[1] << 8 | info->guid[2]);
   memcpy(&attr->node_guid, info->guid, sizeof attr->node_guid);
   attr->sys_image_guid = attr->node_guid;
   return 0;

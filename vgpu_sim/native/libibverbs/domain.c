@@ -141,33 +141,50 @@ int tsr_ibv_dereg_mr(struct ibv_mr *ibv) {
   return 0;
 }
 
-/* Makes the region anew, and takes its place: with other keys, as verbs permit. */
+/* Makes a region of other pages, domain or access, which takes over the key of the old one. */
+static int change(struct tsr_context *context, struct tsr_mr *mr, struct tsr_mr *wanted) {
+  tessera_hca_mr_create *request = calloc(1, sizeof *request);
+  if (!request) return ENOMEM;
+  *request = (tessera_hca_mr_create){.pd = wanted->ibv.pd->handle,
+                                     .access = wanted->access,
+                                     .iova = wanted->iova,
+                                     .bytes = wanted->ibv.length,
+                                     .replaced = mr->ibv.handle};
+  pthread_mutex_lock(&context->registering);
+  const int error = make_region(context, wanted, request);
+  if (error == 0) tsr_unpin(context, mr->segments, mr->piece_count);
+  if (error == 0) *mr = *wanted;
+  pthread_mutex_unlock(&context->registering);
+  free(request);
+  return error;
+}
+
 int tsr_ibv_rereg_mr(struct ibv_mr *ibv, int flags, struct ibv_pd *pd, void *addr, size_t length,
                      int access) {
   struct tsr_mr *mr = (struct tsr_mr *)ibv;
   const int known =
       IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
   const bool moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION;
-  if (flags == 0 || flags & ~known || (moves && length == 0)) {
-    errno = EINVAL;
-    return IBV_REREG_MR_ERR_INPUT;
+  int error = flags == 0 || flags & ~known || (moves && length == 0) ? EINVAL : 0;
+  struct tsr_mr *wanted = error ? NULL : calloc(1, sizeof *wanted);
+  if (wanted) {
+    wanted->ibv = *ibv;
+    wanted->access = mr->access;
+    wanted->iova = mr->iova;
+    if (flags & IBV_REREG_MR_CHANGE_PD) wanted->ibv.pd = pd;
+    if (flags & IBV_REREG_MR_CHANGE_ACCESS)
+      wanted->access = (unsigned)access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
+    if (moves) {
+      wanted->ibv.addr = addr;
+      wanted->ibv.length = length;
+      wanted->iova = (uintptr_t)addr;
+    }
+    error = change(tsr_of(ibv->context), mr, wanted);
+    free(wanted);
+  } else if (!error) {
+    error = ENOMEM;
   }
-  struct ibv_mr *made = tsr_ibv_reg_mr_iova2(
-      flags & IBV_REREG_MR_CHANGE_PD ? pd : ibv->pd, moves ? addr : ibv->addr,
-      moves ? length : ibv->length, moves ? (uintptr_t)addr : mr->iova,
-      flags & IBV_REREG_MR_CHANGE_ACCESS ? (unsigned)access : mr->access);
-  if (!made) return IBV_REREG_MR_ERR_INPUT;
-  /* The program keeps its pointer: the two change places. */
-  struct tsr_mr *fresh = (struct tsr_mr *)made, *old = calloc(1, sizeof(struct tsr_mr));
-  if (!old) {
-    tsr_ibv_dereg_mr(made);
-    errno = ENOMEM;
-    return IBV_REREG_MR_ERR_INPUT;
-  }
-  *old = *mr;
-  *mr = *fresh;
-  free(fresh);
-  if (tsr_ibv_dereg_mr(&old->ibv) == 0) return 0;
-  free(old);
-  return IBV_REREG_MR_ERR_CMD;
+  if (error == 0) return 0;
+  errno = error;
+  return IBV_REREG_MR_ERR_INPUT;
 }
