@@ -11,7 +11,7 @@ from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
-from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
+from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
 from vgpu_sim.hcad.luggage import Luggage
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import AdoptedObjects, Objects
@@ -60,6 +60,11 @@ def answers(objects: Objects) -> dict[str, object]:
         "channels": {h: c.queues for h, c in objects._channels.items()},
         "segments": {h: (s.size, s.regions) for h, s in objects._segments.items()},
         "regions": {k: (r.pd, r.segments, r.wanted) for k, r in objects._regions.items()},
+        "shared": {h: bytes(objects.query_srq(h)) for h in objects._srqs},
+        "windows": {k: (w.pd, w.wanted) for k, w in objects._windows.items()},
+        "paths": {k: (p.pd, p.wanted) for k, p in objects._paths.items()},
+        "members": list(objects._members),
+        "pkeys": objects.pkeys,
         "indices": sorted(objects._free_indices),
         "room": objects._room,
         "next": objects._next,
@@ -78,8 +83,11 @@ def something(client: Client, choice: random.Random) -> None:
         (objects.destroy_segment, list(objects._segments)),
         (objects.destroy_region, list(objects._regions)),
         (objects.destroy_qp, list(objects._qps)),
+        (objects.destroy_srq, list(objects._srqs)),
+        (objects.destroy_ah, list(objects._paths)),
+        (objects.destroy_window, list(objects._windows)),
     ]
-    kind = choice.randrange(8)
+    kind = choice.randrange(13)
     if kind == 0:
         objects.create_pd()
     elif kind == 1:
@@ -94,12 +102,35 @@ def something(client: Client, choice: random.Random) -> None:
     elif kind in (4, 5) and pds and cqs:
         depth = choice.choice([0, 1, 5, 64])
         ends = (choice.choice(cqs), choice.choice(cqs))
-        request = hca.HcaQpCreate(choice.choice(pds), *ends, 2, depth, depth, kind == 4, 0)
+        request = hca.HcaQpCreate(
+            *(choice.choice(pds), *ends, choice.choice([2, 4]), depth, depth, kind == 4),
+            choice.choice([0, *objects._srqs]),
+        )
         created, page = objects.create_qp(request)
         os.close(page)
         attributes = hca.HcaQpAttributes(state=1, port=1, access=choice.choice([0, 7]))
-        objects.modify_qp(hca.HcaQpModify(created.handle, hca_rig.TO_INIT, attributes))
-    elif kind > 5:
+        if request.type == VerbsQpType.RC:
+            objects.modify_qp(hca.HcaQpModify(created.handle, hca_rig.TO_INIT, attributes))
+    elif kind == 6 and pds:
+        wanted_srq = hca.HcaSrqCreate(choice.choice(pds), choice.randint(1, 90), 0)
+        os.close(objects.create_srq(wanted_srq)[1])
+    elif kind == 7 and pds:
+        objects.create_window(hca.HcaMwCreate(choice.choice(pds), choice.choice([1, 2])))
+    elif kind == 8 and pds:
+        path = hca.HcaAhCreate(
+            pd=choice.choice(pds), is_global=1, port=1, hop_limit=choice.randrange(99)
+        )
+        objects.create_ah(path)
+    elif kind == 9 and objects._srqs:
+        srq, most = choice.choice([(h, s.count) for h, s in objects._srqs.items()])
+        objects.modify_srq(hca.HcaSrqModify(srq, choice.randint(0, most)))
+    elif kind == 10:
+        datagrams = [n for n, qp in objects._qps.items() if qp.type == VerbsQpType.UD]
+        if datagrams:
+            wanted_group = hca.HcaMcast(qpn=choice.choice(datagrams))
+            wanted_group.gid[0], wanted_group.gid[15] = 0xFF, choice.randrange(4)
+            objects.attach(wanted_group)
+    elif kind > 10:
         destroy, there = choice.choice(removals)
         if there:
             with suppress(OSError):  # EBUSY
