@@ -142,6 +142,7 @@ class VerbsEvent(IntEnum):
     QP_REQ_ERR = 2
     QP_ACCESS_ERR = 3
     SQ_DRAINED = 5
+    DEVICE_FATAL = 8
     SRQ_ERR = 14
     SRQ_LIMIT_REACHED = 15
     QP_LAST_WQE_REACHED = 16

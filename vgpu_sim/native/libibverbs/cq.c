@@ -12,7 +12,7 @@
 #include "verbs_calls.h"
 
 /* Who polls an empty queue keeps a CPU from whoever is to fill it, where there are few. */
-enum { POLLS_UNTIL_YIELD = 64, POLLS_UNTIL_LOOK = 1 << 14 };
+enum { POLLS_UNTIL_YIELD = 64, POLLS_UNTIL_LOOK = 1 << 10 };
 
 struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_context,
                                  struct ibv_comp_channel *channel, int vector) {
@@ -136,7 +136,14 @@ int tsr_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
   pthread_mutex_unlock(&cq->polling);
   if (taken) return taken;
   if (empty % POLLS_UNTIL_YIELD == 0) sched_yield();
-  return empty % POLLS_UNTIL_LOOK == 0 && tsr_is_dead(tsr_of(ibv->context)) ? -1 : 0;
+  const bool dead = tsr_of(ibv->context)->dead ||
+                    (empty % POLLS_UNTIL_LOOK == 0 && tsr_is_dead(tsr_of(ibv->context)));
+  if (!dead) return 0;
+  pthread_mutex_lock(&cq->polling);
+  const bool more = tsr_flush_lost(cq);
+  pthread_mutex_unlock(&cq->polling);
+  if (more) return count ? tsr_poll_cq(ibv, count, wc) : 0;
+  return empty % POLLS_UNTIL_LOOK == 0 ? -1 : 0; /* there is nothing to come */
 }
 
 int tsr_req_notify_cq(struct ibv_cq *ibv, int solicited_only) {

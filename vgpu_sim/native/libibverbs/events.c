@@ -55,11 +55,13 @@ int tsr_ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, v
   for (;;) {
     char byte;
     const ssize_t got = read(channel->fd, &byte, 1);
-    if (got <= 0) {
-      if (got == 0) errno = EIO; /* hcad has gone */
+    if (got < 0) return -1;
+    if (got == 0) tsr_of(channel->context)->dead = true;
+    struct tsr_cq *found = got == 0 ? tsr_lost_event(channel) : take_event(channel);
+    if (got == 0 && !found) {
+      errno = EIO; /* hcad has gone, and nothing is to come */
       return -1;
     }
-    struct tsr_cq *found = take_event(channel);
     if (!found) continue; /* its queue was destroyed */
     *cq = &found->ibv;
     *cq_context = found->ibv.cq_context;
@@ -99,9 +101,13 @@ int tsr_ibv_get_async_event(struct ibv_context *context, struct ibv_async_event 
   for (;;) {
     tessera_hca_event raw;
     const ssize_t got = read(context->async_fd, &raw, sizeof raw);
-    if (got != sizeof raw) {
-      if (got >= 0) errno = EIO; /* hcad has gone */
-      return -1;
+    if (got < 0) return -1;
+    if (got != sizeof raw) { /* hcad has gone: that is said once */
+      tsr_of(context)->dead = true;
+      errno = EIO;
+      if (__atomic_exchange_n(&tsr_of(context)->said_fatal, true, __ATOMIC_RELAXED)) return -1;
+      *event = (struct ibv_async_event){.event_type = TESSERA_VERBS_EVENT_DEVICE_FATAL};
+      return 0;
     }
     if (find_object(context, &raw, event)) return 0;
   }

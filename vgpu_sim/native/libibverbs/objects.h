@@ -29,7 +29,7 @@ struct tsr_context {
   pthread_mutex_t asking; /* one request at a time */
   pthread_mutex_t registering;
   uint32_t next_request;
-  bool dead;
+  bool dead, said_fatal;
   tessera_hca_client_page *page;
   int doorbell_fd;
   struct tsr_segment *segments;
