@@ -218,7 +218,10 @@ class HcaMrCreate(ctypes.Structure):
 
 
 class HcaQpCreate(ctypes.Structure):
-    """A queue pair; ``type`` is verbs' ibv_qp_type, ``srq`` 0 for none."""
+    """A queue pair; ``type`` is verbs' ibv_qp_type, ``srq`` 0 for none.
+
+    ``block_self``: what it sends to a multicast group does not come back to it.
+    """
 
     _fields_ = (
         ("pd", c_uint32),
@@ -229,6 +232,8 @@ class HcaQpCreate(ctypes.Structure):
         ("recv_wr", c_uint32),
         ("signal_all", c_uint32),
         ("srq", c_uint32),
+        ("block_self", c_uint32),
+        ("reserved", c_uint32),
     )
 
 

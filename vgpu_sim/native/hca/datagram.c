@@ -121,9 +121,11 @@ static void deliver(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
 }
 
 static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah) {
-  for (const struct hca_member *member = hca->members; member; member = member->next)
+  for (const struct hca_member *member = hca->members; member; member = member->next) {
+    if (member->qp == qp && qp->block_self) continue;
     if (memcmp(member->gid, ah->path.dgid, sizeof member->gid) == 0)
       deliver(hca, qp, member->qp, ah);
+  }
 }
 
 enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {

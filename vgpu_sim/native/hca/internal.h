@@ -111,7 +111,7 @@ struct hca_qp {
   tessera_hca_recv_slot *recv_slots;
   uint64_t page_bytes;
   uint32_t number, index, pd, send_count, recv_count, send_tail, recv_tail;
-  bool signal_all;
+  bool signal_all, block_self;
   bool broken; /* its rings make no sense: they are not read any more */
   tessera_hca_qp_attributes attributes;
   struct hca_work work;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -104,10 +105,21 @@ void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
   free(cq);
 }
 
+/* Waits until the engine has seen what was posted before: a turn that has begun, and one more. */
+static void settle(struct hca *hca) {
+  enum { TURNS = 2, MOST_YIELDS = 1000 };
+  const unsigned long long end = atomic_load(&hca->turns) + TURNS;
+  for (unsigned i = 0; i < MOST_YIELDS && atomic_load(&hca->turns) < end; i++) {
+    ring(hca);
+    sched_yield();
+  }
+}
+
 bool hca_cq_resize(struct hca *hca, struct hca_cq *cq, int page_fd, uint64_t page_bytes,
                    uint32_t count) {
   tessera_hca_cq_page *page = map(page_fd, page_bytes);
   if (!page) return false;
+  if (count < cq->count) settle(hca);
   tessera_hca_cqe *entries = (tessera_hca_cqe *)(page + 1);
   hca_enter(hca);
   const uint32_t tail = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE);
@@ -205,7 +217,8 @@ struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
                         .pd = wanted->pd,
                         .send_count = made->first_count,
                         .recv_count = made->second_count,
-                        .signal_all = wanted->signal_all != 0};
+                        .signal_all = wanted->signal_all != 0,
+                        .block_self = wanted->block_self != 0};
   if (!qp->page) {
     const int error = errno;
     free(qp);

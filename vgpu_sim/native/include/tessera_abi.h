@@ -918,8 +918,10 @@ typedef struct tessera_hca_qp_create {
   uint32_t recv_wr;
   uint32_t signal_all;
   uint32_t srq;
+  uint32_t block_self;
+  uint32_t reserved;
 } tessera_hca_qp_create;
-_Static_assert(sizeof(tessera_hca_qp_create) == 32, "tessera_hca_qp_create");
+_Static_assert(sizeof(tessera_hca_qp_create) == 40, "tessera_hca_qp_create");
 _Static_assert(offsetof(tessera_hca_qp_create, pd) == 0, "tessera_hca_qp_create.pd");
 _Static_assert(offsetof(tessera_hca_qp_create, send_cq) == 4, "tessera_hca_qp_create.send_cq");
 _Static_assert(offsetof(tessera_hca_qp_create, recv_cq) == 8, "tessera_hca_qp_create.recv_cq");
@@ -928,6 +930,8 @@ _Static_assert(offsetof(tessera_hca_qp_create, send_wr) == 16, "tessera_hca_qp_c
 _Static_assert(offsetof(tessera_hca_qp_create, recv_wr) == 20, "tessera_hca_qp_create.recv_wr");
 _Static_assert(offsetof(tessera_hca_qp_create, signal_all) == 24, "tessera_hca_qp_create.signal_all");
 _Static_assert(offsetof(tessera_hca_qp_create, srq) == 28, "tessera_hca_qp_create.srq");
+_Static_assert(offsetof(tessera_hca_qp_create, block_self) == 32, "tessera_hca_qp_create.block_self");
+_Static_assert(offsetof(tessera_hca_qp_create, reserved) == 36, "tessera_hca_qp_create.reserved");
 
 typedef struct tessera_hca_qp_attributes {
   uint32_t state;

@@ -42,7 +42,7 @@ struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_
                             .cq_context = cq_context,
                             .handle = made.handle,
                             .cqe = (int)made.first_count};
-  cq->entries = (const tessera_hca_cqe *)(cq->page + 1);
+  cq->entries = (tessera_hca_cqe *)(cq->page + 1);
   cq->page_bytes = made.page_bytes;
   cq->count = made.first_count;
   pthread_mutex_init(&cq->ibv.mutex, NULL);
@@ -62,7 +62,7 @@ static int move_to(struct tsr_cq *cq, const tessera_hca_created *made, int fd) {
   munmap(cq->page, cq->page_bytes);
   cq->page = page;
   cq->page_bytes = made->page_bytes;
-  cq->entries = (const tessera_hca_cqe *)(page + 1);
+  cq->entries = (tessera_hca_cqe *)(page + 1);
   cq->count = made->first_count;
   cq->ibv.cqe = (int)made->first_count;
   return 0;
@@ -126,9 +126,12 @@ int tsr_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
   int taken = 0;
   pthread_mutex_lock(&cq->polling);
   const uint32_t head = __atomic_load_n(&cq->page->head, __ATOMIC_SEQ_CST); /* after arming */
-  while (taken < count && cq->tail != head)
-    read_entry(&cq->entries[cq->tail++ & (cq->count - 1)], &wc[taken++]);
-  if (taken) {
+  const uint32_t before = cq->tail;
+  while (taken < count && cq->tail != head) {
+    const tessera_hca_cqe *entry = &cq->entries[cq->tail++ & (cq->count - 1)];
+    if (entry->qpn != TSR_NO_QPN) read_entry(entry, &wc[taken++]);
+  }
+  if (cq->tail != before) {
     __atomic_store_n(&cq->page->tail, cq->tail, __ATOMIC_RELEASE);
     cq->empty_polls = 0;
   }
@@ -144,6 +147,17 @@ int tsr_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
   pthread_mutex_unlock(&cq->polling);
   if (more) return count ? tsr_poll_cq(ibv, count, wc) : 0;
   return empty % POLLS_UNTIL_LOOK == 0 ? -1 : 0; /* there is nothing to come */
+}
+
+void tsr_forget_completions(struct ibv_cq *ibv, uint32_t qpn) {
+  struct tsr_cq *cq = (struct tsr_cq *)ibv;
+  pthread_mutex_lock(&cq->polling);
+  const uint32_t head = __atomic_load_n(&cq->page->head, __ATOMIC_ACQUIRE);
+  for (uint32_t at = cq->tail; at != head; at++) {
+    tessera_hca_cqe *entry = &cq->entries[at & (cq->count - 1)];
+    if (entry->qpn == qpn) entry->qpn = TSR_NO_QPN;
+  }
+  pthread_mutex_unlock(&cq->polling);
 }
 
 int tsr_req_notify_cq(struct ibv_cq *ibv, int solicited_only) {

@@ -11,7 +11,9 @@
 
 /* The caller holds `polling`. */
 static int show(struct tsr_cq *cq) {
-  if (cq->tail == __atomic_load_n(&cq->page->head, __ATOMIC_ACQUIRE)) return ENOENT;
+  const uint32_t head = __atomic_load_n(&cq->page->head, __ATOMIC_ACQUIRE);
+  while (cq->tail != head && cq->entries[cq->tail & (cq->count - 1)].qpn == TSR_NO_QPN) cq->tail++;
+  if (cq->tail == head) return ENOENT;
   cq->current = &cq->entries[cq->tail & (cq->count - 1)];
   cq->ex.status = (int)cq->current->status;
   cq->ex.wr_id = cq->current->id;

@@ -74,6 +74,8 @@ struct tsr_channel {
   uint32_t handle;
 };
 
+#define TSR_NO_QPN UINT32_MAX /* of entries that nobody is to see any more */
+
 struct tsr_cq {
   union {
     struct ibv_cq ibv;
@@ -82,7 +84,7 @@ struct tsr_cq {
   const tessera_hca_cqe *current; /* between start_poll and end_poll */
   struct tsr_cq *next;
   tessera_hca_cq_page *page;
-  const tessera_hca_cqe *entries;
+  tessera_hca_cqe *entries;
   uint64_t page_bytes;
   uint32_t count, tail, empty_polls;
   uint32_t events_seen, events_given; /* the latter are to be acknowledged */

@@ -26,6 +26,8 @@ struct ibv_mw *tsr_alloc_mw(struct ibv_pd *pd, int type);
 int tsr_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int tsr_dealloc_mw(struct ibv_mw *mw);
 
+/* Drops what lies in a queue of a queue pair that was reset or destroyed. */
+void tsr_forget_completions(struct ibv_cq *cq, uint32_t qpn);
 /* Fills in the calls of a queue pair that builds its requests one call after the other. */
 void tsr_set_builder(struct ibv_qp_ex *qp);
 
