@@ -110,7 +110,7 @@ static void settle(struct hca *hca) {
   enum { TURNS = 2, MOST_YIELDS = 1000 };
   const unsigned long long end = atomic_load(&hca->turns) + TURNS;
   for (unsigned i = 0; i < MOST_YIELDS && atomic_load(&hca->turns) < end; i++) {
-    ring(hca);
+    hca_ring(hca);
     sched_yield();
   }
 }
