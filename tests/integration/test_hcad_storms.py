@@ -11,11 +11,10 @@ from pathlib import Path
 
 import hcad_process
 import pytest
-from hcad_process import Connection, member, program
+from hcad_process import Connection, member, program, queue_pair, region
 
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaMessage
-from vgpu_sim.hal.verbs import VerbsQpType
 
 HOG, OTHER = b"h" * 32, b"o" * 32
 PROMPT_SECONDS = 5.0  # of a machine on which others work, too
@@ -41,33 +40,6 @@ def until_refused(make: Callable[[], object], most: int) -> tuple[int, int]:
         except OSError as err:
             return count, err.errno or 0
     return most, 0
-
-
-def queue_pair(connection: Connection, depth: int = 1, entries: int = 1) -> Callable[[], int]:
-    """Return what makes one more queue pair."""
-    pd = connection.made(HcaMessage.PD_CREATE)
-    cq = connection.made(HcaMessage.CQ_CREATE, hca.HcaCqCreate(entries, 0))
-    wanted = hca.HcaQpCreate(pd, cq, cq, VerbsQpType.RC, depth, depth, 0, 0)
-    return lambda: connection.made(HcaMessage.QP_CREATE, wanted)
-
-
-def region(connection: Connection) -> Callable[[], int]:
-    """Return what registers one more page."""
-    pd = connection.made(HcaMessage.PD_CREATE)
-
-    def make() -> int:
-        wanted = hca.HcaSegmentCreate(hca.HCA_PAGE_BYTES)
-        status, body, fds = connection.ask(HcaMessage.SEGMENT_CREATE, wanted)
-        if status:
-            raise OSError(status, "segment")
-        os.pwrite(fds[0], bytes(hca.HCA_PAGE_BYTES), 0)
-        os.close(fds[0])
-        request = hca.HcaMrCreate(pd, 1, 0x1000, hca.HCA_PAGE_BYTES, 1)
-        handle = hca.HcaHandle.from_buffer_copy(body).handle
-        request.pieces[0] = hca.HcaPiece(handle, 0, 0, hca.HCA_PAGE_BYTES)
-        return connection.made(HcaMessage.MR_CREATE, request)
-
-    return make
 
 
 def serves(fabric: Path, token: bytes) -> float:

@@ -5,13 +5,14 @@ import os
 import select
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
+from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.system import python_process
 
 ANSWER_SECONDS = 20.0
@@ -119,3 +120,30 @@ def program(directory: Path, token: bytes) -> Connection:
         connection.close()
         raise OSError(status, os.strerror(status))
     return connection
+
+
+def queue_pair(connection: Connection, depth: int = 1, entries: int = 1) -> Callable[[], int]:
+    """Return what makes one more queue pair."""
+    pd = connection.made(HcaMessage.PD_CREATE)
+    cq = connection.made(HcaMessage.CQ_CREATE, hca.HcaCqCreate(entries, 0))
+    wanted = hca.HcaQpCreate(pd, cq, cq, VerbsQpType.RC, depth, depth, 0, 0)
+    return lambda: connection.made(HcaMessage.QP_CREATE, wanted)
+
+
+def region(connection: Connection) -> Callable[[], int]:
+    """Return what registers one more page."""
+    pd = connection.made(HcaMessage.PD_CREATE)
+
+    def make() -> int:
+        wanted = hca.HcaSegmentCreate(hca.HCA_PAGE_BYTES)
+        status, body, fds = connection.ask(HcaMessage.SEGMENT_CREATE, wanted)
+        if status:
+            raise OSError(status, "segment")
+        os.pwrite(fds[0], bytes(hca.HCA_PAGE_BYTES), 0)
+        os.close(fds[0])
+        request = hca.HcaMrCreate(pd, 1, 0x1000, hca.HCA_PAGE_BYTES, 1)
+        handle = hca.HcaHandle.from_buffer_copy(body).handle
+        request.pieces[0] = hca.HcaPiece(handle, 0, 0, hca.HCA_PAGE_BYTES)
+        return connection.made(HcaMessage.MR_CREATE, request)
+
+    return make

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tessera_run import environment, tessera
 
-INSTALL = "apt-get install ibverbs-utils perftest rdma-core"
+INSTALL = "apt-get install ibverbs-utils infiniband-diags perftest rdma-core"
 
 
 def needed(program: str) -> pytest.MarkDecorator:
@@ -91,3 +91,17 @@ def two_runs(temporary: Path, *command: str, seconds: float = 90) -> tuple[str, 
         server.wait()
     assert (client.returncode, server.returncode) == (0, 0), f"{client.stdout}\n--\n{said}"
     return client.stdout, said
+
+
+def hcad_of(temporary: Path) -> int:
+    """The process that serves the one fabric below a folder."""
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"vgpu_sim.hcad" in words and any(w.startswith(bytes(temporary)) for w in words):
+            return int(entry.name)
+    return 0

@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HCA_PAGE_BYTES
@@ -22,6 +23,10 @@ class Held:
     ring_bytes: int
 
 
+DEFAULT_PKEY: Final = 0xFFFF
+"""The default partition, as a full member."""
+
+
 class ClientPlace:
     """A client in the engine; kinds of objects extend it."""
 
@@ -36,6 +41,7 @@ class ClientPlace:
         self.share: Share = unbounded()
         self.held: dict[tuple[str, int], Held] = {}
         """By kind of object and its number."""
+        self.pkeys: tuple[int, ...] = (DEFAULT_PKEY,)
         ends = self._ends()
         self.page_fd, self.doorbell_fd, self.async_fd = ends[:3]
         self.doorbell_end, self.async_end = ends[3:]
@@ -54,11 +60,18 @@ class ClientPlace:
             "descriptors": [luggage.pack(descriptor) for descriptor in self.descriptors],
             "room": self._room,
             "next": self._next,
+            "pkeys": list(self.pkeys),
         }
 
     def load_place(self, row: Row) -> None:
         """Take over all but the descriptors, after the objects. Raises ValueError, KeyError."""
         self._room, self._next = int(row["room"]), int(row["next"])
+        self.set_pkeys(tuple(map(int, row["pkeys"])))
+
+    def set_pkeys(self, pkeys: tuple[int, ...]) -> None:
+        """Replace the table of partition keys; what is sent from now on is checked with it."""
+        self._engine.set_pkeys(self._client, pkeys)
+        self.pkeys = pkeys
 
     def leave(self) -> None:
         """Remove the client, after its objects."""

@@ -3,7 +3,8 @@
 The successor connects to ``successor.sock`` in the fabric's folder and says which version of the
 document it reads. The old hcad gives the answers that it has begun, holds its engine, and sends a
 document and all descriptors. The successor makes everything again in an engine that is held, and
-says that it is READY. Only the old one's GO lets it serve, and with GO the old one ends. Whatever goes wrong before, the old one goes on as if nothing had been.
+says that it is READY. Only the old one's GO lets it serve, and with GO the old one ends. Whatever
+goes wrong before, the old one goes on as if nothing had been.
 """
 
 import asyncio
@@ -27,7 +28,6 @@ SOCKET_NAME: Final = "successor.sock"
 VERSION: Final = 1
 SECONDS: Final = 10.0
 """How long the fabric stands still for a successor, at most, beside the making of the document."""
-MAX_DOCUMENT_BYTES: Final = 1 << 30
 _BATCH: Final = 200  # descriptors in a message, below SCM_MAX_FD
 _ASK, _READY, _GO = b"TAKE", b"READY", b"GO"
 _MAX_WORD: Final = 256
@@ -51,7 +51,7 @@ async def offer(
             successor.settimeout(SECONDS)
             try:
                 await _hand_over(successor, server, engine, more)
-            except (OSError, HandoverFailed) as err:
+            except (OSError, HandoverFailed, MemoryError) as err:
                 logger.warning("not handed over: %s", str(err) or "the successor is too slow")
                 engine.release()
                 server.resume()
@@ -112,7 +112,8 @@ def ask(directory: Path) -> tuple[socket.socket, Row, Luggage]:
         word, (text, *_), _flags, _address = _one(predecessor)
         count = int(word)
         with open(text, "rb") as file:
-            document = json.loads(os.pread(file.fileno(), MAX_DOCUMENT_BYTES, 0))
+            size = os.fstat(file.fileno()).st_size
+            document = json.loads(os.pread(file.fileno(), size, 0))
         while len(luggage.descriptors) < count:
             luggage.descriptors += _one(predecessor)[1]
     except ValueError as err:

@@ -10,19 +10,27 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hcad.groups import Groups
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.pairs import Pairs
+from vgpu_sim.hcad.paths import Paths
 from vgpu_sim.hcad.regions import Regions
+from vgpu_sim.hcad.windows import Windows
 
 
-class Objects(Pairs, Regions):
+class Objects(Groups, Paths, Regions, Windows):
     """A client's objects in the engine, until ``close``."""
 
     def close(self) -> None:
         """Remove everything that the client has."""
         for number in list(self._qps):
             self.destroy_qp(number)
+        for handle in list(self._srqs):
+            self.destroy_srq(handle)
+        for key in list(self._paths):
+            self.destroy_ah(key)
+        for key in list(self._windows):
+            self.destroy_window(key)
         for key in list(self._regions):
             self.destroy_region(key)
         for handle in list(self._segments):
@@ -88,5 +96,9 @@ _KINDS: Final = (
     _Kind("completion_queues", lambda o: o._cqs, Objects.save_cq, Objects.load_cq),
     _Kind("segments", lambda o: o._segments, Objects.save_segment, Objects.load_segment),
     _Kind("regions", lambda o: o._regions, Objects.save_region, Objects.load_region),
+    _Kind("windows", lambda o: o._windows, Objects.save_window, Objects.load_window),
+    _Kind("address_handles", lambda o: o._paths, Objects.save_ah, Objects.load_ah),
+    _Kind("shared_receives", lambda o: o._srqs, Objects.save_srq, Objects.load_srq),
     _Kind("queue_pairs", lambda o: o._qps, Objects.save_qp, Objects.load_qp),
+    _Kind("members", lambda o: range(len(o._members)), Objects.save_member, Objects.load_member),
 )

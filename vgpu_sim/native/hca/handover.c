@@ -38,7 +38,11 @@ void hca_qp_save(struct hca *hca, const struct hca_qp *qp, tessera_hca_saved_qp 
   *saved = (tessera_hca_saved_qp){.send_tail = qp->send_tail,
                                   .recv_tail = qp->recv_tail,
                                   .broken = qp->broken,
-                                  .attributes = qp->attributes};
+                                  .drained = qp->drained,
+                                  .said_last_wqe = qp->said_last_wqe,
+                                  .holds = qp->holds,
+                                  .attributes = qp->attributes,
+                                  .held = qp->held};
   hca_leave(hca);
 }
 
@@ -47,7 +51,57 @@ void hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp 
   qp->send_tail = saved->send_tail;
   qp->recv_tail = saved->recv_tail;
   qp->broken = saved->broken != 0;
+  qp->drained = saved->drained != 0;
+  qp->said_last_wqe = saved->said_last_wqe != 0;
+  qp->holds = saved->holds != 0;
+  qp->held = saved->held;
   qp->attributes = saved->attributes;
   hca_enqueue(hca, qp); /* it may have been at a request, or have something to flush */
+  hca_leave(hca);
+}
+
+void hca_srq_save(struct hca *hca, const struct hca_srq *srq, tessera_hca_saved_srq *saved) {
+  hca_enter(hca);
+  *saved = (tessera_hca_saved_srq){
+      .tail = srq->tail, .limit = srq->limit, .broken = srq->broken};
+  hca_leave(hca);
+}
+
+void hca_srq_load(struct hca *hca, struct hca_srq *srq, const tessera_hca_saved_srq *saved) {
+  hca_enter(hca);
+  srq->tail = saved->tail;
+  srq->limit = saved->limit;
+  srq->broken = saved->broken != 0;
+  hca_leave(hca);
+}
+
+/* A window of a region that has gone opens nothing, even if another has its key by now. */
+void hca_window_save(struct hca *hca, const struct hca_window *window,
+                     tessera_hca_saved_window *saved) {
+  hca_enter(hca);
+  const struct hca_region *region = hca_table_get(&hca->regions, window->region_key);
+  const bool there = region && region->serial == window->region_serial;
+  *saved = (tessera_hca_saved_window){.key = window->key,
+                                      .bound = window->bound,
+                                      .region_key = there ? window->region_key : 0,
+                                      .qpn = window->qpn,
+                                      .access = window->access,
+                                      .address = window->address,
+                                      .bytes = window->bytes};
+  hca_leave(hca);
+}
+
+void hca_window_load(struct hca *hca, struct hca_window *window,
+                     const tessera_hca_saved_window *saved) {
+  hca_enter(hca);
+  const struct hca_region *region = hca_table_get(&hca->regions, saved->region_key);
+  window->key = saved->key;
+  window->bound = saved->bound != 0;
+  window->region_key = saved->region_key;
+  window->region_serial = region ? region->serial : UINT64_MAX;
+  window->qpn = saved->qpn;
+  window->access = saved->access;
+  window->address = saved->address;
+  window->bytes = saved->bytes;
   hca_leave(hca);
 }

@@ -2,11 +2,13 @@
 #include "command.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -97,16 +99,18 @@ int tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uin
   pthread_mutex_lock(&context->asking);
   const uint32_t request = ++context->next_request;
   int error = EIO;
-  if (!context->dead &&
-      tsr_send(context->verbs.context.cmd_fd, type, request, payload, bytes, -1))
-    error = receive(context, type, request, answer, answer_bytes, fd);
+  if (!context->dead) {
+    context->dead = !tsr_send(context->verbs.context.cmd_fd, type, request, payload, bytes, -1);
+    if (!context->dead) error = receive(context, type, request, answer, answer_bytes, fd);
+  }
   pthread_mutex_unlock(&context->asking);
   return error;
 }
 
 int tsr_ask_handle(struct tsr_context *context, uint16_t type, uint32_t handle) {
   const tessera_hca_handle wanted = {.handle = handle};
-  return tsr_ask(context, type, &wanted, sizeof wanted, NULL, 0, NULL);
+  const int error = tsr_ask(context, type, &wanted, sizeof wanted, NULL, 0, NULL);
+  return context->dead ? 0 : error; /* what hcad had has gone with it */
 }
 
 bool tsr_is_dead(struct tsr_context *context) {
@@ -115,7 +119,7 @@ bool tsr_is_dead(struct tsr_context *context) {
   char byte;
   if (recv(context->verbs.context.cmd_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
     context->dead = true;
-    tsr_log("hcad has gone: no request of this program will complete any more");
+    tsr_log("hcad has gone: requests of this program end with WR_FLUSH_ERR");
   }
   pthread_mutex_unlock(&context->asking);
   return context->dead;
@@ -131,9 +135,20 @@ void *tsr_map(int fd, uint64_t bytes) {
 }
 
 static void wake(struct tsr_context *context) {
-  if (__atomic_load_n(&context->page->sleeping, __ATOMIC_SEQ_CST) == 0) return;
+  if (context->dead || __atomic_load_n(&context->page->sleeping, __ATOMIC_SEQ_CST) == 0) return;
+  /* Where hcad has gone the write means SIGPIPE, which is nothing that a program of verbs expects. */
+  sigset_t pipe_only, before, pending;
+  sigemptyset(&pipe_only);
+  sigaddset(&pipe_only, SIGPIPE);
+  sigpending(&pending);
+  const bool blocked = pthread_sigmask(SIG_BLOCK, &pipe_only, &before) == 0;
   /* A full pipe is as loud as one that is written to. */
-  if (write(context->doorbell_fd, "", 1) < 0) return;
+  if (write(context->doorbell_fd, "", 1) < 0 && errno == EPIPE) {
+    context->dead = true;
+    const struct timespec at_once = {0};
+    if (!sigismember(&pending, SIGPIPE)) sigtimedwait(&pipe_only, NULL, &at_once);
+  }
+  if (blocked) pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 void tsr_ring_armed(struct tsr_context *context) {
@@ -141,9 +156,16 @@ void tsr_ring_armed(struct tsr_context *context) {
   wake(context);
 }
 
-void tsr_ring(struct tsr_context *context, uint32_t index) {
-  uint64_t *dirty = &context->page->dirty[index / 64];
+static void mark(struct tsr_context *context, uint64_t *dirty, uint32_t index) {
   /* Dirty before sleeping; hcad the other way round. */
-  __atomic_fetch_or(dirty, UINT64_C(1) << index % 64, __ATOMIC_SEQ_CST);
+  __atomic_fetch_or(&dirty[index / 64], UINT64_C(1) << index % 64, __ATOMIC_SEQ_CST);
   wake(context);
+}
+
+void tsr_ring(struct tsr_context *context, uint32_t index) {
+  mark(context, context->page->dirty, index);
+}
+
+void tsr_ring_srq(struct tsr_context *context, uint32_t index) {
+  mark(context, context->page->dirty_srqs, index);
 }

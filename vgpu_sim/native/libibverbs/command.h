@@ -15,17 +15,26 @@ const char *tsr_hca_path(void);
  * of exactly `answer_bytes` is filled in on success, and `fd`, unless NULL, with a descriptor. */
 int tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uint32_t bytes,
             void *answer, uint32_t answer_bytes, int *fd);
-/* The same for requests whose argument is a handle and that answer nothing. */
+/* The same for requests that remove what a handle names: 0 where hcad has gone, and all with it. */
 int tsr_ask_handle(struct tsr_context *context, uint16_t type, uint32_t handle);
 
 /* Whether hcad has hung up. */
 bool tsr_is_dead(struct tsr_context *context);
+
+/* lost.c, once hcad has gone. Puts what is left of the requests into their completion queue; true
+ * where there was something. The caller holds `polling`. */
+bool tsr_flush_lost(struct tsr_cq *cq);
+/* A queue of the channel that is armed and has what was left, as an event that was given; or NULL. */
+struct tsr_cq *tsr_lost_event(struct ibv_comp_channel *channel);
 
 /* Maps a page of hcad's, and closes its descriptor; NULL with errno set. */
 void *tsr_map(int fd, uint64_t bytes);
 
 /* Tells hcad that a queue pair has requests. */
 void tsr_ring(struct tsr_context *context, uint32_t index);
+
+/* The same of a shared receive queue. */
+void tsr_ring_srq(struct tsr_context *context, uint32_t index);
 
 /* The same of a completion queue that was armed while it had entries. */
 void tsr_ring_armed(struct tsr_context *context);

@@ -1,0 +1,205 @@
+"""A successor takes over: programs notice nothing, and a successor that fails changes nothing."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import hcad_process
+import pytest
+from hcad_process import Connection, member, program, queue_pair, region
+from tessera_run import environment
+from verbs_tools import free_port, hcad_of, listens, needed, run_hca
+
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.hca import HcaMessage
+from vgpu_sim.hcad import handover
+
+TOKEN = b"t" * 32
+
+
+def serves(connection: Connection) -> None:
+    """Every kind of object can still be made, asked for, and removed."""
+    qp = queue_pair(connection)()
+    assert connection.ask(HcaMessage.QP_QUERY, hca.HcaHandle(qp))[0] == 0
+    assert connection.ask(HcaMessage.QP_DESTROY, hca.HcaHandle(qp))[0] == 0
+    region(connection)()
+
+
+def test_connections_objects_and_numbers_outlive_hcad(tmp_path):
+    with hcad_process.running(tmp_path) as old, member(tmp_path, TOKEN).socket:
+        one = program(tmp_path, TOKEN)
+        numbers = [queue_pair(one)() for _ in range(300)]  # more than one message of descriptors
+        asked = {n: one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(n))[1] for n in numbers}
+        with hcad_process.running(tmp_path, "--take-over") as new:
+            assert old.wait(20) == 0
+            for number, before in asked.items():
+                status, after, _fds = one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))
+                assert (status, after) == (0, before)
+            serves(one)
+            other = program(tmp_path, TOKEN)  # the socket's path is where it was
+            serves(other)
+            for connection in (one, other):
+                connection.close()
+            assert new.poll() is None
+            with hcad_process.running(tmp_path, "--take-over"):
+                assert new.wait(20) == 0, "and once more"
+                last = program(tmp_path, TOKEN)
+                serves(last)
+                last.close()
+
+
+def test_the_last_member_ends_the_successor_and_the_folder_goes(tmp_path):
+    folder = tmp_path / "f"
+    folder.mkdir()
+    (folder / "lock").touch()
+    with hcad_process.running(folder), member(folder, TOKEN).socket:
+        new = hcad_process.start(folder, "--take-over")
+    try:
+        assert new.wait(20) == 0
+    finally:
+        new.kill()
+        new.wait()
+    assert not folder.exists()
+
+
+def test_sigterm_waits_for_a_successor_if_it_is_told_to(tmp_path):
+    with hcad_process.running(tmp_path, "--linger", "30") as old, member(tmp_path, TOKEN).socket:
+        one = program(tmp_path, TOKEN)
+        old.send_signal(signal.SIGTERM)
+        serves(one)
+        with hcad_process.running(tmp_path, "--take-over"):
+            assert old.wait(20) == 0
+            serves(one)
+            one.close()
+
+
+def ask(successor: socket.socket) -> None:
+    """Say what a successor says."""
+    successor.send(b"TAKE %d" % handover.VERSION)
+
+
+def wrong_version(successor: socket.socket) -> None:
+    successor.send(b"TAKE 99")
+    assert b"version" in successor.recv(256)
+
+
+def dies_at_once(successor: socket.socket) -> None:
+    del successor
+
+
+def dies_after_asking(successor: socket.socket) -> None:
+    ask(successor)
+
+
+def dies_with_everything(successor: socket.socket) -> None:
+    ask(successor)
+    _word, descriptors, _flags, _address = socket.recv_fds(successor, 256, 253)
+    _word, more, _flags, _address = socket.recv_fds(successor, 256, 253)
+    for descriptor in (*descriptors, *more):
+        os.close(descriptor)
+
+
+def says_something_else(successor: socket.socket) -> None:
+    ask(successor)
+    successor.send(b"GO")
+    assert successor.recv(256)
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [wrong_version, dies_at_once, dies_after_asking, dies_with_everything, says_something_else],
+)
+def test_a_successor_that_fails_leaves_the_old_one_serving(
+    tmp_path: Path, fails: Callable[[socket.socket], None]
+) -> None:
+    with hcad_process.running(tmp_path) as old, member(tmp_path, TOKEN).socket:
+        one = program(tmp_path, TOKEN)
+        serves(one)
+        for _ in range(2):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as successor:
+                successor.settimeout(20)
+                successor.connect(str(tmp_path / handover.SOCKET_NAME))
+                fails(successor)
+            serves(one)
+        assert old.poll() is None
+        with hcad_process.running(tmp_path, "--take-over"):
+            assert old.wait(20) == 0, "and a good one may come"
+            serves(one)
+            one.close()
+
+
+def test_a_successor_without_a_predecessor_says_so(tmp_path):
+    reading, writing = os.pipe()
+    done = subprocess.run(
+        [
+            *hcad_process.python_process.module_command("vgpu_sim.hcad"),
+            *("--directory", tmp_path, "--ready-fd", str(writing), "--memory", "1", "--take-over"),
+        ],
+        env=hcad_process.python_process.module_environment(),
+        pass_fds=(writing,),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    os.close(reading)
+    os.close(writing)
+    assert done.returncode == 1
+    assert done.stderr.startswith("hcad: ")
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize("tool", ["ib_write_bw", "ib_send_bw"])
+def test_perftest_runs_across_hand_overs_and_exits_0(tmp_path, tool):
+    port = free_port()
+    full = ("stdbuf", "-oL", tool, "-F", "-D", "6", "-p", str(port))
+    server = subprocess.Popen(
+        run_hca(tmp_path, *full, fabric="h"),
+        env=environment(tmp_path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    successors: list[subprocess.Popen[bytes]] = []
+    client = None
+    try:
+        deadline = time.monotonic() + 30
+        while not listens(port) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        client = subprocess.Popen(
+            run_hca(tmp_path, *full, "127.0.0.1", fabric="h"),
+            env=environment(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert client.stdout is not None
+        while not client.stdout.readline().startswith(" #bytes"):
+            assert client.poll() is None
+        first = hcad_of(tmp_path)
+        folder = next(tmp_path.glob("tessera-fabrics-*/h"))
+        for _ in range(3):
+            successors.append(hcad_process.start(folder, "--take-over"))
+        assert hcad_of(tmp_path) == successors[-1].pid, "nobody else serves"
+        assert first != successors[-1].pid
+        said, _ = client.communicate(timeout=60)
+        assert client.returncode == 0, said
+        assert server.wait(30) == 0
+        assert successors[-1].wait(20) == 0
+    finally:
+        for process in (server, *([client] if client else []), *successors):
+            process.kill()
+            process.wait()
+
+
+def test_the_document_has_no_place_for_a_descriptor_twice():
+    luggage = handover.Luggage([7, 8])
+    assert luggage.take(0) == 7
+    for place in (0, 2, -1):
+        with pytest.raises(ValueError, match="descriptor"):
+            luggage.take(place)
+    assert luggage.left() == [8]
+    assert json.loads(json.dumps({"place": luggage.pack(9)})) == {"place": 2}

@@ -1,0 +1,236 @@
+"""What a client has, saved by one hcad and loaded by another: equal answers, and traffic goes on."""
+
+import json
+import os
+import random
+from contextlib import suppress
+
+import hca_rig
+import pytest
+from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
+from vgpu_sim.hcad.luggage import Luggage
+from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.objects import AdoptedObjects, Objects
+
+
+@pytest.fixture
+def old():
+    with hca_rig.running_engine() as running:
+        yield running
+
+
+@pytest.fixture
+def new():
+    with hca_rig.running_engine() as running:
+        running.hold()
+        yield running
+        running.release()
+
+
+def handed_over(client: Client, engine: Engine, numbers: Numbers) -> Objects:
+    """Save a client, and load it into another engine by way of JSON, as a successor does."""
+    luggage = Luggage()
+    saved = json.loads(json.dumps(client.objects.save(luggage)))
+    arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+    gids = (bytes(16), client.gid)
+    ends = arrived.take_all(saved["descriptors"])
+    objects = AdoptedObjects(engine, numbers, gids, 1 << 30, ends)
+    objects.load(saved, arrived)
+    assert arrived.left() == []
+    return objects
+
+
+def move(client: Client, engine: Engine, numbers: Numbers) -> None:
+    """Let a client's requests go to another engine from now on; the old one is held."""
+    before = client.objects
+    client.objects = handed_over(client, engine, numbers)
+    before.close()
+
+
+def answers(objects: Objects) -> dict[str, object]:
+    """Everything that a client can learn of its objects."""
+    return {
+        "queue pairs": {n: bytes(objects.query_qp(n)) for n in objects._qps},
+        "domains": dict(objects._pds),
+        "queues": {h: (c.channel, c.entries, c.queue_pairs) for h, c in objects._cqs.items()},
+        "channels": {h: c.queues for h, c in objects._channels.items()},
+        "segments": {h: (s.size, s.regions) for h, s in objects._segments.items()},
+        "regions": {k: (r.pd, r.segments, r.wanted) for k, r in objects._regions.items()},
+        "shared": {h: bytes(objects.query_srq(h)) for h in objects._srqs},
+        "windows": {k: (w.pd, w.wanted) for k, w in objects._windows.items()},
+        "paths": {k: (p.pd, p.wanted) for k, p in objects._paths.items()},
+        "members": list(objects._members),
+        "pkeys": objects.pkeys,
+        "indices": sorted(objects._free_indices),
+        "room": objects._room,
+        "next": objects._next,
+    }
+
+
+def something(client: Client, choice: random.Random) -> None:
+    """Make, change or remove an object at random; what is refused changes nothing."""
+    objects = client.objects
+    pds, cqs = list(objects._pds), list(objects._cqs)
+    channels = [0, *objects._channels]
+    removals = [
+        (objects.destroy_pd, pds),
+        (objects.destroy_cq, cqs),
+        (objects.destroy_channel, channels[1:]),
+        (objects.destroy_segment, list(objects._segments)),
+        (objects.destroy_region, list(objects._regions)),
+        (objects.destroy_qp, list(objects._qps)),
+        (objects.destroy_srq, list(objects._srqs)),
+        (objects.destroy_ah, list(objects._paths)),
+        (objects.destroy_window, list(objects._windows)),
+    ]
+    kind = choice.randrange(13)
+    if kind == 0:
+        objects.create_pd()
+    elif kind == 1:
+        os.close(objects.create_channel()[1])
+    elif kind == 2:
+        wanted = hca.HcaCqCreate(choice.randint(1, 600), choice.choice(channels))
+        os.close(objects.create_cq(wanted)[1])
+    elif kind == 3 and pds:
+        iova, pd = choice.randrange(1 << 48), choice.choice(pds)
+        made = client.region(choice.randint(1, 20000), choice.choice([1, 7, 0]), pd, iova)
+        os.close(made.fd)
+    elif kind in (4, 5) and pds and cqs:
+        depth = choice.choice([0, 1, 5, 64])
+        ends = (choice.choice(cqs), choice.choice(cqs))
+        request = hca.HcaQpCreate(
+            *(choice.choice(pds), *ends, choice.choice([2, 4]), depth, depth, kind == 4),
+            choice.choice([0, *objects._srqs]),
+        )
+        created, page = objects.create_qp(request)
+        os.close(page)
+        attributes = hca.HcaQpAttributes(state=1, port=1, access=choice.choice([0, 7]))
+        if request.type == VerbsQpType.RC:
+            objects.modify_qp(hca.HcaQpModify(created.handle, hca_rig.TO_INIT, attributes))
+    elif kind == 6 and pds:
+        wanted_srq = hca.HcaSrqCreate(choice.choice(pds), choice.randint(1, 90), 0)
+        os.close(objects.create_srq(wanted_srq)[1])
+    elif kind == 7 and pds:
+        objects.create_window(hca.HcaMwCreate(choice.choice(pds), choice.choice([1, 2])))
+    elif kind == 8 and pds:
+        path = hca.HcaAhCreate(
+            pd=choice.choice(pds), is_global=1, port=1, hop_limit=choice.randrange(99)
+        )
+        objects.create_ah(path)
+    elif kind == 9 and objects._srqs:
+        srq, most = choice.choice([(h, s.count) for h, s in objects._srqs.items()])
+        objects.modify_srq(hca.HcaSrqModify(srq, choice.randint(0, most)))
+    elif kind == 10:
+        datagrams = [n for n, qp in objects._qps.items() if qp.type == VerbsQpType.UD]
+        if datagrams:
+            wanted_group = hca.HcaMcast(qpn=choice.choice(datagrams))
+            wanted_group.gid[0], wanted_group.gid[15] = 0xFF, choice.randrange(4)
+            objects.attach(wanted_group)
+    elif kind > 10:
+        destroy, there = choice.choice(removals)
+        if there:
+            with suppress(OSError):  # EBUSY
+                destroy(choice.choice(there))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_a_client_has_it_has_the_same_afterwards(old, new, seed):
+    choice = random.Random(seed)
+    client = Client(old, Numbers(), 0)
+    for _ in range(choice.randint(0, 120)):
+        something(client, choice)
+    old.hold()
+    before = answers(client.objects)
+    numbers = Numbers()
+    numbers.adopt_pds(1000)
+    move(client, new, numbers)
+    old.release()
+    assert answers(client.objects) == before
+    assert numbers.new_pd() == 1001
+    for number in before["queue pairs"]:  # type: ignore[attr-defined]
+        with pytest.raises(ValueError, match="twice"):
+            numbers.adopt_qpn(number)
+    for _ in range(40):  # and everything can be changed further
+        something(client, choice)
+    client.objects.close()
+
+
+def moved(pair: Pair, old: Engine, new: Engine) -> None:
+    """Hand both ends of a pair over."""
+    old.hold()
+    numbers = Numbers()
+    for client in (pair.a, pair.b):
+        move(client, new, numbers)
+    old.release()
+
+
+def test_requests_before_and_after_come_in_order(old, new):
+    """Ten writes are done before, six wait in the ring while nobody works, five come afterwards."""
+    pair = Pair(old)
+    for size in range(10):
+        write(pair, 8 + size)
+    assert pair.a_send.statuses(10) == [0] * 10
+    old.hold()
+    for _ in range(6):
+        write(pair, 8)
+    numbers = Numbers()
+    for client in (pair.a, pair.b):
+        move(client, new, numbers)
+    old.release()
+    new.release()
+    for _ in range(5):
+        write(pair, 8)
+    taken = [pair.a_send.poll() for _ in range(11)]
+    assert [done.id for done in taken] == list(range(10, 21))
+    assert {done.status for done in taken} == {0}
+    assert pair.qa.state == pair.qb.state == VerbsState.RTS
+    pair.close()
+
+
+def test_a_send_that_waits_for_its_receive_goes_on_waiting(old, new):
+    pair = Pair(old, rnr_retry=7, min_rnr_timer=14)
+    pair.here.view[:5] = b"hello"
+    pair.qa.send(Op.SEND, [(BASE, 5, pair.here.key)])
+    assert not hca_rig.until(lambda: pair.a_send.page.head != 0, 0.05)
+    moved(pair, old, new)
+    new.release()
+    pair.qb.receive((BASE, 64, pair.there.key))
+    assert pair.b_recv.poll().bytes == 5
+    assert pair.a_send.poll().status == 0
+    assert pair.there.view[:5] == b"hello"
+    pair.close()
+
+
+def test_what_failed_stays_failed_and_keys_and_rights_are_the_same(old, new):
+    pair = Pair(old)
+    write(pair, remote_key=pair.there.key ^ 1)
+    assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
+    assert hca_rig.until(lambda: pair.qb.state == VerbsState.ERR)
+    good = (pair.a.qp(pair.a_send, pair.a_recv), pair.b.qp(pair.b_send, pair.b_recv))
+    good[0].connect(good[1])
+    good[1].connect(good[0])
+    read_only = pair.b.region(access=ALL_ACCESS & ~2)
+    moved(pair, old, new)
+    new.release()
+    assert pair.qa.state == pair.qb.state == VerbsState.ERR
+    write(pair)
+    assert pair.a_send.poll().status == Status.WR_FLUSH_ERR
+    here = [(BASE, 8, pair.here.key)]
+    for key, status in ((pair.there.key, 0), (read_only.key, Status.REM_ACCESS_ERR)):
+        good[0].send(Op.RDMA_WRITE, here, remote_address=BASE, remote_key=key)
+        assert pair.a_send.poll().status == status
+    pair.close()
+
+
+def test_nothing_is_done_while_an_engine_is_held(old):
+    pair = Pair(old)
+    old.hold()
+    write(pair)
+    assert not hca_rig.until(lambda: pair.a_send.page.head != 0, 0.1)
+    old.release()
+    assert pair.a_send.poll().status == 0
+    pair.close()
