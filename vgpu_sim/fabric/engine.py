@@ -12,7 +12,9 @@ from typing import NewType
 from vgpu_sim.hal.hca import (
     HCA_GIDS,
     HcaCreated,
+    HcaFlowCounts,
     HcaMrCreate,
+    HcaPolicyChange,
     HcaQpAttributes,
     HcaQpCreate,
 )
@@ -24,6 +26,7 @@ EngineCq = NewType("EngineCq", int)
 EngineSegment = NewType("EngineSegment", int)
 EngineRegion = NewType("EngineRegion", int)
 EngineQp = NewType("EngineQp", int)
+EngineFlow = NewType("EngineFlow", int)
 
 _P, _I, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES = {
@@ -41,6 +44,10 @@ _SIGNATURES = {
     "hca_qp_set": (_I, [_P, _P, _U32, _P]),
     "hca_qp_state": (_U32, [_P, _P]),
     "hca_qp_free": (None, [_P, _P]),
+    "hca_flow_new": (_P, [_P]),
+    "hca_flow_free": (None, [_P, _P]),
+    "hca_flows_read": (None, [_P, _P, _U32, _P]),
+    "hca_policies_set": (None, [_P, _P, _U32]),
     "hca_counters": (None, [_P, _P, _P]),
 }
 
@@ -145,6 +152,26 @@ class Engine:
     def remove_qp(self, qp: EngineQp) -> None:
         """Remove a queue pair; requests that it has are forgotten."""
         self._library.hca_qp_free(self._engine, qp)
+
+    def add_flow(self) -> EngineFlow:
+        """Make a row of counters. Raises OSError."""
+        return EngineFlow(self._made(self._library.hca_flow_new(self._engine), "counters"))
+
+    def remove_flow(self, flow: EngineFlow) -> None:
+        """Remove a row that no queue pair's policy has."""
+        self._library.hca_flow_free(self._engine, flow)
+
+    def read_flows(self, flows: Sequence[EngineFlow]) -> Sequence[HcaFlowCounts]:
+        """Return what rows have counted so far, all at one moment."""
+        counts = (HcaFlowCounts * len(flows))()
+        listed = (ctypes.c_void_p * len(flows))(*flows)
+        self._library.hca_flows_read(self._engine, listed, len(flows), counts)
+        return counts
+
+    def set_policies(self, changes: Sequence[HcaPolicyChange]) -> None:
+        """Give queue pairs their policies at once; afterwards nothing moves that they forbid."""
+        listed = (HcaPolicyChange * len(changes))(*changes)
+        self._library.hca_policies_set(self._engine, listed, len(changes))
 
     def counters(self) -> tuple[int, int]:
         """Return how often the engine went to sleep, and how many turns it took."""

@@ -35,6 +35,7 @@ HCA_GIDS: Final = 2
 HCA_PAGE_BYTES: Final = 4096
 HCA_GUID_BYTES: Final = 8
 HCA_QPN_MASK: Final = 0xFFFFFF
+HCA_VERBS: Final = 9  # of rdma.verbs
 
 
 class HcaMessage(IntEnum):
@@ -308,6 +309,36 @@ class HcaEvent(ctypes.Structure):
     _fields_ = (("type", c_uint32), ("handle", c_uint32))
 
 
+class HcaPolicyChange(ctypes.Structure):
+    """What hcad tells its engine that a queue pair may do; no client sees it.
+
+    ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and the peer
+    of it. ``out`` and ``in_`` are the engine's rows of counters of both, 0 for none. ``revoke``
+    ends the queue pair instead. ``queue_pair`` is the engine's own.
+    """
+
+    _fields_ = (
+        ("queue_pair", c_uint64),
+        ("out", c_uint64),
+        ("in_", c_uint64),
+        ("generation", c_uint64),
+        ("sends", c_uint32),
+        ("receives", c_uint32),
+        ("revoke", c_uint32),
+        ("pkey", c_uint32),
+    )
+
+
+class HcaFlowCounts(ctypes.Structure):
+    """Requests of one flow since it was counted first, by verb: its place among ``rdma.verbs``."""
+
+    _fields_ = (
+        ("operations", c_uint64 * HCA_VERBS),
+        ("bytes", c_uint64 * HCA_VERBS),
+        ("denied", c_uint64 * HCA_VERBS),
+    )
+
+
 STRUCTURES: Final = (
     HcaHello,
     HcaDevice,
@@ -329,5 +360,7 @@ STRUCTURES: Final = (
     HcaCqe,
     HcaCqPage,
     HcaEvent,
+    HcaPolicyChange,
+    HcaFlowCounts,
 )
 ENUMS: Final = (HcaMessage,)

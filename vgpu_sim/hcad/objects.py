@@ -28,7 +28,7 @@ from vgpu_sim.hal.hca import (
     HcaQpAttributes,
 )
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsQpType, VerbsState
-from vgpu_sim.hcad import memory
+from vgpu_sim.hcad import guard as guards, memory
 from vgpu_sim.hcad.numbers import Numbers
 
 _ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_READ
@@ -62,6 +62,7 @@ class _Segment:
 class _Region:
     engine: EngineRegion
     pd: int
+    bytes: int
     segments: tuple[int, ...]
 
 
@@ -78,9 +79,15 @@ class Objects:
     """A client's objects in the engine, until ``close``."""
 
     def __init__(
-        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+        self,
+        engine: Engine,
+        numbers: Numbers,
+        gids: tuple[bytes, ...],
+        memory_bytes: int,
+        guard: guards.Guard | None = None,
     ) -> None:
-        """Add the client to the engine. Raises OSError."""
+        """Add the client to the engine; without a guard policy asks nothing. Raises OSError."""
+        self._guard = guard or guards.unmanaged(engine, gids)
         self._engine = engine
         self._numbers = numbers
         self._room = memory_bytes
@@ -208,14 +215,16 @@ class Objects:
         _get(self._pds, wanted.pd)
         self._check_region(wanted)
         used = tuple(wanted.pieces[i].segment for i in range(wanted.piece_count))
+        self._guard.take_bytes(wanted.bytes)
         key = self._numbers.new_key()
         try:
             listed = [self._segments[handle].engine for handle in used]
             made = self._engine.add_region(self._client, key, wanted, listed)
         except OSError:
             self._numbers.free_key(key)
+            self._guard.give_bytes(wanted.bytes)
             raise
-        self._regions[key] = _Region(made, wanted.pd, used)
+        self._regions[key] = _Region(made, wanted.pd, wanted.bytes, used)
         self._pds[wanted.pd] += 1
         for handle in used:
             self._segments[handle].regions += 1
@@ -227,6 +236,7 @@ class Objects:
         del self._regions[key]
         self._engine.remove_region(region.engine)
         self._numbers.free_key(key)
+        self._guard.give_bytes(region.bytes)
         self._pds[region.pd] -= 1
         for handle in region.segments:
             self._segments[handle].regions -= 1
@@ -246,6 +256,7 @@ class Objects:
             + sends * sizeof(hca.HcaSendSlot)
             + receives * sizeof(hca.HcaRecvSlot)
         )
+        self._guard.take_qp()
         number, index = self._numbers.new_qpn(), self._free_indices[-1]
         created = HcaCreated(number, index, size, sends, receives)
         try:
@@ -255,6 +266,7 @@ class Objects:
                 )
         except OSError:
             self._numbers.free_qpn(number)
+            self._guard.give_qp()
             raise
         self._free_indices.pop()
         self._qps[number] = _QueuePair(made, index, wanted.pd, (wanted.send_cq, wanted.recv_cq))
@@ -270,6 +282,10 @@ class Objects:
             changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes)
         except qp_state.InvalidChange as err:
             raise OSError(errno.EINVAL, str(err)) from err
+        if changed.state == VerbsState.RTR:
+            self._guard.connect(qp.engine, wanted.handle, changed)
+        if changed.state == VerbsState.RESET:
+            self._guard.forget(qp.engine)
         if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):
             raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
         qp.attributes = changed
@@ -283,8 +299,10 @@ class Objects:
         """Remove a queue pair. Raises OSError."""
         qp = _get(self._qps, number)
         del self._qps[number]
+        self._guard.forget(qp.engine)
         self._engine.remove_qp(qp.engine)
         self._numbers.free_qpn(number)
+        self._guard.give_qp()
         self._free_indices.append(qp.index)
         self._pds[qp.pd] -= 1
         for handle in qp.cqs:

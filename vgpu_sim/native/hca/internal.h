@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "policy.h"
 #include "table.h"
 #include "tessera_hca.h"
 
@@ -78,6 +79,7 @@ struct hca_qp {
   bool signal_all;
   bool broken; /* its rings make no sense: they are not read any more */
   tessera_hca_qp_attributes attributes;
+  struct hca_policy policy;
   struct hca_work work;
   enum hca_wait waiting;
   unsigned waits; /* for the same reason, one after the other */
@@ -108,6 +110,9 @@ void hca_wait_end(struct hca *hca, struct hca_qp *qp);
 /* Queues who has waited long enough; returns when the next one has, or UINT64_MAX. */
 uint64_t hca_wake_due(struct hca *hca, uint64_t now_ns);
 void hca_forget(struct hca *hca, struct hca_qp *qp);
+
+/* objects.c: the engine may sleep; it looks at its queue again. */
+void hca_ring(struct hca *hca);
 
 /* memory.c */
 const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp, uint32_t key,

@@ -17,8 +17,7 @@ static void *map(int fd, uint64_t bytes) {
 
 static int duplicate(int fd) { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
-/* The engine may sleep: it looks at its queue again. */
-static void ring(struct hca *hca) {
+void hca_ring(struct hca *hca) {
   const uint64_t one = 1;
   if (write(hca->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake */
 }
@@ -209,7 +208,7 @@ int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
     hca_enqueue(hca, qp);
   }
   hca_leave(hca);
-  ring(hca);
+  hca_ring(hca);
   return same;
 }
 

@@ -13,6 +13,7 @@ struct hca_cq;
 struct hca_segment;
 struct hca_region;
 struct hca_qp;
+struct hca_flow;
 
 /* Starts the engine's thread; NULL with errno set. */
 HCA_EXPORT struct hca *hca_new(void);
@@ -48,6 +49,16 @@ HCA_EXPORT int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
                           const tessera_hca_qp_attributes *attributes);
 HCA_EXPORT uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp);
 HCA_EXPORT void hca_qp_free(struct hca *hca, struct hca_qp *qp);
+
+/* A row of counters, for queue pairs' policies; freed after the last queue pair that has it. */
+HCA_EXPORT struct hca_flow *hca_flow_new(struct hca *hca);
+HCA_EXPORT void hca_flow_free(struct hca *hca, struct hca_flow *flow);
+HCA_EXPORT void hca_flows_read(struct hca *hca, struct hca_flow *const *flows, uint32_t count,
+                               tessera_hca_flow_counts *counts);
+/* Gives queue pairs their policies, and ends those to be revoked, all at once: when it returns, no
+ * byte moves any more that the new policies forbid. A new queue pair may do nothing. */
+HCA_EXPORT void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
+                                 uint32_t count);
 
 /* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
 HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);

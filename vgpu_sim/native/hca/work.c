@@ -251,6 +251,12 @@ static enum step take_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp 
   return STEP_AGAIN;
 }
 
+/* Policy ends the requester alone: whoever may not write must not be able to end who may read. */
+static enum step deny(struct hca *hca, struct hca_qp *qp, uint32_t verbs) {
+  hca_count_denied(qp->policy.out, verbs);
+  return fail_send(hca, qp, TESSERA_VERBS_STATUS_REM_ACCESS_ERR);
+}
+
 /* Begins the next request, or goes on waiting with it. */
 static enum step begin(struct hca *hca, struct hca_qp *qp) {
   struct hca_work *work = &qp->work;
@@ -266,6 +272,10 @@ static enum step begin(struct hca *hca, struct hca_qp *qp) {
   }
   struct hca_qp *peer = hca_peer(hca, qp);
   if (!peer) return wait_for_peer(hca, qp);
+  const uint32_t verbs = hca_verbs_of(work->send.opcode);
+  const enum hca_verdict verdict = hca_judge(&qp->policy, &peer->policy, verbs);
+  if (verdict == HCA_SILENT) return wait_for_peer(hca, qp);
+  if (verdict == HCA_DENIED) return deny(hca, qp, verbs);
   if (!is_send(work->send.opcode)) {
     if (!remote_valid(hca, peer, work))
       return refuse(hca, qp, peer, TESSERA_VERBS_EVENT_QP_ACCESS_ERR,
@@ -402,6 +412,7 @@ static enum step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
   struct hca_qp *peer = hca_peer(hca, qp); /* begin() has found it */
   step = move(hca, qp, peer, budget);
   if (step != STEP_DONE) return step;
+  hca_count_done(qp->policy.out, hca_verbs_of(qp->work.send.opcode), qp->work.bytes);
   if (qp->work.receives) end_receive(hca, peer, qp, TESSERA_VERBS_STATUS_SUCCESS);
   end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
   return STEP_AGAIN;

@@ -92,6 +92,7 @@
 #define TESSERA_HCA_PAGE_BYTES UINT64_C(0x1000)
 #define TESSERA_HCA_GUID_BYTES UINT64_C(0x8)
 #define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
+#define TESSERA_HCA_VERBS UINT64_C(0x9)
 #define TESSERA_APERTURE_BASES {UINT64_C(0x200000000000), UINT64_C(0x300000000000), UINT64_C(0x100000000000), UINT64_C(0x400000000000)}
 
 enum {
@@ -260,6 +261,18 @@ enum {
   TESSERA_VERBS_EVENT_QP_FATAL = 1,
   TESSERA_VERBS_EVENT_QP_REQ_ERR = 2,
   TESSERA_VERBS_EVENT_QP_ACCESS_ERR = 3,
+};
+
+enum {
+  TESSERA_VERB_SEND = 1,
+  TESSERA_VERB_WRITE = 2,
+  TESSERA_VERB_WRITE_IMM = 4,
+  TESSERA_VERB_READ = 8,
+  TESSERA_VERB_ATOMIC_CAS = 16,
+  TESSERA_VERB_ATOMIC_FAA = 32,
+  TESSERA_VERB_INVALIDATE = 64,
+  TESSERA_VERB_UD = 128,
+  TESSERA_VERB_CM = 256,
 };
 
 typedef struct tessera_wait {
@@ -1005,6 +1018,36 @@ typedef struct tessera_hca_event {
 _Static_assert(sizeof(tessera_hca_event) == 8, "tessera_hca_event");
 _Static_assert(offsetof(tessera_hca_event, type) == 0, "tessera_hca_event.type");
 _Static_assert(offsetof(tessera_hca_event, handle) == 4, "tessera_hca_event.handle");
+
+typedef struct tessera_hca_policy_change {
+  uint64_t queue_pair;
+  uint64_t out;
+  uint64_t in_;
+  uint64_t generation;
+  uint32_t sends;
+  uint32_t receives;
+  uint32_t revoke;
+  uint32_t pkey;
+} tessera_hca_policy_change;
+_Static_assert(sizeof(tessera_hca_policy_change) == 48, "tessera_hca_policy_change");
+_Static_assert(offsetof(tessera_hca_policy_change, queue_pair) == 0, "tessera_hca_policy_change.queue_pair");
+_Static_assert(offsetof(tessera_hca_policy_change, out) == 8, "tessera_hca_policy_change.out");
+_Static_assert(offsetof(tessera_hca_policy_change, in_) == 16, "tessera_hca_policy_change.in_");
+_Static_assert(offsetof(tessera_hca_policy_change, generation) == 24, "tessera_hca_policy_change.generation");
+_Static_assert(offsetof(tessera_hca_policy_change, sends) == 32, "tessera_hca_policy_change.sends");
+_Static_assert(offsetof(tessera_hca_policy_change, receives) == 36, "tessera_hca_policy_change.receives");
+_Static_assert(offsetof(tessera_hca_policy_change, revoke) == 40, "tessera_hca_policy_change.revoke");
+_Static_assert(offsetof(tessera_hca_policy_change, pkey) == 44, "tessera_hca_policy_change.pkey");
+
+typedef struct tessera_hca_flow_counts {
+  uint64_t operations[9];
+  uint64_t bytes[9];
+  uint64_t denied[9];
+} tessera_hca_flow_counts;
+_Static_assert(sizeof(tessera_hca_flow_counts) == 216, "tessera_hca_flow_counts");
+_Static_assert(offsetof(tessera_hca_flow_counts, operations) == 0, "tessera_hca_flow_counts.operations");
+_Static_assert(offsetof(tessera_hca_flow_counts, bytes) == 72, "tessera_hca_flow_counts.bytes");
+_Static_assert(offsetof(tessera_hca_flow_counts, denied) == 144, "tessera_hca_flow_counts.denied");
 
 typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
                                      const uint8_t *parameters, uint64_t first_block,

@@ -1,0 +1,287 @@
+"""Policy, enforced: every connection is judged by the tables in force, and again by each new ones.
+
+What a client says decides nothing but whom it wants: addresses are those that hcad gave, a peer is
+its GID as the engine will compare it. Closed where nothing is known: a fabric that is managed and has
+no tables lets nobody connect. A fabric that nobody manages lets everything pass.
+"""
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rdma.judge import Judge
+from rdma.tables import DEFAULT_PKEY, FULL, Flow, Limits, NodeTables, Verdict
+from rdma.verbs import ALL, NONE, Verb
+from vgpu_sim.fabric.engine import Engine, EngineQp
+from vgpu_sim.gpud.limits.pacing import LogQuota
+from vgpu_sim.hal.hca import HcaPolicyChange, HcaQpAttributes
+from vgpu_sim.hcad import memory_rules
+from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
+from vgpu_sim.hcad.flows import Flows, Row
+from vgpu_sim.hcad.functions import Function, Functions
+
+logger = logging.getLogger("tessera.hcad")
+
+LOG_LINES_PER_MINUTE: Final = 30
+_DEFAULT: Final = DEFAULT_PKEY | FULL
+
+
+class StaleTables(Exception):
+    """Tables older than those in force, or another node's; the message says which."""
+
+
+class _Judging(Protocol):
+    def judge(self, flow: Flow) -> Verdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What a switch to other tables did: the engine enforces them, and has ended ``revoked``."""
+
+    generation: int
+    revoked: int
+    narrowed: int
+    """Queue pairs that stay and may do less."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """What two may do: the one's requests, the other's, and who counts both."""
+
+    pkey: int = 0
+    sends: Verb = NONE
+    receives: Verb = NONE
+    rows: tuple[Row, ...] = ()
+
+    def change(self, qp: EngineQp, generation: int) -> HcaPolicyChange:
+        """Return what the engine is told of a queue pair."""
+        out, in_ = (row.engine for row in self.rows) if self.rows else (0, 0)
+        return HcaPolicyChange(
+            *(qp, out, in_, generation, self.sends, self.receives),
+            *(int(not self.sends and not self.receives), self.pkey),
+        )
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A queue pair that has a peer, as its program asked for it, and what it may do."""
+
+    function: Function
+    asked: tuple[bytes, int, int, int, int]
+    """The peer's GID and queue pair, its own, the P_Key's index, the traffic class."""
+    judgement: _Judgement = _Judgement()
+
+
+class Enforcer:
+    """Judges connections of one node's functions, for the engine's data path."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        functions: Functions,
+        *,
+        managed: bool = False,
+        judge_of: Callable[[NodeTables], _Judging] = Judge,
+    ) -> None:
+        self._engine = engine
+        self._functions = functions
+        self._judge_of = judge_of
+        self._judge: _Judging | None = None
+        self._connections: dict[EngineQp, _Connection] = {}
+        self._known: frozenset[str] = frozenset()
+        self._asks_qpn = self._asks_class = False
+        self._changed = asyncio.Event()
+        self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
+        self.managed = managed
+        """Whether policy decides at all. Once true it stays."""
+        self.tables: NodeTables | None = None
+        self.denials = Denials()
+        self.flows = Flows(engine, self.denials, self._name_of)
+        self.revoked = 0
+        """Queue pairs since the start."""
+
+    @property
+    def connected(self) -> int:
+        """How many queue pairs have a peer."""
+        return len(self._connections)
+
+    def knows(self, function: Function) -> bool:
+        """Tell whether a function's programs may open it: tables say who they are."""
+        return not self.managed or not self._known.isdisjoint(function.addresses)
+
+    async def until_known(self, function: Function, seconds: float) -> bool:
+        """Wait for tables that know a function; tell whether they came."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.knows(function):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def switch(self, tables: NodeTables) -> Switched:
+        """Enforce other tables: when it returns nothing moves any more that they forbid.
+
+        Raises:
+            StaleTables: they are older than those in force, or another node's.
+        """
+        self._check(tables)
+        judge = self._judge_of(tables)
+        self.flows.gather()  # by the verdicts of the old ones
+        self.managed, self.tables, self._judge = True, tables, judge
+        ports = [port for rule in tables.rules for port in rule.ports]
+        self._asks_qpn = any(port.qpns for port in ports)
+        self._asks_class = any(p.traffic_class is not None or p.dscp is not None for p in ports)
+        pods = (address for pod in tables.pods for address in pod.addresses)
+        self._known = frozenset([*(one.address for one in tables.endpoints), *pods])
+        switched = self._judge_all(tables)
+        self.flows.follow(tables.rules)
+        self._changed.set()
+        return switched
+
+    def functions_changed(self) -> None:
+        """A function has another owner or address: judge again who is connected."""
+        if self.tables is not None:
+            self.flows.gather()
+            self._judge_all(self.tables)
+        self._changed.set()
+
+    def connect(
+        self, function: Function, qp: EngineQp, own_qpn: int, attributes: HcaQpAttributes
+    ) -> None:
+        """Judge a queue pair's peer, and tell the engine what it may do.
+
+        Raises:
+            OSError: EACCES, the two may do nothing with each other.
+        """
+        self.forget(qp)
+        asked = (
+            *(bytes(attributes.dgid), attributes.dest_qpn, own_qpn),
+            *(attributes.pkey_index, attributes.traffic_class),
+        )
+        connection = _Connection(function, asked)
+        judgement = self._judged(connection)
+        if not judgement.sends and not judgement.receives:
+            self._deny(connection, judgement)
+            self._release(judgement)
+            raise OSError(errno.EACCES, f"{function.owner}: policy denies its peer")
+        self._engine.set_policies([judgement.change(qp, self._generation)])
+        self._hold(connection, judgement)
+        self._connections[qp] = connection
+
+    def forget(self, qp: EngineQp) -> None:
+        """A queue pair has no peer any more: it goes, or begins again."""
+        connection = self._connections.pop(qp, None)
+        if connection is not None:
+            self._engine.set_policies([HcaPolicyChange(qp)])
+            self._let_go(connection.judgement)
+
+    def limits_of(self, function: Function) -> Limits:
+        """Return how many objects a function's programs may have together."""
+        if self.tables is None:
+            return Limits()
+        return memory_rules.limits_of(self.tables, function.addresses[0])
+
+    @property
+    def _generation(self) -> int:
+        return self.tables.generation if self.tables is not None else 0
+
+    def _check(self, tables: NodeTables) -> None:
+        old = self.tables
+        if old is None:
+            return
+        if tables.node != old.node:
+            raise StaleTables(f"tables of node {tables.node!r}: this is {old.node!r}")
+        if tables.generation < old.generation:
+            raise StaleTables(f"generation {tables.generation}: {old.generation} is enforced")
+        if tables.generation == old.generation and tables != old:
+            raise StaleTables(f"generation {tables.generation}: other tables of it are enforced")
+
+    def _judge_all(self, tables: NodeTables) -> Switched:
+        """Judge every connection again, and tell the engine in one call."""
+        known: dict[object, _Judgement] = {}
+        changes, old = [], []
+        revoked = narrowed = 0
+        for qp, connection in self._connections.items():
+            key = connection.function.name, connection.asked
+            if not self._asks_qpn:
+                key = connection.function.name, connection.asked[0], connection.asked[3:]
+            judgement = known.get(key)
+            if judgement is None:
+                judgement = known[key] = self._judged(connection)
+            before = connection.judgement
+            old.append(before)
+            changes.append(judgement.change(qp, tables.generation))
+            if not judgement.sends and not judgement.receives:
+                if before.sends or before.receives:
+                    revoked += 1
+                    self._deny(connection, judgement)
+            elif before.sends & ~judgement.sends or before.receives & ~judgement.receives:
+                narrowed += 1
+            self._hold(connection, judgement)
+        self._engine.set_policies(changes)
+        for before in old:
+            self._let_go(before)
+        self.revoked += revoked
+        return Switched(tables.generation, revoked, narrowed)
+
+    def _judged(self, connection: _Connection) -> _Judgement:
+        """Judge both directions of a connection."""
+        if not self.managed:
+            return _Judgement(_DEFAULT, ALL, ALL)
+        peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.asked
+        peer = self._functions.address_of_gid(peer_gid)
+        if self._judge is None or peer is None:
+            return _Judgement()
+        own = connection.function.address_towards(peer)
+        pkey = self._pkey_of(own, pkey_index)
+        if own not in self._known or pkey is None:
+            return _Judgement()
+        qpns = (dest_qpn, own_qpn) if self._asks_qpn else (None, None)
+        traffic_class = traffic_class if self._asks_class else 0
+        flows = (
+            Flow(own, peer, pkey, None, None, qpns[0], traffic_class),
+            Flow(peer, own, pkey, None, None, qpns[1], traffic_class),
+        )
+        rows = tuple(self.flows.row(flow, self._judge.judge(flow)) for flow in flows)
+        masks = (memory_rules.allowed(row.verdict) for row in rows)
+        return _Judgement(pkey, *masks, rows)
+
+    def _pkey_of(self, address: str, index: int) -> int | None:
+        return _DEFAULT if index == 0 else None
+
+    def _name_of(self, flow: Flow) -> str:
+        ends = (self._functions.at(flow.source), self._functions.at(flow.destination))
+        return next((end.name for end in ends if end is not None), "")
+
+    def _deny(self, connection: _Connection, judgement: _Judgement) -> None:
+        """Say that a function is refused its peer, or has it no longer."""
+        if judgement.rows:
+            row = judgement.rows[0]
+            denial = row.denial(CONNECT)
+        else:
+            gid = connection.asked[0].hex(":", 2)
+            name, own = connection.function.name, connection.function.addresses[0]
+            denial = Denial(name, own, connection.function.pod, gid, "", CONNECT)
+        if self.denials.add(denial) and self._log_quota.take():
+            logger.warning("denied %s", denial)
+
+    @staticmethod
+    def _hold(connection: _Connection, judgement: _Judgement) -> None:
+        connection.judgement = judgement
+        for row in judgement.rows:
+            row.holders += 1
+
+    def _let_go(self, judgement: _Judgement) -> None:
+        for row in judgement.rows:
+            row.holders -= 1
+        self._release(judgement)
+
+    def _release(self, judgement: _Judgement) -> None:
+        for row in judgement.rows:
+            if row.holders == 0:
+                self.flows.remove(row)
