@@ -50,7 +50,7 @@ _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Function:
+class OpenedFunction:
     """What a member has, and its programs share."""
 
     address: Address
@@ -73,6 +73,8 @@ class _Function:
 class Server:
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
 
+    max_connections = MAX_CONNECTIONS
+
     def __init__(
         self, directory: Path, engine: Engine, memory_bytes: int, on_empty: Callable[[], None]
     ) -> None:
@@ -81,7 +83,7 @@ class Server:
         self._memory_bytes = memory_bytes
         self._on_empty = on_empty
         self._numbers = Numbers()
-        self._functions: dict[bytes, _Function] = {}
+        self._functions: dict[bytes, OpenedFunction] = {}
         self._indices: set[int] = set()
         self._listener: socket.socket | None = None
         self._refusing = False
@@ -99,7 +101,7 @@ class Server:
         self._listener = bind(self._directory / SOCKET_NAME, 0o600)
         self._refusing = foreign.refuse_descriptors(self._listener)
         self._listener.listen(_BACKLOG)
-        self._begin(self._accept(self._listener))
+        self._begin(self._accept(self._listener, self._serve))
 
     async def close(self) -> None:
         """Hang up on everybody; their objects go."""
@@ -116,7 +118,9 @@ class Server:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _accept(self, listener: socket.socket) -> None:
+    async def _accept(
+        self, listener: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
+    ) -> None:
         while True:
             await seqpacket.readable(listener.fileno())
             try:
@@ -126,10 +130,10 @@ class Server:
                 await asyncio.sleep(0.1)
                 continue
             client.setblocking(False)
-            if len(self._tasks) > MAX_CONNECTIONS:
+            if len(self._tasks) > self.max_connections:
                 client.close()
                 continue
-            self._begin(self._serve(client))
+            self._begin(serve(client))
 
     async def _serve(self, client: socket.socket) -> None:
         sockets = ForeignSockets("hca", self._refusing)
@@ -160,7 +164,7 @@ class Server:
         index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
         home = self._directory / SYSFS_NAME / str(index)
         directory = home / CLASS_NAME
-        function = _Function(address_of(index), directory)
+        function = OpenedFunction(address_of(index), directory)
         sysfs.write(directory / DEVICE_NAME, function.address, FIRMWARE, BOARD)
         self._indices.add(index)
         self._functions[token] = function
@@ -185,10 +189,21 @@ class Server:
             status = errno.EACCES if function is None else errno.EPROTO
             await self._send(client, requests.encode(header, None, status))
             return
+        await self._opened(client, sockets, header, token, function)
+
+    async def _opened(
+        self,
+        client: socket.socket,
+        sockets: ForeignSockets,
+        header: Header,
+        key: bytes,
+        function: OpenedFunction,
+    ) -> None:
+        """Serve a program that may open a function; it ends with the others of that ``key``."""
         objects = Objects(self._engine, self._numbers, function.address.gids, self._memory_bytes)
         task = asyncio.current_task()
         assert task is not None
-        self._programs.setdefault(token, set()).add(task)
+        self._programs.setdefault(key, set()).add(task)
         try:
             opened = (objects.page_fd, objects.doorbell_fd)
             await self._send(client, requests.encode(header, function.device()), opened)
@@ -200,7 +215,7 @@ class Server:
                     raise Malformed("too long, or brought descriptors")
                 await self._answer(client, objects, packet.data)
         finally:
-            self._programs.get(token, set()).discard(task)
+            self._programs.get(key, set()).discard(task)
             objects.close()
 
     async def _answer(self, client: socket.socket, objects: Objects, data: bytes) -> None:
