@@ -8,12 +8,12 @@ no tables lets nobody connect. A fabric that nobody manages lets everything pass
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rdma.judge import Judge
-from rdma.tables import DEFAULT_PKEY, FULL, Flow, Limits, NodeTables, Verdict
+from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
 from rdma.verbs import ALL, NONE, Verb
 from vgpu_sim.fabric.engine import Engine, EngineQp
 from vgpu_sim.gpud.limits.pacing import LogQuota
@@ -21,7 +21,7 @@ from vgpu_sim.hal.hca import HcaPolicyChange, HcaQpAttributes
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
 from vgpu_sim.hcad.flows import Flows, Row
-from vgpu_sim.hcad.functions import Function, Functions
+from vgpu_sim.hcad.parties import Parties, Party
 
 logger = logging.getLogger("tessera.hcad")
 
@@ -69,29 +69,30 @@ class _Judgement:
 class _Connection:
     """A queue pair that has a peer, as its program asked for it, and what it may do."""
 
-    function: Function
+    party: Party
     asked: tuple[bytes, int, int, int, int]
     """The peer's GID and queue pair, its own, the P_Key's index, the traffic class."""
     judgement: _Judgement = _Judgement()
 
 
 class Enforcer:
-    """Judges connections of one node's functions, for the engine's data path."""
+    """Judges connections of one node, for the engine's data path."""
 
     def __init__(
         self,
         engine: Engine,
-        functions: Functions,
+        parties: Parties,
         *,
         managed: bool = False,
         judge_of: Callable[[NodeTables], _Judging] = Judge,
     ) -> None:
         self._engine = engine
-        self._functions = functions
+        self._parties = parties
         self._judge_of = judge_of
         self._judge: _Judging | None = None
         self._connections: dict[EngineQp, _Connection] = {}
-        self._known: frozenset[str] = frozenset()
+        self._identities: Mapping[str, Identity] = {}
+        self._pods: Mapping[str, Pod] = {}
         self._asks_qpn = self._asks_class = False
         self._changed = asyncio.Event()
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
@@ -108,15 +109,15 @@ class Enforcer:
         """How many queue pairs have a peer."""
         return len(self._connections)
 
-    def knows(self, function: Function) -> bool:
-        """Tell whether a function's programs may open it: tables say who they are."""
-        return not self.managed or not self._known.isdisjoint(function.addresses)
+    def knows(self, party: Party) -> bool:
+        """Tell whether its programs may open their function: tables say who they are."""
+        return not self.managed or any(self._is_known(party, one) for one in party.addresses)
 
-    async def until_known(self, function: Function, seconds: float) -> bool:
-        """Wait for tables that know a function; tell whether they came."""
+    async def until_known(self, party: Party, seconds: float) -> bool:
+        """Wait for tables that know somebody; tell whether they came."""
         try:
             async with asyncio.timeout(seconds):
-                while not self.knows(function):
+                while not self.knows(party):
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
@@ -136,22 +137,27 @@ class Enforcer:
         ports = [port for rule in tables.rules for port in rule.ports]
         self._asks_qpn = any(port.qpns for port in ports)
         self._asks_class = any(p.traffic_class is not None or p.dscp is not None for p in ports)
-        pods = (address for pod in tables.pods for address in pod.addresses)
-        self._known = frozenset([*(one.address for one in tables.endpoints), *pods])
+        self._pods = {pod.uid: pod for pod in tables.pods}
+        numbers = {identity.number: identity for identity in tables.identities}
+        self._identities = {
+            one.address: numbers[one.identity]
+            for one in tables.endpoints
+            if one.identity in numbers
+        }
         switched = self._judge_all(tables)
         self.flows.follow(tables.rules)
         self._changed.set()
         return switched
 
-    def functions_changed(self) -> None:
-        """A function has another owner or address: judge again who is connected."""
+    def parties_changed(self) -> None:
+        """A function has another owner: judge again who is connected."""
         if self.tables is not None:
             self.flows.gather()
             self._judge_all(self.tables)
         self._changed.set()
 
     def connect(
-        self, function: Function, qp: EngineQp, own_qpn: int, attributes: HcaQpAttributes
+        self, party: Party, qp: EngineQp, own_qpn: int, attributes: HcaQpAttributes
     ) -> None:
         """Judge a queue pair's peer, and tell the engine what it may do.
 
@@ -163,12 +169,12 @@ class Enforcer:
             *(bytes(attributes.dgid), attributes.dest_qpn, own_qpn),
             *(attributes.pkey_index, attributes.traffic_class),
         )
-        connection = _Connection(function, asked)
+        connection = _Connection(party, asked)
         judgement = self._judged(connection)
         if not judgement.sends and not judgement.receives:
             self._deny(connection, judgement)
             self._release(judgement)
-            raise OSError(errno.EACCES, f"{function.owner}: policy denies its peer")
+            raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
         self._engine.set_policies([judgement.change(qp, self._generation)])
         self._hold(connection, judgement)
         self._connections[qp] = connection
@@ -180,11 +186,11 @@ class Enforcer:
             self._engine.set_policies([HcaPolicyChange(qp)])
             self._let_go(connection.judgement)
 
-    def limits_of(self, function: Function) -> Limits:
-        """Return how many objects a function's programs may have together."""
+    def limits_of(self, party: Party) -> Limits:
+        """Return how many objects somebody's programs may have together."""
         if self.tables is None:
             return Limits()
-        return memory_rules.limits_of(self.tables, function.addresses[0])
+        return memory_rules.limits_of(self.tables, party.addresses[0])
 
     @property
     def _generation(self) -> int:
@@ -207,9 +213,9 @@ class Enforcer:
         changes, old = [], []
         revoked = narrowed = 0
         for qp, connection in self._connections.items():
-            key = connection.function.name, connection.asked
+            key = connection.party.function, connection.asked
             if not self._asks_qpn:
-                key = connection.function.name, connection.asked[0], connection.asked[3:]
+                key = connection.party.function, connection.asked[0], connection.asked[3:]
             judgement = known.get(key)
             if judgement is None:
                 judgement = known[key] = self._judged(connection)
@@ -234,13 +240,14 @@ class Enforcer:
         if not self.managed:
             return _Judgement(_DEFAULT, ALL, ALL)
         peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.asked
-        peer = self._functions.address_of_gid(peer_gid)
+        peer = self._parties.address_of_gid(peer_gid)
         if self._judge is None or peer is None:
             return _Judgement()
-        own = connection.function.address_towards(peer)
-        pkey = self._pkey_of(own, pkey_index)
-        if own not in self._known or pkey is None:
+        own = connection.party.address_towards(peer)
+        pkeys = self.pkeys_at(own)
+        if not self._is_known(connection.party, own) or pkey_index >= len(pkeys):
             return _Judgement()
+        pkey = pkeys[pkey_index]
         qpns = (dest_qpn, own_qpn) if self._asks_qpn else (None, None)
         traffic_class = traffic_class if self._asks_class else 0
         flows = (
@@ -251,12 +258,25 @@ class Enforcer:
         masks = (memory_rules.allowed(row.verdict) for row in rows)
         return _Judgement(pkey, *masks, rows)
 
-    def _pkey_of(self, address: str, index: int) -> int | None:
-        return _DEFAULT if index == 0 else None
+    def _is_known(self, party: Party, address: str) -> bool:
+        """Tell whether tables say who is at an address, and that it is this pod if it is one."""
+        if party.pod_uid:
+            pod = self._pods.get(party.pod_uid)
+            if pod is None or address not in pod.addresses:
+                return False
+        return address in self._identities
+
+    def pkeys_at(self, address: str) -> tuple[int, ...]:
+        """Return the P_Key table of who is at an address, index 0 first."""
+        if not self.managed:
+            return (_DEFAULT,)
+        identity = self._identities.get(address)
+        memberships = identity.partitions if identity is not None else ()
+        return tuple(one.pkey | (FULL if one.full else 0) for one in memberships)
 
     def _name_of(self, flow: Flow) -> str:
-        ends = (self._functions.at(flow.source), self._functions.at(flow.destination))
-        return next((end.name for end in ends if end is not None), "")
+        ends = (self._parties.at(flow.source), self._parties.at(flow.destination))
+        return next((end.function for end in ends if end is not None), "")
 
     def _deny(self, connection: _Connection, judgement: _Judgement) -> None:
         """Say that a function is refused its peer, or has it no longer."""
@@ -265,8 +285,8 @@ class Enforcer:
             denial = row.denial(CONNECT)
         else:
             gid = connection.asked[0].hex(":", 2)
-            name, own = connection.function.name, connection.function.addresses[0]
-            denial = Denial(name, own, connection.function.pod, gid, "", CONNECT)
+            name, own = connection.party.function, connection.party.addresses[0]
+            denial = Denial(name, own, connection.party.owner, gid, "", CONNECT)
         if self.denials.add(denial) and self._log_quota.take():
             logger.warning("denied %s", denial)
 

@@ -30,6 +30,7 @@ from vgpu_sim.hcad.functions import (
     Functions,
     NotPermitted,
 )
+from vgpu_sim.hcad.parties import Party
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.server import (
     BOARD,
@@ -56,6 +57,7 @@ class PodServer(Server):
     """Serves the functions of a node below ``directory``."""
 
     max_connections = MAX_FUNCTIONS * MAX_CONNECTIONS_OF_FUNCTION  # no pod takes another's
+    managed = True
 
     def __init__(
         self,
@@ -71,6 +73,7 @@ class PodServer(Server):
         self._system_classes = system_classes
         self._listeners: dict[str, socket.socket] = {}
         self._connections: Counter[str] = Counter()
+        self._holders: dict[str, Party] = {}
 
     async def close(self) -> None:
         """Hang up on everybody; their objects go."""
@@ -105,6 +108,11 @@ class PodServer(Server):
             await self.release(lost.name)
         self._table.bind(name, binding)
         self._write(function)
+        if binding.addresses:
+            pod = binding.addresses, binding.pod, binding.pod_uid
+            held = self._holders[name] = Party.of(name, function.address, *pod)
+            self.parties.enter(held)
+            self.enforcer.parties_changed()
         logger.info("function_bound function=%s pod=%s", name, binding.pod)
 
     async def release(self, name: str) -> None:
@@ -119,6 +127,10 @@ class PodServer(Server):
             task.cancel()
         if programs:
             await asyncio.wait(programs)
+        holder = self._holders.pop(name, None)
+        if holder is not None:
+            self.parties.leave(holder)
+            self.enforcer.parties_changed()
         self._write(self._table.get(name))
         logger.info("function_released function=%s programs=%d", name, len(programs))
 
@@ -166,7 +178,8 @@ class PodServer(Server):
                     logger.warning("open_refused function=%s reason=%r", function.name, str(err))
                 await self._send(client, requests.encode(header, None, err.status))
                 return
-            opened = OpenedFunction(function.address, SYS_CLASS / CLASS_NAME)
+            party = self._holders[function.name]
+            opened = OpenedFunction(function.address, SYS_CLASS / CLASS_NAME, party)
             await self._opened(client, sockets, header, function.name.encode(), opened)
         except (Malformed, TimeoutError, OSError) as err:
             if self._log_quota.take():

@@ -26,8 +26,11 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.parties import Parties, Party
 from vgpu_sim.hcad.requests import Malformed
 
 logger = logging.getLogger("tessera.hcad")
@@ -39,6 +42,7 @@ DEVICE_NAME = "tessera_0"
 FIRMWARE = "1.0.0"
 BOARD = "TESSERA_VHCA"
 HELLO_TIMEOUT_SECONDS = 5.0
+OPEN_WAIT_SECONDS = 2.0
 REPLY_TIMEOUT_SECONDS = 5.0
 MAX_CONNECTIONS = 1024
 LOG_LINES_PER_MINUTE = 30
@@ -55,6 +59,7 @@ class OpenedFunction:
 
     address: Address
     directory: Path
+    party: Party
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -74,6 +79,8 @@ class Server:
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
 
     max_connections = MAX_CONNECTIONS
+    managed = False
+    """Whether nothing is open before there are tables."""
 
     def __init__(
         self, directory: Path, engine: Engine, memory_bytes: int, on_empty: Callable[[], None]
@@ -83,6 +90,8 @@ class Server:
         self._memory_bytes = memory_bytes
         self._on_empty = on_empty
         self._numbers = Numbers()
+        self.parties = Parties()
+        self.enforcer = Enforcer(engine, self.parties, managed=self.managed)
         self._functions: dict[bytes, OpenedFunction] = {}
         self._indices: set[int] = set()
         self._listener: socket.socket | None = None
@@ -164,7 +173,9 @@ class Server:
         index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
         home = self._directory / SYSFS_NAME / str(index)
         directory = home / CLASS_NAME
-        function = OpenedFunction(address_of(index), directory)
+        address = address_of(index)
+        function = OpenedFunction(address, directory, Party.of(f"f{index}", address))
+        self.parties.enter(function.party)
         sysfs.write(directory / DEVICE_NAME, function.address, FIRMWARE, BOARD)
         self._indices.add(index)
         self._functions[token] = function
@@ -175,6 +186,7 @@ class Server:
             for task in tuple(self._programs.pop(token, ())):
                 task.cancel()
             del self._functions[token]
+            self.parties.leave(function.party)
             self._indices.discard(index)
             sysfs.remove(home)
             if not self._functions:
@@ -200,10 +212,28 @@ class Server:
         function: OpenedFunction,
     ) -> None:
         """Serve a program that may open a function; it ends with the others of that ``key``."""
-        objects = Objects(self._engine, self._numbers, function.address.gids, self._memory_bytes)
         task = asyncio.current_task()
         assert task is not None
         self._programs.setdefault(key, set()).add(task)
+        try:
+            if not await self.enforcer.until_known(function.party, OPEN_WAIT_SECONDS):
+                await self._send(client, requests.encode(header, None, errno.EAGAIN))
+                return
+            await self._serve_objects(client, sockets, header, function)
+        finally:
+            self._programs.get(key, set()).discard(task)
+
+    async def _serve_objects(
+        self,
+        client: socket.socket,
+        sockets: ForeignSockets,
+        header: Header,
+        function: OpenedFunction,
+    ) -> None:
+        objects = Objects(
+            *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
+            Guard(self.enforcer, function.party),
+        )
         try:
             opened = (objects.page_fd, objects.doorbell_fd)
             await self._send(client, requests.encode(header, function.device()), opened)
@@ -215,7 +245,6 @@ class Server:
                     raise Malformed("too long, or brought descriptors")
                 await self._answer(client, objects, packet.data)
         finally:
-            self._programs.get(key, set()).discard(task)
             objects.close()
 
     async def _answer(self, client: socket.socket, objects: Objects, data: bytes) -> None:
