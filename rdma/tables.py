@@ -6,6 +6,9 @@ line. They hold every pod of the cluster that has an HCA (an address and an iden
 responder judges the requester's egress too; ``pods`` are those of the node itself.
 
 An address that no endpoint has is outside of the cluster: only address blocks can allow it.
+
+Numbers (of identities, places of rules) stay as long as what they stand for, and may be given again
+later. Tables are complete, so whoever reads the next ones need not remember.
 """
 
 from dataclasses import dataclass, field
@@ -14,6 +17,12 @@ from enum import StrEnum
 from rdma.verbs import ALL, NONE, Verb
 
 TABLES_VERSION = 1
+NOBODY = 0
+"""The identity that is denied everything."""
+DEFAULT_PKEY = 0x7FFF
+"""The default partition: of pods that no RDMANetwork selects, and of what is outside."""
+FULL = 0x8000
+"""The membership bit of a P_Key (IB 10.9.1.2)."""
 
 
 class Direction(StrEnum):
@@ -30,7 +39,11 @@ class Membership:
     pkey: int
     full: bool
     network: str = ""
-    """The RDMANetwork that says so."""
+    """The RDMANetwork that says so; empty for the default partition."""
+    partition: str = ""
+    """The partition's name in that network."""
+    mtu: int | None = None
+    """Path MTU in bytes that the network asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,8 @@ class Port:
     space: str | None = None
     qpns: tuple[int, int] | None = None
     traffic_class: int | None = None
+    dscp: int | None = None
+    """The upper six bits of the traffic class, whatever its ECN bits are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +95,8 @@ class Rule:
     """One entry of ``ingress`` or ``egress`` of one policy.
 
     Peers are ``peers`` (a set of identities as the bits of a number; None: every peer, outside of
-    the cluster too) or one of ``blocks`` or who shares one of ``partitions``. ``ports`` empty: any.
+    the cluster too) or have an address in one of ``blocks``; members of a partition are identities,
+    too. ``ports`` empty: any. A rule without a policy is an empty place that nobody refers to.
     """
 
     policy: str
@@ -108,11 +124,18 @@ class Isolation:
     enforced: bool = True
     audited: bool = False
     audited_rules: tuple[int, ...] = ()
+    policies: tuple[str, ...] = ()
+    """Who isolates, "ns/name": a policy that denies everything has no rule to be named by."""
+    audited_policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What tables know of a kind of pod; None: that direction is not isolated."""
+    """What tables know of a kind of pod; None: that direction is not isolated.
+
+    ``partitions`` is the P_Key table, index 0 first. ``NOBODY`` is denied everything: an address
+    that two pods claim, and pods of whose namespace nothing is known.
+    """
 
     number: int
     ingress: Isolation | None = None
@@ -121,8 +144,27 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class QosClass:
+    """What packets of a class of an RDMANetwork are marked with, and its share. Rates: bytes/s."""
+
+    name: str
+    dscp: int = 0
+    sl: int = 0
+    """Service level (0 to 15)."""
+    weight: int = 1
+    min_rate: int | None = None
+    max_rate: int | None = None
+    cnp_dscp: int | None = None
+    """DSCP of congestion notifications."""
+    network: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod of this node that holds an HCA function."""
+    """A pod of this node that holds an HCA function.
+
+    ``addresses`` are those that it alone claims: at no other one may its HCA be opened.
+    """
 
     uid: str
     name: str
@@ -133,7 +175,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address of the cluster: whose, and of which identity."""
+    """An address of the cluster: whose, and of which identity. Claimed twice: nobody's."""
 
     address: str
     identity: int
@@ -150,13 +192,14 @@ class NodeTables:
     identities: tuple[Identity, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
     pods: tuple[Pod, ...] = ()
+    qos_classes: tuple[QosClass, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
     """What is known of a flow when it is judged; None: not known, and whoever asks for it denies.
 
-    Addresses as text, IPv4 where they are mapped.
+    Addresses as text, IPv4 where they are mapped. ``source`` requests: for a READ it is the reader.
     """
 
     source: str
@@ -173,8 +216,12 @@ class Verdict:
     """What a flow may do: ``verbs`` pass; of those, ``audited`` would not if audits were enforced.
 
     ``reasons`` say for people which rules allowed or which policies isolate. ``limits`` is the
-    least of the rules that matched. ``peer_known`` tells a denial that is answered from a silent
-    one.
+    least of the rules that matched. A verb that does not pass is answered (remote access error)
+    where ``peer_known`` and ``partition_shared``, and meets silence elsewhere: ``peer_known`` is
+    whether policies let the two do anything with each other.
+
+    ``grants`` say which memory of the destination which verbs reach; an access needs one of them
+    that has its verb and covers it. ``memory`` is what every grant covers, for whoever keeps one.
     """
 
     verbs: Verb
@@ -185,3 +232,8 @@ class Verdict:
     memory: Memory = Memory()
     rules: tuple[int, ...] = ()
     reasons: tuple[str, ...] = ()
+    grants: tuple[tuple[Verb, Memory], ...] = ()
+    denied_by: tuple[str, ...] = ()
+    """Policies that isolate a side which does not let everything pass."""
+    source_pod: str = ""
+    destination_pod: str = ""

@@ -1,0 +1,155 @@
+"""Reads the rules of an RDMANetworkPolicy: peers, verbs, ports, memory and limits, strictly."""
+
+from typing import Final
+
+from rdma import addresses
+from rdma.errors import PolicyError
+from rdma.fields import LABEL_VALUE, NAME, Fields
+from rdma.objects import Level, PartitionPeer, Peer, PolicyRule
+from rdma.selector_fields import read_selector
+from rdma.tables import Block, Direction, Limits, Memory, Port
+from rdma.verbs import ALL, NAMES, NONE, Verb
+
+MAX_SERVICE: Final = 0xFFFF
+MAX_QPN: Final = 0xFF_FFFF
+CHANGES_MEMORY: Final = Verb.WRITE | Verb.WRITE_IMM | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA
+
+
+def read_rules(spec: Fields, direction: Direction) -> tuple[PolicyRule, ...]:
+    """Return the rules of a direction. Raises PolicyError."""
+    return tuple(_rule(item, direction) for item in spec.items(direction))
+
+
+def _rule(item: Fields, direction: Direction) -> PolicyRule:
+    egress = direction is Direction.EGRESS
+    peers = tuple(_peer(peer) for peer in item.items("to" if egress else "from"))
+    verbs = _verbs(item)
+    ports = tuple(_port(port) for port in item.items("ports"))
+    limits = _limits(item)
+    memory, qos_class = Memory(), ""
+    if egress:
+        if item.has("memory"):
+            item.fail(
+                "memory",
+                "a rule of egress says nothing about the peer's memory",
+                "say it in an ingress rule of the pods whose memory it is",
+            )
+        qos_class = item.text("qosClassName", NAME) or ""
+    else:
+        if item.has("qosClassName"):
+            item.fail("qosClassName", "packets are marked by who sends", "put it into egress")
+        memory = _memory(item)
+    item.done()
+    if memory.read_only:
+        verbs &= ~CHANGES_MEMORY
+        if not verbs:
+            item.fail("verbs", "all of them write to read-only memory", "add Read, or ReadWrite")
+    return PolicyRule(peers, verbs, ports, memory, limits, qos_class)
+
+
+def _verbs(item: Fields) -> Verb:
+    verbs = NONE
+    for index, value in enumerate(item.sequence("verbs")):
+        verbs |= NAMES[item.checked_choice(f"verbs[{index}]", value, tuple(NAMES))]
+    return verbs or ALL
+
+
+def _peer(item: Fields) -> Peer:
+    pod_selector = read_selector(item, "podSelector")
+    namespace_selector = read_selector(item, "namespaceSelector")
+    block = _block(item)
+    partition = _partition(item)
+    item.done()
+    chosen = (pod_selector, namespace_selector, partition)
+    if block is not None and any(one is not None for one in chosen):
+        item.fail("ipBlock", "stands beside a selector", "make it an item of its own")
+    if block is None and all(one is None for one in chosen):
+        raise PolicyError(item.path, "names no peer", "give a selector, partition or ipBlock")
+    return Peer(pod_selector, namespace_selector, block, partition)
+
+
+def _block(item: Fields) -> Block | None:
+    fields = item.inner("ipBlock")
+    if fields is None:
+        return None
+    cidr = fields.required("cidr")
+    excepted = tuple(
+        fields.checked_text(f"except[{index}]", value)
+        for index, value in enumerate(fields.sequence("except"))
+    )
+    fields.done()
+    try:
+        return addresses.block(cidr, excepted)
+    except ValueError as error:
+        raise PolicyError(fields.path, str(error), "write blocks such as 10.9.0.0/16") from error
+
+
+def _partition(item: Fields) -> PartitionPeer | None:
+    fields = item.inner("partition")
+    if fields is None:
+        return None
+    name = fields.required("name", NAME)
+    network = fields.text("network", NAME)
+    level = Level(fields.choice("membership", tuple(Level), Level.ANY))
+    fields.done()
+    return PartitionPeer(name, level, network)
+
+
+def _port(item: Fields) -> Port:
+    services = _range(item, "serviceID", "endServiceID", 1, MAX_SERVICE)
+    if services is None and item.has("space"):
+        item.fail("space", "has no serviceID to be of", "give serviceID")
+    space = item.choice("space", ("TCP", "UDP"), "TCP") if services is not None else None
+    qpns = _range(item, "qpn", "endQPN", 0, MAX_QPN)
+    traffic_class = item.number("trafficClass", 0, 255)
+    dscp = item.number("dscp", 0, 63)
+    item.done()
+    if traffic_class is not None and dscp is not None:
+        item.fail("dscp", "is the upper part of trafficClass, which is given", "give one")
+    port = Port(services, space, qpns, traffic_class, dscp)
+    if port == Port():
+        raise PolicyError(item.path, "asks nothing", "give serviceID, qpn, trafficClass or dscp")
+    return port
+
+
+def _range(item: Fields, first: str, last: str, low: int, high: int) -> tuple[int, int] | None:
+    if item.has(last) and not item.has(first):
+        item.fail(last, f"has no {first} to begin at", f"give {first}")
+    start = item.number(first, low, high)
+    if start is None:
+        return None
+    end = item.number(last, start, high)
+    return start, start if end is None else end
+
+
+def _memory(item: Fields) -> Memory:
+    fields = item.inner("memory")
+    if fields is None:
+        return Memory()
+    access = fields.choice("maxAccess", ("ReadOnly", "ReadWrite"), "ReadWrite")
+    scope = fields.choice("scope", ("Pod", "ProtectionDomain", "Named"), "Pod")
+    regions = tuple(
+        fields.checked_text(f"regions[{index}]", value, LABEL_VALUE)
+        for index, value in enumerate(fields.sequence("regions"))
+    )
+    fields.done()
+    if (scope == "Named") != bool(regions):
+        fields.fail("regions", f"do not go with scope {scope}", "scope Named, and its regions")
+    return Memory(access == "ReadOnly", scope, tuple(sorted(set(regions))))
+
+
+def _limits(item: Fields) -> Limits:
+    fields = item.inner("limits")
+    if fields is None:
+        return Limits()
+    limits = Limits(
+        bytes_per_second=fields.quantity("bandwidth"),
+        burst_bytes=fields.quantity("burst"),
+        operations_per_second=fields.quantity("ops"),
+        queue_pairs=fields.number("maxQPs", 0, MAX_QPN),
+        region_bytes=fields.quantity("maxMRBytes"),
+    )
+    fields.done()
+    if limits.burst_bytes is not None and limits.bytes_per_second is None:
+        fields.fail("burst", "bounds nothing without bandwidth", "give bandwidth")
+    return limits

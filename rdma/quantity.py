@@ -1,0 +1,32 @@
+"""Quantities as Kubernetes writes them: 5Gi, 200k, 1.5G, 1e3, or a plain number."""
+
+import re
+from typing import Final
+
+_UNITS: Final = {
+    "": 1,
+    **{f"{unit}i": 1 << 10 * power for power, unit in enumerate("KMGTPE", 1)},
+    **{unit: int(10 ** (3 * power)) for power, unit in enumerate("kMGTPE", 1)},
+}
+_FORM: Final = re.compile(
+    r"([0-9]{1,19})(?:\.([0-9]{1,9}))?(?:[eE]([0-9]{1,2})|([A-Za-z]{0,2}))", re.ASCII
+)
+MAX: Final = (1 << 63) - 1
+
+
+def parse(value: object) -> int:
+    """Return the number that a quantity stands for, rounded up (resource.Quantity).
+
+    Raises:
+        ValueError: it is no quantity, less than one, or more than 63 bits hold.
+    """
+    shown = str(value)[:40] if isinstance(value, (int, str)) else type(value).__name__
+    found = _FORM.fullmatch(shown) if type(value) is int or isinstance(value, str) else None
+    if found is None or (found[4] or "") not in _UNITS:
+        raise ValueError(f"{shown!r} is no quantity")
+    fraction = found[2] or ""
+    factor = int(10 ** int(found[3])) if found[3] else _UNITS[found[4] or ""]
+    number = -(-int(found[1] + fraction) * factor // int("1" + "0" * len(fraction)))
+    if not 1 <= number <= MAX:
+        raise ValueError(f"{shown!r} is not between 1 and 2^63 - 1")
+    return number

@@ -1,0 +1,34 @@
+"""Reads label selectors (metav1.LabelSelector) strictly."""
+
+from typing import Final
+
+from rdma.fields import LABEL_KEY, LABEL_VALUE, Fields
+from rdma.selectors import Operator, Requirement, Selector
+
+_VALUED: Final = (Operator.IN, Operator.NOT_IN)
+
+
+def read_selector(parent: Fields, name: str) -> Selector | None:
+    """Return a selector, None where it is absent. Raises PolicyError."""
+    fields = parent.inner(name)
+    if fields is None:
+        return None
+    labels = fields.labels("matchLabels")
+    requirements = [Requirement(key, Operator.IN, (labels[key],)) for key in sorted(labels)]
+    requirements += [_requirement(item) for item in fields.items("matchExpressions")]
+    fields.done()
+    return Selector(tuple(requirements))
+
+
+def _requirement(item: Fields) -> Requirement:
+    key = item.required("key", LABEL_KEY)
+    operator = Operator(item.choice("operator", tuple(Operator), None))
+    values = tuple(
+        item.checked_text(f"values[{index}]", value, LABEL_VALUE)
+        for index, value in enumerate(item.sequence("values"))
+    )
+    if (operator in _VALUED) != bool(values):
+        what = "needs values" if operator in _VALUED else "takes no values"
+        item.fail("values", f"{operator} {what}", "give what the operator asks for")
+    item.done()
+    return Requirement(key, operator, tuple(sorted(set(values))))
