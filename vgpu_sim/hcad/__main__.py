@@ -17,10 +17,16 @@ from pathlib import Path
 import click
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.gpud.admin.server import AdminServer
+from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.system import foreign
+from vgpu_sim.hcad import policy_admin
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
 
 LOCK_NAME = "lock"
+ADMIN_NAME = "admin.sock"
+POLICY_NAME = "policy.json"
+"""What the fabric's members have said of themselves and asked for: theirs to read and write."""
 FIRST_MEMBER_SECONDS = 30.0
 
 
@@ -46,7 +52,10 @@ async def _serve(directory: Path, ready_fd: int, memory_bytes: int) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
     server = Server(directory, engine, memory_bytes, ended.set)
+    served = policy_admin.operations(server.enforcer, server.parties)
+    admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     try:
+        await admin.open(directory / ADMIN_NAME)
         server.open()
         os.write(ready_fd, b"1")
         os.close(ready_fd)
@@ -58,6 +67,7 @@ async def _serve(directory: Path, ready_fd: int, memory_bytes: int) -> None:
         asyncio.get_running_loop().call_later(FIRST_MEMBER_SECONDS, end_if_alone)
         await ended.wait()
     finally:
+        await admin.close()
         await server.close()
         engine.close()
         _leave(directory)
@@ -69,7 +79,8 @@ def _leave(directory: Path) -> None:
         lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            (directory / SOCKET_NAME).unlink(missing_ok=True)
+            for name in (SOCKET_NAME, POLICY_NAME):
+                (directory / name).unlink(missing_ok=True)
             with suppress(OSError):
                 (directory / SYSFS_NAME).rmdir()
             (directory / LOCK_NAME).unlink()

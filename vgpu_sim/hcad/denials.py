@@ -1,9 +1,15 @@
 """What was denied, gathered until somebody asks: bounded, whatever programs do."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from vgpu_sim.gpud.limits.pacing import LogQuota
+
+logger = logging.getLogger("tessera.hcad")
+
+LOG_LINES_PER_MINUTE: Final = 30
 MAX_KINDS: Final = 1024
 CONNECT: Final = "Connect"
 """Stands where a verb does: the queue pair was refused its peer, or lost it."""
@@ -26,6 +32,18 @@ class Denial:
     reasons: tuple[str, ...] = ()
     audited: bool = False
 
+    def __str__(self) -> str:
+        source, destination = (
+            f"{pod} ({address})" if pod else address
+            for address, pod in (
+                (self.source, self.source_pod),
+                (self.destination, self.destination_pod),
+            )
+        )
+        by = f" by {', '.join(self.policies)}" if self.policies else ""
+        done = "would be denied" if self.audited else "denied"
+        return f"{self.verb} of {source} to {destination} {done}{by}: {'; '.join(self.reasons)}"
+
     def to_json(self) -> Mapping[str, Any]:
         """Return what is written."""
         return {
@@ -42,9 +60,10 @@ class Denial:
 
 
 class Denials:
-    """Counts by kind; of kinds beyond MAX_KINDS it is only known how many there were."""
+    """Counts by kind, and a line in the log for each; of more than MAX_KINDS only how many."""
 
     def __init__(self) -> None:
+        self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
         self._counts: dict[Denial, int] = {}
         self._lost = 0
         self.total = 0
@@ -55,16 +74,17 @@ class Denials:
         """How many kinds wait to be taken."""
         return len(self._counts)
 
-    def add(self, denial: Denial, count: int = 1) -> bool:
-        """Count one kind; tell whether it is new among those that wait."""
+    def add(self, denial: Denial, count: int = 1) -> None:
+        """Count denials of one kind."""
         if not denial.audited:
             self.total += count
-        new = denial not in self._counts
-        if new and len(self._counts) >= MAX_KINDS:
-            self._lost += count
-            return False
+        if denial not in self._counts:
+            if len(self._counts) >= MAX_KINDS:
+                self._lost += count
+                return
+            if self._log_quota.take():
+                logger.warning("%s", denial)
         self._counts[denial] = self._counts.get(denial, 0) + count
-        return new
 
     def take(self) -> tuple[Mapping[Denial, int], int]:
         """Return what was counted since the last time, and how many denials are in no kind."""

@@ -7,7 +7,6 @@ no tables lets nobody connect. A fabric that nobody manages lets everything pass
 
 import asyncio
 import errno
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -16,16 +15,12 @@ from rdma.judge import Judge
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
 from rdma.verbs import ALL, NONE, Verb
 from vgpu_sim.fabric.engine import Engine, EngineQp
-from vgpu_sim.gpud.limits.pacing import LogQuota
 from vgpu_sim.hal.hca import HcaPolicyChange, HcaQpAttributes
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
 from vgpu_sim.hcad.flows import Flows, Row
 from vgpu_sim.hcad.parties import Parties, Party
 
-logger = logging.getLogger("tessera.hcad")
-
-LOG_LINES_PER_MINUTE: Final = 30
 _DEFAULT: Final = DEFAULT_PKEY | FULL
 
 
@@ -95,7 +90,6 @@ class Enforcer:
         self._pods: Mapping[str, Pod] = {}
         self._asks_qpn = self._asks_class = False
         self._changed = asyncio.Event()
-        self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
         self.managed = managed
         """Whether policy decides at all. Once true it stays."""
         self.tables: NodeTables | None = None
@@ -281,14 +275,13 @@ class Enforcer:
     def _deny(self, connection: _Connection, judgement: _Judgement) -> None:
         """Say that a function is refused its peer, or has it no longer."""
         if judgement.rows:
-            row = judgement.rows[0]
-            denial = row.denial(CONNECT)
+            denial = judgement.rows[0].denial(CONNECT)
         else:
-            gid = connection.asked[0].hex(":", 2)
-            name, own = connection.party.function, connection.party.addresses[0]
-            denial = Denial(name, own, connection.party.owner, gid, "", CONNECT)
-        if self.denials.add(denial) and self._log_quota.take():
-            logger.warning("denied %s", denial)
+            party, peer = connection.party, connection.asked[0].hex(":", 2)
+            reasons = ("tables do not say who one of them is",)
+            own = party.addresses[0]
+            denial = Denial(party.function, own, party.owner, peer, "", CONNECT, (), reasons)
+        self.denials.add(denial)
 
     @staticmethod
     def _hold(connection: _Connection, judgement: _Judgement) -> None:

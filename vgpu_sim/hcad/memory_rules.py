@@ -11,14 +11,7 @@ from typing import Final
 from rdma.tables import Limits, NodeTables, Verdict
 from rdma.verbs import NONE, Verb
 
-BY_KEY: Final = (
-    Verb.WRITE
-    | Verb.WRITE_IMM
-    | Verb.READ
-    | Verb.ATOMIC_CAS
-    | Verb.ATOMIC_FAA
-    | Verb.INVALIDATE
-)
+BY_KEY: Final = Verb.WRITE | Verb.WRITE_IMM | Verb.READ | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA
 _NAMED: Final = "Named"
 
 
@@ -28,7 +21,7 @@ def allowed(verdict: Verdict) -> Verb:
     for verbs, memory in verdict.grants:
         if memory.scope != _NAMED:
             by_key |= verbs & (Verb.READ if memory.read_only else BY_KEY)
-    return verdict.verbs & ~BY_KEY | verdict.verbs & by_key & BY_KEY
+    return verdict.verbs & (by_key | ~BY_KEY)
 
 
 def refused(tables: NodeTables) -> Iterator[str]:

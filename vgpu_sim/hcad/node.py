@@ -18,6 +18,7 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.system import foreign
+from vgpu_sim.hcad import policy_admin
 from vgpu_sim.hcad.administration import operations
 from vgpu_sim.hcad.pods import PodServer
 
@@ -53,7 +54,8 @@ async def _serve(directory: Path, memory_bytes: int) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
     server = PodServer(directory, engine, memory_bytes)
-    admin = AdminServer(operations(server), EventBus(), others=(_AGENT_UID,))
+    served = operations(server) | policy_admin.operations(server.enforcer, server.parties)
+    admin = AdminServer(served, EventBus(), (_AGENT_UID,), policy_admin.MAX_LINE_BYTES)
     try:
         await admin.open(directory / ADMIN_NAME)
         await ended.wait()

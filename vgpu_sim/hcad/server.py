@@ -43,6 +43,7 @@ FIRMWARE = "1.0.0"
 BOARD = "TESSERA_VHCA"
 HELLO_TIMEOUT_SECONDS = 5.0
 OPEN_WAIT_SECONDS = 2.0
+GATHER_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 5.0
 MAX_CONNECTIONS = 1024
 LOG_LINES_PER_MINUTE = 30
@@ -111,6 +112,7 @@ class Server:
         self._refusing = foreign.refuse_descriptors(self._listener)
         self._listener.listen(_BACKLOG)
         self._begin(self._accept(self._listener, self._serve))
+        self._begin(self._gather())
 
     async def close(self) -> None:
         """Hang up on everybody; their objects go."""
@@ -126,6 +128,12 @@ class Server:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _gather(self) -> None:
+        """Write down what the engine denies, though nobody asks."""
+        while True:
+            await asyncio.sleep(GATHER_SECONDS)
+            self.enforcer.flows.gather()
 
     async def _accept(
         self, listener: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]

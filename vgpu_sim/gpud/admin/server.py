@@ -33,11 +33,16 @@ class AdminServer:
     """Serves ``operations`` by method name, and ``subscribe`` by itself."""
 
     def __init__(
-        self, operations: dict[str, Operation], events: EventBus, others: Collection[int] = ()
+        self,
+        operations: dict[str, Operation],
+        events: EventBus,
+        others: Collection[int] = (),
+        max_line_bytes: int = MAX_LINE_BYTES,
     ) -> None:
         """``others`` are uids that may ask too: the directory must keep everybody else out."""
         self._uids = {os.geteuid(), *others}
         self._mode = 0o666 if others else 0o600
+        self._max_line_bytes = max_line_bytes
         self._operations = operations
         self._events = events
         self._server: asyncio.Server | None = None
@@ -48,7 +53,7 @@ class AdminServer:
         """Bind and serve. Raises OSError."""
         self._path = path
         self._server = await asyncio.start_unix_server(
-            self._connected, sock=_bind(path, self._mode), limit=MAX_LINE_BYTES
+            self._connected, sock=_bind(path, self._mode), limit=self._max_line_bytes
         )
 
     async def close(self) -> None:
@@ -89,7 +94,7 @@ class AdminServer:
             try:
                 line = await reader.readline()
             except ValueError:
-                message = f"a line is longer than {MAX_LINE_BYTES} bytes"
+                message = f"a line is longer than {self._max_line_bytes} bytes"
                 _write(writer, _failure(None, InvalidRequest(message)))
                 return
             if not line.endswith(b"\n"):

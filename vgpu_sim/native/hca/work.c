@@ -252,8 +252,10 @@ static enum step take_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp 
 }
 
 /* Policy ends the requester alone: whoever may not write must not be able to end who may read. */
-static enum step deny(struct hca *hca, struct hca_qp *qp, uint32_t verbs) {
-  hca_count_denied(qp->policy.out, verbs);
+static enum step deny(struct hca *hca, struct hca_qp *qp, uint32_t verbs,
+                      enum hca_verdict verdict) {
+  if (qp->waiting != HCA_WAIT_PEER) hca_count_denied(qp->policy.out, verbs);
+  if (verdict == HCA_SILENT) return wait_for_peer(hca, qp);
   return fail_send(hca, qp, TESSERA_VERBS_STATUS_REM_ACCESS_ERR);
 }
 
@@ -274,8 +276,7 @@ static enum step begin(struct hca *hca, struct hca_qp *qp) {
   if (!peer) return wait_for_peer(hca, qp);
   const uint32_t verbs = hca_verbs_of(work->send.opcode);
   const enum hca_verdict verdict = hca_judge(&qp->policy, &peer->policy, verbs);
-  if (verdict == HCA_SILENT) return wait_for_peer(hca, qp);
-  if (verdict == HCA_DENIED) return deny(hca, qp, verbs);
+  if (verdict != HCA_ALLOWED) return deny(hca, qp, verbs, verdict);
   if (!is_send(work->send.opcode)) {
     if (!remote_valid(hca, peer, work))
       return refuse(hca, qp, peer, TESSERA_VERBS_EVENT_QP_ACCESS_ERR,
