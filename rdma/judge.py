@@ -1,14 +1,228 @@
-"""Who may do what to whom, by the tables of one node: what hcad asks for every connection."""
+"""Who may do what to whom, by the tables of one node: what hcad asks for every connection.
 
-from rdma.tables import Flow, NodeTables, Verdict
+Source's egress and destination's ingress are both judged here, whichever of them is of this node,
+and the partitions of both. What is not understood is denied.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rdma import addresses
+from rdma.sides import OPEN, OUTSIDE, Address, PreparedIsolation, PreparedRule, Side
+from rdma.tables import (
+    DEFAULT_PKEY,
+    FULL,
+    NOBODY,
+    Endpoint,
+    Flow,
+    Isolation,
+    Limits,
+    Memory,
+    NodeTables,
+    Verdict,
+)
+from rdma.verbs import ALL, NONE, Verb
+
+_MEMORY_VERBS: Final = (
+    Verb.WRITE | Verb.WRITE_IMM | Verb.READ | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA
+).value
+_SCOPES: Final = ("Pod", "ProtectionDomain", "Named")  # the widest first
+
+
+class _Kind:
+    """An identity, prepared."""
+
+    __slots__ = ("egress", "ingress", "pkeys")
+
+    def __init__(
+        self,
+        ingress: PreparedIsolation | None,
+        egress: PreparedIsolation | None,
+        pkeys: dict[int, bool],
+    ) -> None:
+        self.ingress, self.egress, self.pkeys = ingress, egress, pkeys
 
 
 class Judge:
-    """Tables, prepared to be asked often."""
+    """Tables, prepared to be asked often. Asking changes nothing that could be seen."""
 
     def __init__(self, tables: NodeTables) -> None:
         self.tables = tables
+        self._endpoints = {endpoint.address: endpoint for endpoint in tables.endpoints}
+        self._identities = {identity.number: identity for identity in tables.identities}
+        self._rules: list[PreparedRule] | None = None
+        self._kinds: dict[int, _Kind] = {}
 
     def judge(self, flow: Flow) -> Verdict:
         """Return what the flow may do: source's egress and destination's ingress and partitions."""
-        raise NotImplementedError
+        try:
+            source, sender = self._end(flow.source)
+            destination, receiver = self._end(flow.destination)
+        except ValueError as error:
+            return _refused(str(error))
+        outgoing = self._kind(sender.identity) if sender else None
+        incoming = self._kind(receiver.identity) if receiver else None
+        if _is_one_pod(sender, receiver):
+            egress = ingress = OPEN
+        else:
+            peer = receiver.identity if receiver else OUTSIDE
+            egress = _ask(outgoing.egress if outgoing else None, peer, destination, flow)
+            peer = sender.identity if sender else OUTSIDE
+            ingress = _ask(incoming.ingress if incoming else None, peer, source, flow)
+        shared = _share(flow.pkey, outgoing, incoming)
+        passing = egress.verbs & ingress.verbs
+        verbs = passing if shared else NONE
+        matched = (*egress.rules, *ingress.rules)
+        grants = _grants(ingress, verbs)
+        return Verdict(
+            verbs=verbs,
+            audited=verbs & ~(egress.audited_verbs & ingress.audited_verbs),
+            peer_known=bool(passing),
+            partition_shared=shared,
+            limits=_least([rule.rule.limits for rule in matched]),
+            memory=_common(grants),
+            rules=tuple([rule.place for rule in matched]),
+            reasons=(
+                _reason("egress", flow.source, sender, egress),
+                _reason("ingress", flow.destination, receiver, ingress),
+                _partition_reason(flow.pkey, shared),
+            ),
+            grants=grants,
+            denied_by=(*_isolating(egress), *_isolating(ingress)),
+            source_pod=sender.pod if sender else "",
+            destination_pod=receiver.pod if receiver else "",
+        )
+
+    def _end(self, text: str) -> tuple[Address, Endpoint | None]:
+        """Return whose an address is; None: nobody's of the cluster. Raises ValueError."""
+        address = Address(text)
+        endpoint = self._endpoints.get(text)
+        if endpoint is None:
+            address = Address(addresses.canonical(text))
+            endpoint = self._endpoints.get(address.text)
+        if endpoint is None and not addresses.may_be_outside(address.parsed):
+            raise ValueError(f"{address.text} says neither which pod nor which peer outside it is")
+        return address, endpoint
+
+    def _kind(self, number: int) -> _Kind:
+        kind = self._kinds.get(number)
+        if kind is None:
+            identity = self._identities[number]
+            pkeys: dict[int, bool] = {}
+            for membership in identity.partitions:
+                pkeys[membership.pkey] = pkeys.get(membership.pkey, False) or membership.full
+            kind = self._kinds[number] = _Kind(
+                self._prepared(identity.ingress), self._prepared(identity.egress), pkeys
+            )
+        return kind
+
+    def _prepared(self, isolation: Isolation | None) -> PreparedIsolation | None:
+        if isolation is None:
+            return None
+        if self._rules is None:
+            self._rules = [PreparedRule(*placed) for placed in enumerate(self.tables.rules)]
+        return PreparedIsolation(isolation, self._rules)
+
+
+def _is_one_pod(sender: Endpoint | None, receiver: Endpoint | None) -> bool:
+    """Return whether a pod talks to itself, which as in NetworkPolicy nothing forbids."""
+    if sender is None or receiver is None or NOBODY in (sender.identity, receiver.identity):
+        return False
+    return sender.address == receiver.address or (sender.pod == receiver.pod and bool(sender.pod))
+
+
+def _ask(isolation: PreparedIsolation | None, peer: int, address: Address, flow: Flow) -> Side:
+    return OPEN if isolation is None else isolation.ask(peer, address, flow)
+
+
+def _share(pkey: int, outgoing: _Kind | None, incoming: _Kind | None) -> bool:
+    """Return whether both are members of the partition, and one of them fully (IB 10.9.3).
+
+    Whose membership tables know, of them it is asked; who is outside of the cluster is a member of
+    the default partition only, as its packets say.
+    """
+    base = pkey & DEFAULT_PKEY
+    outside = {DEFAULT_PKEY: bool(pkey & FULL)}
+    sender = (outgoing.pkeys if outgoing else outside).get(base)
+    receiver = (incoming.pkeys if incoming else outside).get(base)
+    return sender is not None and receiver is not None and (sender or receiver)
+
+
+def _grants(ingress: Side, verbs: Verb) -> tuple[tuple[Verb, Memory], ...]:
+    if not verbs:
+        return ()
+    if ingress.isolation is None or not ingress.isolation.enforced:
+        return ((verbs, Memory()),)
+    grants: dict[Memory, Verb] = {}
+    for rule in ingress.rules:
+        granted = rule.rule.verbs & verbs
+        if granted:
+            grants[rule.rule.memory] = grants.get(rule.rule.memory, NONE) | granted
+    return tuple((granted, memory) for memory, granted in grants.items())
+
+
+def _common(grants: Sequence[tuple[Verb, Memory]]) -> Memory:
+    """Return what every grant covers that is about memory."""
+    memories = [memory for granted, memory in grants if granted.value & _MEMORY_VERBS]
+    if not memories:
+        return Memory()
+    if len(memories) == 1:
+        return memories[0]
+    scope = max((memory.scope for memory in memories), key=_SCOPES.index)
+    regions: set[str] = set()
+    if scope == "Named":
+        regions = set.intersection(*(set(m.regions) for m in memories if m.scope == "Named"))
+        if any(memory.scope == "ProtectionDomain" for memory in memories):
+            regions = set()  # a named region need not be of the domain
+    read_only = all(memory.read_only for memory in memories)  # verbs have it already
+    return Memory(read_only, scope, tuple(sorted(regions)))
+
+
+def _least(all_limits: Sequence[Limits]) -> Limits:
+    said = [limits for limits in all_limits if limits != _NO_LIMITS]
+    if len(said) < 2:
+        return said[0] if said else _NO_LIMITS
+
+    def least(name: str) -> int | None:
+        values = [getattr(limits, name) for limits in said]
+        return min((value for value in values if value is not None), default=None)
+
+    return Limits(*(least(name) for name in Limits.__slots__))
+
+
+_NO_LIMITS: Final = Limits()
+
+
+def _isolating(side: Side) -> tuple[str, ...]:
+    if side.isolation is None or side.verbs == ALL:
+        return ()
+    return side.isolation.policies
+
+
+def _reason(direction: str, address: str, endpoint: Endpoint | None, side: Side) -> str:
+    if endpoint is None:
+        return f"{direction} of {address}: outside of the cluster"
+    who = endpoint.pod or endpoint.address
+    if endpoint.identity == NOBODY:
+        return f"{direction} of {who}: its address or its namespace is not certain"
+    if side.isolation is None:
+        return f"{direction} of {who}: not isolated"
+    if side.rules:
+        named = ", ".join(f"{rule.rule.policy}[{rule.rule.index}]" for rule in side.rules)
+        return f"{direction} of {who}: rules that match: {named}"
+    if not side.isolation.enforced:
+        return (
+            f"{direction} of {who}: audited only, by {', '.join(side.isolation.audited_policies)}"
+        )
+    return (
+        f"{direction} of {who}: no rule matches; isolated by {', '.join(side.isolation.policies)}"
+    )
+
+
+def _partition_reason(pkey: int, shared: bool) -> str:
+    word = "shared" if shared else "not shared, or both are limited members"
+    return f"partition {pkey & DEFAULT_PKEY:#06x}: {word}"
+
+
+def _refused(problem: str) -> Verdict:
+    return Verdict(NONE, peer_known=False, partition_shared=False, reasons=(f"denied: {problem}",))

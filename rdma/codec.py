@@ -1,0 +1,240 @@
+"""Tables as JSON text and back: strictly, because whoever writes where an agent reads may lie.
+
+What is the same for many is written once: isolations by place, identities and endpoints as lists.
+Nothing is guessed: a field too many, a number out of range, a rule that is not there, and the text
+is refused as a whole. The tables in force then stay.
+"""
+
+import json
+from typing import Any, Final, NoReturn
+
+from rdma import addresses
+from rdma.errors import TablesError
+from rdma.rule_codec import read_rule, rule_document
+from rdma.tables import (
+    TABLES_VERSION,
+    Endpoint,
+    Identity,
+    Isolation,
+    Membership,
+    NodeTables,
+    Pod,
+    QosClass,
+    Rule,
+)
+from rdma.tables_reader import Reader
+
+MAX_BYTES: Final = 64 << 20
+"""Of a text: some 100,000 pods."""
+MAX_RULES: Final = 1 << 20
+MAX_IDENTITIES: Final = 1 << 17
+MAX_PODS: Final = 1 << 20
+MAX_PLACES: Final = 1 << 14
+_MAX_NUMBER: Final = (1 << 63) - 1
+_QOS: Final = QosClass.__slots__
+
+
+def encode(tables: NodeTables) -> str:
+    """Return tables as text. Raises TablesError when they are larger than anybody reads."""
+    isolations: dict[Isolation, int] = {}
+    if any(identity.number >= MAX_IDENTITIES for identity in tables.identities):
+        raise TablesError(f"more than {MAX_IDENTITIES} identities: name fewer labels in selectors")
+
+    def place(isolation: Isolation | None) -> int | None:
+        return None if isolation is None else isolations.setdefault(isolation, len(isolations))
+
+    identities = [
+        [
+            identity.number,
+            place(identity.ingress),
+            place(identity.egress),
+            [[m.pkey, m.full, m.network, m.partition, m.mtu] for m in identity.partitions],
+        ]
+        for identity in tables.identities
+    ]
+    text = json.dumps(
+        {
+            "version": TABLES_VERSION,
+            "generation": tables.generation,
+            "node": tables.node,
+            "rules": [rule_document(rule) for rule in tables.rules],
+            "isolations": [
+                [i.rules, i.enforced, i.audited, i.audited_rules, i.policies, i.audited_policies]
+                for i in isolations
+            ],
+            "identities": identities,
+            "endpoints": [[e.address, e.identity, e.pod] for e in tables.endpoints],
+            "pods": [[pod.uid, pod.name, pod.identity, pod.addresses] for pod in tables.pods],
+            "qosClasses": [
+                {name: getattr(qos_class, name) for name in _QOS}
+                for qos_class in tables.qos_classes
+            ],
+        },
+        separators=(",", ":"),
+    )
+    if len(text) > MAX_BYTES:
+        raise TablesError(f"tables of {len(text)} bytes; {MAX_BYTES} at most")
+    return text
+
+
+def decode(text: str | bytes) -> NodeTables:
+    """Return the tables that a text says.
+
+    Raises:
+        TablesError: it is not what this version writes; the message names the place.
+    """
+    if len(text) > MAX_BYTES:
+        raise TablesError(f"tables of {len(text)} bytes; {MAX_BYTES} at most")
+    try:
+        document = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_no_number
+        )
+    except (ValueError, RecursionError) as error:
+        raise TablesError(f"tables: no JSON: {str(error)[:200]}") from error
+    return _tables(Reader(document))
+
+
+def _tables(whole: Reader) -> NodeTables:
+    version, generation, node, rules, isolations, identities, endpoints, pods, classes = (
+        whole.fields(
+            *("version", "generation", "node", "rules", "isolations", "identities"),
+            *("endpoints", "pods", "qosClasses"),
+        )
+    )
+    version.integer(TABLES_VERSION, TABLES_VERSION)
+    read_rules = tuple(read_rule(item, MAX_IDENTITIES) for item in rules.items(MAX_RULES))
+    read_isolations = [_isolation(item, read_rules) for item in isolations.items(MAX_IDENTITIES)]
+    known: dict[int, Identity] = {}
+    for item in identities.items(MAX_IDENTITIES):
+        identity = _identity(item, read_isolations)
+        if identity.number in known:
+            raise item.fail(f"identity {identity.number} is there twice")
+        known[identity.number] = identity
+    addressed: dict[str, Endpoint] = {}
+    for item in endpoints.items(MAX_PODS):
+        endpoint = _endpoint(item, known)
+        if endpoint.address in addressed:
+            raise item.fail(f"address {endpoint.address} is there twice")
+        addressed[endpoint.address] = endpoint
+    return NodeTables(
+        generation.integer(0, _MAX_NUMBER),
+        node.text(),
+        read_rules,
+        tuple(known.values()),
+        tuple(addressed.values()),
+        tuple(_pod(item, known) for item in pods.items(MAX_PODS)),
+        tuple(_qos_class(item) for item in classes.items(MAX_RULES)),
+    )
+
+
+def _isolation(item: Reader, rules: tuple[Rule, ...]) -> Isolation:
+    places, enforced, audited, audited_places, policies, audited_policies = item.tuple(6)
+    isolation = Isolation(
+        _places(places, rules),
+        enforced.flag(),
+        audited.flag(),
+        _places(audited_places, rules),
+        tuple(name.text() for name in policies.items(MAX_PLACES)),
+        tuple(name.text() for name in audited_policies.items(MAX_PLACES)),
+    )
+    if isolation.rules and not isolation.enforced:
+        raise item.fail("has rules that nobody enforces")
+    if isolation.audited_rules and not isolation.audited:
+        raise item.fail("has rules that nobody audits")
+    return isolation
+
+
+def _places(items: Reader, rules: tuple[Rule, ...]) -> tuple[int, ...]:
+    places = tuple(item.integer(0, len(rules) - 1) for item in items.items(MAX_PLACES))
+    if any(not rules[place].policy for place in places):
+        raise items.fail("names an empty place")
+    return places
+
+
+def _identity(item: Reader, isolations: list[Isolation]) -> Identity:
+    number, ingress, egress, partitions = item.tuple(4)
+
+    def side(reader: Reader) -> Isolation | None:
+        chosen = reader.optional()
+        return None if chosen is None else isolations[chosen.integer(0, len(isolations) - 1)]
+
+    return Identity(
+        number.integer(0, MAX_IDENTITIES - 1),
+        side(ingress),
+        side(egress),
+        tuple(_membership(one) for one in partitions.items(MAX_PLACES)),
+    )
+
+
+def _membership(item: Reader) -> Membership:
+    pkey, full, network, partition, mtu = item.tuple(5)
+    return Membership(
+        pkey.integer(1, 0x7FFF),
+        full.flag(),
+        network.text(),
+        partition.text(),
+        _optional(mtu, 256, 4096),
+    )
+
+
+def _known(reader: Reader, known: dict[int, Identity]) -> int:
+    number = reader.integer(0, MAX_IDENTITIES - 1)
+    if number not in known:
+        raise reader.fail(f"identity {number} is not there")
+    return number
+
+
+def _endpoint(item: Reader, known: dict[int, Identity]) -> Endpoint:
+    address, identity, pod = item.tuple(3)
+    return Endpoint(_address(address), _known(identity, known), pod.text())
+
+
+def _address(reader: Reader) -> str:
+    text = reader.text(64)
+    try:
+        right = addresses.canonical(text)
+    except ValueError as error:
+        raise reader.fail(str(error)[:200]) from error
+    if right != text:
+        raise reader.fail(f"is not written as addresses are: {right}")
+    return text
+
+
+def _pod(item: Reader, known: dict[int, Identity]) -> Pod:
+    uid, name, identity, addresses = item.tuple(4)
+    return Pod(
+        uid.text(),
+        name.text(),
+        _known(identity, known),
+        tuple(_address(address) for address in addresses.items(64)),
+    )
+
+
+def _qos_class(item: Reader) -> QosClass:
+    name, dscp, sl, weight, low, high, cnp, network = item.fields(*_QOS)
+    return QosClass(
+        name.text(),
+        dscp.integer(0, 63),
+        sl.integer(0, 15),
+        weight.integer(1, 256),
+        _optional(low, 1, _MAX_NUMBER),
+        _optional(high, 1, _MAX_NUMBER),
+        _optional(cnp, 0, 63),
+        network.text(),
+    )
+
+
+def _optional(reader: Reader, low: int, high: int) -> int | None:
+    chosen = reader.optional()
+    return None if chosen is None else chosen.integer(low, high)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a field is there twice")
+    return found
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text[:40]} is no integer")

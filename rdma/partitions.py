@@ -1,0 +1,116 @@
+"""Which identities are members of which partitions; of the default one: those of no other.
+
+A partition without a P_Key, because two want the same, has members all the same: they do not fall
+back to the default partition, where everybody is.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rdma.bits import numbers
+from rdma.errors import PolicyError
+from rdma.objects import Level, Network, Partition, PartitionPeer
+from rdma.pkeys import Place, allocate, in_order
+from rdma.tables import DEFAULT_PKEY, Membership, QosClass
+from rdma.terms import Matches, Term, Terms
+
+DEFAULT = (Membership(DEFAULT_PKEY, full=True),)
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A partition with what it selects."""
+
+    network: Network
+    partition: Partition
+    pkey: int | None
+    terms: tuple[tuple[Matches, Level], ...]
+    full: int = 0
+    limited: int = 0
+
+    def membership(self, *, full: bool) -> Membership:
+        return Membership(
+            self.pkey or 0, full, self.network.name, self.partition.name, self.network.mtu
+        )
+
+
+class Partitions:
+    """The partitions of all networks."""
+
+    def __init__(self, terms: Terms, given: Mapping[Place, int]) -> None:
+        self.keys: dict[Place, int] = dict(given)
+        self.refused: dict[Place, PolicyError] = {}
+        self.qos_classes: dict[str, QosClass] = {}
+        self._terms = terms
+        self._placed: list[_Placed] = []
+
+    def place(self, networks: Iterable[Network]) -> None:
+        """Take other networks in the place of those before."""
+        ordered = in_order(networks)
+        before = self._placed
+        self.keys, self.refused = allocate(ordered, self.keys)
+        self.qos_classes = {}
+        self._placed = []
+        for network in ordered:
+            for qos_class in network.qos_classes:
+                self.qos_classes.setdefault(qos_class.name, qos_class)
+            for partition in network.partitions:
+                terms = tuple(
+                    (
+                        self._terms.acquire(
+                            Term(None, member.namespace_selector, member.pod_selector)
+                        ),
+                        member.level,
+                    )
+                    for member in partition.members
+                )
+                key = self.keys.get((network.name, partition.name))
+                self._placed.append(_Placed(network, partition, key, terms))
+        for placed in before:  # afterwards: what both want is not worked out anew
+            self._terms.release(matches for matches, _ in placed.terms)
+
+    def settle(self) -> int:
+        """Collect members from their terms; return whose membership differs. Full beats limited."""
+        other = 0
+        for placed in self._placed:
+            full = limited = 0
+            for matches, level in placed.terms:
+                if level is Level.FULL:
+                    full |= matches.bits
+                else:
+                    limited |= matches.bits
+            limited &= ~full
+            other |= (full ^ placed.full) | (limited ^ placed.limited)
+            placed.full, placed.limited = full, limited
+        return other
+
+    def members(self, peer: PartitionPeer) -> int:
+        """Return the identities that are members of a partition at that level."""
+        bits = 0
+        for placed in self._named(peer):
+            if placed.pkey is not None:
+                bits |= placed.full if peer.level is not Level.LIMITED else 0
+                bits |= placed.limited if peer.level is not Level.FULL else 0
+        return bits
+
+    def has(self, peer: PartitionPeer) -> bool:
+        """Return whether there is such a partition, with a P_Key."""
+        return any(placed.pkey is not None for placed in self._named(peer))
+
+    def tables(self, identities: int) -> dict[int, tuple[Membership, ...]]:
+        """Return P_Key tables, of those identities that some partition selects."""
+        found: dict[int, tuple[Membership, ...]] = {}
+        for placed in self._placed:
+            for bits, full in ((placed.full, True), (placed.limited, False)):
+                hit = bits & identities
+                added = (placed.membership(full=full),) if placed.pkey is not None else ()
+                for number in numbers(hit):
+                    found[number] = found.get(number, ()) + added
+        return found
+
+    def _named(self, peer: PartitionPeer) -> Iterable[_Placed]:
+        return (
+            placed
+            for placed in self._placed
+            if placed.partition.name == peer.name and peer.network in (None, placed.network.name)
+        )

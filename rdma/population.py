@@ -1,0 +1,219 @@
+"""Who pods are: each one's identity, its addresses and its node; and which identities have a label.
+
+An identity is a namespace and those labels whose keys some selector names. What changes is noted,
+and worked off once by ``settle``: a thousand new selectors identify each pod once.
+"""
+
+from collections.abc import Iterable, Mapping, Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rdma import addresses
+from rdma.bits import contains
+from rdma.objects import PodFacts
+from rdma.tables import NOBODY, Endpoint, Pod
+
+_Key = TypeVar("_Key", str, tuple[str, str])
+_Facts = tuple[str, frozenset[tuple[str, str]]]
+
+
+@dataclass(slots=True)
+class Change:
+    """What ``settle`` found: identities that are new or gone, and the namespaces they are of."""
+
+    born: int = 0
+    gone: int = 0
+    namespaces: set[str] = field(default_factory=set)
+    endpoints: bool = False
+
+
+class Population:
+    """All pods that hold an HCA. Not safe for threads."""
+
+    def __init__(self) -> None:
+        self.with_value: dict[tuple[str, str], int] = {}
+        self.with_key: dict[str, int] = {}
+        self.in_namespace: dict[str, int] = {}
+        self.endpoints: dict[str, Endpoint] = {}
+        self.namespace_of: dict[int, str] = {}
+        self._pods: dict[str, PodFacts] = {}
+        self._settled: dict[str, tuple[PodFacts, int, tuple[str, ...]]] = {}
+        self._stale: dict[str, None] = {}
+        self._numbers: dict[_Facts, int] = {}
+        self._facts: dict[int, _Facts] = {}
+        self._heads: dict[int, int] = {}
+        self._free: list[int] = []
+        self._claims: dict[str, dict[str, None]] = {}
+        self._of_node: dict[str, dict[str, None]] = {}
+        self._keys: AbstractSet[str] = frozenset()
+        self._namespaces: AbstractSet[str] = frozenset()
+
+    def put(self, pod: PodFacts) -> None:
+        """Add or replace a pod; one without an HCA, or on the host's network, counts for none."""
+        if not pod.holds_hca or pod.host_network:
+            self.remove(pod.uid)
+        elif self._pods.get(pod.uid) != pod:
+            self._pods[pod.uid] = pod
+            self._stale[pod.uid] = None
+
+    def remove(self, uid: str) -> None:
+        """Forget a pod, if it is there."""
+        if self._pods.pop(uid, None) is not None:
+            self._stale[uid] = None
+
+    def settle(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> Change:
+        """Identify anew whatever has changed, given the keys that selectors name."""
+        change = Change()
+        self._find_stale(keys, namespaces)
+        touched: dict[str, None] = {}
+        for uid in self._stale:
+            self._move(uid, change, touched)
+        self._stale.clear()
+        self._bury(change)
+        for address in touched:
+            change.endpoints |= self._settle_endpoint(address)
+        return change
+
+    def pods_of(self, node: str) -> tuple[Pod, ...]:
+        """Return a node's pods as they were settled."""
+        found = []
+        for uid in self._of_node.get(node, ()):
+            pod, number, claimed = self._settled[uid]
+            own = tuple(address for address in claimed if len(self._claims[address]) == 1)
+            found.append(Pod(uid, f"{pod.namespace}/{pod.name}", number, own))
+        return tuple(found)
+
+    def names_of(self, identities: int) -> tuple[str, ...]:
+        """Return the names of the pods of some identities, sorted."""
+        settled = self._settled.values()
+        return tuple(
+            sorted(
+                f"{pod.namespace}/{pod.name}"
+                for pod, number, _ in settled
+                if contains(identities, number)
+            )
+        )
+
+    def nodes(self) -> tuple[str, ...]:
+        """Return the nodes that have pods, sorted."""
+        return tuple(sorted(node for node, uids in self._of_node.items() if uids))
+
+    def _find_stale(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> None:
+        other_keys = keys ^ self._keys
+        other_namespaces = namespaces ^ self._namespaces
+        self._keys, self._namespaces = frozenset(keys), frozenset(namespaces)
+        if not other_keys and not other_namespaces:
+            return
+        for uid, pod in self._pods.items():
+            if pod.namespace in other_namespaces or not other_keys.isdisjoint(pod.labels):
+                self._stale[uid] = None
+
+    def _move(self, uid: str, change: Change, touched: dict[str, None]) -> None:
+        """Take a pod from what it was, and make it what it is."""
+        before, pod = self._settled.pop(uid, None), self._pods.get(uid)
+        number = NOBODY
+        claimed: tuple[str, ...] = ()
+        if pod is not None:
+            number = self._number(pod, change)
+            claimed = _canonical(pod.addresses)
+            self._heads[number] = self._heads.get(number, 0) + 1
+            self._settled[uid] = (pod, number, claimed)
+        if before is not None:
+            old, old_number, old_claimed = before
+            self._heads[old_number] -= 1
+            if not self._heads[old_number] and old_number != NOBODY:
+                change.gone |= 1 << old_number
+            for address in old_claimed:
+                del self._claims[address][uid]
+                touched[address] = None
+            if pod is None or pod.node != old.node:
+                del self._of_node[old.node][uid]
+        if pod is not None:
+            for address in claimed:
+                self._claims.setdefault(address, {})[uid] = None
+                touched[address] = None
+            self._of_node.setdefault(pod.node, {})[uid] = None
+
+    def _number(self, pod: PodFacts, change: Change) -> int:
+        if pod.namespace not in self._namespaces:
+            return NOBODY  # what its namespace's labels say is not known yet
+        keys = self._keys
+        facts = (pod.namespace, frozenset([it for it in pod.labels.items() if it[0] in keys]))
+        number = self._numbers.get(facts)
+        if number is None:
+            number = self._free.pop() if self._free else len(self._facts) + 1
+            self._numbers[facts] = number
+            self._facts[number] = facts
+            self._mark(number, facts)
+            change.born |= 1 << number
+            change.namespaces.add(pod.namespace)
+        return number
+
+    def _mark(self, number: int, facts: _Facts) -> None:
+        namespace, labels = facts
+        bit = 1 << number
+        self.namespace_of[number] = namespace
+        self.in_namespace[namespace] = self.in_namespace.get(namespace, 0) | bit
+        for item in labels:
+            self.with_value[item] = self.with_value.get(item, 0) | bit
+            self.with_key[item[0]] = self.with_key.get(item[0], 0) | bit
+
+    def _bury(self, change: Change) -> None:
+        """Take identities that nobody has any more out of all indexes; their numbers are free."""
+        gone, change.gone = change.gone, 0
+        for number in _numbers_without_heads(gone, self._heads):
+            namespace, labels = facts = self._facts.pop(number)
+            del self._numbers[facts], self.namespace_of[number], self._heads[number]
+            keep = ~(1 << number)
+            change.gone |= 1 << number
+            change.born &= keep
+            change.namespaces.add(namespace)
+            _clear(self.in_namespace, namespace, keep)
+            for item in labels:
+                _clear(self.with_value, item, keep)
+                _clear(self.with_key, item[0], keep)
+            self._free.append(number)
+
+    def _settle_endpoint(self, address: str) -> bool:
+        """Say whose an address is: nobody's while two claim it. Return whether that is new."""
+        before = self.endpoints.get(address)
+        claims = self._claims[address]
+        if not claims:
+            del self._claims[address]
+            return self.endpoints.pop(address, None) is not None
+        if len(claims) > 1:
+            now = Endpoint(address, NOBODY, "")
+        else:
+            pod, number, _ = self._settled[next(iter(claims))]
+            now = Endpoint(address, number, f"{pod.namespace}/{pod.name}")
+        self.endpoints[address] = now
+        return now != before
+
+
+def _canonical(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return what can be read of addresses: at any other one no HCA is opened."""
+    found: dict[str, None] = {}
+    for text in texts:
+        try:
+            found[addresses.canonical(text)] = None
+        except ValueError:
+            continue
+    return tuple(found)
+
+
+def _numbers_without_heads(candidates: int, heads: Mapping[int, int]) -> list[int]:
+    found = []
+    while candidates:
+        number = candidates.bit_length() - 1
+        candidates ^= 1 << number
+        if not heads[number]:
+            found.append(number)
+    return found
+
+
+def _clear(index: dict[_Key, int], key: _Key, keep: int) -> None:
+    left = index[key] & keep
+    if left:
+        index[key] = left
+    else:
+        del index[key]

@@ -1,0 +1,193 @@
+"""What selectors select: sets of identities, kept, shared by all who ask the same.
+
+A term is one question; its set is worked out again only if an identity of its namespace came or
+went, or labels of namespaces did, or a partition's members for who asks for those.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from rdma.objects import PartitionPeer, Peer
+from rdma.selectors import Operator, Requirement, Selector
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Identities of one namespace, or of those that match (None: all), that match; and members."""
+
+    namespace: str | None = None
+    namespaces: Selector | None = None
+    pods: Selector | None = None
+    partition: PartitionPeer | None = None
+
+    @classmethod
+    def of_peer(cls, peer: Peer, own_namespace: str) -> "Term":
+        """Return who a peer is; a podSelector alone means the policy's own namespace."""
+        own = peer.pod_selector is not None and peer.namespace_selector is None
+        return cls(
+            own_namespace if own else None,
+            peer.namespace_selector,
+            peer.pod_selector,
+            peer.partition,
+        )
+
+
+class Matches:
+    """The set of a term; ``moved`` are the identities by which it differs from the set before."""
+
+    __slots__ = ("bits", "moved", "term", "users")
+
+    def __init__(self, term: Term) -> None:
+        self.term = term
+        self.bits = 0
+        self.moved = -1  # all of them: never worked out
+        self.users = 0
+
+
+class Index(Protocol):
+    """Which identities have what."""
+
+    with_value: dict[tuple[str, str], int]
+    with_key: dict[str, int]
+    in_namespace: dict[str, int]
+
+
+class Members(Protocol):
+    """Who belongs to a partition."""
+
+    def members(self, peer: PartitionPeer) -> int:
+        """Return the identities that are members of it at that level."""
+
+
+class Terms:
+    """All terms that are in use, and their sets."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._matches: dict[Term, Matches] = {}
+        self._fresh: list[Matches] = []
+        self._moved: list[Matches] = []
+        self._keys: Counter[str] = Counter()
+        self._selected: dict[Selector, tuple[str, ...]] = {}
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The label keys of pods that some selector names."""
+        return frozenset(self._keys)
+
+    def acquire(self, term: Term) -> Matches:
+        """Return the set of a term, which is right after the next ``settle``."""
+        found = self._matches.get(term)
+        if found is None:
+            found = self._matches[term] = Matches(term)
+            self._fresh.append(found)
+            for requirement in _asked(term):
+                self._keys[requirement.key] += 1
+        found.users += 1
+        return found
+
+    def release(self, matches: Iterable[Matches]) -> None:
+        """Give sets back; the last user takes them away."""
+        for found in matches:
+            found.users -= 1
+            if found.users:
+                continue
+            del self._matches[found.term]
+            for requirement in _asked(found.term):
+                self._keys[requirement.key] -= 1
+                if not self._keys[requirement.key]:
+                    del self._keys[requirement.key]
+
+    def begin(self) -> None:
+        """Forget what the last turn has moved."""
+        for matches in self._moved:
+            matches.moved = 0
+        self._moved.clear()
+
+    def settle(
+        self,
+        touched: set[str],
+        namespaces: Mapping[str, Mapping[str, str]],
+        other_namespaces: bool,
+        partitions: "Members | None",
+    ) -> None:
+        """Work out again what may differ: without ``partitions`` terms that ask for none.
+
+        ``touched`` are namespaces of which identities came or went.
+        """
+        if other_namespaces:
+            self._selected.clear()
+        anything = bool(touched) or other_namespaces
+        for matches in self._matches.values() if anything or partitions else self._fresh:
+            term = matches.term
+            if (term.partition is not None) != (partitions is not None):
+                continue
+            local = term.namespace is not None and term.partition is None
+            if matches.moved < 0 or not local or term.namespace in touched:
+                self._work_out(matches, namespaces, partitions)
+        if partitions is not None:
+            self._fresh.clear()
+
+    def _work_out(
+        self,
+        matches: Matches,
+        namespaces: Mapping[str, Mapping[str, str]],
+        partitions: "Members | None",
+    ) -> None:
+        bits = self._bits(matches.term, namespaces)
+        if matches.term.partition is not None and partitions is not None:
+            bits &= partitions.members(matches.term.partition)
+        if matches.moved < 0 or bits != matches.bits:
+            matches.moved = bits ^ matches.bits
+            matches.bits = bits
+            self._moved.append(matches)
+
+    def _bits(self, term: Term, namespaces: Mapping[str, Mapping[str, str]]) -> int:
+        index = self._index
+        if term.namespace is not None:
+            bits = index.in_namespace.get(term.namespace, 0)
+        else:
+            bits = 0
+            for name in self._names(term.namespaces, namespaces):
+                bits |= index.in_namespace.get(name, 0)
+        if term.pods is not None:
+            for requirement in term.pods.requirements:
+                if not bits:
+                    break
+                bits = self._narrow(bits, requirement)
+        return bits
+
+    def _names(
+        self, selector: Selector | None, namespaces: Mapping[str, Mapping[str, str]]
+    ) -> Iterable[str]:
+        if selector is None or not selector.requirements:
+            return self._index.in_namespace
+        names = self._selected.get(selector)
+        if names is None:
+            matching = (name for name, labels in namespaces.items() if selector.matches(labels))
+            names = self._selected[selector] = tuple(matching)
+        return names
+
+    def _narrow(self, bits: int, requirement: Requirement) -> int:
+        index = self._index
+        match requirement.operator:
+            case Operator.EXISTS:
+                return bits & index.with_key.get(requirement.key, 0)
+            case Operator.DOES_NOT_EXIST:
+                return bits & ~index.with_key.get(requirement.key, 0)
+            case Operator.IN:
+                return bits & self._with_values(requirement)
+            case Operator.NOT_IN:
+                return bits & ~self._with_values(requirement)
+
+    def _with_values(self, requirement: Requirement) -> int:
+        bits = 0
+        for value in requirement.values:
+            bits |= self._index.with_value.get((requirement.key, value), 0)
+        return bits
+
+
+def _asked(term: Term) -> tuple[Requirement, ...]:
+    return term.pods.requirements if term.pods is not None else ()
