@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu_sim.fabric.addresses import address_of
+from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.verbs import (
@@ -197,10 +197,15 @@ class Client:
     """A program on the fabric, at the address of ``index``."""
 
     def __init__(
-        self, engine: Engine, numbers: Numbers, index: int, enforcer: Enforcer | None = None
+        self,
+        engine: Engine,
+        numbers: Numbers,
+        index: int,
+        enforcer: Enforcer | None = None,
+        address: Address | None = None,
     ) -> None:
         self.engine = engine
-        address = address_of(index)
+        address = address or address_of(index)
         self.gid, self.link_local = address.gids[1], address.gids[0]
         self.party = Party.of(f"f{index}", address)
         guard = None

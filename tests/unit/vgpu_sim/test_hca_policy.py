@@ -9,6 +9,7 @@ import rdma_lab
 from hca_rig import BASE, Pair, until, write
 from rdma_lab import allow, pod, policy
 
+from rdma.verbs import ALL, Verb
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.verbs import VerbsEvent, VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
@@ -57,9 +58,7 @@ def ask(pair: Pair, verb: str) -> int:
 
 @pytest.mark.parametrize("verb", OPCODES)
 @pytest.mark.parametrize("side", ["source", "destination"])
-def test_a_denied_verb_is_an_access_error_that_ends_the_requester_alone(
-    pair, enforcer, verb, side
-):
+def test_a_denied_verb_is_an_access_error_that_ends_the_requester_alone(pair, enforcer, verb, side):
     others = [name for name in OPCODES if name != verb]
     if side == "source":
         denying = policy(CLIENT, policyTypes=["Egress"], egress=[allow(*others)])
@@ -342,7 +341,48 @@ def test_members_of_other_partitions_are_strangers(pair, enforcer):
     assert pair.qa.state == VerbsState.ERR
 
 
+def engines_own(end: hca_rig.Qp) -> int:
+    return end.client.objects._qps[end.number].engine
+
+
+@pytest.mark.parametrize("denier", ["requester", "responder"])
+def test_either_end_alone_denies(pair, engine, denier):
+    """As two nodes whose tables are of two generations do."""
+    everything = {"pkey": 0xFFFF, "sends": ALL, "receives": ALL}
+    less = (
+        {"sends": ALL & ~Verb.WRITE} if denier == "requester" else {"receives": ALL & ~Verb.WRITE}
+    )
+    denying, open_ = (pair.qa, pair.qb) if denier == "requester" else (pair.qb, pair.qa)
+    engine.set_policies(
+        [
+            hca.HcaPolicyChange(engines_own(open_), **everything),
+            hca.HcaPolicyChange(engines_own(denying), **{**everything, **less}),
+        ]
+    )
+    assert ask(pair, "Read") == Status.SUCCESS
+    assert ask(pair, "Write") == Status.REM_ACCESS_ERR
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reach"),
+    [
+        (0xFFFF, 0xFFFF, True),
+        (0x7FFF, 0xFFFF, True),
+        (0xFFFF, 0x7FFF, True),
+        (0x7FFF, 0x7FFF, False),
+        (0x8011, 0x8012, False),
+        (0x8011, 0xFFFF, False),
+        (0, 0, False),
+    ],
+)
+def test_partitions_are_shared_by_one_full_member_at_least(pair, engine, one, other, reach):
+    for end, pkey in ((pair.qa, one), (pair.qb, other)):
+        change = hca.HcaPolicyChange(engines_own(end), pkey=pkey, sends=ALL, receives=ALL)
+        engine.set_policies([change])
+    assert ask(pair, "Write") == (Status.SUCCESS if reach else Status.RETRY_EXC_ERR)
+
+
 def test_a_new_queue_pair_may_do_nothing_until_it_is_judged(pair, engine):
     """The engine's own start: whoever forgets to judge has denied."""
-    engine.set_policies([hca.HcaPolicyChange(next(iter(pair.a.objects._qps.values())).engine)])
+    engine.set_policies([hca.HcaPolicyChange(engines_own(pair.qa))])
     assert ask(pair, "Write") == Status.RETRY_EXC_ERR
