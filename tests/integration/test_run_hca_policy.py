@@ -165,7 +165,7 @@ def test_who_is_wholly_denied_cannot_connect(tmp_path):
         ("kind: Pod\nmetadata: {name: x}", "'Pod' is neither"),
         (CLOSED.replace("podSelector", "podSelectors"), "podSelector"),
         (CLOSED.replace("Ingress, Egress", "Sideways"), "Sideways"),
-        ("- 1", "is no object"),
+        ("- 1", "no Kubernetes object"),
         ("a: [", "expected"),
     ],
 )
