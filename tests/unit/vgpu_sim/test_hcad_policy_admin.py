@@ -194,20 +194,21 @@ def test_wrong_and_older_tables_are_refused_and_the_old_ones_stay(tmp_path, engi
 
 
 def test_what_is_not_enforced_is_named(tmp_path, engine):
-    rule = {
-        "memory": {"scope": "Named", "regions": ["weights"]},
-        "limits": {"bandwidth": "1Gi", "ops": "1k"},
+    rules = {
+        "ingress": [{"memory": {"scope": "Named", "regions": ["weights"]}}],
+        "egress": [{"qosClassName": "bulk"}],
     }
+    classes = [{"name": "bulk", "dscp": 10}]
+    network = {"metadata": {"name": "n"}, "spec": {"qosClasses": classes}}
 
     def client() -> None:
         with AdminClient(tmp_path, name="admin.sock") as admin:
             answer = admin.call(
-                "tables", document=document(1, [policy({"app": "ps"}, ingress=[rule])])
+                "tables", document=document(1, [policy({"app": "ps"}, **rules)], [network])
             )
             assert [text.partition(":")[0] for text in answer["refused"]] == [
                 "default/p ingress[0].memory.scope Named",
-                "default/p ingress[0].limits.bytes_per_second",
-                "default/p ingress[0].limits.operations_per_second",
+                "default/p egress[0].qosClassName bulk",
             ]
             assert admin.call("policy-status")["refused"] == answer["refused"]
 

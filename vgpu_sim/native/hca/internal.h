@@ -66,7 +66,7 @@ struct hca_work {
   struct hca_cursor local, remote;
 };
 
-enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE };
+enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE, HCA_WAIT_RATE };
 
 struct hca_qp {
   struct hca_client *client;

@@ -259,6 +259,17 @@ static enum step deny(struct hca *hca, struct hca_qp *qp, uint32_t verbs,
   return fail_send(hca, qp, TESSERA_VERBS_STATUS_REM_ACCESS_ERR);
 }
 
+/* Waits until the limits of the flow let more of it pass; a message goes on where it was. */
+static enum step wait_for_rate(struct hca *hca, struct hca_qp *qp) {
+  struct hca_flow *flow = qp->policy.out;
+  if (!flow || flow->limit_count == 0) return STEP_AGAIN;
+  const uint64_t now_ns = hca_now_ns();
+  const uint64_t wait_ns = hca_flow_wait_ns(flow, now_ns);
+  if (wait_ns == 0) return STEP_AGAIN;
+  hca_wait_until(hca, qp, HCA_WAIT_RATE, now_ns + wait_ns);
+  return STEP_WAIT;
+}
+
 /* Begins the next request, or goes on waiting with it. */
 static enum step begin(struct hca *hca, struct hca_qp *qp) {
   struct hca_work *work = &qp->work;
@@ -277,6 +288,8 @@ static enum step begin(struct hca *hca, struct hca_qp *qp) {
   const uint32_t verbs = hca_verbs_of(work->send.opcode);
   const enum hca_verdict verdict = hca_judge(&qp->policy, &peer->policy, verbs);
   if (verdict != HCA_ALLOWED) return deny(hca, qp, verbs, verdict);
+  const enum step paced = wait_for_rate(hca, qp);
+  if (paced != STEP_AGAIN) return paced;
   if (!is_send(work->send.opcode)) {
     if (!remote_valid(hca, peer, work))
       return refuse(hca, qp, peer, TESSERA_VERBS_EVENT_QP_ACCESS_ERR,
@@ -411,7 +424,10 @@ static enum step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
   enum step step = begin(hca, qp);
   if (step != STEP_AGAIN) return step;
   struct hca_qp *peer = hca_peer(hca, qp); /* begin() has found it */
+  const uint32_t before = qp->work.done;
   step = move(hca, qp, peer, budget);
+  if (qp->policy.out)
+    hca_flow_spend(qp->policy.out, qp->work.done - before, step == STEP_DONE);
   if (step != STEP_DONE) return step;
   hca_count_done(qp->policy.out, hca_verbs_of(qp->work.send.opcode), qp->work.bytes);
   if (qp->work.receives) end_receive(hca, peer, qp, TESSERA_VERBS_STATUS_SUCCESS);
