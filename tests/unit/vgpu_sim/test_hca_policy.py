@@ -346,8 +346,8 @@ def timed(pair: Pair, size: int, count: int) -> float:
 @pytest.mark.parametrize(
     ("limits", "size", "count", "seconds"),
     [
-        ({"bandwidth": "16Mi"}, 1 << 20, 4, 0.18),
-        ({"bandwidth": "16Mi"}, 4 << 20, 2, 0.4),
+        ({"bandwidth": "16Mi"}, 1 << 20, 4, 0.15),
+        ({"bandwidth": "16Mi"}, 4 << 20, 2, 0.35),
         ({"ops": "50"}, 8, 12, 0.2),
     ],
     ids=["bytes of messages", "bytes of one message", "operations"],
