@@ -37,7 +37,6 @@ class Settings:
     listed_within_s: float = LISTED_WITHIN_S
     """From an allocation until the kubelet lists the pod, or has given it up."""
     hcas: Hcas = Hcas()
-    numa_nodes: int = 1
     leave_s: float = 3.0
     """From saying that no pod is admitted here until that is so: pods under way still are."""
 
@@ -92,7 +91,6 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
                 raise SettingsError(f"{name}={text}: not a number of seconds") from err
     return Settings(
         hcas=_hcas(env),
-        numa_nodes=_numa_nodes(),
         node_name=env["NODE_NAME"],
         pod_name=env["POD_NAME"],
         run_dir=Path(env.get("TESSERA_RUN_DIR", "/run/tessera")),
@@ -120,8 +118,3 @@ def _hcas(env: Mapping[str, str]) -> Hcas:
             raise SettingsError(f"{name}={text}: not a number up to {most}")
         values.append(int(text))
     return Hcas(*values)
-
-
-def _numa_nodes(directory: Path = Path("/sys/devices/system/node")) -> int:
-    """Return how many NUMA nodes the machine has; where that cannot be told it is one."""
-    return max(1, sum(1 for _ in directory.glob("node[0-9]*")))

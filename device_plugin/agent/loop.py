@@ -36,6 +36,7 @@ from device_plugin.errors import (
 )
 from device_plugin.inventory.functions import RESOURCE
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
+from device_plugin.inventory.numa import numa_nodes
 from device_plugin.inventory.resources import by_resource
 from device_plugin.kube.client import Kube
 from device_plugin.kube.gpu_object import GpuObject
@@ -75,6 +76,7 @@ class Agent:
         binder: FunctionBinder,
     ) -> None:
         self._binder = binder
+        self._numa_nodes = numa_nodes()
         self._settings = settings
         self._default_budget_bytes = quantity.to_bytes(settings.budget)
         self._gpud = gpud
@@ -286,7 +288,7 @@ class Agent:
                 str(self._libraries_dir),
                 withdrawn.get(name, ()),
                 prefix,
-                self._settings.numa_nodes,
+                self._numa_nodes,
             )
             for name in sorted(active.keys() | withdrawn.keys())
         }
@@ -301,7 +303,7 @@ class Agent:
         if not functions:
             return {}
         roots = {s.uuid: gpu.index for gpu in inventory.gpus for s in gpu.slices}
-        healthy, nodes = self._binder.healthy, self._settings.numa_nodes
+        healthy, nodes = self._binder.healthy, self._numa_nodes
         return {RESOURCE: FunctionOffer(functions, directory, healthy, roots, nodes)}
 
     def _without_gpud(self, message: str) -> None:

@@ -70,9 +70,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def resources(tmp_path: Path, clock: Clock) -> Iterator[Resources]:
-    made = Resources(
-        tmp_path, "agent-abc12", OWN, True, Allocations(), lambda: None, clock
-    )
+    made = Resources(tmp_path, "agent-abc12", OWN, True, Allocations(), lambda: None, clock)
     yield made
     made.stop()
 

@@ -11,8 +11,8 @@ from device_plugin.dp import kubelet_side
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.kubelet_side import KubeletServer
 from device_plugin.dp.link import Link, LinkServer
-from device_plugin.dp.resources import Resources
 from device_plugin.dp.offer import HEALTHY, UNHEALTHY
+from device_plugin.dp.resources import Resources
 from device_plugin.dp.slices import SliceOffer
 from device_plugin.errors import KubeletSideLost
 from device_plugin.inventory.model import Gpu, MigSlice
