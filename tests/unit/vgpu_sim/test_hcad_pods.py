@@ -12,6 +12,7 @@ import hca_rig
 import pytest
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.links import LINKS
 from vgpu_sim.gpud.model import PodUid
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
@@ -72,12 +73,13 @@ def device(reply: bytes) -> HcaDevice:
 def test_a_program_of_the_pod_sees_the_pod_s_address(tmp_path: Path, engine: Engine) -> None:
     async def play() -> None:
         node = Node(tmp_path, engine)
-        node.server.add(A, 100)
+        node.server.add(A, LINKS[200])
         early, refused = await node.open(A)
         assert status(refused) == errno.EAGAIN
         await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
         client, reply = await node.open(A)
         assert bytes(device(reply).gids[1])[12:] == IP.packed
+        assert (device(reply).width, device(reply).speed) == (2, 64), "4X HDR"
         assert device(reply).sysfs == b"/sys/class/infiniband/tessera_0"
         (shown,) = node.server.status()
         assert shown["programs"] == 1
@@ -100,8 +102,8 @@ def test_an_address_that_is_bound_again_ends_what_was_opened_by_it(
 
     async def play() -> None:
         node = Node(tmp_path, engine)
-        node.server.add(A, 100)
-        node.server.add(B, 100)
+        node.server.add(A, LINKS[200])
+        node.server.add(B)
         await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
         client, reply = await node.open(A)
         assert status(reply) == 0
@@ -122,7 +124,7 @@ def test_an_address_that_is_bound_again_ends_what_was_opened_by_it(
 def test_a_function_that_is_taken_back_hangs_up(tmp_path: Path, engine: Engine) -> None:
     async def play() -> None:
         node = Node(tmp_path, engine)
-        node.server.add(A, 100)
+        node.server.add(A, LINKS[200])
         await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
         client, _ = await node.open(A)
         await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
@@ -141,7 +143,7 @@ def test_a_pod_s_connections_are_counted(tmp_path: Path, engine: Engine) -> None
     async def play() -> None:
         node = Node(tmp_path, engine)
         for name, ip in ((A, IP), (B, IP)):
-            node.server.add(name, 100)
+            node.server.add(name)
             await node.server.bind(name, Binding(ONE, "ns/one", (ip,)))
         silent = [node.connect(A) for _ in range(MAX_CONNECTIONS_OF_FUNCTION)]
         until = asyncio.get_running_loop().time() + 5
@@ -162,7 +164,7 @@ def test_a_pod_s_connections_are_counted(tmp_path: Path, engine: Engine) -> None
 def test_garbage_is_hung_up_on(tmp_path: Path, engine: Engine) -> None:
     async def play() -> None:
         node = Node(tmp_path, engine)
-        node.server.add(A, 100)
+        node.server.add(A, LINKS[200])
         await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
         for data in (b"x", os.urandom(500), bytes(Header()) + bytes(HcaHello(1))):
             client = node.connect(A)
