@@ -50,18 +50,25 @@ class Population:
         self._keys: AbstractSet[str] = frozenset()
         self._namespaces: AbstractSet[str] = frozenset()
 
-    def put(self, pod: PodFacts) -> None:
-        """Add or replace a pod; one without an HCA, or on the host's network, counts for none."""
-        if not pod.holds_hca or pod.host_network:
-            self.remove(pod.uid)
-        elif self._pods.get(pod.uid) != pod:
-            self._pods[pod.uid] = pod
-            self._stale[pod.uid] = None
+    def put(self, pod: PodFacts) -> bool:
+        """Add or replace a pod; one without an HCA, or on the host's network, counts for none.
 
-    def remove(self, uid: str) -> None:
-        """Forget a pod, if it is there."""
-        if self._pods.pop(uid, None) is not None:
-            self._stale[uid] = None
+        Return whether anything is new.
+        """
+        if not pod.holds_hca or pod.host_network:
+            return self.remove(pod.uid)
+        if self._pods.get(pod.uid) == pod:
+            return False
+        self._pods[pod.uid] = pod
+        self._stale[pod.uid] = None
+        return True
+
+    def remove(self, uid: str) -> bool:
+        """Forget a pod; return whether it was there."""
+        if self._pods.pop(uid, None) is None:
+            return False
+        self._stale[uid] = None
+        return True
 
     def settle(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> Change:
         """Identify anew whatever has changed, given the keys that selectors name."""
