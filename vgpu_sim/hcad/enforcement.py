@@ -186,6 +186,14 @@ class Enforcer:
             return Limits()
         return memory_rules.limits_of(self.tables, party.addresses[0])
 
+    def pkeys_at(self, address: str) -> tuple[int, ...]:
+        """Return the P_Key table of who is at an address, index 0 first; 0 is no partition."""
+        if not self.managed:
+            return (_DEFAULT,)
+        identity = self._identities.get(address)
+        memberships = identity.partitions if identity is not None else ()
+        return tuple(one.pkey | (FULL if one.full else 0) for one in memberships) or (0,)
+
     @property
     def _generation(self) -> int:
         return self.tables.generation if self.tables is not None else 0
@@ -259,14 +267,6 @@ class Enforcer:
             if pod is None or address not in pod.addresses:
                 return False
         return address in self._identities
-
-    def pkeys_at(self, address: str) -> tuple[int, ...]:
-        """Return the P_Key table of who is at an address, index 0 first."""
-        if not self.managed:
-            return (_DEFAULT,)
-        identity = self._identities.get(address)
-        memberships = identity.partitions if identity is not None else ()
-        return tuple(one.pkey | (FULL if one.full else 0) for one in memberships)
 
     def _name_of(self, flow: Flow) -> str:
         ends = (self.parties.at(flow.source), self.parties.at(flow.destination))

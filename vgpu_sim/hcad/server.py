@@ -247,7 +247,9 @@ class Server:
         )
         try:
             opened = (objects.page_fd, objects.doorbell_fd)
-            await self._send(client, requests.encode(header, function.device()), opened)
+            device = function.device()
+            device.pkey = self.enforcer.pkeys_at(function.party.addresses[0])[0]
+            await self._send(client, requests.encode(header, device), opened)
             while True:
                 packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
                 if not packet.data:

@@ -1,4 +1,5 @@
 /* What policy says of a queue pair's next request, or of what is left of it. */
+#define _GNU_SOURCE
 #include "clock.h"
 #include "work.h"
 

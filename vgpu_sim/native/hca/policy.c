@@ -1,4 +1,5 @@
 /* Policies as hcad sets them: many queue pairs in one call, between two turns of the engine. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
