@@ -137,7 +137,7 @@ def test_a_program_is_shown_its_first_partition(tmp_path, engine):
         link.connect(str(tmp_path / server.SOCKET_NAME))
         link.send(greeting(HcaMessage.OPEN))
         device = hca.HcaDevice.from_buffer_copy(link.recv(4096), ctypes.sizeof(Header))
-        assert device.pkey == 0x11
+        assert device.pkeys[0] == 0x11
         link.close()
         member.close()
 
