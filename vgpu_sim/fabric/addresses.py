@@ -1,5 +1,6 @@
 """Names and addresses of HCA functions on a fabric."""
 
+import hashlib
 import ipaddress
 from dataclasses import dataclass
 from typing import Final
@@ -9,6 +10,7 @@ from vgpu_sim.hal.hca import HCA_GIDS
 # Benchmarking addresses (RFC 2544): what a fabric without a network uses is nobody's.
 NETWORK: Final = ipaddress.IPv4Network("198.18.0.0/15")
 OUI: Final = bytes.fromhex("027e55")  # locally administered
+LINK_LOCAL: Final = bytes.fromhex("fe80000000000000")
 MAX_FUNCTIONS: Final = NETWORK.num_addresses - 2
 
 
@@ -37,8 +39,25 @@ def address_of(index: int) -> Address:
     mac = OUI + ip.packed[1:]
     # EUI-64 of a MAC address, with its universal/local bit inverted (RFC 4291, appendix A).
     guid = bytes([mac[0] ^ 2]) + mac[1:3] + b"\xff\xfe" + mac[3:]
-    link_local = bytes.fromhex("fe80000000000000") + guid
-    mapped = b"\0" * 10 + b"\xff\xff" + ip.packed
-    gids = (link_local, mapped)
+    return address_of_pod(guid, ip)
+
+
+def guid_of(name: str) -> bytes:
+    """Return the GUID of a function with this name: the same on whichever day it is asked for."""
+    serial = hashlib.blake2s(name.encode(), digest_size=5).digest()
+    return bytes([OUI[0] ^ 2]) + OUI[1:] + serial
+
+
+def address_of_pod(
+    guid: bytes, ip: ipaddress.IPv4Address | ipaddress.IPv6Address | None
+) -> Address:
+    """Return the address of a function whose pod has this IP; None: its second GID is empty."""
+    if ip is None:
+        second = bytes(16)
+    elif ip.version == 4:
+        second = b"\0" * 10 + b"\xff\xff" + ip.packed
+    else:
+        second = ip.packed
+    gids = (LINK_LOCAL + guid, second)
     assert len(gids) == HCA_GIDS
     return Address(guid, gids)

@@ -14,8 +14,10 @@ from vgpu_sim.hal.hca import (
     HCA_PKEYS,
     HcaAhCreate,
     HcaCreated,
+    HcaFlowCounts,
     HcaMrCreate,
     HcaMwCreate,
+    HcaPolicyChange,
     HcaQpAttributes,
     HcaQpCreate,
     HcaSavedCq,
@@ -31,6 +33,8 @@ EngineCq = NewType("EngineCq", int)
 EngineSegment = NewType("EngineSegment", int)
 EngineRegion = NewType("EngineRegion", int)
 EngineQp = NewType("EngineQp", int)
+EngineFlow = NewType("EngineFlow", int)
+EngineLimit = NewType("EngineLimit", int)
 EngineSrq = NewType("EngineSrq", int)
 EngineAh = NewType("EngineAh", int)
 EngineWindow = NewType("EngineWindow", int)
@@ -65,6 +69,13 @@ _SIGNATURES = {
     "hca_qp_set": (_I, [_P, _P, _U32, _P]),
     "hca_qp_state": (_U32, [_P, _P]),
     "hca_qp_free": (None, [_P, _P]),
+    "hca_flow_new": (_P, [_P]),
+    "hca_flow_free": (None, [_P, _P]),
+    "hca_flows_read": (None, [_P, _P, _U32, _P]),
+    "hca_limit_new": (_P, [_P, _U64, _U64, _U64, _U64]),
+    "hca_limit_free": (None, [_P, _P]),
+    "hca_flow_limit": (_I, [_P, _P, _P, _U32]),
+    "hca_policies_set": (None, [_P, _P, _U32]),
     "hca_counters": (None, [_P, _P, _P]),
     "hca_hold": (None, [_P]),
     "hca_release": (None, [_P]),
@@ -248,6 +259,48 @@ class Engine:
     def watches_memory(self) -> bool:
         """Tell whether pages that clients take away are noticed before they are touched."""
         return bool(self._library.hca_watches_memory(self._engine))
+
+    def add_flow(self) -> EngineFlow:
+        """Make a row of counters. Raises OSError."""
+        return EngineFlow(self._made(self._library.hca_flow_new(self._engine), "counters"))
+
+    def remove_flow(self, flow: EngineFlow) -> None:
+        """Remove a row that no queue pair's policy has."""
+        self._library.hca_flow_free(self._engine, flow)
+
+    def read_flows(self, flows: Sequence[EngineFlow]) -> list[HcaFlowCounts]:
+        """Return what rows have counted so far, all at one moment."""
+        counts = (HcaFlowCounts * len(flows))()
+        listed = (ctypes.c_void_p * len(flows))(*flows)
+        self._library.hca_flows_read(self._engine, listed, len(flows), counts)
+        return list(counts)
+
+    def add_limit(
+        self,
+        bytes_per_second: int,
+        burst_bytes: int,
+        operations_per_second: int,
+        burst_operations: int,
+    ) -> EngineLimit:
+        """Make a limit that flows can share; 0 a second is no limit. Raises OSError."""
+        asked = bytes_per_second, burst_bytes, operations_per_second, burst_operations
+        return EngineLimit(self._made(self._library.hca_limit_new(self._engine, *asked), "a limit"))
+
+    def remove_limit(self, limit: EngineLimit) -> None:
+        """Remove a limit that no flow has."""
+        self._library.hca_limit_free(self._engine, limit)
+
+    def limit_flow(self, flow: EngineFlow, limits: Sequence[EngineLimit]) -> None:
+        """Hold a flow back by all of some limits, instead of those before. Raises OSError."""
+        listed = (ctypes.c_void_p * len(limits))(*limits)
+        number = self._library.hca_flow_limit(self._engine, flow, listed, len(limits))
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def set_policies(self, changes: Sequence[HcaPolicyChange]) -> None:
+        """Give queue pairs their policies at once; afterwards nothing moves that they forbid."""
+        listed = (HcaPolicyChange * len(changes))(*changes)
+        self._library.hca_policies_set(self._engine, listed, len(changes))
 
     def set_pkeys(self, client: EngineClient, pkeys: Sequence[int]) -> None:
         """Replace a client's table of partition keys; what is missing is 0, no key."""

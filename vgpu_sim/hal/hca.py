@@ -43,6 +43,7 @@ HCA_GIDS: Final = 2
 HCA_PAGE_BYTES: Final = 4096
 HCA_GUID_BYTES: Final = 8
 HCA_QPN_MASK: Final = 0xFFFFFF
+HCA_VERBS: Final = 9  # of rdma.verbs
 
 
 class HcaMessage(IntEnum):
@@ -96,6 +97,8 @@ class HcaDevice(ctypes.Structure):
         ("firmware", c_char * 64),
         ("board", c_char * 64),
         ("sysfs", c_char * 256),
+        ("width", c_uint32),
+        ("speed", c_uint32),
         ("guid", c_uint8 * HCA_GUID_BYTES),
         ("gids", (c_uint8 * 16) * HCA_GIDS),
         ("mtu", c_uint32),
@@ -467,6 +470,38 @@ class HcaSavedWindow(ctypes.Structure):
     )
 
 
+class HcaPolicyChange(ctypes.Structure):
+    """What hcad tells its engine that a queue pair may do; no client sees it.
+
+    ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and that
+    of it. ``out`` and ``in_`` are the rows of counters of both, 0 for none. ``pkey`` has
+    its membership bit. ``revoke`` ends the queue pair. ``queue_pair`` is the engine's own, or
+    0 and ``address_handle`` is that of a datagram's.
+    """
+
+    _fields_ = (
+        ("queue_pair", c_uint64),
+        ("out", c_uint64),
+        ("in_", c_uint64),
+        ("generation", c_uint64),
+        ("sends", c_uint32),
+        ("receives", c_uint32),
+        ("revoke", c_uint32),
+        ("pkey", c_uint32),
+        ("address_handle", c_uint64),
+    )
+
+
+class HcaFlowCounts(ctypes.Structure):
+    """Requests of one flow since it was counted first, by verb: its place among ``rdma.verbs``."""
+
+    _fields_ = (
+        ("operations", c_uint64 * HCA_VERBS),
+        ("bytes", c_uint64 * HCA_VERBS),
+        ("denied", c_uint64 * HCA_VERBS),
+    )
+
+
 STRUCTURES: Final = (
     HcaHello,
     HcaDevice,
@@ -499,5 +534,7 @@ STRUCTURES: Final = (
     HcaSavedQp,
     HcaSavedSrq,
     HcaSavedWindow,
+    HcaPolicyChange,
+    HcaFlowCounts,
 )
 ENUMS: Final = (HcaMessage,)

@@ -7,11 +7,12 @@ import argparse
 import ctypes
 import re
 from collections.abc import Iterator
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rdma.verbs import Verb
 from vgpu_sim.hal import abi, address_map, hca, limits, messages, verbs
 
 HEADER_PATH = Path(__file__).parent.parent / "native" / "include" / "tessera_abi.h"
@@ -61,7 +62,7 @@ def _constants(module: ModuleType) -> Iterator[str]:
             yield f"#define TESSERA_{name} {literal}"
 
 
-def _enum(kind: type[IntEnum]) -> Iterator[str]:
+def _enum(kind: type[IntEnum] | type[IntFlag]) -> Iterator[str]:
     prefix = f"TESSERA_{_snake(kind.__name__).upper()}"
     yield "enum {"
     for member in kind:
@@ -96,7 +97,7 @@ def render() -> str:
         lines += ["", *_constants(module)]
     bases = ", ".join(f"UINT64_C({base:#x})" for base in address_map.APERTURE_BASES)
     lines.append(f"#define TESSERA_APERTURE_BASES {{{bases}}}")
-    for enum in (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS):
+    for enum in (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS, Verb):
         lines += ["", *_enum(enum)]
     for structure in (*abi.STRUCTURES, *messages.STRUCTURES, *hca.STRUCTURES):
         lines += ["", *_structure(structure)]

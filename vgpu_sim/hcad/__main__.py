@@ -20,7 +20,10 @@ from pathlib import Path
 import click
 
 from vgpu_sim.fabric.engine import Engine, preload
-from vgpu_sim.hcad import handover, walls
+from vgpu_sim.gpud.admin import server as admin_server
+from vgpu_sim.gpud.admin.server import AdminServer
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.hcad import handover, policy_admin, walls
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
@@ -28,6 +31,9 @@ from vgpu_sim.hcad.shares import Shares, usable
 from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
+ADMIN_NAME = "admin.sock"
+POLICY_NAME = "policy.json"
+"""What the fabric's members have said of themselves and asked for: theirs to read and write."""
 FIRST_MEMBER_SECONDS = 30.0
 
 
@@ -76,11 +82,12 @@ async def _begin(options: _Options, shares: Shares) -> None:
     listener = seqpacket.bind(options.directory / SOCKET_NAME, 0o600)
     refusing = foreign.refuse_descriptors(listener)
     successors = seqpacket.bind(options.directory / handover.SOCKET_NAME, 0o600)
+    administration = admin_server.bind(options.directory / ADMIN_NAME)
     engine = _confined_engine(options)
     ended = asyncio.Event()
     server = Server(options.directory, engine, options.memory_bytes, ended.set, shares)
     await _serve(
-        *(options, server, engine, ended, successors),
+        *(options, server, engine, ended, successors, administration),
         lambda: server.open(listener, refusing=refusing),
     )
 
@@ -93,6 +100,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
     server = Server(options.directory, engine, options.memory_bytes, ended.set, shares)
     try:
         successors = socket.socket(fileno=luggage.take(document["successors"]))
+        administration = socket.socket(fileno=luggage.take(document["administration"]))
         serve = handover.accept(predecessor, document, luggage, server)
     except (KeyError, ValueError, OSError, HandoverFailed) as err:
         # All that is mapped here is the predecessor's: nothing is touched on the way out.
@@ -103,7 +111,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         serve()
         engine.release()
 
-    await _serve(options, server, engine, ended, successors, start)
+    await _serve(options, server, engine, ended, successors, administration, start)
 
 
 def _confined_engine(options: _Options) -> Engine:
@@ -121,6 +129,7 @@ async def _serve(
     engine: Engine,
     ended: asyncio.Event,
     successors: socket.socket,
+    administration: socket.socket,
     start: Callable[[], None],
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -129,7 +138,10 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, ended.set)
 
     def more(luggage: Luggage) -> Row:
-        return {"successors": luggage.pack(successors.fileno())}
+        return {
+            "successors": luggage.pack(successors.fileno()),
+            "administration": luggage.pack(administration.fileno()),
+        }
 
     async def linger() -> None:
         await terminated.wait()
@@ -141,8 +153,11 @@ async def _serve(
             ended.set()
 
     offering = None
+    served = policy_admin.operations(server.enforcer)
+    admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     lingering = loop.create_task(linger())
     try:
+        await admin.open(options.directory / ADMIN_NAME, administration)
         start()
         successors.setblocking(False)
         successors.listen(1)
@@ -155,6 +170,7 @@ async def _serve(
         lingering.cancel()
         if offering is not None:
             offering.cancel()
+        await admin.close()
         await server.close()
         engine.close()
         _leave(options.directory)
@@ -166,7 +182,7 @@ def _leave(directory: Path) -> None:
         lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for name in (SOCKET_NAME, handover.SOCKET_NAME):
+            for name in (SOCKET_NAME, handover.SOCKET_NAME, POLICY_NAME):
                 (directory / name).unlink(missing_ok=True)
             with suppress(OSError):
                 (directory / SYSFS_NAME).rmdir()

@@ -9,6 +9,7 @@ from typing import Final
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HCA_PAGE_BYTES
 from vgpu_sim.hcad import memory
+from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.shares import Share, unbounded
@@ -29,6 +30,9 @@ DEFAULT_PKEY: Final = 0xFFFF
 
 class ClientPlace:
     """A client in the engine; kinds of objects extend it."""
+
+    _guard: Guard
+    """What policy lets it have."""
 
     def __init__(
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int

@@ -11,6 +11,7 @@ from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hcad.groups import Groups
+from vgpu_sim.hcad.guard import Guard, unmanaged
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.paths import Paths
@@ -20,6 +21,19 @@ from vgpu_sim.hcad.windows import Windows
 
 class Objects(Groups, Paths, Regions, Windows):
     """A client's objects in the engine, until ``close``."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        numbers: Numbers,
+        gids: tuple[bytes, ...],
+        memory_bytes: int,
+        guard: Guard | None = None,
+    ) -> None:
+        """Add the client to the engine; without a guard policy asks nothing. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._guard = guard or unmanaged(engine, gids)
+        self.set_pkeys(self._guard.pkeys())
 
     def close(self) -> None:
         """Remove everything that the client has."""
@@ -70,10 +84,11 @@ class AdoptedObjects(Objects):
         gids: tuple[bytes, ...],
         memory_bytes: int,
         descriptors: tuple[int, ...],
+        guard: Guard | None = None,
     ) -> None:
         """Add the client to the engine, with its page and pipes. Raises OSError, ValueError."""
         self._given = descriptors
-        super().__init__(engine, numbers, gids, memory_bytes)
+        super().__init__(engine, numbers, gids, memory_bytes, guard)
 
     def _ends(self) -> tuple[int, ...]:
         return self._given

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from contextlib import suppress
 from ctypes import sizeof
 from dataclasses import dataclass, field
 
@@ -67,6 +68,7 @@ class Pairs(SharedReceives, Completions):
             + sends * sizeof(hca.HcaSendSlot)
             + receives * sizeof(hca.HcaRecvSlot)
         )
+        self._guard.take_qp()
         number, index = self._numbers.new_qpn(), self._free_indices[-1]
         created = HcaCreated(number, index, size, sends, receives)
         try:
@@ -74,6 +76,7 @@ class Pairs(SharedReceives, Completions):
                 self._add_qp(wanted, created, page)
         except OSError:
             self._numbers.free_qpn(number)
+            self._guard.give_qp()
             raise
         self._free_indices.pop()
         return created, page
@@ -110,6 +113,10 @@ class Pairs(SharedReceives, Completions):
             self.pkeys[changed.pkey_index : changed.pkey_index + 1]
         ):
             raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
+        if qp.type != VerbsQpType.UD and _names_peer(changed.state, wanted.mask):
+            self._guard.connect(qp.engine, wanted.handle, changed)
+        if changed.state == VerbsState.RESET:
+            self._guard.forget(qp.engine)
         if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):
             raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
         qp.attributes = changed
@@ -125,9 +132,11 @@ class Pairs(SharedReceives, Completions):
         """Remove a queue pair. Raises OSError."""
         qp = get(self._qps, number)
         del self._qps[number]
+        self._guard.forget(qp.engine)
         self._engine.remove_qp(qp.engine)
         self._release("qp", number)
         self._numbers.free_qpn(number)
+        self._guard.give_qp()
         self._free_indices.append(qp.index)
         self._pds[qp.pd] -= 1
         if qp.srq:
@@ -166,3 +175,17 @@ class Pairs(SharedReceives, Completions):
             os.close(page)
         self._engine.load_qp(qp.engine, progress)
         qp.attributes = HcaQpAttributes.from_buffer_copy(bytes(progress.attributes))
+        self._guard.adopt(queue_pairs=1)
+        if qp.type != VerbsQpType.UD and _has_peer(qp.attributes.state):
+            with suppress(OSError):  # what policy denies by now may do nothing
+                self._guard.connect(qp.engine, created.handle, qp.attributes)
+
+
+def _names_peer(state: int, mask: int) -> bool:
+    """Tell whether a change gives a queue pair a peer, or another one."""
+    path = VerbsMask.AV | VerbsMask.DEST_QPN | VerbsMask.PKEY_INDEX
+    return _has_peer(state) and bool(mask & path)
+
+
+def _has_peer(state: int) -> bool:
+    return state not in (VerbsState.RESET, VerbsState.INIT, VerbsState.ERR)

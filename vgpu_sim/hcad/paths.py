@@ -46,6 +46,7 @@ class Paths(Domains):
 
     def _add_ah(self, key: int, wanted: hca.HcaAhCreate) -> None:
         made = self._engine.add_ah(self._client, key, wanted)
+        self._guard.connect_path(made, wanted)
         self._paths[key] = _Path(made, wanted.pd, bytes(wanted))
         self._pds[wanted.pd] += 1
 
@@ -53,6 +54,7 @@ class Paths(Domains):
         """Remove an address handle; requests that name it fail from now on. Raises OSError."""
         path = get(self._paths, key)
         del self._paths[key]
+        self._guard.forget_path(path.engine)
         self._engine.remove_ah(path.engine)
         self._numbers.free_key(key)
         self._pds[path.pd] -= 1

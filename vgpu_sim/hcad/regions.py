@@ -37,6 +37,7 @@ class _Segment:
 class _Region:
     engine: EngineRegion
     pd: int
+    size: int
     segments: tuple[int, ...]
     wanted: bytes
     """The request, without pieces that it does not have."""
@@ -98,15 +99,21 @@ class Regions(Domains):
         get(self._pds, wanted.pd)
         self._check_region(wanted)
         used = tuple(wanted.pieces[i].segment for i in range(wanted.piece_count))
-        if wanted.replaced:
-            self._remove_region(wanted.replaced)
-        else:
+        if not wanted.replaced:
             limit(self._regions, hca.HCA_MAX_MRS)
+        self._guard.take_bytes(wanted.bytes)
+        if wanted.replaced:
+            try:
+                self._remove_region(wanted.replaced)
+            except OSError:
+                self._guard.give_bytes(wanted.bytes)
+                raise
         key = wanted.replaced or self._numbers.new_key()
         try:
             self._add_region(key, wanted, used)
         except OSError:
             self._numbers.free_key(key)
+            self._guard.give_bytes(wanted.bytes)
             raise
         return HcaHandle(key)
 
@@ -114,7 +121,7 @@ class Regions(Domains):
         listed = [self._segments[handle].engine for handle in used]
         made = self._engine.add_region(self._client, key, wanted, listed)
         length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
-        self._regions[key] = _Region(made, wanted.pd, used, bytes(wanted)[:length])
+        self._regions[key] = _Region(*(made, wanted.pd, wanted.bytes, used, bytes(wanted)[:length]))
         self._pds[wanted.pd] += 1
         for handle in used:
             self._segments[handle].regions += 1
@@ -128,6 +135,7 @@ class Regions(Domains):
         region = get(self._regions, key)
         del self._regions[key]
         self._engine.remove_region(region.engine)
+        self._guard.give_bytes(region.size)
         self._pds[region.pd] -= 1
         for handle in region.segments:
             self._segments[handle].regions -= 1
@@ -178,4 +186,5 @@ class Regions(Domains):
         memmove(byref(wanted), request, min(len(request), sizeof(wanted)))
         used = tuple(piece.segment for piece in wanted.pieces[: wanted.piece_count])
         self._numbers.adopt_key(int(row["handle"]))
+        self._guard.adopt(region_bytes=wanted.bytes)
         self._add_region(int(row["handle"]), wanted, used)

@@ -10,23 +10,28 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rdma import codec
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import requests, sysfs
 from vgpu_sim.hcad.client import DEFAULT_PKEY
+from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import AdoptedObjects, Objects
+from vgpu_sim.hcad.parties import Parties, Party
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.shares import CLIENT_DESCRIPTORS, Share, Shares
 from vgpu_sim.system import seqpacket
@@ -42,6 +47,8 @@ DEVICE_NAME = "tessera_0"
 FIRMWARE = "1.0.0"
 BOARD = "TESSERA_VHCA"
 HELLO_TIMEOUT_SECONDS = 5.0
+OPEN_WAIT_SECONDS = 2.0
+GATHER_SECONDS = 5.0
 REPLY_TIMEOUT_SECONDS = 5.0
 MAX_CONNECTIONS = 8192
 MAX_SILENT = 64
@@ -54,13 +61,15 @@ _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Function:
+class OpenedFunction:
     """What a member has, and its programs share."""
 
     index: int
     address: Address
     directory: Path
     share: Share
+    party: Party
+    link: Link = DEFAULT_LINK
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -68,6 +77,8 @@ class _Function:
             firmware=FIRMWARE.encode(),
             board=BOARD.encode(),
             sysfs=os.fsencode(self.directory / DEVICE_NAME),
+            width=self.link.width,
+            speed=self.link.speed,
             mtu=hca.HCA_MAX_MTU,
         )
         device.pkeys[0] = DEFAULT_PKEY
@@ -78,6 +89,11 @@ class _Function:
 
 class Server:
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
+
+    max_connections = MAX_CONNECTIONS
+    max_silent = MAX_SILENT
+    managed = False
+    """Whether nothing is open before there are tables."""
 
     def __init__(
         self,
@@ -93,7 +109,8 @@ class Server:
         self._on_empty = on_empty
         self._shares = shares
         self._numbers = Numbers()
-        self._functions: dict[bytes, _Function] = {}
+        self.enforcer = Enforcer(engine, Parties(), managed=self.managed)
+        self._functions: dict[bytes, OpenedFunction] = {}
         self._indices: set[int] = set()
         self._listener: socket.socket | None = None
         self._refusing = False
@@ -120,7 +137,8 @@ class Server:
         self._listener = listener
         self._refusing = refusing
         self._listener.listen(_BACKLOG)
-        self._begin(self._accept(self._listener))
+        self._begin(self._accept(self._listener, self._serve))
+        self._begin(self._gather())
 
     async def close(self) -> None:
         """Hang up on everybody; their objects go."""
@@ -155,10 +173,12 @@ class Server:
     def save(self, luggage: Luggage) -> Row:
         """Write everything for a successor; this server is paused and the engine held."""
         assert self._listener is not None
+        tables = self.enforcer.tables
         return {
             "listener": luggage.pack(self._listener.fileno()),
             "silent": [luggage.pack(client.fileno()) for client in self._silent],
             "last_domain": self._numbers.last_pd,
+            "tables": codec.encode(tables) if tables is not None else "",
             "members": [
                 {
                     "token": token.hex(),
@@ -187,6 +207,8 @@ class Server:
         listener = socket.socket(fileno=luggage.take(saved["listener"]))
         listener.setblocking(False)
         self._numbers.adopt_pds(int(saved["last_domain"]))
+        if saved["tables"]:  # before anybody is connected, who would be judged without them
+            self.enforcer.switch(codec.decode(saved["tables"]))
         silent = [self._adopt({"socket": place}, luggage) for place in saved["silent"]]
         works: list[Callable[[], Coroutine[Any, Any, None]]] = []
         for row in saved["members"]:
@@ -213,10 +235,11 @@ class Server:
         client.setblocking(False)
         return client
 
-    def _adopt_objects(self, function: _Function, saved: Row, luggage: Luggage) -> Objects:
+    def _adopt_objects(self, function: OpenedFunction, saved: Row, luggage: Luggage) -> Objects:
         objects = AdoptedObjects(
             *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
             luggage.take_all(saved["descriptors"]),
+            Guard(self.enforcer, function.party),
         )
         objects.share = function.share
         with function.share.adopting():
@@ -234,7 +257,8 @@ class Server:
     async def _adopted_program(self, client: socket.socket, token: bytes, objects: Objects) -> None:
         sockets = ForeignSockets("hca", self._refusing)
         try:
-            await self._requests(client, sockets, token, objects)
+            with self._among_programs(token):
+                await self._requests(client, sockets, token, self._functions[token], objects)
         except (Malformed, TimeoutError, OSError) as err:
             if self._log_quota.take():
                 logger.info("client_dropped reason=%r", str(err) or "timeout")
@@ -247,7 +271,15 @@ class Server:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _accept(self, listener: socket.socket) -> None:
+    async def _gather(self) -> None:
+        """Write down what the engine denies, though nobody asks."""
+        while True:
+            await asyncio.sleep(GATHER_SECONDS)
+            self.enforcer.flows.gather()
+
+    async def _accept(
+        self, listener: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]
+    ) -> None:
         while True:
             await seqpacket.readable(listener.fileno())
             try:
@@ -257,13 +289,13 @@ class Server:
                 await asyncio.sleep(0.1)
                 continue
             client.setblocking(False)
-            while len(self._silent) >= MAX_SILENT:  # the oldest has had the most time
+            while len(self._silent) >= self.max_silent:  # the oldest has had the most time
                 self._silent.pop(next(iter(self._silent))).cancel()
                 await asyncio.sleep(0)
-            if len(self._tasks) > MAX_CONNECTIONS:
+            if len(self._tasks) > self.max_connections:
                 client.close()
                 continue
-            self._silent[client] = self._begin(self._serve(client))
+            self._silent[client] = self._begin(serve(client))
 
     async def _serve(self, client: socket.socket) -> None:
         sockets = ForeignSockets("hca", self._refusing)
@@ -304,20 +336,24 @@ class Server:
         finally:
             self._remove_member(token)
 
-    def _function(self, index: int) -> _Function:
+    def _function(self, index: int) -> OpenedFunction:
         directory = self._directory / SYSFS_NAME / str(index) / CLASS_NAME
-        return _Function(index, address_of(index), directory, self._shares.share())
+        address = address_of(index)
+        share, party = self._shares.share(), Party.of(f"f{index}", address)
+        return OpenedFunction(index, address, directory, share, party)
 
-    def _add_member(self, token: bytes, function: _Function, client: socket.socket) -> None:
+    def _add_member(self, token: bytes, function: OpenedFunction, client: socket.socket) -> None:
         self._indices.add(function.index)
         self._functions[token] = function
         self._members[token] = client
+        self.enforcer.parties.enter(function.party)
 
     def _remove_member(self, token: bytes) -> None:
         for task in tuple(self._programs.pop(token, ())):
             task.cancel()
         function = self._functions.pop(token)
         del self._members[token]
+        self.enforcer.parties.leave(function.party)
         self._indices.discard(function.index)
         sysfs.remove(function.directory.parent)
         if not self._functions:
@@ -332,29 +368,57 @@ class Server:
             status = errno.EACCES if function is None else errno.EPROTO
             await self._send(client, requests.encode(header, None, status))
             return
-        try:
-            objects = self._admit(function)
-        except OSError as err:
-            await self._send(client, requests.encode(header, None, err.errno or errno.EIO))
-            return
-        opened = (objects.page_fd, objects.doorbell_fd)
-        reply = requests.encode(header, function.device())
-        try:
-            await self._send(client, reply, opened)
-        except BaseException:
-            self._dismiss(function, objects)
-            raise
-        await self._requests(client, sockets, token, objects)
+        await self._opened(client, sockets, header, token, function)
 
-    async def _requests(
-        self, client: socket.socket, sockets: ForeignSockets, token: bytes, objects: Objects
+    async def _opened(
+        self,
+        client: socket.socket,
+        sockets: ForeignSockets,
+        header: Header,
+        key: bytes,
+        function: OpenedFunction,
     ) -> None:
-        """Answer a program until it hangs up; then its objects go."""
-        function = self._functions.get(token)
+        """Serve a program that may open a function; it ends with the others of that ``key``."""
+        with self._among_programs(key):
+            if not await self.enforcer.until_known(function.party, OPEN_WAIT_SECONDS):
+                await self._send(client, requests.encode(header, None, errno.EAGAIN))
+                return
+            try:
+                objects = self._admit(function)
+            except OSError as err:
+                await self._send(client, requests.encode(header, None, err.errno or errno.EIO))
+                return
+            opened = (objects.page_fd, objects.doorbell_fd)
+            device = function.device()
+            for place, pkey in enumerate(objects.pkeys):
+                device.pkeys[place] = pkey
+            try:
+                await self._send(client, requests.encode(header, device), opened)
+            except BaseException:
+                self._dismiss(function, objects)
+                raise
+            await self._requests(client, sockets, key, function, objects)
+
+    @contextmanager
+    def _among_programs(self, key: bytes) -> Iterator[None]:
         task = asyncio.current_task()
         assert task is not None
-        self._programs.setdefault(token, set()).add(task)
-        self._open[client] = token, objects
+        self._programs.setdefault(key, set()).add(task)
+        try:
+            yield
+        finally:
+            self._programs.get(key, set()).discard(task)
+
+    async def _requests(
+        self,
+        client: socket.socket,
+        sockets: ForeignSockets,
+        key: bytes,
+        function: OpenedFunction,
+        objects: Objects,
+    ) -> None:
+        """Answer a program until it hangs up; then its objects go."""
+        self._open[client] = key, objects
         try:
             while True:
                 packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
@@ -366,21 +430,21 @@ class Server:
                 await self._serving.wait()
         finally:
             del self._open[client]
-            self._programs.get(token, set()).discard(task)
             self._dismiss(function, objects)
 
     @staticmethod
-    def _dismiss(function: _Function | None, objects: Objects) -> None:
+    def _dismiss(function: OpenedFunction, objects: Objects) -> None:
         objects.close()
-        if function is not None:
-            function.share.give(CLIENT_DESCRIPTORS)
+        function.share.give(CLIENT_DESCRIPTORS)
 
-    def _admit(self, function: _Function) -> Objects:
+    def _admit(self, function: OpenedFunction) -> Objects:
         """Open a function for one more program. Raises OSError."""
         function.share.take(CLIENT_DESCRIPTORS)
         try:
-            gids = function.address.gids
-            objects = Objects(self._engine, self._numbers, gids, self._memory_bytes)
+            objects = Objects(
+                *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
+                Guard(self.enforcer, function.party),
+            )
         except OSError:
             function.share.give(CLIENT_DESCRIPTORS)
             raise

@@ -21,7 +21,7 @@ PLANTED = {
         "import grpc",
     ),
     "MIG geometry and planning use the standard library only": ("mig/errors.py", "import click"),
-    "Policies of RDMA use the standard library only": ("rdma/tables.py", "import click"),
+    "Policies of RDMA use the standard library only": ("rdma/errors.py", "import yaml"),
     "Inside the operator": (
         "operator/gpu_operator/api/v1alpha1/base.py",
         "import gpu_operator.controllers",

@@ -1,6 +1,7 @@
 """The administration socket: JSON lines for the node agent and the command line.
 
-Mode 0600, and the peer must have gpud's uid. Requests of one connection are answered in order.
+Mode 0600, and the peer must have gpud's uid; or others are named, as a daemon that is nobody's user
+but its own needs it. Requests of one connection are answered in order.
 A connection that does not read what it is sent is closed.
 """
 
@@ -9,7 +10,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -31,18 +32,29 @@ Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 class AdminServer:
     """Serves ``operations`` by method name, and ``subscribe`` by itself."""
 
-    def __init__(self, operations: dict[str, Operation], events: EventBus) -> None:
+    def __init__(
+        self,
+        operations: dict[str, Operation],
+        events: EventBus,
+        others: Collection[int] = (),
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
+        """``others`` are uids that may ask too: the directory must keep everybody else out."""
+        self._uids = {os.geteuid(), *others}
+        self._mode = 0o666 if others else 0o600
+        self._max_line_bytes = max_line_bytes
         self._operations = operations
         self._events = events
         self._server: asyncio.Server | None = None
         self._path: Path | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
-    async def open(self, path: Path) -> None:
-        """Bind and serve. Raises OSError."""
+    async def open(self, path: Path, listener: socket.socket | None = None) -> None:
+        """Serve at ``path``, where ``listener`` may be bound already. Raises OSError."""
         self._path = path
+        sock = listener or bind(path, self._mode)
         self._server = await asyncio.start_unix_server(
-            self._connected, sock=_bind(path), limit=MAX_LINE_BYTES
+            self._connected, sock=sock, limit=self._max_line_bytes
         )
 
     async def close(self) -> None:
@@ -62,7 +74,7 @@ class AdminServer:
         unsubscribe: list[Callable[[], None]] = []
         try:
             sock: socket.socket = writer.get_extra_info("socket")
-            if peer_of(sock).uid != os.geteuid() or len(self._connections) > MAX_CONNECTIONS:
+            if peer_of(sock).uid not in self._uids or len(self._connections) > MAX_CONNECTIONS:
                 return
             await self._serve(reader, writer, unsubscribe)
         except (OSError, asyncio.CancelledError):
@@ -83,7 +95,7 @@ class AdminServer:
             try:
                 line = await reader.readline()
             except ValueError:
-                message = f"a line is longer than {MAX_LINE_BYTES} bytes"
+                message = f"a line is longer than {self._max_line_bytes} bytes"
                 _write(writer, _failure(None, InvalidRequest(message)))
                 return
             if not line.endswith(b"\n"):
@@ -119,10 +131,11 @@ def _unlink(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _bind(path: Path) -> socket.socket:
+def bind(path: Path, mode: int = 0o600) -> socket.socket:
+    """Bind a socket for ``AdminServer.open``, in place of what is there. Raises OSError."""
     _unlink(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
+    before = os.umask(0o777 & ~mode)
     try:
         listener.bind(str(path))
     finally:

@@ -133,6 +133,8 @@ enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
   const struct hca_ah *ah = hca_table_get(&hca->ahs, send->address_handle);
   if (!ah || ah->client != qp->client || ah->path.pd != qp->pd)
     return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_QP_OP_ERR);
+  const enum hca_step admitted = hca_admit_datagram(hca, qp, ah);
+  if (admitted != HCA_STEP_AGAIN) return admitted;
   if (!gather(hca, qp)) return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
   write_header(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
   if (is_multicast(ah->path.dgid)) {

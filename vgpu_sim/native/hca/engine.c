@@ -59,7 +59,7 @@ static void run_queue(struct hca *hca) {
   for (struct hca_qp *qp; (qp = hca_dequeue(hca));) {
     const bool end = qp == last;
     if (hca_turn(hca, qp)) hca_enqueue(hca, qp);
-    if (end) return;
+    if (end || atomic_load_explicit(&hca->callers, memory_order_relaxed) != 0) return;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "policy.h"
 #include "table.h"
 #include "tessera_hca.h"
 
@@ -64,6 +65,7 @@ struct hca_ah {
   struct hca_client *client;
   uint32_t key;
   tessera_hca_ah_create path;
+  struct hca_policy policy;
 };
 
 struct hca_srq {
@@ -99,7 +101,7 @@ struct hca_work {
   struct hca_cursor local, remote;
 };
 
-enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE };
+enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE, HCA_WAIT_RATE };
 
 struct hca_qp {
   struct hca_client *client;
@@ -114,6 +116,7 @@ struct hca_qp {
   bool signal_all, block_self;
   bool broken; /* its rings make no sense: they are not read any more */
   tessera_hca_qp_attributes attributes;
+  struct hca_policy policy;
   struct hca_work work;
   bool holds; /* `held` was taken for a message that is not complete */
   tessera_hca_recv_slot held;
@@ -159,6 +162,9 @@ void hca_wait_end(struct hca *hca, struct hca_qp *qp);
 /* Queues who has waited long enough; returns when the next one has, or UINT64_MAX. */
 uint64_t hca_wake_due(struct hca *hca, uint64_t now_ns);
 void hca_forget(struct hca *hca, struct hca_qp *qp);
+
+/* objects.c: the engine may sleep; it looks at its queue again. */
+void hca_ring(struct hca *hca);
 
 /* memory.c */
 /* Whether `wanted` bytes at an address lie in `bytes` from `first` on. */

@@ -31,7 +31,9 @@ static enum hca_step begin(struct hca *hca, struct hca_qp *qp, struct hca_qp *pe
     work->done = 0;
     work->local = (struct hca_cursor){work->send.payload.sges, work->send.sge_count, 0, 0};
   }
-  enum hca_step step = hca_check_remote(hca, qp, peer);
+  enum hca_step step = hca_admit(hca, qp, peer);
+  if (step != HCA_STEP_AGAIN) return step;
+  step = hca_check_remote(hca, qp, peer);
   if (step != HCA_STEP_AGAIN) return step;
   if (hca_takes_receive(work->send.opcode) && !work->receives) {
     step = hca_take_receive(hca, qp, peer);
@@ -138,8 +140,10 @@ static enum hca_step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budge
   if (!peer) return hca_wait_for_peer(hca, qp);
   enum hca_step step = begin(hca, qp, peer);
   if (step != HCA_STEP_AGAIN) return step;
+  const uint32_t before = work->done;
   step = hca_is_atomic(work->send.opcode) ? hca_carry_out_atomic(hca, qp, peer)
                                           : move(hca, qp, peer, budget);
+  hca_account(qp, work->done - before, step == HCA_STEP_DONE);
   if (step != HCA_STEP_DONE) return step;
   if (work->receives) hca_end_receive(hca, peer, qp, TESSERA_VERBS_STATUS_SUCCESS);
   hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);

@@ -75,6 +75,13 @@ uint8_t *hca_local_memory(struct hca *hca, struct hca_qp *qp, uint64_t *bytes);
 /* Binds or invalidates a memory window: a status of verbs. */
 uint32_t hca_carry_out_own(struct hca *hca, struct hca_qp *qp);
 
+/* admit.c: HCA_STEP_AGAIN where policy lets the request pass, or go on. */
+enum hca_step hca_admit(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer);
+/* A part of a request was carried out; with `done` all of it. */
+void hca_account(struct hca_qp *qp, uint32_t bytes, bool done);
+/* The same of a datagram, counted when it may go; HCA_STEP_FAILED: it went nowhere. */
+enum hca_step hca_admit_datagram(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah);
+
 /* responder.c */
 /* HCA_STEP_AGAIN where the peer permits the request. */
 enum hca_step hca_check_remote(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);

@@ -100,6 +100,7 @@
 #define TESSERA_HCA_PAGE_BYTES UINT64_C(0x1000)
 #define TESSERA_HCA_GUID_BYTES UINT64_C(0x8)
 #define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
+#define TESSERA_HCA_VERBS UINT64_C(0x9)
 #define TESSERA_APERTURE_BASES {UINT64_C(0x200000000000), UINT64_C(0x300000000000), UINT64_C(0x100000000000), UINT64_C(0x400000000000)}
 
 enum {
@@ -303,6 +304,18 @@ enum {
   TESSERA_VERBS_EVENT_SRQ_ERR = 14,
   TESSERA_VERBS_EVENT_SRQ_LIMIT_REACHED = 15,
   TESSERA_VERBS_EVENT_QP_LAST_WQE_REACHED = 16,
+};
+
+enum {
+  TESSERA_VERB_SEND = 1,
+  TESSERA_VERB_WRITE = 2,
+  TESSERA_VERB_WRITE_IMM = 4,
+  TESSERA_VERB_READ = 8,
+  TESSERA_VERB_ATOMIC_CAS = 16,
+  TESSERA_VERB_ATOMIC_FAA = 32,
+  TESSERA_VERB_INVALIDATE = 64,
+  TESSERA_VERB_UD = 128,
+  TESSERA_VERB_CM = 256,
 };
 
 typedef struct tessera_wait {
@@ -756,22 +769,26 @@ typedef struct tessera_hca_device {
   char firmware[64];
   char board[64];
   char sysfs[256];
+  uint32_t width;
+  uint32_t speed;
   uint8_t guid[8];
   uint8_t gids[2][16];
   uint32_t mtu;
   uint32_t reserved;
   uint16_t pkeys[16];
 } tessera_hca_device;
-_Static_assert(sizeof(tessera_hca_device) == 528, "tessera_hca_device");
+_Static_assert(sizeof(tessera_hca_device) == 536, "tessera_hca_device");
 _Static_assert(offsetof(tessera_hca_device, name) == 0, "tessera_hca_device.name");
 _Static_assert(offsetof(tessera_hca_device, firmware) == 64, "tessera_hca_device.firmware");
 _Static_assert(offsetof(tessera_hca_device, board) == 128, "tessera_hca_device.board");
 _Static_assert(offsetof(tessera_hca_device, sysfs) == 192, "tessera_hca_device.sysfs");
-_Static_assert(offsetof(tessera_hca_device, guid) == 448, "tessera_hca_device.guid");
-_Static_assert(offsetof(tessera_hca_device, gids) == 456, "tessera_hca_device.gids");
-_Static_assert(offsetof(tessera_hca_device, mtu) == 488, "tessera_hca_device.mtu");
-_Static_assert(offsetof(tessera_hca_device, reserved) == 492, "tessera_hca_device.reserved");
-_Static_assert(offsetof(tessera_hca_device, pkeys) == 496, "tessera_hca_device.pkeys");
+_Static_assert(offsetof(tessera_hca_device, width) == 448, "tessera_hca_device.width");
+_Static_assert(offsetof(tessera_hca_device, speed) == 452, "tessera_hca_device.speed");
+_Static_assert(offsetof(tessera_hca_device, guid) == 456, "tessera_hca_device.guid");
+_Static_assert(offsetof(tessera_hca_device, gids) == 464, "tessera_hca_device.gids");
+_Static_assert(offsetof(tessera_hca_device, mtu) == 496, "tessera_hca_device.mtu");
+_Static_assert(offsetof(tessera_hca_device, reserved) == 500, "tessera_hca_device.reserved");
+_Static_assert(offsetof(tessera_hca_device, pkeys) == 504, "tessera_hca_device.pkeys");
 
 typedef struct tessera_hca_handle {
   uint32_t handle;
@@ -1220,6 +1237,38 @@ _Static_assert(offsetof(tessera_hca_saved_window, access) == 16, "tessera_hca_sa
 _Static_assert(offsetof(tessera_hca_saved_window, reserved) == 20, "tessera_hca_saved_window.reserved");
 _Static_assert(offsetof(tessera_hca_saved_window, address) == 24, "tessera_hca_saved_window.address");
 _Static_assert(offsetof(tessera_hca_saved_window, bytes) == 32, "tessera_hca_saved_window.bytes");
+
+typedef struct tessera_hca_policy_change {
+  uint64_t queue_pair;
+  uint64_t out;
+  uint64_t in_;
+  uint64_t generation;
+  uint32_t sends;
+  uint32_t receives;
+  uint32_t revoke;
+  uint32_t pkey;
+  uint64_t address_handle;
+} tessera_hca_policy_change;
+_Static_assert(sizeof(tessera_hca_policy_change) == 56, "tessera_hca_policy_change");
+_Static_assert(offsetof(tessera_hca_policy_change, queue_pair) == 0, "tessera_hca_policy_change.queue_pair");
+_Static_assert(offsetof(tessera_hca_policy_change, out) == 8, "tessera_hca_policy_change.out");
+_Static_assert(offsetof(tessera_hca_policy_change, in_) == 16, "tessera_hca_policy_change.in_");
+_Static_assert(offsetof(tessera_hca_policy_change, generation) == 24, "tessera_hca_policy_change.generation");
+_Static_assert(offsetof(tessera_hca_policy_change, sends) == 32, "tessera_hca_policy_change.sends");
+_Static_assert(offsetof(tessera_hca_policy_change, receives) == 36, "tessera_hca_policy_change.receives");
+_Static_assert(offsetof(tessera_hca_policy_change, revoke) == 40, "tessera_hca_policy_change.revoke");
+_Static_assert(offsetof(tessera_hca_policy_change, pkey) == 44, "tessera_hca_policy_change.pkey");
+_Static_assert(offsetof(tessera_hca_policy_change, address_handle) == 48, "tessera_hca_policy_change.address_handle");
+
+typedef struct tessera_hca_flow_counts {
+  uint64_t operations[9];
+  uint64_t bytes[9];
+  uint64_t denied[9];
+} tessera_hca_flow_counts;
+_Static_assert(sizeof(tessera_hca_flow_counts) == 216, "tessera_hca_flow_counts");
+_Static_assert(offsetof(tessera_hca_flow_counts, operations) == 0, "tessera_hca_flow_counts.operations");
+_Static_assert(offsetof(tessera_hca_flow_counts, bytes) == 72, "tessera_hca_flow_counts.bytes");
+_Static_assert(offsetof(tessera_hca_flow_counts, denied) == 144, "tessera_hca_flow_counts.denied");
 
 typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
                                      const uint8_t *parameters, uint64_t first_block,

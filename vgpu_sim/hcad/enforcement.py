@@ -1,0 +1,324 @@
+"""Policy, enforced: every connection is judged by the tables in force, and again by each new ones.
+
+What a client says decides nothing but whom it wants: addresses are those that hcad gave, a peer is
+its GID as the engine will compare it. Closed where nothing is known: a fabric that is managed and
+has no tables lets nobody connect. A fabric that nobody manages lets everything pass.
+"""
+
+import asyncio
+import errno
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rdma.judge import Judge
+from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
+from rdma.verbs import ALL, NONE, Verb
+from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
+from vgpu_sim.hal.hca import HcaAhCreate, HcaPolicyChange, HcaQpAttributes
+from vgpu_sim.hcad import memory_rules
+from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
+from vgpu_sim.hcad.flows import Flows, Row
+from vgpu_sim.hcad.parties import Parties, Party
+
+_DEFAULT: Final = DEFAULT_PKEY | FULL
+
+
+class StaleTables(Exception):
+    """Tables older than those in force, or another node's; the message says which."""
+
+
+class _Judging(Protocol):
+    def judge(self, flow: Flow) -> Verdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Switched:
+    """What a switch to other tables did: the engine enforces them, and has ended ``revoked``."""
+
+    generation: int
+    revoked: int
+    narrowed: int
+    """Queue pairs that stay and may do less."""
+
+
+_End = EngineQp | EngineAh
+
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """What two may do: the one's requests, the other's, and who counts both."""
+
+    pkey: int = 0
+    sends: Verb = NONE
+    receives: Verb = NONE
+    rows: tuple[Row, ...] = ()
+
+    def change(self, end: "_End", generation: int, *, is_path: bool) -> HcaPolicyChange:
+        """Return what the engine is told of a queue pair, or of an address handle."""
+        out, in_ = (row.engine for row in self.rows) if self.rows else (0, 0)
+        return HcaPolicyChange(
+            *(0 if is_path else end, out, in_, generation, self.sends, self.receives),
+            *(int(not self.sends and not self.receives), self.pkey, end if is_path else 0),
+        )
+
+
+@dataclass(slots=True)
+class _Connection:
+    """A queue pair that has a peer, as its program asked for it, and what it may do."""
+
+    party: Party
+    asked: tuple[bytes, int, int, int, int]
+    """The peer's GID and queue pair, its own, the P_Key's index, the traffic class."""
+    judgement: _Judgement = _Judgement()
+    is_path: bool = False
+    """It is an address handle: its peer is an address, and datagrams that are denied vanish."""
+
+
+class Enforcer:
+    """Judges connections of one node, for the engine's data path."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        parties: Parties,
+        *,
+        managed: bool = False,
+        judge_of: Callable[[NodeTables], _Judging] = Judge,
+    ) -> None:
+        self._engine = engine
+        self.parties = parties
+        self._judge_of = judge_of
+        self._judge: _Judging | None = None
+        self._connections: dict[_End, _Connection] = {}
+        self._identities: Mapping[str, Identity] = {}
+        self._pods: Mapping[str, Pod] = {}
+        self._asks_qpn = self._asks_class = False
+        self._changed = asyncio.Event()
+        self.managed = managed
+        """Whether policy decides at all. Once true it stays."""
+        self.tables: NodeTables | None = None
+        self.denials = Denials()
+        self.flows = Flows(engine, self.denials, self._name_of)
+        self.revoked = 0
+        """Queue pairs since the start."""
+
+    @property
+    def connected(self) -> int:
+        """How many queue pairs have a peer."""
+        return len(self._connections)
+
+    def knows(self, party: Party) -> bool:
+        """Tell whether its programs may open their function: tables say who they are."""
+        return not self.managed or any(self._is_known(party, one) for one in party.addresses)
+
+    async def until_known(self, party: Party, seconds: float) -> bool:
+        """Wait for tables that know somebody; tell whether they came."""
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.knows(party):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def switch(self, tables: NodeTables) -> Switched:
+        """Enforce other tables: when it returns nothing moves any more that they forbid.
+
+        Raises:
+            StaleTables: they are older than those in force, or another node's.
+        """
+        self._check(tables)
+        judge = self._judge_of(tables)
+        self.flows.gather()  # by the verdicts of the old ones
+        self.managed, self.tables, self._judge = True, tables, judge
+        ports = [port for rule in tables.rules for port in rule.ports]
+        self._asks_qpn = any(port.qpns for port in ports)
+        self._asks_class = any(p.traffic_class is not None or p.dscp is not None for p in ports)
+        self._pods = {pod.uid: pod for pod in tables.pods}
+        numbers = {identity.number: identity for identity in tables.identities}
+        self._identities = {
+            one.address: numbers[one.identity]
+            for one in tables.endpoints
+            if one.identity in numbers
+        }
+        switched = self._judge_all(tables)
+        self.flows.follow(tables.rules)
+        self._changed.set()
+        return switched
+
+    def parties_changed(self) -> None:
+        """A function has another owner: judge again who is connected."""
+        if self.tables is not None:
+            self.flows.gather()
+            self._judge_all(self.tables)
+        self._changed.set()
+
+    def connect(
+        self, party: Party, qp: EngineQp, own_qpn: int, attributes: HcaQpAttributes
+    ) -> None:
+        """Judge a queue pair's peer, and tell the engine what it may do.
+
+        Raises:
+            OSError: EACCES, the two may do nothing with each other.
+        """
+        self.forget(qp)
+        asked = (
+            *(bytes(attributes.dgid), attributes.dest_qpn, own_qpn),
+            *(attributes.pkey_index, attributes.traffic_class),
+        )
+        connection = _Connection(party, asked)
+        judgement = self._judged(connection)
+        if not judgement.sends and not judgement.receives:
+            self._deny(connection, judgement)
+            self._release(judgement)
+            raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
+        self._enter(qp, connection, judgement)
+
+    def connect_path(self, party: Party, path: EngineAh, wanted: HcaAhCreate) -> None:
+        """Judge an address handle's peer. Datagrams that policy denies go nowhere."""
+        asked = (bytes(wanted.dgid), 0, 0, 0, wanted.traffic_class)
+        connection = _Connection(party, asked, is_path=True)
+        judgement = self._judged(connection)
+        if not judgement.sends:
+            self._deny(connection, judgement)
+        self._enter(path, connection, judgement)
+
+    def forget(self, end: _End) -> None:
+        """A queue pair or an address handle has no peer any more: it goes, or begins again."""
+        connection = self._connections.pop(end, None)
+        if connection is not None:
+            nothing = _Judgement().change(end, 0, is_path=connection.is_path)
+            nothing.revoke = 0
+            self._engine.set_policies([nothing])
+            self._let_go(connection.judgement)
+
+    def limits_of(self, party: Party) -> Limits:
+        """Return how many objects somebody's programs may have together."""
+        if self.tables is None:
+            return Limits()
+        return memory_rules.limits_of(self.tables, party.addresses[0])
+
+    def pkeys_at(self, address: str) -> tuple[int, ...]:
+        """Return the P_Key table of who is at an address, index 0 first."""
+        if not self.managed:
+            return (_DEFAULT,)
+        identity = self._identities.get(address)
+        memberships = identity.partitions if identity is not None else ()
+        return tuple(one.pkey | (FULL if one.full else 0) for one in memberships) or (_DEFAULT,)
+
+    def _enter(self, end: _End, connection: _Connection, judgement: _Judgement) -> None:
+        change = judgement.change(end, self._generation, is_path=connection.is_path)
+        self._engine.set_policies([change])
+        self._hold(connection, judgement)
+        self._connections[end] = connection
+
+    @property
+    def _generation(self) -> int:
+        return self.tables.generation if self.tables is not None else 0
+
+    def _check(self, tables: NodeTables) -> None:
+        old = self.tables
+        if old is None:
+            return
+        if tables.node != old.node:
+            raise StaleTables(f"tables of node {tables.node!r}: this is {old.node!r}")
+        if tables.generation < old.generation:
+            raise StaleTables(f"generation {tables.generation}: {old.generation} is enforced")
+        if tables.generation == old.generation and tables != old:
+            raise StaleTables(f"generation {tables.generation}: other tables of it are enforced")
+
+    def _judge_all(self, tables: NodeTables) -> Switched:
+        """Judge every connection again, and tell the engine in one call."""
+        known: dict[object, _Judgement] = {}
+        changes, old = [], []
+        revoked = narrowed = 0
+        for qp, connection in self._connections.items():
+            party, asked = connection.party, connection.asked
+            same = asked if self._asks_qpn else (asked[0], asked[3], asked[4])
+            key = (party, same, connection.is_path)
+            judgement = known.get(key)
+            if judgement is None:
+                judgement = known[key] = self._judged(connection)
+            before = connection.judgement
+            old.append(before)
+            is_path = connection.is_path
+            changes.append(judgement.change(qp, tables.generation, is_path=is_path))
+            if not judgement.sends and not judgement.receives:
+                if before.sends or before.receives:
+                    revoked += not is_path
+                    self._deny(connection, judgement)
+            elif before.sends & ~judgement.sends or before.receives & ~judgement.receives:
+                narrowed += 1
+            self._hold(connection, judgement)
+        self._engine.set_policies(changes)
+        for before in old:
+            self._let_go(before)
+        self.revoked += revoked
+        return Switched(tables.generation, revoked, narrowed)
+
+    def _judged(self, connection: _Connection) -> _Judgement:
+        """Judge both directions of a connection."""
+        if not self.managed:
+            return _Judgement(_DEFAULT, ALL, ALL)
+        peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.asked
+        peer = self.parties.address_of_gid(peer_gid)
+        if self._judge is None or self.tables is None or peer is None:
+            return _Judgement()
+        own = connection.party.address_towards(peer)
+        pkeys = self.pkeys_at(own)
+        if not self._is_known(connection.party, own) or pkey_index >= len(pkeys):
+            return _Judgement()
+        pkey = pkeys[pkey_index]
+        qpns: tuple[int | None, int | None] = (None, None)
+        if self._asks_qpn and not connection.is_path:
+            qpns = (dest_qpn, own_qpn)
+        traffic_class = traffic_class if self._asks_class else 0
+        flows = (
+            Flow(own, peer, pkey, None, None, qpns[0], traffic_class),
+            Flow(peer, own, pkey, None, None, qpns[1], traffic_class),
+        )
+        rules = self.tables.rules
+        rows = tuple(self.flows.row(flow, self._judge.judge(flow), rules) for flow in flows)
+        sends, receives = (memory_rules.allowed(row.verdict) for row in rows)
+        return _Judgement(pkey, sends, receives, rows)
+
+    def _is_known(self, party: Party, address: str) -> bool:
+        """Tell whether tables say who is at an address, and that it is this pod if it is one."""
+        if party.pod_uid:
+            pod = self._pods.get(party.pod_uid)
+            if pod is None or address not in pod.addresses:
+                return False
+        return address in self._identities
+
+    def _name_of(self, flow: Flow) -> str:
+        ends = (self.parties.at(flow.source), self.parties.at(flow.destination))
+        return next((end.function for end in ends if end is not None), "")
+
+    def _deny(self, connection: _Connection, judgement: _Judgement) -> None:
+        """Say that a function is refused its peer, or has it no longer."""
+        if judgement.rows:
+            denial = judgement.rows[0].denial(CONNECT)
+        else:
+            party, peer = connection.party, connection.asked[0].hex(":", 2)
+            reasons = ("tables do not say who one of them is",)
+            own = party.addresses[0]
+            denial = Denial(party.function, own, party.owner, peer, "", CONNECT, (), reasons)
+        self.denials.add(denial)
+
+    @staticmethod
+    def _hold(connection: _Connection, judgement: _Judgement) -> None:
+        connection.judgement = judgement
+        for row in judgement.rows:
+            row.holders += 1
+
+    def _let_go(self, judgement: _Judgement) -> None:
+        for row in judgement.rows:
+            row.holders -= 1
+        self._release(judgement)
+
+    def _release(self, judgement: _Judgement) -> None:
+        for row in judgement.rows:
+            if row.holders == 0:
+                self.flows.remove(row)

@@ -1,0 +1,71 @@
+"""What policy asks of one program's objects: which peers, and how many of each."""
+
+import errno
+
+from rdma.tables import DEFAULT_PKEY, FULL
+from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
+from vgpu_sim.hal.hca import HCA_PKEYS, HcaAhCreate, HcaQpAttributes
+from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.parties import Parties, Party
+
+
+class Guard:
+    """Asks the enforcer on behalf of one party. Its programs share what they may have."""
+
+    def __init__(self, enforcer: Enforcer, party: Party) -> None:
+        self._enforcer = enforcer
+        self.party = party
+
+    def connect(self, qp: EngineQp, number: int, attributes: HcaQpAttributes) -> None:
+        """Let a queue pair have the peer that its attributes name. Raises OSError (EACCES)."""
+        self._enforcer.connect(self.party, qp, number, attributes)
+
+    def forget(self, qp: EngineQp) -> None:
+        """A queue pair has no peer any more."""
+        self._enforcer.forget(qp)
+
+    def connect_path(self, path: EngineAh, wanted: HcaAhCreate) -> None:
+        """Judge where datagrams go; what is denied goes nowhere."""
+        self._enforcer.connect_path(self.party, path, wanted)
+
+    def forget_path(self, path: EngineAh) -> None:
+        """An address handle goes."""
+        self._enforcer.forget(path)
+
+    def pkeys(self) -> tuple[int, ...]:
+        """Return the P_Key table as it is now, index 0 first."""
+        if not self.party.addresses:
+            return (DEFAULT_PKEY | FULL,)
+        return self._enforcer.pkeys_at(self.party.addresses[0])[:HCA_PKEYS]
+
+    def take_qp(self) -> None:
+        """Count one queue pair more. Raises OSError (EDQUOT)."""
+        most = self._enforcer.limits_of(self.party).queue_pairs
+        if most is not None and self.party.queue_pairs >= most:
+            raise OSError(errno.EDQUOT, f"{self.party.owner}: policy lets it have {most} QPs")
+        self.party.queue_pairs += 1
+
+    def give_qp(self) -> None:
+        """Count one queue pair less."""
+        self.party.queue_pairs -= 1
+
+    def adopt(self, *, queue_pairs: int = 0, region_bytes: int = 0) -> None:
+        """Count what a predecessor has given already, however much that is."""
+        self.party.queue_pairs += queue_pairs
+        self.party.region_bytes += region_bytes
+
+    def take_bytes(self, size: int) -> None:
+        """Count bytes of a memory region more. Raises OSError (EDQUOT)."""
+        most = self._enforcer.limits_of(self.party).region_bytes
+        if most is not None and self.party.region_bytes + size > most:
+            raise OSError(errno.EDQUOT, f"{self.party.owner}: policy lets it register {most} bytes")
+        self.party.region_bytes += size
+
+    def give_bytes(self, size: int) -> None:
+        """Count bytes of a memory region less."""
+        self.party.region_bytes -= size
+
+
+def unmanaged(engine: Engine, gids: tuple[bytes, ...]) -> Guard:
+    """Return one that lets everything pass: of a program that is on no fabric."""
+    return Guard(Enforcer(engine, Parties()), Party("", "", (), gids))

@@ -1,0 +1,67 @@
+"""``tessera-hcad``: serve the functions of a node's HCAs to its pods.
+
+It needs no privilege, but the host's PID namespace: a program is known by its process. Everything
+lies in a directory that the pod's first container makes for its user.
+"""
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Final
+
+import click
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.gpud.admin.server import AdminServer
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.hcad import policy_admin, walls
+from vgpu_sim.hcad.administration import operations
+from vgpu_sim.hcad.pods import PodServer
+from vgpu_sim.hcad.shares import Shares, usable
+from vgpu_sim.system import foreign
+
+ADMIN_NAME: Final = "admin.sock"
+_AGENT_UID: Final = 0
+
+
+@click.command()
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("/run/tessera/hca"))
+@click.option(
+    "--memory",
+    "memory_bytes",
+    type=click.IntRange(min=1),
+    default=1 << 30,
+    show_default=True,
+    help="Bytes that each program may register.",
+)
+def main(directory: Path, memory_bytes: int) -> None:
+    """Serve the functions of this node until told to stop."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    foreign.prepare_waking()
+    try:
+        asyncio.run(_serve(directory, memory_bytes, Shares(usable(walls.limit()))))
+    except OSError as err:
+        sys.exit(f"tessera-hcad: {err}")
+
+
+async def _serve(directory: Path, memory_bytes: int, shares: Shares) -> None:
+    ended = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, ended.set)
+    engine = Engine()
+    server = PodServer(directory, engine, memory_bytes, shares=shares)
+    served = operations(server) | policy_admin.operations(server.enforcer)
+    admin = AdminServer(served, EventBus(), (_AGENT_UID,), policy_admin.MAX_LINE_BYTES)
+    try:
+        await admin.open(directory / ADMIN_NAME)
+        await ended.wait()
+    finally:
+        await admin.close()
+        await server.close()
+        engine.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""A node's hcad: each function has a socket of its own, which only the pod that holds it may open.
+
+A function's directory is mounted into the container that was given it: the mount is the capability,
+and who comes through it must be the pod that the node agent named. The directories stay when
+hcad ends, so that a new one's sockets appear in containers that run.
+"""
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.links import DEFAULT_LINK, Link
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.hca import HcaHello, HcaMessage
+from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad.functions import (
+    MAX_FUNCTIONS,
+    Binding,
+    Doorkeeper,
+    Function,
+    Functions,
+    NotPermitted,
+)
+from vgpu_sim.hcad.parties import Party
+from vgpu_sim.hcad.requests import Malformed
+from vgpu_sim.hcad.server import (
+    BOARD,
+    CLASS_NAME,
+    DEVICE_NAME,
+    FIRMWARE,
+    HELLO_TIMEOUT_SECONDS,
+    SOCKET_NAME,
+    OpenedFunction,
+    Server,
+)
+from vgpu_sim.hcad.shares import Share, Shares, usable
+from vgpu_sim.system import foreign, seqpacket
+from vgpu_sim.system.foreign import ForeignSockets
+from vgpu_sim.system.peers import peer_of
+
+logger = logging.getLogger("tessera.hcad")
+
+FUNCTIONS_DIR: Final = "functions"
+CLASSES_DIR: Final = "classes"
+SYS_CLASS: Final = Path("/sys/class")
+MAX_CONNECTIONS_OF_FUNCTION: Final = 64
+_SOCKET_MODE: Final = 0o666  # whoever the container's user is: the mount is the capability
+_HELLOS: Final = {int(HcaMessage.OPEN): HcaHello}
+
+
+class PodServer(Server):
+    """Serves the functions of a node below ``directory``."""
+
+    max_connections = MAX_FUNCTIONS * MAX_CONNECTIONS_OF_FUNCTION  # no pod takes another's
+    max_silent = max_connections
+    managed = True
+
+    def __init__(
+        self,
+        directory: Path,
+        engine: Engine,
+        memory_bytes: int,
+        doorkeeper: Doorkeeper | None = None,
+        system_classes: Path = SYS_CLASS,
+        shares: Shares | None = None,
+    ) -> None:
+        descriptors = usable(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        shared = shares or Shares(descriptors)
+        super().__init__(directory, engine, memory_bytes, lambda: None, shared)
+        self._table = Functions()
+        self._doorkeeper = doorkeeper or Doorkeeper()
+        self._system_classes = system_classes
+        self._listeners: dict[str, socket.socket] = {}
+        self._connections: Counter[str] = Counter()
+        self._holders: dict[str, Party] = {}
+        self._shared: dict[str, Share] = {}
+
+    async def close(self) -> None:
+        """Hang up on everybody; their objects go."""
+        await super().close()
+        for listener in self._listeners.values():
+            listener.close()
+
+    def add(self, name: str, link: Link = DEFAULT_LINK) -> None:
+        """Add a function and listen for its pod. Raises RequestError, OSError."""
+        function = self._table.add(name, link)
+        home = self._directory / FUNCTIONS_DIR / name
+        home.mkdir(mode=0o755, parents=True, exist_ok=True)
+        sysfs.write_classes(self._directory / CLASSES_DIR / name, self._system_classes)
+        self._write(function)
+        self._shared[name] = self._shares.share()
+        listener = seqpacket.bind(home / SOCKET_NAME, _SOCKET_MODE)
+        refusing = foreign.refuse_descriptors(listener)
+        listener.listen(socket.SOMAXCONN)
+        self._listeners[name] = listener
+        self._begin(
+            self._accept(listener, lambda client: self._serve_pod(function, client, refusing))
+        )
+
+    async def bind(self, name: str, binding: Binding) -> None:
+        """Give a function to a pod; programs of whoever had it, or its address, end first.
+
+        Raises RequestError, OSError.
+        """
+        function = self._table.get(name)
+        if function.binding == binding:
+            return
+        for lost in self._table.losing(name, binding):
+            await self.release(lost.name)
+        self._table.bind(name, binding)
+        self._write(function)
+        if binding.addresses:
+            pod = binding.addresses, binding.pod, binding.pod_uid
+            held = self._holders[name] = Party.of(name, function.address, *pod)
+            self.enforcer.parties.enter(held)
+            self.enforcer.parties_changed()
+        logger.info("function_bound function=%s pod=%s", name, binding.pod)
+
+    async def release(self, name: str) -> None:
+        """Take a function back; its programs and their objects are gone then.
+
+        Raises RequestError, OSError.
+        """
+        if not self._table.release(name):
+            return
+        programs = tuple(self._programs.pop(name.encode(), ()))
+        for task in programs:
+            task.cancel()
+        if programs:
+            await asyncio.wait(programs)
+        holder = self._holders.pop(name, None)
+        if holder is not None:
+            self.enforcer.parties.leave(holder)
+            self.enforcer.parties_changed()
+        self._write(self._table.get(name))
+        logger.info("function_released function=%s programs=%d", name, len(programs))
+
+    def status(self) -> list[Mapping[str, Any]]:
+        """Return what the node agent may know: whose functions are, and how many use them."""
+        return [
+            {
+                "function": function.name,
+                "pod_uid": held.pod_uid if held is not None else "",
+                "pod": held.pod if held is not None else "",
+                "addresses": [str(ip) for ip in held.addresses] if held is not None else [],
+                "refused": held.refused if held is not None else "",
+                "programs": len(self._programs.get(function.name.encode(), ())),
+            }
+            for function in self._table.all()
+            for held in (function.binding,)
+        ]
+
+    def _write(self, function: Function) -> None:
+        """Show tools what the device is now; in place, as containers have the folder mounted."""
+        home = self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
+        sysfs.write(home, function.address, FIRMWARE, BOARD, function.link)
+
+    async def _serve_pod(self, function: Function, client: socket.socket, refusing: bool) -> None:
+        if self._connections[function.name] >= MAX_CONNECTIONS_OF_FUNCTION:
+            self._silent.pop(client, None)
+            client.close()
+            return
+        self._connections[function.name] += 1
+        sockets = ForeignSockets(function.name, refusing)
+        try:
+            peer = peer_of(client)
+            async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
+                packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
+            self._silent.pop(client, None)
+            if not packet.data:
+                return
+            if packet.truncated:
+                raise Malformed("too long, or brought descriptors")
+            header, hello = requests.parse(packet.data, _HELLOS)
+            try:
+                if hello.version != hca.HCA_VERSION:
+                    raise NotPermitted(errno.EPROTO, f"a library of version {hello.version}")
+                await self._doorkeeper.admit(function, client, peer, packet.sender)
+            except NotPermitted as err:
+                if self._log_quota.take():
+                    logger.warning("open_refused function=%s reason=%r", function.name, str(err))
+                await self._send(client, requests.encode(header, None, err.status))
+                return
+            party = self._holders[function.name]
+            where = SYS_CLASS / CLASS_NAME
+            share = self._shared[function.name]
+            opened = OpenedFunction(0, function.address, where, share, party, function.link)
+            await self._opened(client, sockets, header, function.name.encode(), opened)
+        except (Malformed, TimeoutError, OSError) as err:
+            if self._log_quota.take():
+                logger.info("client_dropped reason=%r", str(err) or "timeout")
+        finally:
+            self._connections[function.name] -= 1
+            self._silent.pop(client, None)
+            sockets.close(client)
+            sockets.end()

@@ -1,0 +1,93 @@
+/* What tables let a queue pair, or a datagram's address, do: judged by hcad, asked for each request.
+ *
+ * Masks are of rdma.verbs. They say nothing about memory: keys, ranges and access come afterwards. */
+#ifndef HCA_POLICY_H
+#define HCA_POLICY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tessera_abi.h"
+
+/* Tokens that come at a rate, up to a burst; who has spent more than there were waits. */
+struct hca_bucket {
+  double per_ns, burst, tokens; /* per_ns 0: no limit */
+  uint64_t filled_ns;
+};
+
+/* What one rule lets one pod do; several flows may share it. */
+struct hca_limit {
+  struct hca_bucket bytes, operations;
+};
+
+/* The requests of one flow, counted and held back; several queue pairs may share it. */
+struct hca_flow {
+  tessera_hca_flow_counts counts;
+  struct hca_limit **limits;
+  uint32_t limit_count;
+};
+
+/* policy.c: how long a flow must wait, 0 for not at all; and what it has spent. */
+uint64_t hca_flow_wait_ns(struct hca_flow *flow, uint64_t now_ns);
+void hca_flow_spend(struct hca_flow *flow, uint64_t bytes, unsigned operations);
+
+enum { HCA_PKEY_FULL = 0x8000 };
+
+/* All zero, as after calloc(): nothing is allowed. */
+struct hca_policy {
+  uint32_t sends;    /* what its owner may ask of the peer: its own side's judgement */
+  uint32_t receives; /* what the peer may ask of its owner */
+  uint32_t pkey;     /* 15 bits of a partition, and HCA_PKEY_FULL */
+  uint64_t generation;
+  struct hca_flow *out, *in; /* NULL: not counted */
+};
+
+enum hca_verdict { HCA_ALLOWED, HCA_DENIED, HCA_SILENT };
+
+/* Bits of every verb that a request with this opcode of verbs is; 0 for none that is known. */
+static inline uint32_t hca_verbs_of(uint32_t opcode) {
+  static const uint16_t VERBS[] = {
+      [TESSERA_VERBS_OPCODE_RDMA_WRITE] = TESSERA_VERB_WRITE,
+      [TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM] = TESSERA_VERB_WRITE_IMM,
+      [TESSERA_VERBS_OPCODE_SEND] = TESSERA_VERB_SEND,
+      [TESSERA_VERBS_OPCODE_SEND_WITH_IMM] = TESSERA_VERB_SEND,
+      [TESSERA_VERBS_OPCODE_RDMA_READ] = TESSERA_VERB_READ,
+      [TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP] = TESSERA_VERB_ATOMIC_CAS,
+      [TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD] = TESSERA_VERB_ATOMIC_FAA,
+      [TESSERA_VERBS_OPCODE_SEND_WITH_INV] = TESSERA_VERB_SEND | TESSERA_VERB_INVALIDATE,
+  };
+  return opcode < sizeof VERBS / sizeof *VERBS ? VERBS[opcode] : 0;
+}
+
+/* One end's judgement, for each request and each packet. What is no known verb is not allowed. */
+static inline bool hca_allowed(uint32_t mask, uint32_t verbs) {
+  return verbs != 0 && (mask & verbs) == verbs;
+}
+
+/* Two limited members do not reach each other (IB specification volume 1, 10.9.3). */
+static inline bool hca_shares_partition(uint32_t one, uint32_t other) {
+  return ((one ^ other) & ~(uint32_t)HCA_PKEY_FULL) == 0 && ((one | other) & HCA_PKEY_FULL) != 0;
+}
+
+/* Both ends' judgement, where one engine has both: source's egress and destination's ingress. Who
+ * may ask nothing at all of its peer is answered by silence, as by a peer that is not there. */
+static inline enum hca_verdict hca_judge(const struct hca_policy *requester,
+                                         const struct hca_policy *responder, uint32_t verbs) {
+  if (!hca_shares_partition(requester->pkey, responder->pkey)) return HCA_SILENT;
+  if (hca_allowed(requester->sends & responder->receives, verbs)) return HCA_ALLOWED;
+  return requester->sends == 0 || responder->receives == 0 ? HCA_SILENT : HCA_DENIED;
+}
+
+/* Counts a request once, under the first of its verbs. */
+static inline void hca_count_done(struct hca_flow *flow, uint32_t verbs, uint64_t bytes) {
+  if (!flow || verbs == 0) return;
+  const unsigned verb = (unsigned)__builtin_ctz(verbs);
+  flow->counts.operations[verb]++;
+  flow->counts.bytes[verb] += bytes;
+}
+
+static inline void hca_count_denied(struct hca_flow *flow, uint32_t verbs) {
+  if (flow && verbs != 0) flow->counts.denied[__builtin_ctz(verbs)]++;
+}
+
+#endif
