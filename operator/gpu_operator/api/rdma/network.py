@@ -58,7 +58,9 @@ class Partition(Model):
         " member's membership. Absent: a free one is allocated and kept, see status.",
     )
     members: tuple[Member, ...] = Field(
-        default=(), max_length=64, description="Pods that are members. Who is in no partition of"
+        default=(),
+        max_length=64,
+        description="Pods that are members. Who is in no partition of"
         " any RDMANetwork is a full member of the default partition 0x7fff.",
     )
 

@@ -176,7 +176,10 @@ class Port(Model):
         default=None, alias="endQPN", ge=0, le=0xFFFFFF, description="Last one of a range."
     )
     traffic_class: int | None = Field(
-        default=None, ge=0, le=255, description="Traffic class of the address vector (DSCP and ECN)."
+        default=None,
+        ge=0,
+        le=255,
+        description="Traffic class of the address vector (DSCP and ECN).",
     )
     dscp: int | None = Field(default=None, ge=0, le=63, description="Upper six bits of it.")
 
@@ -238,9 +241,7 @@ class IngressRule(Model):
         description="Who may request; absent or empty: everybody, outside of the cluster too.",
     )
     verbs: tuple[VerbName, ...] | None = Field(default=None, max_length=9, description=_VERBS)
-    ports: tuple[Port, ...] | None = Field(
-        default=None, max_length=MAX_ITEMS, description=_PORTS
-    )
+    ports: tuple[Port, ...] | None = Field(default=None, max_length=MAX_ITEMS, description=_PORTS)
     memory: Memory | None = Field(
         default=None, description="Which memory the peers' remote keys reach; absent: all of it."
     )
@@ -256,9 +257,7 @@ class EgressRule(Model):
         description="Of whom; absent or empty: of everybody, outside of the cluster too.",
     )
     verbs: tuple[VerbName, ...] | None = Field(default=None, max_length=9, description=_VERBS)
-    ports: tuple[Port, ...] | None = Field(
-        default=None, max_length=MAX_ITEMS, description=_PORTS
-    )
+    ports: tuple[Port, ...] | None = Field(default=None, max_length=MAX_ITEMS, description=_PORTS)
     limits: Limits | None = Field(default=None, description="Ceilings; absent: none.")
     qos_class_name: str | None = Field(
         default=None,

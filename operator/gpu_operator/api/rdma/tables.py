@@ -1,4 +1,4 @@
-"""RDMANodeTables: what one node's HCA enforces. The operator writes spec, the node's agent status."""
+"""RDMANodeTables: what one node's HCA enforces. The operator writes spec, its agent status."""
 
 from enum import StrEnum
 

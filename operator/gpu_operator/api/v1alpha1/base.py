@@ -24,7 +24,7 @@ class StatusModel(Model):
 
 
 class ConditionType(StrEnum):
-    """Conditions: those of ``rdma.tessera.dev`` have Accepted and Programmed, all others the rest."""
+    """Conditions; what belongs to ``rdma.tessera.dev`` has Accepted and Programmed only."""
 
     ACCEPTED = "Accepted"
     READY = "Ready"

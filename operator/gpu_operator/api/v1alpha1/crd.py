@@ -19,7 +19,6 @@ from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
 from gpu_operator.api.v1alpha1.schema import structural
 
-
 _READY = condition("Ready")
 _REASON = condition("Ready", "reason")
 
