@@ -1,6 +1,6 @@
 """Sets of small numbers as the bits of an int: union and intersection at the speed of memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 _OFFSETS: Final = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(1 << 8))
@@ -18,6 +18,14 @@ def numbers(bits: int) -> Iterator[int]:
         if byte:
             for offset in _OFFSETS[byte]:
                 yield index * 8 + offset
+
+
+def of_numbers(those: Sequence[int]) -> int:
+    """Return the set of numbers, which are not none."""
+    data = bytearray((max(those) >> 3) + 1)
+    for number in those:
+        data[number >> 3] |= 1 << (number & 7)
+    return int.from_bytes(data, "little")
 
 
 def contains(bits: int, number: int) -> bool:

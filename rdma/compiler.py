@@ -6,6 +6,7 @@ identities and rules. A policy's peers are a set of identities, so the work grow
 number of different pods, not with pods times policies.
 """
 
+import gc
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -226,6 +227,17 @@ class Compiler:
         )
         if not any(noted):
             return
+        collects = gc.isenabled()
+        gc.disable()  # it would go through all that is kept, again and again, and find no garbage
+        try:
+            self._work_off(any(noted[2:]))
+        finally:
+            if collects:
+                gc.enable()
+        self._pod_changes = self._other_namespaces = False
+        self._other_networks = self._other_policies = False
+
+    def _work_off(self, other_rules: bool) -> None:
         self._terms.begin()
         if self._other_networks:
             self._partitions.place(self._networks.values())
@@ -236,13 +248,11 @@ class Compiler:
         self._terms.settle(touched, self._namespaces, other, None)
         members = self._partitions.settle()
         self._terms.settle(touched, self._namespaces, other, self._partitions)
-        other_rules = self._settle_rules()
+        other_rules |= self._settle_rules()
         dirty = -1 if self._other_networks else self._dirty | change.born | members
         other_identities = self._settle_identities(dirty, change)
         self._dirty = 0
-        self._pod_changes = self._other_namespaces = False
-        self._other_networks = self._other_policies = False
-        self._share(other_rules or any(noted[2:]), other_identities, change.endpoints)
+        self._share(other_rules, other_identities, change.endpoints)
 
     def _share(self, rules: bool, identities: bool, endpoints: bool) -> None:
         old = self._shared

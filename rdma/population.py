@@ -4,12 +4,13 @@ An identity is a namespace and those labels whose keys some selector names. What
 and worked off once by ``settle``: a thousand new selectors identify each pod once.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rdma import addresses
-from rdma.bits import contains
+from rdma.bits import contains, of_numbers
 from rdma.objects import PodFacts
 from rdma.tables import NOBODY, Endpoint, Pod
 
@@ -43,7 +44,8 @@ class Population:
         self._facts: dict[int, _Facts] = {}
         self._heads: dict[int, int] = {}
         self._free: list[int] = []
-        self._claims: dict[str, dict[str, None]] = {}
+        self._claims: dict[str, tuple[str, ...]] = {}
+        self._unmarked: list[int] = []
         self._of_node: dict[str, dict[str, None]] = {}
         self._keys: AbstractSet[str] = frozenset()
         self._namespaces: AbstractSet[str] = frozenset()
@@ -69,6 +71,7 @@ class Population:
         for uid in self._stale:
             self._move(uid, change, touched)
         self._stale.clear()
+        self._mark(change)
         self._bury(change)
         for address in touched:
             change.endpoints |= self._settle_endpoint(address)
@@ -124,13 +127,13 @@ class Population:
             if not self._heads[old_number] and old_number != NOBODY:
                 change.gone |= 1 << old_number
             for address in old_claimed:
-                del self._claims[address][uid]
+                self._claims[address] = tuple(one for one in self._claims[address] if one != uid)
                 touched[address] = None
             if pod is None or pod.node != old.node:
                 del self._of_node[old.node][uid]
         if pod is not None:
             for address in claimed:
-                self._claims.setdefault(address, {})[uid] = None
+                self._claims[address] = (*self._claims.get(address, ()), uid)
                 touched[address] = None
             self._of_node.setdefault(pod.node, {})[uid] = None
 
@@ -144,19 +147,29 @@ class Population:
             number = self._free.pop() if self._free else len(self._facts) + 1
             self._numbers[facts] = number
             self._facts[number] = facts
-            self._mark(number, facts)
-            change.born |= 1 << number
-            change.namespaces.add(pod.namespace)
+            self._unmarked.append(number)
         return number
 
-    def _mark(self, number: int, facts: _Facts) -> None:
-        namespace, labels = facts
-        bit = 1 << number
-        self.namespace_of[number] = namespace
-        self.in_namespace[namespace] = self.in_namespace.get(namespace, 0) | bit
-        for item in labels:
-            self.with_value[item] = self.with_value.get(item, 0) | bit
-            self.with_key[item[0]] = self.with_key.get(item[0], 0) | bit
+    def _mark(self, change: Change) -> None:
+        """Put new identities into the indexes, all of one entry at once."""
+        values: dict[tuple[str, str], list[int]] = defaultdict(list)
+        namespaces: dict[str, list[int]] = defaultdict(list)
+        for number in self._unmarked:
+            namespace, labels = self._facts[number]
+            self.namespace_of[number] = namespace
+            namespaces[namespace].append(number)
+            for item in labels:
+                values[item].append(number)
+        for namespace, born in namespaces.items():
+            bits = of_numbers(born)
+            self.in_namespace[namespace] = self.in_namespace.get(namespace, 0) | bits
+            change.born |= bits
+        change.namespaces.update(namespaces)
+        for item, born in values.items():
+            bits = of_numbers(born)
+            self.with_value[item] = self.with_value.get(item, 0) | bits
+            self.with_key[item[0]] = self.with_key.get(item[0], 0) | bits
+        self._unmarked.clear()
 
     def _bury(self, change: Change) -> None:
         """Take identities that nobody has any more out of all indexes; their numbers are free."""
@@ -184,7 +197,7 @@ class Population:
         if len(claims) > 1:
             now = Endpoint(address, NOBODY, "")
         else:
-            pod, number, _ = self._settled[next(iter(claims))]
+            pod, number, _ = self._settled[claims[0]]
             now = Endpoint(address, number, f"{pod.namespace}/{pod.name}")
         self.endpoints[address] = now
         return now != before

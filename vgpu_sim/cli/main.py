@@ -46,6 +46,12 @@ def _isa() -> click.Command:
     return isa.command
 
 
+def _rdma() -> click.Command:
+    from vgpu_sim.cli import rdma_commands
+
+    return rdma_commands.command
+
+
 def _libdir() -> click.Command:
     from vgpu_sim.cli import libdir
 
@@ -63,6 +69,7 @@ _VERBS: dict[str, Callable[[], click.Command]] = {
     "libdir": _libdir,
     "mig": _mig,
     "ptx": _ptx,
+    "rdma": _rdma,
     "run": _run,
     "smi": _smi,
     "validate": _validate,

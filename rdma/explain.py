@@ -1,0 +1,296 @@
+"""Why a pod may, or may not, do something to another: the words of ``tessera rdma explain``.
+
+The judge is the one that hcad asks; what is here only names what its verdict rests on.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rdma import addresses
+from rdma.compiler import Compiler
+from rdma.errors import RdmaError
+from rdma.judge import Judge
+from rdma.objects import PodFacts
+from rdma.tables import (
+    DEFAULT_PKEY,
+    FULL,
+    Direction,
+    Endpoint,
+    Flow,
+    Identity,
+    Isolation,
+    Membership,
+    NodeTables,
+    Verdict,
+)
+from rdma.verbs import NAMES, Verb
+
+PASSES: Final = "it passes"
+NAKED: Final = "the peer answers with a remote access error: IBV_WC_REM_ACCESS_ERR"
+SILENT: Final = (
+    "nobody answers: modifying the queue pair to RTR is refused (EACCES), and what another peer"
+    " sends regardless ends in IBV_WC_RETRY_EXC_ERR"
+)
+
+
+class QuestionError(RdmaError):
+    """A question about what is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """Who wants to do what to whom; a pod is "ns/name" or an address. None: as it happens to be."""
+
+    source: str
+    destination: str
+    verb: Verb
+    pkey: int | None = None
+    service: int | None = None
+    space: str | None = None
+    destination_qpn: int | None = None
+    traffic_class: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Half:
+    """What one side says: ``rules`` ("policy ingress[0]") with the verbs that each lets through."""
+
+    direction: Direction
+    who: str
+    allowed: bool
+    isolated_by: tuple[str, ...] = ()
+    rules: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    audited_by: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The answer. ``audited``: it passes, and would not if policies that audit were enforced."""
+
+    allowed: bool
+    audited: bool
+    source: str
+    destination: str
+    verb: str
+    halves: tuple[Half, ...]
+    pkey: int
+    partition: str
+    partition_shared: bool
+    consequence: str
+    verdict: Verdict
+
+    def lines(self) -> list[str]:
+        """Return it for people."""
+        word = "ALLOWED" if self.allowed else "DENIED"
+        lines = [f"{word}: {self.verb} from {self.source} to {self.destination}"]
+        lines += [f"  {line}" for half in self.halves for line in _half_lines(half, self.verb)]
+        share = "shared" if self.partition_shared else "not shared"
+        lines.append(f"  partition {self.pkey:#06x}: {share} ({self.partition})")
+        if self.audited:
+            lines.append("  audit: it would be denied if policies that audit were enforced")
+        if not self.allowed:
+            lines.append(f"  so: {self.consequence}")
+        return lines
+
+    def document(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "allowed": self.allowed,
+            "audited": self.audited,
+            "from": self.source,
+            "to": self.destination,
+            "verb": self.verb,
+            **{
+                half.direction.value: {
+                    "of": half.who,
+                    "allowed": half.allowed,
+                    "isolatedBy": list(half.isolated_by),
+                    "auditedBy": list(half.audited_by),
+                    "rules": [{"rule": rule, "verbs": list(verbs)} for rule, verbs in half.rules],
+                    "note": half.note,
+                }
+                for half in self.halves
+            },
+            "partition": {
+                "pkey": f"{self.pkey:#06x}",
+                "shared": self.partition_shared,
+                "names": self.partition,
+            },
+            "consequence": self.consequence,
+        }
+
+
+def explain(compiler: Compiler, pods: Iterable[PodFacts], question: Question) -> Explanation:
+    """Return whether it passes, and by what.
+
+    Raises:
+        QuestionError: a pod is not there, or cannot take part in RDMA, or an address is none.
+    """
+    tables = compiler.tables("")
+    named = {f"{pod.namespace}/{pod.name}": pod for pod in pods}
+    source, destination = _addresses(question, named)
+    ends = {endpoint.address: endpoint for endpoint in tables.endpoints}
+    identities = {identity.number: identity for identity in tables.identities}
+    sender, receiver = ends.get(source), ends.get(destination)
+    out = identities[sender.identity] if sender else None
+    into = identities[receiver.identity] if receiver else None
+    pkey = question.pkey if question.pkey is not None else _usual_pkey(out, into)
+    verdict = Judge(tables).judge(
+        Flow(
+            source,
+            destination,
+            pkey,
+            question.service,
+            question.space,
+            question.destination_qpn,
+            question.traffic_class,
+        )
+    )
+    itself = bool(sender and receiver and sender.pod and sender.pod == receiver.pod)
+    halves = (
+        _half(Direction.EGRESS, source, sender, out, tables, verdict, question.verb, itself),
+        _half(
+            Direction.INGRESS, destination, receiver, into, tables, verdict, question.verb, itself
+        ),
+    )
+    allowed = bool(verdict.verbs & question.verb)
+    answered = verdict.peer_known and verdict.partition_shared
+    return Explanation(
+        allowed=allowed,
+        audited=bool(verdict.audited & question.verb),
+        source=_shown(source, sender),
+        destination=_shown(destination, receiver),
+        verb=_names(question.verb)[0],
+        halves=halves,
+        pkey=pkey,
+        partition=_partition(pkey, out, into),
+        partition_shared=verdict.partition_shared,
+        consequence=PASSES if allowed else NAKED if answered else SILENT,
+        verdict=verdict,
+    )
+
+
+def _addresses(question: Question, pods: Mapping[str, PodFacts]) -> tuple[str, str]:
+    """Return an address of each, of one family where both have one."""
+    sources = _addresses_of(question.source, pods)
+    destinations = _addresses_of(question.destination, pods)
+    for source in sources:
+        for destination in destinations:
+            if (":" in source) == (":" in destination):
+                return source, destination
+    raise QuestionError(
+        f"{question.source} and {question.destination} have no addresses of one family"
+    )
+
+
+def _addresses_of(name: str, pods: Mapping[str, PodFacts]) -> Sequence[str]:
+    if "/" not in name:
+        try:
+            return (addresses.canonical(name),)
+        except ValueError as error:
+            raise QuestionError(f"{name}: neither namespace/pod nor an address") from error
+    pod = pods.get(name)
+    if pod is None:
+        raise QuestionError(f"no pod {name}")
+    if pod.host_network:
+        raise QuestionError(f"pod {name} is on its node's network, where pods hold no HCA")
+    if not pod.holds_hca:
+        raise QuestionError(f"pod {name} holds no HCA: it asks for none, or has ended")
+    if not pod.addresses:
+        raise QuestionError(f"pod {name} has no address yet")
+    return pod.addresses
+
+
+def _usual_pkey(out: Identity | None, into: Identity | None) -> int:
+    """Return the P_Key that the source would use: the first that reaches, or else its first."""
+    if out is None:
+        return DEFAULT_PKEY | FULL
+    theirs = {one.pkey: one.full for one in (into.partitions if into else ())}
+    if into is None:
+        theirs = {DEFAULT_PKEY: True}
+    reaching = [m for m in out.partitions if m.pkey in theirs and (m.full or theirs[m.pkey])]
+    chosen = next(iter(reaching or out.partitions), Membership(DEFAULT_PKEY, full=True))
+    return chosen.pkey | (FULL if chosen.full else 0)
+
+
+def _half(
+    direction: Direction,
+    address: str,
+    endpoint: Endpoint | None,
+    identity: Identity | None,
+    tables: NodeTables,
+    verdict: Verdict,
+    verb: Verb,
+    itself: bool,
+) -> Half:
+    who = _shown(address, endpoint)
+    if identity is None or endpoint is None:
+        return Half(direction, who, allowed=True, note="outside of the cluster")
+    if not endpoint.pod:
+        return Half(direction, who, allowed=False, note="two pods claim this address")
+    if itself:
+        return Half(direction, who, allowed=True, note="a pod always reaches itself")
+    isolation = identity.ingress if direction is Direction.INGRESS else identity.egress
+    if isolation is None:
+        return Half(direction, who, allowed=True, note="no policy isolates it")
+    if isolation == Isolation():
+        return Half(direction, who, allowed=False, note="nothing is known of its namespace")
+    matched = [tables.rules[place] for place in verdict.rules]
+    rules = [rule for rule in matched if rule.direction is direction]
+    passes = not isolation.enforced or any(rule.verbs & verb for rule in rules)
+    return Half(
+        direction,
+        who,
+        passes,
+        isolation.policies,
+        tuple((f"{rule.policy} {direction}[{rule.index}]", _names(rule.verbs)) for rule in rules),
+        isolation.audited_policies,
+    )
+
+
+def _half_lines(half: Half, verb: str) -> list[str]:
+    word = "allowed" if half.allowed else "denied"
+    head = f"{half.direction} of {half.who}: {word}"
+    if half.note:
+        return [f"{head}, {half.note}"]
+    if not half.isolated_by:
+        return [f"{head}, only audited by {', '.join(half.audited_by)}"]
+    lines = []
+    letting = [rule for rule, verbs in half.rules if verb in verbs]
+    if letting:
+        lines.append(f"{head} by {', '.join(letting)}")
+    else:
+        lines.append(f"{head}, isolated by {', '.join(half.isolated_by)}")
+        lines += [f"  {rule} matches, for {', '.join(verbs)} only" for rule, verbs in half.rules]
+        if not half.rules:
+            lines.append("  no rule matches this peer and flow")
+    if half.audited_by:
+        lines.append(f"  audited by {', '.join(half.audited_by)}")
+    return lines
+
+
+def _partition(pkey: int, out: Identity | None, into: Identity | None) -> str:
+    """Return who is what in the partition."""
+    words = []
+    for side, identity in (("from", out), ("to", into)):
+        if identity is None:
+            words.append(f"{side}: outside, default partition only")
+            continue
+        held = [one for one in identity.partitions if one.pkey == pkey & DEFAULT_PKEY]
+        names = [
+            f"{'full' if one.full else 'limited'} member of"
+            f" {f'{one.network}/{one.partition}' if one.network else 'the default partition'}"
+            for one in held
+        ]
+        words.append(f"{side}: {', '.join(names) or 'no member'}")
+    return "; ".join(words)
+
+
+def _shown(address: str, endpoint: Endpoint | None) -> str:
+    return endpoint.pod or address if endpoint is not None else address
+
+
+def _names(verbs: Verb) -> tuple[str, ...]:
+    return tuple(name for name, verb in NAMES.items() if verb & verbs)

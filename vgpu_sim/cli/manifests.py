@@ -1,0 +1,141 @@
+"""Objects from files, folders and standard input as kubectl reads and prints them, or from kubectl.
+
+Whatever is read is bounded and loaded without constructing anything; only dicts of known kinds are
+handed on. The cluster is asked by the user's own kubectl, so who may see what is the cluster's say.
+"""
+
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import click
+import yaml
+
+from vgpu_sim.cli import inputs
+
+_SUFFIXES: Final = (".yaml", ".yml", ".json")
+_LISTED: Final = (
+    "pods",
+    "namespaces",
+    "rdmanetworks.rdma.tessera.dev",
+    "rdmanetworkpolicies.rdma.tessera.dev",
+)
+KUBECTL_S: Final = 60
+MAX_OBJECTS: Final = 200_000
+_SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SafeLoader):  # type: ignore[misc]
+    """Reads what looks like a time as text, as Kubernetes does."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {
+        first: [one for one in resolvers if one[0] != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in _SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+class Document:
+    """An object and where it comes from."""
+
+    def __init__(self, content: dict[str, Any], source: str) -> None:
+        self.content, self.source = content, source
+
+    @property
+    def kind(self) -> str:
+        """What it says it is."""
+        return str(self.content.get("kind", ""))[:80]
+
+    @property
+    def group(self) -> str:
+        """The group of its API; empty for the core's."""
+        group, slash, _ = str(self.content.get("apiVersion", ""))[:200].rpartition("/")
+        return group if slash else ""
+
+
+def read(names: Sequence[str]) -> list[Document]:
+    """Return the objects of files and folders; lists are taken apart.
+
+    Raises:
+        click.ClickException: one cannot be read, or holds something that is no object.
+    """
+    documents: list[Document] = []
+    for name in names:
+        for file in _files(name):
+            for number, content in enumerate(_contents(file), 1):
+                documents += _objects(content, f"{file}: document {number}", 0)
+                if len(documents) > MAX_OBJECTS:
+                    raise inputs.UnreadableFile(file, f"more than {MAX_OBJECTS} objects")
+    return documents
+
+
+def ask_cluster(kubectl: str, context: str | None) -> list[Document]:
+    """Return the cluster's pods, namespaces, networks and policies, as the user may see them.
+
+    Raises:
+        click.ClickException: kubectl is not there, or refuses.
+    """
+    chosen = [f"--context={context}"] if context else []
+    documents: list[Document] = []
+    for what in _LISTED:
+        command = [kubectl, *chosen, "get", what, "--all-namespaces", "-o", "json"]
+        try:
+            done = subprocess.run(command, capture_output=True, timeout=KUBECTL_S, check=False)
+            if done.returncode:
+                said = done.stderr.decode(errors="replace").strip().splitlines()
+                raise click.ClickException(f"kubectl get {what}: {said[-1] if said else 'failed'}")
+            documents += _objects(json.loads(done.stdout), f"kubectl get {what}", 0)
+        except OSError as error:
+            hint = "give manifests with -f, or the program with --kubectl"
+            raise click.ClickException(f"{kubectl}: {error.strerror}; {hint}") from error
+        except subprocess.TimeoutExpired as error:
+            raise click.ClickException(
+                f"kubectl get {what}: no answer within {KUBECTL_S} s"
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise click.ClickException(f"kubectl get {what}: its answer is no JSON") from error
+    return documents
+
+
+def _files(name: str) -> Iterator[str]:
+    folder = Path(name)
+    if name == "-" or not folder.is_dir():
+        yield name
+        return
+    try:
+        found = sorted(one for one in folder.iterdir() if one.suffix in _SUFFIXES)
+    except OSError as error:
+        raise inputs.UnreadableFile(name, error.strerror or str(error)) from error
+    if not found:
+        raise inputs.UnreadableFile(name, f"no {', '.join(_SUFFIXES)} in this folder")
+    yield from map(str, found)
+
+
+def _contents(file: str) -> Iterator[Any]:
+    text = inputs.read_text(file)
+    try:
+        yield from (one for one in yaml.load_all(text, _Loader) if one is not None)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f"line {mark.line + 1}: " if mark is not None else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise inputs.UnreadableFile(file, f"{line}{problem}") from error
+    except (ValueError, RecursionError) as error:
+        raise inputs.UnreadableFile(file, f"no YAML: {str(error)[:100]}") from error
+
+
+def _objects(content: Any, source: str, depth: int) -> Iterator[Document]:
+    if not isinstance(content, dict):
+        raise click.ClickException(f"{source}: no Kubernetes object")
+    document = Document(content, source)
+    items = content.get("items")
+    if not document.kind.endswith("List") or not isinstance(items, list):
+        yield document
+        return
+    if depth:
+        raise click.ClickException(f"{source}: a list in a list")
+    for index, item in enumerate(items):
+        if isinstance(item, dict):  # items of a typed list need not repeat their kind
+            item = {"kind": document.kind.removesuffix("List"), **item}
+        yield from _objects(item, f"{source}, item {index}", 1)

@@ -1,0 +1,229 @@
+"""``tessera rdma``: who may do what to whom, and whether manifests say what can be enforced.
+
+Exit status: 0 allowed or valid, 1 denied or invalid, 2 the question or its input cannot be read.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from rdma import manifests as objects
+from rdma.compiler import Compiler
+from rdma.errors import PolicyError, RdmaError
+from rdma.explain import Question, explain as explain_flow
+from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
+from rdma.verbs import NAMES, Verb
+from vgpu_sim.cli import manifests
+from vgpu_sim.cli.manifests import Document
+
+DENIED = 1
+UNREADABLE = 2
+_VERBS = {name.lower(): verb for name, verb in NAMES.items()}
+_Value = TypeVar("_Value")
+_OURS = (objects.NETWORK_KIND, objects.POLICY_KIND)
+
+
+def _verb(_ctx: click.Context, _param: click.Parameter, value: str) -> Verb:
+    """Return a verb, however its letters are written: write, Write, write-imm."""
+    verb = _VERBS.get(value.lower().replace("-", ""))
+    if verb is None:
+        raise click.BadParameter(f"{value!r} is not one of {', '.join(NAMES)}")
+    return verb
+
+
+def _complete_verb(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    return [CompletionItem(name) for name in _VERBS if name.startswith(incomplete.lower())]
+
+
+def _pkey(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        number = int(value, 0)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= 0xFFFF:
+        raise click.BadParameter(f"{value!r} is no P_Key such as 0xffff")
+    return number
+
+
+_files = click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Manifests: a file, a folder, or - for standard input; may be given again.",
+    type=click.Path(),
+)
+
+
+@click.group()
+def command() -> None:
+    """Ask RDMA network policies who may do what to whom, and check manifests."""
+
+
+@command.command()
+@click.option("--from", "source", required=True, metavar="NS/POD", help="Who requests.")
+@click.option("--to", "destination", required=True, metavar="NS/POD", help="Whom; or an address.")
+@click.option(
+    "--verb",
+    required=True,
+    callback=_verb,
+    shell_complete=_complete_verb,
+    help=f"One of {', '.join(NAMES)}.",
+)
+@_files
+@click.option("-n", "--namespace", default="default", help="Of pods that are named without one.")
+@click.option("--pkey", callback=_pkey, help="P_Key of the queue pair; default: one that reaches.")
+@click.option("--service", type=click.IntRange(1, 0xFFFF), help="Port of the connection manager.")
+@click.option("--space", type=click.Choice(["TCP", "UDP"]), help="Of the port; default: TCP.")
+@click.option("--qpn", type=click.IntRange(0, 0xFFFFFF), help="Destination's queue pair number.")
+@click.option("--traffic-class", type=click.IntRange(0, 255), default=0, help="Of the packets.")
+@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@click.option("--kubectl", default="kubectl", metavar="PROGRAM", help="Asked without -f.")
+@click.option("--context", help="kubectl's context.")
+def explain(
+    source: str,
+    destination: str,
+    verb: Verb,
+    files: Sequence[str],
+    namespace: str,
+    pkey: int | None,
+    service: int | None,
+    space: str | None,
+    qpn: int | None,
+    traffic_class: int,
+    output: str,
+    kubectl: str,
+    context: str | None,
+) -> None:
+    """Say whether a pod may do something to another, by which policy and rule, and on which side.
+
+    Pods, namespaces, networks and policies are read from manifests, as `kubectl get -o yaml` prints
+    them, or from the cluster by your own kubectl. The exit status is 0 for allowed, 1 for denied, 2
+    for a question that cannot be answered.
+    """
+    if space is not None and service is None:
+        raise click.UsageError("--space needs --service")
+    question = Question(
+        _full_name(source, namespace),
+        _full_name(destination, namespace),
+        verb,
+        pkey,
+        service,
+        space or ("TCP" if service is not None else None),
+        qpn,
+        traffic_class,
+    )
+    try:
+        found = manifests.read(files) if files else manifests.ask_cluster(kubectl, context)
+        pods, compiler = _compiled(found)
+        answer = explain_flow(compiler, pods, question)
+    except (RdmaError, click.ClickException) as error:
+        if isinstance(error, click.UsageError):
+            raise
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        click.echo(f"tessera rdma explain: {message}", err=True)
+        sys.exit(UNREADABLE)
+    for (kind, key), errors in compiler.problems().items():
+        for problem in errors:
+            click.echo(f"tessera rdma explain: {kind} {key}: {problem}", err=True)
+    if output == "json":
+        click.echo(json.dumps(answer.document(), indent=2))
+    else:
+        click.echo("\n".join(answer.lines()))
+    sys.exit(0 if answer.allowed else DENIED)
+
+
+@command.command()
+@_files
+def check(files: Sequence[str]) -> None:
+    """Check RDMANetworks and RDMANetworkPolicies of manifests, without a cluster.
+
+    Each is named with what is wrong with it, and where. The exit status is 0 when all are valid, 1
+    when one is not, 2 when a file cannot be read or there is none of them.
+    """
+    if not files:
+        raise click.UsageError("Missing option '-f'.")
+    try:
+        found = [one for one in manifests.read(files) if one.kind in _OURS]
+    except click.ClickException as error:
+        click.echo(f"tessera rdma check: {error.format_message()}", err=True)
+        sys.exit(UNREADABLE)
+    if not found:
+        click.echo(f"tessera rdma check: no {' and no '.join(_OURS)} in these files", err=True)
+        sys.exit(UNREADABLE)
+    compiler = Compiler()
+    named: dict[tuple[str, str], str] = {}
+    problems: dict[tuple[str, str], list[str]] = {}
+    for document in found:
+        try:
+            key = _put(compiler, document)
+        except PolicyError as error:
+            key = (document.kind, f"{document.source}")
+            problems.setdefault(key, []).append(str(error))
+        if key in named:
+            problems.setdefault(key, []).append(f"is also in {named[key]}")
+        named[key] = document.source
+    for key, errors in compiler.problems().items():
+        problems.setdefault(key, []).extend(map(str, errors))
+    for key in named:
+        for problem in problems.get(key, ["valid"]):
+            click.echo(f"{key[0]} {key[1]}: {problem}")
+    sys.exit(DENIED if problems else 0)
+
+
+def _full_name(name: str, namespace: str) -> str:
+    """Return "ns/name", or an address as it is."""
+    is_address = ":" in name or name.replace(".", "").isdigit()
+    return name if "/" in name or is_address else f"{namespace}/{name}"
+
+
+def _compiled(found: Sequence[Document]) -> tuple[list[PodFacts], Compiler]:
+    """Return a compiler that holds all objects; unknown kinds are passed over. Raises RdmaError."""
+    compiler = Compiler()
+    pods = [_read(document, objects.pod, "") for document in found if document.kind == "Pod"]
+    for pod in pods:
+        compiler.upsert_pod(pod)
+    spaces = [_read(one, objects.namespace, "") for one in found if one.kind == "Namespace"]
+    known = {space.name for space in spaces}
+    for name in sorted({pod.namespace for pod in pods} - known):
+        click.echo(f"namespace {name} is not there: taken to have no labels", err=True)
+        spaces.append(NamespaceFacts(name))
+    for space in spaces:
+        compiler.upsert_namespace(space)
+    for document in found:
+        if document.kind in _OURS:
+            _put(compiler, document)
+    return pods, compiler
+
+
+def _put(compiler: Compiler, document: Document) -> tuple[str, str]:
+    """Put a network or policy into a compiler; return its kind and key. Raises PolicyError."""
+    if document.kind == objects.NETWORK_KIND:
+        network: Network = _read(document, objects.network, objects.GROUP)
+        compiler.upsert_network(network)
+        return document.kind, network.name
+    policy: Policy = _read(document, objects.policy, objects.GROUP)
+    compiler.upsert_policy(policy)
+    return document.kind, policy.key
+
+
+def _read(document: Document, reader: Callable[[object], _Value], group: str) -> _Value:
+    try:
+        if document.group != group:
+            said = document.content.get("apiVersion", "missing")
+            wanted = f"{group}/v1alpha1" if group else "v1"
+            raise PolicyError("apiVersion", f"{str(said)[:80]!r}", f"write {wanted}")
+        return reader(document.content)
+    except PolicyError as error:
+        raise PolicyError(
+            f"{document.source}: {error.field}", error.problem, error.remedy
+        ) from error
