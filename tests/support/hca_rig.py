@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu_sim.fabric.addresses import address_of
+from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.verbs import (
@@ -21,8 +21,11 @@ from vgpu_sim.hal.verbs import (
     VerbsSend,
     VerbsState,
 )
+from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.parties import Party
 from vgpu_sim.native import build
 
 ALL_ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_READ
@@ -193,11 +196,23 @@ class Qp:
 class Client:
     """A program on the fabric, at the address of ``index``."""
 
-    def __init__(self, engine: Engine, numbers: Numbers, index: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        numbers: Numbers,
+        index: int,
+        enforcer: Enforcer | None = None,
+        address: Address | None = None,
+    ) -> None:
         self.engine = engine
-        address = address_of(index)
-        self.gid = address.gids[1]
-        self.objects = Objects(engine, numbers, address.gids, 1 << 30)
+        address = address or address_of(index)
+        self.gid, self.link_local = address.gids[1], address.gids[0]
+        self.party = Party.of(f"f{index}", address)
+        guard = None
+        if enforcer is not None:
+            enforcer.parties.enter(self.party)
+            guard = Guard(enforcer, self.party)
+        self.objects = Objects(engine, numbers, address.gids, 1 << 30, guard)
         self.map = mmap.mmap(self.objects.page_fd, hca.HCA_PAGE_BYTES)
         self.page = hca.HcaClientPage.from_buffer(self.map)
         self.pd = self.objects.create_pd().handle
@@ -240,9 +255,15 @@ class Client:
 class Pair:
     """Two clients with a connected queue pair each, and a region each."""
 
-    def __init__(self, engine: Engine, first: int = 0, **attributes: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        first: int = 0,
+        enforcer: Enforcer | None = None,
+        **attributes: int,
+    ) -> None:
         numbers = Numbers()
-        self.a, self.b = (Client(engine, numbers, first + i) for i in (0, 1))
+        self.a, self.b = (Client(engine, numbers, first + i, enforcer) for i in (0, 1))
         self.a_send, self.a_recv, self.b_send, self.b_recv = (
             client.cq() for client in (self.a, self.a, self.b, self.b)
         )

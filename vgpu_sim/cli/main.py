@@ -47,8 +47,9 @@ def _isa() -> click.Command:
 
 
 def _rdma() -> click.Command:
-    from vgpu_sim.cli import rdma_commands
+    from vgpu_sim.cli import rdma_commands, rdma_fabric
 
+    rdma_commands.command.add_command(rdma_fabric.policy)
     return rdma_commands.command
 
 

@@ -17,10 +17,12 @@ from click.shell_completion import CompletionItem
 from mig.errors import MigError
 from mig.geometry import Board, Instance, Profile
 from mig.planner.rules import violations
+from rdma.errors import PolicyError
 from vgpu_sim import config
-from vgpu_sim.cli import boards, quantity, run_hca, run_stats
+from vgpu_sim.cli import boards, quantity, rdma_files, run_hca, run_stats
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed
+from vgpu_sim.cli.clients.fabric_policy import Document
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.gpud.model import new_gpu_uuid
@@ -89,6 +91,21 @@ def _complete_command(
     help="Put the adapter on the fabric of that name, with other runs; default: one of its own.",
 )
 @click.option(
+    "--rdma-labels",
+    callback=run_hca.parse_labels,
+    metavar="KEY=VALUE,...",
+    help="Labels that the fabric's policies know this run by, as a pod of namespace default.",
+)
+@click.option(
+    "--rdma-policy",
+    "rdma_policies",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    callback=rdma_files.read,
+    metavar="FILE",
+    help="Put the RDMANetworkPolicies and RDMANetworks of a manifest on the fabric.",
+)
+@click.option(
     "--count",
     type=click.IntRange(min=1),
     default=1,
@@ -144,6 +161,8 @@ def command(
     profile_name: str | None,
     hca: bool,
     fabric: str | None,
+    rdma_labels: dict[str, str],
+    rdma_policies: list[Document],
     count: int,
     backend: str,
     capability: tuple[int, int] | None,
@@ -164,6 +183,8 @@ def command(
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
     if fabric is not None and not hca:
         raise click.UsageError("--fabric needs --hca")
+    if (rdma_labels or rdma_policies) and not hca:
+        raise click.UsageError("--rdma-labels and --rdma-policy need --hca")
     if profile_name is None and not hca:
         missing = "--board" if board is None else "--slice"
         raise click.UsageError(f"Missing option '{missing}' (or --hca).")
@@ -201,14 +222,16 @@ def command(
                 _say_how_to_choose(count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
-                member = stack.enter_context(run_hca.member(fabric, token_hex))
+                member = stack.enter_context(
+                    run_hca.member(fabric, token_hex, rdma_labels, rdma_policies)
+                )
                 environment = config.with_hca(
                     environment, member.socket_path, token_hex, config.RDMA_LIBRARIES_DIR
                 )
                 prepare = run_hca.sysfs_of(member)
             with run_stats.collected(node if stats else None):
                 status = run_program(command_line, environment, prepare)
-    except (StartFailed, AdminRefused, FabricFailed) as err:
+    except (StartFailed, AdminRefused, FabricFailed, PolicyError) as err:
         click.echo(f"tessera run: {err}", err=True)
         status = EXIT_FAILED
     except OSError as err:

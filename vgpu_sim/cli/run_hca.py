@@ -2,14 +2,16 @@
 
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 
+from rdma.fields import LABEL_KEY, LABEL_VALUE
 from vgpu_sim import config
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
+from vgpu_sim.cli.clients.fabric_policy import Document
 from vgpu_sim.worker.sandbox import system
 
 CLASSES: Final = Path("/sys/class")
@@ -30,11 +32,30 @@ def check_name(
     return value
 
 
-def member(fabric: str | None, token_hex: str) -> FabricMember:
+def parse_labels(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> dict[str, str]:
+    """Read KEY=VALUE,... as labels of a pod. Raises click.BadParameter."""
+    labels = {}
+    for pair in value.split(",") if value else ():
+        key, equals, text = pair.partition("=")
+        if not equals or not LABEL_KEY.fullmatch(key) or not LABEL_VALUE.fullmatch(text):
+            raise click.BadParameter(f"{pair!r}: a label is KEY=VALUE, as in Kubernetes")
+        labels[key] = text
+    return labels
+
+
+def member(
+    fabric: str | None,
+    token_hex: str,
+    labels: Mapping[str, str],
+    policies: Sequence[Document],
+) -> FabricMember:
     """Return a place on the fabric of that name, or on one that nobody else joins."""
     name = fabric or f"run-{secrets.token_hex(8)}"
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    return FabricMember(config.private_dir_parents(), name, token_hex, half)
+    parents = config.private_dir_parents()
+    return FabricMember(parents, name, token_hex, half, labels, policies)
 
 
 def sysfs_of(joined: FabricMember) -> Callable[[], None]:

@@ -161,12 +161,12 @@ class Engine:
         """Remove a row that no queue pair's policy has."""
         self._library.hca_flow_free(self._engine, flow)
 
-    def read_flows(self, flows: Sequence[EngineFlow]) -> Sequence[HcaFlowCounts]:
+    def read_flows(self, flows: Sequence[EngineFlow]) -> list[HcaFlowCounts]:
         """Return what rows have counted so far, all at one moment."""
         counts = (HcaFlowCounts * len(flows))()
         listed = (ctypes.c_void_p * len(flows))(*flows)
         self._library.hca_flows_read(self._engine, listed, len(flows), counts)
-        return counts
+        return list(counts)
 
     def set_policies(self, changes: Sequence[HcaPolicyChange]) -> None:
         """Give queue pairs their policies at once; afterwards nothing moves that they forbid."""

@@ -312,9 +312,9 @@ class HcaEvent(ctypes.Structure):
 class HcaPolicyChange(ctypes.Structure):
     """What hcad tells its engine that a queue pair may do; no client sees it.
 
-    ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and the peer
-    of it. ``out`` and ``in_`` are the engine's rows of counters of both, 0 for none. ``revoke``
-    ends the queue pair instead. ``queue_pair`` is the engine's own.
+    ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and that
+    of it. ``out`` and ``in_`` are the rows of counters of both, 0 for none. ``pkey`` has
+    its membership bit. ``revoke`` ends the queue pair. ``queue_pair`` is the engine's own.
     """
 
     _fields_ = (

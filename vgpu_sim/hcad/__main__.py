@@ -52,7 +52,7 @@ async def _serve(directory: Path, ready_fd: int, memory_bytes: int) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
     server = Server(directory, engine, memory_bytes, ended.set)
-    served = policy_admin.operations(server.enforcer, server.parties)
+    served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     try:
         await admin.open(directory / ADMIN_NAME)

@@ -1,8 +1,8 @@
 """Policy, enforced: every connection is judged by the tables in force, and again by each new ones.
 
 What a client says decides nothing but whom it wants: addresses are those that hcad gave, a peer is
-its GID as the engine will compare it. Closed where nothing is known: a fabric that is managed and has
-no tables lets nobody connect. A fabric that nobody manages lets everything pass.
+its GID as the engine will compare it. Closed where nothing is known: a fabric that is managed and
+has no tables lets nobody connect. A fabric that nobody manages lets everything pass.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class Enforcer:
         judge_of: Callable[[NodeTables], _Judging] = Judge,
     ) -> None:
         self._engine = engine
-        self._parties = parties
+        self.parties = parties
         self._judge_of = judge_of
         self._judge: _Judging | None = None
         self._connections: dict[EngineQp, _Connection] = {}
@@ -207,9 +207,8 @@ class Enforcer:
         changes, old = [], []
         revoked = narrowed = 0
         for qp, connection in self._connections.items():
-            key = connection.party.function, connection.asked
-            if not self._asks_qpn:
-                key = connection.party.function, connection.asked[0], connection.asked[3:]
+            party, asked = connection.party, connection.asked
+            key = (party, asked if self._asks_qpn else (asked[0], asked[3], asked[4]))
             judgement = known.get(key)
             if judgement is None:
                 judgement = known[key] = self._judged(connection)
@@ -234,7 +233,7 @@ class Enforcer:
         if not self.managed:
             return _Judgement(_DEFAULT, ALL, ALL)
         peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.asked
-        peer = self._parties.address_of_gid(peer_gid)
+        peer = self.parties.address_of_gid(peer_gid)
         if self._judge is None or peer is None:
             return _Judgement()
         own = connection.party.address_towards(peer)
@@ -249,8 +248,8 @@ class Enforcer:
             Flow(peer, own, pkey, None, None, qpns[1], traffic_class),
         )
         rows = tuple(self.flows.row(flow, self._judge.judge(flow)) for flow in flows)
-        masks = (memory_rules.allowed(row.verdict) for row in rows)
-        return _Judgement(pkey, *masks, rows)
+        sends, receives = (memory_rules.allowed(row.verdict) for row in rows)
+        return _Judgement(pkey, sends, receives, rows)
 
     def _is_known(self, party: Party, address: str) -> bool:
         """Tell whether tables say who is at an address, and that it is this pod if it is one."""
@@ -269,7 +268,7 @@ class Enforcer:
         return tuple(one.pkey | (FULL if one.full else 0) for one in memberships)
 
     def _name_of(self, flow: Flow) -> str:
-        ends = (self._parties.at(flow.source), self._parties.at(flow.destination))
+        ends = (self.parties.at(flow.source), self.parties.at(flow.destination))
         return next((end.function for end in ends if end is not None), "")
 
     def _deny(self, connection: _Connection, judgement: _Judgement) -> None:

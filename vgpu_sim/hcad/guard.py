@@ -13,7 +13,7 @@ class Guard:
 
     def __init__(self, enforcer: Enforcer, party: Party) -> None:
         self._enforcer = enforcer
-        self.party = function
+        self.party = party
 
     def connect(self, qp: EngineQp, number: int, attributes: HcaQpAttributes) -> None:
         """Let a queue pair have the peer that its attributes name. Raises OSError (EACCES)."""
@@ -38,9 +38,7 @@ class Guard:
         """Count bytes of a memory region more. Raises OSError (EDQUOT)."""
         most = self._enforcer.limits_of(self.party).region_bytes
         if most is not None and self.party.region_bytes + size > most:
-            raise OSError(
-                errno.EDQUOT, f"{self.party.owner}: policy lets it register {most} bytes"
-            )
+            raise OSError(errno.EDQUOT, f"{self.party.owner}: policy lets it register {most} bytes")
         self.party.region_bytes += size
 
     def give_bytes(self, size: int) -> None:

@@ -54,7 +54,7 @@ async def _serve(directory: Path, memory_bytes: int) -> None:
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
     server = PodServer(directory, engine, memory_bytes)
-    served = operations(server) | policy_admin.operations(server.enforcer, server.parties)
+    served = operations(server) | policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), (_AGENT_UID,), policy_admin.MAX_LINE_BYTES)
     try:
         await admin.open(directory / ADMIN_NAME)

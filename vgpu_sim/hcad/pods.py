@@ -111,7 +111,7 @@ class PodServer(Server):
         if binding.addresses:
             pod = binding.addresses, binding.pod, binding.pod_uid
             held = self._holders[name] = Party.of(name, function.address, *pod)
-            self.parties.enter(held)
+            self.enforcer.parties.enter(held)
             self.enforcer.parties_changed()
         logger.info("function_bound function=%s pod=%s", name, binding.pod)
 
@@ -129,7 +129,7 @@ class PodServer(Server):
             await asyncio.wait(programs)
         holder = self._holders.pop(name, None)
         if holder is not None:
-            self.parties.leave(holder)
+            self.enforcer.parties.leave(holder)
             self.enforcer.parties_changed()
         self._write(self._table.get(name))
         logger.info("function_released function=%s programs=%d", name, len(programs))

@@ -1,6 +1,6 @@
 """What may be asked of hcad's administration socket about policy.
 
-An answer to ``tables`` means that the engine enforces them and that whom they deny has been revoked.
+An answer to ``tables`` means: the engine enforces them, and whom they deny has been revoked.
 """
 
 import asyncio
@@ -13,7 +13,6 @@ from vgpu_sim.gpud.admin.parameters import fields
 from vgpu_sim.gpud.errors import Conflict, InvalidRequest
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
-from vgpu_sim.hcad.parties import Parties
 
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 """Tables are a text in a line of JSON: in it each quotation mark takes two bytes."""
@@ -21,7 +20,7 @@ MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
-def operations(enforcer: Enforcer, parties: Parties) -> dict[str, Operation]:
+def operations(enforcer: Enforcer) -> dict[str, Operation]:
     """Return the operations by name."""
 
     async def tables(params: dict[str, Any]) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def operations(enforcer: Enforcer, parties: Parties) -> dict[str, Operation]:
 
     async def status(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
-        return policy_status(enforcer, parties)
+        return policy_status(enforcer)
 
     async def denials(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
@@ -55,7 +54,7 @@ def operations(enforcer: Enforcer, parties: Parties) -> dict[str, Operation]:
     return {"tables": tables, "policy-status": status, "denials": denials}
 
 
-def policy_status(enforcer: Enforcer, parties: Parties) -> dict[str, Any]:
+def policy_status(enforcer: Enforcer) -> dict[str, Any]:
     """Return what is enforced, on whom, and what it has come to."""
     enforcer.flows.gather()
     tables = enforcer.tables
@@ -74,7 +73,7 @@ def policy_status(enforcer: Enforcer, parties: Parties) -> dict[str, Any]:
                 "queue_pairs": party.queue_pairs,
                 "region_bytes": party.region_bytes,
             }
-            for party in parties.all()
+            for party in enforcer.parties.all()
         ],
         "connected": enforcer.connected,
         "revoked": enforcer.revoked,

@@ -91,8 +91,7 @@ class Server:
         self._memory_bytes = memory_bytes
         self._on_empty = on_empty
         self._numbers = Numbers()
-        self.parties = Parties()
-        self.enforcer = Enforcer(engine, self.parties, managed=self.managed)
+        self.enforcer = Enforcer(engine, Parties(), managed=self.managed)
         self._functions: dict[bytes, OpenedFunction] = {}
         self._indices: set[int] = set()
         self._listener: socket.socket | None = None
@@ -183,7 +182,7 @@ class Server:
         directory = home / CLASS_NAME
         address = address_of(index)
         function = OpenedFunction(address, directory, Party.of(f"f{index}", address))
-        self.parties.enter(function.party)
+        self.enforcer.parties.enter(function.party)
         sysfs.write(directory / DEVICE_NAME, function.address, FIRMWARE, BOARD)
         self._indices.add(index)
         self._functions[token] = function
@@ -194,7 +193,7 @@ class Server:
             for task in tuple(self._programs.pop(token, ())):
                 task.cancel()
             del self._functions[token]
-            self.parties.leave(function.party)
+            self.enforcer.parties.leave(function.party)
             self._indices.discard(index)
             sysfs.remove(home)
             if not self._functions:

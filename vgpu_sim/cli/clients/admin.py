@@ -20,13 +20,15 @@ class AdminRefused(GpudError):
 
 
 class AdminClient:
-    """A connection to a gpud's ``gpud.sock``. Raises OSError when nobody serves."""
+    """A connection to a gpud's ``gpud.sock``, or a like one. Raises OSError when nobody serves."""
 
-    def __init__(self, run_dir: Path, timeout_seconds: float = 30.0) -> None:
+    def __init__(
+        self, run_dir: Path, timeout_seconds: float = 30.0, name: str = SOCKET_NAME
+    ) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(timeout_seconds)
-            self._socket.connect(str(run_dir / SOCKET_NAME))
+            self._socket.connect(str(run_dir / name))
         except OSError:
             self._socket.close()
             raise

@@ -6,6 +6,7 @@ takes the same lock when it ends, and then removes the folder.
 
 import ctypes
 import fcntl
+import ipaddress
 import os
 import re
 import select
@@ -13,18 +14,19 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from vgpu_sim.cli.clients import fabric_policy
 from vgpu_sim.gpud.slices.server import MAX_PATH_BYTES
 from vgpu_sim.gpud.system import python_process
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad.__main__ import LOCK_NAME
+from vgpu_sim.hcad.__main__ import ADMIN_NAME, LOCK_NAME
 from vgpu_sim.hcad.server import SOCKET_NAME
 
 HCAD_MODULE: Final = "vgpu_sim.hcad"
@@ -42,12 +44,21 @@ class FabricMember:
     """Membership of a fabric, from ``__enter__`` to ``__exit__``."""
 
     def __init__(
-        self, parents: Iterable[Path], name: str, token_hex: str, memory_bytes: int
+        self,
+        parents: Iterable[Path],
+        name: str,
+        token_hex: str,
+        memory_bytes: int,
+        labels: Mapping[str, str] | None = None,
+        policies: Sequence[fabric_policy.Document] = (),
     ) -> None:
+        """``labels`` are what policies know it by; ``policies`` are put on the fabric."""
         self._parents = tuple(parents)
         self._name = name
         self._token = bytes.fromhex(token_hex)
         self._memory_bytes = memory_bytes
+        self._labels = labels
+        self._policies = policies
         self._link: socket.socket | None = None
         self.directory = Path()
         self.sysfs = Path()
@@ -59,7 +70,7 @@ class FabricMember:
         return self.directory / SOCKET_NAME
 
     def __enter__(self) -> Self:
-        """Join. Raises FabricFailed, OSError."""
+        """Join. Raises FabricFailed, PolicyError, AdminRefused, OSError."""
         self.directory = _folder(self._parents) / self._name
         lock = _locked(self.directory)
         try:
@@ -69,6 +80,11 @@ class FabricMember:
                 device = self._join()
             if device is None:
                 raise FabricFailed("hcad does not answer")
+            try:
+                self._introduce(device)
+            except BaseException:
+                self._hang_up()
+                raise
         finally:
             os.close(lock)
         self.sysfs = Path(os.fsdecode(device.sysfs)).parent
@@ -80,8 +96,18 @@ class FabricMember:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         if self._link is not None:
             self._link.close()
+
+    def _introduce(self, device: HcaDevice) -> None:
+        """Have the fabric's policies hold for this member, before its programs run."""
+        address = str(ipaddress.IPv6Address(bytes(device.gids[1])).ipv4_mapped)
+        name = f"run-{address.replace('.', '-')}"
+        member = fabric_policy.Member(name, self._labels or {})
+        fabric_policy.change(self.directory, self._policies, introduced={address: member})
 
     def _join(self) -> HcaDevice | None:
         """Say hello to who serves there, if anybody does."""
@@ -134,11 +160,24 @@ class FabricMember:
         raise FabricFailed(f"hcad ended with status {process.wait()}")
 
 
+@contextmanager
+def existing(parents: Iterable[Path], name: str) -> Iterator[Path]:
+    """Lock a fabric that somebody is on, and return its folder. Raises FabricFailed, OSError."""
+    directory = _folder(parents) / name
+    if not (directory / SOCKET_NAME).exists():
+        raise FabricFailed(f"nobody is on a fabric {name!r}")
+    lock = _locked(directory)
+    try:
+        yield directory
+    finally:
+        os.close(lock)
+
+
 def _folder(parents: Iterable[Path]) -> Path:
     """Return this user's folder of fabrics; make it where there is none. Raises OSError."""
     for parent in parents:
         folder = parent / f"{_FOLDER}{os.geteuid()}"
-        longest = folder / ("n" * 32) / SOCKET_NAME
+        longest = folder / ("n" * 32) / ADMIN_NAME
         if len(os.fsencode(longest)) > MAX_PATH_BYTES:
             continue
         with suppress(OSError):

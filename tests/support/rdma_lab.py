@@ -1,0 +1,61 @@
+"""A fabric of pods at the rig's addresses, and tables that the compiler makes for it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rdma import manifests
+from rdma.compiler import Compiler
+from rdma.objects import NamespaceFacts, PodFacts
+from rdma.tables import NodeTables
+from vgpu_sim.fabric.addresses import address_of
+
+NODE = "here"
+
+
+def policy(
+    selector: Mapping[str, str], name: str = "p", namespace: str = "default", **spec: Any
+) -> Mapping[str, Any]:
+    """An RDMANetworkPolicy for pods with these labels."""
+    return {
+        "apiVersion": "rdma.tessera.dev/v1alpha1",
+        "kind": "RDMANetworkPolicy",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"podSelector": {"matchLabels": selector}, **spec},
+    }
+
+
+def allow(*verbs: str, **more: Any) -> Mapping[str, Any]:
+    """One rule: from or to anybody, these verbs (none: all)."""
+    return {**({"verbs": list(verbs)} if verbs else {}), **more}
+
+
+def pod(index: int, namespace: str = "default", name: str = "", **labels: str) -> PodFacts:
+    """The pod at the rig's address of that index."""
+    return PodFacts(
+        uid=f"uid-{index}",
+        namespace=namespace,
+        name=name or f"pod{index}",
+        node=NODE,
+        labels=labels,
+        addresses=(str(address_of(index).ip),),
+    )
+
+
+def tables(
+    generation: int,
+    pods: Sequence[PodFacts],
+    policies: Sequence[Mapping[str, Any]] = (),
+    networks: Sequence[Mapping[str, Any]] = (),
+) -> NodeTables:
+    """Compile."""
+    compiler = Compiler()
+    for namespace in {one.namespace for one in pods}:
+        compiler.upsert_namespace(NamespaceFacts(namespace))
+    for one in pods:
+        compiler.upsert_pod(one)
+    for document in networks:
+        compiler.upsert_network(manifests.network(document))
+    for document in policies:
+        compiler.upsert_policy(manifests.policy(document))
+    assert not compiler.problems(), compiler.problems()
+    return compiler.tables(NODE, generation)

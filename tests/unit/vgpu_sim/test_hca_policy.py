@@ -1,0 +1,388 @@
+"""Policy in the engine: who is denied learns it as the table of docs/rdma.md says."""
+
+import errno
+import time
+
+import hca_rig
+import pytest
+import rdma_lab
+from hca_rig import BASE, Pair, until, write
+from rdma_lab import allow, pod, policy
+
+from rdma.verbs import ALL, Verb
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.verbs import VerbsEvent, VerbsOpcode as Op, VerbsState, VerbsStatus as Status
+from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
+from vgpu_sim.hcad.parties import Parties
+
+PODS = (pod(0, app="client"), pod(1, app="server"))
+SERVER = {"app": "server"}
+CLIENT = {"app": "client"}
+EVERYTHING_PASSES = rdma_lab.tables(1, PODS)
+FROM_CLIENT = {"from": [{"podSelector": {"matchLabels": CLIENT}}]}
+OPCODES = {
+    "Send": Op.SEND,
+    "Write": Op.RDMA_WRITE,
+    "WriteImm": Op.RDMA_WRITE_WITH_IMM,
+    "Read": Op.RDMA_READ,
+}
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with hca_rig.running_engine() as running:
+        yield running
+
+
+@pytest.fixture
+def enforcer(engine):
+    return Enforcer(engine, Parties())
+
+
+@pytest.fixture
+def pair(engine, enforcer):
+    enforcer.switch(EVERYTHING_PASSES)
+    made = Pair(engine, 0, enforcer)
+    yield made
+    made.close()
+    assert enforcer.connected == 0
+    assert len(enforcer.flows) == 0, "rows go with the queue pairs that have them"
+
+
+def ask(pair: Pair, verb: str) -> int:
+    """Have the first ask the second for something; return how it ended."""
+    pair.qb.receive((BASE, 8, pair.there.key))
+    write(pair, opcode=OPCODES[verb])
+    return pair.a_send.poll().status
+
+
+@pytest.mark.parametrize("verb", OPCODES)
+@pytest.mark.parametrize("side", ["source", "destination"])
+def test_a_denied_verb_is_an_access_error_that_ends_the_requester_alone(pair, enforcer, verb, side):
+    others = [name for name in OPCODES if name != verb]
+    if side == "source":
+        denying = policy(CLIENT, policyTypes=["Egress"], egress=[allow(*others)])
+    else:
+        denying = policy(SERVER, ingress=[allow(*others)])
+    switched = enforcer.switch(rdma_lab.tables(2, PODS, [denying]))
+    assert (switched.revoked, switched.narrowed) == (0, 2)
+    assert pair.qa.state == VerbsState.RTS, "the queue pair stays up until it asks"
+    pair.there.view[:8] = b"untouche"
+    assert ask(pair, verb) == Status.REM_ACCESS_ERR
+    assert pair.there.view[:8] == b"untouche"
+    assert pair.qa.state == VerbsState.ERR
+    assert pair.qb.state == VerbsState.RTS, "who may not write ends nobody who is written to"
+    assert pair.b.events() == []
+    assert pair.b_recv.page.head == 0
+
+
+@pytest.mark.parametrize("verb", OPCODES)
+def test_the_verb_that_is_allowed_passes_and_is_counted(pair, enforcer, verb):
+    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow(verb)])]))
+    assert ask(pair, verb) == Status.SUCCESS
+    enforcer.flows.gather()
+    (count,) = enforcer.flows.to_json()
+    assert count == {
+        "policy": "default/p",
+        "direction": "ingress",
+        "index": 0,
+        "operations": 1,
+        "bytes": 8,
+        "denied": 0,
+    }
+    assert enforcer.denials.total == 0
+
+
+def test_policy_of_one_direction_leaves_the_other_alone(pair, enforcer):
+    """The server may write to the client; the client may ask nothing, and is met with silence."""
+    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER)]))
+    assert pair.qb.state == VerbsState.RTS
+    pair.qb.send(
+        *(Op.RDMA_WRITE, [(BASE, 8, pair.there.key)]),
+        remote_address=BASE,
+        remote_key=pair.here.key,
+    )
+    assert pair.b_send.poll().status == Status.SUCCESS
+    assert ask(pair, "Read") == Status.RETRY_EXC_ERR
+    assert pair.qb.state == VerbsState.RTS
+
+
+def test_whoever_may_do_nothing_with_a_peer_cannot_connect_to_it(engine, enforcer):
+    closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
+    enforcer.switch(rdma_lab.tables(1, PODS, closed))
+    with pytest.raises(PermissionError, match="policy denies its peer") as refused:
+        Pair(engine, 0, enforcer)
+    assert refused.value.errno == errno.EACCES
+    (denied,) = enforcer.denials.take()[0]
+    assert (denied.verb, denied.source_pod, denied.destination_pod) == (
+        "Connect",
+        "default/pod0",
+        "default/pod1",
+    )
+    assert denied.policies == ("default/p",)
+    assert len(enforcer.flows) == 0
+
+
+def test_who_is_wholly_denied_is_revoked_and_flushed_at_both_ends(pair, enforcer):
+    pair.qb.receive((BASE, 8, pair.there.key))
+    closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
+    assert enforcer.switch(rdma_lab.tables(2, PODS, closed)).revoked == 2
+    assert (pair.qa.state, pair.qb.state) == (VerbsState.ERR, VerbsState.ERR)
+    assert pair.a.events() == [(VerbsEvent.QP_FATAL, pair.qa.number)]
+    assert pair.b.events() == [(VerbsEvent.QP_FATAL, pair.qb.number)]
+    assert pair.b_recv.poll().status == Status.WR_FLUSH_ERR
+    write(pair)
+    assert pair.a_send.poll().status == Status.WR_FLUSH_ERR
+    assert enforcer.switch(rdma_lab.tables(3, PODS, closed)).revoked == 0, "once"
+    enforcer.switch(rdma_lab.tables(4, PODS))
+    assert pair.qa.state == VerbsState.ERR, "what is allowed again is to be connected again"
+
+
+def test_who_is_revoked_may_connect_again_when_it_is_allowed(pair, enforcer):
+    closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
+    enforcer.switch(rdma_lab.tables(2, PODS, closed))
+    for qp, peer in ((pair.qa, pair.qb), (pair.qb, pair.qa)):
+        qp.modify(1, state=VerbsState.RESET)
+        with pytest.raises(PermissionError):
+            qp.connect(peer)
+        qp.modify(1, state=VerbsState.RESET)
+    enforcer.switch(rdma_lab.tables(3, PODS))
+    pair.qa.connect(pair.qb)
+    pair.qb.connect(pair.qa)
+    assert ask(pair, "Write") == Status.SUCCESS
+
+
+def test_no_byte_moves_after_a_revocation_is_acknowledged(engine, enforcer):
+    """Writes of 512 MiB are under way; what is there when ``switch`` returns is all there will be."""
+    enforcer.switch(EVERYTHING_PASSES)
+    denying = rdma_lab.tables(2, PODS, [policy(SERVER, policyTypes=["Ingress", "Egress"])])
+    pair = Pair(engine, 0, enforcer)
+    size = 64 << 20
+    source, target = pair.a.region(size, iova=1 << 32), pair.b.region(size, iova=1 << 32)
+    source.view[:] = b"x" * size
+    for _ in range(8):
+        pair.qa.send(
+            *(Op.RDMA_WRITE, [(1 << 32, size, source.key)]),
+            remote_address=1 << 32,
+            remote_key=target.key,
+        )
+    assert until(lambda: target.view[0] == ord("x"))
+    enforcer.switch(denying)
+    target.view[:] = bytes(size)
+    assert pair.a_send.statuses(8).count(Status.WR_FLUSH_ERR) >= 1
+    time.sleep(0.05)
+    assert not any(target.view[place] for place in range(0, size, 4096))
+    pair.close()
+
+
+def test_a_message_under_way_ends_when_its_verb_is_denied(engine, enforcer):
+    enforcer.switch(EVERYTHING_PASSES)
+    denying = rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow("Read")])])
+    pair = Pair(engine, 0, enforcer)
+    size = 64 << 20
+    source, target = pair.a.region(size, iova=1 << 32), pair.b.region(size, iova=1 << 32)
+    source.view[:] = b"x" * size
+    pair.qa.send(
+        *(Op.RDMA_WRITE, [(1 << 32, size, source.key)]),
+        remote_address=1 << 32,
+        remote_key=target.key,
+    )
+    assert until(lambda: target.view[0] == ord("x"))
+    enforcer.switch(denying)
+    there = target.view[:].count(b"x")
+    assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
+    assert there < size
+    assert target.view[:].count(b"x") == there
+    pair.close()
+
+
+def test_a_thousand_queue_pairs_are_revoked_in_one_call(engine, enforcer):
+    enforcer.switch(EVERYTHING_PASSES)
+    pair = Pair(engine, 0, enforcer)
+    others = []
+    for _ in range(500):
+        here, there = pair.a.qp(pair.a_send, pair.a_recv), pair.b.qp(pair.b_send, pair.b_recv)
+        here.connect(there)
+        there.connect(here)
+        others += [here, there]
+    assert enforcer.connected == 1002
+    closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
+    denying = rdma_lab.tables(2, PODS, closed)
+    began = time.perf_counter()
+    assert enforcer.switch(denying).revoked == 1002
+    assert time.perf_counter() - began < 0.25, "a few milliseconds on an idle machine"
+    assert {qp.state for qp in others} == {VerbsState.ERR}
+    pair.close()
+    assert enforcer.connected == 0
+
+
+def test_generations_only_rise(enforcer):
+    denying = [policy(SERVER)]
+    enforcer.switch(rdma_lab.tables(5, PODS, denying))
+    with pytest.raises(StaleTables, match="generation 4: 5 is enforced"):
+        enforcer.switch(rdma_lab.tables(4, PODS))
+    with pytest.raises(StaleTables, match="other tables of it"):
+        enforcer.switch(rdma_lab.tables(5, PODS))
+    assert enforcer.switch(rdma_lab.tables(5, PODS, denying)).generation == 5, "said twice"
+    assert enforcer.tables == rdma_lab.tables(5, PODS, denying)
+
+
+def test_tables_of_another_node_are_refused(enforcer):
+    enforcer.switch(EVERYTHING_PASSES)
+    other = type(EVERYTHING_PASSES)(9, "there")
+    with pytest.raises(StaleTables, match="tables of node 'there': this is 'here'"):
+        enforcer.switch(other)
+
+
+def test_who_is_not_in_the_tables_cannot_connect(engine, enforcer):
+    enforcer.switch(rdma_lab.tables(1, PODS[1:]))
+    with pytest.raises(PermissionError):
+        Pair(engine, 0, enforcer)
+
+
+def test_before_there_are_tables_nobody_connects_where_policy_decides(engine):
+    closed = Enforcer(engine, Parties(), managed=True)
+    with pytest.raises(PermissionError):
+        Pair(engine, 0, closed)
+
+
+def test_who_leaves_the_tables_is_revoked(pair, enforcer):
+    assert enforcer.switch(rdma_lab.tables(2, PODS[:1])).revoked >= 1
+    assert pair.qb.state == VerbsState.ERR
+
+
+def test_a_link_local_name_of_a_peer_is_judged_as_its_address(engine, enforcer):
+    closed = [policy(SERVER, policyTypes=["Ingress", "Egress"])]
+    enforcer.switch(rdma_lab.tables(1, PODS, closed))
+    numbers = hca_rig.Numbers()
+    a, b = (hca_rig.Client(engine, numbers, i, enforcer) for i in (0, 1))
+    qa, qb = (one.qp(one.cq(), one.cq()) for one in (a, b))
+    b.gid = b.link_local
+    with pytest.raises(PermissionError):
+        qa.connect(qb)
+    b.gid = bytes.fromhex("fe80000000000000027e55fffe999999")
+    qa.modify(1, state=VerbsState.RESET)
+    with pytest.raises(PermissionError):
+        qa.connect(qb)
+    a.objects.close()
+    b.objects.close()
+
+
+def test_read_only_memory_may_be_read_and_not_written(pair, enforcer):
+    rule = allow(memory={"maxAccess": "ReadOnly"})
+    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[rule])]))
+    assert ask(pair, "Read") == Status.SUCCESS
+    assert ask(pair, "Send") == Status.SUCCESS
+    assert ask(pair, "Write") == Status.REM_ACCESS_ERR
+
+
+def test_named_regions_are_refused_closed(pair, enforcer):
+    rule = allow(memory={"scope": "Named", "regions": ["weights"]})
+    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[rule])]))
+    assert ask(pair, "Send") == Status.SUCCESS
+    assert ask(pair, "Read") == Status.REM_ACCESS_ERR
+
+
+def test_denials_say_who_what_and_by_which_policy(pair, enforcer):
+    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow("Read")])]))
+    ask(pair, "Write")
+    enforcer.flows.gather()
+    ((denied, count),) = enforcer.denials.take()[0].items()
+    assert count == 1
+    assert (denied.function, denied.source_pod, denied.destination_pod, denied.verb) == (
+        "f0",
+        "default/pod0",
+        "default/pod1",
+        "Write",
+    )
+    assert denied.policies == ("default/p",)
+    assert next(iter(enforcer.flows.to_json()))["denied"] == 1
+    assert "Write of default/pod0 (198.18.0.1) to default/pod1" in str(denied)
+    assert enforcer.denials.take() == ({}, 0), "taken once"
+
+
+def test_an_audit_passes_and_is_reported(pair, enforcer):
+    audit = policy(SERVER, ingress=[allow("Read")], enforcement="Audit")
+    enforcer.switch(rdma_lab.tables(2, PODS, [audit]))
+    assert ask(pair, "Write") == Status.SUCCESS
+    enforcer.flows.gather()
+    ((denied, count),) = enforcer.denials.take()[0].items()
+    assert (denied.verb, denied.audited, count) == ("Write", True, 1)
+    assert enforcer.denials.total == 0
+
+
+def test_limits_of_objects_are_the_least_of_the_rules(pair, enforcer):
+    limited = policy(
+        SERVER,
+        ingress=[allow(limits={"maxQPs": 2, "maxMRBytes": 16384}), allow(limits={"maxQPs": 5})],
+    )
+    enforcer.switch(rdma_lab.tables(2, PODS, [limited]))
+    cq = pair.b.cq()
+    pair.b.qp(cq, cq)
+    with pytest.raises(OSError, match="policy lets it have 2 QPs") as refused:
+        pair.b.qp(cq, cq)
+    assert refused.value.errno == errno.EDQUOT
+    pair.a.qp(pair.a_send, pair.a_recv)
+    pair.b.region(8192)
+    with pytest.raises(OSError, match="policy lets it register 16384 bytes"):
+        pair.b.region(4096)
+
+
+def test_members_of_other_partitions_are_strangers(pair, enforcer):
+    def member(label):
+        return [{"podSelector": {"matchLabels": label}}]
+
+    partitions = [
+        {"name": "one", "pkey": 0x11, "members": member(CLIENT)},
+        {"name": "two", "pkey": 0x12, "members": member(SERVER)},
+    ]
+    network = {"metadata": {"name": "n"}, "spec": {"partitions": partitions}}
+    assert enforcer.switch(rdma_lab.tables(2, PODS, networks=[network])).revoked == 2
+    assert pair.qa.state == VerbsState.ERR
+
+
+def engines_own(end: hca_rig.Qp) -> int:
+    return end.client.objects._qps[end.number].engine
+
+
+@pytest.mark.parametrize("denier", ["requester", "responder"])
+def test_either_end_alone_denies(pair, engine, denier):
+    """As two nodes whose tables are of two generations do."""
+    everything = {"pkey": 0xFFFF, "sends": ALL, "receives": ALL}
+    less = (
+        {"sends": ALL & ~Verb.WRITE} if denier == "requester" else {"receives": ALL & ~Verb.WRITE}
+    )
+    denying, open_ = (pair.qa, pair.qb) if denier == "requester" else (pair.qb, pair.qa)
+    engine.set_policies(
+        [
+            hca.HcaPolicyChange(engines_own(open_), **everything),
+            hca.HcaPolicyChange(engines_own(denying), **{**everything, **less}),
+        ]
+    )
+    assert ask(pair, "Read") == Status.SUCCESS
+    assert ask(pair, "Write") == Status.REM_ACCESS_ERR
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "reach"),
+    [
+        (0xFFFF, 0xFFFF, True),
+        (0x7FFF, 0xFFFF, True),
+        (0xFFFF, 0x7FFF, True),
+        (0x7FFF, 0x7FFF, False),
+        (0x8011, 0x8012, False),
+        (0x8011, 0xFFFF, False),
+        (0, 0, False),
+    ],
+)
+def test_partitions_are_shared_by_one_full_member_at_least(pair, engine, one, other, reach):
+    for end, pkey in ((pair.qa, one), (pair.qb, other)):
+        change = hca.HcaPolicyChange(engines_own(end), pkey=pkey, sends=ALL, receives=ALL)
+        engine.set_policies([change])
+    assert ask(pair, "Write") == (Status.SUCCESS if reach else Status.RETRY_EXC_ERR)
+
+
+def test_a_new_queue_pair_may_do_nothing_until_it_is_judged(pair, engine):
+    """The engine's own start: whoever forgets to judge has denied."""
+    engine.set_policies([hca.HcaPolicyChange(engines_own(pair.qa))])
+    assert ask(pair, "Write") == Status.RETRY_EXC_ERR

@@ -1,0 +1,234 @@
+"""hcad's administration socket and its door: nothing is open before tables, wrong ones change nothing."""
+
+import asyncio
+import ctypes
+import errno
+import json
+import random
+import socket
+import time
+
+import hca_rig
+import pytest
+import rdma_lab
+from rdma_lab import policy
+
+from rdma import codec
+from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
+from vgpu_sim.gpud.admin.server import AdminServer
+from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal.hca import HcaMessage
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.hcad import policy_admin, server
+from vgpu_sim.hcad.denials import MAX_KINDS, Denial, Denials
+
+TOKEN = b"t" * messages.TOKEN_BYTES
+PODS = (rdma_lab.pod(0, app="ps"),)
+
+
+class Managed(server.Server):
+    """A fabric that policy decides on."""
+
+    managed = True
+
+
+@pytest.fixture(scope="module")
+def engine():
+    with hca_rig.running_engine() as running:
+        yield running
+
+
+def document(generation: int, *more: object, pods=PODS) -> str:
+    return codec.encode(rdma_lab.tables(generation, pods, *more))
+
+
+def hello(path, kind: int) -> tuple[socket.socket, Header]:
+    """Say hello to hcad; return the connection and the header of its answer."""
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    link.settimeout(20)
+    link.connect(str(path))
+    body = bytes(hca.HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * len(TOKEN))(*TOKEN)))
+    header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, kind, 1, 0, len(body), 0)
+    link.send(bytes(header) + body)
+    return link, Header.from_buffer_copy(link.recv(messages.MAX_MESSAGE_BYTES))
+
+
+def refusal(admin: AdminClient, text: str) -> str:
+    """Hand over tables; return the code of the refusal, or nothing."""
+    try:
+        admin.call("tables", document=text)
+    except AdminRefused as err:
+        return err.code
+    return ""
+
+
+def with_hcad(tmp_path, engine, client, kind=Managed) -> None:
+    """Run ``client`` in a thread while hcad serves a folder in this one."""
+
+    async def serve() -> None:
+        serving = kind(tmp_path, engine, 1 << 20, lambda: None)
+        admin = AdminServer(
+            policy_admin.operations(serving.enforcer),
+            EventBus(),
+            max_line_bytes=policy_admin.MAX_LINE_BYTES,
+        )
+        await admin.open(tmp_path / "admin.sock")
+        serving.open()
+        try:
+            await asyncio.to_thread(client)
+        finally:
+            await admin.close()
+            await serving.close()
+
+    asyncio.run(serve())
+
+
+def test_nothing_opens_before_there_are_tables_and_then_it_does(tmp_path, engine, monkeypatch):
+    monkeypatch.setattr(server, "OPEN_WAIT_SECONDS", 0.3)
+
+    def client() -> None:
+        path = tmp_path / server.SOCKET_NAME
+        member, joined = hello(path, HcaMessage.JOIN)
+        assert joined.status == 0
+        began = time.monotonic()
+        link, opened = hello(path, HcaMessage.OPEN)
+        assert opened.status == errno.EAGAIN
+        assert time.monotonic() - began >= 0.3
+        link.close()
+        with AdminClient(tmp_path, name="admin.sock") as admin:
+            other = document(1, pods=(rdma_lab.pod(7),))
+            assert admin.call("tables", document=other)["generation"] == 1
+            link, opened = hello(path, HcaMessage.OPEN)
+            assert opened.status == errno.EAGAIN, "tables that do not know it are as none"
+            link.close()
+            assert admin.call("policy-status")["parties"][0]["known"] is False
+            admin.call("tables", document=document(2))
+            assert admin.call("policy-status")["parties"][0]["known"] is True
+        link, opened = hello(path, HcaMessage.OPEN)
+        assert opened.status == 0
+        link.close()
+        member.close()
+
+    with_hcad(tmp_path, engine, client)
+
+
+def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
+    monkeypatch.setattr(server, "OPEN_WAIT_SECONDS", 30.0)
+
+    def client() -> None:
+        path = tmp_path / server.SOCKET_NAME
+        member, _ = hello(path, HcaMessage.JOIN)
+        waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        waiting.settimeout(10)
+        waiting.connect(str(path))
+        body = bytes(hca.HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * len(TOKEN))(*TOKEN)))
+        header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0)
+        header.payload_bytes = len(body)
+        waiting.send(bytes(header) + body)
+        with AdminClient(tmp_path, name="admin.sock") as admin:
+            admin.call("tables", document=document(1))
+        assert Header.from_buffer_copy(waiting.recv(4096)).status == 0
+        waiting.close()
+        member.close()
+
+    with_hcad(tmp_path, engine, client)
+
+
+def test_where_nobody_manages_everything_opens(tmp_path, engine):
+    def client() -> None:
+        path = tmp_path / server.SOCKET_NAME
+        member, _ = hello(path, HcaMessage.JOIN)
+        link, opened = hello(path, HcaMessage.OPEN)
+        assert opened.status == 0
+        with AdminClient(tmp_path, name="admin.sock") as admin:
+            status = admin.call("policy-status")
+        assert (status["managed"], status["generation"]) == (False, None)
+        link.close()
+        member.close()
+
+    with_hcad(tmp_path, engine, client, server.Server)
+
+
+def test_wrong_and_older_tables_are_refused_and_the_old_ones_stay(tmp_path, engine):
+    good = document(5, [policy({"app": "ps"})])
+    assert good.count('"generation":5') == 1
+    spoiled = json.loads(good)
+    wrong = [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "x" * 100,
+        "[" * 100_000,
+        good[:-1],
+        good.replace('"generation":5', '"generation":-1'),
+        good.replace('"generation":5', '"generation":6.0'),
+        good.replace('"generation":5', '"generation":6,"generation":6'),
+        json.dumps({**spoiled, "generation": 6, "more": 1}),
+    ]
+    chance = random.Random(9)
+    for _ in range(50):  # a byte of it changed: some are tables, and then they are older or others
+        place = chance.randrange(len(good))
+        spoilt = good[:place] + chr(chance.randrange(32, 127)) + good[place + 1 :]
+        if spoilt != good:
+            wrong.append(spoilt)
+
+    def client() -> None:
+        with AdminClient(tmp_path, name="admin.sock") as admin:
+            admin.call("tables", document=good)
+            for text in wrong:
+                code = refusal(admin, text)
+                assert code in ("", "invalid", "conflict")
+                assert code or codec.decode(text).generation > 5, text
+            with pytest.raises(AdminRefused) as older:
+                admin.call("tables", document=document(4))
+            assert older.value.code == "conflict"
+            for parameters in ({}, {"document": 1}, {"document": good, "more": 1}):
+                with pytest.raises(AdminRefused) as malformed:
+                    admin.call("tables", **parameters)
+                assert malformed.value.code == "invalid"
+            assert admin.call("policy-status")["generation"] >= 5
+
+    with_hcad(tmp_path, engine, client)
+
+
+def test_what_is_not_enforced_is_named(tmp_path, engine):
+    rule = {
+        "memory": {"scope": "Named", "regions": ["weights"]},
+        "limits": {"bandwidth": "1Gi", "ops": "1k"},
+    }
+
+    def client() -> None:
+        with AdminClient(tmp_path, name="admin.sock") as admin:
+            answer = admin.call(
+                "tables", document=document(1, [policy({"app": "ps"}, ingress=[rule])])
+            )
+            assert [text.partition(":")[0] for text in answer["refused"]] == [
+                "default/p ingress[0].memory.scope Named",
+                "default/p ingress[0].limits.bytes_per_second",
+                "default/p ingress[0].limits.operations_per_second",
+            ]
+            assert admin.call("policy-status")["refused"] == answer["refused"]
+
+    with_hcad(tmp_path, engine, client)
+
+
+def test_denials_are_handed_over_once(tmp_path, engine):
+    def client() -> None:
+        with AdminClient(tmp_path, name="admin.sock") as admin:
+            assert admin.call("denials") == {"denials": [], "lost": 0}
+
+    with_hcad(tmp_path, engine, client)
+
+
+def test_however_many_are_denied_few_are_remembered():
+    denials = Denials()
+    for i in range(MAX_KINDS + 10):
+        denials.add(Denial("f", str(i), "", "", "", "Write"), 2)
+    assert denials.pending == MAX_KINDS
+    assert denials.total == 2 * (MAX_KINDS + 10)
+    taken, lost = denials.take()
+    assert len(taken) == MAX_KINDS
+    assert lost == 20
+    assert denials.take() == ({}, 0)

@@ -1,0 +1,99 @@
+"""``tessera rdma policy``: policies of a fabric without a cluster.
+
+Exit status: 0 done, 1 hcad refuses or nobody is on the fabric, 2 the input cannot be read.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from rdma.errors import PolicyError
+from vgpu_sim import config
+from vgpu_sim.cli import rdma_files, run_hca
+from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
+from vgpu_sim.cli.clients.fabric import FabricFailed, existing
+from vgpu_sim.cli.clients.fabric_policy import Document, change, key_of
+from vgpu_sim.hcad.__main__ import ADMIN_NAME
+
+_CANNOT = 1
+_fabric_option = click.option(
+    "--fabric",
+    required=True,
+    callback=run_hca.check_name,
+    metavar="NAME",
+    help="A fabric that somebody is on.",
+)
+_files_option = click.option(
+    "-f",
+    "--filename",
+    "documents",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    required=True,
+    callback=rdma_files.read,
+    metavar="FILE",
+    help="A manifest of RDMANetworkPolicies and RDMANetworks.",
+)
+
+
+@click.group()
+def policy() -> None:
+    """Change and show the policies of a fabric of runs."""
+
+
+@policy.command()
+@_fabric_option
+@_files_option
+def apply(fabric: str, documents: list[Document]) -> None:
+    """Put policies on a fabric; whom they deny is revoked when this returns."""
+    _change(fabric, documents, [])
+
+
+@policy.command()
+@_fabric_option
+@_files_option
+def delete(fabric: str, documents: list[Document]) -> None:
+    """Take the policies of a manifest from a fabric, by their names."""
+    _change(fabric, [], [key_of(document) for document in documents])
+
+
+@policy.command()
+@_fabric_option
+def status(fabric: str) -> None:
+    """Print what is enforced and what it has come to, as JSON."""
+    try:
+        with (
+            existing(config.private_dir_parents(), fabric) as directory,
+            AdminClient(directory, name=ADMIN_NAME) as admin,
+        ):
+            _echo(admin.call("policy-status"))
+    except (FabricFailed, AdminRefused, OSError) as err:
+        _fail(err)
+
+
+def _change(fabric: str, documents: list[Document], removed: list[str]) -> None:
+    try:
+        with existing(config.private_dir_parents(), fabric) as directory:
+            answer = change(directory, documents, removed)
+    except (FabricFailed, AdminRefused, PolicyError, OSError) as err:
+        _fail(err)
+    for refused in answer.get("refused", ()):
+        click.echo(f"tessera rdma: not enforced: {refused}", err=True)
+    if answer:
+        click.echo(
+            f"generation {answer['generation']}: {answer['revoked']} queue pairs revoked,"
+            f" {answer['narrowed']} may do less"
+        )
+
+
+def _echo(value: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+def _fail(error: Exception) -> NoReturn:
+    click.echo(f"tessera rdma: {error}", err=True)
+    sys.exit(_CANNOT)

@@ -1,0 +1,26 @@
+"""Reads the manifests that put policies on a fabric: RDMANetworkPolicies and RDMANetworks alone."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from rdma.errors import PolicyError
+from vgpu_sim.cli import manifests
+from vgpu_sim.cli.clients.fabric_policy import Document, key_of
+
+
+def read(
+    _context: click.Context, _parameter: click.Parameter, paths: Iterable[Path]
+) -> list[Document]:
+    """Return the objects of some files, each checked. Raises click.BadParameter."""
+    try:
+        read = manifests.read([str(path) for path in paths])
+    except click.ClickException as err:
+        raise click.BadParameter(err.format_message()) from err
+    for document in read:
+        try:
+            key_of(document.content)
+        except PolicyError as err:
+            raise click.BadParameter(f"{document.source}: {err}") from err
+    return [document.content for document in read]
