@@ -12,13 +12,16 @@ from typing import Never
 
 from device_plugin.agent import health, libraries
 from device_plugin.agent.events import EventFollower
+from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.loop import Agent, Pulse
 from device_plugin.agent.notices import Notices
 from device_plugin.backends.gpud import Gpud
+from device_plugin.backends.hcad import Hcad
 from device_plugin.config import Settings
 from device_plugin.dp.link import Link
 from device_plugin.errors import ClusterError
+from device_plugin.inventory.functions import functions_of
 from device_plugin.kube.client import Kube
 from device_plugin.podresources.client import PodResources
 
@@ -44,7 +47,10 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     notices = Notices(kube)
     directory = libraries.install(settings.libraries_dir)
     kubelet_side = Link(address, key)
-    agent = Agent(settings, gpud, holders, kube, kubelet_side, directory, wake, notices)
+    functions = functions_of(settings.node_name, settings.hcas, settings.hca_dir)
+    hcad = Hcad(settings.hcad_socket)
+    binder = FunctionBinder(functions, settings.hcas.rate_gbps, hcad, holders, kube, notices)
+    agent = Agent(settings, gpud, holders, kube, kubelet_side, directory, wake, notices, binder)
     probes = health.server(settings.health_port, agent.pulse)
 
     threading.excepthook = _die
@@ -53,6 +59,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     _start("pod-events", notices.run)
     _start("gpu-watch", lambda: _watch(kube, wake))
     _start("reconcile", agent.run)
+    if functions:
+        _start("hca-functions", binder.run)
     threading.Thread(target=probes.serve_forever, name="probes", daemon=True).start()
     beat()
     _start("heart", lambda: _give_signs_of_life(agent.pulse, beat))

@@ -11,6 +11,15 @@ LISTED_WITHIN_S = 30.0  # from Allocate until the pod is listed, or was given up
 
 
 @dataclass(frozen=True, slots=True)
+class Hcas:
+    """A node's HCAs as its pool asks for them; without any ``count`` is 0."""
+
+    count: int = 0
+    functions_per_hca: int = 0
+    rate_gbps: int = 100
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Where things are on this node. Paths inside the pod equal those on the host."""
 
@@ -27,12 +36,22 @@ class Settings:
     health_port: int = 8081
     listed_within_s: float = LISTED_WITHIN_S
     """From an allocation until the kubelet lists the pod, or has given it up."""
+    hcas: Hcas = Hcas()
     leave_s: float = 3.0
     """From saying that no pod is admitted here until that is so: pods under way still are."""
 
     @property
     def gpud_socket(self) -> Path:
         return self.run_dir / "gpud.sock"
+
+    @property
+    def hca_dir(self) -> Path:
+        """Return where hcad keeps its socket and its functions' folders."""
+        return self.run_dir / "hca"
+
+    @property
+    def hcad_socket(self) -> Path:
+        return self.hca_dir / "admin.sock"
 
     @property
     def registry_dir(self) -> Path:
@@ -71,6 +90,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
             except ValueError as err:
                 raise SettingsError(f"{name}={text}: not a number of seconds") from err
     return Settings(
+        hcas=_hcas(env),
         node_name=env["NODE_NAME"],
         pod_name=env["POD_NAME"],
         run_dir=Path(env.get("TESSERA_RUN_DIR", "/run/tessera")),
@@ -84,3 +104,17 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         health_port=int(port),
         **seconds,
     )
+
+
+def _hcas(env: Mapping[str, str]) -> Hcas:
+    values = []
+    for name, default, most in (
+        ("TESSERA_HCAS", "0", 8),
+        ("TESSERA_FUNCTIONS_PER_HCA", "0", 64),
+        ("TESSERA_HCA_GBPS", "100", 1600),
+    ):
+        text = env.get(name, default)
+        if not text.isdecimal() or int(text) > most:
+            raise SettingsError(f"{name}={text}: not a number up to {most}")
+        values.append(int(text))
+    return Hcas(*values)

@@ -1,8 +1,12 @@
 """Every error of the node agent.
 
 AgentError
-├── GpudError            gpud refused a request; ``code`` says how (docs/gpud-admin.md)
-├── GpudUnreachable      nobody answers on gpud's socket; worth retrying
+├── DaemonError          a daemon refused a request; ``code`` says how (docs/gpud-admin.md)
+│   ├── GpudError
+│   └── HcadError
+├── DaemonUnreachable    nobody answers on its socket; worth retrying
+│   ├── GpudUnreachable
+│   └── HcadUnreachable
 ├── PodResourcesError    the kubelet did not answer; worth retrying
 ├── KubeletSideLost      the process that serves the kubelet is away; worth retrying
 ├── ClusterError         the API server refused or did not answer; worth retrying
@@ -14,17 +18,39 @@ class AgentError(Exception):
     """Base of all errors of this package."""
 
 
-class GpudError(AgentError):
-    """gpud answered with an error."""
+class DaemonError(AgentError):
+    """A daemon answered with an error."""
+
+    daemon = "daemon"
 
     def __init__(self, code: str, message: str) -> None:
-        super().__init__(f"gpud: {code}: {message}")
+        super().__init__(f"{self.daemon}: {code}: {message}")
         self.code = code
         self.message = message
 
 
-class GpudUnreachable(AgentError):
+class GpudError(DaemonError):
+    """gpud answered with an error."""
+
+    daemon = "gpud"
+
+
+class HcadError(DaemonError):
+    """hcad answered with an error."""
+
+    daemon = "hcad"
+
+
+class DaemonUnreachable(AgentError):
+    """No connection to a daemon, or it was lost."""
+
+
+class GpudUnreachable(DaemonUnreachable):
     """No connection to gpud, or it was lost."""
+
+
+class HcadUnreachable(DaemonUnreachable):
+    """No connection to hcad, or it was lost."""
 
 
 class PodResourcesError(AgentError):

@@ -11,6 +11,7 @@ from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.kubelet_side import KubeletServer
 from device_plugin.dp.link import LinkServer
 from device_plugin.dp.resources import Resources
+from device_plugin.inventory.functions import RESOURCE
 
 
 def run(settings: Settings, listener: Listener) -> Never:
@@ -24,7 +25,7 @@ def run(settings: Settings, listener: Listener) -> Never:
         return Resources(
             settings.registry_dir,
             settings.pod_name,
-            settings.resource_prefix,
+            (f"{settings.resource_prefix}/mig-*", RESOURCE),
             settings.use_cdi,
             allocations,
             woken.set,

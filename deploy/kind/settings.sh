@@ -49,6 +49,19 @@ debian_mirror() { # the address of the machine's own Debian mirror
     awk '!/security/ && !seen++'
 }
 
+PATH_LINE='ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+debian() { # suite packages image: a Debian root file system from the machine's own mirror
+  local tar
+  tar=$CACHE/node/$1-$(echo "$2" | sha256sum | cut -c1-8).tar
+  if [ ! -s "$tar" ]; then
+    mkdir -p "$CACHE/node"
+    mmdebstrap --quiet --format=tar --variant=minbase --include="$2" --dpkgopt='path-exclude=/usr/share/doc/*' \
+      --dpkgopt='path-exclude=/usr/share/man/*' "$1" "$tar.new" "$(debian_mirror)"
+    mv "$tar.new" "$tar"
+  fi
+  docker import -c "$PATH_LINE" "$tar" "$3"
+}
+
 engine_answers() { docker info >/dev/null 2>&1; }
 
 PATH=$TOOLS:$PATH

@@ -7,7 +7,8 @@ from typing import Any, Never
 
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.notices import Notices
-from device_plugin.backends.gpud import SUBSCRIBED, Gpud
+from device_plugin.backends.administration import SUBSCRIBED
+from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import AgentError, GpudUnreachable
 from gpu_operator.api.v1alpha1.base import Reason
 

@@ -9,7 +9,7 @@ from device_plugin.agent.holding import HolderMemory, View
 from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import PodResourcesError
 from device_plugin.inventory.model import HolderPod
-from device_plugin.podresources.client import PodResources
+from device_plugin.podresources.client import SLICE, PodResources
 
 _MAX_REMEMBERED_PODS = 4096
 _log = logging.getLogger(__name__)
@@ -92,5 +92,9 @@ class Holders:
             del self._by_uid[next(iter(self._by_uid))]
 
     def _tell(self, view: View) -> None:
-        with_uid = {uuid: [pod for pod in pods if pod.uid] for uuid, pods in view.holders.items()}
+        with_uid = {
+            uuid: [pod for pod in pods if pod.uid]
+            for uuid, pods in view.holders.items()
+            if uuid.startswith(SLICE)  # HCA functions are hcad's
+        }
         self._gpud.set_holders(with_uid, view.complete)

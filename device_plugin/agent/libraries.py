@@ -1,4 +1,4 @@
-"""Puts the client library on the node: one directory a build, never overwritten.
+"""Puts the client libraries on the node: one directory a build, never overwritten.
 
 Containers that run keep the file they were started with; ``/run`` would not do, it is noexec.
 
@@ -13,9 +13,10 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from device_plugin.cdi.spec import LIBRARY
+from device_plugin.cdi import hca, spec
 from vgpu_sim import native
 
 _DIGEST_BYTES = 8
@@ -23,24 +24,31 @@ _BUILD = re.compile(rf"[0-9a-f]{{{2 * _DIGEST_BYTES}}}", re.ASCII)
 _log = logging.getLogger(__name__)
 
 
-def install(root: Path, source: Path | None = None) -> Path:
-    """Copy the client library below ``root`` if it is not there yet; return its directory.
+def install(root: Path, sources: Sequence[Path] = ()) -> Path:
+    """Copy the client libraries below ``root`` if they are not there yet; return their directory.
 
     Raises:
-        OSError: the library is missing from this installation, or ``root`` cannot be written.
+        OSError: one is missing from this installation, or ``root`` cannot be written.
     """
-    library = source or Path(native.__file__).parent / "lib" / LIBRARY
-    digest = _digest(library)
+    libraries = sources or _installed()
+    digest = _digest(libraries)
     directory = root / digest
-    target = directory / LIBRARY
-    if target.exists() and _digest(target) == digest:  # not so after a crash of the node
+    targets = [directory / library.name for library in libraries]
+    there = all(target.exists() for target in targets)
+    if there and _digest(targets) == digest:  # not so after a crash of the node
         return directory
     directory.mkdir(parents=True, exist_ok=True)
-    temporary = directory / f".{LIBRARY}.{os.getpid()}"
-    shutil.copyfile(library, temporary)
-    temporary.chmod(0o755)
-    os.replace(temporary, target)
+    for library, target in zip(libraries, targets, strict=True):
+        temporary = directory / f".{library.name}.{os.getpid()}"
+        shutil.copyfile(library, temporary)
+        temporary.chmod(0o755)
+        os.replace(temporary, target)
     return directory
+
+
+def _installed() -> tuple[Path, ...]:
+    lib = Path(native.__file__).parent / "lib"
+    return lib / spec.LIBRARY, lib / "rdma" / hca.LIBRARY
 
 
 def remove_others(directory: Path) -> None:
@@ -52,5 +60,8 @@ def remove_others(directory: Path) -> None:
         _log.info("%s: removed, no pod uses it", entry)
 
 
-def _digest(path: Path) -> str:
-    return hashlib.blake2b(path.read_bytes(), digest_size=_DIGEST_BYTES).hexdigest()
+def _digest(libraries: Iterable[Path]) -> str:
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    for library in libraries:
+        digest.update(hashlib.blake2b(library.read_bytes()).digest())
+    return digest.hexdigest()

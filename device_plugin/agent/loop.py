@@ -14,16 +14,19 @@ from typing import Never
 
 from device_plugin.agent import libraries
 from device_plugin.agent.desired import Desired, sort_out
+from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.notices import Notices
 from device_plugin.agent.reporter import Refusals, Reporter
 from device_plugin.agent.steps import Steps, plan_steps
 from device_plugin.agent.withdrawals import Withdrawals
 from device_plugin.backends.gpud import Gpud
-from device_plugin.cdi import spec, writer
+from device_plugin.cdi import hca, spec, writer
 from device_plugin.config import Settings
+from device_plugin.dp.functions import FunctionOffer
 from device_plugin.dp.kubelet_side import KubeletSide
-from device_plugin.dp.service import Offer
+from device_plugin.dp.offer import Offer
+from device_plugin.dp.slices import SliceOffer
 from device_plugin.errors import (
     AgentError,
     ClusterError,
@@ -31,7 +34,9 @@ from device_plugin.errors import (
     GpudUnreachable,
     PodResourcesError,
 )
+from device_plugin.inventory.functions import RESOURCE
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
+from device_plugin.inventory.numa import numa_nodes
 from device_plugin.inventory.resources import by_resource
 from device_plugin.kube.client import Kube
 from device_plugin.kube.gpu_object import GpuObject
@@ -68,7 +73,10 @@ class Agent:
         libraries_dir: Path,
         wake: threading.Event,
         notices: Notices,
+        binder: FunctionBinder,
     ) -> None:
+        self._binder = binder
+        self._numa_nodes = numa_nodes()
         self._settings = settings
         self._default_budget_bytes = quantity.to_bytes(settings.budget)
         self._gpud = gpud
@@ -139,6 +147,7 @@ class Agent:
         try:
             held = self._holders.refresh().holders
             self._kubelet_side.listed(held.keys())
+            self._binder.wake()
         except PodResourcesError as err:
             failures.append(err)
         try:
@@ -158,6 +167,7 @@ class Agent:
             self._offer(inventory, steps)
         self._inventory, self._gpud_seen_at = inventory, time.monotonic()
         existing = {s.uuid for s in inventory.slices()}
+        existing |= {function.id for function in self._binder.functions}
         self._kubelet_side.keep_only(existing)
         believed = self._holders.believed()
         in_use = existing & believed.holders.keys()
@@ -271,17 +281,30 @@ class Agent:
             writer.write(self._settings.cdi_dir, document)
         active = by_resource(prefix, (s for s in inventory.slices() if s.uuid not in gone))
         withdrawn = by_resource(prefix, (s for s in inventory.slices() if s.uuid in gone))
-        self._kubelet_side.update(
-            {
-                name: Offer(
-                    active.get(name, ()),
-                    inventory.gpus,
-                    str(self._libraries_dir),
-                    withdrawn.get(name, ()),
-                )
-                for name in sorted(active.keys() | withdrawn.keys())
-            }
-        )
+        offers: dict[str, Offer] = {
+            name: SliceOffer(
+                active.get(name, ()),
+                inventory.gpus,
+                str(self._libraries_dir),
+                withdrawn.get(name, ()),
+                prefix,
+                self._numa_nodes,
+            )
+            for name in sorted(active.keys() | withdrawn.keys())
+        }
+        self._kubelet_side.update(offers | self._functions(inventory))
+
+    def _functions(self, inventory: Inventory) -> dict[str, Offer]:
+        functions = self._binder.functions
+        directory = str(self._libraries_dir)
+        if self._settings.use_cdi:
+            document = hca.render(directory, functions)
+            writer.write(self._settings.cdi_dir, document, hca.FILE_NAME)
+        if not functions:
+            return {}
+        roots = {s.uuid: gpu.index for gpu in inventory.gpus for s in gpu.slices}
+        healthy, nodes = self._binder.healthy, self._numa_nodes
+        return {RESOURCE: FunctionOffer(functions, directory, healthy, roots, nodes)}
 
     def _without_gpud(self, message: str) -> None:
         """Take a node whose gpud stays away out of the scheduler's sight."""

@@ -1,34 +1,21 @@
-"""A client of gpud's administration socket (docs/gpud-admin.md): one JSON object a line."""
+"""What the agent asks of gpud (docs/gpud-admin.md)."""
 
-import json
-import logging
-import select
-import socket
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from device_plugin.backends.administration import Administration
 from device_plugin.errors import GpudError, GpudUnreachable
 from device_plugin.inventory import model
 from mig.errors import MigError
 from vgpu_sim.hal.admin import DocumentError
 
-SUBSCRIBED = "subscribed"
-_MAX_LINE_BYTES = 4 << 20
-_log = logging.getLogger(__name__)
 
+class Gpud(Administration):
+    """gpud, by its administration socket. Every method raises GpudError and GpudUnreachable."""
 
-class Gpud:
-    """Requests to gpud; one connection, made when needed, one request at a time (``_lock``)."""
-
-    def __init__(self, path: Path, timeout_s: float = 15.0) -> None:
-        self._path = path
-        self._timeout_s = timeout_s
-        self._lock = threading.Lock()
-        self._connection: socket.socket | None = None
-        self._lines: Iterator[bytes] = iter(())
-        self._next_id = 0
+    daemon = "gpud"
+    refused = GpudError
+    unreachable = GpudUnreachable
 
     def inventory(self) -> model.Inventory:
         """Return a snapshot of all GPUs and slices.
@@ -67,95 +54,3 @@ class Gpud:
             },
             complete=complete,
         )
-
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Send one request and return its result.
-
-        Raises:
-            GpudError: gpud refused it.
-            GpudUnreachable: gpud is not there; the next call connects again.
-        """
-        with self._lock:
-            self._next_id += 1
-            request = {"id": self._next_id, "method": method, "params": params}
-            try:
-                reply = self._exchange(request)
-            except (OSError, ValueError, StopIteration) as err:
-                self._close()
-                raise GpudUnreachable(f"gpud at {self._path}: {err!r}") from err
-        if "error" in reply:
-            raise GpudError(reply["error"]["code"], reply["error"]["message"])
-        result: dict[str, Any] = reply["result"]
-        return result
-
-    def events(self) -> Iterator[dict[str, Any]]:
-        """Yield gpud's events on a connection of their own until it is lost.
-
-        The first one, ``subscribed``, is ours: from then on nothing is missed.
-
-        Raises:
-            GpudUnreachable: gpud is not there, or went away.
-        """
-        try:
-            with self._connect() as connection:
-                connection.settimeout(None)
-                connection.sendall(b'{"id":0,"method":"subscribe","params":{}}\n')
-                for line in _lines(connection):
-                    message = json.loads(line)
-                    if "event" in message:
-                        yield message
-                    elif "result" in message:
-                        yield {"event": SUBSCRIBED}
-                    else:
-                        raise ValueError(f"subscribe was refused: {message}")
-        except (OSError, ValueError) as err:
-            raise GpudUnreachable(f"gpud at {self._path}: {err}") from err
-        raise GpudUnreachable(f"gpud at {self._path}: connection closed")
-
-    def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._connection is not None and _hung_up(self._connection):
-            self._close()  # gpud was restarted since the last request
-        if self._connection is None:
-            self._connection = self._connect()
-            self._lines = _lines(self._connection)
-        self._connection.sendall(json.dumps(request).encode() + b"\n")
-        while True:
-            reply: dict[str, Any] = json.loads(next(self._lines))
-            if reply.get("id") == request["id"]:
-                return reply
-
-    def _connect(self) -> socket.socket:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.settimeout(self._timeout_s)
-        try:
-            connection.connect(str(self._path))
-        except OSError:
-            connection.close()
-            raise
-        return connection
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-def _hung_up(connection: socket.socket) -> bool:
-    readable, _, _ = select.select([connection], [], [], 0)
-    return bool(readable)  # nothing is under way: what can be read is the end
-
-
-def _lines(connection: socket.socket) -> Iterator[bytes]:
-    buffer = b""
-    while True:
-        head, separator, rest = buffer.partition(b"\n")
-        if separator:
-            buffer = rest
-            yield head
-            continue
-        if len(buffer) > _MAX_LINE_BYTES:
-            raise ValueError("a line without an end")
-        data = connection.recv(65536)
-        if not data:
-            return
-        buffer += data

@@ -5,7 +5,7 @@ nothing is set in the environment. The slice's *directory* is mounted, read-only
 gpud's socket appears in running containers.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from device_plugin.inventory.model import MigSlice
 CDI_VERSION = "0.6.0"
 CONTAINER_SLICES_DIR = "/run/tessera/slices"
 LIBRARY = "libcuda.so.1"
-_LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64")
+LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def slice_mount(mig_slice: MigSlice) -> Mount:
 
 def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
     """Return the mounts of the client library."""
-    return tuple(Mount(f"{libraries_dir}/{LIBRARY}", f"{d}/{LIBRARY}") for d in _LIBRARY_DIRS)
+    return tuple(Mount(f"{libraries_dir}/{LIBRARY}", f"{d}/{LIBRARY}") for d in LIBRARY_DIRS)
 
 
 def kind(resource_prefix: str) -> str:
@@ -47,16 +47,24 @@ def device_name(resource_prefix: str, mig_slice: MigSlice) -> str:
 
 def render(resource_prefix: str, libraries_dir: str, slices: Iterable[MigSlice]) -> dict[str, Any]:
     """Return the CDI document for these slices; library mounts apply once a container."""
+    return document(
+        kind(resource_prefix),
+        library_mounts(libraries_dir),
+        {mig_slice.uuid: (slice_mount(mig_slice),) for mig_slice in slices},
+    )
+
+
+def document(
+    kind: str, executable: Iterable[Mount], devices: Mapping[str, Iterable[Mount]]
+) -> dict[str, Any]:
+    """Return a CDI document: mounts with code, once a container, and those of each device."""
     return {
         "cdiVersion": CDI_VERSION,
-        "kind": kind(resource_prefix),
-        "containerEdits": {"mounts": [_edit(m, "exec") for m in library_mounts(libraries_dir)]},
+        "kind": kind,
+        "containerEdits": {"mounts": [_edit(m, "exec") for m in executable]},
         "devices": [
-            {
-                "name": mig_slice.uuid,
-                "containerEdits": {"mounts": [_edit(slice_mount(mig_slice), "noexec")]},
-            }
-            for mig_slice in slices
+            {"name": name, "containerEdits": {"mounts": [_edit(m, "noexec") for m in mounts]}}
+            for name, mounts in devices.items()
         ],
     }
 

@@ -1,7 +1,7 @@
-"""Writes the node's CDI file: one file, replaced atomically, rewritten at every start.
+"""Writes the node's CDI files: one a kind, replaced atomically, rewritten at every start.
 
 The directory is a tmpfs on most nodes, so a node restart loses it; two files that name the same
-device would make it unresolvable, so there is only ever one.
+device would make it unresolvable, so there is only ever one of a kind.
 """
 
 import json
@@ -12,13 +12,13 @@ from typing import Any
 FILE_NAME = "tessera.json"
 
 
-def write(directory: Path, document: dict[str, Any]) -> bool:
-    """Replace the CDI file if it differs; return whether it did. Without a device there is no file.
+def write(directory: Path, document: dict[str, Any], name: str = FILE_NAME) -> bool:
+    """Replace a CDI file if it differs; return whether it did. Without a device there is no file.
 
     Raises:
         OSError: when the directory cannot be written.
     """
-    path = directory / FILE_NAME
+    path = directory / name
     if not document["devices"]:
         path.unlink(missing_ok=True)
         return True
@@ -29,7 +29,7 @@ def write(directory: Path, document: dict[str, Any]) -> bool:
             return False
     except OSError:
         pass
-    temporary = directory / f"{FILE_NAME}.tmp"
+    temporary = directory / f"{name}.tmp"
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)
     return True

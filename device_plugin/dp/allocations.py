@@ -68,6 +68,13 @@ class Allocations:
             newest = max(self._allocated_at.values(), default=float("-inf"))
             return self._clock() - newest < self._listed_within_s
 
+    def under_way(self) -> list[str]:
+        """Return what is allocated and not listed yet, the newest first."""
+        with self._lock:
+            known = self._clock() - self._listed_within_s
+            recent = {u: t for u, t in self._allocated_at.items() if t > known}
+            return sorted(recent, key=lambda uuid: -recent[uuid])
+
     def all_ours(self, held: Iterable[str]) -> bool:
         """Return whether no pod has, or is about to get, a slice that an earlier agent allocated.
 

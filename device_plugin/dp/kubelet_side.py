@@ -5,7 +5,6 @@ while the agent is started again. What an agent condemned and did not destroy is
 next one comes.
 """
 
-import dataclasses
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -13,8 +12,8 @@ from typing import Protocol
 
 from device_plugin.config import LISTED_WITHIN_S
 from device_plugin.dp.allocations import Allocations
+from device_plugin.dp.offer import Offer
 from device_plugin.dp.resources import Resources
-from device_plugin.dp.service import Offer
 
 AGENT_LOST_S = 20.0  # longer than a start of the agent takes
 _log = logging.getLogger(__name__)
@@ -100,14 +99,9 @@ class KubeletServer:
         with self._lock:
             if self._lost is None:
                 return
-            offers = {name: _unhealthy(offer) for name, offer in self._offers.items()}
+            message = "Unhealthy: the node agent is gone"
+            offers = {name: offer.unhealthy(message) for name, offer in self._offers.items()}
             try:
                 self._resources.update(offers)
             except OSError as err:  # nobody calls who could be told
                 _log.warning("no agent, and what it served cannot be marked: %s", err)
-
-
-def _unhealthy(offer: Offer) -> Offer:
-    message = "Unhealthy: the node agent is gone"
-    gpus = tuple(dataclasses.replace(gpu, health=message) for gpu in offer.gpus)
-    return dataclasses.replace(offer, gpus=gpus)

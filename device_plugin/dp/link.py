@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Never
 
 from device_plugin.dp.kubelet_side import KubeletServer
-from device_plugin.dp.service import Offer
+from device_plugin.dp.offer import Offer
 from device_plugin.errors import KubeletSideLost
 
 _CALLS: Final = "calls"

@@ -103,13 +103,15 @@ def socket_path(registry_dir: Path, resource: str, pod_name: str) -> Path:
     return path
 
 
-def remove_stale(registry_dir: Path, resource_prefix: str) -> None:
-    """Delete sockets of agents that were killed. Must come before anything is served.
+def remove_stale(registry_dir: Path, resource: str) -> None:
+    """Delete sockets of agents that were killed; ``*`` in the resource's name is anything.
+
+    Must come before anything is served.
 
     The kubelet drops a *resource* when a socket goes away that once announced it: removing a dead
     one later would take its successor off the node.
     """
-    pattern = socket_path(registry_dir, f"{resource_prefix}/mig-*", "").name.removesuffix(".sock")
+    pattern = socket_path(registry_dir, resource, "").name.removesuffix(".sock")
     for path in registry_dir.glob(f"{pattern}*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:

@@ -6,15 +6,16 @@ once, and the server only after it had time to send that.
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from device_plugin.dp.allocations import Allocations
+from device_plugin.dp.offer import Nothing, Offer
 from device_plugin.dp.registration import ResourceServer, remove_stale
-from device_plugin.dp.service import DevicePlugin, Offer
+from device_plugin.dp.service import DevicePlugin
 
 _RETIRE_AFTER_S = 30.0  # longer than the kubelet's 10 s status tick
-_NOTHING = Offer((), (), "")
+_NOTHING = Nothing()
 _log = logging.getLogger(__name__)
 
 
@@ -25,22 +26,23 @@ class Resources:
         self,
         registry_dir: Path,
         pod_name: str,
-        prefix: str,
+        own: Collection[str],
         use_cdi: bool,
         allocations: Allocations,
         refresh: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``own`` are the resources that we may serve, ``*`` for any part of a name."""
         self._registry_dir = registry_dir
         self._pod_name = pod_name
-        self._prefix = prefix
         self._use_cdi = use_cdi
         self._allocations = allocations
         self._refresh = refresh
         self._clock = clock
         self._servers: dict[str, ResourceServer] = {}
         self._emptied: dict[str, float] = {}
-        remove_stale(registry_dir, prefix)
+        for pattern in own:
+            remove_stale(registry_dir, pattern)
 
     def names(self) -> tuple[str, ...]:
         """Return the resources that are served, empty ones included."""
@@ -52,20 +54,21 @@ class Resources:
         return frozenset(name for name, server in servers if server.plugin.connected)
 
     def update(self, offers: Mapping[str, Offer]) -> None:
-        """Serve exactly these; what has no slice any more is emptied now and retired later.
+        """Serve exactly these; what has no device any more is emptied now and retired later.
 
         Raises:
             OSError: a resource's socket cannot be bound.
         """
         for name in sorted(self._servers.keys() | offers.keys()):
             offer = offers.get(name, _NOTHING)
-            if offer.slices:
+            listed = bool(offer.devices())
+            if listed:
                 self._emptied.pop(name, None)
                 if name not in self._servers:
                     self._serve(name, offer)
             if name in self._servers:
                 self._servers[name].plugin.offer(offer)
-                if not offer.slices:
+                if not listed:
                     self._retire(name)
 
     def stop(self) -> None:
@@ -82,7 +85,7 @@ class Resources:
             _log.info("%s: retired", name)
 
     def _serve(self, name: str, offer: Offer) -> None:
-        plugin = DevicePlugin(name, self._prefix, self._use_cdi, self._allocations, self._refresh)
+        plugin = DevicePlugin(name, self._use_cdi, self._allocations, self._refresh)
         plugin.offer(offer)
         server = ResourceServer(plugin, self._registry_dir, self._pod_name)
         server.start()

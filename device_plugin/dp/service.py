@@ -2,43 +2,16 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import grpc
 
-from device_plugin.cdi import spec
 from device_plugin.dp.allocations import Allocations
-from device_plugin.inventory.model import Gpu, MigSlice
+from device_plugin.dp.offer import Nothing, Offer
 from device_plugin.proto import deviceplugin_pb2 as pb
-from mig import planner
-from mig.errors import MigError
 
-HEALTHY = "Healthy"
-UNHEALTHY = "Unhealthy"
 _STREAM_POLL_S = 5.0  # how long a dead kubelet's stream may occupy a thread
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A resource's slices at one moment, with the GPUs they lie on.
-
-    ``withdrawn`` are not listed any more, but an allocation that is under way may still have them.
-    """
-
-    slices: tuple[MigSlice, ...]
-    gpus: tuple[Gpu, ...]
-    libraries_dir: str
-    withdrawn: tuple[MigSlice, ...] = ()
-
-    def devices(self) -> list[pb.Device]:
-        """Return the list that the kubelet gets."""
-        healthy = {gpu.uuid: gpu.health == HEALTHY for gpu in self.gpus}
-        return [
-            pb.Device(ID=s.uuid, health=HEALTHY if healthy.get(s.gpu_uuid) else UNHEALTHY)
-            for s in self.slices
-        ]
 
 
 class DevicePlugin:
@@ -47,18 +20,16 @@ class DevicePlugin:
     def __init__(
         self,
         resource: str,
-        prefix: str,
         use_cdi: bool,
         allocations: Allocations,
         refresh: Callable[[], None],
     ) -> None:
         self.resource = resource
-        self._prefix = prefix
         self._use_cdi = use_cdi
         self._allocations = allocations
         self._refresh = refresh
         self._changed = threading.Condition()
-        self._offer = Offer((), (), "")
+        self._offer: Offer = Nothing()
         self._generation = 0
         self._streams = 0
         self._stopped = False
@@ -109,8 +80,9 @@ class DevicePlugin:
                     self._changed.wait(_STREAM_POLL_S)
                     continue
                 sent, offer = self._generation, self._offer
-            _log.info("%s: %d devices to the kubelet", self.resource, len(offer.slices))
-            yield pb.ListAndWatchResponse(devices=offer.devices())
+            devices = offer.devices()
+            _log.info("%s: %d devices to the kubelet", self.resource, len(devices))
+            yield pb.ListAndWatchResponse(devices=devices)
 
     def _count(self, change: int) -> None:
         """Note that a kubelet came or went, and have it reported."""
@@ -121,14 +93,14 @@ class DevicePlugin:
     def GetPreferredAllocation(  # noqa: N802
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
-        """Prefer slices that leave the largest placements free (advice to the kubelet)."""
+        """Give the kubelet advice; see ``prefer`` of each offer."""
         response = pb.PreferredAllocationResponse()
         for wanted in request.container_requests:
-            chosen = prefer(
-                self._current(),
+            chosen = self._current().prefer(
                 wanted.available_deviceIDs,
                 wanted.must_include_deviceIDs,
                 wanted.allocation_size,
+                self._allocations.under_way(),
             )
             response.container_responses.add(deviceIDs=chosen)
         return response
@@ -136,21 +108,23 @@ class DevicePlugin:
     def Allocate(  # noqa: N802
         self, request: pb.AllocateRequest, context: grpc.ServicerContext
     ) -> pb.AllocateResponse:
-        """Describe how the slices get into the container."""
+        """Describe how devices get into the container."""
         offer = self._current()
-        known = {s.uuid: s for s in (*offer.slices, *offer.withdrawn)}
+        known = offer.known()
         response = pb.AllocateResponse()
         for wanted in request.container_requests:
-            gone = next((device for device in wanted.devices_ids if device not in known), None)
-            gone = gone or self._allocations.allocate(wanted.devices_ids)
+            ids = list(wanted.devices_ids)
+            if problem := offer.problem(ids):
+                context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"{self.resource}: {problem}")
+            gone = next((device for device in ids if device not in known), None)
+            gone = gone or self._allocations.allocate(ids)
             if gone is not None:
                 context.abort(
                     grpc.StatusCode.NOT_FOUND,
-                    f"{self.resource}: no slice {gone} on this node any more",
+                    f"{self.resource}: no {offer.noun} {gone} on this node any more",
                 )
-            slices = [known[device] for device in wanted.devices_ids]
-            response.container_responses.append(self._container(offer, slices))
-            _log.info("%s: allocated %s", self.resource, ", ".join(wanted.devices_ids))
+            response.container_responses.append(offer.container(ids, self._use_cdi))
+            _log.info("%s: allocated %s", self.resource, ", ".join(ids))
         self._refresh()
         return response
 
@@ -159,19 +133,6 @@ class DevicePlugin:
     ) -> pb.PreStartContainerResponse:
         return pb.PreStartContainerResponse()
 
-    def _container(self, offer: Offer, slices: Sequence[MigSlice]) -> pb.ContainerAllocateResponse:
-        response = pb.ContainerAllocateResponse()
-        if self._use_cdi:
-            for mig_slice in slices:
-                response.cdi_devices.add(name=spec.device_name(self._prefix, mig_slice))
-            return response
-        mounts = [spec.slice_mount(s) for s in slices]
-        for mount in (*mounts, *spec.library_mounts(offer.libraries_dir)):
-            response.mounts.add(
-                host_path=mount.host_path, container_path=mount.container_path, read_only=True
-            )
-        return response
-
     def _current(self) -> Offer:
         with self._changed:
             return self._offer
@@ -179,43 +140,3 @@ class DevicePlugin:
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
-
-
-def prefer(
-    offer: Offer, available: Sequence[str], must_include: Sequence[str], size: int
-) -> list[str]:
-    """Choose ``size`` device ids so that the largest placements stay free.
-
-    GPUs that are already in use are filled first; within a GPU the planner decides. An answer that
-    cannot be given (the kubelet's view is newer than ours) is the kubelet's own order.
-    """
-    by_uuid = {s.uuid: s for s in offer.slices}
-    chosen = [device for device in must_include if device in by_uuid]
-    for gpu in _fullest_first(offer, available):
-        missing = size - len(chosen)
-        if missing <= 0:
-            break
-        free = [by_uuid[d] for d in available if d in by_uuid and by_uuid[d].gpu_uuid == gpu.uuid]
-        fixed = [s for s in free if s.uuid in chosen]
-        wanted = min(len(fixed) + missing, len(free))
-        names = {s.instance: s.uuid for s in free}
-        try:
-            picked = planner.preferred(
-                gpu.board,
-                [s.instance for s in gpu.slices],
-                [s.instance for s in free],
-                [s.instance for s in fixed],
-                wanted,
-            )
-        except MigError as err:
-            _log.warning("no preference on %s: %s", gpu.uuid, err)
-            return list(available)[:size]
-        chosen += [names[i] for i in picked if names[i] not in chosen]
-    return chosen[:size]
-
-
-def _fullest_first(offer: Offer, available: Sequence[str]) -> list[Gpu]:
-    free = set(available)
-    return sorted(
-        offer.gpus, key=lambda gpu: (-sum(s.uuid not in free for s in gpu.slices), gpu.index)
-    )

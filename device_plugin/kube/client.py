@@ -1,4 +1,4 @@
-"""A narrow client: GPU objects of one node, their status, events. Nothing else is permitted."""
+"""A narrow client: GPU objects of one node, their status, events, pods by their names."""
 
 import contextlib
 import datetime
@@ -21,6 +21,7 @@ from kubernetes.watch import Watch
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.gpu_object import GpuObject, read
+from device_plugin.kube.pod_facts import PodFacts, read as pod_facts
 from gpu_operator.api.v1alpha1 import API_VERSION, GROUP, NODE_LABEL, VERSION
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
 
@@ -74,7 +75,7 @@ def connect() -> ApiClient:
 
 
 class _NoDiscovery:
-    """The two resources are known: nothing is asked for, and no file of answers is kept."""
+    """The resources are known: nothing is asked for, and no file of answers is kept."""
 
     def __init__(self, client: DynamicClient, cache_file: str | None) -> None:
         del client, cache_file
@@ -100,6 +101,15 @@ class Kube:
             client=self._client,
             subresources={"status": {"kind": "GPU", "name": "gpus/status"}},
         )
+        self._pods = Resource(
+            prefix="api",
+            group="",
+            api_version="v1",
+            kind="Pod",
+            name="pods",
+            namespaced=True,
+            client=self._client,
+        )
         self._events = Resource(
             prefix="api",
             group="",
@@ -109,6 +119,16 @@ class Kube:
             namespaced=True,
             client=self._client,
         )
+
+    def pod(self, namespace: str, name: str) -> PodFacts | None:
+        """Return what the API server says of a pod; None if there is none of that name."""
+        try:
+            found = self._sent(self._client.get, self._pods, name=name, namespace=namespace)
+        except ClusterError as err:
+            if err.status != 404:
+                raise
+            return None
+        return pod_facts(found)
 
     def gpus(self) -> list[GpuObject]:
         """Return the GPU objects of this node, by name.

@@ -24,7 +24,8 @@ _TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 16 << 20
 _HEX = "[0-9a-f]"
 _POD_UID = re.compile(rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|{_HEX}{{32}}", re.ASCII)
-_DEVICE = re.compile(rf"MIG-{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}", re.ASCII)
+SLICE = "MIG-"  # how the ids of slices begin
+_DEVICE = re.compile(rf"(MIG|HCA)-{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,12 @@ class PodResources:
         ours = resource_prefix + "/"
         return Listing(
             self._by_device(response, names),
-            {d: name for pod in names for d, name in pod.items() if not name.startswith(ours)},
+            {
+                device: name
+                for pod in names
+                for device, name in pod.items()
+                if device.startswith(SLICE) and not name.startswith(ours)
+            },
             frozenset(pod.name for pod in response.pod_resources),
         )
 

@@ -39,6 +39,13 @@ class DevicePluginConfig(_Section):
     resources: dict[str, Any] = Field(default_factory=dict)
 
 
+class RdmaConfig(_Section):
+    """The chart's ``rdma`` values."""
+
+    enabled: bool = True
+    resources: dict[str, Any] = Field(default_factory=dict)
+
+
 class NodeConfig(_Section):
     """What the pods on GPU nodes are made of."""
 
@@ -53,6 +60,7 @@ class NodeConfig(_Section):
     pod_annotations: dict[str, str] = Field(default_factory=dict)
     gpud: GpudConfig = GpudConfig()
     device_plugin: DevicePluginConfig = DevicePluginConfig()
+    rdma: RdmaConfig = RdmaConfig()
 
 
 class Config(_Section):

@@ -1,23 +1,15 @@
 """Parts of the node and of Tessera die; running pods do not notice, or end with a CUDA error."""
 
 import json
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from cluster import EXAMPLES, Cluster, until
+from cluster import EXAMPLES, Cluster, in_node, until
 
 Manifest = Callable[..., dict[str, Any]]
 RUNNING_S = 12
-
-
-def in_node(node: str, *command: str) -> str:
-    """Run a command inside a kind node, which is a container of the host's Docker engine."""
-    done = subprocess.run(["docker", "exec", node, *command], capture_output=True, text=True)
-    assert done.returncode == 0, f"{command} in {node}: {done.stderr}"
-    return done.stdout
 
 
 def start(cluster: Cluster, sample_pod: Manifest, name: str) -> str:

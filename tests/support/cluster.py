@@ -89,6 +89,13 @@ class Cluster:
         ]
 
 
+def in_node(node: str, *command: str) -> str:
+    """Run a command inside a kind node, which is a container of the host's Docker engine."""
+    done = subprocess.run(["docker", "exec", node, *command], capture_output=True, text=True)
+    assert done.returncode == 0, f"{command} in {node}: {done.stderr}"
+    return done.stdout
+
+
 def until(check: Callable[[], Any], timeout_s: float, every_s: float = 0.3) -> Any:
     """Return the first result of ``check`` that is true; raises TimeoutError."""
     end = time.monotonic() + timeout_s

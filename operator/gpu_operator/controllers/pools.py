@@ -77,6 +77,8 @@ def reconcile(
         ready_nodes = min(updated, len(nodes) - len(problems))
         status = _status(world, pool, nodes, gpus, ready_nodes, prefix)
         wanted = _verdicts(world, pool, nodes, gpus, leaving, status, problems, rollout)
+        if pool.spec.hcas is not None and not node_config.rdma.enabled:
+            wanted = _without_hcas(wanted)
         wanted = blocked(wanted, world.refused_writes.get(("GPUPool", name), ""))
         actions += report(pool.meta, pool.status, status, wanted, now)
         finished = not in_use and daemonset.name_of(name) not in world.daemon_sets
@@ -203,6 +205,15 @@ def _verdicts(
         served = len(gpus) - len(leaving)
         ready = Verdict(True, Reason.RECONCILED, f"{served} GPUs on {len(nodes)} nodes are served")
     return verdicts(ready, progressing=progressing, degraded=degraded)
+
+
+def _without_hcas(wanted: Verdicts) -> Verdicts:
+    """Say of a pool that is accepted otherwise that it gets no HCAs."""
+    if not wanted[ConditionType.ACCEPTED].true:
+        return wanted
+    message = "spec.hcas has no effect: RDMA is off here (the chart's rdma.enabled)"
+    partly = Verdict(True, Reason.PARTIALLY_ACCEPTED, message)
+    return {**wanted, ConditionType.ACCEPTED: partly}
 
 
 _FAILURES = (Reason.AGENT_ERROR, Reason.UNHEALTHY, Reason.AGENT_UNREACHABLE)

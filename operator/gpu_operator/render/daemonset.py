@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, quantity
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
-from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs
 from gpu_operator.config import NodeConfig
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
@@ -15,6 +15,8 @@ COMPONENT: Final = "node"
 RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet and its pods are of
 _RUN_DIR = "/run/tessera"
 _STATE_DIR = "/var/lib/tessera"
+_HCA_DIR = f"{_RUN_DIR}/hca"
+_HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
 _HEALTH_PORT = 8081
 _LOCKED_DOWN: dict[str, Any] = {
     "runAsUser": 0,
@@ -53,8 +55,8 @@ def daemon_set(
             "tolerations": [dict(t) for t in node.tolerations],
             "affinity": dict(node.affinity),
             "imagePullSecrets": [dict(s) for s in node.image_pull_secrets],
-            "containers": [_gpud(pool, node), _agent(pool, policy, node)],
-            "volumes": _volumes(node.device_plugin.kubelet_dir),
+            **_containers(pool, policy, node),
+            "volumes": _volumes(node.device_plugin.kubelet_dir, hcas_of(pool, node) is not None),
         },
     }
     spec: dict[str, Any] = {
@@ -80,6 +82,57 @@ def daemon_set(
 def rendered(document: Mapping[str, Any]) -> str:
     """Return the digest of a DaemonSet that ``daemon_set`` returned."""
     return str(document["metadata"]["annotations"][RENDERED])
+
+
+def hcas_of(pool: GPUPoolSpec, node: NodeConfig) -> HCAs | None:
+    """Return the HCAs that each node of a pool gets; None: none, or the chart has RDMA off."""
+    return pool.hcas if node.rdma.enabled else None
+
+
+def _containers(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[str, Any]:
+    containers = [_gpud(pool, node), _agent(pool, policy, node)]
+    if hcas_of(pool, node) is None:
+        return {"containers": containers}
+    return {"initContainers": [_hca_directory(node)], "containers": [*containers, _hcad(node)]}
+
+
+def _hca_directory(node: NodeConfig) -> dict[str, Any]:
+    """Make hcad's directory its group's: root may that without any capability, hcad never."""
+    make = f"mkdir -p {_HCA_DIR} && chgrp {_HCAD_USER} {_HCA_DIR} && chmod 0775 {_HCA_DIR}"
+    return {
+        "name": "hca-directory",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["sh", "-c", make],
+        "securityContext": {
+            **_LOCKED_DOWN,
+            "runAsGroup": _HCAD_USER,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "run", "mountPath": _RUN_DIR}],
+    }
+
+
+def _hcad(node: NodeConfig) -> dict[str, Any]:
+    return {
+        "name": "hcad",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["tessera-hcad"],
+        "args": [f"--directory={_HCA_DIR}"],
+        "resources": dict(node.rdma.resources),
+        "securityContext": {
+            **_LOCKED_DOWN,
+            "runAsUser": _HCAD_USER,
+            "runAsGroup": _HCAD_USER,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "hca", "mountPath": _HCA_DIR},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
 
 
 def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
@@ -130,6 +183,12 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
         "TESSERA_HEALTH_PORT": str(_HEALTH_PORT),
         "KUBELET_DIR": kubelet,
     }
+    if (hcas := hcas_of(pool, node)) is not None:
+        environment |= {
+            "TESSERA_HCAS": str(hcas.count),
+            "TESSERA_FUNCTIONS_PER_HCA": str(hcas.functions_per_hca),
+            "TESSERA_HCA_GBPS": str(hcas.link_speed.gbps),
+        }
     probe = {"httpGet": {"path": "/healthz", "port": "health"}}
     return {
         "name": "agent",
@@ -163,13 +222,14 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
     }
 
 
-def _volumes(kubelet: str) -> list[dict[str, Any]]:
+def _volumes(kubelet: str, rdma: bool) -> list[dict[str, Any]]:
     def host(name: str, path: str, kind: str) -> dict[str, Any]:
         return {"name": name, "hostPath": {"path": path, "type": kind}}
 
     create = "DirectoryOrCreate"
     return [
         host("run", _RUN_DIR, create),
+        *([host("hca", _HCA_DIR, create)] if rdma else ()),
         host("state", _STATE_DIR, create),
         host("libraries", f"{_STATE_DIR}/lib", create),
         host("cgroup", "/sys/fs/cgroup", "Directory"),

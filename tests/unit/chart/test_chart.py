@@ -43,6 +43,9 @@ def test_the_operator_understands_the_file_that_the_chart_writes(tmp_path: Path)
     assert loaded.node.image == "tessera:0.1.0"
     assert loaded.node.service_account == "tessera-node"
     assert loaded.node.gpud.allow_weak_sandbox is False
+    assert loaded.node.rdma.enabled
+    assert loaded.node.rdma.resources["limits"] == {"memory": "512Mi"}
+    assert not operator_config(render("rdma.enabled=false"), tmp_path).node.rdma.enabled
     assert loaded.policy == {
         "strategy": "mixed",
         "resourcePrefix": "gpu.tessera.dev",
@@ -217,11 +220,15 @@ def test_everything_but_the_node_pods_fits_pod_security_restricted() -> None:
 
 def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> None:
     group = "gpu.tessera.dev"
-    assert rules(render(), "ClusterRole", "tessera-node") == {
+    without_rdma = {
         *((group, "gpus", verb) for verb in ("list", "watch")),
         (group, "gpus/status", "patch"),
         *(("", "events", verb) for verb in ("create", "get", "patch")),
     }
+    off = render("rdma.enabled=false")
+    assert rules(off, "ClusterRole", "tessera-node") == without_rdma
+    # By name, and by name only: it cannot list what runs elsewhere.
+    assert rules(render(), "ClusterRole", "tessera-node") == without_rdma | {("", "pods", "get")}
     bound = {
         s["name"]
         for kind in ("RoleBinding", "ClusterRoleBinding")

@@ -219,7 +219,7 @@ def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
         # An event is known already, so that it is counted; a watch ends at once.
         code = {"create": 409, "watch": 403}.get(verb, 200)
         reply = {"kind": "Status", "code": code, "message": "no"} if code > 200 else {}
-        return Answer(code, reply or {"metadata": {"name": "x"}, "items": []})
+        return Answer(code, reply or {"metadata": {"name": "x", "uid": "u"}, "items": []})
 
     with HttpStub(answer) as stub, ApiClient(Configuration(host=stub.url)) as client:
         agent = Kube("n", client)
@@ -228,6 +228,7 @@ def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
             next(agent.changes())
         agent.apply_status("g", GPUStatus())
         agent.pod_event(HolderPod("default", "train", "u"), "Faulted", "why")
+        agent.pod("default", "train")
     given = granted(render(), "tessera-node")
     assert asked(rights, given) == given
 

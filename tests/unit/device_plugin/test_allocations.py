@@ -60,6 +60,7 @@ def test_a_slice_that_gpud_could_not_be_asked_to_destroy_can_be_allocated(tmp_pa
         tmp_path,
         threading.Event(),
         unused,
+        unused,
     )
     with pytest.raises(GpudUnreachable):
         agent._destroy(GPU, SLICE)

@@ -58,12 +58,12 @@ def test_without_a_device_there_is_no_file(tmp_path: Path) -> None:
 def test_library_is_installed_once_a_build_and_never_overwritten(tmp_path: Path) -> None:
     source = tmp_path / "libcuda.so.1"
     source.write_bytes(b"one")
-    first = libraries.install(tmp_path / "lib", source)
+    first = libraries.install(tmp_path / "lib", [source])
     inode = (first / "libcuda.so.1").stat().st_ino
-    assert libraries.install(tmp_path / "lib", source) == first
+    assert libraries.install(tmp_path / "lib", [source]) == first
     assert (first / "libcuda.so.1").stat().st_ino == inode
     source.write_bytes(b"two")
-    second = libraries.install(tmp_path / "lib", source)
+    second = libraries.install(tmp_path / "lib", [source])
     assert second != first
     assert (first / "libcuda.so.1").read_bytes() == b"one"
     assert (second / "libcuda.so.1").stat().st_mode & 0o777 == 0o755
@@ -72,10 +72,10 @@ def test_library_is_installed_once_a_build_and_never_overwritten(tmp_path: Path)
 def test_other_builds_are_removed_and_nothing_else(tmp_path: Path) -> None:
     source = tmp_path / "libcuda.so.1"
     source.write_bytes(b"one")
-    old = libraries.install(tmp_path / "lib", source)
+    old = libraries.install(tmp_path / "lib", [source])
     (old / ".libcuda.so.1.4711").write_bytes(b"left by an agent that was killed")
     source.write_bytes(b"two")
-    current = libraries.install(tmp_path / "lib", source)
+    current = libraries.install(tmp_path / "lib", [source])
     foreign = tmp_path / "lib" / "notes"
     foreign.mkdir()
     link = tmp_path / "lib" / "0123456789abcdef"

@@ -16,7 +16,8 @@ import pytest
 from device_plugin.dp import registration
 from device_plugin.dp.allocations import LISTED_WITHIN_S, Allocations
 from device_plugin.dp.resources import Resources
-from device_plugin.dp.service import DevicePlugin, Offer, prefer
+from device_plugin.dp.service import DevicePlugin
+from device_plugin.dp.slices import SliceOffer
 from device_plugin.inventory.model import Gpu, MigSlice
 from device_plugin.proto import (
     deviceplugin_pb2 as dp,
@@ -28,6 +29,7 @@ from mig import geometry
 
 BOARD = geometry.board("h100-80gb")
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+OWN = ("gpu.tessera.dev/mig-*",)
 
 
 def make_gpu(index: int, starts: range, health: str = "Healthy") -> Gpu:
@@ -49,8 +51,8 @@ def make_gpu(index: int, starts: range, health: str = "Healthy") -> Gpu:
     return Gpu(f"GPU-{index}", index, BOARD, health, slices)
 
 
-def offer_of(*gpus: Gpu) -> Offer:
-    return Offer(tuple(s for gpu in gpus for s in gpu.slices), gpus, "/var/lib/tessera/lib/x")
+def offer_of(*gpus: Gpu) -> SliceOffer:
+    return SliceOffer(tuple(s for gpu in gpus for s in gpu.slices), gpus, "/var/lib/tessera/lib/x")
 
 
 class Clock:
@@ -68,9 +70,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def resources(tmp_path: Path, clock: Clock) -> Iterator[Resources]:
-    made = Resources(
-        tmp_path, "agent-abc12", "gpu.tessera.dev", True, Allocations(), lambda: None, clock
-    )
+    made = Resources(tmp_path, "agent-abc12", OWN, True, Allocations(), lambda: None, clock)
     yield made
     made.stop()
 
@@ -156,7 +156,7 @@ def test_a_withdrawn_slice_goes_to_whom_the_kubelet_gave_it_or_is_destroyed_neve
     tmp_path: Path, clock: Clock
 ) -> None:
     allocations = Allocations(clock)
-    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", True, allocations, lambda: None)
+    resources = Resources(tmp_path, "agent", OWN, True, allocations, lambda: None)
     try:
         whole = offer_of(make_gpu(0, range(2)))
         kept, withdrawn = whole.slices
@@ -217,14 +217,14 @@ def test_only_sockets_that_nobody_serves_are_removed_at_start(tmp_path: Path) ->
     with socket.socket(socket.AF_UNIX) as alive:
         alive.bind(str(live))
         alive.listen()
-        registration.remove_stale(tmp_path, "gpu.tessera.dev")
+        registration.remove_stale(tmp_path, OWN[0])
         assert sorted(os.listdir(tmp_path)) == sorted([foreign.name, live.name])
 
 
 def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
     tmp_path: Path,
 ) -> None:
-    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", False, Allocations(), lambda: None)
+    resources = Resources(tmp_path, "agent", OWN, False, Allocations(), lambda: None)
     try:
         resources.update({RESOURCE: offer_of(make_gpu(0, range(1)))})
         with channel_of(tmp_path) as channel:
@@ -244,7 +244,7 @@ def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
 
 def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:
     woken = threading.Event()
-    resources = Resources(tmp_path, "agent", "gpu.tessera.dev", True, Allocations(), woken.set)
+    resources = Resources(tmp_path, "agent", OWN, True, Allocations(), woken.set)
     try:
         resources.update({RESOURCE: offer_of(make_gpu(0, range(1)))})
         with channel_of(tmp_path) as channel:
@@ -259,7 +259,7 @@ def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:
 
 def test_a_resource_is_connected_exactly_while_a_kubelet_listens() -> None:
     told: list[bool] = []
-    plugin = DevicePlugin(RESOURCE, "p", True, Allocations(), lambda: told.append(plugin.connected))
+    plugin = DevicePlugin(RESOURCE, True, Allocations(), lambda: told.append(plugin.connected))
     assert not plugin.connected
     looks = iter([True, True])  # an end without a third look
     kubelet: Any = SimpleNamespace(add_callback=lambda _: None, is_active=looks.__next__)
@@ -273,7 +273,7 @@ def test_a_resource_is_connected_exactly_while_a_kubelet_listens() -> None:
 def test_preference_fills_the_gpu_that_is_in_use_and_keeps_big_placements() -> None:
     offer = offer_of(make_gpu(0, range(7)), make_gpu(1, range(7)))
     available = [s.uuid for s in offer.slices if s.uuid != "MIG-1-0"]
-    (chosen,) = prefer(offer, available, [], 1)
+    (chosen,) = offer.prefer(available, [], 1, ())
     assert chosen.startswith("MIG-1-")  # GPU 1 has a slice in use already
     # Beside 1g@0 the choice that keeps 3g@4 and a 2g placement possible is 1g@1.
     assert chosen == "MIG-1-1"
@@ -282,7 +282,7 @@ def test_preference_fills_the_gpu_that_is_in_use_and_keeps_big_placements() -> N
 def test_preference_keeps_what_must_be_included_and_its_number() -> None:
     offer = offer_of(make_gpu(0, range(7)))
     available = [s.uuid for s in offer.slices]
-    chosen = prefer(offer, available, ["MIG-0-5"], 3)
+    chosen = offer.prefer(available, ["MIG-0-5"], 3, ())
     assert "MIG-0-5" in chosen
     assert len(set(chosen)) == 3
     assert set(chosen) <= set(available)

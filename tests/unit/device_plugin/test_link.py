@@ -11,8 +11,9 @@ from device_plugin.dp import kubelet_side
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.kubelet_side import KubeletServer
 from device_plugin.dp.link import Link, LinkServer
+from device_plugin.dp.offer import HEALTHY, UNHEALTHY
 from device_plugin.dp.resources import Resources
-from device_plugin.dp.service import HEALTHY, UNHEALTHY, Offer
+from device_plugin.dp.slices import SliceOffer
 from device_plugin.errors import KubeletSideLost
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry
@@ -21,7 +22,7 @@ KEY = b"k" * 32
 BOARD = geometry.board("h100-80gb")
 PLACE = geometry.Instance(BOARD.profile("1g.10gb"), 0)
 SLICE = MigSlice("MIG-1", "GPU-1", PLACE, 1, 0, 1, "/run", 0, ())
-OFFER = Offer((SLICE,), (Gpu("GPU-1", 0, BOARD, HEALTHY, (SLICE,)),), "/lib")
+OFFER = SliceOffer((SLICE,), (Gpu("GPU-1", 0, BOARD, HEALTHY, (SLICE,)),), "/lib")
 
 
 class Recorded(Resources):

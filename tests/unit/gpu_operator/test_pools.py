@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from gpu_world import (
     GPU_NODE,
+    NOW,
     PREFIX,
     agent_conditions,
     applied,
@@ -17,10 +18,12 @@ from gpu_world import (
     pool,
     world,
 )
-from pool_world import IN_POOL, agent_set, decide
+from pool_world import CONFIG, IN_POOL, agent_set, decide
 
 from gpu_operator.api.v1alpha1 import FINALIZER, NODE_UID, POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.api.v1alpha1.gpupool import HCAs
+from gpu_operator.config import RdmaConfig
 from gpu_operator.controllers import pools
 from gpu_operator.controllers.world import AgentPod, AgentSet, ChartPolicy, Outcome, World
 from gpu_operator.kube.actions import Apply, Delete, DropFinalizer, Manager, PatchNode, Record
@@ -407,3 +410,14 @@ def test_what_the_api_server_refuses_is_told() -> None:
     status, reason, message = condition(actions, "Degraded")
     assert (status, reason) == ("True", "Refused")
     assert "quota exceeded" in message
+
+
+def test_hcas_that_the_chart_does_not_serve_are_told() -> None:
+    hcas = HCAs(count=2)
+    seen = world(node(labels=IN_POOL), pool(hcas=hcas), gpu(), daemon_sets=agent_set())
+    assert condition(decide(seen).actions, "Accepted")[:2] == ("True", "Accepted")
+    off = CONFIG.model_copy(update={"rdma": RdmaConfig(enabled=False)})
+    actions = pools.reconcile(seen, "p", off, "tessera-system", NOW).actions
+    status, reason, message = condition(actions, "Accepted")
+    assert (status, reason) == ("True", "PartiallyAccepted")
+    assert "rdma.enabled" in message

@@ -8,8 +8,8 @@ from gpu_world import gpu, instances
 
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec
-from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, Isolation
-from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs, Isolation, LinkSpeed
+from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig, RdmaConfig
 from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
 from mig import geometry
 
@@ -171,3 +171,37 @@ def test_bytes_as_a_quantity(size: int, text: str) -> None:
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(ValueError, match="not a memory quantity"):
         quantity.to_bytes(text)
+
+
+RDMA_POOL = POOL.model_copy(
+    update={"hcas": HCAs(count=2, functions_per_hca=4, link_speed=LinkSpeed.G200)}
+)
+
+
+def test_hcad_has_a_user_of_its_own_no_capability_and_one_directory() -> None:
+    document = rendered(RDMA_POOL, rdma=RdmaConfig(resources={"limits": {"memory": "1Gi"}}))
+    spec = document["spec"]["template"]["spec"]
+    hcad = containers(document)["hcad"]
+    security = hcad["securityContext"]
+    assert security["runAsUser"] == security["runAsGroup"] != 0
+    assert security["runAsNonRoot"] is True
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["allowPrivilegeEscalation"] is False
+    paths = {v["name"]: v.get("hostPath", {}).get("path", "") for v in spec["volumes"]}
+    assert {paths[m["name"]] for m in hcad["volumeMounts"]} == {"/run/tessera/hca", ""}
+    assert hcad["resources"] == {"limits": {"memory": "1Gi"}}
+    (first,) = spec["initContainers"]
+    assert first["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert first["securityContext"]["runAsGroup"] == security["runAsGroup"]
+
+
+def test_the_agent_is_told_of_a_pool_s_hcas_and_of_none_without() -> None:
+    said = environment(rendered(RDMA_POOL))
+    assert said["TESSERA_HCAS"] == "2"
+    assert said["TESSERA_FUNCTIONS_PER_HCA"] == "4"
+    assert said["TESSERA_HCA_GBPS"] == "200"
+    for document in (rendered(), rendered(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
+        assert set(containers(document)) == {"gpud", "agent"}
+        assert "initContainers" not in document["spec"]["template"]["spec"]
+        assert not any("HCA" in name for name in environment(document))

@@ -14,6 +14,39 @@ class Isolation(StrEnum):
     STRICT = "Strict"  # and a quota
 
 
+class LinkSpeed(StrEnum):
+    """What a port says that it can: a figure for tools, not a limit."""
+
+    G25 = "25Gbps"
+    G50 = "50Gbps"
+    G100 = "100Gbps"
+    G200 = "200Gbps"
+    G400 = "400Gbps"
+
+    @property
+    def gbps(self) -> int:
+        """Return it as a number."""
+        return int(self.value.removesuffix("Gbps"))
+
+
+class HCAs(Model):
+    """Which nodes get which simulated RDMA adapters."""
+
+    count: int = Field(default=1, ge=1, le=8, description="HCAs per node, each below a PCIe root.")
+    functions_per_hca: int = Field(
+        default=8,
+        ge=1,
+        le=64,
+        alias="functionsPerHCA",
+        description="Functions of each HCA: as many containers of a node can have one, as "
+        "`rdma.tessera.dev/hca: 1`.",
+    )
+    link_speed: LinkSpeed = Field(
+        default=LinkSpeed.G100,
+        description="Rate that the ports report to tools; nothing is limited to it.",
+    )
+
+
 class GPUPoolSpec(Model):
     """Which nodes get which simulated GPUs."""
 
@@ -38,6 +71,12 @@ class GPUPoolSpec(Model):
     isolation: Isolation = Field(
         default=Isolation.DEFAULT,
         description="Default: CPU weight by SMs, work-conserving. Strict: a CPU quota as well.",
+    )
+    hcas: HCAs | None = Field(
+        default=None,
+        description="RDMA adapters of each node, offered as `rdma.tessera.dev/hca`. Absent: none. "
+        "A change starts the pool's node pods again, one after the other; with them queue pairs "
+        "end.",
     )
 
 

@@ -1,0 +1,177 @@
+"""Keeps hcad informed of which pod holds which HCA function, and by which addresses.
+
+The kubelet says who holds a function, the API server which addresses that pod has: hcad opens a
+function for nobody until both have spoken, and compares with what it finds in the pod's own network
+namespace. A thread of its own: a pod that starts waits for it, and hcad's trouble is not the GPUs'.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Never
+
+from device_plugin.agent.holders import Holders
+from device_plugin.agent.holding import View
+from device_plugin.agent.notices import Notices
+from device_plugin.backends.hcad import FunctionState, Hcad
+from device_plugin.errors import AgentError, ClusterError, DaemonUnreachable
+from device_plugin.inventory.functions import HcaFunction
+from device_plugin.inventory.model import HolderPod
+from device_plugin.kube.client import Kube
+from device_plugin.kube.pod_facts import PodFacts
+from gpu_operator.api.v1alpha1.base import Reason
+
+_RESYNC_S = 5.0
+_UNSETTLED_S = 0.25  # a program that was just started waits two seconds at most
+_HCAD_LOST_S = 20.0  # longer than a restart of hcad takes
+_ASK_AGAIN_S = (0.25, 2.0)  # between two questions about a pod: at first, and after a while
+_log = logging.getLogger(__name__)
+
+
+class FunctionBinder:
+    """Used by its own thread, but for ``healthy`` and ``wake``."""
+
+    def __init__(
+        self,
+        functions: Sequence[HcaFunction],
+        rate_gbps: int,
+        hcad: Hcad,
+        holders: Holders,
+        kube: Kube,
+        notices: Notices,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._functions = tuple(functions)
+        self._rate_gbps = rate_gbps
+        self._hcad = hcad
+        self._holders = holders
+        self._kube = kube
+        self._notices = notices
+        self._clock = clock
+        self._wanted = threading.Event()
+        self._seen_at = clock()
+        self._facts: dict[str, PodFacts] = {}
+        self._asked_at: dict[str, tuple[float, float]] = {}  # first and last
+        self._told: set[str] = set()
+
+    @property
+    def functions(self) -> tuple[HcaFunction, ...]:
+        """Return the functions that this node has."""
+        return self._functions
+
+    @property
+    def healthy(self) -> bool:
+        """Return whether hcad has been seen not too long ago."""
+        return self._clock() - self._seen_at < _HCAD_LOST_S
+
+    def wake(self) -> None:
+        """Have holders looked at now; for any thread."""
+        self._wanted.set()
+
+    def run(self) -> Never:
+        """Work without end: at every wake-up, and every few seconds."""
+        while True:
+            settled = self.attempt()
+            self._wanted.wait(_RESYNC_S if settled else _UNSETTLED_S)
+            self._wanted.clear()
+
+    def attempt(self) -> bool:
+        """Make one pass; what fails is logged and tried again. Return whether nothing is open."""
+        try:
+            return self.reconcile()
+        except DaemonUnreachable as err:
+            _log.info("will retry: %s", err)
+            time.sleep(0.2)
+        except AgentError as err:
+            _log.warning("will retry: %s", err)
+            time.sleep(0.2)
+        return False
+
+    def reconcile(self) -> bool:
+        """Make hcad's functions those of the node, and each its holder's.
+
+        Raises:
+            HcadError, HcadUnreachable, ClusterError: the rest is done by the next pass.
+        """
+        there = self._hcad.functions()
+        self._seen_at = self._clock()
+        view = self._view()
+        held = {one.id: view.holders.get(one.id, ()) for one in self._functions}
+        self._forget({pod.uid for pods in held.values() for pod in pods})
+        settled = True
+        for function in self._functions:
+            state = there.get(function.id)
+            if state is None:
+                self._hcad.add(function.id, self._rate_gbps)
+                state = FunctionState(function.id, "", (), "")
+            if held[function.id]:
+                pods = [pod for pod in held[function.id] if pod.uid]
+                settled &= bool(pods) and self._bind(state, pods[-1])
+            elif state.pod_uid and view.complete:  # else the kubelet has just been started
+                self._hcad.release(function.id)
+        return settled
+
+    def _view(self) -> View:
+        """Return who holds what; asks again where the kubelet has not made a pod's folder yet."""
+        view = self._holders.believed()
+        ours = [pod for one in self._functions for pod in view.holders.get(one.id, ())]
+        if all(pod.uid for pod in ours) or self._holders.age_s() < _UNSETTLED_S:
+            return view
+        return self._holders.refresh()
+
+    def _bind(self, state: FunctionState, pod: HolderPod) -> bool:
+        """Bind a function to its holder if that is news; return whether it is settled."""
+        if state.pod_uid == pod.uid and pod.uid in self._facts:
+            return True
+        if state.pod_uid and state.pod_uid != pod.uid:
+            self._hcad.release(state.name)
+        facts = self._ask(pod)
+        if facts is None:
+            return False
+        refused = _refusal(facts)
+        if refused and pod.uid not in self._told:
+            self._told.add(pod.uid)
+            self._notices.post(pod, Reason.REFUSED, refused)
+        wanted = (pod.uid, facts.addresses if not refused else (), refused)
+        if wanted != (state.pod_uid, state.addresses, state.refused):
+            self._hcad.bind(state.name, pod, wanted[1], refused)
+            _log.info("%s: bound to %s/%s", state.name, pod.namespace, pod.name)
+        return True
+
+    def _ask(self, pod: HolderPod) -> PodFacts | None:
+        """Return what the API server says of this very pod, as soon as it has an address."""
+        known = self._facts.get(pod.uid)
+        if known is not None:
+            return known
+        now = self._clock()
+        first, last = self._asked_at.get(pod.uid, (now, float("-inf")))
+        least, most = _ASK_AGAIN_S
+        if now - last < min(max(least, (now - first) / 10), most):
+            return None
+        self._asked_at[pod.uid] = (first, now)
+        try:
+            facts = self._kube.pod(pod.namespace, pod.name)
+        except ClusterError as err:
+            _log.warning("pod %s/%s: %s", pod.namespace, pod.name, err)
+            return None
+        if facts is None or facts.uid != pod.uid:
+            return None  # gone, or another one of that name: the kubelet will say
+        if not facts.addresses and not facts.host_network:
+            return None
+        self._facts[pod.uid] = facts
+        return facts
+
+    def _forget(self, uids: set[str]) -> None:
+        self._facts = {uid: facts for uid, facts in self._facts.items() if uid in uids}
+        self._asked_at = {uid: at for uid, at in self._asked_at.items() if uid in uids}
+        self._told &= uids
+
+
+def _refusal(facts: PodFacts) -> str:
+    if facts.host_network:
+        return (
+            "an HCA function needs a pod with a network namespace of its own:"
+            " spec.hostNetwork pods are refused"
+        )
+    return ""

@@ -1,0 +1,57 @@
+"""What the agent asks of hcad: which functions there are, and whose they are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from device_plugin.backends.administration import Administration
+from device_plugin.errors import HcadError, HcadUnreachable
+from device_plugin.inventory.model import HolderPod
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionState:
+    """A function as hcad has it; ``pod_uid`` is empty while no pod has it."""
+
+    name: str
+    pod_uid: str
+    addresses: tuple[str, ...]
+    refused: str
+
+
+class Hcad(Administration):
+    """hcad, by its administration socket. Every method raises HcadError and HcadUnreachable."""
+
+    daemon = "hcad"
+    refused = HcadError
+    unreachable = HcadUnreachable
+
+    def functions(self) -> dict[str, FunctionState]:
+        """Return all functions by name."""
+        try:
+            return {
+                one["function"]: FunctionState(
+                    one["function"], one["pod_uid"], tuple(one["addresses"]), one["refused"]
+                )
+                for one in self.call("status")["functions"]
+            }
+        except (KeyError, TypeError) as err:
+            raise HcadError("mismatch", f"status of another version: {err!r}") from err
+
+    def add(self, name: str, rate_gbps: int) -> None:
+        """Make a function exist that nobody has."""
+        self.call("function-add", function=name, rate_gbps=rate_gbps)
+
+    def bind(self, name: str, pod: HolderPod, addresses: Sequence[str], refused: str) -> None:
+        """Give a function to a pod with these addresses, or say why that pod may not use it."""
+        self.call(
+            "function-bind",
+            function=name,
+            pod_uid=pod.uid,
+            pod=f"{pod.namespace}/{pod.name}",
+            addresses=list(addresses),
+            refused=refused,
+        )
+
+    def release(self, name: str) -> None:
+        """Take a function back; its queue pairs are gone when this returns."""
+        self.call("function-release", function=name)

@@ -1,0 +1,42 @@
+"""What a container gets with an HCA function: its socket's folder, the library, tools' files.
+
+All of /sys/class is replaced by links that mean the same, as nothing can be made in sysfs
+(docs/adr/0039-hca-functions-in-pods.md).
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from device_plugin.cdi.spec import LIBRARY_DIRS, Mount, document
+from device_plugin.inventory.functions import CDI_KIND, HcaFunction
+
+CONTAINER_FUNCTION_DIR = "/run/tessera/function"
+LIBRARY = "libibverbs.so.1"
+FILE_NAME = "tessera-rdma.json"
+
+
+def function_mounts(function: HcaFunction) -> tuple[Mount, ...]:
+    """Return the mounts of one function; the first is the capability to use it."""
+    return (
+        Mount(function.socket_dir, CONTAINER_FUNCTION_DIR),
+        Mount(function.classes_dir, "/sys/class"),
+    )
+
+
+def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
+    """Return the mounts of the client library."""
+    return tuple(Mount(f"{libraries_dir}/{LIBRARY}", f"{d}/{LIBRARY}") for d in LIBRARY_DIRS)
+
+
+def device_name(function: HcaFunction) -> str:
+    """Return the qualified CDI device name of a function."""
+    return f"{CDI_KIND}={function.id}"
+
+
+def render(libraries_dir: str, functions: Iterable[HcaFunction]) -> dict[str, Any]:
+    """Return the CDI document for these functions."""
+    return document(
+        CDI_KIND,
+        library_mounts(libraries_dir),
+        {function.id: function_mounts(function) for function in functions},
+    )
