@@ -169,6 +169,12 @@ class Compiler:
         compiled = self._policies.get(key)
         return self._population.names_of(compiled.subject.bits) if compiled is not None else ()
 
+    def selected_count(self, key: str) -> int:
+        """Return how many pods a policy selects; 0 if it is not there."""
+        self._settle()
+        compiled = self._policies.get(key)
+        return self._population.count_of(compiled.subject.bits) if compiled is not None else 0
+
     @property
     def pkeys(self) -> Mapping[Place, int]:
         """P_Keys by network and partition, to be given to the next compiler."""

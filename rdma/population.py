@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rdma import addresses
-from rdma.bits import contains, of_numbers
+from rdma.bits import contains, numbers, of_numbers
 from rdma.objects import PodFacts
 from rdma.tables import NOBODY, Endpoint, Pod
 
@@ -96,6 +96,10 @@ class Population:
                 if contains(identities, number)
             )
         )
+
+    def count_of(self, identities: int) -> int:
+        """Return how many pods have some identities."""
+        return sum(self._heads.get(number, 0) for number in numbers(identities))
 
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that have pods, sorted."""

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-from gpu_operator.api import rdma
-from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, VERSION, crd
+from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, VERSION, crd, rdma
 from gpu_operator.api.v1alpha1.base import Model, Status
 
 POLICY_NAME: Final = "default"  # the one GPUPolicy that counts

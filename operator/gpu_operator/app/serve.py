@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import kopf
@@ -65,9 +66,8 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
         leading = asyncio.create_task(_lead(lease, worker, store, policies, identity.namespace))
         stopping = asyncio.create_task(stop.wait())
         try:
-            async with Health(
-                config.health_port, lambda: _alive(lease, worker, policies, patience_s)
-            ):
+            alive = partial(_alive, lease, worker, policies, patience_s)
+            async with Health(config.health_port, alive):
                 await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 failure = leading.exception() if leading.done() else None
                 if failure is not None:

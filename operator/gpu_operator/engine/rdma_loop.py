@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Never, Protocol
 
 from gpu_operator import errors
-from gpu_operator.api.rdma import LEASE_LABEL
+from gpu_operator.api.v1alpha1.rdma import LEASE_LABEL
 from gpu_operator.controllers.rdma import reading
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND, Change, Now, PolicyCluster
 from gpu_operator.kube.actions import Action, Apply, Delete, Record

@@ -1,7 +1,7 @@
 """The CustomResourceDefinitions: ``python -m gpu_operator.api.v1alpha1.crd DIRECTORY`` writes them.
 
 Schemas come from the models, CEL rules inside of a spec too; names, columns and the other rules are
-here, and in ``api.rdma.definitions``.
+here, and in ``rdma.definitions``.
 """
 
 import argparse
@@ -10,13 +10,13 @@ from typing import Any
 
 import yaml
 
-from gpu_operator.api.rdma.definitions import DEFINITIONS
 from gpu_operator.api.v1alpha1 import VERSION
 from gpu_operator.api.v1alpha1.definition import AGE, Column, Kind as Kind, condition
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
+from gpu_operator.api.v1alpha1.rdma.definitions import DEFINITIONS
 from gpu_operator.api.v1alpha1.schema import structural
 
 _READY = condition("Ready")

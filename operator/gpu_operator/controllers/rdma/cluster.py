@@ -10,20 +10,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from gpu_operator.api.rdma import API_VERSION, LEASE_PREFIX
-from gpu_operator.api.rdma.network import AllocatedPartition, RDMANetworkStatus
-from gpu_operator.api.rdma.policy import NodeCount, RDMANetworkPolicyStatus
 from gpu_operator.api.v1alpha1.base import ConditionType, Reason
+from gpu_operator.api.v1alpha1.rdma import API_VERSION, LEASE_PREFIX
+from gpu_operator.api.v1alpha1.rdma.network import AllocatedPartition, RDMANetworkStatus
+from gpu_operator.api.v1alpha1.rdma.policy import NodeCount, RDMANetworkPolicyStatus
 from gpu_operator.controllers.rdma import reports
 from gpu_operator.controllers.rdma.nodes import NodeState
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy, SeenTables
-from gpu_operator.controllers.rdma.reports import Finding
+from gpu_operator.controllers.rdma.reports import Finding, Reach
 from gpu_operator.kube.actions import Action, Apply, Delete, Manager
 from rdma.compiler import Compiler
 from rdma.errors import TablesError
 from rdma.manifests import NETWORK_KIND, POLICY_KIND
 from rdma.objects import NamespaceFacts, PodFacts
-from rdma.tables import NodeTables
 
 TABLES_KIND: Final = "RDMANodeTables"
 Change = tuple[str, str, Any]
@@ -123,7 +122,7 @@ class PolicyCluster:
             problem = policy.problem or told.get((POLICY_KIND, key), "")
             found = self._reach(reach, (POLICY_KIND, key), policy.problem)
             status = RDMANetworkPolicyStatus(
-                selected_pods=len(compiler.selected_pods(key)),
+                selected_pods=compiler.selected_count(key),
                 nodes=NodeCount(ready=found.ready, total=found.total),
                 nodes_ready=f"{found.ready}/{found.total}",
             )
@@ -172,7 +171,7 @@ class PolicyCluster:
         }
         return Apply(Manager.TABLES, document)
 
-    def _reach(self, reach: "_Reaches", of: tuple[str, str], problem: str) -> reports.Reach:
+    def _reach(self, reach: "_Reaches", of: tuple[str, str], problem: str) -> Reach:
         revision = self._compiled.get(of)
         found = reach.of(revision if revision is not None else self._revision + 1)
         if revision is None or self._too_large:
@@ -248,6 +247,8 @@ class PolicyCluster:
             self._drop((NETWORK_KIND, key))
             return
         before = self._networks.get(key)
+        if _is_older(network, before):
+            return
         self._networks[key] = network
         if before is None or _version(before) != _version(network):
             if network.network is not None:  # else the last one that could be read stays
@@ -264,6 +265,8 @@ class PolicyCluster:
             self._drop((POLICY_KIND, key))
             return
         before = self._policies.get(key)
+        if _is_older(policy, before):
+            return
         self._policies[key] = policy
         if before is None or _version(before) != _version(policy):
             self._compiler.upsert_policy(policy.policy)
@@ -277,6 +280,9 @@ class PolicyCluster:
         self._stale = True
 
     def _seen(self, key: str, seen: SeenTables | None, now: Now) -> None:
+        known = self._nodes[key].seen if key in self._nodes else self._stray.get(key)
+        if seen is not None and _is_older(seen, known):
+            return
         if key in self._nodes:
             self._nodes[key].take(seen, now.seconds)
         elif seen is not None:
@@ -291,12 +297,17 @@ class _Reaches:
     def __init__(self, nodes: Sequence[NodeState], now_s: float) -> None:
         self._nodes = nodes
         self._now_s = now_s
-        self._known: dict[int, reports.Reach] = {}
+        self._known: dict[int, Reach] = {}
 
-    def of(self, revision: int) -> reports.Reach:
+    def of(self, revision: int) -> Reach:
         if revision not in self._known:
             self._known[revision] = reports.reach(self._nodes, revision, self._now_s)
         return self._known[revision]
+
+
+def _is_older(seen: Any, known: Any) -> bool:
+    """Return whether an answer to a write of ours has overtaken what a watch tells now."""
+    return bool(known is not None and seen.uid == known.uid and seen.version < known.version)
 
 
 def _version(seen: SeenPolicy | SeenNetwork) -> tuple[str, int]:
@@ -311,6 +322,3 @@ def _given(changes: Iterable[Change]) -> dict[tuple[str, str], int]:
         if kind == NETWORK_KIND and value is not None
         for partition in value.status.partitions
     }
-
-
-__all__ = ["TABLES_KIND", "Change", "NodeTables", "Now", "PolicyCluster"]

@@ -8,7 +8,7 @@ when somebody deletes the object. What an acknowledgement is worth is decided he
 from dataclasses import dataclass, replace
 from typing import Final
 
-from gpu_operator.api.rdma.tables import HcadState
+from gpu_operator.api.v1alpha1.rdma.tables import HcadState
 from gpu_operator.controllers.rdma.reading import SeenTables, digest
 from rdma import codec
 from rdma.tables import NodeTables

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from gpu_operator.api.rdma import HCA_RESOURCE
-from gpu_operator.api.rdma.common import RDMAStatus
-from gpu_operator.api.rdma.network import RDMANetworkStatus
-from gpu_operator.api.rdma.policy import RDMANetworkPolicyStatus
-from gpu_operator.api.rdma.tables import RDMANodeTablesStatus
+from gpu_operator.api.v1alpha1.rdma import HCA_RESOURCE
+from gpu_operator.api.v1alpha1.rdma.common import RDMAStatus
+from gpu_operator.api.v1alpha1.rdma.network import RDMANetworkStatus
+from gpu_operator.api.v1alpha1.rdma.policy import RDMANetworkPolicyStatus
+from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 from gpu_operator.api.v1alpha1.resource import Meta, meta_of
 from rdma import manifests
 from rdma.errors import PolicyError
@@ -35,6 +35,11 @@ class SeenPolicy:
     policy: Policy
     problem: str = ""
     status: RDMANetworkPolicyStatus = field(default_factory=RDMANetworkPolicyStatus)
+    version: int = 0
+
+    @property
+    def uid(self) -> str:
+        return self.meta.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,11 @@ class SeenNetwork:
     network: Network | None
     problem: str = ""
     status: RDMANetworkStatus = field(default_factory=RDMANetworkStatus)
+    version: int = 0
+
+    @property
+    def uid(self) -> str:
+        return self.meta.uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +66,7 @@ class SeenTables:
     generation: int
     digest: str
     status: RDMANodeTablesStatus
+    version: int = 0
 
 
 def digest(text: str) -> str:
@@ -96,8 +107,9 @@ def policy(document: Document) -> SeenPolicy:
     try:
         read = manifests.policy_of(space, meta.name, spec)
     except PolicyError as err:
-        return SeenPolicy(meta, space, manifests.closed(space, meta.name, spec), str(err), status)
-    return SeenPolicy(meta, space, read, "", status)
+        shut = manifests.closed(space, meta.name, spec)
+        return SeenPolicy(meta, space, shut, str(err), status, _version(document))
+    return SeenPolicy(meta, space, read, "", status, _version(document))
 
 
 def network(document: Document) -> SeenNetwork:
@@ -107,8 +119,8 @@ def network(document: Document) -> SeenNetwork:
     try:
         read = manifests.network_of(meta.name, document.get("spec"), meta.created)
     except PolicyError as err:
-        return SeenNetwork(meta, None, str(err), status)
-    return SeenNetwork(meta, read, "", status)
+        return SeenNetwork(meta, None, str(err), status, _version(document))
+    return SeenNetwork(meta, read, "", status, _version(document))
 
 
 def tables(document: Document) -> SeenTables:
@@ -120,12 +132,19 @@ def tables(document: Document) -> SeenTables:
         status = RDMANodeTablesStatus()
     text = str(spec.get("tables") or "")
     generation = int(spec.get("generation") or 0)
-    return SeenTables(metadata["name"], metadata.get("uid", ""), generation, digest(text), status)
+    uid, version = metadata.get("uid", ""), _version(document)
+    return SeenTables(metadata["name"], uid, generation, digest(text), status, version)
 
 
 def heartbeat(document: Document) -> str:
     """Return when a node's agent last renewed its Lease; only that it changes counts."""
     return str((document.get("spec") or {}).get("renewTime") or "")
+
+
+def _version(document: Document) -> int:
+    """Return the resourceVersion; those of a kind only grow."""
+    text = str(document["metadata"].get("resourceVersion") or "")
+    return int(text) if text.isdecimal() else 0
 
 
 def _status(document: Document, model: type[_StatusT]) -> _StatusT:

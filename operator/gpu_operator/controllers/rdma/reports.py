@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpu_operator.api.rdma import API_VERSION
-from gpu_operator.api.rdma.common import RDMAStatus
-from gpu_operator.api.rdma.tables import HcadState
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
+from gpu_operator.api.v1alpha1.rdma import API_VERSION
+from gpu_operator.api.v1alpha1.rdma.common import RDMAStatus
+from gpu_operator.api.v1alpha1.rdma.tables import HcadState
 from gpu_operator.api.v1alpha1.resource import Meta
 from gpu_operator.controllers.rdma.nodes import NodeState
 from gpu_operator.kube.actions import Action, Apply, Manager, Record

@@ -4,8 +4,14 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from gpu_operator.api.rdma.common import MAX_ITEMS, LabelSelector, Quantity, RDMAStatus, rules
 from gpu_operator.api.v1alpha1.base import Model, StatusModel
+from gpu_operator.api.v1alpha1.rdma.common import (
+    MAX_ITEMS,
+    LabelSelector,
+    Quantity,
+    RDMAStatus,
+    rules,
+)
 
 
 class PolicyType(StrEnum):

@@ -4,8 +4,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from gpu_operator.api.rdma.common import LabelSelector, Quantity, RDMAStatus, rules
 from gpu_operator.api.v1alpha1.base import Model, StatusModel
+from gpu_operator.api.v1alpha1.rdma.common import LabelSelector, Quantity, RDMAStatus, rules
 
 _NAME = r"^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$"
 

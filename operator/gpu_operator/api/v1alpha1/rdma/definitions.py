@@ -1,10 +1,10 @@
 """Names and columns of the kinds of ``rdma.tessera.dev``."""
 
-from gpu_operator.api.rdma import GROUP
-from gpu_operator.api.rdma.network import RDMANetworkSpec, RDMANetworkStatus
-from gpu_operator.api.rdma.policy import RDMANetworkPolicySpec, RDMANetworkPolicyStatus
-from gpu_operator.api.rdma.tables import RDMANodeTablesSpec, RDMANodeTablesStatus
 from gpu_operator.api.v1alpha1.definition import AGE, Column, Kind, condition
+from gpu_operator.api.v1alpha1.rdma import GROUP
+from gpu_operator.api.v1alpha1.rdma.network import RDMANetworkSpec, RDMANetworkStatus
+from gpu_operator.api.v1alpha1.rdma.policy import RDMANetworkPolicySpec, RDMANetworkPolicyStatus
+from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesSpec, RDMANodeTablesStatus
 
 DEFINITIONS = (
     Kind(
@@ -55,7 +55,7 @@ DEFINITIONS = (
             AGE,
             Column("Message", ".status.message", wide=True),
         ),
-        "RDMANodeTables carries compiled policies to one node; the operator writes it, nobody else.",
+        "RDMANodeTables carries compiled policies to one node. Only the operator writes it.",
         group=GROUP,
     ),
 )
