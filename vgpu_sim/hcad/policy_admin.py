@@ -40,6 +40,10 @@ def operations(enforcer: Enforcer) -> dict[str, Operation]:
             "refused": list(memory_rules.refused(decoded)),
         }
 
+    async def generation(params: dict[str, Any]) -> dict[str, Any]:
+        fields(params, {})
+        return {"generation": enforcer.tables.generation if enforcer.tables is not None else None}
+
     async def status(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
         return policy_status(enforcer)
@@ -51,7 +55,12 @@ def operations(enforcer: Enforcer) -> dict[str, Operation]:
         listed = [{**denial.to_json(), "count": count} for denial, count in taken.items()]
         return {"denials": listed, "lost": lost}
 
-    return {"tables": tables, "policy-status": status, "denials": denials}
+    return {
+        "tables": tables,
+        "policy-generation": generation,
+        "policy-status": status,
+        "denials": denials,
+    }
 
 
 def policy_status(enforcer: Enforcer) -> dict[str, Any]:

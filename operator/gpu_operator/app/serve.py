@@ -61,7 +61,8 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
     store = Store(_chart_policy(config, owners))
     async with LeaseThread(KubernetesCluster.connect, candidate) as lease:
         worker = Worker(kube, store, WorkQueue(), config, identity.namespace, lease.fence)
-        policies = RdmaLoop(kube, identity.namespace, owners, lease.fence)
+        rdma = config.node.rdma.enabled
+        policies = RdmaLoop(kube, identity.namespace, owners, lease.fence) if rdma else None
         patience_s = _MISSED_RESYNCS * config.resync_seconds
         leading = asyncio.create_task(_lead(lease, worker, store, policies, identity.namespace))
         stopping = asyncio.create_task(stop.wait())
@@ -80,9 +81,15 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
                     await task
 
 
-def _alive(lease: LeaseThread, worker: Worker, policies: RdmaLoop, patience_s: float) -> bool:
+def _alive(
+    lease: LeaseThread, worker: Worker, policies: RdmaLoop | None, patience_s: float
+) -> bool:
     """Return whether a leader lists the cluster as it should, and no controller has got stuck."""
-    age_s = max(time.monotonic() - worker.last_resync, worker.stuck_for_s, policies.stuck_for_s)
+    age_s = max(
+        time.monotonic() - worker.last_resync,
+        worker.stuck_for_s,
+        policies.stuck_for_s if policies else 0.0,
+    )
     return not lease.is_leader or age_s < patience_s
 
 
@@ -111,7 +118,7 @@ def _chart_policy(config: Config, owners: tuple[dict[str, Any], ...]) -> ChartPo
 
 
 async def _lead(
-    lease: LeaseThread, worker: Worker, store: Store, policies: RdmaLoop, namespace: str
+    lease: LeaseThread, worker: Worker, store: Store, policies: RdmaLoop | None, namespace: str
 ) -> None:
     """Wait for the lease, then work; return when kopf, which takes the signals over, was told to
     stop. Raises NotLeader, or whatever else ended a part.
@@ -120,11 +127,11 @@ async def _lead(
     await _until_one_ends(lease.keep(), _work(worker, store, policies, namespace))
 
 
-async def _work(worker: Worker, store: Store, policies: RdmaLoop, namespace: str) -> None:
+async def _work(worker: Worker, store: Store, policies: RdmaLoop | None, namespace: str) -> None:
     await _served(worker)
     workers = (worker.run() for _ in range(_WORKERS))
-    watching = _watch(store, worker, namespace)
-    await _until_one_ends(worker.resync(), watching, policies.run(), *workers)
+    more = [policies.run()] if policies is not None else []
+    await _until_one_ends(worker.resync(), _watch(store, worker, namespace), *more, *workers)
 
 
 async def _until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
