@@ -1,241 +1,187 @@
-"""Manifests of pods x, y and z in namespaces a, b and c, and a pairwise choice of policies for them."""
+"""An API server in memory, nodes whose hcad believes what it is handed, and the operator's policies.
 
-from collections.abc import Sequence
-from itertools import combinations, product
+What a node enforces is kept apart from what it says, so that a test can compare the two.
+"""
+
+import copy
+import datetime
 from typing import Any
 
-from rdma_oracle import Try, World, allowed
+from gpu_operator.controllers.rdma import reading
+from gpu_operator.controllers.rdma.cluster import TABLES_KIND, Change, Now, PolicyCluster
+from gpu_operator.engine.rdma_loop import _READERS
+from gpu_operator.kube.actions import Action, Apply, Delete, Record
+from rdma import codec
+from rdma.manifests import HCA_RESOURCE, NETWORK_KIND, POLICY_KIND
+from rdma.tables import NodeTables
 
-from rdma import manifests
-from rdma.compiler import Compiler
-from rdma.judge import Judge
-from rdma.tables import Flow
-from rdma.verbs import NAMES, Verb
-
-Dict = dict[str, Any]
-OUTSIDE = "192.0.2.7"
-
-
-def pod(namespace: str, name: str, address: str, labels: Dict | None = None, **more: Any) -> Dict:
-    """Return a pod with an HCA as the API prints it."""
-    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
-    return {
-        "kind": "Pod",
-        "metadata": {
-            "namespace": namespace,
-            "name": name,
-            "uid": more.get("uid", f"{namespace}-{name}"),
-            "labels": {"pod": name} if labels is None else labels,
-        },
-        "spec": {
-            "nodeName": f"node-{name}",
-            "containers": [{"resources": {"limits": {"rdma.tessera.dev/hca": "1"}}}],
-            **more.get("spec", {}),
-        },
-        "status": {**status, **more.get("status", {})},
-    }
+Document = dict[str, Any]
+OWNER = {"apiVersion": "v1", "kind": "ClusterRole", "name": "r", "uid": "u"}
 
 
-def namespace(name: str, **labels: str) -> Dict:
-    """Return a namespace."""
-    return {"kind": "Namespace", "metadata": {"name": name, "labels": {"ns": name, **labels}}}
+class RdmaWorld:
+    """Users write by ``put`` and ``remove``; ``step`` lets the operator work."""
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, str], Document] = {}
+        self.events: list[Record] = []
+        self.written: list[Action] = []
+        self.enforced: dict[str, NodeTables] = {}
+        self.seconds = 1000.0
+        self.wall = 0.0  # added to the clock on the wall
+        self._numbers = iter(range(1, 1 << 30))
+        self._feed: list[Change] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Lose everything that the operator has in memory."""
+        self.operator = PolicyCluster([OWNER])
+        self._feed = [self._change(kind, key) for kind, key in self.objects]
+
+    @property
+    def now(self) -> Now:
+        began = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+        return Now(self.seconds, began + datetime.timedelta(seconds=self.seconds + self.wall))
+
+    # users and nodes
+
+    def put(self, kind: str, key: str, spec: Document, **more: Any) -> Document:
+        """Create or edit an object; an other spec is another generation."""
+        namespace, _, name = key.rpartition("/")
+        known = self.objects.get((kind, key))
+        metadata = {"name": name, "uid": f"{key}-{next(self._numbers)}", "generation": 1}
+        if namespace:
+            metadata["namespace"] = namespace
+        if known is not None:
+            metadata = known["metadata"]
+            metadata["generation"] += known["spec"] != spec
+        metadata["labels"] = more.pop("labels", metadata.get("labels", {}))
+        kept = {"status": known["status"]} if known is not None and "status" in known else {}
+        self._store(kind, key, {"metadata": metadata, "spec": spec, **kept, **more})
+        return self.objects[kind, key]
+
+    def remove(self, kind: str, key: str) -> None:
+        """Delete an object."""
+        del self.objects[kind, key]
+        self._feed.append((kind, key, None))
+
+    def node(self, name: str, hcas: int = 1) -> None:
+        """Add a node with HCA functions."""
+        self.put("Node", name, {}, status={"capacity": {HCA_RESOURCE: str(hcas)}})
+
+    def namespace(self, name: str, **labels: str) -> None:
+        """Add a namespace."""
+        self.put("Namespace", name, {}, labels=labels)
+
+    def pod(self, key: str, node: str, ip: str, hca: bool = True, **labels: str) -> None:
+        """Add a pod that runs."""
+        limits = {HCA_RESOURCE: "1"} if hca else {}
+        spec = {"nodeName": node, "containers": [{"resources": {"limits": limits}}]}
+        status = {"phase": "Running", "podIPs": [{"ip": ip}]}
+        self.put("Pod", key, spec, labels=labels, status=status)
+
+    def policy(self, key: str, **spec: Any) -> None:
+        """Create or edit an RDMANetworkPolicy."""
+        self.put(POLICY_KIND, key, {"podSelector": {}, **spec})
+
+    def network(self, name: str, **spec: Any) -> None:
+        """Create or edit an RDMANetwork."""
+        self.put(NETWORK_KIND, name, spec)
+
+    def agent(self, node: str, **said: Any) -> None:
+        """Let a node's agent hand its tables to hcad and acknowledge them, or say something."""
+        found = self.objects.get((TABLES_KIND, node))
+        if found is None:
+            return
+        if not said:
+            self.enforced[node] = codec.decode(found["spec"]["tables"])
+            said = {"generation": self.enforced[node].generation, "hcad": "Enforcing"}
+        status = {"time": f"t{next(self._numbers)}", **said}
+        self._store(TABLES_KIND, node, {**found, "status": status})
+
+    def beat(self, *nodes: str) -> None:
+        """Let agents renew their Leases."""
+        for node in nodes:
+            renewed = {"renewTime": f"t{next(self._numbers)}"}
+            self.put("Lease", f"ns/tessera-rdma-{node}", renewed)
+
+    # the operator
+
+    def step(self, *agents: str, rounds: int = 1) -> int:
+        """Let the operator see and do everything, then these agents; return the writes."""
+        before = len(self.written)
+        for _ in range(rounds):
+            for decide in (self.operator.tables, self.operator.reports):
+                feed, self._feed = self._feed, []
+                self.operator.take(feed, self.now)
+                for action in decide(self.now):
+                    self.perform(action)
+            for node in agents:
+                self.agent(node)
+        return len(self.written) - before
+
+    def settle(self, *agents: str) -> None:
+        """Let everybody work until the operator writes nothing any more."""
+        for _ in range(10):
+            if not self.step(*agents) and not self.step():
+                return
+        raise AssertionError("still writing: it does not converge")
+
+    def perform(self, action: Action) -> None:
+        """Do what the operator asks the API server for."""
+        if isinstance(action, Record):
+            self.events.append(action)
+            return
+        self.written.append(action)
+        if isinstance(action, Delete):
+            self.remove(action.kind, action.name)
+            return
+        assert isinstance(action, Apply)
+        document = copy.deepcopy(dict(action.document))
+        metadata, kind = document["metadata"], document["kind"]
+        namespace = metadata.get("namespace")
+        key = f"{namespace}/{metadata['name']}" if namespace else metadata["name"]
+        if action.status:
+            found = self.objects.get((kind, key))
+            if found is not None and found["metadata"]["uid"] == metadata["uid"]:
+                self._store(kind, key, {**found, "status": document["status"]})
+            return
+        assert metadata["ownerReferences"] == [OWNER]
+        self.put(kind, key, document["spec"])
+
+    # what tests look at
+
+    def tables(self, node: str) -> NodeTables:
+        """Return the tables that are written for a node."""
+        return codec.decode(self.objects[TABLES_KIND, node]["spec"]["tables"])
+
+    def condition(self, kind: str, key: str, wanted: str) -> tuple[str, str, str]:
+        """Return status, reason and message."""
+        for one in self.objects[kind, key].get("status", {}).get("conditions", ()):
+            if one["type"] == wanted:
+                return one["status"], one["reason"], one["message"]
+        return "", "", ""
+
+    def programmed(self, key: str) -> tuple[str, str, str]:
+        """Return Programmed of a policy."""
+        return self.condition(POLICY_KIND, key, "Programmed")
+
+    def status(self, key: str) -> Document:
+        """Return the status of a policy."""
+        found: Document = self.objects[POLICY_KIND, key]["status"]
+        return found
+
+    def _store(self, kind: str, key: str, document: Document) -> None:
+        document = copy.deepcopy(document)
+        document["kind"] = kind
+        document["metadata"]["resourceVersion"] = str(next(self._numbers))
+        self.objects[kind, key] = document
+        self._feed.append(self._change(kind, key))
+
+    def _change(self, kind: str, key: str) -> Change:
+        return kind, key, _READERS[kind](copy.deepcopy(self.objects[kind, key]))
 
 
-def policy(spec: Dict, name: str = "p", space: str = "a") -> Dict:
-    """Return an RDMANetworkPolicy."""
-    return {
-        "kind": "RDMANetworkPolicy",
-        "metadata": {"namespace": space, "name": name},
-        "spec": spec,
-    }
-
-
-def network(partitions: list[Dict], name: str = "lab", **more: Any) -> Dict:
-    """Return an RDMANetwork."""
-    return {
-        "kind": "RDMANetwork",
-        "metadata": {"name": name},
-        "spec": {"partitions": partitions, **more},
-    }
-
-
-def nine_pods() -> list[Dict]:
-    """Return pods x, y, z of a, b, c at 10.0.<namespace>.<pod>."""
-    return [
-        pod(space, name, f"10.0.{i}.{j}", {"pod": name, "app": "web" if name != "z" else "db"})
-        for i, space in enumerate("abc", 1)
-        for j, name in enumerate("xyz", 1)
-    ]
-
-
-def nine() -> World:
-    """Return the nine pods with their namespaces."""
-    return World(
-        nine_pods(), [namespace("a", team="red"), namespace("b", team="red"), namespace("c")]
-    )
-
-
-TYPES = (["Ingress"], ["Egress"], ["Ingress", "Egress"])
-TARGETS = (
-    {},
-    {"matchLabels": {"pod": "x"}},
-    {"matchExpressions": [{"key": "pod", "operator": "In", "values": ["x", "y"]}]},
-    {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["db"]}]},
-    {"matchExpressions": [{"key": "pod", "operator": "Exists"}]},
-    {"matchLabels": {"pod": "nobody"}},
-)
-NO_RULE = "no rule at all"
-PEERS: tuple[Any, ...] = (
-    NO_RULE,
-    None,
-    [{"podSelector": {"matchLabels": {"pod": "y"}}}],
-    [{"namespaceSelector": {"matchLabels": {"team": "red"}}}],
-    [
-        {
-            "namespaceSelector": {"matchLabels": {"ns": "b"}},
-            "podSelector": {"matchLabels": {"pod": "z"}},
-        }
-    ],
-    [{"ipBlock": {"cidr": "10.0.2.0/24"}}],
-    [{"ipBlock": {"cidr": "10.0.0.0/16", "except": ["10.0.3.0/24", "10.0.1.2/32"]}}],
-    [{"partition": {"name": "train", "membership": "Full"}}],
-    [{"partition": {"name": "train", "membership": "Limited"}}],
-)
-VERBS = (
-    None,
-    ["Read"],
-    ["Write", "WriteImm"],
-    ["Send", "CM"],
-    ["AtomicCAS", "AtomicFAA"],
-    ["UD", "Invalidate"],
-)
-PORTS = (
-    None,
-    [{"serviceID": 18515}],
-    [{"serviceID": 1000, "endServiceID": 2000, "space": "UDP"}],
-    [{"qpn": 0x11, "endQPN": 0x1FF}],
-    [{"trafficClass": 104}, {"dscp": 10}],
-)
-TRIES: tuple[Dict, ...] = (
-    {},
-    {"service": 18515, "space": "TCP", "qpn": 0x11},
-    {"service": 1500, "space": "UDP", "traffic_class": 104},
-    {"qpn": 0x200, "traffic_class": 42},
-)
-TRAIN = network(
-    [
-        {
-            "name": "train",
-            "pkey": 0x7FFF,
-            "members": [
-                {"podSelector": {"matchLabels": {"pod": "x"}}, "membership": "Limited"},
-                {
-                    "podSelector": {
-                        "matchExpressions": [{"key": "pod", "operator": "NotIn", "values": ["x"]}]
-                    }
-                },
-            ],
-        }
-    ]
-)
-
-
-def pairwise(dimensions: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Return rows so that any two values of two dimensions meet in one; greedy, always the same."""
-    pairs = {
-        ((i, a), (j, b))
-        for i, j in combinations(range(len(dimensions)), 2)
-        for a, b in product(range(len(dimensions[i])), range(len(dimensions[j])))
-    }
-    everything = list(product(*(range(len(values)) for values in dimensions)))
-    covered = {row: set(combinations(enumerate(row), 2)) for row in everything}
-    rows = []
-    while pairs:
-        best = max(everything, key=lambda row: len(covered[row] & pairs))
-        pairs -= covered[best]
-        rows.append(tuple(values[at] for values, at in zip(dimensions, best, strict=True)))
-    return rows
-
-
-def rules_of(peers: Any, verbs: Any, ports: Any, direction: str) -> list[Dict]:
-    """Return the rules of a direction that say this."""
-    if peers == NO_RULE:
-        return []
-    rule: Dict = {}
-    if peers is not None:
-        rule["from" if direction == "ingress" else "to"] = peers
-    if verbs is not None:
-        rule["verbs"] = verbs
-    if ports is not None:
-        rule["ports"] = ports
-    return [rule]
-
-
-def pairwise_specs() -> list[Dict]:
-    """Return the specs of every row: its rule in one direction, the other open, or in both."""
-    specs = []
-    for types, target, *said in pairwise((TYPES, TARGETS, PEERS, VERBS, PORTS)):
-        sides = [("ingress",), ("egress",), ("ingress", "egress")]
-        for chosen in sides:
-            if not {side.capitalize() for side in chosen} <= set(types):
-                continue
-            spec: Dict = {"podSelector": target, "policyTypes": types}
-            for side in ("ingress", "egress"):
-                if side.capitalize() in types:
-                    spec[side] = rules_of(*said, side) if side in chosen else [{}]
-            specs.append(spec)
-    return specs
-
-
-def load(compiler: Compiler, world: World) -> Compiler:
-    """Put all of a world into a compiler."""
-    for one in world.pods:
-        compiler.upsert_pod(manifests.pod(one))
-    for one in world.namespaces:
-        compiler.upsert_namespace(manifests.namespace(one))
-    for one in world.networks:
-        compiler.upsert_network(manifests.network(one))
-    for one in world.policies:
-        compiler.upsert_policy(manifests.policy(one))
-    return compiler
-
-
-def names(verbs: Verb) -> set[str]:
-    """Return the names of verbs."""
-    return {name for name, verb in NAMES.items() if verb & verbs}
-
-
-def addresses(world: World) -> list[str]:
-    """Return every pod's address, each once, and one outside."""
-    own = [entry["ip"] for one in world.pods for entry in one["status"].get("podIPs", [])]
-    return [*dict.fromkeys(own), OUTSIDE]
-
-
-def differences(
-    world: World,
-    compiler: Compiler,
-    tries: Sequence[Dict] = ({},),
-    pkeys: Sequence[int] = (0xFFFF,),
-) -> list[str]:
-    """Return where compiler and judge say another thing than the oracle, over all pairs and verbs."""
-    judge = Judge(compiler.tables("node-x"))
-    world.keys = dict(compiler.pkeys)
-    found = []
-    for source, destination in product(addresses(world), repeat=2):
-        for more, pkey in product(tries, pkeys):
-            attempt = Try(source, destination, pkey, **more)
-            passing, audited = allowed(world, attempt)
-            verdict = judge.judge(
-                Flow(
-                    source,
-                    destination,
-                    pkey,
-                    attempt.service,
-                    attempt.space,
-                    attempt.qpn,
-                    attempt.traffic_class,
-                )
-            )
-            if (names(verdict.verbs), names(verdict.audited)) != (passing, audited):
-                found.append(f"{attempt}: oracle {sorted(passing)}, judge {verdict}")
-    return found
+def digest_of(world: RdmaWorld, node: str) -> str:
+    """Return the digest of what is written for a node."""
+    return reading.digest(world.objects[TABLES_KIND, node]["spec"]["tables"])
