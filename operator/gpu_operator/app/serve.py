@@ -64,10 +64,10 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
         rdma = config.node.rdma.enabled
         policies = RdmaLoop(kube, identity.namespace, owners, lease.fence) if rdma else None
         patience_s = _MISSED_RESYNCS * config.resync_seconds
-        leading = asyncio.create_task(_lead(lease, worker, store, policies, identity.namespace))
+        leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace, policies))
         stopping = asyncio.create_task(stop.wait())
         try:
-            alive = partial(_alive, lease, worker, policies, patience_s)
+            alive = partial(_alive, lease, worker, patience_s, policies)
             async with Health(config.health_port, alive):
                 await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 failure = leading.exception() if leading.done() else None
@@ -82,7 +82,7 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
 
 
 def _alive(
-    lease: LeaseThread, worker: Worker, policies: RdmaLoop | None, patience_s: float
+    lease: LeaseThread, worker: Worker, patience_s: float, policies: RdmaLoop | None = None
 ) -> bool:
     """Return whether a leader lists the cluster as it should, and no controller has got stuck."""
     age_s = max(
@@ -118,16 +118,25 @@ def _chart_policy(config: Config, owners: tuple[dict[str, Any], ...]) -> ChartPo
 
 
 async def _lead(
-    lease: LeaseThread, worker: Worker, store: Store, policies: RdmaLoop | None, namespace: str
+    lease: LeaseThread,
+    worker: Worker,
+    store: Store,
+    namespace: str,
+    policies: RdmaLoop | None = None,
 ) -> None:
     """Wait for the lease, then work; return when kopf, which takes the signals over, was told to
     stop. Raises NotLeader, or whatever else ended a part.
     """
     await lease.acquire()
-    await _until_one_ends(lease.keep(), _work(worker, store, policies, namespace))
+    await _until_one_ends(lease.keep(), _work(worker, store, namespace, policies))
 
 
-async def _work(worker: Worker, store: Store, policies: RdmaLoop | None, namespace: str) -> None:
+async def _work(
+    worker: Worker,
+    store: Store,
+    namespace: str,
+    policies: RdmaLoop | None = None,
+) -> None:
     await _served(worker)
     workers = (worker.run() for _ in range(_WORKERS))
     more = [policies.run()] if policies is not None else []

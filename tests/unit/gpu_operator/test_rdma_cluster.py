@@ -223,9 +223,7 @@ def test_an_mtu_that_an_interface_does_not_carry_is_refused(world: RdmaWorld) ->
     world.network("one", mtu=4096)
     world.settle(A, B)
     assert world.condition(NETWORK_KIND, "one", "Accepted")[0] == "True"
-    world.agent(
-        B, generation=world.tables(B).generation, hcad="Enforcing", pathMtu=1024
-    )
+    world.agent(B, generation=world.tables(B).generation, hcad="Enforcing", pathMtu=1024)
     world.step()
     status, reason, message = world.condition(NETWORK_KIND, "one", "Accepted")
     assert (status, reason) == ("False", "MTUExceedsInterface")
