@@ -56,6 +56,11 @@ class TableCarrier:
         self._alive_at = float("-inf")
         self._told: dict[tuple[str, ...], float] = {}
 
+    @property
+    def is_alive(self) -> bool:
+        """Return whether hcad has answered just now."""
+        return self._clock() - self._alive_at < HEARTBEAT_S
+
     def follow(self) -> Never:
         """Watch this node's tables until the process ends."""
         while True:
@@ -95,10 +100,10 @@ class TableCarrier:
     def beat(self) -> Never:
         """Give signs of life, as long as hcad does."""
         while True:
-            began = self._clock()
-            if began - self._alive_at < HEARTBEAT_S and self._wanted is not None:
+            began, wanted = self._clock(), self._wanted
+            if wanted is not None and self.is_alive:
                 try:
-                    self._kube.beat(self._wanted.owners)
+                    self._kube.beat(wanted.owners)
                 except ClusterError as err:
                     _log.warning("heartbeat not written: %s", err)
             time.sleep(max(0.0, began + HEARTBEAT_S - self._clock()))

@@ -1,6 +1,6 @@
 """``rdma.tessera.dev/v1alpha1``: models of what says who may do which RDMA to whom.
 
-Specs of users are read by ``rdma.manifests``, strictly; the models here are what ``kubectl explain``
+Specs of users are read by ``rdma.manifests``, strictly; models here are what ``kubectl explain``
 tells and what the API server checks, and what is written to statuses.
 """
 
