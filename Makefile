@@ -60,6 +60,9 @@ bench-exec: venv ## kernels against PoCL, OpenMP C and libraries (only=NAME: con
 bench-rdma: venv ## writes between two queue pairs of one node, beside memcpy
 	$(BIN)/python -m benchmarks.rdma
 
+bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a verdict
+	$(BIN)/python -m benchmarks.rdma_policy
+
 shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's cluster
 	@deploy/kind/shell
 
@@ -80,4 +83,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test test-quick mutate fuzz lint bench bench-exec bench-rdma shell clean venv
+.PHONY: help demo test test-quick mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy shell clean venv

@@ -1,8 +1,10 @@
 """Writes between two queue pairs of one node, beside memcpy: ``python -m benchmarks.rdma``.
 
 Both move 64 KiB at a time through the same two 32 MiB working sets, by turns; the best of each is
-reported, and their ratio. The engine is in this process, its requests lie ready in
-the ring: what is measured is the engine and its thread, not a program that posts.
+reported, and their ratio. What policy costs is the difference between writes of 8 bytes on a fabric
+that nobody manages, and where a rule lets them pass and counts them. The engine is in this process,
+its requests lie ready in the ring: what is measured is the engine and its thread, not a program
+that posts.
 """
 
 import ctypes
@@ -12,31 +14,47 @@ import sys
 import time
 
 from benchmarks.report import Row, Section, machine, table
+from rdma import manifests
+from rdma.compiler import Compiler
+from rdma.objects import NamespaceFacts, PodFacts
 from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask, VerbsOpcode, VerbsSend, VerbsState
+from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.parties import Parties, Party
 
 BLOCK = 64 << 10
 WORKING_SET = 32 << 20
 BLOCKS = WORKING_SET // BLOCK
 ROUNDS = 15
+SMALL = 8
+SMALL_WRITES = 16384
+SMALL_ROUNDS = 100
 ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE
 
 
 class _End:
     """One program's side of a connection, with memory."""
 
-    def __init__(self, engine: Engine, numbers: Numbers, index: int) -> None:
+    def __init__(
+        self, engine: Engine, numbers: Numbers, index: int, enforcer: Enforcer | None = None
+    ) -> None:
         self.address = address_of(index)
-        self.objects = Objects(engine, numbers, self.address.gids, 1 << 30)
+        guard = None
+        if enforcer is not None:
+            party = Party.of(f"f{index}", self.address)
+            enforcer.parties.enter(party)
+            guard = Guard(enforcer, party)
+        self.objects = Objects(engine, numbers, self.address.gids, 1 << 30, guard)
         self.page = hca.HcaClientPage.from_buffer(_map(self.objects.page_fd, hca.HCA_PAGE_BYTES))
         pd = self.objects.create_pd().handle
         cq, cq_fd = self.objects.create_cq(hca.HcaCqCreate(1024, 0))
         self.cq = hca.HcaCqPage.from_buffer(_map(cq_fd, cq.page_bytes))
-        wanted = hca.HcaQpCreate(pd, cq.handle, cq.handle, 2, BLOCKS, 1, 0)
+        wanted = hca.HcaQpCreate(pd, cq.handle, cq.handle, 2, SMALL_WRITES, 1, 0)
         self.qp, qp_fd = self.objects.create_qp(wanted)
         self.rings = _map(qp_fd, self.qp.page_bytes)
         segment, fd = self.objects.create_segment(hca.HcaSegmentCreate(WORKING_SET))
@@ -77,15 +95,17 @@ class _End:
             wanted = hca.HcaQpModify(self.qp.handle, mask.STATE | given, attributes)
             self.objects.modify_qp(wanted)
 
-    def fill(self, key: int) -> hca.HcaQpPage:
-        """Lay a write of every block into the ring; return the ring's counters."""
+    def fill(self, key: int, count: int = BLOCKS, size: int = BLOCK) -> hca.HcaQpPage:
+        """Lay writes into the ring, one beside the other; return the ring's counters."""
         page = hca.HcaQpPage.from_buffer(self.rings)
-        slots = (hca.HcaSendSlot * BLOCKS).from_buffer(self.rings, ctypes.sizeof(hca.HcaQpPage))
+        first = ctypes.sizeof(hca.HcaQpPage)
+        slots = (hca.HcaSendSlot * SMALL_WRITES).from_buffer(self.rings, first)
         for i, slot in enumerate(slots):
-            slot.remote_address, slot.remote_key = i * BLOCK, key
+            place = i % count * size
+            slot.remote_address, slot.remote_key = place, key
             slot.opcode, slot.sge_count = VerbsOpcode.RDMA_WRITE, 1
-            slot.payload.sges[0] = hca.HcaSge(i * BLOCK, BLOCK, self.key)
-        slots[-1].flags = VerbsSend.SIGNALED
+            slot.payload.sges[0] = hca.HcaSge(place, size, self.key)
+            slot.flags = VerbsSend.SIGNALED if i % count == count - 1 else 0
         return page
 
 
@@ -94,10 +114,10 @@ def _map(fd: int, size: int) -> mmap.mmap:
     return mmap.mmap(fd, size)
 
 
-def _write_s(end: _End, ring: hca.HcaQpPage) -> float:
+def _write_s(end: _End, ring: hca.HcaQpPage, count: int = BLOCKS) -> float:
     before = end.cq.head
     started = time.perf_counter()
-    ring.send_head += BLOCKS
+    ring.send_head += count
     end.page.dirty[end.qp.index // 64] = 1 << end.qp.index % 64
     os.write(end.objects.doorbell_fd, b"x")
     while end.cq.head == before:
@@ -116,6 +136,40 @@ def _copy_s(source: _End, target: _End) -> float:
     return time.perf_counter() - started
 
 
+def _policed(engine: Engine) -> Enforcer:
+    """Return what lets two ends write to each other by a rule."""
+    compiler = Compiler()
+    compiler.upsert_namespace(NamespaceFacts("default"))
+    for index in (0, 1):
+        address = str(address_of(index).ip)
+        compiler.upsert_pod(PodFacts(address, "default", f"p{index}", addresses=(address,)))
+    open_to_all = {"podSelector": {}, "ingress": [{}]}
+    compiler.upsert_policy(manifests.policy_of("default", "p", open_to_all))
+    enforcer = Enforcer(engine, Parties())
+    enforcer.switch(compiler.tables("", 1))
+    return enforcer
+
+
+def _policy_ns(engine: Engine) -> tuple[float, float]:
+    """Return what a small write takes without and with policy, each at best, in nanoseconds."""
+    fabrics = []
+    for enforcer in (None, _policed(engine)):
+        numbers = Numbers()
+        ends = [_End(engine, numbers, index, enforcer) for index in (0, 1)]
+        ends[0].connect(ends[1])
+        ends[1].connect(ends[0])
+        fabrics.append((ends, ends[0].fill(ends[1].key, SMALL_WRITES, SMALL)))
+    rounds = [
+        [_write_s(ends[0], ring, SMALL_WRITES) for ends, ring in fabrics]
+        for _ in range(SMALL_ROUNDS + 1)
+    ][1:]
+    for ends, _ in fabrics:
+        for end in ends:
+            end.objects.close()
+    bare, policed = (min(times) / SMALL_WRITES * 1e9 for times in zip(*rounds, strict=True))
+    return bare, policed
+
+
 def measure() -> Section:
     """Measure it. Raises OSError."""
     engine, numbers = Engine(), Numbers()
@@ -127,6 +181,7 @@ def measure() -> Section:
     written, copied = (WORKING_SET / 1e9 / min(times) for times in zip(*pairs, strict=True))
     source.objects.close()
     target.objects.close()
+    bare, policed = _policy_ns(engine)
     engine.close()
     name = f"same node, writes of {BLOCK >> 10} KiB"
     return Section(
@@ -135,6 +190,8 @@ def measure() -> Section:
             Row("rdma", name, written, "GB/s", 8.0, at_least=True),
             Row("rdma", "memcpy of as much", copied, "GB/s"),
             Row("rdma", "writes / memcpy", written / copied, "", 0.5, at_least=True),
+            Row("rdma", f"write of {SMALL} bytes, nobody manages", bare, "ns"),
+            Row("rdma", "what policy adds to it", max(policed - bare, 0.0), "ns", 50.0),
         ),
     )
 

@@ -79,13 +79,11 @@ class Compiler:
 
     def upsert_pod(self, pod: PodFacts) -> None:
         """Add or replace a pod (by its uid)."""
-        self._population.put(pod)
-        self._pod_changes = True
+        self._pod_changes |= self._population.put(pod)
 
     def delete_pod(self, uid: str) -> None:
         """Remove a pod, if it is there."""
-        self._population.remove(uid)
-        self._pod_changes = True
+        self._pod_changes |= self._population.remove(uid)
 
     def upsert_namespace(self, namespace: NamespaceFacts) -> None:
         """Add or replace a namespace; pods of an unknown one are denied everything."""

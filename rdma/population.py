@@ -50,18 +50,26 @@ class Population:
         self._keys: AbstractSet[str] = frozenset()
         self._namespaces: AbstractSet[str] = frozenset()
 
-    def put(self, pod: PodFacts) -> None:
-        """Add or replace a pod; one without an HCA, or on the host's network, counts for none."""
-        if not pod.holds_hca or pod.host_network:
-            self.remove(pod.uid)
-        elif self._pods.get(pod.uid) != pod:
-            self._pods[pod.uid] = pod
-            self._stale[pod.uid] = None
+    def put(self, pod: PodFacts) -> bool:
+        """Add or replace a pod; one without an HCA, or on the host's network, counts for none.
 
-    def remove(self, uid: str) -> None:
-        """Forget a pod, if it is there."""
-        if self._pods.pop(uid, None) is not None:
-            self._stale[uid] = None
+        Return whether anything is new.
+        """
+        if not pod.holds_hca or pod.host_network:
+            return self.remove(pod.uid)
+        before = self._pods.get(pod.uid)
+        if before is not None and before == pod:
+            return False
+        self._pods[pod.uid] = pod
+        self._stale[pod.uid] = None
+        return True
+
+    def remove(self, uid: str) -> bool:
+        """Forget a pod; return whether it was there."""
+        if self._pods.pop(uid, None) is None:
+            return False
+        self._stale[uid] = None
+        return True
 
     def settle(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> Change:
         """Identify anew whatever has changed, given the keys that selectors name."""
@@ -103,7 +111,7 @@ class Population:
 
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that have pods, sorted."""
-        return tuple(sorted(node for node, uids in self._of_node.items() if uids))
+        return tuple(sorted(self._of_node))
 
     def _find_stale(self, keys: AbstractSet[str], namespaces: AbstractSet[str]) -> None:
         other_keys = keys ^ self._keys
@@ -117,31 +125,48 @@ class Population:
 
     def _move(self, uid: str, change: Change, touched: dict[str, None]) -> None:
         """Take a pod from what it was, and make it what it is."""
-        before, pod = self._settled.pop(uid, None), self._pods.get(uid)
-        number = NOBODY
+        before, pod = self._settled.get(uid), self._pods.get(uid)
         claimed: tuple[str, ...] = ()
-        if pod is not None:
-            number = self._number(pod, change)
+        if pod is not None:  # first, so that an identity that stays is not buried
+            number = self._number(pod)
             claimed = _canonical(pod.addresses)
-            self._heads[number] = self._heads.get(number, 0) + 1
             self._settled[uid] = (pod, number, claimed)
+            self._heads[number] = self._heads.get(number, 0) + 1
         if before is not None:
-            old, old_number, old_claimed = before
-            self._heads[old_number] -= 1
-            if not self._heads[old_number] and old_number != NOBODY:
-                change.gone |= 1 << old_number
-            for address in old_claimed:
-                self._claims[address] = tuple(one for one in self._claims[address] if one != uid)
-                touched[address] = None
-            if pod is None or pod.node != old.node:
-                del self._of_node[old.node][uid]
-        if pod is not None:
-            for address in claimed:
-                self._claims[address] = (*self._claims.get(address, ()), uid)
-                touched[address] = None
-            self._of_node.setdefault(pod.node, {})[uid] = None
+            self._leave(uid, before, change, touched)
+        if pod is None:
+            self._settled.pop(uid, None)
+            return
+        claims = self._claims
+        for address in claimed:
+            others = claims.get(address)
+            claims[address] = (*others, uid) if others else (uid,)
+            touched[address] = None
+        here = self._of_node.get(pod.node)
+        if here is None:
+            here = self._of_node[pod.node] = {}
+        here[uid] = None
 
-    def _number(self, pod: PodFacts, change: Change) -> int:
+    def _leave(
+        self,
+        uid: str,
+        before: tuple[PodFacts, int, tuple[str, ...]],
+        change: Change,
+        touched: dict[str, None],
+    ) -> None:
+        pod, number, claimed = before
+        self._heads[number] -= 1
+        if not self._heads[number] and number != NOBODY:
+            change.gone |= 1 << number
+        for address in claimed:
+            self._claims[address] = tuple(one for one in self._claims[address] if one != uid)
+            touched[address] = None
+        here = self._of_node[pod.node]
+        del here[uid]
+        if not here:
+            del self._of_node[pod.node]
+
+    def _number(self, pod: PodFacts) -> int:
         if pod.namespace not in self._namespaces:
             return NOBODY  # what its namespace's labels say is not known yet
         keys = self._keys
@@ -204,17 +229,19 @@ class Population:
             pod, number, _ = self._settled[claims[0]]
             now = Endpoint(address, number, f"{pod.namespace}/{pod.name}")
         self.endpoints[address] = now
-        return now != before
+        return before is None or now != before
 
 
 def _canonical(texts: Iterable[str]) -> tuple[str, ...]:
     """Return what can be read of addresses: at any other one no HCA is opened."""
-    found: dict[str, None] = {}
+    found = []
     for text in texts:
         try:
-            found[addresses.canonical(text)] = None
+            address = addresses.canonical(text)
         except ValueError:
             continue
+        if address not in found:
+            found.append(address)
     return tuple(found)
 
 

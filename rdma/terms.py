@@ -79,9 +79,9 @@ class Terms:
 
     def acquire(self, term: Term) -> Matches:
         """Return the set of a term, which is right after the next ``settle``."""
-        found = self._matches.get(term)
-        if found is None:
-            found = self._matches[term] = Matches(term)
+        new = Matches(term)
+        found = self._matches.setdefault(term, new)  # to hash a term takes longer than to make one
+        if found is new:
             self._fresh.append(found)
             for requirement in _asked(term):
                 self._keys[requirement.key] += 1

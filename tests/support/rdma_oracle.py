@@ -26,7 +26,7 @@ Dict = dict[str, Any]
 
 @dataclass
 class World:
-    """Manifests, as users write them; ``keys`` are the P_Keys of partitions that ask for none."""
+    """Manifests, as users write them; ``keys`` are the P_Keys of partitions that are not refused."""
 
     pods: list[Dict] = field(default_factory=list)
     namespaces: list[Dict] = field(default_factory=list)
@@ -178,9 +178,9 @@ def is_peer(world: World, policy: Dict, item: Dict, address: str, peer: Dict | s
         labels = namespace_labels(world, peer)
         if labels is None or not selects(item["namespaceSelector"], labels):
             return False
-    elif "podSelector" in item:
-        if peer["metadata"]["namespace"] != policy["metadata"]["namespace"]:
-            return False
+    own = policy["metadata"]["namespace"] == peer["metadata"]["namespace"]
+    if "podSelector" in item and "namespaceSelector" not in item and not own:
+        return False
     if "podSelector" in item and not selects(
         item["podSelector"], peer["metadata"].get("labels", {})
     ):
@@ -192,6 +192,8 @@ def is_peer(world: World, policy: Dict, item: Dict, address: str, peer: Dict | s
                 if partition["name"] != wanted["name"]:
                     continue
                 if wanted.get("network") not in (None, network["metadata"]["name"]):
+                    continue
+                if (network["metadata"]["name"], partition["name"]) not in world.keys:
                     continue
                 level = level_of(world, partition, peer)
                 if level is not None and wanted.get("membership", "Any") in ("Any", level):
@@ -248,7 +250,10 @@ def levels(world: World, pod: Dict | str | None, pkey: int) -> dict[int, str]:
                 continue
             selected = True
             place = (network["metadata"]["name"], partition["name"])
-            held[partition.get("pkey") or world.keys[place]] = level
+            if place not in world.keys:
+                continue  # refused: it selects, and gives nothing
+            assert partition.get("pkey") in (None, world.keys[place])
+            held[world.keys[place]] = level
     return held if selected else {DEFAULT_PARTITION: "Full"}
 
 

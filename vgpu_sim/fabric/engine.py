@@ -27,6 +27,7 @@ EngineSegment = NewType("EngineSegment", int)
 EngineRegion = NewType("EngineRegion", int)
 EngineQp = NewType("EngineQp", int)
 EngineFlow = NewType("EngineFlow", int)
+EngineLimit = NewType("EngineLimit", int)
 
 _P, _I, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES = {
@@ -47,6 +48,9 @@ _SIGNATURES = {
     "hca_flow_new": (_P, [_P]),
     "hca_flow_free": (None, [_P, _P]),
     "hca_flows_read": (None, [_P, _P, _U32, _P]),
+    "hca_limit_new": (_P, [_P, _U64, _U64, _U64, _U64]),
+    "hca_limit_free": (None, [_P, _P]),
+    "hca_flow_limit": (_I, [_P, _P, _P, _U32]),
     "hca_policies_set": (None, [_P, _P, _U32]),
     "hca_counters": (None, [_P, _P, _P]),
 }
@@ -167,6 +171,28 @@ class Engine:
         listed = (ctypes.c_void_p * len(flows))(*flows)
         self._library.hca_flows_read(self._engine, listed, len(flows), counts)
         return list(counts)
+
+    def add_limit(
+        self,
+        bytes_per_second: int,
+        burst_bytes: int,
+        operations_per_second: int,
+        burst_operations: int,
+    ) -> EngineLimit:
+        """Make a limit that flows can share; 0 a second is no limit. Raises OSError."""
+        asked = bytes_per_second, burst_bytes, operations_per_second, burst_operations
+        return EngineLimit(self._made(self._library.hca_limit_new(self._engine, *asked), "a limit"))
+
+    def remove_limit(self, limit: EngineLimit) -> None:
+        """Remove a limit that no flow has."""
+        self._library.hca_limit_free(self._engine, limit)
+
+    def limit_flow(self, flow: EngineFlow, limits: Sequence[EngineLimit]) -> None:
+        """Hold a flow back by all of some limits, instead of those before. Raises OSError."""
+        listed = (ctypes.c_void_p * len(limits))(*limits)
+        number = self._library.hca_flow_limit(self._engine, flow, listed, len(limits))
+        if number:
+            raise OSError(number, os.strerror(number))
 
     def set_policies(self, changes: Sequence[HcaPolicyChange]) -> None:
         """Give queue pairs their policies at once; afterwards nothing moves that they forbid."""

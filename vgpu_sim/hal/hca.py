@@ -78,6 +78,8 @@ class HcaDevice(ctypes.Structure):
         ("firmware", c_char * 64),
         ("board", c_char * 64),
         ("sysfs", c_char * 256),
+        ("width", c_uint32),
+        ("speed", c_uint32),
         ("guid", c_uint8 * HCA_GUID_BYTES),
         ("gids", (c_uint8 * 16) * HCA_GIDS),
         ("mtu", c_uint32),

@@ -5,6 +5,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from vgpu_sim.fabric.links import LINKS
 from vgpu_sim.gpud.admin.parameters import fields
 from vgpu_sim.gpud.errors import InvalidRequest
 from vgpu_sim.gpud.model import PodUid
@@ -15,7 +16,6 @@ from vgpu_sim.hcad.pods import PodServer
 Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 MAX_TEXT = 512
 MAX_ADDRESSES = 2  # status.podIPs: one of each family
-MAX_RATE_GBPS = 1600
 _FUNCTION = re.compile(r"HCA-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _POD = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?(/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?")
 
@@ -25,9 +25,10 @@ def operations(server: PodServer) -> dict[str, Operation]:
 
     async def add(params: dict[str, Any]) -> dict[str, Any]:
         values = fields(params, {"function": str, "rate_gbps": int})
-        if not 1 <= values["rate_gbps"] <= MAX_RATE_GBPS:
-            raise InvalidRequest("rate_gbps is out of range")
-        server.add(_function(values["function"]), values["rate_gbps"])
+        link = LINKS.get(values["rate_gbps"])
+        if link is None:
+            raise InvalidRequest(f"rate_gbps is one of {', '.join(map(str, LINKS))}")
+        server.add(_function(values["function"]), link)
         return {}
 
     async def bind(params: dict[str, Any]) -> dict[str, Any]:

@@ -234,7 +234,7 @@ class Enforcer:
             return _Judgement(_DEFAULT, ALL, ALL)
         peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.asked
         peer = self.parties.address_of_gid(peer_gid)
-        if self._judge is None or peer is None:
+        if self._judge is None or self.tables is None or peer is None:
             return _Judgement()
         own = connection.party.address_towards(peer)
         pkeys = self.pkeys_at(own)
@@ -247,7 +247,8 @@ class Enforcer:
             Flow(own, peer, pkey, None, None, qpns[0], traffic_class),
             Flow(peer, own, pkey, None, None, qpns[1], traffic_class),
         )
-        rows = tuple(self.flows.row(flow, self._judge.judge(flow)) for flow in flows)
+        rules = self.tables.rules
+        rows = tuple(self.flows.row(flow, self._judge.judge(flow), rules) for flow in flows)
         sends, receives = (memory_rules.allowed(row.verdict) for row in rows)
         return _Judgement(pkey, sends, receives, rows)
 

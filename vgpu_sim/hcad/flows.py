@@ -9,6 +9,7 @@ from rdma.verbs import NAMES, Verb
 from vgpu_sim.fabric.engine import Engine, EngineFlow
 from vgpu_sim.hal.hca import HCA_VERBS, HcaFlowCounts
 from vgpu_sim.hcad.denials import Denial, Denials
+from vgpu_sim.hcad.rates import Rates
 
 _NAME_OF: Final[Mapping[Verb, str]] = {verb: name for name, verb in NAMES.items()}
 RuleKey = tuple[str, str, int]
@@ -56,6 +57,7 @@ class Flows:
         self._engine = engine
         self._denials = denials
         self._function_of = function_of
+        self.rates = Rates(engine)
         self._rows: dict[Flow, Row] = {}
         self._rules: Sequence[Rule] = ()
         self._sums: dict[RuleKey, RuleCount] = {}
@@ -63,13 +65,17 @@ class Flows:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def row(self, flow: Flow, verdict: Verdict) -> Row:
-        """Return a flow's row, which counts by this verdict from now on. Raises OSError."""
+    def row(self, flow: Flow, verdict: Verdict, rules: tuple[Rule, ...]) -> Row:
+        """Return a flow's row, which counts and is held back by this verdict from now on.
+
+        Raises OSError.
+        """
         row = self._rows.get(flow)
         if row is None:
             made = Row(self._engine.add_flow(), flow, self._function_of(flow), verdict)
             row = self._rows[flow] = made
         row.verdict = verdict
+        self.rates.hold(row.engine, flow, verdict, rules)
         return row
 
     def remove(self, row: Row) -> None:
@@ -77,6 +83,7 @@ class Flows:
         if self._rows.pop(row.flow, None) is not None:
             self._count(row, self._engine.read_flows([row.engine])[0])
             self._engine.remove_flow(row.engine)
+            self.rates.forget(row.engine)
 
     def gather(self) -> None:
         """Add what the engine has counted since the last time, by the verdicts of that time."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from vgpu_sim.fabric.addresses import Address, address_of_pod, guid_of
+from vgpu_sim.fabric.links import Link
 from vgpu_sim.gpud.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.gpud.model import Peer, PodUid
 from vgpu_sim.gpud.system import processes
@@ -42,7 +43,7 @@ class Function:
     """One function; ``binding`` is None while no pod has it."""
 
     name: str
-    rate_gbps: int
+    link: Link
     guid: bytes
     binding: Binding | None = None
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -80,13 +81,13 @@ class Functions:
             raise NotFound(f"no function {name!r}")
         return found
 
-    def add(self, name: str, rate_gbps: int) -> Function:
+    def add(self, name: str, link: Link) -> Function:
         """Add one that nobody has. Raises Conflict, InvalidRequest."""
         if name in self._functions:
             raise Conflict(f"function {name!r} is there already")
         if len(self._functions) >= MAX_FUNCTIONS:
             raise InvalidRequest(f"more than {MAX_FUNCTIONS} functions")
-        made = self._functions[name] = Function(name, rate_gbps, guid_of(name))
+        made = self._functions[name] = Function(name, link, guid_of(name))
         return made
 
     def losing(self, name: str, binding: Binding) -> tuple[Function, ...]:

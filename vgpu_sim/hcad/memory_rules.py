@@ -32,9 +32,6 @@ def refused(tables: NodeTables) -> Iterator[str]:
             yield f"{where}.memory.scope Named: regions have no names here; verbs by key are denied"
         if rule.qos_class:
             yield f"{where}.qosClassName {rule.qos_class}: not marked, nothing is scheduled"
-        for name in ("bytes_per_second", "operations_per_second"):
-            if getattr(rule.limits, name) is not None:
-                yield f"{where}.limits.{name}: not enforced, nothing is held back"
 
 
 def limits_of(tables: NodeTables, address: str) -> Limits:

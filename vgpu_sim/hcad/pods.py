@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.gpud.slices.server import bind
 from vgpu_sim.gpud.system import foreign
 from vgpu_sim.gpud.system.foreign import ForeignSockets
@@ -81,9 +82,9 @@ class PodServer(Server):
         for listener in self._listeners.values():
             listener.close()
 
-    def add(self, name: str, rate_gbps: int) -> None:
+    def add(self, name: str, link: Link = DEFAULT_LINK) -> None:
         """Add a function and listen for its pod. Raises RequestError, OSError."""
-        function = self._table.add(name, rate_gbps)
+        function = self._table.add(name, link)
         home = self._directory / FUNCTIONS_DIR / name
         home.mkdir(mode=0o755, parents=True, exist_ok=True)
         sysfs.write_classes(self._directory / CLASSES_DIR / name, self._system_classes)
@@ -152,7 +153,7 @@ class PodServer(Server):
     def _write(self, function: Function) -> None:
         """Show tools what the device is now; in place, as containers have the folder mounted."""
         home = self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
-        sysfs.write(home, function.address, FIRMWARE, BOARD, function.rate_gbps)
+        sysfs.write(home, function.address, FIRMWARE, BOARD, function.link)
 
     async def _serve_pod(self, function: Function, client: socket.socket, refusing: bool) -> None:
         if self._connections[function.name] >= MAX_CONNECTIONS_OF_FUNCTION:
@@ -179,7 +180,8 @@ class PodServer(Server):
                 await self._send(client, requests.encode(header, None, err.status))
                 return
             party = self._holders[function.name]
-            opened = OpenedFunction(function.address, SYS_CLASS / CLASS_NAME, party)
+            where = SYS_CLASS / CLASS_NAME
+            opened = OpenedFunction(function.address, where, party, function.link)
             await self._opened(client, sockets, header, function.name.encode(), opened)
         except (Malformed, TimeoutError, OSError) as err:
             if self._log_quota.take():

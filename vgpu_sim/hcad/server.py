@@ -18,6 +18,7 @@ from typing import Any
 
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.gpud.limits.pacing import LogQuota
 from vgpu_sim.gpud.slices.server import bind
 from vgpu_sim.gpud.system import foreign, seqpacket
@@ -61,6 +62,7 @@ class OpenedFunction:
     address: Address
     directory: Path
     party: Party
+    link: Link = DEFAULT_LINK
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -68,6 +70,8 @@ class OpenedFunction:
             firmware=FIRMWARE.encode(),
             board=BOARD.encode(),
             sysfs=os.fsencode(self.directory / DEVICE_NAME),
+            width=self.link.width,
+            speed=self.link.speed,
             mtu=hca.HCA_MAX_MTU,
             pkey=0xFFFF,
         )

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vgpu_sim.fabric.addresses import Address
+from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 
-DEFAULT_RATE_GBPS = 100
-_LANES = 4
-_SPEEDS = {10: "DDR", 25: "EDR", 50: "HDR", 100: "NDR", 200: "XDR"}  # Gb/s of a lane
 # What of a class depends on the network namespace of whoever mounted sysfs.
 _NET_CLASSES = {"net": "../devices/virtual/net"}
 _NEVER = frozenset({"infiniband", "ieee80211"})
@@ -19,14 +17,8 @@ def _groups(value: bytes) -> str:
     return ":".join(value[i : i + 2].hex() for i in range(0, len(value), 2))
 
 
-def rate(gbps: int) -> str:
-    """Return a port's ``rate`` as the kernel writes it, of four lanes where they fit."""
-    name = _SPEEDS.get(gbps // _LANES) if gbps % _LANES == 0 else None
-    return f"{gbps} Gb/sec ({_LANES}X {name})" if name else f"{gbps} Gb/sec"
-
-
 def files(
-    address: Address, firmware: str, board: str, rate_gbps: int = DEFAULT_RATE_GBPS
+    address: Address, firmware: str, board: str, link: Link = DEFAULT_LINK
 ) -> Mapping[str, str]:
     """Return paths below a device's folder, and what they hold."""
     guid = _groups(address.guid)
@@ -34,7 +26,7 @@ def files(
         "state": "4: ACTIVE",
         "phys_state": "5: LinkUp",
         "link_layer": "Ethernet",
-        "rate": rate(rate_gbps),
+        "rate": link.text,
         "lid": "0x0",
         "lid_mask_count": "0",
         "sm_lid": "0x0",
@@ -62,10 +54,10 @@ def write(
     address: Address,
     firmware: str,
     board: str,
-    rate_gbps: int = DEFAULT_RATE_GBPS,
+    link: Link = DEFAULT_LINK,
 ) -> None:
     """Write a device's folder. Raises OSError."""
-    for name, text in files(address, firmware, board, rate_gbps).items():
+    for name, text in files(address, firmware, board, link).items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"{text}\n", encoding="ascii")

@@ -343,6 +343,7 @@ def test_every_kind_of_peer_allows_and_denies_something() -> None:
     for peers in PEERS[2:]:
         world = nine()
         world.networks = [TRAIN]
+        world.keys = {("lab", "train"): 0x7FFF}
         world.policies = [policy({"podSelector": {}, "ingress": [{"from": peers}]})]
         passing = {
             source: bool(allowed(world, Try(source, "10.0.1.1"))[0])

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PLANTED = {
-    "Control plane, node agent, device, MIG geometry: top to bottom": (
+    "Control plane, node agent, device, MIG geometry and RDMA policy: top to bottom": (
         "vgpu_sim/config.py",
         "import device_plugin.config",
     ),
@@ -21,6 +21,7 @@ PLANTED = {
         "import grpc",
     ),
     "MIG geometry and planning use the standard library only": ("mig/errors.py", "import click"),
+    "Policies of RDMA use the standard library only": ("rdma/errors.py", "import yaml"),
     "Inside the operator": (
         "operator/gpu_operator/api/v1alpha1/base.py",
         "import gpu_operator.controllers",

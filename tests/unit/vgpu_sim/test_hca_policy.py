@@ -328,6 +328,68 @@ def test_limits_of_objects_are_the_least_of_the_rules(pair, enforcer):
         pair.b.region(4096)
 
 
+def timed(pair: Pair, size: int, count: int) -> float:
+    """Write some messages, and return how many seconds they took."""
+    source = pair.a.region(size, iova=1 << 32)
+    target = pair.b.region(size, iova=1 << 32)
+    began = time.perf_counter()
+    for _ in range(count):
+        pair.qa.send(
+            *(Op.RDMA_WRITE, [(1 << 32, size, source.key)]),
+            remote_address=1 << 32,
+            remote_key=target.key,
+        )
+    assert pair.a_send.statuses(count) == [Status.SUCCESS] * count
+    return time.perf_counter() - began
+
+
+@pytest.mark.parametrize(
+    ("limits", "size", "count", "seconds"),
+    [
+        ({"bandwidth": "16Mi"}, 1 << 20, 4, 0.15),
+        ({"bandwidth": "16Mi"}, 4 << 20, 2, 0.35),
+        ({"ops": "50"}, 8, 12, 0.2),
+    ],
+    ids=["bytes of messages", "bytes of one message", "operations"],
+)
+def test_ceilings_hold_a_flow_back(pair, enforcer, limits, size, count, seconds):
+    """What the last message or part has overdrawn is waited for by the next."""
+    limited = [policy(SERVER, ingress=[allow(limits=limits)])]
+    enforcer.switch(rdma_lab.tables(2, PODS, limited))
+    assert seconds < timed(pair, size, count) < 20 * seconds
+    assert len(enforcer.flows.rates) == 1
+    enforcer.switch(rdma_lab.tables(3, PODS))
+    assert len(enforcer.flows.rates) == 0
+    assert timed(pair, size, count) < seconds
+
+
+def test_the_flows_of_a_rule_share_its_ceiling(engine, enforcer):
+    """Two clients of one server: both together have what the rule lets the server's peers have."""
+    pods = (*PODS, pod(2, app="client"))
+    limited = [policy(SERVER, ingress=[allow(limits={"ops": "50"})])]
+    enforcer.switch(rdma_lab.tables(1, pods, limited))
+    pair = Pair(engine, 0, enforcer)
+    third = hca_rig.Client(engine, hca_rig.Numbers(), 2, enforcer)
+    queue = third.cq()
+    there = pair.b.qp(pair.b_send, pair.b_recv)
+    here = third.qp(queue, queue)
+    here.connect(there)
+    there.connect(here)
+    began = time.perf_counter()
+    for _ in range(8):
+        for end, memory in ((pair.qa, pair.here), (here, None)):
+            end.send(
+                *(Op.RDMA_WRITE, [(BASE, 0, memory.key)] if memory else []),
+                remote_address=BASE,
+                remote_key=pair.there.key,
+            )
+    assert pair.a_send.statuses(8) + queue.statuses(8) == [Status.SUCCESS] * 16
+    assert time.perf_counter() - began > 0.26
+    third.objects.close()
+    pair.close()
+    assert len(enforcer.flows.rates) == 0
+
+
 def test_members_of_other_partitions_are_strangers(pair, enforcer):
     def member(label):
         return [{"podSelector": {"matchLabels": label}}]

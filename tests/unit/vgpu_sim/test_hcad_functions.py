@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from vgpu_sim.fabric.addresses import address_of_pod, guid_of
+from vgpu_sim.fabric.links import DEFAULT_LINK, LINKS
 from vgpu_sim.gpud.errors import Conflict, InvalidRequest, NotFound
 from vgpu_sim.gpud.model import Peer, PodUid
 from vgpu_sim.hcad.administration import operations
@@ -44,7 +45,7 @@ IF_INET6 = "fd000000000000000000000000000007 02 40 00 80     eth0\n"
 
 
 def function(binding: Binding | None = BOUND) -> Function:
-    return Function("HCA-1", 100, guid_of("HCA-1"), binding)
+    return Function("HCA-1", DEFAULT_LINK, guid_of("HCA-1"), binding)
 
 
 def admitted(
@@ -136,7 +137,7 @@ def test_addresses_are_those_of_the_process_s_namespace(tmp_path: Path) -> None:
 
 def test_an_address_has_one_pod_and_a_function_one_holder() -> None:
     table = Functions()
-    first, second = table.add("HCA-1", 100), table.add("HCA-2", 100)
+    first, second = table.add("HCA-1", DEFAULT_LINK), table.add("HCA-2", DEFAULT_LINK)
     table.bind("HCA-1", BOUND)
     assert table.losing("HCA-1", BOUND) == ()
     assert table.losing("HCA-2", BOUND) == (), "a pod may have two"
@@ -152,15 +153,15 @@ def test_an_address_has_one_pod_and_a_function_one_holder() -> None:
     with pytest.raises(NotFound):
         table.release("HCA-3")
     with pytest.raises(Conflict):
-        table.add("HCA-1", 100)
+        table.add("HCA-1", DEFAULT_LINK)
 
 
 def test_functions_are_not_without_number() -> None:
     table = Functions()
     for index in range(MAX_FUNCTIONS):
-        table.add(str(index), 100)
+        table.add(str(index), DEFAULT_LINK)
     with pytest.raises(InvalidRequest):
-        table.add("more", 100)
+        table.add("more", DEFAULT_LINK)
 
 
 def test_a_function_s_address_is_its_pod_s() -> None:
@@ -218,7 +219,7 @@ def test_a_function_is_added_bound_shown_and_released(tmp_path: Path) -> None:
     async def play() -> None:
         server = PodServer(tmp_path, engine, 1 << 20, system_classes=classes)
         ask = operations(server)
-        for rate in (0, 1601):
+        for rate in (0, 75):
             with pytest.raises(InvalidRequest):
                 await ask["function-add"]({"function": NAME, "rate_gbps": rate})
         await ask["function-add"]({"function": NAME, "rate_gbps": 200})
@@ -250,8 +251,16 @@ def test_a_new_daemon_finds_the_folders_of_the_old_one(tmp_path: Path) -> None:
 
     async def once() -> int:
         server = PodServer(tmp_path, engine, 1 << 20)
-        server.add(NAME, 100)
+        server.add(NAME, DEFAULT_LINK)
         await server.close()
         return (tmp_path / "functions" / NAME).stat().st_ino
 
     assert asyncio.run(once()) == asyncio.run(once())
+
+
+def test_each_link_speed_is_what_its_lanes_carry() -> None:
+    lane = {32: 25, 64: 50, 128: 100}
+    for gbps, link in LINKS.items():
+        assert link.gbps == gbps == link.lanes * lane[link.speed]
+    assert LINKS[25].text == "25 Gb/sec (1X EDR)"
+    assert (LINKS[400].width, LINKS[400].text) == (2, "400 Gb/sec (4X NDR)")

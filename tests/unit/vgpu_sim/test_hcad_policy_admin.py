@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import errno
+import ipaddress
 import json
 import random
 import socket
@@ -14,14 +15,18 @@ import rdma_lab
 from rdma_lab import policy
 
 from rdma import codec
+from rdma.objects import PodFacts
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.gpud.model import PodUid
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import policy_admin, server
 from vgpu_sim.hcad.denials import MAX_KINDS, Denial, Denials
+from vgpu_sim.hcad.functions import Binding, Doorkeeper
+from vgpu_sim.hcad.pods import PodServer
 
 TOKEN = b"t" * messages.TOKEN_BYTES
 PODS = (rdma_lab.pod(0, app="ps"),)
@@ -105,6 +110,7 @@ def test_nothing_opens_before_there_are_tables_and_then_it_does(tmp_path, engine
             assert admin.call("policy-status")["parties"][0]["known"] is False
             admin.call("tables", document=document(2))
             assert admin.call("policy-status")["parties"][0]["known"] is True
+            assert admin.call("policy-generation") == {"generation": 2}
         link, opened = hello(path, HcaMessage.OPEN)
         assert opened.status == 0
         link.close()
@@ -143,11 +149,49 @@ def test_where_nobody_manages_everything_opens(tmp_path, engine):
         assert opened.status == 0
         with AdminClient(tmp_path, name="admin.sock") as admin:
             status = admin.call("policy-status")
+            assert admin.call("policy-generation") == {"generation": None}
         assert (status["managed"], status["generation"]) == (False, None)
         link.close()
         member.close()
 
     with_hcad(tmp_path, engine, client, server.Server)
+
+
+def test_a_pod_opens_its_function_when_tables_name_it_at_its_address(tmp_path, engine, monkeypatch):
+    """Its UID and its address must both be what tables say: neither alone is enough."""
+    monkeypatch.setattr(server, "OPEN_WAIT_SECONDS", 0.1)
+    uid, name = PodUid("1" * 32), "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
+    address = ipaddress.ip_address("10.244.1.5")
+
+    def tables(generation: int, uid: str, address: object):
+        pod = PodFacts(uid, "default", "a", rdma_lab.NODE, {}, (str(address),))
+        other = PodFacts("2" * 32, "default", "b", rdma_lab.NODE, {}, ("10.244.1.6",))
+        return rdma_lab.tables(generation, [pod, other])
+
+    async def play() -> None:
+        keeper = Doorkeeper(lambda _: uid, lambda _: frozenset({address}))
+        pods = PodServer(tmp_path, engine, 1 << 20, keeper, tmp_path / "none")
+        assert pods.enforcer.managed
+        (tmp_path / "none").mkdir()
+        pods.add(name)
+        await pods.bind(name, Binding(uid, "default/a", (address,)))
+        path = tmp_path / "functions" / name / server.SOCKET_NAME
+        try:
+            for expected, given in (
+                (errno.EAGAIN, None),
+                (errno.EAGAIN, tables(1, "3" * 32, address)),
+                (errno.EAGAIN, tables(2, uid, "10.244.1.9")),
+                (0, tables(3, uid, address)),
+            ):
+                if given is not None:
+                    pods.enforcer.switch(given)
+                link, opened = await asyncio.to_thread(hello, path, HcaMessage.OPEN)
+                link.close()
+                assert opened.status == expected
+        finally:
+            await pods.close()
+
+    asyncio.run(play())
 
 
 def test_wrong_and_older_tables_are_refused_and_the_old_ones_stay(tmp_path, engine):
@@ -194,20 +238,21 @@ def test_wrong_and_older_tables_are_refused_and_the_old_ones_stay(tmp_path, engi
 
 
 def test_what_is_not_enforced_is_named(tmp_path, engine):
-    rule = {
-        "memory": {"scope": "Named", "regions": ["weights"]},
-        "limits": {"bandwidth": "1Gi", "ops": "1k"},
+    rules = {
+        "ingress": [{"memory": {"scope": "Named", "regions": ["weights"]}}],
+        "egress": [{"qosClassName": "bulk"}],
     }
+    classes = [{"name": "bulk", "dscp": 10}]
+    network = {"metadata": {"name": "n"}, "spec": {"qosClasses": classes}}
 
     def client() -> None:
         with AdminClient(tmp_path, name="admin.sock") as admin:
             answer = admin.call(
-                "tables", document=document(1, [policy({"app": "ps"}, ingress=[rule])])
+                "tables", document=document(1, [policy({"app": "ps"}, **rules)], [network])
             )
             assert [text.partition(":")[0] for text in answer["refused"]] == [
                 "default/p ingress[0].memory.scope Named",
-                "default/p ingress[0].limits.bytes_per_second",
-                "default/p ingress[0].limits.operations_per_second",
+                "default/p egress[0].qosClassName bulk",
             ]
             assert admin.call("policy-status")["refused"] == answer["refused"]
 

@@ -66,7 +66,7 @@ struct hca_work {
   struct hca_cursor local, remote;
 };
 
-enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE };
+enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE, HCA_WAIT_RATE };
 
 struct hca_qp {
   struct hca_client *client;
@@ -130,10 +130,11 @@ bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicite
 void hca_rearm(struct hca_client *client);
 void hca_event(struct hca_client *client, uint32_t type, uint32_t handle);
 
-/* work.c: one turn of a queue pair; true where it has more to do at once. */
+/* turn.c: one turn of a queue pair; true where it has more to do at once. */
 bool hca_turn(struct hca *hca, struct hca_qp *qp);
-/* The queue pair at the other end, if both ends agree that they are connected. */
+/* peers.c: the queue pair at the other end, if both ends agree that they are connected. */
 struct hca_qp *hca_peer(struct hca *hca, const struct hca_qp *qp);
+/* outcome.c */
 void hca_fail(struct hca *hca, struct hca_qp *qp);
 
 static inline void hca_enter(struct hca *hca) {

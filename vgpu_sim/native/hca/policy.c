@@ -1,6 +1,9 @@
 /* Policies as hcad sets them: many queue pairs in one call, between two turns of the engine. */
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "clock.h"
 #include "internal.h"
 
 struct hca_flow *hca_flow_new(struct hca *hca) {
@@ -10,6 +13,7 @@ struct hca_flow *hca_flow_new(struct hca *hca) {
 
 void hca_flow_free(struct hca *hca, struct hca_flow *flow) {
   (void)hca; /* no queue pair has it any more */
+  free(flow->limits);
   free(flow);
 }
 
@@ -18,6 +22,73 @@ void hca_flows_read(struct hca *hca, struct hca_flow *const *flows, uint32_t cou
   hca_enter(hca);
   for (uint32_t i = 0; i < count; i++) counts[i] = flows[i]->counts;
   hca_leave(hca);
+}
+
+static struct hca_bucket bucket(uint64_t per_second, uint64_t burst) {
+  return (struct hca_bucket){.per_ns = (double)per_second / 1e9,
+                             .burst = (double)burst,
+                             .tokens = (double)burst,
+                             .filled_ns = hca_now_ns()};
+}
+
+struct hca_limit *hca_limit_new(struct hca *hca, uint64_t bytes_per_second, uint64_t burst_bytes,
+                                uint64_t operations_per_second, uint64_t burst_operations) {
+  (void)hca;
+  struct hca_limit *limit = malloc(sizeof *limit);
+  if (!limit) return NULL;
+  *limit = (struct hca_limit){.bytes = bucket(bytes_per_second, burst_bytes),
+                              .operations = bucket(operations_per_second, burst_operations)};
+  return limit;
+}
+
+void hca_limit_free(struct hca *hca, struct hca_limit *limit) {
+  (void)hca; /* no flow has it any more */
+  free(limit);
+}
+
+int hca_flow_limit(struct hca *hca, struct hca_flow *flow, struct hca_limit *const *limits,
+                   uint32_t count) {
+  struct hca_limit **copied = NULL;
+  if (count != 0) {
+    copied = malloc(count * sizeof *copied);
+    if (!copied) return ENOMEM;
+    memcpy(copied, limits, count * sizeof *copied);
+  }
+  hca_enter(hca);
+  struct hca_limit **before = flow->limits;
+  flow->limits = copied;
+  flow->limit_count = count;
+  hca_leave(hca);
+  free(before);
+  return 0;
+}
+
+static uint64_t bucket_wait_ns(struct hca_bucket *bucket, uint64_t now_ns) {
+  if (bucket->per_ns == 0) return 0;
+  if (now_ns > bucket->filled_ns) {
+    bucket->tokens += (double)(now_ns - bucket->filled_ns) * bucket->per_ns;
+    if (bucket->tokens > bucket->burst) bucket->tokens = bucket->burst;
+    bucket->filled_ns = now_ns;
+  }
+  return bucket->tokens >= 0 ? 0 : (uint64_t)(-bucket->tokens / bucket->per_ns) + 1;
+}
+
+uint64_t hca_flow_wait_ns(struct hca_flow *flow, uint64_t now_ns) {
+  uint64_t longest_ns = 0;
+  for (uint32_t i = 0; i < flow->limit_count; i++) {
+    const uint64_t bytes_ns = bucket_wait_ns(&flow->limits[i]->bytes, now_ns);
+    const uint64_t operations_ns = bucket_wait_ns(&flow->limits[i]->operations, now_ns);
+    if (bytes_ns > longest_ns) longest_ns = bytes_ns;
+    if (operations_ns > longest_ns) longest_ns = operations_ns;
+  }
+  return longest_ns;
+}
+
+void hca_flow_spend(struct hca_flow *flow, uint64_t bytes, unsigned operations) {
+  for (uint32_t i = 0; i < flow->limit_count; i++) {
+    flow->limits[i]->bytes.tokens -= (double)bytes;
+    flow->limits[i]->operations.tokens -= operations;
+  }
 }
 
 /* What is being carried out stops where it is: nothing moves for this queue pair any more. */

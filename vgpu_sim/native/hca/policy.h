@@ -9,10 +9,27 @@
 
 #include "tessera_abi.h"
 
-/* The requests of one flow, counted; several queue pairs may share it. */
+/* Tokens that come at a rate, up to a burst; who has spent more than there were waits. */
+struct hca_bucket {
+  double per_ns, burst, tokens; /* per_ns 0: no limit */
+  uint64_t filled_ns;
+};
+
+/* What one rule lets one pod do; several flows may share it. */
+struct hca_limit {
+  struct hca_bucket bytes, operations;
+};
+
+/* The requests of one flow, counted and held back; several queue pairs may share it. */
 struct hca_flow {
   tessera_hca_flow_counts counts;
+  struct hca_limit **limits;
+  uint32_t limit_count;
 };
+
+/* policy.c: how long a flow must wait, 0 for not at all; and what it has spent. */
+uint64_t hca_flow_wait_ns(struct hca_flow *flow, uint64_t now_ns);
+void hca_flow_spend(struct hca_flow *flow, uint64_t bytes, unsigned operations);
 
 enum { HCA_PKEY_FULL = 0x8000 };
 

@@ -14,6 +14,7 @@ struct hca_segment;
 struct hca_region;
 struct hca_qp;
 struct hca_flow;
+struct hca_limit;
 
 /* Starts the engine's thread; NULL with errno set. */
 HCA_EXPORT struct hca *hca_new(void);
@@ -55,6 +56,14 @@ HCA_EXPORT struct hca_flow *hca_flow_new(struct hca *hca);
 HCA_EXPORT void hca_flow_free(struct hca *hca, struct hca_flow *flow);
 HCA_EXPORT void hca_flows_read(struct hca *hca, struct hca_flow *const *flows, uint32_t count,
                                tessera_hca_flow_counts *counts);
+/* What flows may do in a second, 0 for whatever they like; `burst` at once after a pause. A flow
+ * keeps a copy of the list; ENOMEM or 0. A limit is freed after the last flow that has it. */
+HCA_EXPORT struct hca_limit *hca_limit_new(struct hca *hca, uint64_t bytes_per_second,
+                                           uint64_t burst_bytes, uint64_t operations_per_second,
+                                           uint64_t burst_operations);
+HCA_EXPORT void hca_limit_free(struct hca *hca, struct hca_limit *limit);
+HCA_EXPORT int hca_flow_limit(struct hca *hca, struct hca_flow *flow,
+                              struct hca_limit *const *limits, uint32_t count);
 /* Gives queue pairs their policies, and ends those to be revoked, all at once: when it returns, no
  * byte moves any more that the new policies forbid. A new queue pair may do nothing. */
 HCA_EXPORT void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,

@@ -726,20 +726,24 @@ typedef struct tessera_hca_device {
   char firmware[64];
   char board[64];
   char sysfs[256];
+  uint32_t width;
+  uint32_t speed;
   uint8_t guid[8];
   uint8_t gids[2][16];
   uint32_t mtu;
   uint32_t pkey;
 } tessera_hca_device;
-_Static_assert(sizeof(tessera_hca_device) == 496, "tessera_hca_device");
+_Static_assert(sizeof(tessera_hca_device) == 504, "tessera_hca_device");
 _Static_assert(offsetof(tessera_hca_device, name) == 0, "tessera_hca_device.name");
 _Static_assert(offsetof(tessera_hca_device, firmware) == 64, "tessera_hca_device.firmware");
 _Static_assert(offsetof(tessera_hca_device, board) == 128, "tessera_hca_device.board");
 _Static_assert(offsetof(tessera_hca_device, sysfs) == 192, "tessera_hca_device.sysfs");
-_Static_assert(offsetof(tessera_hca_device, guid) == 448, "tessera_hca_device.guid");
-_Static_assert(offsetof(tessera_hca_device, gids) == 456, "tessera_hca_device.gids");
-_Static_assert(offsetof(tessera_hca_device, mtu) == 488, "tessera_hca_device.mtu");
-_Static_assert(offsetof(tessera_hca_device, pkey) == 492, "tessera_hca_device.pkey");
+_Static_assert(offsetof(tessera_hca_device, width) == 448, "tessera_hca_device.width");
+_Static_assert(offsetof(tessera_hca_device, speed) == 452, "tessera_hca_device.speed");
+_Static_assert(offsetof(tessera_hca_device, guid) == 456, "tessera_hca_device.guid");
+_Static_assert(offsetof(tessera_hca_device, gids) == 464, "tessera_hca_device.gids");
+_Static_assert(offsetof(tessera_hca_device, mtu) == 496, "tessera_hca_device.mtu");
+_Static_assert(offsetof(tessera_hca_device, pkey) == 500, "tessera_hca_device.pkey");
 
 typedef struct tessera_hca_handle {
   uint32_t handle;

@@ -156,8 +156,8 @@ int tsr_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
       .max_msg_sz = TESSERA_HCA_MAX_MESSAGE_BYTES,
       .pkey_tbl_len = 1,
       .max_vl_num = 1,
-      .active_width = 2,  /* 4X */
-      .active_speed = 32, /* EDR */
+      .active_width = (uint8_t)info->width,
+      .active_speed = (uint8_t)info->speed,
       .phys_state = 5,    /* LinkUp */
       .link_layer = IBV_LINK_LAYER_ETHERNET};
   memset(attr, 0, size);

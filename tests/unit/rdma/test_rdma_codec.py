@@ -1,0 +1,197 @@
+"""Tables as text: what was written is read, and whatever else is refused as a whole, by its place."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+from rdma_world import Dict, load, namespace, network, nine, policy
+
+from rdma import codec
+from rdma.compiler import Compiler
+from rdma.errors import TablesError
+from rdma.tables import NodeTables
+
+
+def world_tables() -> NodeTables:
+    world = nine()
+    world.namespaces.append(namespace("d"))
+    world.networks = [
+        network(
+            [{"name": "train", "members": [{"podSelector": {"matchLabels": {"pod": "x"}}}]}],
+            mtu=4096,
+            qosClasses=[{"name": "bulk", "dscp": 26, "minRate": "1G"}],
+        )
+    ]
+    world.policies = [
+        policy(
+            {
+                "podSelector": {},
+                "ingress": [
+                    {
+                        "from": [
+                            {"podSelector": {}},
+                            {"ipBlock": {"cidr": "fd00::/8", "except": ["fd01::/16"]}},
+                        ],
+                        "ports": [{"serviceID": 5}, {"qpn": 1}, {"dscp": 3}],
+                        "memory": {"scope": "Named", "regions": ["weights"]},
+                        "limits": {"bandwidth": "5Gi"},
+                    }
+                ],
+                "egress": [{"verbs": ["Read"], "qosClassName": "bulk"}],
+            }
+        ),
+        policy({"podSelector": {}, "enforcement": "Audit", "ingress": [{}]}, "audit"),
+    ]
+    return load(Compiler(), world).tables("node-x", 9)
+
+
+TABLES = world_tables()
+TEXT = codec.encode(TABLES)
+
+
+def test_what_was_written_is_read() -> None:
+    assert codec.decode(TEXT) == TABLES
+    assert codec.decode(TEXT.encode()) == TABLES
+    assert codec.decode(codec.encode(NodeTables(0, ""))) == NodeTables(0, "")
+
+
+def set_in(document: Any, path: tuple[Any, ...], value: Any) -> None:
+    for key in path[:-1]:
+        document = document[key]
+    document[path[-1]] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        (("version",), 2, "tables.version"),
+        (("version",), True, "tables.version"),
+        (("generation",), -1, "tables.generation"),
+        (("generation",), 1 << 63, "tables.generation"),
+        (("node",), 5, "tables.node"),
+        (("node",), "a\nb", "tables.node"),
+        (("more",), 1, "tables:"),
+        (("rules",), {}, "tables.rules"),
+        (("rules", 0, "verbs"), 0x200, "tables.rules[0].verbs"),
+        (("rules", 0, "direction"), "Ingress", "tables.rules[0].direction"),
+        (("rules", 0, "peers"), "0x1", "tables.rules[0].peers"),
+        (("rules", 0, "peers"), "", "tables.rules[0].peers"),
+        (("rules", 0, "peers"), "f" * (1 << 16), "tables.rules[0].peers"),
+        (("rules", 0, "peers"), 5, "tables.rules[0].peers"),
+        (("rules", 0, "blocks"), [["10.0.0.0/8"]], "tables.rules[0].blocks[0]"),
+        (("rules", 0, "blocks"), [["10.0.0.1/8", []]], "tables.rules[0].blocks[0]"),
+        (("rules", 0, "blocks"), [["10.0.0.0/8", ["11.0.0.0/9"]]], "tables.rules[0].blocks[0]"),
+        (("rules", 0, "ports", 0, "services"), [6, 5], "tables.rules[0].ports[0].services"),
+        (("rules", 0, "ports", 0, "space"), "SCTP", "tables.rules[0].ports[0].space"),
+        (("rules", 0, "memory"), [True, "All", []], "tables.rules[0].memory[1]"),
+        (("rules", 0, "limits"), [], "tables.rules[0].limits"),
+        (("isolations", 0), [], "tables.isolations[0]"),
+        (("isolations", 0), [[99], True, False, [], [], []], "tables.isolations[0][0][0]"),
+        (("isolations", 0), [[0], False, False, [], [], []], "tables.isolations[0]"),
+        (("isolations", 0), [[], True, False, [0], [], []], "tables.isolations[0]"),
+        (("identities", 0, 0), 1 << 17, "tables.identities[0][0]"),
+        (("identities", 1, 0), 0, "tables.identities[1]"),
+        (("identities", 1, 1), 99, "tables.identities[1][1]"),
+        (("identities", 1, 3), [[0, True, "", "", None]], "tables.identities[1][3][0][0]"),
+        (("identities", 1, 3), [[0x8001, True, "", "", None]], "tables.identities[1][3][0][0]"),
+        (("endpoints", 0, 0), "10.0.1", "tables.endpoints[0][0]"),
+        (("endpoints", 0, 0), "::ffff:10.0.1.1", "tables.endpoints[0][0]"),
+        (("endpoints", 0, 0), "10.0.1.2", "tables.endpoints[1]"),
+        (("endpoints", 0, 1), 77, "tables.endpoints[0][1]"),
+        (("pods", 0, 2), 77, "tables.pods[0][2]"),
+        (("pods", 0, 3), ["FD00::1"], "tables.pods[0][3][0]"),
+        (("qosClasses", 0, "sl"), 16, "tables.qosClasses[0].sl"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_place(path: tuple[Any, ...], value: Any, place: str) -> None:
+    document = json.loads(TEXT)
+    set_in(document, path, value)
+    with pytest.raises(TablesError) as caught:
+        codec.decode(json.dumps(document))
+    assert str(caught.value).startswith(place)
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        "1" * 5000,
+        TEXT[:-1],
+        TEXT + "x",
+        '{"version":1,' + TEXT[1:],
+        TEXT.replace('"generation":9', '"generation":9.0'),
+        TEXT.replace('"generation":9', '"generation":NaN'),
+        b"\xff\xfe\x00",
+        b"\x80",
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_what_is_no_text_of_ours_is_refused(text: str | bytes) -> None:
+    with pytest.raises(TablesError):
+        codec.decode(text)
+
+
+def test_what_is_too_long_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(codec, "MAX_BYTES", len(TEXT) - 1)
+    for act in (lambda: codec.decode(TEXT), lambda: codec.encode(TABLES)):
+        with pytest.raises(TablesError, match="at most"):
+            act()
+
+
+def test_an_empty_place_of_a_rule_is_named_by_nobody() -> None:
+    world = nine()
+    world.policies = [policy({"podSelector": {}, "ingress": [{}]})]
+    compiler = load(Compiler(), world)
+    compiler.delete_policy("a/p")
+    tables = compiler.tables("node-x")
+    assert codec.decode(codec.encode(tables)) == tables
+    document = json.loads(codec.encode(tables))
+    document["isolations"][0] = [[0], True, False, [], [], []]
+    with pytest.raises(TablesError, match="empty place"):
+        codec.decode(json.dumps(document))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def places(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner: list[Dict | Any] = []
+    if isinstance(document, dict):
+        inner = list(document.items())
+    elif isinstance(document, list):
+        inner = list(enumerate(document))
+    found = [path] if path else []
+    for key, value in inner:
+        found += places(value, (*path, key))
+    return found
+
+
+PLACES = places(json.loads(TEXT))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(PLACES), JSON), min_size=1, max_size=3))
+def test_whatever_is_put_anywhere_it_is_read_or_refused(changes: list[tuple[Any, Any]]) -> None:
+    document = json.loads(TEXT)
+    for path, value in changes:
+        try:
+            set_in(document, path, value)
+        except (TypeError, KeyError, IndexError):
+            continue  # an earlier change has taken the place away
+    try:
+        tables = codec.decode(json.dumps(document))
+    except TablesError:
+        return
+    assert codec.decode(codec.encode(tables)) == tables

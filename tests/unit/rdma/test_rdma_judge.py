@@ -1,0 +1,165 @@
+"""What a verdict says beside its verbs: who answers, limits, memory, and by which rules."""
+
+import pytest
+from rdma_world import Dict, load, nine, policy
+
+from rdma.compiler import Compiler
+from rdma.judge import Judge
+from rdma.tables import Flow, Limits, Memory, Verdict
+from rdma.verbs import ALL, NONE, Verb
+
+X, Y, BX = "10.0.1.1", "10.0.1.2", "10.0.2.1"
+
+
+def judged(flow: Flow, *specs: Dict) -> Verdict:
+    world = nine()
+    world.policies = [policy(spec, f"p{at}") for at, spec in enumerate(specs)]
+    return Judge(load(Compiler(), world).tables("node-x")).judge(flow)
+
+
+def ingress(*rules: Dict) -> Dict:
+    return {"podSelector": {"matchLabels": {"pod": "x"}}, "ingress": list(rules)}
+
+
+def test_a_verb_that_is_denied_to_a_known_peer_is_answered() -> None:
+    verdict = judged(Flow(Y, X), ingress({"verbs": ["Read"]}))
+    assert verdict.verbs == Verb.READ
+    assert (verdict.peer_known, verdict.partition_shared) == (True, True)
+    assert verdict.denied_by == ("a/p0",)
+    assert (verdict.source_pod, verdict.destination_pod) == ("a/y", "a/x")
+
+
+def test_a_peer_that_is_allowed_nothing_meets_silence() -> None:
+    verdict = judged(Flow(Y, X), ingress())
+    assert (verdict.verbs, verdict.peer_known) == (NONE, False)
+    assert any("isolated by a/p0" in reason for reason in verdict.reasons)
+    # Both sides grant something, and nothing in common.
+    verdict = judged(
+        Flow(Y, X),
+        ingress({"verbs": ["Read"]}),
+        {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"verbs": ["Write"]}]},
+    )
+    assert (verdict.verbs, verdict.peer_known) == (NONE, False)
+
+
+def test_another_partition_meets_silence() -> None:
+    verdict = judged(Flow(Y, X, pkey=0x8005))
+    assert (verdict.verbs, verdict.peer_known, verdict.partition_shared) == (NONE, True, False)
+
+
+@pytest.mark.parametrize("pkey", [0xFFFF, 0x7FFF])
+def test_the_membership_bit_of_a_packet_gives_a_pod_nothing(pkey: int) -> None:
+    """Tables know how both are members; what a packet says is asked of strangers only."""
+    assert judged(Flow(Y, X, pkey=pkey)).verbs == ALL
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "x",
+        "10.0.1",
+        "010.0.1.1",
+        "10.0.1.1 ",
+        "fe80::1",
+        "127.0.0.1",
+        "0.0.0.0",
+        "::",
+        "224.0.0.1",
+        "fe80::1%eth0",
+        "10.0.1.1\0",
+    ],
+)
+@pytest.mark.parametrize("outward", [True, False])
+def test_who_cannot_be_named_passes_nowhere(address: str, outward: bool) -> None:
+    verdict = judged(Flow(X, address) if outward else Flow(address, X))
+    assert (verdict.verbs, verdict.peer_known) == (NONE, False)
+
+
+def test_a_mapped_address_is_the_pods_own() -> None:
+    """Else a pod would leave its isolation by another way of writing its address."""
+    spec = {"podSelector": {}, "policyTypes": ["Egress"]}
+    assert judged(Flow(f"::ffff:{X}", BX), spec).verbs == NONE
+    assert judged(Flow(f"::FFFF:{Y}", X), ingress()).verbs == NONE
+
+
+def test_an_isolated_pod_reaches_itself() -> None:
+    spec = {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
+    assert judged(Flow(X, X), spec).verbs == ALL
+    assert judged(Flow("192.0.2.1", "192.0.2.1"), spec).verbs == ALL
+
+
+def test_of_limits_the_least_counts() -> None:
+    verdict = judged(
+        Flow(Y, X),
+        ingress({"limits": {"bandwidth": "2Gi", "maxQPs": 5}}, {"limits": {"bandwidth": "1Gi"}}),
+        ingress({"verbs": ["Read"], "limits": {"ops": 7, "maxQPs": 9}}),
+        {
+            "podSelector": {},
+            "policyTypes": ["Egress"],
+            "egress": [{"limits": {"ops": 9, "maxMRBytes": 3}}],
+        },
+    )
+    assert verdict.limits == Limits(1 << 30, None, 7, 5, 3)
+    assert judged(Flow(X, Y), ingress({"limits": {"ops": 1}})).limits == Limits()
+
+
+def test_memory_is_granted_verb_by_verb() -> None:
+    named = {"scope": "Named", "regions": ["weights"], "maxAccess": "ReadOnly"}
+    verdict = judged(
+        Flow(Y, X), ingress({"verbs": ["Read"], "memory": named}, {"verbs": ["Write", "Send"]})
+    )
+    weights = Memory(read_only=True, scope="Named", regions=("weights",))
+    assert set(verdict.grants) == {
+        (Verb.READ, weights),
+        (Verb.WRITE | Verb.SEND, Memory()),
+    }
+    assert verdict.memory == Memory(read_only=False, scope="Named", regions=("weights",))
+    assert verdict.verbs == Verb.READ | Verb.WRITE | Verb.SEND
+    assert judged(Flow(Y, X)).grants == ((ALL, Memory()),)
+
+
+def test_what_no_grant_has_in_common_is_nothing() -> None:
+    verdict = judged(
+        Flow(Y, X),
+        ingress(
+            {"verbs": ["Read"], "memory": {"scope": "Named", "regions": ["a", "c"]}},
+            {"verbs": ["Write"], "memory": {"scope": "Named", "regions": ["b", "c"]}},
+        ),
+    )
+    assert verdict.memory == Memory(scope="Named", regions=("c",))
+    verdict = judged(
+        Flow(Y, X),
+        ingress(
+            {"verbs": ["Read"], "memory": {"scope": "Named", "regions": ["a"]}},
+            {"verbs": ["Write"], "memory": {"scope": "ProtectionDomain"}},
+        ),
+    )
+    assert verdict.memory == Memory(scope="Named", regions=())
+
+
+def test_send_says_nothing_about_memory() -> None:
+    verdict = judged(
+        Flow(Y, X),
+        ingress({"verbs": ["Send"], "memory": {"scope": "ProtectionDomain"}}, {"verbs": ["Read"]}),
+    )
+    assert verdict.memory == Memory()
+
+
+def test_audits_are_counted_and_deny_nothing() -> None:
+    audit = {**ingress({"verbs": ["Read"]}), "enforcement": "Audit"}
+    verdict = judged(Flow(Y, X), audit)
+    assert (verdict.verbs, verdict.audited) == (ALL, ALL & ~Verb.READ)
+    verdict = judged(Flow(Y, X), audit, ingress({"verbs": ["Read", "Send"]}))
+    assert (verdict.verbs, verdict.audited) == (Verb.READ | Verb.SEND, NONE)
+
+
+def test_rules_that_matched_are_named() -> None:
+    world = nine()
+    world.policies = [policy(ingress({"verbs": ["Read"]}, {"from": [{"podSelector": {}}]}))]
+    tables = load(Compiler(), world).tables("node-x")
+    verdict = Judge(tables).judge(Flow(BX, X))
+    assert [(tables.rules[at].policy, tables.rules[at].index) for at in verdict.rules] == [
+        ("a/p", 0)
+    ]
+    assert len(Judge(tables).judge(Flow(Y, X)).rules) == 2

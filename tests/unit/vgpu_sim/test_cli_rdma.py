@@ -1,0 +1,346 @@
+"""``tessera rdma``: answers, their exit statuses, where manifests come from, completion."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.shell_completion import ShellComplete
+from click.testing import CliRunner, Result
+from rdma_world import Dict, namespace, network, nine_pods, policy
+
+from vgpu_sim.cli.main import main
+
+OURS = "rdma.tessera.dev/v1alpha1"
+NO_WRITES = policy(
+    {
+        "podSelector": {"matchLabels": {"app": "web"}},
+        "ingress": [{"from": [{"namespaceSelector": {}}], "verbs": ["Read", "Send"]}],
+    },
+    "no-writes",
+)
+
+
+def typed(document: Dict) -> Dict:
+    ours = document["kind"].startswith("RDMA")
+    return {"apiVersion": OURS if ours else "v1", **document}
+
+
+def documents(*more: Dict) -> list[Dict]:
+    spaces = [namespace(name) for name in "abc"]
+    return [typed(one) for one in [*nine_pods(), *spaces, *more]]
+
+
+def run(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["rdma", *arguments], prog_name="tessera", input=text)
+
+
+def explain(source: str, destination: str, verb: str, *more: str, world: list[Dict]) -> Result:
+    asked = ("explain", "--from", source, "--to", destination, "--verb", verb, "-f", "-")
+    return run(*asked, *more, text=yaml.safe_dump_all(world))
+
+
+def test_a_denied_write_names_policy_rule_side_and_what_the_program_sees() -> None:
+    result = explain("b/y", "a/x", "write", world=documents(NO_WRITES))
+    assert result.exit_code == 1
+    assert result.output == (
+        "DENIED: Write from b/y to a/x\n"
+        "  egress of b/y: allowed, no policy isolates it\n"
+        "  ingress of a/x: denied, isolated by a/no-writes\n"
+        "    a/no-writes ingress[0] matches, for Send, Read only\n"
+        "  partition 0xffff: shared (from: full member of the default partition; to: full member of"
+        " the default partition)\n"
+        "  so: the peer answers with a remote access error: IBV_WC_REM_ACCESS_ERR\n"
+    )
+
+
+def test_an_allowed_read_names_its_rule() -> None:
+    result = explain("b/y", "a/x", "READ", world=documents(NO_WRITES))
+    assert result.exit_code == 0
+    assert "ALLOWED: Read from b/y to a/x" in result.output
+    assert "ingress of a/x: allowed by a/no-writes ingress[0]" in result.output
+
+
+def test_a_peer_without_a_rule_meets_silence() -> None:
+    closed = policy({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}, "closed")
+    result = explain("a/x", "b/y", "write-imm", world=documents(closed))
+    assert result.exit_code == 1
+    assert "egress of a/x: denied, isolated by a/closed" in result.output
+    assert "no rule matches this peer and flow" in result.output
+    assert "EACCES" in result.output
+    assert "IBV_WC_RETRY_EXC_ERR" in result.output
+
+
+def test_partitions_are_named_and_the_key_that_reaches_is_taken() -> None:
+    lab = network(
+        [
+            {
+                "name": "x-only",
+                "pkey": 4,
+                "members": [{"podSelector": {"matchLabels": {"pod": "x"}}}],
+            },
+            {
+                "name": "all",
+                "pkey": 5,
+                "members": [{"podSelector": {}, "membership": "Limited"}],
+            },
+            {
+                "name": "z-full",
+                "pkey": 6,
+                "members": [{"podSelector": {"matchLabels": {"pod": "z"}}}],
+            },
+        ]
+    )
+    result = explain("a/x", "b/x", "read", world=documents(lab))
+    assert result.exit_code == 0
+    assert "partition 0x8004: shared (from: full member of lab/x-only" in result.output
+    result = explain("a/x", "b/y", "read", "--pkey", "0x0005", world=documents(lab))
+    assert result.exit_code == 1
+    assert (
+        "not shared (from: limited member of lab/all; to: limited member of lab/all)"
+        in result.output
+    )
+    result = explain("a/x", "b/y", "read", "--pkey", "0x8006", world=documents(lab))
+    assert "not shared (from: no member; to: no member)" in result.output
+
+
+def test_audits_are_said() -> None:
+    audit = policy({"podSelector": {}, "enforcement": "Audit"}, "watch")
+    result = explain("b/y", "a/x", "read", world=documents(audit))
+    assert result.exit_code == 0
+    assert "only audited by a/watch" in result.output
+    assert "would be denied if policies that audit were enforced" in result.output
+
+
+def test_json_says_the_same() -> None:
+    result = explain("b/y", "a/x", "write", "-o", "json", world=documents(NO_WRITES))
+    assert result.exit_code == 1
+    answer = json.loads(result.stdout)
+    assert answer["allowed"] is False
+    assert answer["ingress"]["isolatedBy"] == ["a/no-writes"]
+    assert answer["ingress"]["rules"] == [
+        {"rule": "a/no-writes ingress[0]", "verbs": ["Send", "Read"]}
+    ]
+    assert answer["partition"] == {
+        "pkey": "0xffff",
+        "shared": True,
+        "names": "from: full member of the default partition; to: full member of the default partition",
+    }
+
+
+def test_ports_and_strangers() -> None:
+    spec = {"podSelector": {}, "ingress": [{"ports": [{"serviceID": 18515}]}]}
+    world = documents(policy(spec))
+    assert explain("b/y", "a/x", "cm", world=world).exit_code == 1
+    assert explain("b/y", "a/x", "cm", "--service", "18515", world=world).exit_code == 0
+    result = explain("192.0.2.1", "x", "cm", "--service", "18515", "-n", "a", world=world)
+    assert result.exit_code == 0
+    assert "192.0.2.1: allowed, outside of the cluster" in result.output
+
+
+@pytest.mark.parametrize(
+    ("source", "change", "said"),
+    [
+        ("a/none", {}, "no pod a/none"),
+        ("x", {}, "no pod default/x"),
+        ("a/x", {"spec": {"hostNetwork": True}}, "on its node's network"),
+        ("a/x", {"spec": {"containers": [{}]}}, "holds no HCA"),
+        ("a/x", {"status": {}}, "has no address yet"),
+        ("fd00::1", {}, "no addresses of one family"),
+        ("10.0.0", {}, "neither namespace/pod nor an address"),
+    ],
+)
+def test_a_question_about_what_cannot_be_is_one_line(source: str, change: Dict, said: str) -> None:
+    world = documents()
+    world[0].update(change)
+    result = explain(source, "b/y", "read", world=world)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_two_pods_of_one_address_are_denied_and_it_is_said() -> None:
+    world = documents()
+    world[1]["status"] = world[0]["status"]
+    result = explain("a/x", "b/y", "read", world=world)
+    assert result.exit_code == 1
+    assert "two pods claim this address" in result.output
+
+
+def test_manifests_of_folders_lists_and_several_files(tmp_path: Path) -> None:
+    (tmp_path / "pods.json").write_text(
+        json.dumps(
+            {
+                "kind": "PodList",
+                "apiVersion": "v1",
+                "items": [
+                    {"apiVersion": "v1", **{k: v for k, v in one.items() if k != "kind"}}
+                    for one in nine_pods()
+                ],
+            }
+        )
+    )
+    (tmp_path / "spaces.yml").write_text(
+        yaml.safe_dump(
+            {
+                "kind": "List",
+                "apiVersion": "v1",
+                "items": [typed(namespace("a")), typed(namespace("b"))],
+            }
+        )
+    )
+    (tmp_path / "notes.txt").write_text("{")
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "policy.yaml").write_text(
+        "# the time is no string in YAML, and text for Kubernetes\n---\n"
+        + yaml.safe_dump(typed(NO_WRITES)).replace(
+            "metadata:", "metadata:\n  creationTimestamp: 2026-01-01T00:00:00Z", 1
+        )
+        + "---\n---\nkind: ConfigMap\napiVersion: v1\n"
+    )
+    asked = ("explain", "--from", "b/y", "--to", "a/x", "--verb", "write")
+    result = run(*asked, "-f", str(tmp_path), "-f", str(other))
+    assert result.exit_code == 1
+    assert "isolated by a/no-writes" in result.stdout
+    assert "namespace c is not there" in result.stderr
+    assert run(*asked, "-f", str(tmp_path)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "line 2"),
+        ("5", "no Kubernetes object"),
+        ("kind: List\nitems: [{kind: List, items: []}]", "a list in a list"),
+        ("!!python/object/apply:os.system [id]", "line 1"),
+        ("[" * 5000, "-:"),
+        (
+            "apiVersion: v1\nkind: RDMANetworkPolicy\nmetadata: {name: p}\nspec: {}",
+            "write rdma.tessera.dev/v1alpha1",
+        ),
+        (
+            f"apiVersion: {OURS}\nkind: RDMANetworkPolicy\nmetadata: {{name: p}}\nspec: {{}}",
+            "spec.podSelector: missing",
+        ),
+        ("apiVersion: v1\nkind: Pod\nmetadata: 5", "metadata: 5 is no object"),
+    ],
+)
+def test_what_is_no_manifest_is_one_line(text: str, said: str) -> None:
+    result = run("explain", "--from", "a/x", "--to", "b/y", "--verb", "read", "-f", "-", text=text)
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def kubectl(folder: Path, answer: str) -> str:
+    """Return a kubectl that answers from the folder, and writes down what it was asked."""
+    program = folder / "kubectl"
+    program.write_text(f'#!/bin/sh\necho "$@" >> {folder}/asked\n{answer}\n')
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return str(program)
+
+
+def asked_cluster(program: str, *more: str) -> Result:
+    wanted = ("--from", "b/y", "--to", "a/x", "--verb", "write", "--kubectl", program)
+    return run("explain", *wanted, *more)
+
+
+def test_the_cluster_is_asked_by_the_users_kubectl(tmp_path: Path) -> None:
+    everything: dict[str, list[Any]] = {
+        "pods": [],
+        "namespaces": [],
+        "networks": [],
+        "policies": [],
+    }
+    kinds = {"Pod": "pods", "Namespace": "namespaces", "RDMANetworkPolicy": "policies"}
+    for document in documents(NO_WRITES):
+        everything[kinds[document["kind"]]].append(document)
+    for name, items in everything.items():
+        (tmp_path / name).write_text(json.dumps({"kind": "List", "items": items}))
+    program = kubectl(
+        tmp_path,
+        f'case "$*" in *rdmanetworkpolicies*) cat {tmp_path}/policies;; *rdmanetworks*) cat'
+        f" {tmp_path}/networks;; *namespaces\\ --all*) cat {tmp_path}/namespaces;;"
+        f" *) cat {tmp_path}/pods;; esac",
+    )
+    result = asked_cluster(program, "--context", "lab")
+    assert result.exit_code == 1, result.output
+    assert "isolated by a/no-writes" in result.stdout
+    lines = (tmp_path / "asked").read_text().splitlines()
+    assert lines[0] == "--context=lab get pods --all-namespaces -o json"
+    assert [line.split()[2] for line in lines] == [
+        "pods",
+        "namespaces",
+        "rdmanetworks.rdma.tessera.dev",
+        "rdmanetworkpolicies.rdma.tessera.dev",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("echo 'Error from server (Forbidden): pods is forbidden' >&2; exit 1", "is forbidden"),
+        ("echo nonsense", "its answer is no JSON"),
+        ("echo 5", "no Kubernetes object"),
+    ],
+)
+def test_a_cluster_that_refuses_is_one_line(tmp_path: Path, answer: str, said: str) -> None:
+    result = asked_cluster(kubectl(tmp_path, answer))
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert asked_cluster(str(tmp_path / "none")).exit_code == 2
+
+
+def check(*found: Dict) -> Result:
+    return run("check", "-f", "-", text=yaml.safe_dump_all([typed(one) for one in found]))
+
+
+def test_check_names_each_object_and_what_is_wrong() -> None:
+    assert check(NO_WRITES).exit_code == 0
+    assert check(NO_WRITES).output == "RDMANetworkPolicy a/no-writes: valid\n"
+    twice = network([{"name": "a", "pkey": 5}, {"name": "b", "pkey": 5}])
+    unknown = policy({"podSelector": {}, "ingress": [{"from": [{"partition": {"name": "q"}}]}]})
+    bad = policy({"podSelector": {}, "ingress": [{"verbs": ["Reed"]}]}, "bad")
+    result = check(NO_WRITES, twice, unknown, bad, NO_WRITES)
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    assert "RDMANetworkPolicy a/no-writes: is also in -: document 1" in lines
+    assert any(
+        "RDMANetwork lab: spec.partitions[1].pkey: 0x0005 is partition lab/a's" in line
+        for line in lines
+    )
+    assert any("RDMANetworkPolicy a/p: spec.ingress[0].from[0].partition" in line for line in lines)
+    assert any("document 4" in line and "spec.ingress[0].verbs[0]" in line for line in lines)
+
+
+@pytest.mark.parametrize("text", ["kind: Pod\napiVersion: v1", "", "a: ["])
+def test_check_of_nothing_is_an_error(text: str) -> None:
+    result = run("check", "-f", "-", text=text)
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check",),
+        ("explain", "--from", "a/x", "--to", "a/y"),
+        ("explain", "--from", "a/x", "--to", "a/y", "--verb", "reed"),
+        ("explain", "--from", "a/x", "--to", "a/y", "--verb", "read", "--pkey", "0x10000"),
+        ("explain", "--from", "a/x", "--to", "a/y", "--verb", "read", "--space", "TCP"),
+    ],
+)
+def test_wrong_usage(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "Usage:" in result.stderr
+
+
+def test_verbs_are_completed() -> None:
+    shell = ShellComplete(main, {}, "tessera", "_TESSERA_COMPLETE")
+    done = shell.get_completions(["rdma", "explain", "--verb"], "w")
+    assert [item.value for item in done] == ["write", "writeimm"]

@@ -1,0 +1,180 @@
+"""A node's hcad with a real engine: programs of pods open their function, and lose it."""
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import hca_rig
+import pytest
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.links import LINKS
+from vgpu_sim.gpud.model import PodUid
+from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.hcad.functions import Binding, Doorkeeper
+from vgpu_sim.hcad.pods import MAX_CONNECTIONS_OF_FUNCTION, PodServer
+
+ONE, OTHER = PodUid("1" * 32), PodUid("2" * 32)
+IP = ipaddress.ip_address("10.244.1.5")
+A = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
+B = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f11"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with hca_rig.running_engine() as running:
+        yield running
+
+
+class Node:
+    """A server whose clients, all of this process, are taken for programs of ``pod``."""
+
+    def __init__(self, directory: Path, engine: Engine) -> None:
+        self.pod = ONE
+        self.directory = directory
+        keeper = Doorkeeper(lambda _: self.pod, lambda _: frozenset({IP}), wait_seconds=0.05)
+        self.server = PodServer(directory, engine, 1 << 20, keeper)
+        self.server.enforcer.managed = False  # of tables test_hcad_policy_admin.py tells
+
+    def connect(self, name: str) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client.setblocking(False)
+        client.connect(str(self.directory / "functions" / name / "hca.sock"))
+        return client
+
+    async def open(self, name: str, version: int = hca.HCA_VERSION) -> tuple[socket.socket, bytes]:
+        client = self.connect(name)
+        hello = bytes(HcaHello(version))
+        header = Header(
+            messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0, len(hello), 0
+        )
+        client.send(bytes(header) + hello)
+        return client, await received(client)
+
+
+async def received(client: socket.socket) -> bytes:
+    return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), 10)
+
+
+def status(reply: bytes) -> int:
+    return int(Header.from_buffer_copy(reply).status)
+
+
+def device(reply: bytes) -> HcaDevice:
+    assert status(reply) == 0
+    return HcaDevice.from_buffer_copy(reply[len(bytes(Header())) :])
+
+
+def test_a_program_of_the_pod_sees_the_pod_s_address(tmp_path: Path, engine: Engine) -> None:
+    async def play() -> None:
+        node = Node(tmp_path, engine)
+        node.server.add(A, LINKS[200])
+        early, refused = await node.open(A)
+        assert status(refused) == errno.EAGAIN
+        await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
+        client, reply = await node.open(A)
+        assert bytes(device(reply).gids[1])[12:] == IP.packed
+        assert (device(reply).width, device(reply).speed) == (2, 64), "4X HDR"
+        assert device(reply).sysfs == b"/sys/class/infiniband/tessera_0"
+        (shown,) = node.server.status()
+        assert shown["programs"] == 1
+        wrong, reply = await node.open(A, version=99)
+        assert status(reply) == errno.EPROTO
+        node.pod = OTHER
+        thief, reply = await node.open(A)
+        assert status(reply) == errno.EAGAIN
+        for one in (early, client, wrong, thief):
+            one.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_an_address_that_is_bound_again_ends_what_was_opened_by_it(
+    tmp_path: Path, engine: Engine
+) -> None:
+    """The kubelet may be late: whoever gets the address takes it from whoever had it."""
+
+    async def play() -> None:
+        node = Node(tmp_path, engine)
+        node.server.add(A, LINKS[200])
+        node.server.add(B)
+        await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
+        client, reply = await node.open(A)
+        assert status(reply) == 0
+        await node.server.bind(B, Binding(OTHER, "ns/two", (IP,)))
+        first, second = node.server.status()
+        assert (first["pod_uid"], first["programs"]) == ("", 0)
+        assert second["pod_uid"] == OTHER
+        assert await received(client) == b"", "it is hung up on"
+        again, reply = await node.open(A)
+        assert status(reply) == errno.EAGAIN
+        client.close()
+        again.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_a_function_that_is_taken_back_hangs_up(tmp_path: Path, engine: Engine) -> None:
+    async def play() -> None:
+        node = Node(tmp_path, engine)
+        node.server.add(A, LINKS[200])
+        await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
+        client, _ = await node.open(A)
+        await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
+        assert node.server.status()[0]["programs"] == 1, "what is bound already is left alone"
+        await node.server.release(A)
+        assert await received(client) == b""
+        client.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_a_pod_s_connections_are_counted(tmp_path: Path, engine: Engine) -> None:
+    """Silent ones too; and another pod's function is not affected."""
+
+    async def play() -> None:
+        node = Node(tmp_path, engine)
+        for name, ip in ((A, IP), (B, IP)):
+            node.server.add(name)
+            await node.server.bind(name, Binding(ONE, "ns/one", (ip,)))
+        silent = [node.connect(A) for _ in range(MAX_CONNECTIONS_OF_FUNCTION)]
+        until = asyncio.get_running_loop().time() + 5
+        while node.server._connections[A] < len(silent):
+            assert asyncio.get_running_loop().time() < until
+            await asyncio.sleep(0.001)
+        one_more = node.connect(A)
+        assert await received(one_more) == b""
+        other, reply = await node.open(B)
+        assert status(reply) == 0
+        for one in (*silent, one_more, other):
+            one.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_garbage_is_hung_up_on(tmp_path: Path, engine: Engine) -> None:
+    async def play() -> None:
+        node = Node(tmp_path, engine)
+        node.server.add(A, LINKS[200])
+        await node.server.bind(A, Binding(ONE, "ns/one", (IP,)))
+        for data in (b"x", os.urandom(500), bytes(Header()) + bytes(HcaHello(1))):
+            client = node.connect(A)
+            client.send(data)
+            assert await received(client) == b""
+            client.close()
+        client, reply = await node.open(A)
+        assert status(reply) == 0
+        client.close()
+        await node.server.close()
+
+    asyncio.run(play())
