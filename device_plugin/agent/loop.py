@@ -295,7 +295,9 @@ class Agent:
         self._kubelet_side.update(offers | self._functions(inventory))
 
     def _functions(self, inventory: Inventory) -> dict[str, Offer]:
-        functions = self._binder.functions
+        # A node without GPU objects is leaving its pool: what comes with that goes with them.
+        leaving = self._objects is not None and not self._objects
+        functions = () if leaving else self._binder.functions
         directory = str(self._libraries_dir)
         if self._settings.use_cdi:
             document = hca.render(directory, functions)

@@ -124,7 +124,35 @@ def test_a_function_is_bound_once_kubelet_and_api_server_have_spoken(world: Worl
     world.now += 10
     assert world.binder.reconcile()
     assert world.calls == [("bind", A.id, UID)]
-    assert world.asked == 2, "what is known of a pod is not asked again"
+    assert world.asked == 2, "what is known of a pod is not asked again so soon"
+
+
+def test_a_pod_whose_sandbox_was_made_again_is_bound_by_its_new_address(world: World) -> None:
+    world.there[A.id] = FunctionState(A.id, UID, ("10.0.0.1",), "")
+    world.holds((A, POD))
+    world.pods["one"] = facts()
+    assert world.binder.reconcile()
+    world.pods["one"] = facts(UID, "10.0.0.9")
+    world.now += 31
+    assert world.binder.reconcile()
+    assert world.there[A.id].addresses == ("10.0.0.9",)
+    world.pods["one"] = None
+    world.now += 31
+    assert world.binder.reconcile()
+    assert world.there[A.id].addresses == ("10.0.0.9",), "silence takes nothing away"
+
+
+def test_an_address_that_another_pod_has_by_now_is_not_taken_back(world: World) -> None:
+    world.there[A.id] = FunctionState(A.id, UID, ("10.0.0.1",), "")
+    world.holds((A, POD))
+    world.pods["one"] = facts()
+    assert world.binder.reconcile()
+    world.release(A.id)  # as hcad does for whoever has that address now
+    world.calls.clear()
+    world.pods["one"] = PodFacts(UID, "node-1", False, ())
+    world.now += 1
+    assert not world.binder.reconcile()
+    assert world.calls == []
 
 
 def test_a_pod_that_stays_without_an_address_is_asked_for_ever_less_often(world: World) -> None:
@@ -285,6 +313,8 @@ def test_a_pod_is_read_with_all_its_addresses() -> None:
         "status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]},
     }
     assert read(document) == facts(UID, "10.0.0.1", "fd00::1")
+    document["status"]["phase"] = "Succeeded"
+    assert read(document).addresses == (), "another pod may have it by now"
     document["spec"]["hostNetwork"] = True
     del document["status"]
     assert read(document) == PodFacts(UID, "node-1", True, ())
