@@ -53,7 +53,7 @@ class RdmaWorld:
         if namespace:
             metadata["namespace"] = namespace
         if known is not None:
-            metadata = known["metadata"]
+            metadata = dict(known["metadata"])  # somebody may be reading it yet
             metadata["generation"] += known["spec"] != spec
         metadata["labels"] = more.pop("labels", metadata.get("labels", {}))
         kept = {"status": known["status"]} if known is not None and "status" in known else {}
