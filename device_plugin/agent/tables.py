@@ -17,7 +17,9 @@ from device_plugin.errors import ClusterError, DaemonError, DaemonUnreachable
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.tables import Tables, TablesKube
 from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.rdma.packing import unpack
 from gpu_operator.api.v1alpha1.rdma.tables import HcadState, RDMANodeTablesStatus
+from rdma.errors import TablesError
 
 TICK_S = 1.0  # between two questions to hcad: is it there, and whom has it denied?
 HEARTBEAT_S = 4.0  # two may be lost before the operator calls the node silent
@@ -114,7 +116,7 @@ class TableCarrier:
         try:
             in_force = self._hcad.call("policy-generation").get("generation")
             if wanted is not None and (wanted != self._handed or in_force != wanted.generation):
-                reply = self._hcad.call("tables", document=wanted.text)
+                reply = self._hcad.call("tables", document=unpack(wanted.encoding, wanted.text))
                 self._handed = wanted
                 self._enforced = RDMANodeTablesStatus(
                     generation=int(reply["generation"]), hcad=HcadState.ENFORCING
@@ -126,7 +128,7 @@ class TableCarrier:
                     reply.get("narrowed"),
                 )
             self._tell_denials()
-        except DaemonError as err:
+        except (DaemonError, TablesError) as err:
             _log.warning("%s", err)
             self._handed = None
             return RDMANodeTablesStatus(

@@ -12,6 +12,7 @@ from kubernetes.watch import Watch
 from device_plugin.errors import ClusterError
 from device_plugin.kube.client import FIELD_MANAGER, Kube, cluster_errors
 from gpu_operator.api.v1alpha1 import rdma
+from gpu_operator.api.v1alpha1.rdma.packing import Encoding
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 
 KIND = "RDMANodeTables"
@@ -28,6 +29,7 @@ class Tables:
     generation: int
     text: str
     owners: tuple[dict[str, Any], ...] = ()
+    encoding: str = Encoding.PLAIN.value
 
 
 class TablesKube(Kube):
@@ -124,4 +126,5 @@ class TablesKube(Kube):
 def _read(document: dict[str, Any]) -> Tables:
     metadata, spec = document["metadata"], document.get("spec") or {}
     owners = tuple(metadata.get("ownerReferences") or ())
-    return Tables(metadata["uid"], int(spec["generation"]), str(spec["tables"]), owners)
+    encoding = str(spec.get("encoding") or Encoding.PLAIN.value)
+    return Tables(metadata["uid"], int(spec["generation"]), str(spec["tables"]), owners, encoding)

@@ -48,7 +48,7 @@ def is_programmed(cluster: Cluster, policy: str) -> bool:
 
 def tables(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the tables of every node."""
-    found = cluster.get("rdmanodetables")["items"]
+    found = cluster.get("rdmanodetables")["items"]  # small: Plain
     return [json.loads(one["spec"]["tables"]) for one in found]
 
 
@@ -74,7 +74,15 @@ def test_an_edit_is_programmed_again_and_a_deletion_empties_the_tables(namespace
         assert one["spec"]["generation"] > before[one["metadata"]["name"]]
         assert one["status"]["generation"] == one["spec"]["generation"]
     printed = namespace.kubectl("get", "rdmanetworkpolicies").splitlines()
-    assert printed[0].split() == ["NAME", "ACCEPTED", "PROGRAMMED", "SELECTED", "PODS", "NODES", "AGE"]
+    assert printed[0].split() == [
+        "NAME",
+        "ACCEPTED",
+        "PROGRAMMED",
+        "SELECTED",
+        "PODS",
+        "NODES",
+        "AGE",
+    ]
     assert f"{nodes['total']}/{nodes['total']}" in printed[1]
     events = namespace.get("events", "--field-selector", "reason=Programmed")["items"]
     assert {e["involvedObject"]["name"] for e in events} == {"deny-writes"}

@@ -7,7 +7,7 @@ import copy
 import datetime
 from typing import Any
 
-from gpu_operator.controllers.rdma import reading
+from gpu_operator.api.v1alpha1.rdma import packing
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND, Change, Now, PolicyCluster
 from gpu_operator.engine.rdma_loop import _READERS
 from gpu_operator.kube.actions import Action, Apply, Delete, Record
@@ -94,7 +94,7 @@ class RdmaWorld:
         if found is None:
             return
         if not said:
-            self.enforced[node] = codec.decode(found["spec"]["tables"])
+            self.enforced[node] = self.tables(node)
             said = {"generation": self.enforced[node].generation, "hcad": "Enforcing"}
         status = {"time": f"t{next(self._numbers)}", **said}
         self._store(TABLES_KIND, node, {**found, "status": status})
@@ -153,7 +153,8 @@ class RdmaWorld:
 
     def tables(self, node: str) -> NodeTables:
         """Return the tables that are written for a node."""
-        return codec.decode(self.objects[TABLES_KIND, node]["spec"]["tables"])
+        spec = self.objects[TABLES_KIND, node]["spec"]
+        return codec.decode(packing.unpack(spec["encoding"], spec["tables"]))
 
     def condition(self, kind: str, key: str, wanted: str) -> tuple[str, str, str]:
         """Return status, reason and message."""
@@ -180,8 +181,3 @@ class RdmaWorld:
 
     def _change(self, kind: str, key: str) -> Change:
         return kind, key, _READERS[kind](copy.deepcopy(self.objects[kind, key]))
-
-
-def digest_of(world: RdmaWorld, node: str) -> str:
-    """Return the digest of what is written for a node."""
-    return reading.digest(world.objects[TABLES_KIND, node]["spec"]["tables"])

@@ -15,7 +15,7 @@ from gpu_operator.api.v1alpha1.rdma import API_VERSION, LEASE_PREFIX
 from gpu_operator.api.v1alpha1.rdma.network import AllocatedPartition, RDMANetworkStatus
 from gpu_operator.api.v1alpha1.rdma.policy import NodeCount, RDMANetworkPolicyStatus
 from gpu_operator.controllers.rdma import reports
-from gpu_operator.controllers.rdma.nodes import NodeState
+from gpu_operator.controllers.rdma.nodes import NodeState, Packed
 from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy, SeenTables
 from gpu_operator.controllers.rdma.reports import Finding, Reach
 from gpu_operator.kube.actions import Action, Apply, Delete, Manager
@@ -162,12 +162,12 @@ class PolicyCluster:
     def _wanted(self, compiler: Compiler) -> set[str]:
         return self._with_hca | set(compiler.nodes())
 
-    def _write(self, name: str, generation: int, text: str) -> Apply:
+    def _write(self, name: str, generation: int, packed: Packed) -> Apply:
         document = {
             "apiVersion": API_VERSION,
             "kind": TABLES_KIND,
             "metadata": {"name": name, "ownerReferences": self._owners},
-            "spec": {"generation": generation, "tables": text},
+            "spec": {"generation": generation, "encoding": packed[0].value, "tables": packed[1]},
         }
         return Apply(Manager.TABLES, document)
 

@@ -8,12 +8,14 @@ when somebody deletes the object. What an acknowledgement is worth is decided he
 from dataclasses import dataclass, replace
 from typing import Final
 
+from gpu_operator.api.v1alpha1.rdma.packing import Encoding, pack
 from gpu_operator.api.v1alpha1.rdma.tables import HcadState
 from gpu_operator.controllers.rdma.reading import SeenTables, digest
 from rdma import codec
 from rdma.tables import NodeTables
 
 SILENT_AFTER_S: Final = 10.0
+Packed = tuple[Encoding, str]
 _AHEAD_MS: Final = 1000 * 86400 * 366  # no clock is further ahead than that: somebody lies
 
 
@@ -51,8 +53,8 @@ class NodeState:
             self.heard(now_s)
         self.seen = seen
 
-    def due(self, tables: NodeTables, revision: int, now_ms: int) -> tuple[int, str] | None:
-        """Return generation and text of what has to be written; None: it is there.
+    def due(self, tables: NodeTables, revision: int, now_ms: int) -> tuple[int, Packed] | None:
+        """Return generation and tables of what has to be written; None: it is there.
 
         ``tables`` are of generation 0. Raises TablesError where they are too large.
         """
@@ -60,8 +62,8 @@ class NodeState:
         if self._tables is None or not _same(self._tables, tables):
             self._tables = tables
             if not self._sent and seen is not None:
-                text = codec.encode(replace(tables, generation=seen.generation))
-                if digest(text) == seen.digest:  # the operator has just started
+                packed = _packed(tables, seen.generation)
+                if _digest(packed) == seen.digest:  # the operator has just started
                     self._sent = [Sent(revision, seen.generation, seen.digest)]
                     return None
             return self._send(revision, now_ms)
@@ -74,7 +76,7 @@ class NodeState:
             return None
         if seen is not None and seen.generation >= last.generation:
             return self._send(revision, now_ms)  # written by another hand
-        return last.generation, codec.encode(replace(tables, generation=last.generation))
+        return last.generation, _packed(tables, last.generation)
 
     def enforces(self, revision: int) -> bool:
         """Return whether the node has acknowledged what was compiled as that revision."""
@@ -100,12 +102,12 @@ class NodeState:
         while len(self._sent) > 1 and self._sent[1].generation <= acknowledged:
             del self._sent[0]
 
-    def _send(self, revision: int, now_ms: int) -> tuple[int, str]:
+    def _send(self, revision: int, now_ms: int) -> tuple[int, Packed]:
         assert self._tables is not None
         generation = self._next_generation(now_ms)
-        text = codec.encode(replace(self._tables, generation=generation))
-        self._sent.append(Sent(revision, generation, digest(text)))
-        return generation, text
+        packed = _packed(self._tables, generation)
+        self._sent.append(Sent(revision, generation, _digest(packed)))
+        return generation, packed
 
     def _next_generation(self, now_ms: int) -> int:
         known = [sent.generation for sent in self._sent[-1:]]
@@ -119,6 +121,14 @@ class NodeState:
 
     def _is_ahead(self, seen: SeenTables, now_ms: int) -> bool:
         return seen.generation < seen.status.generation <= now_ms + _AHEAD_MS
+
+
+def _packed(tables: NodeTables, generation: int) -> Packed:
+    return pack(codec.encode(replace(tables, generation=generation)))
+
+
+def _digest(packed: Packed) -> str:
+    return digest(f"{packed[0].value}:{packed[1]}")
 
 
 def _same(one: NodeTables, other: NodeTables) -> bool:

@@ -130,7 +130,7 @@ def tables(document: Document) -> SeenTables:
         status = RDMANodeTablesStatus.model_validate(document.get("status") or {})
     except ValidationError:
         status = RDMANodeTablesStatus()
-    text = str(spec.get("tables") or "")
+    text = f"{spec.get('encoding') or ''}:{spec.get('tables') or ''}"
     generation = int(spec.get("generation") or 0)
     uid, version = metadata.get("uid", ""), _version(document)
     return SeenTables(metadata["name"], uid, generation, digest(text), status, version)

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from gpu_operator.api.v1alpha1.base import Model, StatusModel
+from gpu_operator.api.v1alpha1.rdma.packing import Encoding
 
 
 class RDMANodeTablesSpec(Model):
@@ -12,6 +13,9 @@ class RDMANodeTablesSpec(Model):
 
     generation: int = Field(
         ge=0, description="Grows with each change of the tables, also after the object was deleted."
+    )
+    encoding: Encoding = Field(
+        default=Encoding.PLAIN, description="Plain, or Deflate: zlib in base64, where it is long."
     )
     tables: str = Field(description="The tables as text, for the node's agent.")
 
