@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cluster import EXAMPLES, Cluster, until
-from test_rdma_pods import address, gpu_node, listening, rdma_pod
+from cluster import EXAMPLES, Cluster, in_node, until
 
 HCA = "rdma.tessera.dev/hca"
 ACK_S = 30.0
+REASON = "jsonpath={.status.conditions[?(@.type=='Programmed')].reason}"
 LISTENS = f"{18515:04X}"
 
 
@@ -135,27 +135,82 @@ def test_explain_tells_what_fields_mean(whole_cluster: Cluster) -> None:
     assert "unlike with NetworkPolicy" in " ".join(told.split())
 
 
+WRITE = """
+import sys
+from device_plugin.kube.tables import TablesKube
+from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
+kube = TablesKube(sys.argv[1], "tessera-system")
+if sys.argv[2] == "beat":
+    kube.beat(())
+else:
+    kube.acknowledge(sys.argv[3], RDMANodeTablesStatus(generation=1))
+print("written")
+"""
+
+
 def test_an_agent_writes_for_its_own_node_only(whole_cluster: Cluster) -> None:
+    """From inside an agent's pod, with the token that the kubelet bound to it."""
+    system = Cluster("tessera-system")
+    pod = system.get("pods", "-l", "app.kubernetes.io/component=node")["items"][0]
+    own = pod["spec"]["nodeName"]
+    uids = {
+        one["metadata"]["name"]: one["metadata"]["uid"]
+        for one in whole_cluster.get("rdmanodetables")["items"]
+    }
+    other = next(name for name in uids if name != own)
+    write = ["exec", pod["metadata"]["name"], "-c", "agent", "--", "python", "-c", WRITE]
+    assert "written" in system.kubectl(*write, own, "beat")
+    refused = f"own node only; this one runs on '{own}'"
+    for what in (("beat",), ("acknowledge", uids[other])):
+        with pytest.raises(AssertionError, match=refused):
+            system.kubectl(*write, other, *what)
+
+
+@pytest.mark.parametrize(
+    ("verb", "what"),
+    [
+        ("patch", "rdmanodetables"),
+        ("get", "rdmanetworkpolicies"),
+        ("list", "leases"),
+        ("update", "leases"),
+    ],
+)
+def test_an_agent_has_no_other_rights(whole_cluster: Cluster, verb: str, what: str) -> None:
     account = "system:serviceaccount:tessera-system:tessera-node"
-    name = whole_cluster.get("rdmanodetables")["items"][0]["metadata"]["name"]
-    patch = ("patch", "rdmanodetables", name, "--subresource=status", "--type=merge")
-    with pytest.raises(AssertionError, match="its own node only"):
-        whole_cluster.kubectl(*patch, "-p", '{"status": {"generation": 1}}', f"--as={account}")
-    can = ("auth", "can-i", "--as", account)
-    with pytest.raises(AssertionError, match=""):
-        whole_cluster.kubectl(*can, "patch", "rdmanodetables")
+    with pytest.raises(AssertionError):  # kubectl's exit status is the answer
+        whole_cluster.kubectl("auth", "can-i", verb, what, f"--as={account}")
+
+
+def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
+    """Its agent's processes are stopped, as on a node that hangs, and go on afterwards."""
+    namespace.apply(policy("quiet"))
+    until(lambda: is_programmed(namespace, "quiet"), ACK_S)
+    node = namespace.get("rdmanodetables")["items"][0]["metadata"]["name"]
+    in_node(node, "pkill", "-STOP", "-x", "tessera-agent")
+    began = time.monotonic()
+    try:
+        found = until(
+            lambda: namespace.kubectl("get", "rnetpol", "quiet", "-o", REASON) == "NodeSilent", 25
+        )
+        assert found
+        print(f"silence is told after {time.monotonic() - began:.1f} s")
+        said = condition(namespace, "rdmanetworkpolicy/quiet", "Programmed")
+        assert said["status"] == "Unknown"
+        assert node in said["message"]
+    finally:
+        in_node(node, "pkill", "-CONT", "-x", "tessera-agent")
+    until(lambda: is_programmed(namespace, "quiet"), ACK_S)
 
 
 def test_a_denied_write_fails_and_says_so_on_the_pod(namespace: Cluster) -> None:
     """The example: the app may be read, not written. What was open when it came is denied, too."""
-    node = gpu_node(namespace)
-    program = "ib_write_bw -F -D 20"
-    server = rdma_pod("server", f"exec {program}", node)
-    server["metadata"]["labels"] = {"app": "weights"}
-    namespace.apply(server)
-    ip = address(namespace, "server")
-    until(lambda: LISTENS in listening(namespace, "server"), 60)
-    namespace.apply(rdma_pod("client", f"exec {program} {ip}", node))
+    nodes = namespace.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    node = str(min(one["metadata"]["name"] for one in nodes))
+    program = "stdbuf -oL ib_write_bw -F -D 20"
+    namespace.apply(perftest("server", f"exec {program}", node, app="weights"))
+    ip = namespace.wait_pod("server", "Running")["status"]["podIP"]
+    until(lambda: listens(namespace, "server"), 60)
+    namespace.apply(perftest("client", f"exec {program} {ip}", node))
     namespace.wait_pod("client", "Running")
     until(lambda: "remote address" in namespace.logs("client"), 60)
     namespace.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
@@ -166,6 +221,36 @@ def test_a_denied_write_fails_and_says_so_on_the_pod(namespace: Cluster) -> None
     )
     assert any("deny-writes" in event["message"] for event in denied)
     assert {event["involvedObject"]["kind"] for event in denied} == {"Pod"}
+
+
+def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
+    """A pod of Debian's programs with one HCA function."""
+    container = {
+        "name": "main",
+        "image": "tessera.local/tessera-perftest:demo",
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", command],
+        "resources": {"limits": {HCA: 1}},
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": spec,
+    }
+
+
+def listens(cluster: Cluster, name: str) -> bool:
+    """Tell whether perftest waits on its port (proc_net_tcp(5): state 0A)."""
+    shown = cluster.kubectl("exec", name, "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+    words = (line.split() for line in shown.splitlines())
+    return any(w[3:4] == ["0A"] and w[1].endswith(f":{LISTENS}") for w in words)
 
 
 def policy(name: str, **spec: Any) -> dict[str, Any]:
