@@ -186,7 +186,8 @@ def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
     namespace.apply(policy("quiet"))
     until(lambda: is_programmed(namespace, "quiet"), ACK_S)
     node = namespace.get("rdmanodetables")["items"][0]["metadata"]["name"]
-    in_node(node, "pkill", "-STOP", "-x", "tessera-agent")
+    agent = in_node(node, "pgrep", "-x", "tessera-agent").strip()
+    in_node(node, "kill", "-STOP", agent)
     began = time.monotonic()
     try:
         found = until(
@@ -198,7 +199,7 @@ def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
         assert said["status"] == "Unknown"
         assert node in said["message"]
     finally:
-        in_node(node, "pkill", "-CONT", "-x", "tessera-agent")
+        in_node(node, "kill", "-CONT", agent)
     until(lambda: is_programmed(namespace, "quiet"), ACK_S)
 
 
