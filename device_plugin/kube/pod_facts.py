@@ -11,8 +11,8 @@ _ENDED = ("Succeeded", "Failed")
 class PodFacts:
     """A pod as the API server has it.
 
-    ``addresses`` are empty until its sandbox has some, and when it has ended: its status keeps them,
-    though another pod may have them by then.
+    ``addresses`` are empty until its sandbox has some, and when it has ended: its status keeps
+    them, though another pod may have them by then.
     """
 
     uid: str

@@ -1,6 +1,7 @@
 """HCA functions as the node agent has them: handed out, bound to pods, taken back."""
 
 import pickle
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from device_plugin import config
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holding import View
+from device_plugin.agent.loop import Agent
 from device_plugin.backends.hcad import FunctionState
 from device_plugin.cdi import hca
 from device_plugin.config import Hcas
@@ -334,3 +336,20 @@ def test_hcad_s_answers_become_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     with pytest.raises(HcadUnreachable, match="hcad at /nowhere"):
         hcad.release("HCA-1")
+
+
+@pytest.mark.parametrize("objects", [(), ("a GPU",)])
+def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
+    tmp_path: Path, objects: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gpud is being stopped at the same time, so no pass does it."""
+    kube: Any = SimpleNamespace(gpus=lambda: objects)
+    unused: Any = SimpleNamespace(functions=FUNCTIONS)
+    settings = config.Settings("node-1", "agent", cdi_dir=tmp_path)
+    agent = Agent(
+        *(settings, unused, unused, kube, unused, tmp_path, threading.Event(), unused, unused)
+    )
+    monkeypatch.setattr(agent._reporter, "report_leaving", lambda _: None)
+    agent._write_functions(FUNCTIONS)
+    agent._say_that_it_leaves()
+    assert (tmp_path / hca.FILE_NAME).exists() == bool(objects)
