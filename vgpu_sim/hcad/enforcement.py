@@ -14,8 +14,8 @@ from typing import Final, Protocol
 from rdma.judge import Judge
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
 from rdma.verbs import ALL, NONE, Verb
-from vgpu_sim.fabric.engine import Engine, EngineQp
-from vgpu_sim.hal.hca import HcaPolicyChange, HcaQpAttributes
+from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
+from vgpu_sim.hal.hca import HcaAhCreate, HcaPolicyChange, HcaQpAttributes
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
 from vgpu_sim.hcad.flows import Flows, Row
@@ -42,6 +42,9 @@ class Switched:
     """Queue pairs that stay and may do less."""
 
 
+_End = EngineQp | EngineAh
+
+
 @dataclass(frozen=True, slots=True)
 class _Judgement:
     """What two may do: the one's requests, the other's, and who counts both."""
@@ -51,12 +54,12 @@ class _Judgement:
     receives: Verb = NONE
     rows: tuple[Row, ...] = ()
 
-    def change(self, qp: EngineQp, generation: int) -> HcaPolicyChange:
-        """Return what the engine is told of a queue pair."""
+    def change(self, end: "_End", generation: int, *, is_path: bool) -> HcaPolicyChange:
+        """Return what the engine is told of a queue pair, or of an address handle."""
         out, in_ = (row.engine for row in self.rows) if self.rows else (0, 0)
         return HcaPolicyChange(
-            *(qp, out, in_, generation, self.sends, self.receives),
-            *(int(not self.sends and not self.receives), self.pkey),
+            *(0 if is_path else end, out, in_, generation, self.sends, self.receives),
+            *(int(not self.sends and not self.receives), self.pkey, end if is_path else 0),
         )
 
 
@@ -68,6 +71,8 @@ class _Connection:
     asked: tuple[bytes, int, int, int, int]
     """The peer's GID and queue pair, its own, the P_Key's index, the traffic class."""
     judgement: _Judgement = _Judgement()
+    is_path: bool = False
+    """It is an address handle: its peer is an address, and datagrams that are denied vanish."""
 
 
 class Enforcer:
@@ -85,7 +90,7 @@ class Enforcer:
         self.parties = parties
         self._judge_of = judge_of
         self._judge: _Judging | None = None
-        self._connections: dict[EngineQp, _Connection] = {}
+        self._connections: dict[_End, _Connection] = {}
         self._identities: Mapping[str, Identity] = {}
         self._pods: Mapping[str, Pod] = {}
         self._asks_qpn = self._asks_class = False
@@ -169,15 +174,24 @@ class Enforcer:
             self._deny(connection, judgement)
             self._release(judgement)
             raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
-        self._engine.set_policies([judgement.change(qp, self._generation)])
-        self._hold(connection, judgement)
-        self._connections[qp] = connection
+        self._enter(qp, connection, judgement)
 
-    def forget(self, qp: EngineQp) -> None:
-        """A queue pair has no peer any more: it goes, or begins again."""
-        connection = self._connections.pop(qp, None)
+    def connect_path(self, party: Party, path: EngineAh, wanted: HcaAhCreate) -> None:
+        """Judge an address handle's peer. Datagrams that policy denies go nowhere."""
+        asked = (bytes(wanted.dgid), 0, 0, 0, wanted.traffic_class)
+        connection = _Connection(party, asked, is_path=True)
+        judgement = self._judged(connection)
+        if not judgement.sends:
+            self._deny(connection, judgement)
+        self._enter(path, connection, judgement)
+
+    def forget(self, end: _End) -> None:
+        """A queue pair or an address handle has no peer any more: it goes, or begins again."""
+        connection = self._connections.pop(end, None)
         if connection is not None:
-            self._engine.set_policies([HcaPolicyChange(qp)])
+            nothing = _Judgement().change(end, 0, is_path=connection.is_path)
+            nothing.revoke = 0
+            self._engine.set_policies([nothing])
             self._let_go(connection.judgement)
 
     def limits_of(self, party: Party) -> Limits:
@@ -185,6 +199,20 @@ class Enforcer:
         if self.tables is None:
             return Limits()
         return memory_rules.limits_of(self.tables, party.addresses[0])
+
+    def pkeys_at(self, address: str) -> tuple[int, ...]:
+        """Return the P_Key table of who is at an address, index 0 first."""
+        if not self.managed:
+            return (_DEFAULT,)
+        identity = self._identities.get(address)
+        memberships = identity.partitions if identity is not None else ()
+        return tuple(one.pkey | (FULL if one.full else 0) for one in memberships) or (_DEFAULT,)
+
+    def _enter(self, end: _End, connection: _Connection, judgement: _Judgement) -> None:
+        change = judgement.change(end, self._generation, is_path=connection.is_path)
+        self._engine.set_policies([change])
+        self._hold(connection, judgement)
+        self._connections[end] = connection
 
     @property
     def _generation(self) -> int:
@@ -208,16 +236,18 @@ class Enforcer:
         revoked = narrowed = 0
         for qp, connection in self._connections.items():
             party, asked = connection.party, connection.asked
-            key = (party, asked if self._asks_qpn else (asked[0], asked[3], asked[4]))
+            same = asked if self._asks_qpn else (asked[0], asked[3], asked[4])
+            key = (party, same, connection.is_path)
             judgement = known.get(key)
             if judgement is None:
                 judgement = known[key] = self._judged(connection)
             before = connection.judgement
             old.append(before)
-            changes.append(judgement.change(qp, tables.generation))
+            is_path = connection.is_path
+            changes.append(judgement.change(qp, tables.generation, is_path=is_path))
             if not judgement.sends and not judgement.receives:
                 if before.sends or before.receives:
-                    revoked += 1
+                    revoked += not is_path
                     self._deny(connection, judgement)
             elif before.sends & ~judgement.sends or before.receives & ~judgement.receives:
                 narrowed += 1
@@ -241,7 +271,9 @@ class Enforcer:
         if not self._is_known(connection.party, own) or pkey_index >= len(pkeys):
             return _Judgement()
         pkey = pkeys[pkey_index]
-        qpns = (dest_qpn, own_qpn) if self._asks_qpn else (None, None)
+        qpns: tuple[int | None, int | None] = (None, None)
+        if self._asks_qpn and not connection.is_path:
+            qpns = (dest_qpn, own_qpn)
         traffic_class = traffic_class if self._asks_class else 0
         flows = (
             Flow(own, peer, pkey, None, None, qpns[0], traffic_class),
@@ -259,14 +291,6 @@ class Enforcer:
             if pod is None or address not in pod.addresses:
                 return False
         return address in self._identities
-
-    def pkeys_at(self, address: str) -> tuple[int, ...]:
-        """Return the P_Key table of who is at an address, index 0 first."""
-        if not self.managed:
-            return (_DEFAULT,)
-        identity = self._identities.get(address)
-        memberships = identity.partitions if identity is not None else ()
-        return tuple(one.pkey | (FULL if one.full else 0) for one in memberships)
 
     def _name_of(self, flow: Flow) -> str:
         ends = (self.parties.at(flow.source), self.parties.at(flow.destination))

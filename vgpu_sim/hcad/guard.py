@@ -2,8 +2,9 @@
 
 import errno
 
-from vgpu_sim.fabric.engine import Engine, EngineQp
-from vgpu_sim.hal.hca import HcaQpAttributes
+from rdma.tables import DEFAULT_PKEY, FULL
+from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
+from vgpu_sim.hal.hca import HCA_PKEYS, HcaAhCreate, HcaQpAttributes
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.parties import Parties, Party
 
@@ -22,6 +23,20 @@ class Guard:
     def forget(self, qp: EngineQp) -> None:
         """A queue pair has no peer any more."""
         self._enforcer.forget(qp)
+
+    def connect_path(self, path: EngineAh, wanted: HcaAhCreate) -> None:
+        """Judge where datagrams go; what is denied goes nowhere."""
+        self._enforcer.connect_path(self.party, path, wanted)
+
+    def forget_path(self, path: EngineAh) -> None:
+        """An address handle goes."""
+        self._enforcer.forget(path)
+
+    def pkeys(self) -> tuple[int, ...]:
+        """Return the P_Key table as it is now, index 0 first."""
+        if not self.party.addresses:
+            return (DEFAULT_PKEY | FULL,)
+        return self._enforcer.pkeys_at(self.party.addresses[0])[:HCA_PKEYS]
 
     def take_qp(self) -> None:
         """Count one queue pair more. Raises OSError (EDQUOT)."""

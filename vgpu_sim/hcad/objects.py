@@ -6,13 +6,15 @@ object has a module of its own.
 """
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hcad.groups import Groups
 from vgpu_sim.hcad.guard import Guard, unmanaged
 from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.pairs import Pairs
+from vgpu_sim.hcad.paths import Paths
 from vgpu_sim.hcad.regions import Regions
+from vgpu_sim.hcad.windows import Windows
 
 
-class Objects(Pairs, Regions):
+class Objects(Groups, Paths, Regions, Windows):
     """A client's objects in the engine, until ``close``."""
 
     def __init__(
@@ -26,11 +28,18 @@ class Objects(Pairs, Regions):
         """Add the client to the engine; without a guard policy asks nothing. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
         self._guard = guard or unmanaged(engine, gids)
+        self.set_pkeys(self._guard.pkeys())
 
     def close(self) -> None:
         """Remove everything that the client has."""
         for number in list(self._qps):
             self.destroy_qp(number)
+        for handle in list(self._srqs):
+            self.destroy_srq(handle)
+        for key in list(self._paths):
+            self.destroy_ah(key)
+        for key in list(self._windows):
+            self.destroy_window(key)
         for key in list(self._regions):
             self.destroy_region(key)
         for handle in list(self._segments):

@@ -27,6 +27,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad.client import DEFAULT_PKEY
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.numbers import Numbers
@@ -73,8 +74,8 @@ class OpenedFunction:
             width=self.link.width,
             speed=self.link.speed,
             mtu=hca.HCA_MAX_MTU,
-            pkey=0xFFFF,
         )
+        device.pkeys[0] = DEFAULT_PKEY
         ctypes.memmove(device.guid, self.address.guid, hca.HCA_GUID_BYTES)
         ctypes.memmove(device.gids, b"".join(self.address.gids), ctypes.sizeof(device.gids))
         return device
@@ -247,7 +248,10 @@ class Server:
         )
         try:
             opened = (objects.page_fd, objects.doorbell_fd)
-            await self._send(client, requests.encode(header, function.device()), opened)
+            device = function.device()
+            for place, pkey in enumerate(objects.pkeys):
+                device.pkeys[place] = pkey
+            await self._send(client, requests.encode(header, device), opened)
             while True:
                 packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
                 if not packet.data:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from vgpu_sim.fabric.addresses import Address
 from vgpu_sim.fabric.links import DEFAULT_LINK, Link
+from vgpu_sim.hal.hca import HCA_PKEYS
+from vgpu_sim.hcad.client import DEFAULT_PKEY
 
 # What of a class depends on the network namespace of whoever mounted sysfs.
 _NET_CLASSES = {"net": "../devices/virtual/net"}
@@ -32,8 +34,9 @@ def files(
         "sm_lid": "0x0",
         "sm_sl": "0",
         "cap_mask": "0x04010000",
-        "pkeys/0": "0xffff",
     }
+    for index in range(HCA_PKEYS):
+        port[f"pkeys/{index}"] = f"{(DEFAULT_PKEY if index == 0 else 0):#06x}"
     for index, gid in enumerate(address.gids):
         port[f"gids/{index}"] = _groups(gid)
         port[f"gid_attrs/types/{index}"] = "RoCE v2"
@@ -45,6 +48,7 @@ def files(
         "fw_ver": firmware,
         "hw_rev": "0",
         "board_id": board,
+        "hca_type": board,
         **{f"ports/1/{name}": text for name, text in port.items()},
     }
 

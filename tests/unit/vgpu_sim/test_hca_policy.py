@@ -11,7 +11,13 @@ from rdma_lab import allow, pod, policy
 
 from rdma.verbs import ALL, Verb
 from vgpu_sim.hal import hca
-from vgpu_sim.hal.verbs import VerbsEvent, VerbsOpcode as Op, VerbsState, VerbsStatus as Status
+from vgpu_sim.hal.verbs import (
+    VerbsEvent,
+    VerbsOpcode as Op,
+    VerbsQpType,
+    VerbsState,
+    VerbsStatus as Status,
+)
 from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
 from vgpu_sim.hcad.parties import Parties
 
@@ -25,6 +31,8 @@ OPCODES = {
     "Write": Op.RDMA_WRITE,
     "WriteImm": Op.RDMA_WRITE_WITH_IMM,
     "Read": Op.RDMA_READ,
+    "AtomicCAS": Op.ATOMIC_CMP_AND_SWP,
+    "AtomicFAA": Op.ATOMIC_FETCH_AND_ADD,
 }
 
 
@@ -401,6 +409,38 @@ def test_members_of_other_partitions_are_strangers(pair, enforcer):
     network = {"metadata": {"name": "n"}, "spec": {"partitions": partitions}}
     assert enforcer.switch(rdma_lab.tables(2, PODS, networks=[network])).revoked == 2
     assert pair.qa.state == VerbsState.ERR
+
+
+def test_datagrams_that_are_denied_vanish_and_those_allowed_arrive(engine, enforcer):
+    """The sender learns nothing: its request is done, as for any datagram that is lost."""
+    enforcer.switch(EVERYTHING_PASSES)
+    numbers = hca_rig.Numbers()
+    a, b = (hca_rig.Client(engine, numbers, index, enforcer) for index in (0, 1))
+    sent, received = a.cq(), b.cq()
+    sender, receiver = (
+        a.qp(sent, sent, kind=VerbsQpType.UD),
+        b.qp(received, received, kind=VerbsQpType.UD),
+    )
+    for qp in (sender, receiver):
+        qp.listen(0x11)
+    handle, memory = a.ah(b.gid), b.region()
+    arrived = 0
+    for generation, verbs in enumerate((["UD"], ["Read"], ["UD", "CM"]), 2):
+        allowing = [policy(SERVER, ingress=[allow(*verbs)])]
+        enforcer.switch(rdma_lab.tables(generation, PODS, allowing))
+        receiver.receive((BASE, 4096, memory.key))
+        named = {"remote_qpn": receiver.number, "remote_key": 0x11, "address_handle": handle}
+        sender.send(Op.SEND, inline=b"datagram", **named)
+        assert sent.poll().status == Status.SUCCESS
+        arrived += "UD" in verbs
+        assert received.page.head == arrived
+    enforcer.flows.gather()
+    (denied,) = enforcer.denials.take()[0]
+    assert (denied.verb, denied.policies) == ("UD", ("default/p",))
+    a.objects.close()
+    b.objects.close()
+    assert enforcer.connected == 0
+    assert len(enforcer.flows) == 0
 
 
 def engines_own(end: hca_rig.Qp) -> int:

@@ -86,14 +86,21 @@ class Lab:
         """Switch to the tables of some policies."""
         self.generation += 1
         self.world.policies, self.world.networks = policies, list(networks)
-        tables = load(Compiler(), self.world).tables(NODE, self.generation)
+        compiler = load(Compiler(), self.world)
+        tables = compiler.tables(NODE, self.generation)
+        self.world.keys = dict(compiler.pkeys)
         self.enforcer.switch(tables)
         return self.world
 
     def may(self, source: End, destination: End) -> set[str]:
         """What the oracle lets one ask the other for."""
-        number = destination.qp.number
-        attempt = Try(source.address, destination.address, qpn=number, traffic_class=TRAFFIC_CLASS)
+        attempt = Try(
+            source.address,
+            destination.address,
+            pkey=self.enforcer.pkeys_at(source.address)[0],  # programs ask for index 0
+            qpn=destination.qp.number,
+            traffic_class=TRAFFIC_CLASS,
+        )
         return allowed(self.world, attempt)[0]
 
     def close(self) -> None:

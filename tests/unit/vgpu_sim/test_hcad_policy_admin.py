@@ -48,14 +48,18 @@ def document(generation: int, *more: object, pods=PODS) -> str:
     return codec.encode(rdma_lab.tables(generation, pods, *more))
 
 
+def greeting(kind: int) -> bytes:
+    body = bytes(hca.HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * len(TOKEN))(*TOKEN)))
+    header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, kind, 1, 0, len(body), 0)
+    return bytes(header) + body
+
+
 def hello(path, kind: int) -> tuple[socket.socket, Header]:
     """Say hello to hcad; return the connection and the header of its answer."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     link.settimeout(20)
     link.connect(str(path))
-    body = bytes(hca.HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * len(TOKEN))(*TOKEN)))
-    header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, kind, 1, 0, len(body), 0)
-    link.send(bytes(header) + body)
+    link.send(greeting(kind))
     return link, Header.from_buffer_copy(link.recv(messages.MAX_MESSAGE_BYTES))
 
 
@@ -119,6 +123,27 @@ def test_nothing_opens_before_there_are_tables_and_then_it_does(tmp_path, engine
     with_hcad(tmp_path, engine, client)
 
 
+def test_a_program_is_shown_its_first_partition(tmp_path, engine):
+    partition = {"name": "one", "pkey": 0x11, "members": [{"podSelector": {}}]}
+    partition["members"][0]["membership"] = "Limited"
+    network = {"metadata": {"name": "n"}, "spec": {"partitions": [partition]}}
+
+    def client() -> None:
+        member, _ = hello(tmp_path / server.SOCKET_NAME, HcaMessage.JOIN)
+        with AdminClient(tmp_path, name="admin.sock") as admin:
+            admin.call("tables", document=document(1, (), [network]))
+        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        link.settimeout(20)
+        link.connect(str(tmp_path / server.SOCKET_NAME))
+        link.send(greeting(HcaMessage.OPEN))
+        device = hca.HcaDevice.from_buffer_copy(link.recv(4096), ctypes.sizeof(Header))
+        assert device.pkeys[0] == 0x11
+        link.close()
+        member.close()
+
+    with_hcad(tmp_path, engine, client)
+
+
 def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
     monkeypatch.setattr(server, "OPEN_WAIT_SECONDS", 30.0)
 
@@ -128,10 +153,7 @@ def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
         waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         waiting.settimeout(10)
         waiting.connect(str(path))
-        body = bytes(hca.HcaHello(hca.HCA_VERSION, 0, (ctypes.c_uint8 * len(TOKEN))(*TOKEN)))
-        header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0)
-        header.payload_bytes = len(body)
-        waiting.send(bytes(header) + body)
+        waiting.send(greeting(HcaMessage.OPEN))
         with AdminClient(tmp_path, name="admin.sock") as admin:
             admin.call("tables", document=document(1))
         assert Header.from_buffer_copy(waiting.recv(4096)).status == 0

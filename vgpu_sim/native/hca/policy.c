@@ -1,4 +1,5 @@
 /* Policies as hcad sets them: many queue pairs in one call, between two turns of the engine. */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +104,8 @@ void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
   for (uint32_t i = 0; i < count; i++) {
     const tessera_hca_policy_change *change = &changes[i];
     struct hca_qp *qp = (struct hca_qp *)(uintptr_t)change->queue_pair;
-    qp->policy = (struct hca_policy){
+    struct hca_ah *ah = (struct hca_ah *)(uintptr_t)change->address_handle;
+    *(qp ? &qp->policy : &ah->policy) = (struct hca_policy){
         .sends = change->sends,
         .receives = change->receives,
         .pkey = change->pkey,
@@ -111,7 +113,7 @@ void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
         .out = (struct hca_flow *)(uintptr_t)change->out,
         .in = (struct hca_flow *)(uintptr_t)change->in_,
     };
-    if (change->revoke) revoke(hca, qp);
+    if (qp && change->revoke) revoke(hca, qp);
   }
   hca_leave(hca);
   hca_ring(hca);
