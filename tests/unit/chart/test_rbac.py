@@ -16,7 +16,7 @@ from helm_chart import Manifests, render, require_helm, rules
 from http_stub import Answer, HttpStub, Request
 from kubernetes.aio.client import ApiClient as AsyncApiClient, Configuration as AsyncConfiguration
 from kubernetes.client import ApiClient, Configuration
-from rdma_world import RdmaWorld
+from policy_cluster import RdmaWorld
 
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from rdma_world import RdmaWorld
+from policy_cluster import RdmaWorld
 
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND
 from gpu_operator.controllers.rdma.nodes import SILENT_AFTER_S

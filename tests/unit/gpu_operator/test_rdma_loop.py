@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
 import pytest
-from rdma_world import OWNER, RdmaWorld
+from policy_cluster import OWNER, RdmaWorld
 
 from gpu_operator import errors
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND
