@@ -211,11 +211,28 @@ QUICK = settings(
 )
 
 
+PODS_AT_FIRST = st.tuples(
+    *(
+        st.tuples(
+            st.just("pod"), st.just(space), st.just(name), st.just(last), LABELS, st.just(True)
+        )
+        for last, (space, name) in enumerate([(s, n) for s in "ab" for n in "xy"], 1)
+    )
+)
+POLICIES_AT_FIRST = st.lists(
+    st.tuples(st.just("policy"), st.sampled_from("ab"), st.sampled_from("pq"), SPECS),
+    min_size=1,
+    max_size=3,
+)
+
+
 @settings(QUICK, max_examples=150)
-@given(st.lists(STEPS, min_size=5, max_size=30))
-def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(steps: list[Any]) -> None:
+@given(PODS_AT_FIRST, POLICIES_AT_FIRST, st.lists(STEPS, max_size=20))
+def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(
+    pods: Any, policies: list[Any], steps: list[Any]
+) -> None:
     both = Both()
-    for step in steps:
+    for step in (*pods, *policies, *steps):
         both.do(step)
     world = both.world()
     at_once = load(Compiler(both.compiler.pkeys), world)

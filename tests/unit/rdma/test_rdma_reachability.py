@@ -297,6 +297,26 @@ def test_labels_of_pods_and_namespaces_are_flipped() -> None:
     assert differences(world, load(compiler, world)) == []
 
 
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist"])
+@pytest.mark.parametrize("labels", [{}, {"k": "v"}, {"k": "w"}, {"other": "v"}])
+def test_a_key_that_is_absent_is_not_in_anything(operator: str, labels: Dict) -> None:
+    world = nine()
+    for one in world.pods[:4]:
+        one["metadata"]["labels"] = labels
+    values = () if "xist" in operator else ("v",)
+    wanted = {"matchExpressions": [{"key": "k", "operator": operator, "values": list(values)}]}
+    world.policies = [
+        policy({"podSelector": wanted}),
+        policy({"podSelector": {}, "ingress": [{"from": [{"podSelector": wanted}]}]}, "q", "b"),
+    ]
+    assert differences(world, load(Compiler(), world)) == []
+    reached = bool(allowed(world, Try("10.0.3.1", "10.0.1.1"))[0])
+    matching = {"In": [{"k": "v"}], "Exists": [{"k": "v"}, {"k": "w"}]}
+    matching["NotIn"] = [{}, {"k": "w"}, {"other": "v"}]
+    matching["DoesNotExist"] = [{}, {"other": "v"}]
+    assert reached == (labels not in matching[operator])
+
+
 def test_an_address_is_used_again_and_denied_while_two_claim_it() -> None:
     world, compiler = nine(), Compiler()
     world.policies = [policy(FROM_Y)]
