@@ -160,7 +160,10 @@ def imports_of(file: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("module", "extras"),
     [
-        ("vgpu_sim.cli.run, vgpu_sim.cli.smi, vgpu_sim.cli.ptx, vgpu_sim.cli.rdma_commands, vgpu_sim.machine", ()),
+        (
+            "vgpu_sim.cli.run, vgpu_sim.cli.smi, vgpu_sim.cli.ptx, vgpu_sim.cli.rdma_commands, vgpu_sim.machine",
+            (),
+        ),
         ("gpu_operator.app", ("operator",)),
         ("device_plugin.app", ("plugin",)),
     ],
