@@ -227,13 +227,18 @@ POLICIES_AT_FIRST = st.lists(
 
 
 @settings(QUICK, max_examples=150)
-@given(PODS_AT_FIRST, POLICIES_AT_FIRST, st.lists(STEPS, max_size=20))
+@given(PODS_AT_FIRST, POLICIES_AT_FIRST, PARTITIONS, st.lists(STEPS, max_size=12), st.integers(0))
 def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(
-    pods: Any, policies: list[Any], steps: list[Any]
+    pods: Any, policies: list[Any], partitions: list[Dict], steps: list[Any], waits: int
 ) -> None:
+    """Tables are made after each step, but where a bit of ``waits`` lets some gather."""
     both = Both()
-    for step in (*pods, *policies, *steps):
+    for step in (*pods, *policies, ("network", "lab", partitions), ("look",)):
         both.do(step)
+    for at, step in enumerate(steps):
+        both.do(step)
+        if not waits >> at & 1:
+            both.do(("look",))
     world = both.world()
     at_once = load(Compiler(both.compiler.pkeys), world)
     assert meaning(both.compiler) == meaning(at_once)

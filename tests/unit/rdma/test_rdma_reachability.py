@@ -252,6 +252,32 @@ def test_partitions_full_and_limited() -> None:
     }
 
 
+def test_who_is_both_full_and_limited_is_full_and_a_refused_partition_opens_nobody() -> None:
+    everybody = {"podSelector": {}}
+    both = {
+        "name": "both",
+        "pkey": 5,
+        "members": [everybody, {**everybody, "membership": "Limited"}],
+    }
+    world = nine()
+    world.networks = [network([both])]
+    compiler = load(Compiler(), world)
+    (*_, identity) = compiler.tables("").identities
+    assert [(one.pkey, one.full) for one in identity.partitions] == [(5, True)]
+    xs = {"name": "taken", "pkey": 5, "members": [{"podSelector": {"matchLabels": {"pod": "x"}}}]}
+    ys = {"name": "late", "pkey": 5, "members": [{"podSelector": {"matchLabels": {"pod": "y"}}}]}
+    world.networks = [network([xs, ys])]
+    load(compiler, world)
+    assert differences(world, compiler, pkeys=(0xFFFF, 0x8005)) == []
+    assert list(compiler.problems()) == [("RDMANetwork", "lab")]
+    reached = [
+        bool(allowed(world, Try("10.0.1.2", other, pkey))[0])
+        for other in ("10.0.2.2", "10.0.1.3", "10.0.1.1")
+        for pkey in (0xFFFF, 0x8005)
+    ]
+    assert reached == [False] * 6
+
+
 def test_a_policy_is_updated_and_deleted() -> None:
     world, compiler = nine(), Compiler()
     for spec in (
