@@ -343,6 +343,15 @@ def test_a_key_that_is_absent_is_not_in_anything(operator: str, labels: Dict) ->
     assert reached == (labels not in matching[operator])
 
 
+def test_membership_follows_the_labels_of_namespaces() -> None:
+    red = {"namespaceSelector": {"matchLabels": {"team": "red"}}}
+    world, compiler = nine(), Compiler()
+    world.networks = [network([{"name": "red", "pkey": 5, "members": [red]}])]
+    assert differences(world, load(compiler, world), pkeys=(0xFFFF, 0x8005)) == []
+    world.namespaces[1] = namespace("b", team="blue")
+    assert differences(world, load(compiler, world), pkeys=(0xFFFF, 0x8005)) == []
+
+
 def test_an_address_is_used_again_and_denied_while_two_claim_it() -> None:
     world, compiler = nine(), Compiler()
     world.policies = [policy(FROM_Y)]
