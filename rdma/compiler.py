@@ -285,7 +285,8 @@ class Compiler:
         for number in numbers(change.gone):
             self._identities.pop(number, None)
         namespace_of = self._population.namespace_of
-        todo = list(namespace_of) if dirty < 0 else [n for n in numbers(dirty) if n in namespace_of]
+        chosen = range(len(namespace_of)) if dirty < 0 else numbers(dirty)
+        todo = [number for number in chosen if namespace_of[number]]
         if not todo:
             return bool(change.gone)
         alive = dirty if dirty >= 0 else (1 << max(todo) + 1) - 1
