@@ -16,6 +16,7 @@ from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.loop import Agent, Pulse
 from device_plugin.agent.notices import Notices
+from device_plugin.agent.tables import TableCarrier
 from device_plugin.backends.gpud import Gpud
 from device_plugin.backends.hcad import Hcad
 from device_plugin.config import Settings
@@ -23,6 +24,7 @@ from device_plugin.dp.link import Link
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.functions import functions_of
 from device_plugin.kube.client import Kube
+from device_plugin.kube.tables import TablesKube
 from device_plugin.podresources.client import PodResources
 
 _BEAT_S = 5.0
@@ -61,6 +63,7 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     _start("reconcile", agent.run)
     if functions:
         _start("hca-functions", binder.run)
+        _carry_tables(settings, notices)
     threading.Thread(target=probes.serve_forever, name="probes", daemon=True).start()
     beat()
     _start("heart", lambda: _give_signs_of_life(agent.pulse, beat))
@@ -68,6 +71,15 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     agent.leave(_LEAVING_S)
     time.sleep(settings.leave_s)  # pods that are on their way are still admitted
     os._exit(0)  # threads hold nothing that needs more than this
+
+
+def _carry_tables(settings: Settings, notices: Notices) -> None:
+    """Use connections of their own: a switch of large tables must not keep others waiting."""
+    kube = TablesKube(settings.node_name, settings.namespace)
+    carrier = TableCarrier(kube, Hcad(settings.hcad_socket), notices)
+    _start("rdma-tables", carrier.run)
+    _start("rdma-watch", carrier.follow)
+    _start("rdma-heartbeat", carrier.beat)
 
 
 def _start(name: str, body: Callable[[], Never]) -> None:

@@ -25,6 +25,7 @@ class Settings:
 
     node_name: str
     pod_name: str
+    namespace: str = "tessera-system"
     run_dir: Path = Path("/run/tessera")
     kubelet_dir: Path = Path("/var/lib/kubelet")
     cdi_dir: Path = Path("/var/run/cdi")
@@ -93,6 +94,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         hcas=_hcas(env),
         node_name=env["NODE_NAME"],
         pod_name=env["POD_NAME"],
+        namespace=env.get("POD_NAMESPACE", "tessera-system"),
         run_dir=Path(env.get("TESSERA_RUN_DIR", "/run/tessera")),
         kubelet_dir=Path(env.get("KUBELET_DIR", "/var/lib/kubelet")),
         cdi_dir=Path(env.get("CDI_DIR", "/var/run/cdi")),

@@ -167,6 +167,12 @@ class Compiler:
         compiled = self._policies.get(key)
         return self._population.names_of(compiled.subject.bits) if compiled is not None else ()
 
+    def selected_count(self, key: str) -> int:
+        """Return how many pods a policy selects; 0 if it is not there."""
+        self._settle()
+        compiled = self._policies.get(key)
+        return self._population.count_of(compiled.subject.bits) if compiled is not None else 0
+
     @property
     def pkeys(self) -> Mapping[Place, int]:
         """P_Keys by network and partition, to be given to the next compiler."""
@@ -279,7 +285,8 @@ class Compiler:
         for number in numbers(change.gone):
             self._identities.pop(number, None)
         namespace_of = self._population.namespace_of
-        todo = list(namespace_of) if dirty < 0 else [n for n in numbers(dirty) if n in namespace_of]
+        chosen = range(len(namespace_of)) if dirty < 0 else numbers(dirty)
+        todo = [number for number in chosen if namespace_of[number]]
         if not todo:
             return bool(change.gone)
         alive = dirty if dirty >= 0 else (1 << max(todo) + 1) - 1

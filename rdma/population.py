@@ -5,17 +5,19 @@ and worked off once by ``settle``: a thousand new selectors identify each pod on
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Set as AbstractSet
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from rdma import addresses
-from rdma.bits import contains, of_numbers
+from rdma.bits import contains, numbers, of_numbers
 from rdma.objects import PodFacts
 from rdma.tables import NOBODY, Endpoint, Pod
 
 _Key = TypeVar("_Key", str, tuple[str, str])
 _Facts = tuple[str, frozenset[tuple[str, str]]]
+_Settled = tuple[PodFacts, int, tuple[str, ...]]
+"""A pod, the number of its identity, and the addresses that it claims."""
 
 
 @dataclass(slots=True)
@@ -36,13 +38,14 @@ class Population:
         self.with_key: dict[str, int] = {}
         self.in_namespace: dict[str, int] = {}
         self.endpoints: dict[str, Endpoint] = {}
-        self.namespace_of: dict[int, str] = {}
+        self.namespace_of: list[str] = [""]
+        """By number; empty for nobody, and for numbers that no identity has."""
         self._pods: dict[str, PodFacts] = {}
-        self._settled: dict[str, tuple[PodFacts, int, tuple[str, ...]]] = {}
+        self._settled: dict[str, _Settled] = {}
         self._stale: dict[str, None] = {}
         self._numbers: dict[_Facts, int] = {}
-        self._facts: dict[int, _Facts] = {}
-        self._heads: dict[int, int] = {}
+        self._facts: list[_Facts] = [("", frozenset())]
+        self._heads = [0]
         self._free: list[int] = []
         self._claims: dict[str, tuple[str, ...]] = {}
         self._unmarked: list[int] = []
@@ -75,9 +78,13 @@ class Population:
         """Identify anew whatever has changed, given the keys that selectors name."""
         change = Change()
         self._find_stale(keys, namespaces)
-        touched: dict[str, None] = {}
+        touched: list[str] = []
+        found = self._identify()
         for uid in self._stale:
-            self._move(uid, change, touched)
+            before = self._settled.pop(uid, None)
+            if before is not None:
+                self._leave(uid, before, change, touched)
+        self._join(found, touched)
         self._stale.clear()
         self._mark(change)
         self._bury(change)
@@ -105,6 +112,11 @@ class Population:
             )
         )
 
+    def count_of(self, identities: int) -> int:
+        """Return how many pods have some identities."""
+        known = len(self._heads)
+        return sum(self._heads[number] for number in numbers(identities) if number < known)
+
     def nodes(self) -> tuple[str, ...]:
         """Return the nodes that have pods, sorted."""
         return tuple(sorted(self._of_node))
@@ -119,36 +131,60 @@ class Population:
             if pod.namespace in other_namespaces or not other_keys.isdisjoint(pod.labels):
                 self._stale[uid] = None
 
-    def _move(self, uid: str, change: Change, touched: dict[str, None]) -> None:
-        """Take a pod from what it was, and make it what it is."""
-        before, pod = self._settled.get(uid), self._pods.get(uid)
-        claimed: tuple[str, ...] = ()
-        if pod is not None:  # first, so that an identity that stays is not buried
-            number = self._number(pod)
-            claimed = _canonical(pod.addresses)
-            self._settled[uid] = (pod, number, claimed)
-            self._heads[number] = self._heads.get(number, 0) + 1
-        if before is not None:
-            self._leave(uid, before, change, touched)
-        if pod is None:
-            self._settled.pop(uid, None)
-            return
-        claims = self._claims
-        for address in claimed:
-            others = claims.get(address)
-            claims[address] = (*others, uid) if others else (uid,)
-            touched[address] = None
-        here = self._of_node.get(pod.node)
-        if here is None:
-            here = self._of_node[pod.node] = {}
-        here[uid] = None
+    def _identify(self) -> list[_Settled]:
+        """Say of what identity each pod now is that has changed, before any identity is buried.
+
+        One loop, with all names at hand: it is what a restart of the operator waits for.
+        """
+        keys, namespaces, numbers, heads = self._keys, self._namespaces, self._numbers, self._heads
+        found = []
+        for uid in self._stale:
+            pod = self._pods.get(uid)
+            if pod is None:
+                continue
+            number = NOBODY  # what its namespace's labels say is not known yet
+            namespace = pod.namespace
+            if namespace in namespaces:
+                facts = (namespace, frozenset([it for it in pod.labels.items() if it[0] in keys]))
+                number = numbers.get(facts, NOBODY)
+                if number == NOBODY:
+                    number = self._free.pop() if self._free else self._grow()
+                    numbers[facts] = number
+                    self._facts[number] = facts
+                    self._unmarked.append(number)
+            heads[number] += 1
+            found.append((pod, number, _canonical(pod.addresses)))
+        return found
+
+    def _grow(self) -> int:
+        """Return a number that no identity has had."""
+        self._heads.append(0)
+        self._facts.append(self._facts[0])
+        self.namespace_of.append("")
+        return len(self._heads) - 1
+
+    def _join(self, found: list[_Settled], touched: list[str]) -> None:
+        """Put pods where they now are."""
+        settled, claims, of_node = self._settled, self._claims, self._of_node
+        for one in found:
+            pod, _, claimed = one
+            uid = pod.uid
+            settled[uid] = one
+            for address in claimed:
+                others = claims.get(address)
+                claims[address] = (*others, uid) if others else (uid,)
+                touched.append(address)
+            here = of_node.get(pod.node)
+            if here is None:
+                here = of_node[pod.node] = {}
+            here[uid] = None
 
     def _leave(
         self,
         uid: str,
-        before: tuple[PodFacts, int, tuple[str, ...]],
+        before: _Settled,
         change: Change,
-        touched: dict[str, None],
+        touched: list[str],
     ) -> None:
         pod, number, claimed = before
         self._heads[number] -= 1
@@ -156,24 +192,11 @@ class Population:
             change.gone |= 1 << number
         for address in claimed:
             self._claims[address] = tuple(one for one in self._claims[address] if one != uid)
-            touched[address] = None
+            touched.append(address)
         here = self._of_node[pod.node]
         del here[uid]
         if not here:
             del self._of_node[pod.node]
-
-    def _number(self, pod: PodFacts) -> int:
-        if pod.namespace not in self._namespaces:
-            return NOBODY  # what its namespace's labels say is not known yet
-        keys = self._keys
-        facts = (pod.namespace, frozenset([it for it in pod.labels.items() if it[0] in keys]))
-        number = self._numbers.get(facts)
-        if number is None:
-            number = self._free.pop() if self._free else len(self._facts) + 1
-            self._numbers[facts] = number
-            self._facts[number] = facts
-            self._unmarked.append(number)
-        return number
 
     def _mark(self, change: Change) -> None:
         """Put new identities into the indexes, all of one entry at once."""
@@ -200,8 +223,9 @@ class Population:
         """Take identities that nobody has any more out of all indexes; their numbers are free."""
         gone, change.gone = change.gone, 0
         for number in _numbers_without_heads(gone, self._heads):
-            namespace, labels = facts = self._facts.pop(number)
-            del self._numbers[facts], self.namespace_of[number], self._heads[number]
+            namespace, labels = facts = self._facts[number]
+            del self._numbers[facts]
+            self.namespace_of[number] = ""
             keep = ~(1 << number)
             change.gone |= 1 << number
             change.born &= keep
@@ -215,9 +239,9 @@ class Population:
     def _settle_endpoint(self, address: str) -> bool:
         """Say whose an address is: nobody's while two claim it. Return whether that is new."""
         before = self.endpoints.get(address)
-        claims = self._claims[address]
+        claims = self._claims.get(address)
         if not claims:
-            del self._claims[address]
+            self._claims.pop(address, None)
             return self.endpoints.pop(address, None) is not None
         if len(claims) > 1:
             now = Endpoint(address, NOBODY, "")
@@ -241,7 +265,7 @@ def _canonical(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _numbers_without_heads(candidates: int, heads: Mapping[int, int]) -> list[int]:
+def _numbers_without_heads(candidates: int, heads: Sequence[int]) -> list[int]:
     found = []
     while candidates:
         number = candidates.bit_length() - 1

@@ -26,6 +26,7 @@ _RESYNC_S = 5.0
 _UNSETTLED_S = 0.25  # a program that was just started waits two seconds at most
 _HCAD_LOST_S = 20.0  # longer than a restart of hcad takes
 _ASK_AGAIN_S = (0.25, 2.0)  # between two questions about a pod: at first, and after a while
+_FACTS_S = 30.0  # a pod whose sandbox was made again has other addresses
 _log = logging.getLogger(__name__)
 
 
@@ -51,7 +52,8 @@ class FunctionBinder:
         self._clock = clock
         self._wanted = threading.Event()
         self._seen_at = clock()
-        self._facts: dict[str, PodFacts] = {}
+        self._known_at: dict[str, float] = {}
+        self._said: dict[str, PodFacts | None] = {}  # in this pass: a pod may have two functions
         self._asked_at: dict[str, tuple[float, float]] = {}  # first and last
         self._told: set[str] = set()
 
@@ -94,6 +96,7 @@ class FunctionBinder:
         Raises:
             HcadError, HcadUnreachable, ClusterError: the rest is done by the next pass.
         """
+        self._said.clear()
         there = self._hcad.functions()
         self._seen_at = self._clock()
         view = self._view()
@@ -122,13 +125,17 @@ class FunctionBinder:
 
     def _bind(self, state: FunctionState, pod: HolderPod) -> bool:
         """Bind a function to its holder if that is news; return whether it is settled."""
-        if state.pod_uid == pod.uid and pod.uid in self._facts:
+        bound = state.pod_uid == pod.uid
+        age_s = self._clock() - self._known_at.get(pod.uid, float("-inf"))
+        if bound and age_s < _FACTS_S:
             return True
         if state.pod_uid and state.pod_uid != pod.uid:
             self._hcad.release(state.name)
-        facts = self._ask(pod)
+        if pod.uid not in self._said:
+            self._said[pod.uid] = self._ask(pod)
+        facts = self._said[pod.uid]
         if facts is None:
-            return False
+            return bound and bool(self._known_at.get(pod.uid))
         refused = _refusal(facts)
         if refused and pod.uid not in self._told:
             self._told.add(pod.uid)
@@ -140,10 +147,10 @@ class FunctionBinder:
         return True
 
     def _ask(self, pod: HolderPod) -> PodFacts | None:
-        """Return what the API server says of this very pod, as soon as it has an address."""
-        known = self._facts.get(pod.uid)
-        if known is not None:
-            return known
+        """Return what the API server says of this very pod, as soon as it has an address.
+
+        What it said before does not count: the address of a pod that lost it may be another's.
+        """
         now = self._clock()
         first, last = self._asked_at.get(pod.uid, (now, float("-inf")))
         least, most = _ASK_AGAIN_S
@@ -159,11 +166,11 @@ class FunctionBinder:
             return None  # gone, or another one of that name: the kubelet will say
         if not facts.addresses and not facts.host_network:
             return None
-        self._facts[pod.uid] = facts
+        self._known_at[pod.uid] = now
         return facts
 
     def _forget(self, uids: set[str]) -> None:
-        self._facts = {uid: facts for uid, facts in self._facts.items() if uid in uids}
+        self._known_at = {uid: at for uid, at in self._known_at.items() if uid in uids}
         self._asked_at = {uid: at for uid, at in self._asked_at.items() if uid in uids}
         self._told &= uids
 

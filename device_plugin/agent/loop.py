@@ -8,7 +8,7 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Never
 
@@ -34,7 +34,7 @@ from device_plugin.errors import (
     GpudUnreachable,
     PodResourcesError,
 )
-from device_plugin.inventory.functions import RESOURCE
+from device_plugin.inventory.functions import RESOURCE, HcaFunction
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
 from device_plugin.inventory.numa import numa_nodes
 from device_plugin.inventory.resources import by_resource
@@ -116,8 +116,11 @@ class Agent:
     def _say_that_it_leaves(self) -> None:
         """Report it whatever else fails: gpud is being stopped at the same time."""
         try:
-            self._reporter.report_leaving(self._kube.gpus())
-        except ClusterError as err:
+            objects = self._kube.gpus()
+            self._reporter.report_leaving(objects)
+            if not objects:  # the node has left its pool: nobody comes after us
+                self._write_functions(())
+        except (ClusterError, OSError) as err:
             _log.warning("cannot say that pods are not admitted any more: %s", err)
         self._left.set()
 
@@ -295,16 +298,21 @@ class Agent:
         self._kubelet_side.update(offers | self._functions(inventory))
 
     def _functions(self, inventory: Inventory) -> dict[str, Offer]:
-        functions = self._binder.functions
-        directory = str(self._libraries_dir)
-        if self._settings.use_cdi:
-            document = hca.render(directory, functions)
-            writer.write(self._settings.cdi_dir, document, hca.FILE_NAME)
+        # A node without GPU objects is leaving its pool: what comes with that goes with them.
+        leaving = self._objects is not None and not self._objects
+        functions = () if leaving else self._binder.functions
+        self._write_functions(functions)
         if not functions:
             return {}
+        directory = str(self._libraries_dir)
         roots = {s.uuid: gpu.index for gpu in inventory.gpus for s in gpu.slices}
         healthy, nodes = self._binder.healthy, self._numa_nodes
         return {RESOURCE: FunctionOffer(functions, directory, healthy, roots, nodes)}
+
+    def _write_functions(self, functions: Iterable[HcaFunction]) -> None:
+        if self._settings.use_cdi:
+            document = hca.render(str(self._libraries_dir), functions)
+            writer.write(self._settings.cdi_dir, document, hca.FILE_NAME)
 
     def _without_gpud(self, message: str) -> None:
         """Take a node whose gpud stays away out of the scheduler's sight."""

@@ -42,7 +42,7 @@ class Administration:
             try:
                 reply = self._exchange(request)
             except (OSError, ValueError, StopIteration) as err:
-                self._close()
+                self.close()
                 raise self.unreachable(f"{self.daemon} at {self._path}: {err!r}") from err
         if "error" in reply:
             raise self.refused(reply["error"]["code"], reply["error"]["message"])
@@ -75,7 +75,7 @@ class Administration:
 
     def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._connection is not None and _hung_up(self._connection):
-            self._close()  # the daemon was restarted since the last request
+            self.close()  # the daemon was restarted since the last request
         if self._connection is None:
             self._connection = self._connect()
             self._lines = _lines(self._connection)
@@ -95,7 +95,8 @@ class Administration:
             raise
         return connection
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Hang up; the next request connects again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None

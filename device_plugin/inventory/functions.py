@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final
 
 from device_plugin.config import Hcas
+from gpu_operator.api.v1alpha1 import HCA_RESOURCE
 
-RESOURCE: Final = "rdma.tessera.dev/hca"
+RESOURCE: Final = HCA_RESOURCE
 CDI_KIND: Final = "rdma.tessera.dev/function"
 ID: Final = re.compile(r"HCA-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NAMESPACE: Final = uuid.UUID("0b9f62fd-3a0e-4a6b-8a3c-5e2f7f0d9c41")  # ours, random, for ever

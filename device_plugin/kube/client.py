@@ -34,7 +34,8 @@ _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def _cluster_errors() -> Iterator[None]:
+def cluster_errors() -> Iterator[None]:
+    """Turn whatever a request fails with into ClusterError."""
     try:
         yield
     except ApiException as err:
@@ -157,7 +158,7 @@ class Kube:
         Each watch begins with all that there is, so nothing is missed between two of them, and
         none can ask for a state that is too old.
         """
-        with _cluster_errors():
+        with cluster_errors():
             for _ in Watch().stream(
                 self._gpus.get,
                 label_selector=f"{NODE_LABEL}={self._node}",
@@ -235,7 +236,7 @@ class Kube:
         return self._sent(verb, *args, query_params=[_STRICT], **kwargs)
 
     def _sent(self, verb: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        with _cluster_errors():
+        with cluster_errors():
             answer = verb(*args, serialize=False, _request_timeout=_TIMEOUT_S, **kwargs)
             document: dict[str, Any] = json.loads(answer.data)
             return document

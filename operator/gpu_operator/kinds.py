@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, VERSION, crd
+from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, VERSION, crd, rdma
 from gpu_operator.api.v1alpha1.base import Model, Status
 
 POLICY_NAME: Final = "default"  # the one GPUPolicy that counts
@@ -53,6 +53,7 @@ class Kind:
     subresources: tuple[str, ...] = ()  # that are written, beside status
     models: Models | None = None
     watched: bool = False
+    reflected: bool = False  # followed by ``engine.rdma_loop``, beside or instead of kopf
     label: str = ""  # only objects that carry it are watched
     collection: str = ""
     reconciled: bool = False
@@ -72,6 +73,8 @@ class Kind:
 
 def ours(definition: crd.Kind, **facts: Any) -> Kind:
     """Return the row of a kind that we define: watched, and reconciled."""
+    assert issubclass(definition.spec, Model)
+    assert issubclass(definition.status, Status)
     return Kind(
         definition.kind,
         definition.plural,
@@ -81,6 +84,21 @@ def ours(definition: crd.Kind, **facts: Any) -> Kind:
         watched=True,
         reconciled=True,
         **facts,
+    )
+
+
+def ours_of_rdma(definition: crd.Kind) -> Kind:
+    """Return the row of a kind of ``rdma.tessera.dev``: the store and kopf know nothing of it.
+
+    What users wrote outlives an installation; tables go with the chart's ClusterRole, their owner.
+    """
+    return Kind(
+        definition.kind,
+        definition.plural,
+        rdma.GROUP,
+        rdma.VERSION,
+        namespaced=definition.namespaced,
+        reflected=True,
     )
 
 
@@ -117,10 +135,14 @@ KINDS: tuple[Kind, ...] = (
         always=(POLICY_NAME,),
         wakes=("GPUPool", "GPUPolicy"),
     ),
+    ours_of_rdma(_defined("RDMANetwork")),
+    ours_of_rdma(_defined("RDMANetworkPolicy")),
+    ours_of_rdma(_defined("RDMANodeTables")),
     Kind(
         "Node",
         "nodes",
         watched=True,
+        reflected=True,
         collection="nodes",
         reconciled=True,
         wakes=("GPUPool", "MIGLayout"),
@@ -144,13 +166,15 @@ KINDS: tuple[Kind, ...] = (
         namespaced=True,
         subresources=("eviction",),
         watched=True,
+        reflected=True,
         label=POOL_LABEL,
         wakes=("GPUPool",),
     ),
     Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io"),
     Kind("Deployment", "deployments", "apps", namespaced=True),
     Kind("Event", "events", namespaced=True),
-    Kind("Lease", "leases", "coordination.k8s.io", namespaced=True),
+    Kind("Lease", "leases", "coordination.k8s.io", namespaced=True, reflected=True),
+    Kind("Namespace", "namespaces", reflected=True),
 )
 
 
@@ -164,7 +188,7 @@ def named(name: str) -> Kind:
 
 def of_ours() -> Iterator[Kind]:
     """Yield the kinds that we define, in the order of the table."""
-    return (kind for kind in KINDS if kind.models is not None)
+    return (kind for kind in KINDS if kind.group in (GROUP, rdma.GROUP))
 
 
 def watched() -> Iterator[Kind]:

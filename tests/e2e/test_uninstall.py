@@ -3,7 +3,9 @@
 import subprocess
 
 import pytest
-from cluster import Cluster, until
+from cluster import Cluster, in_node, until
+
+OURS = ("gpu.tessera.dev/", "rdma.tessera.dev/")
 
 
 @pytest.mark.last
@@ -34,8 +36,10 @@ def test_helm_uninstall_ends_and_removes_what_was_installed(whole_cluster: Clust
             for resource, count in node["status"]["allocatable"].items()
             if count != "0"
         ]
-        return [
-            key for key in labels + offered if key.startswith("gpu.tessera.dev/") or "nvidia" in key
-        ]
+        return [key for key in labels + offered if key.startswith(OURS) or "nvidia" in key]
 
     until(lambda: not traces(), 60)
+    for node in whole_cluster.get("nodes")["items"]:
+        name = node["metadata"]["name"]
+        left_over = "ls /var/run/cdi/tessera* 2>/dev/null; grep -c /run/tessera/ /proc/mounts"
+        assert in_node(name, "sh", "-c", f"{left_over} || true").split() == ["0"]

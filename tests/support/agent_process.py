@@ -33,6 +33,8 @@ class AgentProcess:
         self._run_dir = run_dir
         self._port = _free_port()
         self.process: subprocess.Popen[bytes] | None = None
+        self.more: dict[str, str] = {}
+        """Settings beyond those that every agent has."""
         (root / "kubeconfig").write_text(json.dumps(api.kubeconfig()))
 
     @property
@@ -46,6 +48,7 @@ class AgentProcess:
     def environment(self) -> dict[str, str]:
         return {
             **os.environ,
+            **self.more,
             "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'operator'}",
             "NODE_NAME": NODE,
             "POD_NAME": OWN_POD,

@@ -22,10 +22,11 @@ NODE = "node-1"
 
 
 class ApiServer:
-    """``gpus`` and ``events`` by name; ``broken`` makes every answer a 500."""
+    """``gpus``, ``pods`` and ``events`` by name; ``broken`` makes every answer a 500."""
 
     def __init__(self) -> None:
         self.gpus: dict[str, dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
         self.events: dict[str, dict[str, Any]] = {}
         self.status_writes = 0
         self.broken = False
@@ -142,6 +143,8 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
                         "items": items,
                     },
                 )
+            elif "/pods/" in url.path:
+                self._find(api.pods, url.path.rsplit("/", 1)[1])
             else:
                 self._find(api.events, url.path.rsplit("/", 1)[1])
 

@@ -120,7 +120,7 @@ TRIES: tuple[Dict, ...] = (
     {},
     {"service": 18515, "space": "TCP", "qpn": 0x11},
     {"service": 1500, "space": "UDP", "traffic_class": 104},
-    {"qpn": 0x200, "traffic_class": 42},
+    {"service": 1500, "space": "TCP", "qpn": 0x200, "traffic_class": 42},
 )
 TRAIN = network(
     [

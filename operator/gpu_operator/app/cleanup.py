@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpu_operator import errors, kinds
-from gpu_operator.api.v1alpha1 import GROUP
+from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
 from gpu_operator.api.v1alpha1.base import Reason
 from gpu_operator.controllers.node_status import (
     KUBELET_REMEMBERS_S,
@@ -160,8 +160,10 @@ async def _resources(kube: Kube, seen: _Seen) -> dict[str, list[str]]:
         name = node["metadata"]["name"]
         capacity = (node.get("status") or {}).get("capacity") or {}
         ours = [r for r in capacity if r.startswith(f"{seen.prefix}/mig-")]
-        if ours and (seen.prefix == GROUP or name in seen.nodes):
-            found[name] = ours
+        certain = ours if seen.prefix == GROUP or name in seen.nodes else []
+        certain += [r for r in capacity if r == HCA_RESOURCE]
+        if certain:
+            found[name] = certain
     return found
 
 

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import kopf
@@ -18,6 +19,7 @@ from gpu_operator.config import Config, Identity
 from gpu_operator.controllers.world import ChartPolicy
 from gpu_operator.engine import watch
 from gpu_operator.engine.queue import WorkQueue
+from gpu_operator.engine.rdma_loop import Cluster, RdmaLoop
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.client import KubernetesCluster
@@ -40,7 +42,7 @@ async def serve(config: Config, identity: Identity) -> int:
         await kube.close()
 
 
-async def _serve(config: Config, identity: Identity, kube: Kube) -> int:
+async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
     owners = await _owners(config, kube)
 
     def candidate(own_connection: Kube) -> Elector:
@@ -59,11 +61,14 @@ async def _serve(config: Config, identity: Identity, kube: Kube) -> int:
     store = Store(_chart_policy(config, owners))
     async with LeaseThread(KubernetesCluster.connect, candidate) as lease:
         worker = Worker(kube, store, WorkQueue(), config, identity.namespace, lease.fence)
+        rdma = config.node.rdma.enabled
+        policies = RdmaLoop(kube, identity.namespace, owners, lease.fence) if rdma else None
         patience_s = _MISSED_RESYNCS * config.resync_seconds
-        leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace))
+        leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace, policies))
         stopping = asyncio.create_task(stop.wait())
         try:
-            async with Health(config.health_port, lambda: _alive(lease, worker, patience_s)):
+            alive = partial(_alive, lease, worker, patience_s, policies)
+            async with Health(config.health_port, alive):
                 await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 failure = leading.exception() if leading.done() else None
                 if failure is not None:
@@ -76,9 +81,15 @@ async def _serve(config: Config, identity: Identity, kube: Kube) -> int:
                     await task
 
 
-def _alive(lease: LeaseThread, worker: Worker, patience_s: float) -> bool:
+def _alive(
+    lease: LeaseThread, worker: Worker, patience_s: float, policies: RdmaLoop | None = None
+) -> bool:
     """Return whether a leader lists the cluster as it should, and no controller has got stuck."""
-    age_s = max(time.monotonic() - worker.last_resync, worker.stuck_for_s)
+    age_s = max(
+        time.monotonic() - worker.last_resync,
+        worker.stuck_for_s,
+        policies.stuck_for_s if policies else 0.0,
+    )
     return not lease.is_leader or age_s < patience_s
 
 
@@ -106,18 +117,30 @@ def _chart_policy(config: Config, owners: tuple[dict[str, Any], ...]) -> ChartPo
         raise errors.ConfigError(f"policy: {err}") from err
 
 
-async def _lead(lease: LeaseThread, worker: Worker, store: Store, namespace: str) -> None:
+async def _lead(
+    lease: LeaseThread,
+    worker: Worker,
+    store: Store,
+    namespace: str,
+    policies: RdmaLoop | None = None,
+) -> None:
     """Wait for the lease, then work; return when kopf, which takes the signals over, was told to
     stop. Raises NotLeader, or whatever else ended a part.
     """
     await lease.acquire()
-    await _until_one_ends(lease.keep(), _work(worker, store, namespace))
+    await _until_one_ends(lease.keep(), _work(worker, store, namespace, policies))
 
 
-async def _work(worker: Worker, store: Store, namespace: str) -> None:
+async def _work(
+    worker: Worker,
+    store: Store,
+    namespace: str,
+    policies: RdmaLoop | None = None,
+) -> None:
     await _served(worker)
     workers = (worker.run() for _ in range(_WORKERS))
-    await _until_one_ends(worker.resync(), _watch(store, worker, namespace), *workers)
+    more = [policies.run()] if policies is not None else []
+    await _until_one_ends(worker.resync(), _watch(store, worker, namespace), *more, *workers)
 
 
 async def _until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:

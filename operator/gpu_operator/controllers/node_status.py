@@ -21,7 +21,7 @@ when another prefix is in force by now, or the node has left its pool.
 
 from collections.abc import Iterator, Sequence
 
-from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, RESOURCE_PREFIXES
+from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE, POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers import offers
 from gpu_operator.controllers.world import Node, Outcome, World
@@ -103,17 +103,19 @@ def _candidates(world: World, node: Node) -> set[str]:
     prefixes = [f"{prefix}/mig-" for prefix in (GROUP, *node.noted_prefixes)]
     if POOL_LABEL in node.labels:
         prefixes.append(_prefix(world))
+    ours = (HCA_RESOURCE, *prefixes)
     zero = {
         resource
         for resource, count in node.capacity.items()
-        if resource.startswith(tuple(prefixes)) and count == "0" and resource in node.allocatable
+        if resource.startswith(ours) and count == "0" and resource in node.allocatable
     }
     return zero - _offered(world, node)
 
 
 def _offered(world: World, node: Node) -> set[str]:
-    """Return resources that a GPU of the node has a slice of, or is asked for one of."""
-    offered: set[str] = set()
+    """Return what the node's pool asks for: resources of slices that are or are to be, and HCAs."""
+    pool = world.pools.get(node.labels.get(POOL_LABEL, ""))
+    offered = {HCA_RESOURCE} if pool is not None and pool.spec.hcas is not None else set[str]()
     for gpu in _on(world, node):
         offered |= {s.resource for s in gpu.status.slices}
         for instance in gpu.spec.instances:

@@ -16,6 +16,7 @@ class Manager(StrEnum):
     STATUS = "tessera-status"  # of pools, layouts and policies
     POLICY = "tessera-chart"  # the policy that the chart asks for
     FINALIZER = "tessera-finalizer"  # of pools
+    TABLES = "tessera-rdma"  # RDMANodeTables
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,10 @@ class PatchNode:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An event on an object of ours. ``warning``: something that a person may have to act upon."""
+    """An event on an object of ours. ``warning``: something that a person may have to act upon.
+
+    ``namespace`` is the object's; events on cluster-scoped ones belong into "default".
+    """
 
     kind: str
     name: str
@@ -101,6 +105,7 @@ class Record:
     reason: str
     message: str
     warning: bool = False
+    namespace: str = "default"
 
     @property
     def what(self) -> str:

@@ -6,6 +6,7 @@ it serves and keep a file of them: the table of kinds knows the paths.
 
 import datetime
 import hashlib
+import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from kubernetes.aio.dynamic.client import DynamicClient
 from kubernetes.aio.dynamic.resource import Resource
 
 from gpu_operator import errors, kinds
-from gpu_operator.api.v1alpha1 import API_VERSION, FINALIZER
+from gpu_operator.api.v1alpha1 import FINALIZER
 from gpu_operator.kube import connection
 from gpu_operator.kube.actions import (
     Action,
@@ -27,12 +28,12 @@ from gpu_operator.kube.actions import (
     Record,
 )
 from gpu_operator.kube.connection import translated
-from gpu_operator.kube.port import Document
+from gpu_operator.kube.port import Chosen, Document
 
-_EVENT_NAMESPACE = "default"  # where events on cluster-scoped objects belong
 _COMPONENT = "tessera-operator"
 _TIMEOUT_S = 10.0  # of each request, its answer's last byte included
 _ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
+_WATCH_S = 60  # a connection that is dead unnoticed is found dead after this
 _PAGE = 500  # objects a list asks for at a time
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
@@ -68,6 +69,41 @@ class KubernetesCluster:
                 whole = await self._sent(self._dynamic.get, resource, namespace=namespace)
                 items = whole.get("items") or []
             return [_document(item, kind) for item in items]
+
+    async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
+        """Return one page of a list as it was sent; its ``metadata`` leads on. Raises NotFound."""
+        with translated(f"list {kind}"):
+            return await self._sent(
+                self._dynamic.get,
+                self._resource(kind),
+                namespace=chosen.namespace or None,
+                field_selector=chosen.fields or None,
+                label_selector=chosen.labels or None,
+                limit=_PAGE,
+                _continue=token or None,
+            )
+
+    async def watch(self, kind: str, chosen: Chosen, version: str) -> AsyncIterator[Document]:
+        """Yield the events of a watch (``type`` and ``object``) from a version on until it ends."""
+        with translated(f"watch {kind}"):
+            answer = await self._dynamic.get(
+                self._resource(kind),
+                namespace=chosen.namespace or None,
+                field_selector=chosen.fields or None,
+                label_selector=chosen.labels or None,
+                resource_version=version,
+                watch="true",
+                timeout_seconds=_WATCH_S,
+                query_params=[("allowWatchBookmarks", "true")],
+                serialize=False,
+                _request_timeout=_WATCH_S + _TIMEOUT_S,
+            )
+            try:
+                while line := await answer.content.readline():
+                    event: Document = json.loads(line)
+                    yield event
+            finally:
+                answer.close()
 
     async def get(self, kind: str, name: str, namespace: str | None = None) -> Document:
         """Return one object. Raises NotFound."""
@@ -228,14 +264,16 @@ class KubernetesCluster:
         key = f"{action.uid}/{action.reason}/{action.message}"
         digest = hashlib.blake2s(key.encode(), digest_size=8).hexdigest()
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        name = f"{action.name}.{digest}"
+        name = f"{action.name[:180]}.{digest}"
+        row = kinds.named(action.kind)
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": _EVENT_NAMESPACE},
+            "metadata": {"name": name, "namespace": action.namespace},
             "involvedObject": {
-                "apiVersion": API_VERSION,
+                "apiVersion": row.api_version,
                 "kind": action.kind,
+                **({"namespace": action.namespace} if row.namespaced else {}),
                 "name": action.name,
                 "uid": action.uid,
             },
@@ -258,7 +296,7 @@ class KubernetesCluster:
                 events,
                 {"lastTimestamp": now},
                 name=name,
-                namespace=_EVENT_NAMESPACE,
+                namespace=action.namespace,
                 content_type=_MERGE_PATCH,
             )
 

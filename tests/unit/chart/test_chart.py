@@ -10,6 +10,7 @@ import yaml
 from helm_chart import CHART, Manifests, helm, render, require_helm, rules
 
 from gpu_operator import config
+from gpu_operator.api.v1alpha1 import rdma
 from gpu_operator.app import cleanup
 
 
@@ -229,29 +230,47 @@ def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> No
     assert rules(off, "ClusterRole", "tessera-node") == without_rdma
     # By name, and by name only: it cannot list what runs elsewhere.
     assert rules(render(), "ClusterRole", "tessera-node") == without_rdma | {("", "pods", "get")}
-    bound = {
-        s["name"]
-        for kind in ("RoleBinding", "ClusterRoleBinding")
-        for d in render()[kind].values()
-        if d["roleRef"]["name"] != "tessera-node"
-        for s in d["subjects"]
+    bound: dict[str, set[str]] = {}
+    for kind in ("RoleBinding", "ClusterRoleBinding"):
+        for d in render()[kind].values():
+            for s in d["subjects"]:
+                bound.setdefault(s["name"], set()).add(d["roleRef"]["name"])
+    assert bound["tessera-node"] == {"tessera-node", "tessera-node-rdma"}
+    assert rules(render(), "ClusterRole", "tessera-node-rdma") == {
+        ("rdma.tessera.dev", "rdmanodetables", "watch"),
+        ("rdma.tessera.dev", "rdmanodetables/status", "patch"),
     }
-    assert "tessera-node" not in bound
+    assert rules(render(), "Role", "tessera-node-rdma") == {
+        ("coordination.k8s.io", "leases", verb) for verb in ("create", "patch")
+    }
 
 
 def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
     cluster = rules(render(), "ClusterRole", "tessera-operator")
     assert not any("*" in rule for rule in cluster)
     assert not any(resource == "secrets" for _, resource, _ in cluster)
-    assert {r for r in cluster if r[2] == "delete"} == {("gpu.tessera.dev", "gpus", "delete")}
-    assert {r[1] for r in cluster if r[2] == "create"} == {"gpus", "gpupolicies", "pods/eviction"}
-    assert {r[1] for r in cluster if r[2] == "patch" and not r[0]} == {"nodes", "nodes/status"}
-    assert ("", "pods", "list") not in cluster  # only in its own namespace
-    assert rules(render(), "Role", "tessera-operator-events") == {
+    gpus, tables = ("gpu.tessera.dev", "gpus"), ("rdma.tessera.dev", "rdmanodetables")
+    off = render("rdma.enabled=false")
+    without = rules(off, "ClusterRole", "tessera-operator")
+    assert {r for r in without if r[2] == "delete"} == {(*gpus, "delete")}
+    assert {r for r in cluster if r[2] == "delete"} == {(*gpus, "delete"), (*tables, "delete")}
+    assert {r[1] for r in without if r[2] == "create"} == {"gpus", "gpupolicies", "pods/eviction"}
+    assert {r[1] for r in without if r[2] == "patch" and not r[0]} == {"nodes", "nodes/status"}
+    assert ("", "pods", "list") not in without  # only in its own namespace
+    added = {r for r in cluster - without if r[0] != "rdma.tessera.dev"}
+    assert added == {
+        *(
+            ("", resource, verb)
+            for resource in ("pods", "namespaces")
+            for verb in ("list", "watch")
+        ),
+        *(("", "events", verb) for verb in ("create", "patch")),
+    }
+    assert rules(off, "Role", "tessera-operator-events") == {
         ("", "events", "create"),
         ("", "events", "patch"),
     }
-    assert render()["Role"]["tessera-operator-events"]["metadata"]["namespace"] == "default"
+    assert off["Role"]["tessera-operator-events"]["metadata"]["namespace"] == "default"
 
 
 def test_a_node_agent_is_held_to_its_own_node() -> None:
@@ -262,6 +281,29 @@ def test_a_node_agent_is_held_to_its_own_node() -> None:
     assert binding == {"policyName": "tessera-node", "validationActions": ["Deny"]}
     condition = found["ValidatingAdmissionPolicy"]["tessera-node"]["spec"]["matchConditions"][0]
     assert "system:serviceaccount:ns:tessera-node" in condition["expression"]
+
+
+def test_a_node_agent_acknowledges_and_beats_for_its_own_node_only() -> None:
+    found = render()
+    spec = found["ValidatingAdmissionPolicy"]["tessera-node-rdma"]["spec"]
+    (rule,) = spec["validations"]
+    assert "object.metadata.name == variables.ownName" in rule["expression"]
+    resources = {r for one in spec["matchConstraints"]["resourceRules"] for r in one["resources"]}
+    assert resources == {"rdmanodetables", "rdmanodetables/status", "leases"}
+    prefix = next(v["expression"] for v in spec["variables"] if v["name"] == "ownName")
+    assert f'"{rdma.LEASE_PREFIX}" + variables.nodeName' in prefix
+
+
+def test_users_of_a_namespace_get_its_policies_and_no_networks() -> None:
+    found = render()
+    edit, view = (found["ClusterRole"][f"tessera-rdma-{name}"] for name in ("edit", "view"))
+    for role, verb in ((edit, "create"), (view, "list")):
+        assert {r for one in role["rules"] for r in one["resources"]} == {"rdmanetworkpolicies"}
+        assert verb in role["rules"][0]["verbs"]
+    label = "rbac.authorization.k8s.io/aggregate-to-{}"
+    assert label.format("view") not in edit["metadata"]["labels"]
+    for name in ("view", "edit", "admin"):
+        assert view["metadata"]["labels"][label.format(name)] == "true"
 
 
 def test_every_service_account_is_made_by_the_chart() -> None:

@@ -16,17 +16,21 @@ from helm_chart import Manifests, render, require_helm, rules
 from http_stub import Answer, HttpStub, Request
 from kubernetes.aio.client import ApiClient as AsyncApiClient, Configuration as AsyncConfiguration
 from kubernetes.client import ApiClient, Configuration
+from policy_cluster import RdmaWorld
 
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.client import Kube
+from device_plugin.kube.tables import TablesKube
+from gpu_operator import kinds
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
+from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 from gpu_operator.app import check, cleanup, serve, validation
 from gpu_operator.config import Config, Identity, NodeConfig
 from gpu_operator.controllers import layout_act, node_status
 from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
-from gpu_operator.engine import routes, watch
+from gpu_operator.engine import rdma_loop, routes, watch
 from gpu_operator.engine.queue import WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
@@ -182,10 +186,29 @@ async def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     await elector.release()
 
 
+async def policies_live(cluster: Watched) -> None:
+    """Policies of RDMA: tables for a node that comes and goes, statuses, events."""
+    world = RdmaWorld()
+    world.node("n")
+    world.namespace("ml")
+    world.network("net", partitions=[{"name": "p"}])
+    world.policy("ml/p")
+    world.settle("n")
+    world.remove("Node", "n")
+    world.settle()
+    for action in (*world.written, *world.events):
+        if isinstance(action, Apply) and not action.status:
+            await cluster._client.create(dict(action.document))  # where it is new
+        await cluster._client.perform(action)
+
+
 def watched() -> set[Right]:
-    """What kopf lists and watches."""
+    """What kopf and the reflectors list and watch."""
     handlers = watch.registry(Store(), lambda kind, name: None)
     rights: set[Right] = set()
+    for kind in (one for one in kinds.KINDS if one.reflected):
+        where = rdma_loop.chosen(kind.name, NAMESPACE).namespace
+        rights |= {(where, kind.group, kind.plural, verb) for verb in ("list", "watch")}
     for handler in handlers._watching.get_all_handlers():
         assert handler.selector is not None
         resource = str(handler.selector.plural or handler.selector.any_name)
@@ -201,10 +224,11 @@ def test_the_operator_has_the_rights_that_it_uses_and_no_other(
     async def live() -> set[Right]:
         async with watched_cluster() as cluster:
             await a_life(cluster, monkeypatch)
+            await policies_live(cluster)
             return cluster.rights
 
     given = granted(render(), "tessera-operator")
-    used = asked(asyncio.run(live()), given) | watched()
+    used = asked(asyncio.run(live()) | watched(), given)
     assert used - given == set(), "used and not granted"
     assert given - used == set(), "granted and not used"
 
@@ -229,6 +253,12 @@ def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
         agent.apply_status("g", GPUStatus())
         agent.pod_event(HolderPod("default", "train", "u"), "Faulted", "why")
         agent.pod("default", "train")
+        tables = TablesKube("n", NAMESPACE, client)
+        with pytest.raises(ClusterError):
+            next(tables.tables())
+        tables.acknowledge("u", RDMANodeTablesStatus())
+        tables.beat(())
+        rights.add((NAMESPACE, "coordination.k8s.io", "leases", "create"))  # where it is new
     given = granted(render(), "tessera-node")
     assert asked(rights, given) == given
 

@@ -1,6 +1,7 @@
 """HCA functions as the node agent has them: handed out, bound to pods, taken back."""
 
 import pickle
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from device_plugin import config
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holding import View
+from device_plugin.agent.loop import Agent
 from device_plugin.backends.hcad import FunctionState
 from device_plugin.cdi import hca
 from device_plugin.config import Hcas
@@ -124,7 +126,35 @@ def test_a_function_is_bound_once_kubelet_and_api_server_have_spoken(world: Worl
     world.now += 10
     assert world.binder.reconcile()
     assert world.calls == [("bind", A.id, UID)]
-    assert world.asked == 2, "what is known of a pod is not asked again"
+    assert world.asked == 2, "what is known of a pod is not asked again so soon"
+
+
+def test_a_pod_whose_sandbox_was_made_again_is_bound_by_its_new_address(world: World) -> None:
+    world.there[A.id] = FunctionState(A.id, UID, ("10.0.0.1",), "")
+    world.holds((A, POD))
+    world.pods["one"] = facts()
+    assert world.binder.reconcile()
+    world.pods["one"] = facts(UID, "10.0.0.9")
+    world.now += 31
+    assert world.binder.reconcile()
+    assert world.there[A.id].addresses == ("10.0.0.9",)
+    world.pods["one"] = None
+    world.now += 31
+    assert world.binder.reconcile()
+    assert world.there[A.id].addresses == ("10.0.0.9",), "silence takes nothing away"
+
+
+def test_an_address_that_another_pod_has_by_now_is_not_taken_back(world: World) -> None:
+    world.there[A.id] = FunctionState(A.id, UID, ("10.0.0.1",), "")
+    world.holds((A, POD))
+    world.pods["one"] = facts()
+    assert world.binder.reconcile()
+    world.release(A.id)  # as hcad does for whoever has that address now
+    world.calls.clear()
+    world.pods["one"] = PodFacts(UID, "node-1", False, ())
+    world.now += 1
+    assert not world.binder.reconcile()
+    assert world.calls == []
 
 
 def test_a_pod_that_stays_without_an_address_is_asked_for_ever_less_often(world: World) -> None:
@@ -285,6 +315,8 @@ def test_a_pod_is_read_with_all_its_addresses() -> None:
         "status": {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]},
     }
     assert read(document) == facts(UID, "10.0.0.1", "fd00::1")
+    document["status"]["phase"] = "Succeeded"
+    assert read(document).addresses == (), "another pod may have it by now"
     document["spec"]["hostNetwork"] = True
     del document["status"]
     assert read(document) == PodFacts(UID, "node-1", True, ())
@@ -304,3 +336,20 @@ def test_hcad_s_answers_become_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     with pytest.raises(HcadUnreachable, match="hcad at /nowhere"):
         hcad.release("HCA-1")
+
+
+@pytest.mark.parametrize("objects", [(), ("a GPU",)])
+def test_an_agent_that_leaves_with_its_pool_leaves_no_cdi_file(
+    tmp_path: Path, objects: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gpud is being stopped at the same time, so no pass does it."""
+    kube: Any = SimpleNamespace(gpus=lambda: objects)
+    unused: Any = SimpleNamespace(functions=FUNCTIONS)
+    settings = config.Settings("node-1", "agent", cdi_dir=tmp_path)
+    agent = Agent(
+        *(settings, unused, unused, kube, unused, tmp_path, threading.Event(), unused, unused)
+    )
+    monkeypatch.setattr(agent._reporter, "report_leaving", lambda _: None)
+    agent._write_functions(FUNCTIONS)
+    agent._say_that_it_leaves()
+    assert (tmp_path / hca.FILE_NAME).exists() == bool(objects)

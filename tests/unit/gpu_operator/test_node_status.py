@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from gpu_world import GPU_NODE, applied, gpu, mig_slice, node, world
+from gpu_world import GPU_NODE, applied, gpu, mig_slice, node, pool, world
 
-from gpu_operator.api.v1alpha1 import POOL_LABEL, RESOURCE_PREFIXES
+from gpu_operator.api.v1alpha1 import HCA_RESOURCE, POOL_LABEL, RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
+from gpu_operator.api.v1alpha1.gpupool import HCAs
 from gpu_operator.controllers import node_status
 from gpu_operator.controllers.world import ChartPolicy, World
 from gpu_operator.kube.actions import Manager, PatchNode
@@ -157,3 +158,16 @@ def test_what_a_shared_prefix_left_goes_after_it_was_changed_back(labels: dict[s
 
 def test_a_node_that_is_gone() -> None:
     assert node_status.reconcile(world(), "n1", 0.0).actions == ()
+
+
+def test_a_resource_of_hcas_is_removed_when_no_pool_asks_for_them() -> None:
+    zero = {("n1", HCA_RESOURCE): 0.0}
+    asked, unasked = pool(hcas=HCAs()), pool()
+    assert operations(having("0", asked, resource=HCA_RESOURCE, zero_since=zero), 1e9) == []
+    found = operations(having("0", unasked, resource=HCA_RESOURCE, zero_since=zero), 1e9)
+    assert [path for _, path, _ in found] == [
+        "/status/capacity/rdma.tessera.dev~1hca",
+        "/status/capacity/rdma.tessera.dev~1hca",
+        "/status/allocatable/rdma.tessera.dev~1hca",
+    ]
+    assert operations(having("8", unasked, resource=HCA_RESOURCE, zero_since=zero), 1e9) == []

@@ -211,12 +211,34 @@ QUICK = settings(
 )
 
 
+PODS_AT_FIRST = st.tuples(
+    *(
+        st.tuples(
+            st.just("pod"), st.just(space), st.just(name), st.just(last), LABELS, st.just(True)
+        )
+        for last, (space, name) in enumerate([(s, n) for s in "ab" for n in "xy"], 1)
+    )
+)
+POLICIES_AT_FIRST = st.lists(
+    st.tuples(st.just("policy"), st.sampled_from("ab"), st.sampled_from("pq"), SPECS),
+    min_size=1,
+    max_size=3,
+)
+
+
 @settings(QUICK, max_examples=150)
-@given(st.lists(STEPS, min_size=5, max_size=30))
-def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(steps: list[Any]) -> None:
+@given(PODS_AT_FIRST, POLICIES_AT_FIRST, PARTITIONS, st.lists(STEPS, max_size=12), st.integers(0))
+def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(
+    pods: Any, policies: list[Any], partitions: list[Dict], steps: list[Any], waits: int
+) -> None:
+    """Tables are made after each step, but where a bit of ``waits`` lets some gather."""
     both = Both()
-    for step in steps:
+    for step in (*pods, *policies, ("network", "lab", partitions), ("look",)):
         both.do(step)
+    for at, step in enumerate(steps):
+        both.do(step)
+        if not waits >> at & 1:
+            both.do(("look",))
     world = both.world()
     at_once = load(Compiler(both.compiler.pkeys), world)
     assert meaning(both.compiler) == meaning(at_once)

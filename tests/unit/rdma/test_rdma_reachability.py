@@ -252,6 +252,32 @@ def test_partitions_full_and_limited() -> None:
     }
 
 
+def test_who_is_both_full_and_limited_is_full_and_a_refused_partition_opens_nobody() -> None:
+    everybody = {"podSelector": {}}
+    both = {
+        "name": "both",
+        "pkey": 5,
+        "members": [everybody, {**everybody, "membership": "Limited"}],
+    }
+    world = nine()
+    world.networks = [network([both])]
+    compiler = load(Compiler(), world)
+    (*_, identity) = compiler.tables("").identities
+    assert [(one.pkey, one.full) for one in identity.partitions] == [(5, True)]
+    xs = {"name": "taken", "pkey": 5, "members": [{"podSelector": {"matchLabels": {"pod": "x"}}}]}
+    ys = {"name": "late", "pkey": 5, "members": [{"podSelector": {"matchLabels": {"pod": "y"}}}]}
+    world.networks = [network([xs, ys])]
+    load(compiler, world)
+    assert differences(world, compiler, pkeys=(0xFFFF, 0x8005)) == []
+    assert list(compiler.problems()) == [("RDMANetwork", "lab")]
+    reached = [
+        bool(allowed(world, Try("10.0.1.2", other, pkey))[0])
+        for other in ("10.0.2.2", "10.0.1.3", "10.0.1.1")
+        for pkey in (0xFFFF, 0x8005)
+    ]
+    assert reached == [False] * 6
+
+
 def test_a_policy_is_updated_and_deleted() -> None:
     world, compiler = nine(), Compiler()
     for spec in (
@@ -295,6 +321,35 @@ def test_labels_of_pods_and_namespaces_are_flipped() -> None:
     world.namespaces[1] = namespace("b", team="blue")
     world.namespaces[2] = namespace("c", team="red")
     assert differences(world, load(compiler, world)) == []
+
+
+@pytest.mark.parametrize("operator", ["In", "NotIn", "Exists", "DoesNotExist"])
+@pytest.mark.parametrize("labels", [{}, {"k": "v"}, {"k": "w"}, {"other": "v"}])
+def test_a_key_that_is_absent_is_not_in_anything(operator: str, labels: Dict) -> None:
+    world = nine()
+    for one in world.pods[:4]:
+        one["metadata"]["labels"] = labels
+    values = () if "xist" in operator else ("v",)
+    wanted = {"matchExpressions": [{"key": "k", "operator": operator, "values": list(values)}]}
+    world.policies = [
+        policy({"podSelector": wanted}),
+        policy({"podSelector": {}, "ingress": [{"from": [{"podSelector": wanted}]}]}, "q", "b"),
+    ]
+    assert differences(world, load(Compiler(), world)) == []
+    reached = bool(allowed(world, Try("10.0.3.1", "10.0.1.1"))[0])
+    matching = {"In": [{"k": "v"}], "Exists": [{"k": "v"}, {"k": "w"}]}
+    matching["NotIn"] = [{}, {"k": "w"}, {"other": "v"}]
+    matching["DoesNotExist"] = [{}, {"other": "v"}]
+    assert reached == (labels not in matching[operator])
+
+
+def test_membership_follows_the_labels_of_namespaces() -> None:
+    red = {"namespaceSelector": {"matchLabels": {"team": "red"}}}
+    world, compiler = nine(), Compiler()
+    world.networks = [network([{"name": "red", "pkey": 5, "members": [red]}])]
+    assert differences(world, load(compiler, world), pkeys=(0xFFFF, 0x8005)) == []
+    world.namespaces[1] = namespace("b", team="blue")
+    assert differences(world, load(compiler, world), pkeys=(0xFFFF, 0x8005)) == []
 
 
 def test_an_address_is_used_again_and_denied_while_two_claim_it() -> None:

@@ -11,6 +11,8 @@ POOL_LABEL: Final = f"{GROUP}/pool"  # on a node and on a GPU: the pool that hol
 INDEX_LABEL: Final = f"{GROUP}/index"  # on a GPU: its index on the node
 FINALIZER: Final = f"{GROUP}/finalizer"
 
+HCA_RESOURCE: Final = "rdma.tessera.dev/hca"  # a function of an RDMA adapter
+
 # On a node: prefixes, other than our own, by which it has offered slices and lists resources yet.
 RESOURCE_PREFIXES: Final = f"{GROUP}/resource-prefixes"
 

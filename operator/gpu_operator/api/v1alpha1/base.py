@@ -24,10 +24,11 @@ class StatusModel(Model):
 
 
 class ConditionType(StrEnum):
-    """Conditions that every resource of ours carries."""
+    """Conditions; what belongs to ``rdma.tessera.dev`` has Accepted and Programmed only."""
 
     ACCEPTED = "Accepted"
     READY = "Ready"
+    PROGRAMMED = "Programmed"
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
 
@@ -65,12 +66,18 @@ class Reason(StrEnum):
     FAULTED = "Faulted"
     OUT_OF_BUDGET = "OutOfBudget"
     UNSUPPORTED_PTX = "UnsupportedPTX"
+    PROGRAMMED = "Programmed"
+    PENDING = "Pending"
+    NODE_SILENT = "NodeSilent"
+    HCA_UNAVAILABLE = "HCAUnavailable"
+    MTU_EXCEEDS_INTERFACE = "MTUExceedsInterface"
+    RDMA_DENIED = "RDMADenied"
 
 
 class Condition(StatusModel):
     """A ``metav1.Condition``."""
 
-    type: str = Field(description="Accepted, Ready, Progressing or Degraded.")
+    type: str = Field(description="Which one it is, such as Accepted.")
     status: str = Field(description="True, False or Unknown.")
     reason: str = Field(description="One word for programs.")
     message: str = Field(default="", description="One sentence for people.")

@@ -1,55 +1,28 @@
 """The CustomResourceDefinitions: ``python -m gpu_operator.api.v1alpha1.crd DIRECTORY`` writes them.
 
-Schemas come from the models; names, columns and CEL rules are here. All resources are
-cluster-scoped, as nodes are.
+Schemas come from the models, CEL rules inside of a spec too; names, columns and the other rules are
+here, and in ``rdma.definitions``.
 """
 
 import argparse
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from gpu_operator.api.v1alpha1 import GROUP, VERSION
-from gpu_operator.api.v1alpha1.base import Model, Status
+from gpu_operator.api.v1alpha1 import VERSION
+from gpu_operator.api.v1alpha1.definition import AGE, Column, Kind as Kind, condition
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
+from gpu_operator.api.v1alpha1.rdma.definitions import DEFINITIONS
 from gpu_operator.api.v1alpha1.schema import structural
 
+_READY = condition("Ready")
+_REASON = condition("Ready", "reason")
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A printer column; ``wide`` ones show with ``-o wide`` only."""
-
-    name: str
-    path: str
-    type: str = "string"
-    wide: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """All of a resource that its models do not say."""
-
-    kind: str
-    plural: str
-    short: tuple[str, ...]
-    spec: type[Model]
-    status: type[Status]
-    columns: tuple[Column, ...]
-    description: str
-    rules: tuple[tuple[str, str], ...] = ()  # CEL over the spec, message
-    root_rules: tuple[tuple[str, str], ...] = ()  # CEL over the object, message
-
-
-_READY = ".status.conditions[?(@.type=='Ready')].status"
-_REASON = ".status.conditions[?(@.type=='Ready')].reason"
-_AGE = Column("Age", ".metadata.creationTimestamp", "date")
-
-KINDS = (
+KINDS: tuple[Kind, ...] = (
     Kind(
         "GPUPool",
         "gpupools",
@@ -62,7 +35,7 @@ KINDS = (
             Column("Nodes", ".status.nodes", "integer"),
             Column("GPUs", ".status.gpus", "integer"),
             Column("Ready", _READY),
-            _AGE,
+            AGE,
             Column("Reason", _REASON, wide=True),
             Column("Prefix", ".status.resourcePrefix", wide=True),
         ),
@@ -83,7 +56,7 @@ KINDS = (
             Column("Slices", ".status.slicesTotal", "integer"),
             Column("Used", ".status.slicesUsed", "integer"),
             Column("Health", ".status.health"),
-            _AGE,
+            AGE,
             Column("UUID", ".spec.uuid", wide=True),
             Column("Budget", ".status.budget.total", wide=True),
             Column("Holders", ".status.holders", wide=True),
@@ -108,7 +81,7 @@ KINDS = (
             Column("Applied", ".status.applied", "integer"),
             Column("Waiting", ".status.waiting", "integer"),
             Column("Ready", _READY),
-            _AGE,
+            AGE,
             Column("Reason", _REASON, wide=True),
         ),
         "MIGLayout says which MIG slices the selected GPUs get, and how to get there.",
@@ -129,10 +102,11 @@ KINDS = (
             Column("Strategy", ".spec.strategy"),
             Column("Prefix", ".spec.resourcePrefix"),
             Column("Ready", _READY),
-            _AGE,
+            AGE,
         ),
         "GPUPolicy says how slices are offered; only the one called default counts.",
     ),
+    *DEFINITIONS,
 )
 
 
@@ -154,10 +128,10 @@ def render(kind: Kind) -> dict[str, Any]:
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
         "spec": {
-            "group": GROUP,
-            "scope": "Cluster",
+            "group": kind.group,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
             "names": names,
             "versions": [
                 {

@@ -1,0 +1,184 @@
+"""Carries tables of RDMA policies to hcad, and says in their status what it enforces.
+
+An acknowledgement is hcad's answer: the engine has switched, and whom the tables deny is revoked.
+hcad that has been restarted knows nothing and lets nobody in; it gets the tables before anything
+else. When the API server is away the last tables stay in force.
+"""
+
+import datetime
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Never, Protocol
+
+from device_plugin.agent.notices import Notices
+from device_plugin.errors import ClusterError, DaemonError, DaemonUnreachable
+from device_plugin.inventory.model import HolderPod
+from device_plugin.kube.tables import Tables, TablesKube
+from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.rdma.packing import unpack
+from gpu_operator.api.v1alpha1.rdma.tables import HcadState, RDMANodeTablesStatus
+from rdma.errors import TablesError
+
+TICK_S = 1.0  # between two questions to hcad: is it there, and whom has it denied?
+HEARTBEAT_S = 4.0  # two may be lost before the operator calls the node silent
+_RETRY_S = 0.2
+_TOLD_S = 60.0  # a denial that goes on is told again after this
+_MAX_TOLD = 4096
+_log = logging.getLogger(__name__)
+
+
+class Daemon(Protocol):
+    """hcad's administration socket."""
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send one request. Raises DaemonError and DaemonUnreachable."""
+
+
+class TableCarrier:
+    """``follow``, ``run`` and ``beat`` are threads; what they share is replaced, never changed."""
+
+    def __init__(
+        self,
+        kube: TablesKube,
+        hcad: Daemon,
+        notices: Notices,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kube = kube
+        self._hcad = hcad
+        self._notices = notices
+        self._clock = clock
+        self._wake = threading.Event()
+        self._wanted: Tables | None = None
+        self._enforced = RDMANodeTablesStatus()
+        self._handed: Tables | None = None
+        self._written: tuple[str, RDMANodeTablesStatus] | None = None
+        self._alive_at = float("-inf")
+        self._told: dict[tuple[str, ...], float] = {}
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether hcad has answered just now."""
+        return self._clock() - self._alive_at < HEARTBEAT_S
+
+    def follow(self) -> Never:
+        """Watch this node's tables until the process ends."""
+        while True:
+            try:
+                for tables in self._kube.tables():
+                    self.take(tables)
+            except ClusterError as err:
+                _log.info("watch of tables ended: %s", err)
+                time.sleep(_RETRY_S)
+            time.sleep(_RETRY_S)
+
+    def take(self, tables: Tables | None) -> None:
+        """Want other tables; those of an object that was deleted stay in force."""
+        if tables is not None and tables != self._wanted:
+            self._wanted = tables
+            self._wake.set()
+
+    def run(self) -> Never:
+        """Hand tables over as they come, and look every second whether hcad is there."""
+        while True:
+            self._wake.wait(TICK_S if self.attempt() else _RETRY_S)
+            self._wake.clear()
+
+    def attempt(self) -> bool:
+        """Make one pass; return whether nothing is left to do."""
+        wanted = self._wanted
+        try:
+            status = self._hand_over(wanted)
+            self._alive_at = self._clock()
+        except DaemonUnreachable as err:
+            status = RDMANodeTablesStatus(hcad=HcadState.UNREACHABLE, message=str(err)[:400])
+            self._handed = None
+        if wanted is None:
+            return True
+        return self._say(wanted, status) and status.hcad is HcadState.ENFORCING
+
+    def beat(self) -> Never:
+        """Give signs of life, as long as hcad does."""
+        while True:
+            began, wanted = self._clock(), self._wanted
+            if wanted is not None and self.is_alive:
+                try:
+                    self._kube.beat(wanted.owners)
+                except ClusterError as err:
+                    _log.warning("heartbeat not written: %s", err)
+            time.sleep(max(0.0, began + HEARTBEAT_S - self._clock()))
+
+    def _hand_over(self, wanted: Tables | None) -> RDMANodeTablesStatus:
+        """Make hcad enforce what is wanted; return what it enforces. Raises DaemonUnreachable."""
+        in_force: int | None = None
+        try:
+            in_force = self._hcad.call("policy-generation").get("generation")
+            if wanted is not None and (wanted != self._handed or in_force != wanted.generation):
+                reply = self._hcad.call("tables", document=unpack(wanted.encoding, wanted.text))
+                self._handed = wanted
+                self._enforced = RDMANodeTablesStatus(
+                    generation=int(reply["generation"]), hcad=HcadState.ENFORCING
+                )
+                _log.info(
+                    "tables %s are enforced: %s queue pairs revoked, %s narrowed",
+                    reply["generation"],
+                    reply.get("revoked"),
+                    reply.get("narrowed"),
+                )
+            self._tell_denials()
+        except (DaemonError, TablesError) as err:
+            _log.warning("%s", err)
+            self._handed = None
+            return RDMANodeTablesStatus(
+                generation=in_force or 0, hcad=HcadState.REFUSED, message=str(err)[:400]
+            )
+        return self._enforced
+
+    def _say(self, tables: Tables, status: RDMANodeTablesStatus) -> bool:
+        """Write the status if it is news; return whether it is there."""
+        if self._written == (tables.uid, status):
+            return True
+        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        try:
+            there = self._kube.acknowledge(tables.uid, status.model_copy(update={"time": now}))
+        except ClusterError as err:
+            _log.warning("status of tables not written: %s", err)
+            return False
+        self._written = (tables.uid, status) if there else None
+        return there
+
+    def _tell_denials(self) -> None:
+        """Put what hcad has denied since the last time on the pods that it befell."""
+        denials = self._hcad.call("denials")["denials"]
+        if not denials:
+            return
+        pods = {one["function"]: one for one in self._hcad.call("status")["functions"]}
+        now = self._clock()
+        for denial in denials:
+            held = pods.get(denial["function"])
+            if held is None or not held["pod_uid"]:
+                continue
+            kind = (held["pod_uid"], denial["verb"], denial["source"], denial["destination"])
+            if now - self._told.get(kind, float("-inf")) < _TOLD_S:
+                continue
+            self._told.pop(kind, None)
+            self._told[kind] = now
+            if len(self._told) > _MAX_TOLD:
+                del self._told[next(iter(self._told))]
+            namespace, _, name = held["pod"].partition("/")
+            pod = HolderPod(namespace, name, held["pod_uid"])
+            self._notices.post(pod, Reason.RDMA_DENIED, describe(denial))
+
+
+def describe(denial: dict[str, Any]) -> str:
+    """Return a denial in one sentence; counts are left out, so that equal ones are one event."""
+    source, destination = (
+        f"{denial[f'{end}_pod']} ({denial[end]})" if denial[f"{end}_pod"] else denial[end]
+        for end in ("source", "destination")
+    )
+    done = "would be denied" if denial["audited"] else "denied"
+    by = f" by {', '.join(denial['policies'])}" if denial["policies"] else ""
+    why = f": {'; '.join(denial['reasons'])}" if denial["reasons"] else ""
+    return f"{denial['verb']} of {source} to {destination} {done}{by}{why}"

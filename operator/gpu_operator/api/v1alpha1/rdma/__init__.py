@@ -1,0 +1,15 @@
+"""``rdma.tessera.dev/v1alpha1``: models of what says who may do which RDMA to whom.
+
+Specs of users are read by ``rdma.manifests``, strictly; models here are what ``kubectl explain``
+tells and what the API server checks, and what is written to statuses.
+"""
+
+from typing import Final
+
+from rdma.manifests import GROUP as GROUP, HCA_RESOURCE as HCA_RESOURCE
+
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+LEASE_LABEL: Final = f"{GROUP}/heartbeat"  # on a Lease: the node whose agent renews it
+LEASE_PREFIX: Final = "tessera-rdma-"  # of a Lease's name, before the node's

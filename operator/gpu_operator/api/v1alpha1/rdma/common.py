@@ -1,0 +1,86 @@
+"""What models of both objects of users have: selectors, quantities, conditions."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic.alias_generators import to_camel
+
+from gpu_operator.api.v1alpha1.base import Condition, Model, StatusModel
+
+MAX_ITEMS = 128  # of a list in a spec; what CEL rules may cost is estimated from it
+
+
+def rules(*pairs: tuple[str, str]) -> ConfigDict:
+    """Return the configuration of a model whose objects the API server holds to CEL rules."""
+    found: list[JsonValue] = [{"rule": rule, "message": message} for rule, message in pairs]
+    return ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={"x-kubernetes-validations": found},
+    )
+
+
+class Operator(StrEnum):
+    """How an expression compares."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+
+
+class Expression(Model):
+    """One requirement of a label selector."""
+
+    key: str = Field(min_length=1, max_length=317, description="Key of a label.")
+    operator: Operator = Field(description="In, NotIn, Exists or DoesNotExist.")
+    values: tuple[str, ...] | None = Field(
+        default=None, max_length=MAX_ITEMS, description="Values, for In and NotIn."
+    )
+
+
+class LabelSelector(Model):
+    """A ``metav1.LabelSelector``; an empty one matches everything."""
+
+    match_labels: dict[str, str] | None = Field(
+        default=None, description="Labels that must all be there with these values."
+    )
+    match_expressions: tuple[Expression, ...] | None = Field(
+        default=None, max_length=64, description="Requirements that must all hold."
+    )
+
+
+Quantity = Annotated[
+    str,
+    WithJsonSchema(
+        {
+            "x-kubernetes-int-or-string": True,
+            "maxLength": 40,
+            "pattern": r"^[0-9]{1,19}(\.[0-9]{1,9})?([eE][0-9]{1,2}|[KMGTPE]i|[kMGTPE])?$",
+        }
+    ),
+]
+"""A ``resource.Quantity`` of at least 1, such as 5Gi, 200k or 1000."""
+
+Conditions = Annotated[
+    tuple[Condition, ...],
+    Field(
+        default=(),
+        description="Accepted: the spec can be enforced as it is. Programmed: the HCAs of all"
+        " nodes enforce it.",
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    ),
+]
+
+
+class RDMAStatus(StatusModel):
+    """Begins the status of both."""
+
+    observed_generation: int = Field(default=0, description="Last generation acted upon.")
+    conditions: Conditions = ()

@@ -1,0 +1,1 @@
+"""Policies of RDMA: what was seen goes in, tables for nodes and words for users come out."""

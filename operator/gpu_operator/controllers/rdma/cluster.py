@@ -1,0 +1,324 @@
+"""The cluster as policies of RDMA see it: changes go in, actions come out. No I/O, no clock.
+
+``take`` notes changes; ``tables`` and ``reports`` say what has to be written now, and say it again
+until it is seen to be there. Not safe for threads.
+"""
+
+import datetime
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from gpu_operator.api.v1alpha1.base import ConditionType, Reason
+from gpu_operator.api.v1alpha1.rdma import API_VERSION, LEASE_PREFIX
+from gpu_operator.api.v1alpha1.rdma.network import AllocatedPartition, RDMANetworkStatus
+from gpu_operator.api.v1alpha1.rdma.policy import NodeCount, RDMANetworkPolicyStatus
+from gpu_operator.controllers.rdma import reports
+from gpu_operator.controllers.rdma.nodes import NodeState, Packed
+from gpu_operator.controllers.rdma.reading import SeenNetwork, SeenPolicy, SeenTables
+from gpu_operator.controllers.rdma.reports import Finding, Reach
+from gpu_operator.kube.actions import Action, Apply, Delete, Manager
+from rdma.compiler import Compiler
+from rdma.errors import TablesError
+from rdma.manifests import NETWORK_KIND, POLICY_KIND
+from rdma.objects import NamespaceFacts, PodFacts
+
+TABLES_KIND: Final = "RDMANodeTables"
+Change = tuple[str, str, Any]
+"""Kind, key and value of what changed; None: it is gone."""
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time, in the three ways that it is asked for."""
+
+    seconds: float  # monotonic
+    moment: datetime.datetime
+
+    @property
+    def unix_ms(self) -> int:
+        return int(self.moment.timestamp() * 1000)
+
+
+class PolicyCluster:
+    """All that was seen, and the compiler that it is put into."""
+
+    def __init__(self, owners: Sequence[Mapping[str, Any]] = ()) -> None:
+        """``owners`` are those of what is written for nodes: with them it is deleted."""
+        self._owners = [dict(owner) for owner in owners]
+        self._compiler: Compiler | None = None
+        self._policies: dict[str, SeenPolicy] = {}
+        self._networks: dict[str, SeenNetwork] = {}
+        self._uids: dict[str, str] = {}  # pod → uid
+        self._with_hca: set[str] = set()
+        self._nodes: dict[str, NodeState] = {}
+        self._stray: dict[str, SeenTables] = {}  # of nodes that we write nothing for
+        self._hearts: dict[str, str] = {}
+        self._compiled: dict[tuple[str, str], int] = {}  # object → first revision that has it
+        self._fresh: set[tuple[str, str]] = set()
+        self._revision = 0
+        self._stale = True
+        self._too_large = ""
+        self._takers: Mapping[str, Callable[[str, Any, Now], None]] = {
+            "Pod": self._pod,
+            "Namespace": self._namespace,
+            "Node": self._node,
+            "Lease": self._lease,
+            NETWORK_KIND: self._network,
+            POLICY_KIND: self._policy,
+            TABLES_KIND: self._seen,
+        }
+
+    def take(self, changes: Iterable[Change], now: Now) -> None:
+        """Note changes. The first ones must be all that there is: P_Keys are kept by them."""
+        changes = list(changes)
+        if self._compiler is None:
+            self._compiler = Compiler(_given(changes))
+        for kind, key, value in changes:
+            self._takers[kind](key, value, now)
+
+    def tables(self, now: Now) -> tuple[Action, ...]:
+        """Return the writes that bring every node's tables up to date."""
+        compiler = self._compiler
+        if compiler is None:
+            return ()
+        if self._stale:
+            self._compile(compiler)
+        for name in self._wanted(compiler) - self._nodes.keys():
+            state = self._nodes[name] = NodeState(name, now.seconds)
+            state.take(self._stray.pop(name, None), now.seconds)
+        gone = self._nodes.keys() - self._wanted(compiler)
+        for name in gone:
+            seen = self._nodes.pop(name).seen
+            if seen is not None:
+                self._stray[name] = seen
+        actions: list[Action] = [Delete(TABLES_KIND, name) for name in sorted(self._stray)]
+        self._too_large = ""
+        for name, state in sorted(self._nodes.items()):
+            try:
+                due = state.due(compiler.tables(name), self._revision, now.unix_ms)
+            except TablesError as err:
+                self._too_large = f"{name}: {err}"
+                continue
+            if due is not None:
+                actions.append(self._write(name, *due))
+        return tuple(actions)
+
+    def reports(self, now: Now) -> tuple[Action, ...]:
+        """Return the writes that bring statuses of policies and networks up to date."""
+        compiler = self._compiler
+        if compiler is None:
+            return ()
+        problems = compiler.problems()
+        told = {key: "; ".join(map(str, errors)) for key, errors in problems.items()}
+        nodes = [state for _, state in sorted(self._nodes.items())]
+        for state in nodes:
+            state.forget()
+        reach = _Reaches(nodes, now.seconds)
+        actions: list[Action] = []
+        for key, policy in self._policies.items():
+            problem = policy.problem or told.get((POLICY_KIND, key), "")
+            found = self._reach(reach, (POLICY_KIND, key), policy.problem)
+            status = RDMANetworkPolicyStatus(
+                selected_pods=compiler.selected_count(key),
+                nodes=NodeCount(ready=found.ready, total=found.total),
+                nodes_ready=f"{found.ready}/{found.total}",
+            )
+            conditions = (
+                (ConditionType.ACCEPTED, reports.accepted(problem)),
+                (ConditionType.PROGRAMMED, found.finding),
+            )
+            actions += reports.report(
+                policy.meta, policy.namespace, policy.status, status, conditions, now.moment
+            )
+        for key, network in self._networks.items():
+            problem = network.problem or told.get((NETWORK_KIND, key), "")
+            found = self._reach(reach, (NETWORK_KIND, key), network.problem)
+            conditions = (
+                (ConditionType.ACCEPTED, self._mtu(network) or reports.accepted(problem)),
+                (ConditionType.PROGRAMMED, found.finding),
+            )
+            status_of = self._network_status(compiler, network)
+            actions += reports.report(
+                network.meta, "", network.status, status_of, conditions, now.moment
+            )
+        return tuple(actions)
+
+    def again_in_s(self, now: Now) -> float | None:
+        """Return when to look again although nothing changes: a node may have fallen silent."""
+        left = [state.silent_in_s(now.seconds) for state in self._nodes.values()]
+        return min((seconds for seconds in left if seconds > 0), default=None)
+
+    def _compile(self, compiler: Compiler) -> None:
+        self._revision += 1
+        for one in self._fresh:
+            self._compiled[one] = self._revision
+        self._fresh.clear()
+        self._stale = False
+        compiler.nodes()  # settles
+
+    def _wanted(self, compiler: Compiler) -> set[str]:
+        return self._with_hca | set(compiler.nodes())
+
+    def _write(self, name: str, generation: int, packed: Packed) -> Apply:
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": TABLES_KIND,
+            "metadata": {"name": name, "ownerReferences": self._owners},
+            "spec": {"generation": generation, "encoding": packed[0].value, "tables": packed[1]},
+        }
+        return Apply(Manager.TABLES, document)
+
+    def _reach(self, reach: "_Reaches", of: tuple[str, str], problem: str) -> Reach:
+        revision = self._compiled.get(of)
+        found = reach.of(revision if revision is not None else self._revision + 1)
+        if revision is None or self._too_large:
+            message = self._too_large or "not compiled yet"
+            found = replace(found, ready=0, finding=Finding("False", Reason.PENDING, message))
+        return reports.invalid(found) if problem else found
+
+    def _mtu(self, network: SeenNetwork) -> Finding | None:
+        wanted = network.network.mtu if network.network is not None else None
+        if wanted is None:
+            return None
+        for name, state in sorted(self._nodes.items()):
+            carried = state.seen.status.path_mtu if state.seen is not None else None
+            if carried is not None and carried < wanted:
+                message = (
+                    f"spec.mtu: {wanted} is more than the {carried} that the interface of node"
+                    f" {name} carries; lower it, or give the interface a larger MTU"
+                )
+                return Finding("False", Reason.MTU_EXCEEDS_INTERFACE, message)
+        return None
+
+    def _network_status(self, compiler: Compiler, network: SeenNetwork) -> RDMANetworkStatus:
+        if network.network is None:
+            return network.status  # P_Keys stay given until it can be read again
+        keys = compiler.pkeys
+        given = tuple(
+            AllocatedPartition(name=one.name, pkey=keys[network.meta.name, one.name])
+            for one in network.network.partitions
+            if (network.meta.name, one.name) in keys
+        )
+        told = ",".join(f"{one.name}={one.pkey:#06x}" for one in given)
+        return RDMANetworkStatus(partitions=given, pkeys=told)
+
+    # one for each kind
+
+    def _pod(self, key: str, pod: PodFacts | None, now: Now) -> None:
+        assert self._compiler is not None
+        before = self._uids.pop(key, None)
+        if before is not None and (pod is None or pod.uid != before):
+            self._compiler.delete_pod(before)
+        if pod is not None:
+            self._uids[key] = pod.uid
+            self._compiler.upsert_pod(pod)
+        self._stale = True
+
+    def _namespace(self, key: str, namespace: NamespaceFacts | None, now: Now) -> None:
+        assert self._compiler is not None
+        if namespace is None:
+            self._compiler.delete_namespace(key)
+        else:
+            self._compiler.upsert_namespace(namespace)
+        self._stale = True
+
+    def _node(self, key: str, name: str | None, now: Now) -> None:
+        self._with_hca.discard(key)
+        if name is not None:
+            self._with_hca.add(name)
+
+    def _lease(self, key: str, renewed: str | None, now: Now) -> None:
+        node = key.partition("/")[2].removeprefix(LEASE_PREFIX)
+        if renewed is None:
+            self._hearts.pop(node, None)
+        elif self._hearts.get(node) != renewed:
+            self._hearts[node] = renewed
+            if node in self._nodes:
+                self._nodes[node].heard(now.seconds)
+
+    def _network(self, key: str, network: SeenNetwork | None, now: Now) -> None:
+        assert self._compiler is not None
+        if network is None:
+            self._networks.pop(key, None)
+            self._compiler.delete_network(key)
+            self._drop((NETWORK_KIND, key))
+            return
+        before = self._networks.get(key)
+        if _is_older(network, before):
+            return
+        self._networks[key] = network
+        if before is None or _version(before) != _version(network):
+            if network.network is not None:  # else the last one that could be read stays
+                self._compiler.upsert_network(network.network)
+            self._fresh.add((NETWORK_KIND, key))
+            self._compiled.pop((NETWORK_KIND, key), None)
+            self._stale = True
+
+    def _policy(self, key: str, policy: SeenPolicy | None, now: Now) -> None:
+        assert self._compiler is not None
+        if policy is None:
+            self._policies.pop(key, None)
+            self._compiler.delete_policy(key)
+            self._drop((POLICY_KIND, key))
+            return
+        before = self._policies.get(key)
+        if _is_older(policy, before):
+            return
+        self._policies[key] = policy
+        if before is None or _version(before) != _version(policy):
+            self._compiler.upsert_policy(policy.policy)
+            self._fresh.add((POLICY_KIND, key))
+            self._compiled.pop((POLICY_KIND, key), None)
+            self._stale = True
+
+    def _drop(self, of: tuple[str, str]) -> None:
+        self._compiled.pop(of, None)
+        self._fresh.discard(of)
+        self._stale = True
+
+    def _seen(self, key: str, seen: SeenTables | None, now: Now) -> None:
+        known = self._nodes[key].seen if key in self._nodes else self._stray.get(key)
+        if seen is not None and _is_older(seen, known):
+            return
+        if key in self._nodes:
+            self._nodes[key].take(seen, now.seconds)
+        elif seen is not None:
+            self._stray[key] = seen
+        else:
+            self._stray.pop(key, None)
+
+
+class _Reaches:
+    """How far each revision got, worked out once."""
+
+    def __init__(self, nodes: Sequence[NodeState], now_s: float) -> None:
+        self._nodes = nodes
+        self._now_s = now_s
+        self._known: dict[int, Reach] = {}
+
+    def of(self, revision: int) -> Reach:
+        if revision not in self._known:
+            self._known[revision] = reports.reach(self._nodes, revision, self._now_s)
+        return self._known[revision]
+
+
+def _is_older(seen: Any, known: Any) -> bool:
+    """Return whether an answer to a write of ours has overtaken what a watch tells now."""
+    return bool(known is not None and seen.uid == known.uid and seen.version < known.version)
+
+
+def _version(seen: SeenPolicy | SeenNetwork) -> tuple[str, int]:
+    return seen.meta.uid, seen.meta.generation
+
+
+def _given(changes: Iterable[Change]) -> dict[tuple[str, str], int]:
+    """Return the P_Keys that networks have had, as their statuses say."""
+    return {
+        (value.meta.name, partition.name): partition.pkey
+        for kind, _, value in changes
+        if kind == NETWORK_KIND and value is not None
+        for partition in value.status.partitions
+    }

@@ -1,0 +1,136 @@
+"""One node's tables: which generation they are, what its agent has acknowledged, if it is heard of.
+
+A *revision* counts compilations; a *generation* counts what one node was sent. Generations only
+grow: from that of the object, or where there is none from the clock, so that they go on growing
+when somebody deletes the object. What an acknowledgement is worth is decided here and nowhere else.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from gpu_operator.api.v1alpha1.rdma.packing import Encoding, pack
+from gpu_operator.api.v1alpha1.rdma.tables import HcadState
+from gpu_operator.controllers.rdma.reading import SeenTables, digest
+from rdma import codec
+from rdma.tables import NodeTables
+
+SILENT_AFTER_S: Final = 10.0
+Packed = tuple[Encoding, str]
+_AHEAD_MS: Final = 1000 * 86400 * 366  # no clock is further ahead than that: somebody lies
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Tables as they were made for the node; they say all that was compiled from ``since`` on."""
+
+    since: int
+    generation: int
+    digest: str
+
+
+class NodeState:
+    """Pure bookkeeping; times are the caller's (monotonic seconds, and Unix milliseconds)."""
+
+    def __init__(self, name: str, now_s: float) -> None:
+        self.name = name
+        self.seen: SeenTables | None = None
+        self._tables: NodeTables | None = None
+        self._sent: list[Sent] = []
+        self._heard_s = now_s
+
+    def heard(self, now_s: float) -> None:
+        """Note a sign of life."""
+        self._heard_s = now_s
+
+    def silent_in_s(self, now_s: float) -> float:
+        """Return when it will have been silent for too long; not above 0: it has."""
+        return self._heard_s + SILENT_AFTER_S - now_s
+
+    def take(self, seen: SeenTables | None, now_s: float) -> None:
+        """Note the object as it is now; a status that is new is a sign of life."""
+        before = self.seen.status if self.seen is not None else None
+        if seen is not None and seen.status != before and seen.status.time:
+            self.heard(now_s)
+        self.seen = seen
+
+    def due(self, tables: NodeTables, revision: int, now_ms: int) -> tuple[int, Packed] | None:
+        """Return generation and tables of what has to be written; None: it is there.
+
+        ``tables`` are of generation 0. Raises TablesError where they are too large.
+        """
+        seen = self.seen
+        if self._tables is None or not _same(self._tables, tables):
+            self._tables = tables
+            if not self._sent and seen is not None:
+                packed = _packed(tables, seen.generation)
+                if _digest(packed) == seen.digest:  # the operator has just started
+                    self._sent = [Sent(revision, seen.generation, seen.digest)]
+                    return None
+            return self._send(revision, now_ms)
+        last = self._sent[-1] if self._sent else None
+        if last is None:
+            return self._send(revision, now_ms)  # too large the last time
+        if seen is not None and self._refused_as_old(seen, now_ms):
+            return self._send(revision, now_ms)
+        if seen is not None and (seen.generation, seen.digest) == (last.generation, last.digest):
+            return None
+        if seen is not None and seen.generation >= last.generation:
+            return self._send(revision, now_ms)  # written by another hand
+        return last.generation, _packed(tables, last.generation)
+
+    def enforces(self, revision: int) -> bool:
+        """Return whether the node has acknowledged what was compiled as that revision."""
+        acknowledged = self.acknowledged
+        needed = [sent for sent in self._sent if sent.since <= revision][-1:] or self._sent[:1]
+        return bool(needed) and 0 < needed[0].generation <= acknowledged
+
+    @property
+    def acknowledged(self) -> int:
+        """Return the generation that hcad enforces; 0 where that is not beyond doubt.
+
+        What is there must be what this operator has sent, and not less than what is acknowledged.
+        """
+        seen = self.seen
+        if seen is None or seen.status.hcad is not HcadState.ENFORCING:
+            return 0
+        ours = any((s.generation, s.digest) == (seen.generation, seen.digest) for s in self._sent)
+        return seen.status.generation if ours and seen.status.generation <= seen.generation else 0
+
+    def forget(self) -> None:
+        """Drop what is sent and older than what is acknowledged: nobody asks for less."""
+        acknowledged = self.acknowledged
+        while len(self._sent) > 1 and self._sent[1].generation <= acknowledged:
+            del self._sent[0]
+
+    def _send(self, revision: int, now_ms: int) -> tuple[int, Packed]:
+        assert self._tables is not None
+        generation = self._next_generation(now_ms)
+        packed = _packed(self._tables, generation)
+        self._sent.append(Sent(revision, generation, _digest(packed)))
+        return generation, packed
+
+    def _next_generation(self, now_ms: int) -> int:
+        known = [sent.generation for sent in self._sent[-1:]]
+        if self.seen is not None:
+            known.append(self.seen.generation)
+            known += [self.seen.status.generation] if self._is_ahead(self.seen, now_ms) else []
+        return max(known) + 1 if known else now_ms
+
+    def _refused_as_old(self, seen: SeenTables, now_ms: int) -> bool:
+        return seen.status.hcad is HcadState.REFUSED and self._is_ahead(seen, now_ms)
+
+    def _is_ahead(self, seen: SeenTables, now_ms: int) -> bool:
+        return seen.generation < seen.status.generation <= now_ms + _AHEAD_MS
+
+
+def _packed(tables: NodeTables, generation: int) -> Packed:
+    return pack(codec.encode(replace(tables, generation=generation)))
+
+
+def _digest(packed: Packed) -> str:
+    return digest(f"{packed[0].value}:{packed[1]}")
+
+
+def _same(one: NodeTables, other: NodeTables) -> bool:
+    """Compare; what nodes share is the same object as long as nothing has changed."""
+    return one is other or one == other

@@ -1,0 +1,163 @@
+"""What users are told: conditions, counts and events of networks and policies."""
+
+import datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
+from gpu_operator.api.v1alpha1.rdma import API_VERSION
+from gpu_operator.api.v1alpha1.rdma.common import RDMAStatus
+from gpu_operator.api.v1alpha1.rdma.tables import HcadState
+from gpu_operator.api.v1alpha1.resource import Meta
+from gpu_operator.controllers.rdma.nodes import NodeState
+from gpu_operator.kube.actions import Action, Apply, Manager, Record
+
+_MESSAGE_LENGTH = 2000
+_NAMED = 5  # nodes that a message names
+_UNKNOWN = "Unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A condition without its times. ``status`` is True, False or Unknown."""
+
+    status: str
+    reason: Reason
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far a revision got, node by node."""
+
+    total: int
+    ready: int
+    finding: Finding
+
+
+def accepted(problem: str) -> Finding:
+    """Return Accepted, of an object that says nothing wrong if ``problem`` is empty."""
+    if problem:
+        return Finding("False", Reason.INVALID_SPEC, problem)
+    return Finding("True", Reason.ACCEPTED)
+
+
+def reach(nodes: Sequence[NodeState], revision: int, now_s: float) -> Reach:
+    """Return Programmed: True only when every node has acknowledged the revision and is alive."""
+    silent = [node.name for node in nodes if node.silent_in_s(now_s) <= 0]
+    ready = [node.name for node in nodes if node.name not in silent and node.enforces(revision)]
+    waiting = [node for node in nodes if node.name not in silent and node.name not in ready]
+    total = len(nodes)
+    if not nodes:
+        finding = Finding("False", Reason.NO_NODES, "no node has an HCA")
+    elif silent:
+        message = f"not heard of for 10 s: {_names(silent)}"
+        finding = Finding(_UNKNOWN, Reason.NODE_SILENT, message)
+    elif failing := [node for node in waiting if _trouble(node)]:
+        told = "; ".join(f"{node.name}: {_trouble(node)}" for node in failing[:_NAMED])
+        finding = Finding("False", Reason.HCA_UNAVAILABLE, told)
+    elif waiting:
+        message = f"not acknowledged yet by {_names([node.name for node in waiting])}"
+        finding = Finding("False", Reason.PENDING, message)
+    else:
+        finding = Finding("True", Reason.PROGRAMMED, f"enforced on {total} of {total} nodes")
+    return Reach(total, len(ready), finding)
+
+
+def invalid(of: Reach) -> Reach:
+    """Return Programmed of an object whose spec cannot be read: there is nothing to program."""
+    message = "the spec cannot be enforced as it is, see Accepted"
+    return Reach(of.total, 0, Finding("False", Reason.INVALID_SPEC, message))
+
+
+def report(
+    meta: Meta,
+    namespace: str,
+    before: RDMAStatus,
+    after: RDMAStatus,
+    found: Sequence[tuple[ConditionType, Finding]],
+    now: datetime.datetime,
+) -> tuple[Action, ...]:
+    """Return the status write, if anything changed, and events that tell of it."""
+    conditions = _conditions(found, before.conditions, meta.generation, now)
+    update = {"observed_generation": meta.generation, "conditions": conditions}
+    complete = after.model_copy(update=update)
+    if complete == before:
+        return ()
+    document: dict[str, Any] = {
+        "apiVersion": API_VERSION,
+        "kind": meta.kind,
+        "metadata": {"name": meta.name, "uid": meta.uid},
+        "status": complete.model_dump(mode="json", by_alias=True, exclude_none=True),
+    }
+    if namespace:
+        document["metadata"]["namespace"] = namespace
+    write = Apply(Manager.STATUS, document, status=True)
+    return (write, *_events(meta, namespace, before.conditions, conditions))
+
+
+def _conditions(
+    found: Sequence[tuple[ConditionType, Finding]],
+    before: Sequence[Condition],
+    generation: int,
+    now: datetime.datetime,
+) -> tuple[Condition, ...]:
+    known = {condition.type: condition for condition in before}
+    moment = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    result = []
+    for kind, finding in found:
+        old = known.get(kind.value)
+        same = old is not None and old.status == finding.status
+        result.append(
+            Condition(
+                type=kind.value,
+                status=finding.status,
+                reason=finding.reason.value,
+                message=finding.message[:_MESSAGE_LENGTH],
+                last_transition_time=old.last_transition_time if old and same else moment,
+                observed_generation=generation,
+            )
+        )
+    return tuple(result)
+
+
+def _events(
+    meta: Meta, namespace: str, before: Sequence[Condition], after: Sequence[Condition]
+) -> Iterator[Record]:
+    """Yield Programmed, Rejected, and what keeps it from being enforced; once for each change."""
+    known = {c.type: (c.status, c.reason, c.observed_generation) for c in before}
+    for condition in after:
+        was = known.get(condition.type, ("", "", 0))
+        if was == (condition.status, condition.reason, condition.observed_generation):
+            continue
+        reason, message, warning = condition.reason, condition.message, True
+        if condition.type == ConditionType.ACCEPTED.value:
+            if condition.status == "True":
+                continue
+            message, reason = f"{reason}: {message}", "Rejected"
+        elif condition.status == "True":
+            warning = False
+        elif reason not in (Reason.NODE_SILENT.value, Reason.HCA_UNAVAILABLE.value):
+            continue
+        yield Record(
+            meta.kind,
+            meta.name,
+            meta.uid,
+            reason,
+            f"generation {meta.generation}: {message}",
+            warning,
+            namespace or "default",
+        )
+
+
+def _trouble(node: NodeState) -> str:
+    status = node.seen.status if node.seen is not None else None
+    if status is None or status.hcad in (HcadState.ENFORCING, HcadState.UNKNOWN):
+        return ""
+    return f"hcad is {status.hcad.value}: {status.message}"[:400]
+
+
+def _names(nodes: Sequence[str]) -> str:
+    more = len(nodes) - _NAMED
+    return ", ".join(sorted(nodes)[:_NAMED]) + (f" and {more} more" if more > 0 else "")

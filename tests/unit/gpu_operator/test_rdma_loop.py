@@ -1,0 +1,268 @@
+"""Reflectors and the loop that writes: nothing is missed, nothing is written too early or too late."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any
+
+import pytest
+from policy_cluster import OWNER, RdmaWorld
+
+from gpu_operator import errors
+from gpu_operator.controllers.rdma.cluster import TABLES_KIND
+from gpu_operator.engine.rdma_loop import RdmaLoop, chosen
+from gpu_operator.kube.actions import Action, Apply, Delete
+from gpu_operator.kube.port import Chosen, Document
+from gpu_operator.kube.reflector import Reflector
+from rdma.manifests import NETWORK_KIND, POLICY_KIND
+
+KINDS = ("Namespace", "Node", "Pod", "Lease", NETWORK_KIND, POLICY_KIND, TABLES_KIND)
+
+
+class Server:
+    """The API server's lists and watches, over the objects of a ``RdmaWorld``."""
+
+    def __init__(self) -> None:
+        self.world = RdmaWorld()
+        self.watches: dict[str, asyncio.Queue[Document | None]] = {}
+        self.listable = {kind: asyncio.Event() for kind in KINDS}
+        for event in self.listable.values():
+            event.set()
+        self.lists: list[tuple[str, str]] = []
+        self.page_size = 2
+        self.refuse: Callable[[Action], bool] = lambda action: False
+        self.performed: list[tuple[float, Action]] = []
+        store = self.world._store
+
+        def storing(kind: str, key: str, document: Document) -> None:
+            known = (kind, key) in self.world.objects
+            store(kind, key, document)
+            self.tell(kind, "MODIFIED" if known else "ADDED", self.world.objects[kind, key])
+
+        self.world._store = storing  # type: ignore[method-assign]
+
+    def tell(self, kind: str, what: str, document: Document) -> None:
+        if kind in self.watches:
+            self.watches[kind].put_nowait({"type": what, "object": document})
+
+    def remove(self, kind: str, key: str) -> None:
+        document = self.world.objects[kind, key]
+        self.world.remove(kind, key)
+        self.tell(kind, "DELETED", document)
+
+    def end_watch(self, kind: str) -> None:
+        """End it without a word, as a server does that is restarted."""
+        self.watches.pop(kind).put_nowait(None)
+
+    async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
+        await self.listable[kind].wait()
+        self.lists.append((kind, token))
+        found = [d for (k, _), d in self.world.objects.items() if k == kind]
+        first = int(token or 0)
+        rest = len(found) > first + self.page_size
+        metadata = {"resourceVersion": str(next(self.world._numbers))}
+        if rest:
+            metadata["continue"] = str(first + self.page_size)
+        else:
+            self.watches[kind] = asyncio.Queue()
+        return {"items": found[first : first + self.page_size], "metadata": metadata}
+
+    async def watch(self, kind: str, chosen: Chosen, version: str) -> AsyncIterator[Document]:
+        queue = self.watches.setdefault(kind, asyncio.Queue())
+        while (event := await queue.get()) is not None:
+            yield event
+
+    async def perform(self, action: Action) -> Document | None:
+        if self.refuse(action):
+            raise errors.Unreachable("500")
+        self.performed.append((time.monotonic(), action))
+        if isinstance(action, Delete):
+            self.remove(action.kind, action.name)
+            return None
+        self.world.perform(action)
+        if not isinstance(action, Apply):
+            return None
+        metadata = action.document["metadata"]
+        key = "/".join(filter(None, (metadata.get("namespace"), metadata["name"])))
+        return self.world.objects.get((action.document["kind"], key))
+
+    def writes(self, kind: str) -> list[float]:
+        """When objects of a kind were written, but for statuses."""
+        return [
+            when
+            for when, a in self.performed
+            if isinstance(a, Apply) and not a.status and a.document["kind"] == kind
+        ]
+
+
+async def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what is waited for is many things
+            await asyncio.sleep(0.001)
+
+
+def play(scene: Callable[[Server, RdmaLoop], Coroutine[Any, Any, None]], *held: str) -> None:
+    """Run a loop against a server with two nodes, while a scene plays."""
+
+    async def run() -> None:
+        server = Server()
+        for kind in held:
+            server.listable[kind].clear()
+        world = server.world
+        for node in ("a", "b"):
+            world.node(node)
+        world.namespace("ml")
+        world.pod("ml/x", "a", "10.0.0.1", app="x")
+        kube: Any = server
+        loop = RdmaLoop(kube, "ns", [OWNER], lambda: None)
+        running = asyncio.create_task(loop.run())
+        scene_task = asyncio.create_task(scene(server, loop))
+        try:
+            await asyncio.wait({running, scene_task}, return_when=asyncio.FIRST_COMPLETED)
+            if not scene_task.done():
+                running.result()
+            scene_task.result()
+        finally:
+            for task in (running, scene_task):
+                task.cancel()
+            await asyncio.gather(running, scene_task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_nothing_is_written_before_everything_is_listed() -> None:
+    """Tables without the policies that have not been listed yet would open what they close."""
+
+    async def scene(server: Server, loop: RdmaLoop) -> None:
+        server.world.policy("ml/p")
+        await until(lambda: len({kind for kind, _ in server.lists}) == len(KINDS) - 1)
+        await asyncio.sleep(0.1)
+        assert server.performed == []
+        server.listable[POLICY_KIND].set()
+        await until(lambda: len(server.writes(TABLES_KIND)) == 2)
+        tables = server.world.tables("a")
+        (pod,) = tables.pods
+        identity = next(one for one in tables.identities if one.number == pod.identity)
+        assert identity.ingress is not None
+
+    play(scene, POLICY_KIND)
+
+
+def test_an_edit_is_written_within_a_tenth_of_a_second() -> None:
+    async def scene(server: Server, loop: RdmaLoop) -> None:
+        await until(lambda: len(server.writes(TABLES_KIND)) == 2)
+        took = []
+        for count in range(1, 8):
+            before, began = len(server.writes(TABLES_KIND)), time.monotonic()
+            server.world.policy("ml/p", ingress=[{"limits": {"maxQPs": count}}])
+            await until(lambda before=before: len(server.writes(TABLES_KIND)) == before + 2)
+            took.append(server.writes(TABLES_KIND)[-1] - began)
+        assert sorted(took)[len(took) // 2] < 0.1, took
+
+    play(scene)
+
+
+def test_a_burst_is_one_write_a_node() -> None:
+    async def scene(server: Server, loop: RdmaLoop) -> None:
+        await until(lambda: len(server.writes(TABLES_KIND)) == 2)
+        for number in range(40):
+            server.world.pod(f"ml/p{number}", "a", f"10.0.1.{number}")
+        await until(lambda: len(server.world.tables("a").pods) == 41)
+        assert len(server.writes(TABLES_KIND)) <= 8
+
+    play(scene)
+
+
+def test_what_was_not_written_is_written_later() -> None:
+    async def scene(server: Server, loop: RdmaLoop) -> None:
+        await until(lambda: len(server.writes(TABLES_KIND)) == 2)
+        failures = iter([True, True])
+        server.refuse = lambda action: next(failures, False)
+        server.world.policy("ml/p", ingress=[{"limits": {"maxQPs": 3}}])
+        await until(lambda: len(server.writes(TABLES_KIND)) == 4)
+        assert server.world.tables("a").rules == server.world.tables("b").rules != ()
+
+    play(scene)
+
+
+def test_acknowledgements_become_conditions_and_silence_is_noticed() -> None:
+    async def scene(server: Server, loop: RdmaLoop) -> None:
+        server.world.policy("ml/p")
+        await until(lambda: len(server.writes(TABLES_KIND)) == 2)
+        for node in ("a", "b"):
+            server.world.agent(node)
+        await until(lambda: server.world.programmed("ml/p")[0] == "True")
+        for state in loop._cluster._nodes.values():
+            state._heard_s -= 9.5
+        loop.changed("Namespace", "none", None)
+        await until(lambda: server.world.programmed("ml/p")[1] == "NodeSilent", 5.0)
+
+    play(scene)
+
+
+def test_who_does_not_lead_writes_nothing() -> None:
+    async def run() -> None:
+        server = Server()
+        server.world.node("a")
+        kube: Any = server
+
+        def fence() -> None:
+            raise errors.NotLeader("lost")
+
+        with pytest.raises(errors.NotLeader):
+            await RdmaLoop(kube, "ns", [], fence).run()
+        assert server.performed == []
+
+    asyncio.run(run())
+
+
+def test_a_list_makes_good_what_a_watch_has_missed() -> None:
+    async def run() -> None:
+        server = Server()
+        for number in range(5):
+            server.world.namespace(f"n{number}")
+        told: list[tuple[str, Any]] = []
+        source: Any = server
+        reflector = Reflector(
+            source, "Namespace", Chosen(), dict, lambda k, key, v: told.append((key, v)), 0.01
+        )
+        running = asyncio.create_task(reflector.run())
+        await asyncio.wait_for(reflector.listed.wait(), 5)
+        assert [key for key, _ in told] == [f"n{number}" for number in range(5)]
+        assert [token for _, token in server.lists] == ["", "2", "4"]
+        told.clear()
+        server.end_watch("Namespace")  # while nobody watches, one goes and one comes
+        del server.world.objects["Namespace", "n0"]
+        await until(lambda: "Namespace" in server.watches)
+        server.watches["Namespace"].put_nowait({"type": "ERROR", "object": {"code": 410}})
+        await until(lambda: ("n0", None) in told)
+        server.world.namespace("later")
+        await until(lambda: any(key == "later" for key, _ in told))
+        server.remove("Namespace", "later")
+        await until(lambda: ("later", None) in told)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_an_object_that_is_of_no_interest_any_more_is_gone() -> None:
+    told: list[tuple[str, Any]] = []
+    source: Any = None
+    reflector = Reflector(
+        source,
+        "Pod",
+        Chosen(),
+        lambda document: document["metadata"].get("labels"),
+        lambda kind, key, value: told.append((key, value)),
+    )
+    for labels in (None, {"a": "b"}, None, None):
+        reflector._take({"metadata": {"namespace": "ml", "name": "x", "labels": labels}})
+    assert told == [("ml/x", {"a": "b"}), ("ml/x", None)]
+
+
+def test_pods_are_chosen_by_the_api_server_as_far_as_it_can() -> None:
+    assert "spec.nodeName!=," in chosen("Pod", "ns").fields
+    assert "status.phase!=Succeeded" in chosen("Pod", "ns").fields
+    assert chosen("Lease", "ns").namespace == "ns"
+    assert chosen(POLICY_KIND, "ns") == Chosen()
