@@ -6,8 +6,11 @@ import subprocess
 import time
 from pathlib import Path
 
+import c_programs
 import pytest
 from tessera_run import environment, tessera
+
+from vgpu_sim.native import build
 
 INSTALL = "apt-get install ibverbs-utils infiniband-diags perftest rdma-core"
 
@@ -91,3 +94,23 @@ def two_runs(temporary: Path, *command: str, seconds: float = 90) -> tuple[str, 
         server.wait()
     assert (client.returncode, server.returncode) == (0, 0), f"{client.stdout}\n--\n{said}"
     return client.stdout, said
+
+
+def run_verbs_program(
+    temporary: Path, name: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Compile one of the ABI tests' programs with the library's own types, and run it to its end."""
+    build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
+    folder = build.NATIVE / "libibverbs"
+    program = c_programs.compile_program(
+        *(temporary, name, f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"),
+        *(f"-I{folder}", f"-I{folder / 'generated'}", f"-I{build.INCLUDE}"),
+    )
+    return subprocess.run(
+        run_hca(temporary, str(program), *arguments),
+        env=environment(temporary),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
