@@ -12,13 +12,12 @@ from typing import NewType
 from vgpu_sim.hal.hca import (
     HCA_GIDS,
     HCA_PKEYS,
-    HcaAhCreate,
     HcaCreated,
     HcaMrCreate,
-    HcaMwCreate,
     HcaQpAttributes,
     HcaQpCreate,
 )
+from vgpu_sim.hal.hca_objects import HcaAhCreate, HcaMwCreate
 
 LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_hca.so"
 

@@ -98,7 +98,8 @@ def render() -> str:
     lines.append(f"#define TESSERA_APERTURE_BASES {{{bases}}}")
     for enum in (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS):
         lines += ["", *_enum(enum)]
-    for structure in (*abi.STRUCTURES, *messages.STRUCTURES, *hca.STRUCTURES):
+    shared = (*messages.STRUCTURES, *hca.STRUCTURES, *hca_objects.STRUCTURES)
+    for structure in (*abi.STRUCTURES, *shared):
         lines += ["", *_structure(structure)]
     lines += ["", *_KERNEL_ENTRY, "", *_GROUP_ENTRY, "", "#endif", ""]
     return "\n".join(lines)

@@ -4,7 +4,7 @@ import errno
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineAh
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca import HcaHandle
 from vgpu_sim.hcad.checks import get, limit, refused
 from vgpu_sim.hcad.domains import Domains
@@ -27,7 +27,7 @@ class Paths(Domains):
         super().__init__(engine, numbers, gids, memory_bytes)
         self._paths: dict[int, _Path] = {}
 
-    def create_ah(self, wanted: hca.HcaAhCreate) -> HcaHandle:
+    def create_ah(self, wanted: hca_objects.HcaAhCreate) -> HcaHandle:
         """Make an address handle; a RoCE path is always global. Raises OSError."""
         limit(self._paths, hca.HCA_MAX_AHS)
         get(self._pds, wanted.pd)

@@ -4,7 +4,7 @@ import errno
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineWindow
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca import HcaHandle
 from vgpu_sim.hal.verbs import VerbsMwType
 from vgpu_sim.hcad.checks import get, limit, refused
@@ -28,7 +28,7 @@ class Windows(Domains):
         super().__init__(engine, numbers, gids, memory_bytes)
         self._windows: dict[int, _Window] = {}
 
-    def create_window(self, wanted: hca.HcaMwCreate) -> HcaHandle:
+    def create_window(self, wanted: hca_objects.HcaMwCreate) -> HcaHandle:
         """Allocate a window; the handle is its first key. Raises OSError."""
         limit(self._windows, hca.HCA_MAX_MWS)
         get(self._pds, wanted.pd)

@@ -18,7 +18,7 @@ OPTIONS = {
 }
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 # The thread sanitizer's own memmove cannot be left by a jump; idleness and bulk are not its matter.
-FILES = ("engine", "hostile", "verbs", "hostile_verbs")
+FILES = ("engine", "hostile", "verbs", "datagrams", "windows", "hostile_verbs")
 LEFT_OUT = {"address": "thousand or large", "thread": "vanishes or large or idle or thousand"}
 
 

@@ -12,7 +12,7 @@ import pytest
 from hca_rig import BASE, Client
 
 from vgpu_sim.fabric.addresses import MAX_FUNCTIONS, address_of
-from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal import hca, hca_objects, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hal.verbs import VerbsQpType
@@ -239,9 +239,9 @@ def test_the_files_are_those_that_tools_read(tmp_path):
 
 def created(client: Client) -> dict[HcaMessage, int]:
     """Return what destroys an object, and its handle, of the kinds that requests name."""
-    srq, fd = client.objects.create_srq(hca.HcaSrqCreate(client.pd, 4))
+    srq, fd = client.objects.create_srq(hca_objects.HcaSrqCreate(client.pd, 4))
     os.close(fd)
-    window = client.objects.create_window(hca.HcaMwCreate(client.pd, 2))
+    window = client.objects.create_window(hca_objects.HcaMwCreate(client.pd, 2))
     return {
         HcaMessage.SRQ_DESTROY: srq.handle,
         HcaMessage.AH_DESTROY: client.ah(client.gid),
@@ -254,9 +254,9 @@ def test_nobody_names_anothers_queues_paths_and_windows(engine, client):
     other.objects.create_channel()  # handles that are counted are not the same by chance
     for kind, handle in created(other).items():
         assert refused(client, kind, hca.HcaHandle(handle)) == errno.EINVAL
-    modify = hca.HcaSrqModify(created(other)[HcaMessage.SRQ_DESTROY], 1)
+    modify = hca_objects.HcaSrqModify(created(other)[HcaMessage.SRQ_DESTROY], 1)
     assert refused(client, HcaMessage.SRQ_MODIFY, modify) == errno.EINVAL
-    assert refused(client, HcaMessage.CQ_RESIZE, hca.HcaCqResize(99, 4)) == errno.EINVAL
+    assert refused(client, HcaMessage.CQ_RESIZE, hca_objects.HcaCqResize(99, 4)) == errno.EINVAL
     other.objects.close()
 
 
@@ -270,18 +270,18 @@ def test_a_domain_is_busy_while_it_has_queues_paths_or_windows(client):
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
-        (HcaMessage.SRQ_CREATE, hca.HcaSrqCreate(99, 4)),
-        (HcaMessage.SRQ_CREATE, hca.HcaSrqCreate(1, 0)),
-        (HcaMessage.SRQ_CREATE, hca.HcaSrqCreate(1, hca.HCA_MAX_WR + 1)),
-        (HcaMessage.SRQ_CREATE, hca.HcaSrqCreate(1, 4, 5)),
-        (HcaMessage.AH_CREATE, hca.HcaAhCreate(pd=1, is_global=0, port=1)),
-        (HcaMessage.AH_CREATE, hca.HcaAhCreate(pd=1, is_global=1, port=2)),
-        (HcaMessage.AH_CREATE, hca.HcaAhCreate(pd=1, is_global=1, port=1, sgid_index=2)),
-        (HcaMessage.AH_CREATE, hca.HcaAhCreate(pd=99, is_global=1, port=1)),
-        (HcaMessage.MW_CREATE, hca.HcaMwCreate(99, 1)),
-        (HcaMessage.MW_CREATE, hca.HcaMwCreate(1, 3)),
-        (HcaMessage.MCAST_ATTACH, hca.HcaMcast(1)),
-        (HcaMessage.MCAST_DETACH, hca.HcaMcast(1)),
+        (HcaMessage.SRQ_CREATE, hca_objects.HcaSrqCreate(99, 4)),
+        (HcaMessage.SRQ_CREATE, hca_objects.HcaSrqCreate(1, 0)),
+        (HcaMessage.SRQ_CREATE, hca_objects.HcaSrqCreate(1, hca.HCA_MAX_WR + 1)),
+        (HcaMessage.SRQ_CREATE, hca_objects.HcaSrqCreate(1, 4, 5)),
+        (HcaMessage.AH_CREATE, hca_objects.HcaAhCreate(pd=1, is_global=0, port=1)),
+        (HcaMessage.AH_CREATE, hca_objects.HcaAhCreate(pd=1, is_global=1, port=2)),
+        (HcaMessage.AH_CREATE, hca_objects.HcaAhCreate(pd=1, is_global=1, port=1, sgid_index=2)),
+        (HcaMessage.AH_CREATE, hca_objects.HcaAhCreate(pd=99, is_global=1, port=1)),
+        (HcaMessage.MW_CREATE, hca_objects.HcaMwCreate(99, 1)),
+        (HcaMessage.MW_CREATE, hca_objects.HcaMwCreate(1, 3)),
+        (HcaMessage.MCAST_ATTACH, hca_objects.HcaMcast(1)),
+        (HcaMessage.MCAST_DETACH, hca_objects.HcaMcast(1)),
     ],
 )
 def test_wrong_queues_paths_windows_and_memberships_are_refused(client, kind, body):
@@ -295,11 +295,11 @@ def test_only_datagram_queue_pairs_join_groups_and_only_groups(client):
     reliable, datagram = client.qp(cq, cq), client.qp(cq, cq, kind=VerbsQpType.UD)
     own = (ctypes.c_uint8 * 16)(*client.gid)
     for member in (
-        hca.HcaMcast(reliable.number, 0, group),
-        hca.HcaMcast(datagram.number, 0, own),
+        hca_objects.HcaMcast(reliable.number, 0, group),
+        hca_objects.HcaMcast(datagram.number, 0, own),
     ):
         assert refused(client, HcaMessage.MCAST_ATTACH, member) == errno.EINVAL
-    client.objects.attach(hca.HcaMcast(datagram.number, 0, group))
+    client.objects.attach(hca_objects.HcaMcast(datagram.number, 0, group))
     client.objects.destroy_qp(datagram.number)
     assert client.objects._members == {}
 
