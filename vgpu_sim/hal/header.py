@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vgpu_sim.hal import abi, address_map, hca, limits, messages, verbs
+from vgpu_sim.hal import abi, address_map, hca, hca_objects, limits, messages, verbs
 
 HEADER_PATH = Path(__file__).parent.parent / "native" / "include" / "tessera_abi.h"
 
