@@ -1,30 +1,12 @@
 """libibverbs registers a program's own memory: what it keeps, and what it refuses."""
 
 import errno
-import subprocess
 
-import c_programs
-from tessera_run import environment
-from verbs_tools import run_hca
-
-from vgpu_sim.native import build
+from verbs_tools import run_verbs_program
 
 
 def test_registered_memory_keeps_its_content_and_comes_back(tmp_path):
-    build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
-    folder = build.NATIVE / "libibverbs"
-    program = c_programs.compile_program(
-        *(tmp_path, "hca_memory", f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"),
-        *(f"-I{folder}", f"-I{folder / 'generated'}", f"-I{build.INCLUDE}"),
-    )
-    done = subprocess.run(
-        run_hca(tmp_path, str(program)),
-        env=environment(tmp_path),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_verbs_program(tmp_path, "hca_memory")
     no, bad, gone = errno.EOPNOTSUPP, errno.EINVAL, errno.EFAULT
     assert done.stdout.splitlines() == [
         "heap 1 1 1 same 1 distinct 1",
@@ -39,3 +21,22 @@ def test_registered_memory_keeps_its_content_and_comes_back(tmp_path):
     assert done.returncode == 0
     for text in ("shared memory cannot be registered", "access flags 0x41 are not supported"):
         assert text in done.stderr
+
+
+def test_a_child_does_not_get_registered_pages_where_that_was_asked_for(tmp_path):
+    done = run_verbs_program(tmp_path, "hca_fork", "init")
+    assert done.stdout.splitlines() == [
+        "init 0 again 0",
+        "is 1 late 0",
+        f"registered {errno.EFAULT} beside 0 parent mine",
+        "after 0 mine",
+    ]
+
+
+def test_without_it_a_child_shares_them_and_it_is_too_late_to_ask(tmp_path):
+    done = run_verbs_program(tmp_path, "hca_fork")
+    assert done.stdout.splitlines() == [
+        f"is 0 late {errno.EINVAL}",
+        "registered 0 beside 0 parent mine",
+        "after 0 mine",
+    ]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.verbs import (
     VerbsAccess,
     VerbsMask as Mask,
@@ -227,13 +227,13 @@ class Srq:
 
     def __init__(self, client: "Client", entries: int = 16, limit: int = 0) -> None:
         self.client = client
-        made, fd = client.objects.create_srq(hca.HcaSrqCreate(client.pd, entries, limit))
+        made, fd = client.objects.create_srq(hca_objects.HcaSrqCreate(client.pd, entries, limit))
         self.handle, self.index, self.count = made.handle, made.index, made.second_count
         self.map = mmap.mmap(fd, made.page_bytes)
         os.close(fd)
-        self.page = hca.HcaSrqPage.from_buffer(self.map)
+        self.page = hca_objects.HcaSrqPage.from_buffer(self.map)
         self.slots = (hca.HcaRecvSlot * self.count).from_buffer(
-            self.map, ctypes.sizeof(hca.HcaSrqPage)
+            self.map, ctypes.sizeof(hca_objects.HcaSrqPage)
         )
 
     def receive(self, *sges: tuple[int, int, int], **values: int) -> None:
@@ -299,7 +299,7 @@ class Client:
 
     def ah(self, gid: bytes, pd: int | None = None, **values: int) -> int:
         """Make an address handle towards a GID."""
-        wanted = hca.HcaAhCreate(
+        wanted = hca_objects.HcaAhCreate(
             pd=self.pd if pd is None else pd,
             **{"is_global": 1, "port": 1, "sgid_index": 1, **values},
         )

@@ -6,8 +6,11 @@ import subprocess
 import time
 from pathlib import Path
 
+import c_programs
 import pytest
 from tessera_run import environment, tessera
+
+from vgpu_sim.native import build
 
 INSTALL = "apt-get install ibverbs-utils infiniband-diags perftest rdma-core"
 
@@ -105,3 +108,23 @@ def hcad_of(temporary: Path) -> int:
         if b"vgpu_sim.hcad" in words and any(w.startswith(bytes(temporary)) for w in words):
             return int(entry.name)
     return 0
+
+
+def run_verbs_program(
+    temporary: Path, name: str, *arguments: str
+) -> subprocess.CompletedProcess[str]:
+    """Compile one of the ABI tests' programs with the library's own types, and run it to its end."""
+    build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
+    folder = build.NATIVE / "libibverbs"
+    program = c_programs.compile_program(
+        *(temporary, name, f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"),
+        *(f"-I{folder}", f"-I{folder / 'generated'}", f"-I{build.INCLUDE}"),
+    )
+    return subprocess.run(
+        run_hca(temporary, str(program), *arguments),
+        env=environment(temporary),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

@@ -12,11 +12,9 @@ from typing import NewType
 from vgpu_sim.hal.hca import (
     HCA_GIDS,
     HCA_PKEYS,
-    HcaAhCreate,
     HcaCreated,
     HcaFlowCounts,
     HcaMrCreate,
-    HcaMwCreate,
     HcaPolicyChange,
     HcaQpAttributes,
     HcaQpCreate,
@@ -25,6 +23,7 @@ from vgpu_sim.hal.hca import (
     HcaSavedSrq,
     HcaSavedWindow,
 )
+from vgpu_sim.hal.hca_objects import HcaAhCreate, HcaMwCreate
 
 LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_hca.so"
 

@@ -134,58 +134,6 @@ class HcaCqCreate(ctypes.Structure):
     _fields_ = (("entries", c_uint32), ("channel", c_uint32))
 
 
-class HcaCqResize(ctypes.Structure):
-    """Entries that were not taken stay; EINVAL where they are more than ``entries``."""
-
-    _fields_ = (("handle", c_uint32), ("entries", c_uint32))
-
-
-class HcaSrqCreate(ctypes.Structure):
-    """A shared receive queue; ``limit`` 0: no event."""
-
-    _fields_ = (
-        ("pd", c_uint32),
-        ("recv_wr", c_uint32),
-        ("limit", c_uint32),
-        ("reserved", c_uint32),
-    )
-
-
-class HcaSrqModify(ctypes.Structure):
-    """Arms the limit: an event, once, when fewer requests than that are left."""
-
-    _fields_ = (("handle", c_uint32), ("limit", c_uint32))
-
-
-class HcaAhCreate(ctypes.Structure):
-    """An address handle: where datagrams go."""
-
-    _fields_ = (
-        ("pd", c_uint32),
-        ("flow_label", c_uint32),
-        ("dgid", c_uint8 * 16),
-        ("sgid_index", c_uint8),
-        ("hop_limit", c_uint8),
-        ("traffic_class", c_uint8),
-        ("service_level", c_uint8),
-        ("is_global", c_uint8),
-        ("port", c_uint8),
-        ("reserved", c_uint8 * 2),
-    )
-
-
-class HcaMwCreate(ctypes.Structure):
-    """A memory window; ``type`` is verbs' ibv_mw_type."""
-
-    _fields_ = (("pd", c_uint32), ("type", c_uint32))
-
-
-class HcaMcast(ctypes.Structure):
-    """A queue pair's membership of a multicast group."""
-
-    _fields_ = (("qpn", c_uint32), ("reserved", c_uint32), ("gid", c_uint8 * 16))
-
-
 class HcaSegmentCreate(ctypes.Structure):
     """Memory that will back registered pages: a multiple of the page size."""
 
@@ -364,17 +312,6 @@ class HcaQpPage(ctypes.Structure):
     )
 
 
-class HcaSrqPage(ctypes.Structure):
-    """Begins a shared receive queue's memory; receive slots follow. As in ``HcaQpPage``."""
-
-    _fields_ = (
-        ("head", c_uint32),
-        ("reserved", c_uint32 * 15),
-        ("tail", c_uint32),
-        ("reserved2", c_uint32 * 15),
-    )
-
-
 class HcaCqe(ctypes.Structure):
     """A completion: status, opcode and flags are verbs'; ``timestamp``: ns of CLOCK_MONOTONIC."""
 
@@ -508,12 +445,6 @@ STRUCTURES: Final = (
     HcaHandle,
     HcaCreated,
     HcaCqCreate,
-    HcaCqResize,
-    HcaSrqCreate,
-    HcaSrqModify,
-    HcaAhCreate,
-    HcaMwCreate,
-    HcaMcast,
     HcaSegmentCreate,
     HcaPiece,
     HcaMrCreate,
@@ -526,7 +457,6 @@ STRUCTURES: Final = (
     HcaSendSlot,
     HcaRecvSlot,
     HcaQpPage,
-    HcaSrqPage,
     HcaCqe,
     HcaCqPage,
     HcaEvent,

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from rdma.verbs import Verb
-from vgpu_sim.hal import abi, address_map, hca, limits, messages, verbs
+from vgpu_sim.hal import abi, address_map, hca, hca_objects, limits, messages, verbs
 
 HEADER_PATH = Path(__file__).parent.parent / "native" / "include" / "tessera_abi.h"
 
@@ -99,7 +99,8 @@ def render() -> str:
     lines.append(f"#define TESSERA_APERTURE_BASES {{{bases}}}")
     for enum in (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS, Verb):
         lines += ["", *_enum(enum)]
-    for structure in (*abi.STRUCTURES, *messages.STRUCTURES, *hca.STRUCTURES):
+    shared = (*messages.STRUCTURES, *hca.STRUCTURES, *hca_objects.STRUCTURES)
+    for structure in (*abi.STRUCTURES, *shared):
         lines += ["", *_structure(structure)]
     lines += ["", *_KERNEL_ENTRY, "", *_GROUP_ENTRY, "", "#endif", ""]
     return "\n".join(lines)

@@ -6,7 +6,7 @@ from ctypes import sizeof
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineCq
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca import HcaCreated, HcaHandle
 from vgpu_sim.hcad.checks import (
     check_range,
@@ -89,7 +89,7 @@ class Completions(ClientPlace):
                 channel.queues += 1
             return HcaCreated(handle, 0, size, entries, 0), page
 
-    def resize_cq(self, wanted: hca.HcaCqResize) -> tuple[HcaCreated, int]:
+    def resize_cq(self, wanted: hca_objects.HcaCqResize) -> tuple[HcaCreated, int]:
         """Give one another number of entries; return its new page, too. Raises OSError."""
         cq = get(self._cqs, wanted.handle)
         check_range(wanted.entries, 1, hca.HCA_MAX_CQE)

@@ -3,7 +3,7 @@
 import errno
 
 from vgpu_sim.fabric.engine import Engine, EngineMember
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.hcad.checks import get, limit, refused
 from vgpu_sim.hcad.luggage import Luggage, Row
@@ -23,7 +23,7 @@ class Groups(Pairs):
         super().__init__(engine, numbers, gids, memory_bytes)
         self._members: dict[tuple[int, bytes], EngineMember] = {}
 
-    def attach(self, wanted: hca.HcaMcast) -> None:
+    def attach(self, wanted: hca_objects.HcaMcast) -> None:
         """Let a datagram queue pair have what is sent to a group; again is once. Raises OSError."""
         limit(self._members, hca.HCA_MAX_MCAST_ATTACH)
         qp, gid = get(self._qps, wanted.qpn), bytes(wanted.gid)
@@ -33,7 +33,7 @@ class Groups(Pairs):
         if (wanted.qpn, gid) not in self._members:
             self._members[wanted.qpn, gid] = self._engine.add_member(qp.engine, gid)
 
-    def detach(self, wanted: hca.HcaMcast) -> None:
+    def detach(self, wanted: hca_objects.HcaMcast) -> None:
         """End a membership. Raises OSError."""
         key = (wanted.qpn, bytes(wanted.gid))
         if key not in self._members:

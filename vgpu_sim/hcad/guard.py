@@ -4,7 +4,8 @@ import errno
 
 from rdma.tables import DEFAULT_PKEY, FULL
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
-from vgpu_sim.hal.hca import HCA_PKEYS, HcaAhCreate, HcaQpAttributes
+from vgpu_sim.hal.hca import HCA_PKEYS, HcaQpAttributes
+from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.parties import Parties, Party
 

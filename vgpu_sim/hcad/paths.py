@@ -4,7 +4,7 @@ import errno
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineAh
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca import HcaHandle
 from vgpu_sim.hcad.checks import get, limit, refused
 from vgpu_sim.hcad.domains import Domains
@@ -29,7 +29,7 @@ class Paths(Domains):
         super().__init__(engine, numbers, gids, memory_bytes)
         self._paths: dict[int, _Path] = {}
 
-    def create_ah(self, wanted: hca.HcaAhCreate) -> HcaHandle:
+    def create_ah(self, wanted: hca_objects.HcaAhCreate) -> HcaHandle:
         """Make an address handle; a RoCE path is always global. Raises OSError."""
         limit(self._paths, hca.HCA_MAX_AHS)
         get(self._pds, wanted.pd)
@@ -44,7 +44,7 @@ class Paths(Domains):
             raise
         return HcaHandle(key)
 
-    def _add_ah(self, key: int, wanted: hca.HcaAhCreate) -> None:
+    def _add_ah(self, key: int, wanted: hca_objects.HcaAhCreate) -> None:
         made = self._engine.add_ah(self._client, key, wanted)
         self._guard.connect_path(made, wanted)
         self._paths[key] = _Path(made, wanted.pd, bytes(wanted))
@@ -69,4 +69,4 @@ class Paths(Domains):
         del luggage
         key = int(row["handle"])
         self._numbers.adopt_key(key)
-        self._add_ah(key, hca.HcaAhCreate.from_buffer_copy(data(row["request"])))
+        self._add_ah(key, hca_objects.HcaAhCreate.from_buffer_copy(data(row["request"])))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal import hca, hca_objects, messages
 from vgpu_sim.hal.hca import HcaHandle, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad.objects import Objects
@@ -71,17 +71,21 @@ _ROWS: Final[Mapping[HcaMessage, _Row]] = {
     HcaMessage.QP_MODIFY: _Row(hca.HcaQpModify, lambda o, m: Reply(o.modify_qp(m))),
     HcaMessage.QP_QUERY: _Row(HcaHandle, lambda o, m: Reply(o.query_qp(m.handle))),
     HcaMessage.QP_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_qp)),
-    HcaMessage.CQ_RESIZE: _Row(hca.HcaCqResize, lambda o, m: _with_descriptor(o.resize_cq(m))),
-    HcaMessage.SRQ_CREATE: _Row(hca.HcaSrqCreate, lambda o, m: _with_descriptor(o.create_srq(m))),
-    HcaMessage.SRQ_MODIFY: _Row(hca.HcaSrqModify, _silent(Objects.modify_srq)),
+    HcaMessage.CQ_RESIZE: _Row(
+        hca_objects.HcaCqResize, lambda o, m: _with_descriptor(o.resize_cq(m))
+    ),
+    HcaMessage.SRQ_CREATE: _Row(
+        hca_objects.HcaSrqCreate, lambda o, m: _with_descriptor(o.create_srq(m))
+    ),
+    HcaMessage.SRQ_MODIFY: _Row(hca_objects.HcaSrqModify, _silent(Objects.modify_srq)),
     HcaMessage.SRQ_QUERY: _Row(HcaHandle, lambda o, m: Reply(o.query_srq(m.handle))),
     HcaMessage.SRQ_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_srq)),
-    HcaMessage.AH_CREATE: _Row(hca.HcaAhCreate, lambda o, m: Reply(o.create_ah(m))),
+    HcaMessage.AH_CREATE: _Row(hca_objects.HcaAhCreate, lambda o, m: Reply(o.create_ah(m))),
     HcaMessage.AH_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_ah)),
-    HcaMessage.MW_CREATE: _Row(hca.HcaMwCreate, lambda o, m: Reply(o.create_window(m))),
+    HcaMessage.MW_CREATE: _Row(hca_objects.HcaMwCreate, lambda o, m: Reply(o.create_window(m))),
     HcaMessage.MW_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_window)),
-    HcaMessage.MCAST_ATTACH: _Row(hca.HcaMcast, _silent(Objects.attach)),
-    HcaMessage.MCAST_DETACH: _Row(hca.HcaMcast, _silent(Objects.detach)),
+    HcaMessage.MCAST_ATTACH: _Row(hca_objects.HcaMcast, _silent(Objects.attach)),
+    HcaMessage.MCAST_DETACH: _Row(hca_objects.HcaMcast, _silent(Objects.detach)),
 }
 MAX_REQUEST_BYTES: Final = HEADER_BYTES + ctypes.sizeof(hca.HcaMrCreate)
 

@@ -6,7 +6,7 @@ from ctypes import sizeof
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineSrq
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca import HcaCreated
 from vgpu_sim.hcad.checks import (
     check_range,
@@ -44,14 +44,14 @@ class SharedReceives(Domains):
         self._srqs: dict[int, _SharedReceives] = {}
         self._free_srqs = list(range(hca.HCA_MAX_SRQS - 1, -1, -1))
 
-    def create_srq(self, wanted: hca.HcaSrqCreate) -> tuple[HcaCreated, int]:
+    def create_srq(self, wanted: hca_objects.HcaSrqCreate) -> tuple[HcaCreated, int]:
         """Make one; return its page's descriptor, too. Raises OSError."""
         limit(self._srqs, hca.HCA_MAX_SRQS)
         get(self._pds, wanted.pd)
         check_range(wanted.recv_wr, 1, hca.HCA_MAX_WR)
         receives = power_of_two(wanted.recv_wr)
         check_range(wanted.limit, 0, receives)
-        size = pages(sizeof(hca.HcaSrqPage) + receives * sizeof(hca.HcaRecvSlot))
+        size = pages(sizeof(hca_objects.HcaSrqPage) + receives * sizeof(hca.HcaRecvSlot))
         handle, index = self._handle(), self._free_srqs[-1]
         created = HcaCreated(handle, index, size, 0, receives)
         with descriptor_of("hca-srq", size) as page:
@@ -59,7 +59,9 @@ class SharedReceives(Domains):
         self._free_srqs.pop()
         return created, page
 
-    def _add_srq(self, wanted: hca.HcaSrqCreate, created: HcaCreated, page: int) -> EngineSrq:
+    def _add_srq(
+        self, wanted: hca_objects.HcaSrqCreate, created: HcaCreated, page: int
+    ) -> EngineSrq:
         handle = created.handle
         with self._holding("srq", handle, page, created.page_bytes):
             made = self._engine.add_srq(self._client, created, wanted.limit, page)
@@ -69,15 +71,17 @@ class SharedReceives(Domains):
         self._pds[wanted.pd] += 1
         return made
 
-    def modify_srq(self, wanted: hca.HcaSrqModify) -> None:
+    def modify_srq(self, wanted: hca_objects.HcaSrqModify) -> None:
         """Arm the event of a limit. Raises OSError."""
         srq = get(self._srqs, wanted.handle)
         check_range(wanted.limit, 0, srq.count)
         self._engine.set_srq_limit(srq.engine, wanted.limit)
 
-    def query_srq(self, handle: int) -> hca.HcaSrqModify:
+    def query_srq(self, handle: int) -> hca_objects.HcaSrqModify:
         """Return the limit that is armed. Raises OSError."""
-        return hca.HcaSrqModify(handle, self._engine.srq_limit(get(self._srqs, handle).engine))
+        return hca_objects.HcaSrqModify(
+            handle, self._engine.srq_limit(get(self._srqs, handle).engine)
+        )
 
     def destroy_srq(self, handle: int) -> None:
         """Remove one that no queue pair has. Raises OSError."""
@@ -102,7 +106,7 @@ class SharedReceives(Domains):
 
     def load_srq(self, row: Row, luggage: Luggage) -> None:
         """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
-        wanted = hca.HcaSrqCreate.from_buffer_copy(data(row["request"]))
+        wanted = hca_objects.HcaSrqCreate.from_buffer_copy(data(row["request"]))
         created = HcaCreated.from_buffer_copy(data(row["created"]))
         progress = hca.HcaSavedSrq.from_buffer_copy(data(row["progress"]))
         self._free_srqs.remove(created.index)

@@ -4,7 +4,7 @@ import errno
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineWindow
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.hca import HcaHandle
 from vgpu_sim.hal.verbs import VerbsMwType
 from vgpu_sim.hcad.checks import get, limit, refused
@@ -30,7 +30,7 @@ class Windows(Domains):
         super().__init__(engine, numbers, gids, memory_bytes)
         self._windows: dict[int, _Window] = {}
 
-    def create_window(self, wanted: hca.HcaMwCreate) -> HcaHandle:
+    def create_window(self, wanted: hca_objects.HcaMwCreate) -> HcaHandle:
         """Allocate a window; the handle is its first key. Raises OSError."""
         limit(self._windows, hca.HCA_MAX_MWS)
         get(self._pds, wanted.pd)
@@ -44,7 +44,7 @@ class Windows(Domains):
             raise
         return HcaHandle(key)
 
-    def _add_window(self, key: int, wanted: hca.HcaMwCreate) -> EngineWindow:
+    def _add_window(self, key: int, wanted: hca_objects.HcaMwCreate) -> EngineWindow:
         made = self._engine.add_window(self._client, key, wanted)
         self._windows[key] = _Window(made, wanted.pd, bytes(wanted))
         self._pds[wanted.pd] += 1
@@ -71,5 +71,5 @@ class Windows(Domains):
         key = int(row["handle"])
         progress = hca.HcaSavedWindow.from_buffer_copy(data(row["progress"]))
         self._numbers.adopt_key(key)
-        made = self._add_window(key, hca.HcaMwCreate.from_buffer_copy(data(row["request"])))
+        made = self._add_window(key, hca_objects.HcaMwCreate.from_buffer_copy(data(row["request"])))
         self._engine.load_window(made, progress)

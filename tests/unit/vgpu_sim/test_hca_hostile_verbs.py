@@ -6,7 +6,7 @@ import hca_rig
 import pytest
 from hca_rig import BASE, Client, Pair, Srq, until, write
 
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.verbs import (
     VerbsEvent as Event,
     VerbsMask as Mask,
@@ -109,7 +109,9 @@ def test_a_responder_that_is_reset_in_the_middle_of_a_message_begins_anew(engine
 def test_a_key_of_a_dead_region_is_no_region_of_a_window(engine):
     """Even where another region has that key: it is not the one that was bound."""
     pair = Pair(engine)
-    window = pair.b.objects.create_window(hca.HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)).handle
+    window = pair.b.objects.create_window(
+        hca_objects.HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)
+    ).handle
     slot_key = pair.there.key
     pair.qb.send(
         Op.BIND_MW,
@@ -133,7 +135,9 @@ def test_a_key_of_a_dead_region_is_no_region_of_a_window(engine):
 
 def test_nobody_binds_frees_or_invalidates_anothers_window(engine):
     pair = Pair(engine)
-    window = pair.b.objects.create_window(hca.HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)).handle
+    window = pair.b.objects.create_window(
+        hca_objects.HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)
+    ).handle
     with pytest.raises(OSError, match="Invalid"):
         pair.a.objects.destroy_window(window)
     pair.qa.send(
@@ -157,7 +161,9 @@ def test_no_random_requests_of_any_kind_harm_anybody_else(engine):
         numbers = Numbers()
         client = Client(engine, numbers, 50)
         cq, srq, region = client.cq(), Srq(client), client.region()
-        window = client.objects.create_window(hca.HcaMwCreate(client.pd, rng.choice((1, 2)))).handle
+        window = client.objects.create_window(
+            hca_objects.HcaMwCreate(client.pd, rng.choice((1, 2)))
+        ).handle
         ah = client.ah(client.gid)
         qps = [
             client.qp(cq, cq, kind=kind, srq=rng.choice((0, srq.handle)))

@@ -18,7 +18,7 @@ OPTIONS = {
 }
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 # The thread sanitizer's own memmove cannot be left by a jump; idleness and bulk are not its matter.
-FILES = ("engine", "hostile", "verbs", "hostile_verbs", "policy")
+FILES = ("engine", "hostile", "verbs", "datagrams", "windows", "hostile_verbs", "policy")
 _BULK = "thousand or large or under_way or byte_moves or ceiling"
 LEFT_OUT = {"address": _BULK, "thread": f"{_BULK} or vanishes or idle"}
 

@@ -10,7 +10,7 @@ import pytest
 from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
 from vgpu_sim.hcad.luggage import Luggage
 from vgpu_sim.hcad.numbers import Numbers
@@ -112,22 +112,22 @@ def something(client: Client, choice: random.Random) -> None:
         if request.type == VerbsQpType.RC:
             objects.modify_qp(hca.HcaQpModify(created.handle, hca_rig.TO_INIT, attributes))
     elif kind == 6 and pds:
-        wanted_srq = hca.HcaSrqCreate(choice.choice(pds), choice.randint(1, 90), 0)
+        wanted_srq = hca_objects.HcaSrqCreate(choice.choice(pds), choice.randint(1, 90), 0)
         os.close(objects.create_srq(wanted_srq)[1])
     elif kind == 7 and pds:
-        objects.create_window(hca.HcaMwCreate(choice.choice(pds), choice.choice([1, 2])))
+        objects.create_window(hca_objects.HcaMwCreate(choice.choice(pds), choice.choice([1, 2])))
     elif kind == 8 and pds:
-        path = hca.HcaAhCreate(
+        path = hca_objects.HcaAhCreate(
             pd=choice.choice(pds), is_global=1, port=1, hop_limit=choice.randrange(99)
         )
         objects.create_ah(path)
     elif kind == 9 and objects._srqs:
         srq, most = choice.choice([(h, s.count) for h, s in objects._srqs.items()])
-        objects.modify_srq(hca.HcaSrqModify(srq, choice.randint(0, most)))
+        objects.modify_srq(hca_objects.HcaSrqModify(srq, choice.randint(0, most)))
     elif kind == 10:
         datagrams = [n for n, qp in objects._qps.items() if qp.type == VerbsQpType.UD]
         if datagrams:
-            wanted_group = hca.HcaMcast(qpn=choice.choice(datagrams))
+            wanted_group = hca_objects.HcaMcast(qpn=choice.choice(datagrams))
             wanted_group.gid[0], wanted_group.gid[15] = 0xFF, choice.randrange(4)
             objects.attach(wanted_group)
     elif kind > 10:

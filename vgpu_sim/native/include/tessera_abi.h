@@ -820,76 +820,6 @@ _Static_assert(sizeof(tessera_hca_cq_create) == 8, "tessera_hca_cq_create");
 _Static_assert(offsetof(tessera_hca_cq_create, entries) == 0, "tessera_hca_cq_create.entries");
 _Static_assert(offsetof(tessera_hca_cq_create, channel) == 4, "tessera_hca_cq_create.channel");
 
-typedef struct tessera_hca_cq_resize {
-  uint32_t handle;
-  uint32_t entries;
-} tessera_hca_cq_resize;
-_Static_assert(sizeof(tessera_hca_cq_resize) == 8, "tessera_hca_cq_resize");
-_Static_assert(offsetof(tessera_hca_cq_resize, handle) == 0, "tessera_hca_cq_resize.handle");
-_Static_assert(offsetof(tessera_hca_cq_resize, entries) == 4, "tessera_hca_cq_resize.entries");
-
-typedef struct tessera_hca_srq_create {
-  uint32_t pd;
-  uint32_t recv_wr;
-  uint32_t limit;
-  uint32_t reserved;
-} tessera_hca_srq_create;
-_Static_assert(sizeof(tessera_hca_srq_create) == 16, "tessera_hca_srq_create");
-_Static_assert(offsetof(tessera_hca_srq_create, pd) == 0, "tessera_hca_srq_create.pd");
-_Static_assert(offsetof(tessera_hca_srq_create, recv_wr) == 4, "tessera_hca_srq_create.recv_wr");
-_Static_assert(offsetof(tessera_hca_srq_create, limit) == 8, "tessera_hca_srq_create.limit");
-_Static_assert(offsetof(tessera_hca_srq_create, reserved) == 12, "tessera_hca_srq_create.reserved");
-
-typedef struct tessera_hca_srq_modify {
-  uint32_t handle;
-  uint32_t limit;
-} tessera_hca_srq_modify;
-_Static_assert(sizeof(tessera_hca_srq_modify) == 8, "tessera_hca_srq_modify");
-_Static_assert(offsetof(tessera_hca_srq_modify, handle) == 0, "tessera_hca_srq_modify.handle");
-_Static_assert(offsetof(tessera_hca_srq_modify, limit) == 4, "tessera_hca_srq_modify.limit");
-
-typedef struct tessera_hca_ah_create {
-  uint32_t pd;
-  uint32_t flow_label;
-  uint8_t dgid[16];
-  uint8_t sgid_index;
-  uint8_t hop_limit;
-  uint8_t traffic_class;
-  uint8_t service_level;
-  uint8_t is_global;
-  uint8_t port;
-  uint8_t reserved[2];
-} tessera_hca_ah_create;
-_Static_assert(sizeof(tessera_hca_ah_create) == 32, "tessera_hca_ah_create");
-_Static_assert(offsetof(tessera_hca_ah_create, pd) == 0, "tessera_hca_ah_create.pd");
-_Static_assert(offsetof(tessera_hca_ah_create, flow_label) == 4, "tessera_hca_ah_create.flow_label");
-_Static_assert(offsetof(tessera_hca_ah_create, dgid) == 8, "tessera_hca_ah_create.dgid");
-_Static_assert(offsetof(tessera_hca_ah_create, sgid_index) == 24, "tessera_hca_ah_create.sgid_index");
-_Static_assert(offsetof(tessera_hca_ah_create, hop_limit) == 25, "tessera_hca_ah_create.hop_limit");
-_Static_assert(offsetof(tessera_hca_ah_create, traffic_class) == 26, "tessera_hca_ah_create.traffic_class");
-_Static_assert(offsetof(tessera_hca_ah_create, service_level) == 27, "tessera_hca_ah_create.service_level");
-_Static_assert(offsetof(tessera_hca_ah_create, is_global) == 28, "tessera_hca_ah_create.is_global");
-_Static_assert(offsetof(tessera_hca_ah_create, port) == 29, "tessera_hca_ah_create.port");
-_Static_assert(offsetof(tessera_hca_ah_create, reserved) == 30, "tessera_hca_ah_create.reserved");
-
-typedef struct tessera_hca_mw_create {
-  uint32_t pd;
-  uint32_t type;
-} tessera_hca_mw_create;
-_Static_assert(sizeof(tessera_hca_mw_create) == 8, "tessera_hca_mw_create");
-_Static_assert(offsetof(tessera_hca_mw_create, pd) == 0, "tessera_hca_mw_create.pd");
-_Static_assert(offsetof(tessera_hca_mw_create, type) == 4, "tessera_hca_mw_create.type");
-
-typedef struct tessera_hca_mcast {
-  uint32_t qpn;
-  uint32_t reserved;
-  uint8_t gid[16];
-} tessera_hca_mcast;
-_Static_assert(sizeof(tessera_hca_mcast) == 24, "tessera_hca_mcast");
-_Static_assert(offsetof(tessera_hca_mcast, qpn) == 0, "tessera_hca_mcast.qpn");
-_Static_assert(offsetof(tessera_hca_mcast, reserved) == 4, "tessera_hca_mcast.reserved");
-_Static_assert(offsetof(tessera_hca_mcast, gid) == 8, "tessera_hca_mcast.gid");
-
 typedef struct tessera_hca_segment_create {
   uint64_t bytes;
 } tessera_hca_segment_create;
@@ -1108,18 +1038,6 @@ _Static_assert(offsetof(tessera_hca_qp_page, send_tail) == 64, "tessera_hca_qp_p
 _Static_assert(offsetof(tessera_hca_qp_page, recv_tail) == 68, "tessera_hca_qp_page.recv_tail");
 _Static_assert(offsetof(tessera_hca_qp_page, reserved2) == 72, "tessera_hca_qp_page.reserved2");
 
-typedef struct tessera_hca_srq_page {
-  uint32_t head;
-  uint32_t reserved[15];
-  uint32_t tail;
-  uint32_t reserved2[15];
-} tessera_hca_srq_page;
-_Static_assert(sizeof(tessera_hca_srq_page) == 128, "tessera_hca_srq_page");
-_Static_assert(offsetof(tessera_hca_srq_page, head) == 0, "tessera_hca_srq_page.head");
-_Static_assert(offsetof(tessera_hca_srq_page, reserved) == 4, "tessera_hca_srq_page.reserved");
-_Static_assert(offsetof(tessera_hca_srq_page, tail) == 64, "tessera_hca_srq_page.tail");
-_Static_assert(offsetof(tessera_hca_srq_page, reserved2) == 68, "tessera_hca_srq_page.reserved2");
-
 typedef struct tessera_hca_cqe {
   uint64_t id;
   uint32_t status;
@@ -1269,6 +1187,88 @@ _Static_assert(sizeof(tessera_hca_flow_counts) == 216, "tessera_hca_flow_counts"
 _Static_assert(offsetof(tessera_hca_flow_counts, operations) == 0, "tessera_hca_flow_counts.operations");
 _Static_assert(offsetof(tessera_hca_flow_counts, bytes) == 72, "tessera_hca_flow_counts.bytes");
 _Static_assert(offsetof(tessera_hca_flow_counts, denied) == 144, "tessera_hca_flow_counts.denied");
+
+typedef struct tessera_hca_cq_resize {
+  uint32_t handle;
+  uint32_t entries;
+} tessera_hca_cq_resize;
+_Static_assert(sizeof(tessera_hca_cq_resize) == 8, "tessera_hca_cq_resize");
+_Static_assert(offsetof(tessera_hca_cq_resize, handle) == 0, "tessera_hca_cq_resize.handle");
+_Static_assert(offsetof(tessera_hca_cq_resize, entries) == 4, "tessera_hca_cq_resize.entries");
+
+typedef struct tessera_hca_srq_create {
+  uint32_t pd;
+  uint32_t recv_wr;
+  uint32_t limit;
+  uint32_t reserved;
+} tessera_hca_srq_create;
+_Static_assert(sizeof(tessera_hca_srq_create) == 16, "tessera_hca_srq_create");
+_Static_assert(offsetof(tessera_hca_srq_create, pd) == 0, "tessera_hca_srq_create.pd");
+_Static_assert(offsetof(tessera_hca_srq_create, recv_wr) == 4, "tessera_hca_srq_create.recv_wr");
+_Static_assert(offsetof(tessera_hca_srq_create, limit) == 8, "tessera_hca_srq_create.limit");
+_Static_assert(offsetof(tessera_hca_srq_create, reserved) == 12, "tessera_hca_srq_create.reserved");
+
+typedef struct tessera_hca_srq_modify {
+  uint32_t handle;
+  uint32_t limit;
+} tessera_hca_srq_modify;
+_Static_assert(sizeof(tessera_hca_srq_modify) == 8, "tessera_hca_srq_modify");
+_Static_assert(offsetof(tessera_hca_srq_modify, handle) == 0, "tessera_hca_srq_modify.handle");
+_Static_assert(offsetof(tessera_hca_srq_modify, limit) == 4, "tessera_hca_srq_modify.limit");
+
+typedef struct tessera_hca_ah_create {
+  uint32_t pd;
+  uint32_t flow_label;
+  uint8_t dgid[16];
+  uint8_t sgid_index;
+  uint8_t hop_limit;
+  uint8_t traffic_class;
+  uint8_t service_level;
+  uint8_t is_global;
+  uint8_t port;
+  uint8_t reserved[2];
+} tessera_hca_ah_create;
+_Static_assert(sizeof(tessera_hca_ah_create) == 32, "tessera_hca_ah_create");
+_Static_assert(offsetof(tessera_hca_ah_create, pd) == 0, "tessera_hca_ah_create.pd");
+_Static_assert(offsetof(tessera_hca_ah_create, flow_label) == 4, "tessera_hca_ah_create.flow_label");
+_Static_assert(offsetof(tessera_hca_ah_create, dgid) == 8, "tessera_hca_ah_create.dgid");
+_Static_assert(offsetof(tessera_hca_ah_create, sgid_index) == 24, "tessera_hca_ah_create.sgid_index");
+_Static_assert(offsetof(tessera_hca_ah_create, hop_limit) == 25, "tessera_hca_ah_create.hop_limit");
+_Static_assert(offsetof(tessera_hca_ah_create, traffic_class) == 26, "tessera_hca_ah_create.traffic_class");
+_Static_assert(offsetof(tessera_hca_ah_create, service_level) == 27, "tessera_hca_ah_create.service_level");
+_Static_assert(offsetof(tessera_hca_ah_create, is_global) == 28, "tessera_hca_ah_create.is_global");
+_Static_assert(offsetof(tessera_hca_ah_create, port) == 29, "tessera_hca_ah_create.port");
+_Static_assert(offsetof(tessera_hca_ah_create, reserved) == 30, "tessera_hca_ah_create.reserved");
+
+typedef struct tessera_hca_mw_create {
+  uint32_t pd;
+  uint32_t type;
+} tessera_hca_mw_create;
+_Static_assert(sizeof(tessera_hca_mw_create) == 8, "tessera_hca_mw_create");
+_Static_assert(offsetof(tessera_hca_mw_create, pd) == 0, "tessera_hca_mw_create.pd");
+_Static_assert(offsetof(tessera_hca_mw_create, type) == 4, "tessera_hca_mw_create.type");
+
+typedef struct tessera_hca_mcast {
+  uint32_t qpn;
+  uint32_t reserved;
+  uint8_t gid[16];
+} tessera_hca_mcast;
+_Static_assert(sizeof(tessera_hca_mcast) == 24, "tessera_hca_mcast");
+_Static_assert(offsetof(tessera_hca_mcast, qpn) == 0, "tessera_hca_mcast.qpn");
+_Static_assert(offsetof(tessera_hca_mcast, reserved) == 4, "tessera_hca_mcast.reserved");
+_Static_assert(offsetof(tessera_hca_mcast, gid) == 8, "tessera_hca_mcast.gid");
+
+typedef struct tessera_hca_srq_page {
+  uint32_t head;
+  uint32_t reserved[15];
+  uint32_t tail;
+  uint32_t reserved2[15];
+} tessera_hca_srq_page;
+_Static_assert(sizeof(tessera_hca_srq_page) == 128, "tessera_hca_srq_page");
+_Static_assert(offsetof(tessera_hca_srq_page, head) == 0, "tessera_hca_srq_page.head");
+_Static_assert(offsetof(tessera_hca_srq_page, reserved) == 4, "tessera_hca_srq_page.reserved");
+_Static_assert(offsetof(tessera_hca_srq_page, tail) == 64, "tessera_hca_srq_page.tail");
+_Static_assert(offsetof(tessera_hca_srq_page, reserved2) == 68, "tessera_hca_srq_page.reserved2");
 
 typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
                                      const uint8_t *parameters, uint64_t first_block,

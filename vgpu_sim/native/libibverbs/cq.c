@@ -162,11 +162,13 @@ void tsr_forget_completions(struct ibv_cq *ibv, uint32_t qpn) {
 
 int tsr_req_notify_cq(struct ibv_cq *ibv, int solicited_only) {
   struct tsr_cq *cq = (struct tsr_cq *)ibv;
-  pthread_mutex_lock(&cq->polling); /* the page may be replaced by another */
+  /* Against another page in its place. Not `polling`: a program may hold that, by ibv_start_poll(). */
+  pthread_mutex_lock(&ibv->context->mutex);
   __atomic_store_n(&cq->page->armed, solicited_only ? 2 : 1, __ATOMIC_SEQ_CST);
   /* Hardware notifies at once of entries that were not taken; programs rely on it. */
-  if (!solicited_only && __atomic_load_n(&cq->page->head, __ATOMIC_SEQ_CST) != cq->tail)
+  if (!solicited_only && __atomic_load_n(&cq->page->head, __ATOMIC_SEQ_CST) !=
+                             __atomic_load_n(&cq->page->tail, __ATOMIC_RELAXED))
     tsr_ring_armed(tsr_of(ibv->context));
-  pthread_mutex_unlock(&cq->polling);
+  pthread_mutex_unlock(&ibv->context->mutex);
   return 0;
 }

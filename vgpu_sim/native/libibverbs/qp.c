@@ -203,10 +203,28 @@ static void read_attributes(const tessera_hca_qp_attributes *in, struct ibv_qp_a
   memcpy(&path->grh.dgid, in->dgid, sizeof in->dgid);
 }
 
+static int ask_attributes(struct ibv_qp *ibv, tessera_hca_qp_attributes *now) {
+  const tessera_hca_handle wanted = {.handle = ibv->handle};
+  const int error = tsr_ask(tsr_of(ibv->context), TESSERA_HCA_MESSAGE_QP_QUERY, &wanted,
+                            sizeof wanted, now, sizeof *now, NULL);
+  if (error == 0) ibv->state = (int)now->state;
+  return error;
+}
+
+/* Whether a queue pair is in the state that the program says it is: errors change it, too. */
+static int check_current(struct ibv_qp *ibv, int state) {
+  tessera_hca_qp_attributes now;
+  const int error = ask_attributes(ibv, &now);
+  return error ? error : ibv->state == state ? 0 : EINVAL;
+}
+
 int tsr_ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask) {
   struct tsr_qp *qp = (struct tsr_qp *)ibv;
   tessera_hca_qp_modify wanted = {.handle = ibv->handle, .mask = (uint32_t)mask};
-  if (mask & TESSERA_VERBS_MASK_CUR_STATE && attr->cur_qp_state != ibv->state) return EINVAL;
+  if (mask & TESSERA_VERBS_MASK_CUR_STATE) {
+    const int wrong = check_current(ibv, attr->cur_qp_state);
+    if (wrong) return wrong;
+  }
   wanted.mask &= ~(uint32_t)TESSERA_VERBS_MASK_CUR_STATE;
   write_attributes(attr, &wanted.attributes);
   tessera_hca_qp_attributes now;
@@ -225,13 +243,10 @@ int tsr_ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
                      struct ibv_qp_init_attr *init) {
   (void)mask; /* names the least that is wanted */
   const struct tsr_qp *qp = (const struct tsr_qp *)ibv;
-  const tessera_hca_handle wanted = {.handle = ibv->handle};
   tessera_hca_qp_attributes now;
-  const int error = tsr_ask(tsr_of(ibv->context), TESSERA_HCA_MESSAGE_QP_QUERY, &wanted,
-                            sizeof wanted, &now, sizeof now, NULL);
+  const int error = ask_attributes(ibv, &now);
   if (error != 0) return error;
   read_attributes(&now, attr);
-  ibv->state = (int)now.state;
   attr->cap = qp->cap;
   *init = (struct ibv_qp_init_attr){.qp_context = ibv->qp_context,
                                     .send_cq = ibv->send_cq,

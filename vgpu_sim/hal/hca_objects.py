@@ -1,0 +1,82 @@
+"""The virtual HCA's contract, continued: what is made beside regions, queues and queue pairs.
+
+Shared receive queues, address handles, memory windows, multicast groups; see ``vgpu_sim.hal.hca``.
+"""
+
+import ctypes
+from ctypes import c_uint8, c_uint32
+from typing import Final
+
+
+class HcaCqResize(ctypes.Structure):
+    """Entries that were not taken stay; EINVAL where they are more than ``entries``."""
+
+    _fields_ = (("handle", c_uint32), ("entries", c_uint32))
+
+
+class HcaSrqCreate(ctypes.Structure):
+    """A shared receive queue; ``limit`` 0: no event."""
+
+    _fields_ = (
+        ("pd", c_uint32),
+        ("recv_wr", c_uint32),
+        ("limit", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+class HcaSrqModify(ctypes.Structure):
+    """Arms the limit: an event, once, when fewer requests than that are left."""
+
+    _fields_ = (("handle", c_uint32), ("limit", c_uint32))
+
+
+class HcaAhCreate(ctypes.Structure):
+    """An address handle: where datagrams go."""
+
+    _fields_ = (
+        ("pd", c_uint32),
+        ("flow_label", c_uint32),
+        ("dgid", c_uint8 * 16),
+        ("sgid_index", c_uint8),
+        ("hop_limit", c_uint8),
+        ("traffic_class", c_uint8),
+        ("service_level", c_uint8),
+        ("is_global", c_uint8),
+        ("port", c_uint8),
+        ("reserved", c_uint8 * 2),
+    )
+
+
+class HcaMwCreate(ctypes.Structure):
+    """A memory window; ``type`` is verbs' ibv_mw_type."""
+
+    _fields_ = (("pd", c_uint32), ("type", c_uint32))
+
+
+class HcaMcast(ctypes.Structure):
+    """A queue pair's membership of a multicast group."""
+
+    _fields_ = (("qpn", c_uint32), ("reserved", c_uint32), ("gid", c_uint8 * 16))
+
+
+class HcaSrqPage(ctypes.Structure):
+    """Begins a shared receive queue's memory; receive slots follow. As in ``HcaQpPage``."""
+
+    _fields_ = (
+        ("head", c_uint32),
+        ("reserved", c_uint32 * 15),
+        ("tail", c_uint32),
+        ("reserved2", c_uint32 * 15),
+    )
+
+
+STRUCTURES: Final = (
+    HcaCqResize,
+    HcaSrqCreate,
+    HcaSrqModify,
+    HcaAhCreate,
+    HcaMwCreate,
+    HcaMcast,
+    HcaSrqPage,
+)
