@@ -12,7 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from vgpu_sim.hal import abi, address_map, hca, limits, messages, verbs
+from vgpu_sim.hal import abi, address_map, cm, hca, limits, messages, verbs
 
 HEADER_PATH = Path(__file__).parent.parent / "native" / "include" / "tessera_abi.h"
 
@@ -92,13 +92,13 @@ def render() -> str:
         "#include <stddef.h>",
         "#include <stdint.h>",
     ]
-    for module in (address_map, limits, abi, messages, hca):
+    for module in (address_map, limits, abi, messages, hca, cm):
         lines += ["", *_constants(module)]
     bases = ", ".join(f"UINT64_C({base:#x})" for base in address_map.APERTURE_BASES)
     lines.append(f"#define TESSERA_APERTURE_BASES {{{bases}}}")
-    for enum in (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS):
+    for enum in (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS, *cm.ENUMS):
         lines += ["", *_enum(enum)]
-    for structure in (*abi.STRUCTURES, *messages.STRUCTURES, *hca.STRUCTURES):
+    for structure in (*abi.STRUCTURES, *messages.STRUCTURES, *hca.STRUCTURES, *cm.STRUCTURES):
         lines += ["", *_structure(structure)]
     lines += ["", *_KERNEL_ENTRY, "", *_GROUP_ENTRY, "", "#endif", ""]
     return "\n".join(lines)

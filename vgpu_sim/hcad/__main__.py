@@ -28,24 +28,27 @@ FIRST_MEMBER_SECONDS = 30.0
 @click.option("--directory", type=click.Path(path_type=Path), required=True)
 @click.option("--ready-fd", type=int, required=True)
 @click.option("--memory", "memory_bytes", type=int, required=True, help="Bytes for each program.")
-def main(directory: Path, ready_fd: int, memory_bytes: int) -> None:
+@click.option(
+    "--shared-loopback", is_flag=True, help="Let loopback addresses mean the whole fabric."
+)
+def main(directory: Path, ready_fd: int, memory_bytes: int, shared_loopback: bool) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
     _least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a region has a descriptor
     try:
-        asyncio.run(_serve(directory, ready_fd, memory_bytes))
+        asyncio.run(_serve(directory, ready_fd, memory_bytes, shared_loopback))
     except OSError as err:
         sys.exit(f"hcad: {err}")
 
 
-async def _serve(directory: Path, ready_fd: int, memory_bytes: int) -> None:
+async def _serve(directory: Path, ready_fd: int, memory_bytes: int, shared_loopback: bool) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
-    server = Server(directory, engine, memory_bytes, ended.set)
+    server = Server(directory, engine, memory_bytes, ended.set, shared_loopback=shared_loopback)
     try:
         server.open()
         os.write(ready_fd, b"1")

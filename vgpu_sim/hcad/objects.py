@@ -6,7 +6,7 @@ removed with it. A refusal is an ``OSError`` whose errno the client's verb answe
 
 import errno
 import os
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from ctypes import sizeof
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from vgpu_sim.hal.hca import (
 )
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsQpType, VerbsState
 from vgpu_sim.hcad import memory
+from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.numbers import Numbers
 
 _ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_READ
@@ -72,6 +73,8 @@ class _QueuePair:
     pd: int
     cqs: tuple[int, int]
     attributes: HcaQpAttributes = field(default_factory=HcaQpAttributes)
+    service: Service | None = None
+    """By which service of the connection manager it was connected, if by any."""
 
 
 class Objects:
@@ -81,8 +84,11 @@ class Objects:
         self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
     ) -> None:
         """Add the client to the engine. Raises OSError."""
+        self.service_of: Callable[[bytes, bytes, int], Service | None] | None = None
+        """Tells by which service one of our GIDs meets a peer's GID and queue pair."""
         self._engine = engine
         self._numbers = numbers
+        self._gids = gids
         self._room = memory_bytes
         self._next = 1
         self._pds: dict[int, int] = {}
@@ -270,6 +276,9 @@ class Objects:
             changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes)
         except qp_state.InvalidChange as err:
             raise OSError(errno.EINVAL, str(err)) from err
+        if self.service_of is not None and changed.state == VerbsState.RTR:
+            local = self._gids[changed.sgid_index]
+            qp.service = self.service_of(local, bytes(changed.dgid), changed.dest_qpn)
         if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):
             raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
         qp.attributes = changed

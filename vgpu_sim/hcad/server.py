@@ -23,9 +23,11 @@ from vgpu_sim.gpud.slices.server import bind
 from vgpu_sim.gpud.system import foreign, seqpacket
 from vgpu_sim.gpud.system.foreign import ForeignSockets
 from vgpu_sim.hal import hca
+from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad import cm_manager, cm_requests, requests, sysfs
+from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.requests import Malformed
@@ -46,6 +48,7 @@ _BACKLOG = 1024
 _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
     HcaMessage.JOIN: HcaHello,
     HcaMessage.OPEN: HcaHello,
+    CmMessage.OPEN: HcaHello,
 }
 
 
@@ -55,6 +58,7 @@ class _Function:
 
     address: Address
     directory: Path
+    cm: cm_manager.Function
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -74,7 +78,13 @@ class Server:
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
 
     def __init__(
-        self, directory: Path, engine: Engine, memory_bytes: int, on_empty: Callable[[], None]
+        self,
+        directory: Path,
+        engine: Engine,
+        memory_bytes: int,
+        on_empty: Callable[[], None],
+        *,
+        shared_loopback: bool = False,
     ) -> None:
         self._directory = directory
         self._engine = engine
@@ -88,6 +98,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._programs: dict[bytes, set[asyncio.Task[None]]] = {}
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
+        self.cm = CmServer(shared_loopback=shared_loopback)
 
     @property
     def members(self) -> int:
@@ -141,7 +152,11 @@ class Server:
             if packet.truncated:
                 raise Malformed("too long, or brought descriptors")
             header, hello = requests.parse(packet.data, _HELLOS)
-            serve = self._member if header.type == HcaMessage.JOIN else self._program
+            serve = {
+                HcaMessage.JOIN: self._member,
+                HcaMessage.OPEN: self._program,
+                CmMessage.OPEN: self._connections,
+            }[header.type]
             await serve(client, sockets, header, hello)
         except (Malformed, TimeoutError, OSError) as err:
             if self._log_quota.take():
@@ -160,7 +175,8 @@ class Server:
         index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
         home = self._directory / SYSFS_NAME / str(index)
         directory = home / CLASS_NAME
-        function = _Function(address_of(index), directory)
+        address = address_of(index)
+        function = _Function(address, directory, self.cm.manager.add(address.gids))
         sysfs.write(directory / DEVICE_NAME, function.address, FIRMWARE, BOARD)
         self._indices.add(index)
         self._functions[token] = function
@@ -171,6 +187,7 @@ class Server:
             for task in tuple(self._programs.pop(token, ())):
                 task.cancel()
             del self._functions[token]
+            self.cm.manager.remove(function.cm)
             self._indices.discard(index)
             sysfs.remove(home)
             if not self._functions:
@@ -186,6 +203,7 @@ class Server:
             await self._send(client, requests.encode(header, None, status))
             return
         objects = Objects(self._engine, self._numbers, function.address.gids, self._memory_bytes)
+        objects.service_of = self.cm.manager.service_of
         task = asyncio.current_task()
         assert task is not None
         self._programs.setdefault(token, set()).add(task)
@@ -203,8 +221,38 @@ class Server:
             self._programs.get(token, set()).discard(task)
             objects.close()
 
+    async def _connections(
+        self, client: socket.socket, sockets: ForeignSockets, header: Header, hello: HcaHello
+    ) -> None:
+        """Serve a program's librdmacm."""
+        token = bytes(hello.token)
+        function = self._functions.get(token)
+        if function is None or hello.version != hca.HCA_VERSION:
+            status = errno.EACCES if function is None else errno.EPROTO
+            await self._send(client, requests.encode(header, None, status))
+            return
+        ids = self.cm.ids(function.cm)
+        task = asyncio.current_task()
+        assert task is not None
+        self._programs.setdefault(token, set()).add(task)
+        try:
+            await self._send(client, requests.encode(header, function.device()))
+            while True:
+                packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
+                if not packet.data:
+                    return
+                if packet.truncated:
+                    raise Malformed("too long, or brought descriptors")
+                await self._reply(client, cm_requests.answer(ids, packet.data))
+        finally:
+            self._programs.get(token, set()).discard(task)
+            ids.close()
+
     async def _answer(self, client: socket.socket, objects: Objects, data: bytes) -> None:
-        reply, descriptors, refused = requests.answer(objects, data)
+        await self._reply(client, requests.answer(objects, data))
+
+    async def _reply(self, client: socket.socket, made: tuple[bytes, tuple[int, ...], str]) -> None:
+        reply, descriptors, refused = made
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)
         try:

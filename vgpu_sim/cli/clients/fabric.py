@@ -111,7 +111,7 @@ class FabricMember:
                 python_process.module_command(
                     HCAD_MODULE,
                     *("--directory", str(self.directory), "--ready-fd", str(writing)),
-                    *("--memory", str(self._memory_bytes)),
+                    *("--memory", str(self._memory_bytes), "--shared-loopback"),
                 ),
                 env=python_process.module_environment(),
                 stdin=subprocess.DEVNULL,
