@@ -203,7 +203,8 @@ def command(
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
                 member = stack.enter_context(run_hca.member(fabric, token_hex))
                 environment = config.with_hca(
-                    environment, member.socket_path, token_hex, config.RDMA_LIBRARIES_DIR
+                    *(environment, member.socket_path, token_hex),
+                    *(config.RDMA_LIBRARIES_DIR, member.address),
                 )
                 prepare = run_hca.sysfs_of(member)
             with run_stats.collected(node if stats else None):

@@ -153,9 +153,9 @@ def reject(one: Connection, reason: int, data: bytes = b"") -> Step:
 
 def disconnect(one: Connection, now: float) -> Step:
     """End the connection, or agree to its end. Raises InvalidCall."""
-    _must(one, State.ESTABLISHED, State.REP_SENT, State.DREQ_RECEIVED, State.DREQ_SENT)
-    if one.state is State.DREQ_SENT:
+    if one.state in (State.DREQ_SENT, State.TIMEWAIT, State.CLOSED):
         return Step(one)
+    _must(one, State.ESTABLISHED, State.REP_SENT, State.DREQ_RECEIVED)
     if one.state is State.DREQ_RECEIVED:
         drep = Drep(one.local_id, one.remote_id)
         return Step(_timewait(one, drep, now), drep)

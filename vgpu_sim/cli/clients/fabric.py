@@ -6,6 +6,7 @@ takes the same lock when it ends, and then removes the folder.
 
 import ctypes
 import fcntl
+import ipaddress
 import os
 import re
 import select
@@ -52,6 +53,8 @@ class FabricMember:
         self.directory = Path()
         self.sysfs = Path()
         """The folder of the device below it is what tools look for in /sys/class/infiniband."""
+        self.address = ""
+        """The function's, by which rdma_cm reaches it: that of its last GID."""
 
     @property
     def socket_path(self) -> Path:
@@ -72,6 +75,8 @@ class FabricMember:
         finally:
             os.close(lock)
         self.sysfs = Path(os.fsdecode(device.sysfs)).parent
+        gid = ipaddress.IPv6Address(bytes(device.gids[hca.HCA_GIDS - 1]))
+        self.address = str(gid.ipv4_mapped or gid)
         return self
 
     def __exit__(
