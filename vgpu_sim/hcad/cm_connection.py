@@ -71,6 +71,8 @@ class Connection:
     remote_qpn: int = 0
     deadline: float | None = None
     retries: int = 0
+    """How often ``repeat`` may be sent again; ``most_retries`` of each message."""
+    most_retries: int = 15
     wait: float = 0.0
     repeat: Message | None = None
     timewait: float = 1.0
@@ -93,7 +95,7 @@ def request(req: Req, now: float) -> Step:
     return Step(
         Connection(
             *(State.REQ_SENT, req.local_id, 0, req.qpn, 0),
-            *(now + wait, req.max_retries, wait, req, timewait),
+            *(now + wait, req.max_retries, req.max_retries, wait, req, timewait),
         ),
         req,
     )
@@ -102,7 +104,7 @@ def request(req: Req, now: float) -> Step:
 def requested(req: Req, local_id: int) -> Connection:
     """Return the side of whoever was asked."""
     return Connection(
-        *(State.REQ_RECEIVED, local_id, req.local_id, 0, req.qpn, None, req.max_retries),
+        *(State.REQ_RECEIVED, local_id, req.local_id, 0, req.qpn, None, 0, req.max_retries),
         *(seconds(req.response_timeout), None, seconds(req.path.ack_timeout)),
     )
 
@@ -124,8 +126,8 @@ def accept(one: Connection, rep: Rep | SidrRep, now: float) -> Step:
         _must(one, State.SIDR_RECEIVED)
         return Step(closed(one), rep)
     _must(one, State.REQ_RECEIVED)
-    waiting = replace(one, state=State.REP_SENT, qpn=rep.qpn, repeat=rep, deadline=now + one.wait)
-    return Step(waiting, rep)
+    waiting = replace(one, state=State.REP_SENT, qpn=rep.qpn)
+    return Step(_repeating(waiting, rep, now), rep)
 
 
 def establish(one: Connection, data: bytes = b"") -> Step:
@@ -160,8 +162,7 @@ def disconnect(one: Connection, now: float) -> Step:
         drep = Drep(one.local_id, one.remote_id)
         return Step(_timewait(one, drep, now), drep)
     dreq = Dreq(one.local_id, one.remote_id, one.remote_qpn)
-    sent = replace(one, state=State.DREQ_SENT, repeat=dreq, deadline=now + one.wait)
-    return Step(sent, dreq)
+    return Step(_repeating(replace(one, state=State.DREQ_SENT), dreq, now), dreq)
 
 
 def destroy(one: Connection) -> Message | None:
@@ -273,6 +274,11 @@ def _receive_dreq(one: Connection, dreq: Dreq, now: float) -> Step:
 def _established(one: Connection, message: Message | None = None) -> Step:
     done = replace(one, state=State.ESTABLISHED, deadline=None, repeat=None)
     return Step(done, None, Told.ESTABLISHED, message)
+
+
+def _repeating(one: Connection, message: Message, now: float) -> Connection:
+    """Send it again until it is answered, or as often as may be."""
+    return replace(one, repeat=message, deadline=now + one.wait, retries=one.most_retries)
 
 
 def _timewait(one: Connection, repeat: Message | None, now: float) -> Connection:

@@ -134,9 +134,7 @@ def platform_tag() -> str:
     return f"{platform.system().lower()}_{platform.machine()}"
 
 
-def _command(
-    part: Part, cc: str, sanitize: str | None, output: Path, libraries: Path
-) -> list[str]:
+def _command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: Path) -> list[str]:
     extra = [*SANITIZERS[sanitize], "-fno-omit-frame-pointer"] if sanitize else []
     flags = [flag for flag in _FLAGS if not (sanitize and "z,defs" in flag)]
     sources = map(str, part.sources())
