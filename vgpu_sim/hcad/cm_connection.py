@@ -92,27 +92,21 @@ def request(req: Req, now: float) -> Step:
     """Begin to ask for a connection."""
     wait = seconds(req.response_timeout)
     timewait = seconds(req.path.ack_timeout)
-    return Step(
-        Connection(
-            *(State.REQ_SENT, req.local_id, 0, req.qpn, 0),
-            *(now + wait, req.max_retries, req.max_retries, wait, req, timewait),
-        ),
-        req,
-    )
+    made = Connection(State.REQ_SENT, req.local_id, qpn=req.qpn, most_retries=req.max_retries)
+    return Step(_repeating(replace(made, wait=wait, timewait=timewait), req, now), req)
 
 
 def requested(req: Req, local_id: int) -> Connection:
     """Return the side of whoever was asked."""
-    return Connection(
-        *(State.REQ_RECEIVED, local_id, req.local_id, 0, req.qpn, None, 0, req.max_retries),
-        *(seconds(req.response_timeout), None, seconds(req.path.ack_timeout)),
-    )
+    made = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
+    wait, timewait = seconds(req.response_timeout), seconds(req.path.ack_timeout)
+    return replace(made, most_retries=req.max_retries, wait=wait, timewait=timewait)
 
 
 def search(req: SidrReq, now: float, wait: float, retries: int) -> Step:
     """Begin to ask for the queue pair of a service of datagrams."""
-    made = Connection(State.SIDR_SENT, req.request, deadline=now + wait, retries=retries)
-    return Step(replace(made, wait=wait, repeat=req), req)
+    made = Connection(State.SIDR_SENT, req.request, most_retries=retries, wait=wait)
+    return Step(_repeating(made, req, now), req)
 
 
 def searched(req: SidrReq) -> Connection:
