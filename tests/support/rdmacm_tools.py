@@ -55,6 +55,8 @@ class Serving:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
     def client(self, *command: str, seconds: float = 90) -> Ended:
         """Run a program on the same fabric to its end."""
