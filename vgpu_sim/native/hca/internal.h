@@ -125,10 +125,11 @@ bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicite
 void hca_rearm(struct hca_client *client);
 void hca_event(struct hca_client *client, uint32_t type, uint32_t handle);
 
-/* work.c: one turn of a queue pair; true where it has more to do at once. */
+/* turn.c: one turn of a queue pair; true where it has more to do at once. */
 bool hca_turn(struct hca *hca, struct hca_qp *qp);
-/* The queue pair at the other end, if both ends agree that they are connected. */
+/* peers.c: the queue pair at the other end, if both ends agree that they are connected. */
 struct hca_qp *hca_peer(struct hca *hca, const struct hca_qp *qp);
+/* outcome.c */
 void hca_fail(struct hca *hca, struct hca_qp *qp);
 
 static inline void hca_enter(struct hca *hca) {

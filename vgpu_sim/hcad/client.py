@@ -1,0 +1,42 @@
+"""What all objects of a client share: its place in the engine, its room, its numbers."""
+
+import os
+from contextlib import suppress
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hal.hca import HCA_PAGE_BYTES
+from vgpu_sim.hcad import memory
+from vgpu_sim.hcad.numbers import Numbers
+
+
+class ClientPlace:
+    """A client in the engine; kinds of objects extend it."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Add the client to the engine. Raises OSError."""
+        self._engine = engine
+        self._numbers = numbers
+        self._room = memory_bytes
+        self._next = 1
+        self.page_fd = memory.shared("hca-client", HCA_PAGE_BYTES)
+        doorbell, self.doorbell_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self.async_fd, events = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._client = engine.add_client(self.page_fd, doorbell, events, gids)
+        finally:
+            os.close(doorbell)
+            os.close(events)
+
+    def leave(self) -> None:
+        """Remove the client, after its objects."""
+        self._engine.remove_client(self._client)
+        for descriptor in (self.page_fd, self.doorbell_fd, self.async_fd):
+            with suppress(OSError):
+                os.close(descriptor)
+
+    def _handle(self) -> int:
+        handle = self._next
+        self._next += 1
+        return handle
