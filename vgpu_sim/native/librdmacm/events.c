@@ -1,4 +1,4 @@
-/* Event channels and events: read, completed with what the library knows, acknowledged. */
+/* Events: read, completed with what the library knows, acknowledged. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,27 +6,6 @@
 
 #include "api.h"
 #include "ids.h"
-#include "log.h"
-
-struct rdma_event_channel *tsr_rdma_create_event_channel(void) {
-  struct tsr_channel *channel = calloc(1, sizeof *channel);
-  if (!channel) return NULL;
-  tessera_hca_handle made = {0};
-  const int error = tsr_cm_ask(TESSERA_CM_MESSAGE_CHANNEL_CREATE, NULL, 0, &made, sizeof made,
-                               &channel->rdma.fd);
-  channel->handle = made.handle;
-  if (error == 0) return &channel->rdma;
-  free(channel);
-  errno = error;
-  return NULL;
-}
-
-void tsr_rdma_destroy_event_channel(struct rdma_event_channel *rdma) {
-  struct tsr_channel *channel = (struct tsr_channel *)rdma;
-  tsr_cm_ask_handle(TESSERA_CM_MESSAGE_CHANNEL_DESTROY, channel->handle);
-  close(rdma->fd);
-  free(channel);
-}
 
 static void fill_connection(struct tsr_event *event, const tessera_cm_event *raw) {
   struct rdma_conn_param *conn = &event->rdma.param.conn;
