@@ -1,5 +1,6 @@
 """rdma_cm between runs: Debian's unmodified programs, and calls that they do not make."""
 
+import os
 import re
 import signal
 import subprocess
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rdmacm_tools import INSTALL, Serving, both, needed
-from tessera_run import environment
+from tessera_run import environment, processes_naming
 from verbs_tools import alone, run_hca
 
 from vgpu_sim import config
@@ -118,6 +119,18 @@ def test_a_peer_that_is_killed_disconnects(tmp_path):
             asks.wait()
         assert "client DISCONNECT EVENT..." in rest
         assert asks.returncode != -signal.SIGKILL
+
+
+@needed("rping")
+def test_a_killed_hcad_hangs_nobody_who_waits_for_events(tmp_path):
+    with Serving(tmp_path, "cm", "rping", "-s", "-C", "1") as serving:
+        (hcad,) = (
+            pid for pid, command in processes_naming(str(tmp_path)) if "vgpu_sim.hcad" in command
+        )
+        os.kill(hcad, signal.SIGKILL)
+        ended = serving.end()
+    assert ended.status != 0
+    assert "rdma_get_cm_event: Input/output error" in ended.said
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,34 @@ def test_datagrams_learn_queue_pair_and_key(two):
     assert (refused.type, refused.status) == (Event.UNREACHABLE, 2)
 
 
+def test_a_peer_that_never_answers_is_unreachable(fabric):
+    """Its node is not this one, and nothing that is sent there arrives."""
+    sent = []
+    fabric.manager.wire = lambda *message: sent.append(message)
+    asks = Client(fabric, 0)
+    here = asks.routed(gid(9), PORT)
+    asks.connect(here)
+    for _ in range(20):
+        fabric.later(4.3)
+    gone = asks.event()
+    assert (gone.type, gone.status) == (Event.UNREACHABLE, -errno.ETIMEDOUT)
+    assert [type(message) for _, _, message in sent] == [Req] * 16 + [Rej]
+    assert {(source, destination) for source, destination, _ in sent} == {(asks.gid, gid(9))}
+    with pytest.raises(OSError, match="Invalid"):
+        asks.connect(here)
+
+
+def test_policies_are_asked_before_a_request_leaves_the_node(fabric):
+    sent = []
+    fabric.manager.wire = lambda *message: sent.append(message)
+    fabric.manager.may_connect = lambda *flow: Refusal(f"no {flow}")
+    asks = Client(fabric, 0)
+    asks.connect(asks.routed(gid(9), PORT))
+    refused = asks.event()
+    assert (refused.type, refused.status, sent) == (Event.REJECTED, 28, [])
+    assert b"('198.18.0.1', '198.18.0.10', 7174, 'TCP')" in bytes(refused.data)
+
+
 # What clients do that mean no good.
 
 
