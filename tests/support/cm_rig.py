@@ -9,7 +9,7 @@ from vgpu_sim.fabric.addresses import address_of
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType as Event, CmPortSpace
 from vgpu_sim.hcad.cm_ids import Ids
-from vgpu_sim.hcad.cm_manager import Function, Manager
+from vgpu_sim.hcad.cm_manager import Manager
 
 LOOPBACK = bytes(10) + b"\xff\xff" + bytes((127, 0, 0, 1))
 
@@ -42,14 +42,11 @@ class Fabric:
 class Client:
     """A program of a function, with one channel."""
 
-    def __init__(
-        self, fabric: Fabric, index: int, function: Function | None = None, *, shared: bool = True
-    ) -> None:
+    def __init__(self, fabric: Fabric, index: int, *, shared: bool = True) -> None:
         self.fabric = fabric
         self.gid = gid(index)
-        self.function = function or fabric.manager.add(address_of(index).gids)
         self.ids = Ids(
-            *(fabric.manager, self.function, lambda address: address == LOOPBACK),
+            *(fabric.manager, address_of(index).gids, lambda address: address == LOOPBACK),
             shared_loopback=shared,
         )
         self.channel, self.fd = self.new_channel()

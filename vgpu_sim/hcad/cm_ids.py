@@ -18,7 +18,7 @@ from vgpu_sim.hcad import cm_connection, cm_events, cm_private
 from vgpu_sim.hcad.cm_channel import Channel
 from vgpu_sim.hcad.cm_connection import InvalidCall, Step, Told
 from vgpu_sim.hcad.cm_id import CmId, IdState
-from vgpu_sim.hcad.cm_manager import Endpoint, Function, Manager
+from vgpu_sim.hcad.cm_manager import Endpoint, Manager
 from vgpu_sim.hcad.cm_messages import (
     MOST_DATA,
     Message,
@@ -45,11 +45,19 @@ class Ids:
     """A client's ids and event channels, until ``close``."""
 
     def __init__(
-        self, manager: Manager, function: Function, near: Near, *, shared_loopback: bool = False
+        self,
+        manager: Manager,
+        gids: tuple[bytes, ...],
+        near: Near,
+        *,
+        shared_loopback: bool = False,
     ) -> None:
-        """``shared_loopback``: what is near means whoever of the fabric serves a port."""
+        """Enter the function that has these GIDs, the last of which its connections use.
+
+        ``shared_loopback``: what is near means whoever of the fabric serves a port.
+        """
         self.manager = manager
-        self.function = function
+        self.function = manager.enter(gids)
         self._near = near
         self._shared_loopback = shared_loopback
         self._next = 1
@@ -63,6 +71,7 @@ class Ids:
         for one in list(self._ids.values()):
             self._remove(one)
         self._channels.clear()
+        self.manager.leave(self.function)
 
     def create_channel(self) -> tuple[HcaHandle, int]:
         """Make an event channel; return its pipe's reading end, too. Raises OSError."""

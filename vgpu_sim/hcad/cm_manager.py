@@ -55,6 +55,7 @@ class Function:
     """A member of the fabric: its GIDs, and who of its programs serves what."""
 
     gids: tuple[bytes, ...]
+    clients: int = 0
     listeners: dict[int, Listener] = field(default_factory=dict)
     ports: dict[tuple[int, int], list[bool]] = field(default_factory=dict)
     """Ports that are taken, by space and number; for each holder whether it shares."""
@@ -103,17 +104,22 @@ class Manager:
         self._deadlines: list[tuple[float, int, Endpoint]] = []
         self._order = itertools.count()
 
-    def add(self, gids: tuple[bytes, ...]) -> Function:
-        """Add a function."""
-        function = Function(gids)
-        for gid in gids:
-            self._functions[gid] = function
+    def enter(self, gids: tuple[bytes, ...]) -> Function:
+        """Return the function that has these GIDs; it is known until all who entered have left."""
+        function = self._functions.get(gids[-1])
+        if function is None:
+            function = Function(gids)
+            for gid in gids:
+                self._functions[gid] = function
+        function.clients += 1
         return function
 
-    def remove(self, function: Function) -> None:
-        """Forget a function whose ids have gone."""
-        for gid in function.gids:
-            del self._functions[gid]
+    def leave(self, function: Function) -> None:
+        """Leave a function, without ids."""
+        function.clients -= 1
+        if not function.clients:
+            for gid in function.gids:
+                del self._functions[gid]
 
     def function_at(self, gid: bytes) -> Function | None:
         """Return who has an address, if anybody on this node does."""

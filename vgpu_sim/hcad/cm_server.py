@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 
 from vgpu_sim.hcad import cm_private
 from vgpu_sim.hcad.cm_ids import Ids
-from vgpu_sim.hcad.cm_manager import Function, Manager
+from vgpu_sim.hcad.cm_manager import Manager
 
 
 class CmServer:
@@ -23,9 +23,9 @@ class CmServer:
         self._timer: asyncio.TimerHandle | None = None
         self.manager = Manager(time.monotonic, self._defer, self._wake)
 
-    def ids(self, function: Function) -> Ids:
-        """Return the ids of a new client of a function."""
-        return Ids(self.manager, function, self.is_near, shared_loopback=self.shared_loopback)
+    def ids(self, gids: tuple[bytes, ...]) -> Ids:
+        """Return the ids of a new client of the function that has these GIDs."""
+        return Ids(self.manager, gids, self.is_near, shared_loopback=self.shared_loopback)
 
     def is_near(self, address: bytes) -> bool:
         """Tell whether an address is the loopback's, or one of this machine where those count."""

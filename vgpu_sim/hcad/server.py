@@ -26,7 +26,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import cm_manager, cm_requests, requests, sysfs
+from vgpu_sim.hcad import cm_requests, requests, sysfs
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
@@ -58,7 +58,6 @@ class _Function:
 
     address: Address
     directory: Path
-    cm: cm_manager.Function
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -152,11 +151,7 @@ class Server:
             if packet.truncated:
                 raise Malformed("too long, or brought descriptors")
             header, hello = requests.parse(packet.data, _HELLOS)
-            serve = {
-                HcaMessage.JOIN: self._member,
-                HcaMessage.OPEN: self._program,
-                CmMessage.OPEN: self._connections,
-            }[header.type]
+            serve = self._member if header.type == HcaMessage.JOIN else self._program
             await serve(client, sockets, header, hello)
         except (Malformed, TimeoutError, OSError) as err:
             if self._log_quota.take():
@@ -175,8 +170,7 @@ class Server:
         index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
         home = self._directory / SYSFS_NAME / str(index)
         directory = home / CLASS_NAME
-        address = address_of(index)
-        function = _Function(address, directory, self.cm.manager.add(address.gids))
+        function = _Function(address_of(index), directory)
         sysfs.write(directory / DEVICE_NAME, function.address, FIRMWARE, BOARD)
         self._indices.add(index)
         self._functions[token] = function
@@ -187,7 +181,6 @@ class Server:
             for task in tuple(self._programs.pop(token, ())):
                 task.cancel()
             del self._functions[token]
-            self.cm.manager.remove(function.cm)
             self._indices.discard(index)
             sysfs.remove(home)
             if not self._functions:
@@ -201,6 +194,9 @@ class Server:
         if function is None or hello.version != hca.HCA_VERSION:
             status = errno.EACCES if function is None else errno.EPROTO
             await self._send(client, requests.encode(header, None, status))
+            return
+        if header.type == CmMessage.OPEN:
+            await self._connections(client, sockets, header, token, function)
             return
         objects = Objects(self._engine, self._numbers, function.address.gids, self._memory_bytes)
         objects.service_of = self.cm.manager.service_of
@@ -222,16 +218,15 @@ class Server:
             objects.close()
 
     async def _connections(
-        self, client: socket.socket, sockets: ForeignSockets, header: Header, hello: HcaHello
+        self,
+        client: socket.socket,
+        sockets: ForeignSockets,
+        header: Header,
+        token: bytes,
+        function: _Function,
     ) -> None:
         """Serve a program's librdmacm."""
-        token = bytes(hello.token)
-        function = self._functions.get(token)
-        if function is None or hello.version != hca.HCA_VERSION:
-            status = errno.EACCES if function is None else errno.EPROTO
-            await self._send(client, requests.encode(header, None, status))
-            return
-        ids = self.cm.ids(function.cm)
+        ids = self.cm.ids(function.address.gids)
         task = asyncio.current_task()
         assert task is not None
         self._programs.setdefault(token, set()).add(task)

@@ -33,6 +33,7 @@ def two(fabric):
     assert not fabric.manager._endpoints, "nothing stays"
     assert not fabric.manager._asked
     assert not fabric.manager._peers
+    assert not fabric.manager._functions
 
 
 def connected(asks: Client, serves: Client, listener: int) -> tuple[int, int]:
@@ -228,7 +229,7 @@ def test_addresses_that_nobody_has_are_errors(two, address, status):
 
 def test_ports_are_a_functions_own_and_held_once(fabric):
     one, neighbour = Client(fabric, 0), Client(fabric, 1)
-    same = Client(fabric, 0, one.function)
+    same = Client(fabric, 0)
     one.listener(PORT)
     with pytest.raises(OSError, match="in use"):
         same.bind(same.id(), PORT)
@@ -332,7 +333,7 @@ def test_nobody_names_anothers_ids_or_channels(two):
     mine = asks.listener(PORT)
     for _ in range(5):
         serves.id()
-    stranger = Client(asks.fabric, 0, asks.function)  # a program of the same function, even
+    stranger = Client(asks.fabric, 0)  # a program of the same function, even
     for call in (
         lambda: stranger.ids.destroy_id(mine),
         lambda: stranger.ids.listen(cm.CmPair(mine, 1)),
