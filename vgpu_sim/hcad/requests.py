@@ -64,6 +64,9 @@ _ROWS: Final[Mapping[HcaMessage, _Row]] = {
     HcaMessage.QP_QUERY: _Row(HcaHandle, lambda o, m: Reply(o.query_qp(m.handle))),
     HcaMessage.QP_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_qp)),
 }
+_EXPECTED: Final[Mapping[int, type[ctypes.Structure] | None]] = {
+    kind: row.structure for kind, row in _ROWS.items()
+}
 MAX_REQUEST_BYTES: Final = HEADER_BYTES + ctypes.sizeof(hca.HcaMrCreate)
 
 
@@ -104,7 +107,7 @@ def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
     Raises:
         Malformed: no client library sends such a thing.
     """
-    header, body = parse(data, {kind: row.structure for kind, row in _ROWS.items()})
+    header, body = parse(data, _EXPECTED)
     try:
         reply = _ROWS[HcaMessage(header.type)].carry_out(objects, body)
     except OSError as err:

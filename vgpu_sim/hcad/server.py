@@ -259,5 +259,9 @@ class Server:
 
     @staticmethod
     async def _send(client: socket.socket, data: bytes, descriptors: tuple[int, ...] = ()) -> None:
+        if not descriptors:  # there is room nearly always: no timer then
+            with suppress(BlockingIOError):
+                client.send(data, socket.MSG_NOSIGNAL)
+                return
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             await seqpacket.send(client, data, descriptors)
