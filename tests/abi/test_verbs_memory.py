@@ -2,6 +2,7 @@
 
 import errno
 import subprocess
+from pathlib import Path
 
 import c_programs
 from tessera_run import environment
@@ -10,21 +11,25 @@ from verbs_tools import run_hca
 from vgpu_sim.native import build
 
 
-def test_registered_memory_keeps_its_content_and_comes_back(tmp_path):
+def run(tmp_path: Path, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     build.build_all(only=("libibverbs.so.1", "libtessera_hca.so"))
     folder = build.NATIVE / "libibverbs"
     program = c_programs.compile_program(
-        *(tmp_path, "hca_memory", f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"),
+        *(tmp_path, name, f"-L{build.LIBRARIES / build.RDMA}", "-libverbs"),
         *(f"-I{folder}", f"-I{folder / 'generated'}", f"-I{build.INCLUDE}"),
     )
-    done = subprocess.run(
-        run_hca(tmp_path, str(program)),
+    return subprocess.run(
+        run_hca(tmp_path, str(program), *arguments),
         env=environment(tmp_path),
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def test_registered_memory_keeps_its_content_and_comes_back(tmp_path):
+    done = run(tmp_path, "hca_memory")
     no, bad, gone = errno.EOPNOTSUPP, errno.EINVAL, errno.EFAULT
     assert done.stdout.splitlines() == [
         "heap 1 1 1 same 1 distinct 1",
@@ -32,13 +37,29 @@ def test_registered_memory_keeps_its_content_and_comes_back(tmp_path):
         "overlap 1 1 middle",
         "dereg 0 shared 0",
         "remapped 1 fresh dereg 0 fresh",
-        f"shared {no} hole {gone} stack {no} code {no} nothing {bad} atomics {no}",
-        f"fork {no} srq {no} shared 0",
+        f"shared {no} hole {gone} stack {no} code {no} nothing {bad} odp {no}",
+        f"fork {bad} shared 0",
         "close 0 0",
     ]
     assert done.returncode == 0
-    for text in (
-        *("shared memory cannot be registered", "ibv_create_srq is not supported"),
-        "access flags 0x9 are not supported",
-    ):
+    for text in ("shared memory cannot be registered", "access flags 0x41 are not supported"):
         assert text in done.stderr
+
+
+def test_a_child_does_not_get_registered_pages_where_that_was_asked_for(tmp_path):
+    done = run(tmp_path, "hca_fork", "init")
+    assert done.stdout.splitlines() == [
+        "init 0 again 0",
+        "is 1 late 0",
+        f"registered {errno.EFAULT} beside 0 parent mine",
+        "after 0 mine",
+    ]
+
+
+def test_without_it_a_child_shares_them_and_it_is_too_late_to_ask(tmp_path):
+    done = run(tmp_path, "hca_fork")
+    assert done.stdout.splitlines() == [
+        f"is 0 late {errno.EINVAL}",
+        "registered 0 beside 0 parent mine",
+        "after 0 mine",
+    ]

@@ -2,11 +2,15 @@
 
 import os
 from contextlib import suppress
+from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HCA_PAGE_BYTES
 from vgpu_sim.hcad import memory
 from vgpu_sim.hcad.numbers import Numbers
+
+DEFAULT_PKEY: Final = 0xFFFF
+"""The default partition, as a full member."""
 
 
 class ClientPlace:
@@ -20,6 +24,7 @@ class ClientPlace:
         self._numbers = numbers
         self._room = memory_bytes
         self._next = 1
+        self.pkeys: tuple[int, ...] = (DEFAULT_PKEY,)
         self.page_fd = memory.shared("hca-client", HCA_PAGE_BYTES)
         doorbell, self.doorbell_fd = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self.async_fd, events = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -28,6 +33,11 @@ class ClientPlace:
         finally:
             os.close(doorbell)
             os.close(events)
+
+    def set_pkeys(self, pkeys: tuple[int, ...]) -> None:
+        """Replace the table of partition keys; what is sent from now on is checked with it."""
+        self._engine.set_pkeys(self._client, pkeys)
+        self.pkeys = pkeys
 
     def leave(self) -> None:
         """Remove the client, after its objects."""

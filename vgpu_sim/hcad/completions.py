@@ -76,6 +76,16 @@ class Completions(ClientPlace):
                 channel.queues += 1
             return HcaCreated(handle, 0, size, entries, 0), page
 
+    def resize_cq(self, wanted: hca.HcaCqResize) -> tuple[HcaCreated, int]:
+        """Give one another number of entries; return its new page, too. Raises OSError."""
+        cq = get(self._cqs, wanted.handle)
+        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
+        entries = power_of_two(wanted.entries)
+        size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
+        with descriptor_of("hca-cq", size) as page:
+            self._engine.resize_cq(cq.engine, page, size, entries)
+            return HcaCreated(wanted.handle, 0, size, entries, 0), page
+
     def destroy_cq(self, handle: int) -> None:
         """Remove one that no queue pair has. Raises OSError."""
         cq = get(self._cqs, handle)

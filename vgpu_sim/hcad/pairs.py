@@ -9,7 +9,7 @@ from vgpu_sim.fabric import qp_state
 from vgpu_sim.fabric.engine import Engine, EngineQp
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaCreated, HcaQpAttributes
-from vgpu_sim.hal.verbs import VerbsQpType, VerbsState
+from vgpu_sim.hal.verbs import VerbsMask, VerbsQpType, VerbsState
 from vgpu_sim.hcad.checks import (
     check_range,
     descriptor_of,
@@ -21,8 +21,8 @@ from vgpu_sim.hcad.checks import (
 )
 from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.completions import Completions
-from vgpu_sim.hcad.domains import Domains
 from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.shared_receives import SharedReceives
 
 
 @dataclass(slots=True)
@@ -31,12 +31,14 @@ class _QueuePair:
     index: int
     pd: int
     cqs: tuple[int, int]
+    type: VerbsQpType
+    srq: int = 0
     attributes: HcaQpAttributes = field(default_factory=HcaQpAttributes)
     service: Service | None = None
     """By which service of the connection manager it was connected, if by any."""
 
 
-class Pairs(Domains, Completions):
+class Pairs(SharedReceives, Completions):
     """A client's queue pairs."""
 
     def __init__(
@@ -53,10 +55,11 @@ class Pairs(Domains, Completions):
     def create_qp(self, wanted: hca.HcaQpCreate) -> tuple[HcaCreated, int]:
         """Make a queue pair; return its page's descriptor, too. Raises OSError."""
         limit(self._qps, hca.HCA_MAX_QPS)
-        if wanted.type != VerbsQpType.RC:
+        if wanted.type not in tuple(VerbsQpType):
             raise refused(errno.EOPNOTSUPP)
         get(self._pds, wanted.pd)
         send_cq, recv_cq = get(self._cqs, wanted.send_cq), get(self._cqs, wanted.recv_cq)
+        srq = get(self._srqs, wanted.srq) if wanted.srq else None
         check_range(wanted.send_wr, 0, hca.HCA_MAX_WR)
         check_range(wanted.recv_wr, 0, hca.HCA_MAX_WR)
         sends, receives = power_of_two(wanted.send_wr), power_of_two(wanted.recv_wr)
@@ -70,13 +73,19 @@ class Pairs(Domains, Completions):
         try:
             with descriptor_of("hca-qp", size) as page:
                 made = self._engine.add_qp(
-                    self._client, wanted, created, page, send_cq.engine, recv_cq.engine
+                    *(self._client, wanted, created, page, send_cq.engine, recv_cq.engine),
+                    srq.engine if srq is not None else None,
                 )
         except OSError:
             self._numbers.free_qpn(number)
             raise
         self._free_indices.pop()
-        self._qps[number] = _QueuePair(made, index, wanted.pd, (wanted.send_cq, wanted.recv_cq))
+        cqs = (wanted.send_cq, wanted.recv_cq)
+        self._qps[number] = _QueuePair(
+            made, index, wanted.pd, cqs, VerbsQpType(wanted.type), wanted.srq
+        )
+        if srq is not None:
+            srq.queue_pairs += 1
         self._pds[wanted.pd] += 1
         send_cq.queue_pairs += 1
         recv_cq.queue_pairs += 1
@@ -86,12 +95,16 @@ class Pairs(Domains, Completions):
         """Change a queue pair by the rules of its state. Raises OSError."""
         qp = self._refreshed(wanted.handle)
         try:
-            changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes)
+            changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes, qp.type)
         except qp_state.InvalidChange as err:
             raise OSError(errno.EINVAL, str(err)) from err
         if self.service_of is not None and changed.state == VerbsState.RTR:
             local = self._gids[changed.sgid_index]
             qp.service = self.service_of(local, bytes(changed.dgid), changed.dest_qpn)
+        if wanted.mask & VerbsMask.PKEY_INDEX and not any(
+            self.pkeys[changed.pkey_index : changed.pkey_index + 1]
+        ):
+            raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
         if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):
             raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
         qp.attributes = changed
@@ -99,7 +112,9 @@ class Pairs(Domains, Completions):
 
     def query_qp(self, number: int) -> HcaQpAttributes:
         """Return the attributes of a queue pair as they are now. Raises OSError."""
-        return self._refreshed(number).attributes
+        qp = self._refreshed(number)
+        qp.attributes.sq_draining = self._engine.drains(qp.engine)
+        return qp.attributes
 
     def destroy_qp(self, number: int) -> None:
         """Remove a queue pair. Raises OSError."""
@@ -109,12 +124,14 @@ class Pairs(Domains, Completions):
         self._numbers.free_qpn(number)
         self._free_indices.append(qp.index)
         self._pds[qp.pd] -= 1
+        if qp.srq:
+            self._srqs[qp.srq].queue_pairs -= 1
         for handle in qp.cqs:
             self._cqs[handle].queue_pairs -= 1
 
     def _refreshed(self, number: int) -> _QueuePair:
         qp = get(self._qps, number)
         state = self._engine.state_of(qp.engine)
-        if state == VerbsState.ERR:  # the one state that the engine chooses
+        if state in (VerbsState.ERR, VerbsState.SQE):  # what the engine chooses
             qp.attributes.state = state
         return qp

@@ -13,7 +13,13 @@ from vgpu_sim.hcad.checks import check_range, get, limit, refused
 from vgpu_sim.hcad.domains import Domains
 from vgpu_sim.hcad.numbers import Numbers
 
-_ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_READ
+_ACCESS = (
+    VerbsAccess.LOCAL_WRITE
+    | VerbsAccess.REMOTE_WRITE
+    | VerbsAccess.REMOTE_READ
+    | VerbsAccess.REMOTE_ATOMIC
+    | VerbsAccess.MW_BIND
+)
 _REMOTE_CHANGE = VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_ATOMIC
 
 
@@ -72,12 +78,18 @@ class Regions(Domains):
         self._room += segment.size
 
     def create_region(self, wanted: hca.HcaMrCreate) -> HcaHandle:
-        """Register memory; the handle is its key. Raises OSError."""
-        limit(self._regions, hca.HCA_MAX_MRS)
+        """Register memory, maybe in another region's place; the handle is its key. Raises OSError.
+
+        Until everything is checked the region that is to be replaced stays.
+        """
         get(self._pds, wanted.pd)
         self._check_region(wanted)
         used = tuple(wanted.pieces[i].segment for i in range(wanted.piece_count))
-        key = self._numbers.new_key()
+        if wanted.replaced:
+            self._remove_region(wanted.replaced)
+        else:
+            limit(self._regions, hca.HCA_MAX_MRS)
+        key = wanted.replaced or self._numbers.new_key()
         try:
             listed = [self._segments[handle].engine for handle in used]
             made = self._engine.add_region(self._client, key, wanted, listed)
@@ -92,10 +104,13 @@ class Regions(Domains):
 
     def destroy_region(self, key: int) -> None:
         """Deregister memory. Raises OSError."""
+        self._remove_region(key)
+        self._numbers.free_key(key)
+
+    def _remove_region(self, key: int) -> None:
         region = get(self._regions, key)
         del self._regions[key]
         self._engine.remove_region(region.engine)
-        self._numbers.free_key(key)
         self._pds[region.pd] -= 1
         for handle in region.segments:
             self._segments[handle].regions -= 1

@@ -27,6 +27,7 @@ from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import cm_requests, requests, sysfs
+from vgpu_sim.hcad.client import DEFAULT_PKEY
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
@@ -66,8 +67,8 @@ class _Function:
             board=BOARD.encode(),
             sysfs=os.fsencode(self.directory / DEVICE_NAME),
             mtu=hca.HCA_MAX_MTU,
-            pkey=0xFFFF,
         )
+        device.pkeys[0] = DEFAULT_PKEY
         ctypes.memmove(device.guid, self.address.guid, hca.HCA_GUID_BYTES)
         ctypes.memmove(device.gids, b"".join(self.address.gids), ctypes.sizeof(device.gids))
         return device

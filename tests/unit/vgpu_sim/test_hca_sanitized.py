@@ -18,6 +18,7 @@ OPTIONS = {
 }
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 # The thread sanitizer's own memmove cannot be left by a jump; idleness and bulk are not its matter.
+FILES = ("engine", "hostile", "verbs", "hostile_verbs")
 LEFT_OUT = {"address": "thousand or large", "thread": "vanishes or large or idle or thousand"}
 
 
@@ -44,7 +45,7 @@ def test_nothing_is_found(sanitizer, tmp_path):
                 "no:cacheprovider",
             ),
             *("-p", "no:xdist", "-k", f"not ({LEFT_OUT[sanitizer]})"),
-            *(str(HERE / "test_hca_engine.py"), str(HERE / "test_hca_hostile.py")),
+            *(str(HERE / f"test_hca_{name}.py") for name in FILES),
         ],
         env=environment,
         cwd=HERE,

@@ -15,6 +15,7 @@ from vgpu_sim.fabric.addresses import MAX_FUNCTIONS, address_of
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
+from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.hcad import requests, sysfs
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.requests import Malformed
@@ -79,7 +80,8 @@ def qp_create(client: Client, **values: int) -> hca.HcaQpCreate:
 @pytest.mark.parametrize(
     ("values", "status"),
     [
-        ({"type": 4}, errno.EOPNOTSUPP),
+        ({"type": 8}, errno.EOPNOTSUPP),
+        ({"srq": 99}, errno.EINVAL),
         ({"type": 99}, errno.EOPNOTSUPP),
         ({"pd": 99}, errno.EINVAL),
         ({"send_cq": 99}, errno.EINVAL),
@@ -141,7 +143,6 @@ def region_of(client: Client, *pieces: tuple[int, int], touched: bool = True, **
         ([(0, 8192)], {"iova": (1 << 64) - 8191}, errno.EINVAL),
         ([(0, 8192)], {"pd": 99}, errno.EINVAL),
         ([(0, 8192)], {"access": 2}, errno.EINVAL),  # remote write without local
-        ([(0, 8192)], {"access": 9}, errno.EOPNOTSUPP),  # atomics
         ([(0, 8192)], {"access": 1 << 6}, errno.EOPNOTSUPP),  # on demand
     ],
 )
@@ -234,3 +235,83 @@ def test_the_files_are_those_that_tools_read(tmp_path):
     assert (tmp_path / "tessera_0" / "node_guid").read_text() == "007e:55ff:fe12:0001\n"
     sysfs.remove(tmp_path / "tessera_0")
     assert not list(tmp_path.iterdir())
+
+
+def created(client: Client) -> dict[HcaMessage, int]:
+    """Return what destroys an object, and its handle, of the kinds that requests name."""
+    srq, fd = client.objects.create_srq(hca.HcaSrqCreate(client.pd, 4))
+    os.close(fd)
+    window = client.objects.create_window(hca.HcaMwCreate(client.pd, 2))
+    return {
+        HcaMessage.SRQ_DESTROY: srq.handle,
+        HcaMessage.AH_DESTROY: client.ah(client.gid),
+        HcaMessage.MW_DESTROY: window.handle,
+    }
+
+
+def test_nobody_names_anothers_queues_paths_and_windows(engine, client):
+    other = Client(engine, client.objects._numbers, 1)
+    other.objects.create_channel()  # handles that are counted are not the same by chance
+    for kind, handle in created(other).items():
+        assert refused(client, kind, hca.HcaHandle(handle)) == errno.EINVAL
+    modify = hca.HcaSrqModify(created(other)[HcaMessage.SRQ_DESTROY], 1)
+    assert refused(client, HcaMessage.SRQ_MODIFY, modify) == errno.EINVAL
+    assert refused(client, HcaMessage.CQ_RESIZE, hca.HcaCqResize(99, 4)) == errno.EINVAL
+    other.objects.close()
+
+
+def test_a_domain_is_busy_while_it_has_queues_paths_or_windows(client):
+    for kind, handle in created(client).items():
+        assert refused(client, HcaMessage.PD_DESTROY, hca.HcaHandle(client.pd)) == errno.EBUSY
+        requests.answer(client.objects, message(kind, hca.HcaHandle(handle)))
+    client.objects.destroy_pd(client.pd)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (HcaMessage.SRQ_CREATE, hca.HcaSrqCreate(99, 4)),
+        (HcaMessage.SRQ_CREATE, hca.HcaSrqCreate(1, 0)),
+        (HcaMessage.SRQ_CREATE, hca.HcaSrqCreate(1, hca.HCA_MAX_WR + 1)),
+        (HcaMessage.SRQ_CREATE, hca.HcaSrqCreate(1, 4, 5)),
+        (HcaMessage.AH_CREATE, hca.HcaAhCreate(pd=1, is_global=0, port=1)),
+        (HcaMessage.AH_CREATE, hca.HcaAhCreate(pd=1, is_global=1, port=2)),
+        (HcaMessage.AH_CREATE, hca.HcaAhCreate(pd=1, is_global=1, port=1, sgid_index=2)),
+        (HcaMessage.AH_CREATE, hca.HcaAhCreate(pd=99, is_global=1, port=1)),
+        (HcaMessage.MW_CREATE, hca.HcaMwCreate(99, 1)),
+        (HcaMessage.MW_CREATE, hca.HcaMwCreate(1, 3)),
+        (HcaMessage.MCAST_ATTACH, hca.HcaMcast(1)),
+        (HcaMessage.MCAST_DETACH, hca.HcaMcast(1)),
+    ],
+)
+def test_wrong_queues_paths_windows_and_memberships_are_refused(client, kind, body):
+    assert client.pd == 1
+    assert refused(client, kind, body) == errno.EINVAL
+
+
+def test_only_datagram_queue_pairs_join_groups_and_only_groups(client):
+    cq = client.cq()
+    group = (ctypes.c_uint8 * 16)(0xFF, 0x0E)
+    reliable, datagram = client.qp(cq, cq), client.qp(cq, cq, kind=VerbsQpType.UD)
+    own = (ctypes.c_uint8 * 16)(*client.gid)
+    for member in (
+        hca.HcaMcast(reliable.number, 0, group),
+        hca.HcaMcast(datagram.number, 0, own),
+    ):
+        assert refused(client, HcaMessage.MCAST_ATTACH, member) == errno.EINVAL
+    client.objects.attach(hca.HcaMcast(datagram.number, 0, group))
+    client.objects.destroy_qp(datagram.number)
+    assert client.objects._members == {}
+
+
+def test_a_region_is_replaced_under_its_key_when_all_is_well(client):
+    first = client.region()
+    wanted = hca.HcaMrCreate(99, 1, BASE, 8192, 1, first.key)
+    wanted.pieces[0] = hca.HcaPiece(first.segment, 0, 0, 8192)
+    assert refused(client, HcaMessage.MR_CREATE, wanted) == errno.EINVAL
+    wanted.pd = client.pd
+    assert client.objects.create_region(wanted).handle == first.key
+    wanted.replaced = first.key ^ 1
+    assert refused(client, HcaMessage.MR_CREATE, wanted) == errno.EINVAL
+    client.objects.destroy_region(first.key)
+    client.objects.destroy_segment(first.segment)

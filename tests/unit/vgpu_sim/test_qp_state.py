@@ -2,10 +2,9 @@
 
 import pytest
 
-from vgpu_sim.fabric import qp_state
-from vgpu_sim.fabric.qp_state import RULES, InvalidChange, change
+from vgpu_sim.fabric.qp_state import RULES, RULES_OF, InvalidChange, change
 from vgpu_sim.hal.hca import HcaQpAttributes
-from vgpu_sim.hal.verbs import VerbsMask as Mask, VerbsState as State
+from vgpu_sim.hal.verbs import VerbsMask as Mask, VerbsQpType, VerbsState as State
 
 GOOD = {
     "port": 1,
@@ -76,7 +75,7 @@ def test_what_does_not_belong_to_a_change_is_refused(bit):
     ("after", "field", "value"),
     [
         *((State.INIT, "port", value) for value in (0, 2)),
-        *((State.INIT, "pkey_index", value) for value in (1, 0xFFFF)),
+        *((State.INIT, "pkey_index", value) for value in (16, 0xFFFF)),
         (State.INIT, "access", 1 << 5),
         *((State.RTR, "path_mtu", value) for value in (0, 6)),
         (State.RTR, "is_global", 0),
@@ -111,4 +110,35 @@ def test_reset_forgets_everything():
 def test_no_state_is_no_state():
     with pytest.raises(InvalidChange, match="no state 7"):
         change(HcaQpAttributes(), Mask.STATE, HcaQpAttributes(state=7))
-    assert qp_state.PKEYS == 1
+
+
+@pytest.mark.parametrize("kind", [VerbsQpType.UC, VerbsQpType.UD])
+def test_unreliable_queue_pairs_need_less_and_come_back_from_sqe(kind):
+    qp = HcaQpAttributes()
+    for before, after in ((0, 1), (1, 2), (2, 3)):
+        required = RULES_OF[kind][State(before), State(after)].required
+        assert required & (Mask.TIMEOUT | Mask.RNR_RETRY | Mask.MIN_RNR_TIMER) == 0
+        qp = change(qp, Mask.STATE | required, attributes(State(after)), kind)
+    again = change(HcaQpAttributes(state=State.SQE), Mask.STATE, attributes(State.RTS), kind)
+    assert again.state == State.RTS
+    with pytest.raises(InvalidChange, match="SQE to RTS"):
+        change(HcaQpAttributes(state=State.SQE), Mask.STATE, attributes(State.RTS))
+
+
+def test_only_datagrams_have_a_q_key_and_they_have_no_access():
+    init = RULES_OF[VerbsQpType.UD][State.RESET, State.INIT].required
+    assert init & Mask.QKEY
+    qp = change(
+        HcaQpAttributes(), Mask.STATE | init, attributes(State.INIT, qkey=77), VerbsQpType.UD
+    )
+    assert qp.qkey == 77
+    wrong = Mask.STATE | init | Mask.ACCESS_FLAGS
+    with pytest.raises(InvalidChange, match="ACCESS_FLAGS cannot be set"):
+        change(HcaQpAttributes(), wrong, attributes(State.INIT), VerbsQpType.UD)
+
+
+def test_draining_may_be_told_and_changed_meanwhile():
+    asked = Mask.STATE | Mask.EN_SQD_ASYNC_NOTIFY
+    qp = change(HcaQpAttributes(state=State.RTS), asked, attributes(State.SQD, sqd_notify=1))
+    assert (qp.state, qp.sqd_notify) == (State.SQD, 1)
+    assert change(qp, Mask.TIMEOUT, attributes(State.SQD, timeout=9)).timeout == 9

@@ -9,28 +9,32 @@ enum {
   TURN_REQUESTS = 64,
 };
 
-/* Begins the next request, or goes on waiting with it. */
-static enum hca_step begin(struct hca *hca, struct hca_qp *qp) {
+/* Takes the next request out of the ring, and checks what the requester is to blame for. */
+static enum hca_step start(struct hca *hca, struct hca_qp *qp) {
   struct hca_work *work = &qp->work;
-  if (!work->active) {
-    if (hca_pending(hca, qp, &qp->page->send_head, qp->send_tail, qp->send_count) == 0)
-      return HCA_STEP_DONE;
-    work->send = qp->send_slots[qp->send_tail & (qp->send_count - 1)];
-    work->bytes = work->done = 0;
+  if (hca_pending(hca, qp, &qp->page->send_head, qp->send_tail, qp->send_count) == 0)
+    return HCA_STEP_DONE;
+  work->send = qp->send_slots[qp->send_tail & (qp->send_count - 1)];
+  work->bytes = work->done = 0;
+  work->receives = false;
+  const uint32_t status = hca_check_local(hca, qp);
+  if (status != TESSERA_VERBS_STATUS_SUCCESS) return hca_fail_send(hca, qp, status);
+  work->active = true;
+  return HCA_STEP_AGAIN;
+}
+
+/* Goes on until data can be moved, or waits. */
+static enum hca_step begin(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer) {
+  struct hca_work *work = &qp->work;
+  if (work->receives && !peer->holds) { /* it was reset in the middle of the message */
     work->receives = false;
-    const uint32_t status = hca_check_local(hca, qp);
-    if (status != TESSERA_VERBS_STATUS_SUCCESS) return hca_fail_send(hca, qp, status);
-    work->active = true;
+    work->done = 0;
+    work->local = (struct hca_cursor){work->send.payload.sges, work->send.sge_count, 0, 0};
   }
-  struct hca_qp *peer = hca_peer(hca, qp);
-  if (!peer) return hca_wait_for_peer(hca, qp);
-  if (!hca_is_send(work->send.opcode)) {
-    if (!hca_remote_valid(hca, peer, work))
-      return hca_refuse(hca, qp, peer, TESSERA_VERBS_EVENT_QP_ACCESS_ERR,
-                    TESSERA_VERBS_STATUS_REM_ACCESS_ERR);
-  }
+  enum hca_step step = hca_check_remote(hca, qp, peer);
+  if (step != HCA_STEP_AGAIN) return step;
   if (hca_takes_receive(work->send.opcode) && !work->receives) {
-    const enum hca_step step = hca_take_receive(hca, qp, peer);
+    step = hca_take_receive(hca, qp, peer);
     if (step != HCA_STEP_AGAIN) return step;
   }
   hca_wait_end(hca, qp);
@@ -39,7 +43,7 @@ static enum hca_step begin(struct hca *hca, struct hca_qp *qp) {
 
 /* A copy met a hole in the file behind a region: reads one byte of each side to tell whose. */
 static enum hca_step lose_either(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
-                             const uint8_t *local, uint64_t bytes) {
+                                 const uint8_t *local, uint64_t bytes) {
   uint8_t byte;
   bool local_there = true;
   for (uint64_t at = 0; at < bytes && local_there; at += TESSERA_HCA_PAGE_BYTES)
@@ -73,25 +77,40 @@ static enum hca_step move(struct hca *hca, struct hca_qp *qp, struct hca_qp *pee
   return HCA_STEP_DONE;
 }
 
-static void flush(struct hca *hca, struct hca_qp *qp) {
-  const uint32_t sends =
-      hca_pending(hca, qp, &qp->page->send_head, qp->send_tail, qp->send_count);
+static void flush_one(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, uint64_t id,
+                      uint32_t opcode) {
+  hca_finish(
+      hca, qp, cq,
+      (tessera_hca_cqe){.id = id, .status = TESSERA_VERBS_STATUS_WR_FLUSH_ERR, .opcode = opcode},
+      false);
+}
+
+static void flush_sends(struct hca *hca, struct hca_qp *qp) {
+  const uint32_t sends = hca_pending(hca, qp, &qp->page->send_head, qp->send_tail, qp->send_count);
   for (uint32_t i = 0; i < sends; i++) {
     const uint64_t id = qp->send_slots[qp->send_tail & (qp->send_count - 1)].id;
     __atomic_store_n(&qp->page->send_tail, ++qp->send_tail, __ATOMIC_RELEASE);
-    hca_finish(hca, qp, qp->send_cq,
-             (tessera_hca_cqe){.id = id, .status = TESSERA_VERBS_STATUS_WR_FLUSH_ERR}, false);
+    flush_one(hca, qp, qp->send_cq, id, TESSERA_VERBS_DONE_SEND);
+  }
+}
+
+static void flush_receives(struct hca *hca, struct hca_qp *qp) {
+  if (qp->holds) {
+    qp->holds = false;
+    flush_one(hca, qp, qp->recv_cq, qp->held.id, TESSERA_VERBS_DONE_RECV);
+  }
+  if (qp->srq) {
+    if (!qp->said_last_wqe)
+      hca_event(qp->client, TESSERA_VERBS_EVENT_QP_LAST_WQE_REACHED, qp->number);
+    qp->said_last_wqe = true;
+    return;
   }
   const uint32_t receives =
       hca_pending(hca, qp, &qp->page->recv_head, qp->recv_tail, qp->recv_count);
   for (uint32_t i = 0; i < receives; i++) {
     const uint64_t id = qp->recv_slots[qp->recv_tail & (qp->recv_count - 1)].id;
     __atomic_store_n(&qp->page->recv_tail, ++qp->recv_tail, __ATOMIC_RELEASE);
-    hca_finish(hca, qp, qp->recv_cq,
-             (tessera_hca_cqe){.id = id,
-                               .status = TESSERA_VERBS_STATUS_WR_FLUSH_ERR,
-                               .opcode = TESSERA_VERBS_DONE_RECV},
-             false);
+    flush_one(hca, qp, qp->recv_cq, id, TESSERA_VERBS_DONE_RECV);
   }
 }
 
@@ -103,28 +122,61 @@ static void wake_requester(struct hca *hca, struct hca_qp *qp) {
 }
 
 static enum hca_step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
-  enum hca_step step = begin(hca, qp);
+  struct hca_work *work = &qp->work;
+  if (!work->active) {
+    const enum hca_step step = start(hca, qp);
+    if (step != HCA_STEP_AGAIN) return step;
+  }
+  if (hca_is_own(work->send.opcode)) {
+    const uint32_t status = hca_carry_out_own(hca, qp);
+    if (status != TESSERA_VERBS_STATUS_SUCCESS) return hca_fail_send(hca, qp, status);
+    hca_end_send(hca, qp, status);
+    return HCA_STEP_AGAIN;
+  }
+  if (qp->type == TESSERA_VERBS_QP_TYPE_UD) return hca_carry_out_datagram(hca, qp);
+  struct hca_qp *peer = hca_peer(hca, qp);
+  if (!peer) return hca_wait_for_peer(hca, qp);
+  enum hca_step step = begin(hca, qp, peer);
   if (step != HCA_STEP_AGAIN) return step;
-  struct hca_qp *peer = hca_peer(hca, qp); /* begin() has found it */
-  step = move(hca, qp, peer, budget);
+  step = hca_is_atomic(work->send.opcode) ? hca_carry_out_atomic(hca, qp, peer)
+                                          : move(hca, qp, peer, budget);
   if (step != HCA_STEP_DONE) return step;
-  if (qp->work.receives) hca_end_receive(hca, peer, qp, TESSERA_VERBS_STATUS_SUCCESS);
+  if (work->receives) hca_end_receive(hca, peer, qp, TESSERA_VERBS_STATUS_SUCCESS);
   hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
   return HCA_STEP_AGAIN;
+}
+
+/* InfiniBand Architecture Specification volume 1, "Send Queue Drain": the request that it is at is
+ * completed, no other begins. */
+static void drain(struct hca *hca, struct hca_qp *qp) {
+  hca_wait_end(hca, qp);
+  if (qp->drained) return;
+  qp->drained = true;
+  if (qp->attributes.sqd_notify)
+    hca_event(qp->client, TESSERA_VERBS_EVENT_SQ_DRAINED, qp->number);
 }
 
 bool hca_turn(struct hca *hca, struct hca_qp *qp) {
   wake_requester(hca, qp);
   uint64_t budget = TURN_BYTES;
   for (unsigned i = 0; i < TURN_REQUESTS; i++) {
-    const uint32_t state = qp->attributes.state;
-    if (state == TESSERA_VERBS_STATE_ERR) {
-      flush(hca, qp);
-      return false;
-    }
-    if (state != TESSERA_VERBS_STATE_RTS) {
-      hca_wait_end(hca, qp);
-      return false;
+    switch (qp->attributes.state) {
+      case TESSERA_VERBS_STATE_RTS:
+        break;
+      case TESSERA_VERBS_STATE_SQD:
+        if (qp->work.active) break;
+        drain(hca, qp);
+        return false;
+      case TESSERA_VERBS_STATE_ERR:
+        flush_sends(hca, qp);
+        flush_receives(hca, qp);
+        return false;
+      case TESSERA_VERBS_STATE_SQE:
+        flush_sends(hca, qp);
+        return false;
+      default:
+        hca_wait_end(hca, qp);
+        return false;
     }
     const enum hca_step step = advance(hca, qp, &budget);
     if (step == HCA_STEP_DONE || step == HCA_STEP_WAIT) return false;
