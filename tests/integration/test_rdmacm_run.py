@@ -89,8 +89,6 @@ def test_endpoints_that_wait(tmp_path):
 def test_udaddy(tmp_path):
     with Serving(tmp_path, "cm", "udaddy", "-c", "3") as serving:
         asked = serving.client("udaddy", "-s", "127.0.0.1", "-c", "3")
-        if "unable to create QP: Operation not supported" in asked.said:
-            pytest.skip("NOT RUN: there are no UD queue pairs yet")
         assert "return status 0" in asked.said
         assert "return status 0" in serving.end().said
 
@@ -139,7 +137,7 @@ def test_a_killed_hcad_hangs_nobody_who_waits_for_events(tmp_path):
         pytest.param(("rstream", "-s", "127.0.0.1"), "rsocket", marks=needed("rstream")),
         pytest.param(
             ("mckey", "-m", "224.0.0.9", "-b", "127.0.0.1"),
-            "rdma_join_multicast_ex|only reliable connections",
+            "rdma_join_multicast_ex",
             marks=needed("mckey"),
         ),
     ],
