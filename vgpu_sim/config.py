@@ -12,6 +12,7 @@ from pathlib import Path
 SLICES_DIR_VARIABLE = "TESSERA_SLICES_DIR"
 TOKEN_VARIABLE = "TESSERA_TOKEN"
 HCA_VARIABLE = "TESSERA_HCA"  # hcad's socket
+HCA_ADDRESS_VARIABLE = "TESSERA_HCA_ADDRESS"  # its function's IP address
 RUN_DIR_VARIABLE = "TESSERA_RUN_DIR"
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
@@ -73,11 +74,16 @@ def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mappin
 
 
 def with_hca(
-    environment: Mapping[str, str], socket: Path, token_hex: str, libraries: Path
+    environment: Mapping[str, str],
+    socket: Path,
+    token_hex: str,
+    libraries: Path,
+    address: str = "",
 ) -> Mapping[str, str]:
-    """Return an environment with what finds an HCA and libibverbs."""
+    """Return an environment with what finds an HCA, its libraries, and its address."""
     return _with_libraries(environment, libraries) | {
         HCA_VARIABLE: str(socket),
+        HCA_ADDRESS_VARIABLE: address,
         TOKEN_VARIABLE: token_hex,
     }
 

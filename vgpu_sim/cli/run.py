@@ -226,7 +226,8 @@ def command(
                     run_hca.member(fabric, token_hex, rdma_labels, rdma_policies)
                 )
                 environment = config.with_hca(
-                    environment, member.socket_path, token_hex, config.RDMA_LIBRARIES_DIR
+                    *(environment, member.socket_path, token_hex),
+                    *(config.RDMA_LIBRARIES_DIR, member.address),
                 )
                 prepare = run_hca.sysfs_of(member)
             with run_stats.collected(node if stats else None):

@@ -17,11 +17,11 @@ from vgpu_sim.hal import messages
 
 HCA_VERSION: Final = 2
 HCA_MAX_QPS: Final = 1024  # of a client
-HCA_MAX_CQS: Final = 1024
+HCA_MAX_CQS: Final = 2048  # rdma_create_qp makes two for each queue pair, each with a channel
 HCA_MAX_MRS: Final = 4096
 HCA_MAX_SEGMENTS: Final = 4096
 HCA_MAX_PDS: Final = 1024
-HCA_MAX_CHANNELS: Final = 256
+HCA_MAX_CHANNELS: Final = 2048
 HCA_MAX_SRQS: Final = 256
 HCA_MAX_AHS: Final = 16384
 HCA_MAX_MWS: Final = 4096

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from rdma.verbs import Verb
-from vgpu_sim.hal import abi, address_map, hca, hca_objects, limits, messages, verbs
+from vgpu_sim.hal import abi, address_map, cm, hca, hca_objects, limits, messages, verbs
 
 HEADER_PATH = Path(__file__).parent.parent / "native" / "include" / "tessera_abi.h"
 
@@ -93,13 +93,14 @@ def render() -> str:
         "#include <stddef.h>",
         "#include <stdint.h>",
     ]
-    for module in (address_map, limits, abi, messages, hca):
+    for module in (address_map, limits, abi, messages, hca, cm):
         lines += ["", *_constants(module)]
     bases = ", ".join(f"UINT64_C({base:#x})" for base in address_map.APERTURE_BASES)
     lines.append(f"#define TESSERA_APERTURE_BASES {{{bases}}}")
-    for enum in (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS, Verb):
+    enums = (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS, Verb, *cm.ENUMS)
+    for enum in enums:
         lines += ["", *_enum(enum)]
-    shared = (*messages.STRUCTURES, *hca.STRUCTURES, *hca_objects.STRUCTURES)
+    shared = (*messages.STRUCTURES, *hca.STRUCTURES, *hca_objects.STRUCTURES, *cm.STRUCTURES)
     for structure in (*abi.STRUCTURES, *shared):
         lines += ["", *_structure(structure)]
     lines += ["", *_KERNEL_ENTRY, "", *_GROUP_ENTRY, "", "#endif", ""]

@@ -24,6 +24,7 @@ from vgpu_sim.gpud.admin import server as admin_server
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hcad import handover, policy_admin, walls
+from vgpu_sim.hcad.cm_server import local_addresses
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
@@ -44,6 +45,8 @@ class _Options:
     memory_bytes: int
     weak: bool
     linger_seconds: float
+    shared_loopback: bool
+    near: frozenset[bytes]
 
 
 @click.command()
@@ -58,6 +61,9 @@ class _Options:
     default=0.0,
     help="After SIGTERM serve for so many seconds, unless a successor takes over.",
 )
+@click.option(
+    "--shared-loopback", is_flag=True, help="Let loopback addresses mean the whole fabric."
+)
 def main(
     directory: Path,
     ready_fd: int,
@@ -65,11 +71,15 @@ def main(
     allow_weak_sandbox: bool,
     take_over: bool,
     linger_seconds: float,
+    shared_loopback: bool,
 ) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
-    options = _Options(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds)
+    options = _Options(
+        *(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds, shared_loopback),
+        local_addresses(),
+    )
     try:
         shares = Shares(usable(walls.limit()))
         asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
@@ -85,7 +95,7 @@ async def _begin(options: _Options, shares: Shares) -> None:
     administration = admin_server.bind(options.directory / ADMIN_NAME)
     engine = _confined_engine(options)
     ended = asyncio.Event()
-    server = Server(options.directory, engine, options.memory_bytes, ended.set, shares)
+    server = _server(options, engine, ended, shares)
     await _serve(
         *(options, server, engine, ended, successors, administration),
         lambda: server.open(listener, refusing=refusing),
@@ -97,7 +107,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
     engine = _confined_engine(options)
     engine.hold()
     ended = asyncio.Event()
-    server = Server(options.directory, engine, options.memory_bytes, ended.set, shares)
+    server = _server(options, engine, ended, shares)
     try:
         successors = socket.socket(fileno=luggage.take(document["successors"]))
         administration = socket.socket(fileno=luggage.take(document["administration"]))
@@ -121,6 +131,14 @@ def _confined_engine(options: _Options) -> Engine:
     if not engine.watches_memory():
         logging.warning("no userfaultfd: pages that clients give up are charged to hcad when used")
     return engine
+
+
+def _server(options: _Options, engine: Engine, ended: asyncio.Event, shares: Shares) -> Server:
+    return Server(
+        *(options.directory, engine, options.memory_bytes, ended.set, shares),
+        shared_loopback=options.shared_loopback,
+        near=options.near,
+    )
 
 
 async def _serve(

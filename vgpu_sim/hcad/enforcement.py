@@ -18,6 +18,7 @@ from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
 from vgpu_sim.hal.hca import HcaPolicyChange, HcaQpAttributes
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad import memory_rules
+from vgpu_sim.hcad.cm_policy import Refusal, Service
 from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
 from vgpu_sim.hcad.flows import Flows, Row
 from vgpu_sim.hcad.parties import Parties, Party
@@ -71,6 +72,7 @@ class _Connection:
     party: Party
     asked: tuple[bytes, int, int, int, int]
     """The peer's GID and queue pair, its own, the P_Key's index, the traffic class."""
+    service: Service | None = None
     judgement: _Judgement = _Judgement()
     is_path: bool = False
     """It is an address handle: its peer is an address, and datagrams that are denied vanish."""
@@ -157,9 +159,17 @@ class Enforcer:
         self._changed.set()
 
     def connect(
-        self, party: Party, qp: EngineQp, own_qpn: int, attributes: HcaQpAttributes
+        self,
+        party: Party,
+        qp: EngineQp,
+        own_qpn: int,
+        attributes: HcaQpAttributes,
+        service: Service | None = None,
     ) -> None:
         """Judge a queue pair's peer, and tell the engine what it may do.
+
+        ``service`` is what the connection manager connected it by. A rule for a port of a service
+        is about requests to who serves it.
 
         Raises:
             OSError: EACCES, the two may do nothing with each other.
@@ -169,7 +179,7 @@ class Enforcer:
             *(bytes(attributes.dgid), attributes.dest_qpn, own_qpn),
             *(attributes.pkey_index, attributes.traffic_class),
         )
-        connection = _Connection(party, asked)
+        connection = _Connection(party, asked, service)
         judgement = self._judged(connection)
         if not judgement.sends and not judgement.receives:
             self._deny(connection, judgement)
@@ -194,6 +204,19 @@ class Enforcer:
             nothing.revoke = 0
             self._engine.set_policies([nothing])
             self._let_go(connection.judgement)
+
+    def may_connect(self, source: str, destination: str, port: int, space: str) -> Refusal | None:
+        """Judge a request of the connection manager, between addresses; None: it may pass."""
+        if not self.managed:
+            return None
+        if self._judge is None:
+            return Refusal("no policy is known yet")
+        flow = Flow(source, destination, self.pkeys_at(source)[0], port, space)
+        verdict = self._judge.judge(flow)
+        if verdict.verbs & Verb.CM:
+            return None
+        denied = ", ".join(verdict.denied_by) or "; ".join(verdict.reasons)
+        return Refusal(f"denied by {denied}")
 
     def limits_of(self, party: Party) -> Limits:
         """Return how many objects somebody's programs may have together."""
@@ -238,7 +261,7 @@ class Enforcer:
         for qp, connection in self._connections.items():
             party, asked = connection.party, connection.asked
             same = asked if self._asks_qpn else (asked[0], asked[3], asked[4])
-            key = (party, same, connection.is_path)
+            key = (party, same, connection.service, connection.is_path)
             judgement = known.get(key)
             if judgement is None:
                 judgement = known[key] = self._judged(connection)
@@ -276,9 +299,13 @@ class Enforcer:
         if self._asks_qpn and not connection.is_path:
             qpns = (dest_qpn, own_qpn)
         traffic_class = traffic_class if self._asks_class else 0
+        nobody: tuple[int | None, str | None] = (None, None)
+        served = connection.service
+        asked = (served.port, served.space) if served is not None else nobody
+        out, in_ = (nobody, asked) if served is not None and served.is_server else (asked, nobody)
         flows = (
-            Flow(own, peer, pkey, None, None, qpns[0], traffic_class),
-            Flow(peer, own, pkey, None, None, qpns[1], traffic_class),
+            Flow(own, peer, pkey, *out, qpns[0], traffic_class),
+            Flow(peer, own, pkey, *in_, qpns[1], traffic_class),
         )
         rules = self.tables.rules
         rows = tuple(self.flows.row(flow, self._judge.judge(flow), rules) for flow in flows)

@@ -6,6 +6,7 @@ from rdma.tables import DEFAULT_PKEY, FULL
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
 from vgpu_sim.hal.hca import HCA_PKEYS, HcaQpAttributes
 from vgpu_sim.hal.hca_objects import HcaAhCreate
+from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.parties import Parties, Party
 
@@ -17,9 +18,15 @@ class Guard:
         self._enforcer = enforcer
         self.party = party
 
-    def connect(self, qp: EngineQp, number: int, attributes: HcaQpAttributes) -> None:
+    def connect(
+        self,
+        qp: EngineQp,
+        number: int,
+        attributes: HcaQpAttributes,
+        service: Service | None = None,
+    ) -> None:
         """Let a queue pair have the peer that its attributes name. Raises OSError (EACCES)."""
-        self._enforcer.connect(self.party, qp, number, attributes)
+        self._enforcer.connect(self.party, qp, number, attributes, service)
 
     def forget(self, qp: EngineQp) -> None:
         """A queue pair has no peer any more."""

@@ -2,6 +2,7 @@
 
 import errno
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from ctypes import sizeof
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from vgpu_sim.hcad.checks import (
     power_of_two,
     refused,
 )
+from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.completions import Completions
 from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
@@ -37,6 +39,8 @@ class _QueuePair:
     wanted: bytes
     created: bytes
     attributes: HcaQpAttributes = field(default_factory=HcaQpAttributes)
+    service: Service | None = None
+    """By which service of the connection manager it was connected, if by any."""
 
 
 class Pairs(SharedReceives, Completions):
@@ -47,6 +51,9 @@ class Pairs(SharedReceives, Completions):
     ) -> None:
         """Begin with none. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
+        self.service_of: Callable[[bytes, bytes, int], Service | None] | None = None
+        """Tells by which service one of our GIDs meets a peer's GID and queue pair."""
+        self._gids = gids
         self._qps: dict[int, _QueuePair] = {}
         self._free_indices = list(range(hca.HCA_MAX_QPS - 1, -1, -1))
 
@@ -109,12 +116,15 @@ class Pairs(SharedReceives, Completions):
             changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes, qp.type)
         except qp_state.InvalidChange as err:
             raise OSError(errno.EINVAL, str(err)) from err
+        if self.service_of is not None and changed.state == VerbsState.RTR:
+            local = self._gids[changed.sgid_index]
+            qp.service = self.service_of(local, bytes(changed.dgid), changed.dest_qpn)
         if wanted.mask & VerbsMask.PKEY_INDEX and not any(
             self.pkeys[changed.pkey_index : changed.pkey_index + 1]
         ):
             raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
         if qp.type != VerbsQpType.UD and _names_peer(changed.state, wanted.mask):
-            self._guard.connect(qp.engine, wanted.handle, changed)
+            self._guard.connect(qp.engine, wanted.handle, changed, qp.service)
         if changed.state == VerbsState.RESET:
             self._guard.forget(qp.engine)
         if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):

@@ -18,6 +18,7 @@ from typing import Any, Final
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.hal import hca
+from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaHello, HcaMessage
 from vgpu_sim.hcad import requests, sysfs
 from vgpu_sim.hcad.functions import (
@@ -52,7 +53,7 @@ CLASSES_DIR: Final = "classes"
 SYS_CLASS: Final = Path("/sys/class")
 MAX_CONNECTIONS_OF_FUNCTION: Final = 64
 _SOCKET_MODE: Final = 0o666  # whoever the container's user is: the mount is the capability
-_HELLOS: Final = {int(HcaMessage.OPEN): HcaHello}
+_HELLOS: Final = {int(HcaMessage.OPEN): HcaHello, int(CmMessage.OPEN): HcaHello}
 
 
 class PodServer(Server):
@@ -78,7 +79,7 @@ class PodServer(Server):
         self._doorkeeper = doorkeeper or Doorkeeper()
         self._system_classes = system_classes
         self._listeners: dict[str, socket.socket] = {}
-        self._connections: Counter[str] = Counter()
+        self._connected: Counter[str] = Counter()
         self._holders: dict[str, Party] = {}
         self._shared: dict[str, Share] = {}
 
@@ -163,11 +164,11 @@ class PodServer(Server):
         sysfs.write(home, function.address, FIRMWARE, BOARD, function.link)
 
     async def _serve_pod(self, function: Function, client: socket.socket, refusing: bool) -> None:
-        if self._connections[function.name] >= MAX_CONNECTIONS_OF_FUNCTION:
+        if self._connected[function.name] >= MAX_CONNECTIONS_OF_FUNCTION:
             self._silent.pop(client, None)
             client.close()
             return
-        self._connections[function.name] += 1
+        self._connected[function.name] += 1
         sockets = ForeignSockets(function.name, refusing)
         try:
             peer = peer_of(client)
@@ -197,7 +198,7 @@ class PodServer(Server):
             if self._log_quota.take():
                 logger.info("client_dropped reason=%r", str(err) or "timeout")
         finally:
-            self._connections[function.name] -= 1
+            self._connected[function.name] -= 1
             self._silent.pop(client, None)
             sockets.close(client)
             sockets.end()

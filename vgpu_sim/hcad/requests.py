@@ -87,6 +87,9 @@ _ROWS: Final[Mapping[HcaMessage, _Row]] = {
     HcaMessage.MCAST_ATTACH: _Row(hca_objects.HcaMcast, _silent(Objects.attach)),
     HcaMessage.MCAST_DETACH: _Row(hca_objects.HcaMcast, _silent(Objects.detach)),
 }
+_EXPECTED: Final[Mapping[int, type[ctypes.Structure] | None]] = {
+    kind: row.structure for kind, row in _ROWS.items()
+}
 MAX_REQUEST_BYTES: Final = HEADER_BYTES + ctypes.sizeof(hca.HcaMrCreate)
 
 
@@ -127,7 +130,7 @@ def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
     Raises:
         Malformed: no client library sends such a thing.
     """
-    header, body = parse(data, {kind: row.structure for kind, row in _ROWS.items()})
+    header, body = parse(data, _EXPECTED)
     try:
         reply = _ROWS[HcaMessage(header.type)].carry_out(objects, body)
     except OSError as err:

@@ -22,10 +22,12 @@ from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.hal import hca
+from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad import cm_requests, requests, sysfs
 from vgpu_sim.hcad.client import DEFAULT_PKEY
+from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.luggage import Luggage, Row
@@ -57,6 +59,7 @@ _BACKLOG = 1024
 _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
     HcaMessage.JOIN: HcaHello,
     HcaMessage.OPEN: HcaHello,
+    CmMessage.OPEN: HcaHello,
 }
 
 
@@ -102,6 +105,9 @@ class Server:
         memory_bytes: int,
         on_empty: Callable[[], None],
         shares: Shares,
+        *,
+        shared_loopback: bool = False,
+        near: frozenset[bytes] = frozenset(),
     ) -> None:
         self._directory = directory
         self._engine = engine
@@ -126,6 +132,8 @@ class Server:
         self._serving = asyncio.Event()
         self._serving.set()
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
+        self.cm = CmServer(shared_loopback=shared_loopback, near=near)
+        self.cm.manager.may_connect = self.enforcer.may_connect
 
     @property
     def members(self) -> int:
@@ -242,6 +250,7 @@ class Server:
             Guard(self.enforcer, function.party),
         )
         objects.share = function.share
+        objects.service_of = self.cm.manager.service_of
         with function.share.adopting():
             function.share.take(CLIENT_DESCRIPTORS)
             objects.load(saved, luggage)
@@ -383,6 +392,9 @@ class Server:
             if not await self.enforcer.until_known(function.party, OPEN_WAIT_SECONDS):
                 await self._send(client, requests.encode(header, None, errno.EAGAIN))
                 return
+            if header.type == CmMessage.OPEN:
+                await self._connections(client, sockets, header, function)
+                return
             try:
                 objects = self._admit(function)
             except OSError as err:
@@ -449,10 +461,35 @@ class Server:
             function.share.give(CLIENT_DESCRIPTORS)
             raise
         objects.share = function.share
+        objects.service_of = self.cm.manager.service_of
         return objects
 
+    async def _connections(
+        self,
+        client: socket.socket,
+        sockets: ForeignSockets,
+        header: Header,
+        function: OpenedFunction,
+    ) -> None:
+        """Serve a program's librdmacm."""
+        ids = self.cm.ids(function.address.gids)
+        try:
+            await self._send(client, requests.encode(header, function.device()))
+            while True:
+                packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
+                if not packet.data:
+                    return
+                if packet.truncated:
+                    raise Malformed("too long, or brought descriptors")
+                await self._reply(client, cm_requests.answer(ids, packet.data))
+        finally:
+            ids.close()
+
     async def _answer(self, client: socket.socket, objects: Objects, data: bytes) -> None:
-        reply, descriptors, refused = requests.answer(objects, data)
+        await self._reply(client, requests.answer(objects, data))
+
+    async def _reply(self, client: socket.socket, made: tuple[bytes, tuple[int, ...], str]) -> None:
+        reply, descriptors, refused = made
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)
         self._answering += 1
@@ -469,5 +506,9 @@ class Server:
 
     @staticmethod
     async def _send(client: socket.socket, data: bytes, descriptors: tuple[int, ...] = ()) -> None:
+        if not descriptors:  # there is room nearly always: no timer then
+            with suppress(BlockingIOError):
+                client.send(data, socket.MSG_NOSIGNAL)
+                return
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             await seqpacket.send(client, data, descriptors)

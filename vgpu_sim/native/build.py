@@ -54,7 +54,8 @@ class Part:
     """One library: its folder of C sources, its file name, its links, its flags.
 
     ``shared`` are folders whose sources it has in common with other libraries. ``subfolder`` is
-    where it goes below the others, if only those programs may find it that are led there.
+    where it goes below the others, if only those programs may find it that are led there. ``needs``
+    are libraries in the same place that were built before, which it is linked with.
     """
 
     folder: Path
@@ -63,6 +64,7 @@ class Part:
     flags: tuple[str, ...] = ()
     shared: tuple[Path, ...] = ()
     subfolder: str = ""
+    needs: tuple["Part", ...] = ()
 
     def sources(self) -> list[Path]:
         """Return the C files, generated ones included."""
@@ -71,7 +73,9 @@ class Part:
         )
 
 
-def client_part(folder: Path, soname: str, subfolder: str = "") -> Part:
+def client_part(
+    folder: Path, soname: str, subfolder: str = "", needs: tuple[Part, ...] = ()
+) -> Part:
     """Return the client library whose sources, functions.toml among them, lie in ``folder``."""
     generated = folder / "generated"
     return Part(
@@ -89,14 +93,17 @@ def client_part(folder: Path, soname: str, subfolder: str = "") -> Part:
         ),
         (CLIENT,),
         subfolder,
+        needs,
     )
 
 
 def parts() -> tuple[Part, ...]:
     """Return everything that is built."""
+    verbs = client_part(NATIVE / "libibverbs", "libibverbs.so.1", RDMA)
     return (
         client_part(NATIVE / "libcuda", "libcuda.so.1"),
-        client_part(NATIVE / "libibverbs", "libibverbs.so.1", RDMA),
+        verbs,
+        client_part(NATIVE / "librdmacm", "librdmacm.so.1", RDMA, (verbs,)),
         Part(NATIVE / "worker", "libtessera_worker.so"),
         Part(NATIVE / "hca", "libtessera_hca.so"),
     )
@@ -127,20 +134,23 @@ def platform_tag() -> str:
     return f"{platform.system().lower()}_{platform.machine()}"
 
 
-def _command(part: Part, cc: str, sanitize: str | None, output: Path) -> list[str]:
+def _command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: Path) -> list[str]:
     extra = [*SANITIZERS[sanitize], "-fno-omit-frame-pointer"] if sanitize else []
     flags = [flag for flag in _FLAGS if not (sanitize and "z,defs" in flag)]
     sources = map(str, part.sources())
     # Debug information says where a line is in the project, not on the machine that compiled it.
     flags.append(f"-ffile-prefix-map={NATIVE}=native")
-    return [cc, *flags, *part.flags, *extra, f"-I{INCLUDE}", *sources, "-o", str(output)]
+    if part.needs:  # found beside this one, wherever that is
+        flags.append("-Wl,-rpath,$ORIGIN")
+    needed = [str(libraries / one.library) for one in part.needs]
+    return [cc, *flags, *part.flags, *extra, f"-I{INCLUDE}", *sources, *needed, "-o", str(output)]
 
 
 def _digest(part: Part, cc: str, sanitize: str | None) -> str:
-    folders = (part.folder, *part.shared, INCLUDE)
+    folders = (part.folder, *part.shared, *(one.folder for one in part.needs), INCLUDE)
     inputs = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     digest = hashlib.sha256()
-    digest.update("\0".join(_command(part, cc, sanitize, Path("-"))).encode())
+    digest.update("\0".join(_command(part, cc, sanitize, Path("-"), Path("-"))).encode())
     version = subprocess.run([cc, "--version"], capture_output=True, check=False)
     digest.update(version.stdout)
     for path in sorted(inputs):
@@ -173,7 +183,7 @@ def build(part: Part, directory: Path, sanitize: str | None = None) -> Path:
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             fresh = Path(scratch) / part.library
             run = subprocess.run(
-                _command(part, cc, sanitize, fresh),
+                _command(part, cc, sanitize, fresh, folder),
                 cwd=NATIVE,
                 capture_output=True,
                 text=True,

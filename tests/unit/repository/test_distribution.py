@@ -98,6 +98,8 @@ def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
         "libtessera_worker.so",
         "rdma/libibverbs.so",
         "rdma/libibverbs.so.1",
+        "rdma/librdmacm.so",
+        "rdma/librdmacm.so.1",
     ]
 
 

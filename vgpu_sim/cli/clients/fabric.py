@@ -63,6 +63,8 @@ class FabricMember:
         self.directory = Path()
         self.sysfs = Path()
         """The folder of the device below it is what tools look for in /sys/class/infiniband."""
+        self.address = ""
+        """The function's, by which rdma_cm reaches it: that of its last GID."""
 
     @property
     def socket_path(self) -> Path:
@@ -88,6 +90,8 @@ class FabricMember:
         finally:
             os.close(lock)
         self.sysfs = Path(os.fsdecode(device.sysfs)).parent
+        gid = ipaddress.IPv6Address(bytes(device.gids[hca.HCA_GIDS - 1]))
+        self.address = str(gid.ipv4_mapped or gid)
         return self
 
     def __exit__(
@@ -137,7 +141,7 @@ class FabricMember:
                 python_process.module_command(
                     HCAD_MODULE,
                     *("--directory", str(self.directory), "--ready-fd", str(writing)),
-                    *("--memory", str(self._memory_bytes)),
+                    *("--memory", str(self._memory_bytes), "--shared-loopback"),
                 ),
                 env=python_process.module_environment(),
                 stdin=subprocess.DEVNULL,

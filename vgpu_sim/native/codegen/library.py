@@ -84,6 +84,8 @@ class Library:
     ready: Ready | None
     page: Page | None
     versions: tuple[str, ...] = ()
+    sets_errno: bool = False
+    """Whether "not supported" is -1 with errno set, not the status itself."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Exported variables, which the hand-written sources define, and their versions."""
 
@@ -174,5 +176,6 @@ def load(sources: Path) -> Library:
         ready=Ready(ready["header"], ready["call"], frozenset(ready["without"])) if ready else None,
         page=_page(document),
         versions=versions,
+        sets_errno=document.get("sets_errno", False),
         data=document.get("data", {}),
     )

@@ -24,6 +24,9 @@ def _refusal(library: Library, function: Function) -> Iterator[str]:
     if returns.endswith("*"):
         yield f"  errno = {library.unsupported};"
         yield "  return NULL;"
+    elif returns != "void" and library.sets_errno:
+        yield f"  errno = {library.unsupported};"
+        yield "  return -1;"
     elif returns != "void":
         yield f"  return {library.unsupported};"
 
@@ -106,7 +109,8 @@ def render_entry(library: Library) -> str:
     if library.ready:
         headers.append(library.ready.header)
     lines = [BANNER, "#define _GNU_SOURCE"]
-    if any(one.returns.endswith("*") for one in library.functions if not one.kind):
+    refused = [one for one in library.functions if not one.kind]
+    if any(one.returns.endswith("*") or library.sets_errno for one in refused):
         lines.append("#include <errno.h>")
     lines += ["#include <stddef.h>", "#include <stdint.h>", ""]
     lines += [f'#include "{header}"' for header in sorted(headers)]

@@ -74,11 +74,11 @@
 
 #define TESSERA_HCA_VERSION UINT64_C(0x2)
 #define TESSERA_HCA_MAX_QPS UINT64_C(0x400)
-#define TESSERA_HCA_MAX_CQS UINT64_C(0x400)
+#define TESSERA_HCA_MAX_CQS UINT64_C(0x800)
 #define TESSERA_HCA_MAX_MRS UINT64_C(0x1000)
 #define TESSERA_HCA_MAX_SEGMENTS UINT64_C(0x1000)
 #define TESSERA_HCA_MAX_PDS UINT64_C(0x400)
-#define TESSERA_HCA_MAX_CHANNELS UINT64_C(0x100)
+#define TESSERA_HCA_MAX_CHANNELS UINT64_C(0x800)
 #define TESSERA_HCA_MAX_SRQS UINT64_C(0x100)
 #define TESSERA_HCA_MAX_AHS UINT64_C(0x4000)
 #define TESSERA_HCA_MAX_MWS UINT64_C(0x1000)
@@ -101,6 +101,12 @@
 #define TESSERA_HCA_GUID_BYTES UINT64_C(0x8)
 #define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
 #define TESSERA_HCA_VERBS UINT64_C(0x9)
+
+#define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
+#define TESSERA_CM_MAX_IDS UINT64_C(0x1000)
+#define TESSERA_CM_MAX_BACKLOG UINT64_C(0x400)
+#define TESSERA_CM_MAX_DATA UINT64_C(0xe0)
+#define TESSERA_CM_UDP_QKEY UINT64_C(0x1234567)
 #define TESSERA_APERTURE_BASES {UINT64_C(0x200000000000), UINT64_C(0x300000000000), UINT64_C(0x100000000000), UINT64_C(0x400000000000)}
 
 enum {
@@ -316,6 +322,51 @@ enum {
   TESSERA_VERB_INVALIDATE = 64,
   TESSERA_VERB_UD = 128,
   TESSERA_VERB_CM = 256,
+};
+
+enum {
+  TESSERA_CM_MESSAGE_OPEN = 200,
+  TESSERA_CM_MESSAGE_CHANNEL_CREATE = 202,
+  TESSERA_CM_MESSAGE_CHANNEL_DESTROY = 204,
+  TESSERA_CM_MESSAGE_ID_CREATE = 206,
+  TESSERA_CM_MESSAGE_ID_DESTROY = 208,
+  TESSERA_CM_MESSAGE_BIND = 210,
+  TESSERA_CM_MESSAGE_LISTEN = 212,
+  TESSERA_CM_MESSAGE_RESOLVE_ADDRESS = 214,
+  TESSERA_CM_MESSAGE_RESOLVE_ROUTE = 216,
+  TESSERA_CM_MESSAGE_CONNECT = 218,
+  TESSERA_CM_MESSAGE_ACCEPT = 220,
+  TESSERA_CM_MESSAGE_ESTABLISH = 222,
+  TESSERA_CM_MESSAGE_REJECT = 224,
+  TESSERA_CM_MESSAGE_DISCONNECT = 226,
+  TESSERA_CM_MESSAGE_MIGRATE = 228,
+  TESSERA_CM_MESSAGE_NOTIFY = 230,
+};
+
+enum {
+  TESSERA_CM_EVENT_TYPE_ADDR_RESOLVED = 0,
+  TESSERA_CM_EVENT_TYPE_ADDR_ERROR = 1,
+  TESSERA_CM_EVENT_TYPE_ROUTE_RESOLVED = 2,
+  TESSERA_CM_EVENT_TYPE_ROUTE_ERROR = 3,
+  TESSERA_CM_EVENT_TYPE_CONNECT_REQUEST = 4,
+  TESSERA_CM_EVENT_TYPE_CONNECT_RESPONSE = 5,
+  TESSERA_CM_EVENT_TYPE_CONNECT_ERROR = 6,
+  TESSERA_CM_EVENT_TYPE_UNREACHABLE = 7,
+  TESSERA_CM_EVENT_TYPE_REJECTED = 8,
+  TESSERA_CM_EVENT_TYPE_ESTABLISHED = 9,
+  TESSERA_CM_EVENT_TYPE_DISCONNECTED = 10,
+  TESSERA_CM_EVENT_TYPE_DEVICE_REMOVAL = 11,
+  TESSERA_CM_EVENT_TYPE_MULTICAST_JOIN = 12,
+  TESSERA_CM_EVENT_TYPE_MULTICAST_ERROR = 13,
+  TESSERA_CM_EVENT_TYPE_ADDR_CHANGE = 14,
+  TESSERA_CM_EVENT_TYPE_TIMEWAIT_EXIT = 15,
+};
+
+enum {
+  TESSERA_CM_PORT_SPACE_IPOIB = 2,
+  TESSERA_CM_PORT_SPACE_TCP = 262,
+  TESSERA_CM_PORT_SPACE_UDP = 273,
+  TESSERA_CM_PORT_SPACE_IB = 319,
 };
 
 typedef struct tessera_wait {
@@ -1269,6 +1320,136 @@ _Static_assert(offsetof(tessera_hca_srq_page, head) == 0, "tessera_hca_srq_page.
 _Static_assert(offsetof(tessera_hca_srq_page, reserved) == 4, "tessera_hca_srq_page.reserved");
 _Static_assert(offsetof(tessera_hca_srq_page, tail) == 64, "tessera_hca_srq_page.tail");
 _Static_assert(offsetof(tessera_hca_srq_page, reserved2) == 68, "tessera_hca_srq_page.reserved2");
+
+typedef struct tessera_cm_address {
+  uint8_t address[16];
+  uint16_t port;
+  uint16_t reserved[3];
+} tessera_cm_address;
+_Static_assert(sizeof(tessera_cm_address) == 24, "tessera_cm_address");
+_Static_assert(offsetof(tessera_cm_address, address) == 0, "tessera_cm_address.address");
+_Static_assert(offsetof(tessera_cm_address, port) == 16, "tessera_cm_address.port");
+_Static_assert(offsetof(tessera_cm_address, reserved) == 18, "tessera_cm_address.reserved");
+
+typedef struct tessera_cm_id_create {
+  uint32_t channel;
+  uint32_t port_space;
+} tessera_cm_id_create;
+_Static_assert(sizeof(tessera_cm_id_create) == 8, "tessera_cm_id_create");
+_Static_assert(offsetof(tessera_cm_id_create, channel) == 0, "tessera_cm_id_create.channel");
+_Static_assert(offsetof(tessera_cm_id_create, port_space) == 4, "tessera_cm_id_create.port_space");
+
+typedef struct tessera_cm_pair {
+  uint32_t handle;
+  uint32_t value;
+} tessera_cm_pair;
+_Static_assert(sizeof(tessera_cm_pair) == 8, "tessera_cm_pair");
+_Static_assert(offsetof(tessera_cm_pair, handle) == 0, "tessera_cm_pair.handle");
+_Static_assert(offsetof(tessera_cm_pair, value) == 4, "tessera_cm_pair.value");
+
+typedef struct tessera_cm_bind {
+  uint32_t handle;
+  uint32_t reuse;
+  tessera_cm_address source;
+  tessera_cm_address destination;
+} tessera_cm_bind;
+_Static_assert(sizeof(tessera_cm_bind) == 56, "tessera_cm_bind");
+_Static_assert(offsetof(tessera_cm_bind, handle) == 0, "tessera_cm_bind.handle");
+_Static_assert(offsetof(tessera_cm_bind, reuse) == 4, "tessera_cm_bind.reuse");
+_Static_assert(offsetof(tessera_cm_bind, source) == 8, "tessera_cm_bind.source");
+_Static_assert(offsetof(tessera_cm_bind, destination) == 32, "tessera_cm_bind.destination");
+
+typedef struct tessera_cm_route {
+  tessera_cm_address source;
+  tessera_cm_address destination;
+  uint32_t has_device;
+  uint32_t reserved;
+} tessera_cm_route;
+_Static_assert(sizeof(tessera_cm_route) == 56, "tessera_cm_route");
+_Static_assert(offsetof(tessera_cm_route, source) == 0, "tessera_cm_route.source");
+_Static_assert(offsetof(tessera_cm_route, destination) == 24, "tessera_cm_route.destination");
+_Static_assert(offsetof(tessera_cm_route, has_device) == 48, "tessera_cm_route.has_device");
+_Static_assert(offsetof(tessera_cm_route, reserved) == 52, "tessera_cm_route.reserved");
+
+typedef struct tessera_cm_connect {
+  uint32_t handle;
+  uint32_t qpn;
+  uint32_t qkey;
+  uint8_t responder_resources;
+  uint8_t initiator_depth;
+  uint8_t flow_control;
+  uint8_t retry_count;
+  uint8_t rnr_retry_count;
+  uint8_t srq;
+  uint8_t traffic_class;
+  uint8_t ack_timeout;
+  uint32_t data_bytes;
+  uint8_t data[224];
+} tessera_cm_connect;
+_Static_assert(sizeof(tessera_cm_connect) == 248, "tessera_cm_connect");
+_Static_assert(offsetof(tessera_cm_connect, handle) == 0, "tessera_cm_connect.handle");
+_Static_assert(offsetof(tessera_cm_connect, qpn) == 4, "tessera_cm_connect.qpn");
+_Static_assert(offsetof(tessera_cm_connect, qkey) == 8, "tessera_cm_connect.qkey");
+_Static_assert(offsetof(tessera_cm_connect, responder_resources) == 12, "tessera_cm_connect.responder_resources");
+_Static_assert(offsetof(tessera_cm_connect, initiator_depth) == 13, "tessera_cm_connect.initiator_depth");
+_Static_assert(offsetof(tessera_cm_connect, flow_control) == 14, "tessera_cm_connect.flow_control");
+_Static_assert(offsetof(tessera_cm_connect, retry_count) == 15, "tessera_cm_connect.retry_count");
+_Static_assert(offsetof(tessera_cm_connect, rnr_retry_count) == 16, "tessera_cm_connect.rnr_retry_count");
+_Static_assert(offsetof(tessera_cm_connect, srq) == 17, "tessera_cm_connect.srq");
+_Static_assert(offsetof(tessera_cm_connect, traffic_class) == 18, "tessera_cm_connect.traffic_class");
+_Static_assert(offsetof(tessera_cm_connect, ack_timeout) == 19, "tessera_cm_connect.ack_timeout");
+_Static_assert(offsetof(tessera_cm_connect, data_bytes) == 20, "tessera_cm_connect.data_bytes");
+_Static_assert(offsetof(tessera_cm_connect, data) == 24, "tessera_cm_connect.data");
+
+typedef struct tessera_cm_reject {
+  uint32_t handle;
+  uint32_t data_bytes;
+  uint8_t data[224];
+} tessera_cm_reject;
+_Static_assert(sizeof(tessera_cm_reject) == 232, "tessera_cm_reject");
+_Static_assert(offsetof(tessera_cm_reject, handle) == 0, "tessera_cm_reject.handle");
+_Static_assert(offsetof(tessera_cm_reject, data_bytes) == 4, "tessera_cm_reject.data_bytes");
+_Static_assert(offsetof(tessera_cm_reject, data) == 8, "tessera_cm_reject.data");
+
+typedef struct tessera_cm_event {
+  uint32_t type;
+  int32_t status;
+  uint32_t handle;
+  uint32_t listener;
+  tessera_cm_route route;
+  tessera_hca_qp_attributes path;
+  uint32_t qpn;
+  uint32_t qkey;
+  uint32_t port_space;
+  uint8_t responder_resources;
+  uint8_t initiator_depth;
+  uint8_t flow_control;
+  uint8_t retry_count;
+  uint8_t rnr_retry_count;
+  uint8_t srq;
+  uint8_t data_bytes;
+  uint8_t reserved;
+  uint8_t data[224];
+} tessera_cm_event;
+_Static_assert(sizeof(tessera_cm_event) == 384, "tessera_cm_event");
+_Static_assert(offsetof(tessera_cm_event, type) == 0, "tessera_cm_event.type");
+_Static_assert(offsetof(tessera_cm_event, status) == 4, "tessera_cm_event.status");
+_Static_assert(offsetof(tessera_cm_event, handle) == 8, "tessera_cm_event.handle");
+_Static_assert(offsetof(tessera_cm_event, listener) == 12, "tessera_cm_event.listener");
+_Static_assert(offsetof(tessera_cm_event, route) == 16, "tessera_cm_event.route");
+_Static_assert(offsetof(tessera_cm_event, path) == 72, "tessera_cm_event.path");
+_Static_assert(offsetof(tessera_cm_event, qpn) == 140, "tessera_cm_event.qpn");
+_Static_assert(offsetof(tessera_cm_event, qkey) == 144, "tessera_cm_event.qkey");
+_Static_assert(offsetof(tessera_cm_event, port_space) == 148, "tessera_cm_event.port_space");
+_Static_assert(offsetof(tessera_cm_event, responder_resources) == 152, "tessera_cm_event.responder_resources");
+_Static_assert(offsetof(tessera_cm_event, initiator_depth) == 153, "tessera_cm_event.initiator_depth");
+_Static_assert(offsetof(tessera_cm_event, flow_control) == 154, "tessera_cm_event.flow_control");
+_Static_assert(offsetof(tessera_cm_event, retry_count) == 155, "tessera_cm_event.retry_count");
+_Static_assert(offsetof(tessera_cm_event, rnr_retry_count) == 156, "tessera_cm_event.rnr_retry_count");
+_Static_assert(offsetof(tessera_cm_event, srq) == 157, "tessera_cm_event.srq");
+_Static_assert(offsetof(tessera_cm_event, data_bytes) == 158, "tessera_cm_event.data_bytes");
+_Static_assert(offsetof(tessera_cm_event, reserved) == 159, "tessera_cm_event.reserved");
+_Static_assert(offsetof(tessera_cm_event, data) == 160, "tessera_cm_event.data");
 
 typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
                                      const uint8_t *parameters, uint64_t first_block,

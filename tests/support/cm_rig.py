@@ -1,0 +1,141 @@
+"""A fabric of connection managers' clients in this process, with a clock that tests turn."""
+
+import ctypes
+import os
+from collections import deque
+from collections.abc import Callable
+
+from vgpu_sim.fabric.addresses import address_of
+from vgpu_sim.hal import cm
+from vgpu_sim.hal.cm import CmEvent, CmEventType as Event, CmPortSpace
+from vgpu_sim.hcad.cm_ids import Ids
+from vgpu_sim.hcad.cm_manager import Manager
+
+LOOPBACK = bytes(10) + b"\xff\xff" + bytes((127, 0, 0, 1))
+
+
+def gid(index: int) -> bytes:
+    """The address of a function that connections use."""
+    return address_of(index).gids[1]
+
+
+class Fabric:
+    """Functions on one fabric; what they send is delivered by ``run``."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.queue: deque[Callable[[], None]] = deque()
+        self.manager = Manager(lambda: self.now, self.queue.append, lambda when: None)
+
+    def run(self) -> None:
+        """Deliver every message."""
+        while self.queue:
+            self.queue.popleft()()
+
+    def later(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+        self.manager.tick()
+        self.run()
+
+
+class Client:
+    """A program of a function, with one channel."""
+
+    def __init__(self, fabric: Fabric, index: int, *, shared: bool = True) -> None:
+        self.fabric = fabric
+        self.gid = gid(index)
+        self.ids = Ids(
+            *(fabric.manager, address_of(index).gids, lambda address: address == LOOPBACK),
+            shared_loopback=shared,
+        )
+        self.channel, self.fd = self.new_channel()
+
+    def new_channel(self) -> tuple[int, int]:
+        """Make a channel; return its handle and the reading end, which does not block."""
+        made, fd = self.ids.create_channel()
+        os.set_blocking(fd, False)
+        return made.handle, fd
+
+    def id(self, space: int = CmPortSpace.TCP, channel: int = 0) -> int:
+        """Make an id."""
+        return self.ids.create_id(cm.CmIdCreate(channel or self.channel, space)).handle
+
+    def bind(self, one: int, port: int, address: bytes = bytes(16), reuse: int = 0) -> cm.CmRoute:
+        """Bind an id."""
+        wanted = cm.CmBind(one, reuse)
+        ctypes.memmove(wanted.source.address, address, 16)
+        wanted.source.port = port
+        return self.ids.bind(wanted)
+
+    def listener(self, port: int, backlog: int = 0, space: int = CmPortSpace.TCP) -> int:
+        """Make an id that listens."""
+        one = self.id(space)
+        self.bind(one, port)
+        self.ids.listen(cm.CmPair(one, backlog))
+        return one
+
+    def resolve(self, one: int, address: bytes, port: int) -> CmEvent:
+        """Resolve an address; return the event."""
+        wanted = cm.CmBind(one)
+        ctypes.memmove(wanted.destination.address, address, 16)
+        wanted.destination.port = port
+        self.ids.resolve_address(wanted)
+        return self.event()
+
+    def routed(self, address: bytes, port: int, space: int = CmPortSpace.TCP) -> int:
+        """Make an id that is ready to connect."""
+        one = self.id(space)
+        assert self.resolve(one, address, port).type == Event.ADDR_RESOLVED
+        self.ids.resolve_route(one)
+        assert self.event().type == Event.ROUTE_RESOLVED
+        return one
+
+    def connect(self, one: int, data: bytes = b"", qpn: int = 17, **values: int) -> None:
+        """Ask for a connection."""
+        self.ids.connect(parameters(one, data, qpn, **values))
+        self.fabric.run()
+
+    def accept(self, one: int, data: bytes = b"", qpn: int = 18, **values: int) -> None:
+        """Accept one."""
+        self.ids.accept(parameters(one, data, qpn, **values))
+        self.fabric.run()
+
+    def reject(self, one: int, data: bytes = b"") -> None:
+        """Reject one."""
+        no = cm.CmReject(one, len(data))
+        ctypes.memmove(no.data, data, len(data))
+        self.ids.reject(no)
+        self.fabric.run()
+
+    def events(self, fd: int = -1) -> list[CmEvent]:
+        """Read what there is."""
+        found = []
+        try:
+            while raw := os.read(self.fd if fd < 0 else fd, ctypes.sizeof(CmEvent)):
+                found.append(CmEvent.from_buffer_copy(raw))
+        except BlockingIOError:
+            pass
+        return found
+
+    def event(self, fd: int = -1) -> CmEvent:
+        """Read the one event that there is."""
+        (one,) = self.events(fd)
+        return one
+
+    def types(self) -> list[int]:
+        """Read the types of what there is."""
+        return [event.type for event in self.events()]
+
+    def close(self) -> None:
+        """Go away."""
+        self.ids.close()
+        os.close(self.fd)
+        self.fabric.run()
+
+
+def parameters(one: int, data: bytes = b"", qpn: int = 17, **values: int) -> cm.CmConnect:
+    """Parameters of a connection; private data may be longer than is allowed."""
+    wanted = cm.CmConnect(one, qpn, data_bytes=len(data), **values)
+    ctypes.memmove(wanted.data, data, min(len(data), cm.CM_MAX_DATA))
+    return wanted

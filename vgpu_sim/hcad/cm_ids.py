@@ -1,0 +1,359 @@
+"""The communication ids of one client: what it asked for, checked, and given to the manager.
+
+A client is hostile: it names its own ids and channels only, and whatever it has goes with it. A
+refusal is an ``OSError`` whose errno the client's call sets.
+"""
+
+import errno
+import os
+import secrets
+from collections.abc import Callable
+from typing import TypeVar
+
+from vgpu_sim.fabric.addresses import NETWORK
+from vgpu_sim.hal import cm
+from vgpu_sim.hal.cm import CmEvent, CmEventType, CmPortSpace
+from vgpu_sim.hal.hca import HCA_QPN_MASK, HcaHandle
+from vgpu_sim.hcad import cm_connection, cm_events, cm_private
+from vgpu_sim.hcad.cm_channel import Channel
+from vgpu_sim.hcad.cm_connection import InvalidCall, Step, Told
+from vgpu_sim.hcad.cm_id import CmId, IdState
+from vgpu_sim.hcad.cm_manager import Endpoint, Manager
+from vgpu_sim.hcad.cm_messages import (
+    MOST_DATA,
+    Message,
+    Path,
+    Reason,
+    Rej,
+    Rep,
+    Req,
+    SidrRep,
+    SidrReq,
+    SidrStatus,
+)
+
+_T = TypeVar("_T")
+_SPACES = (CmPortSpace.TCP, CmPortSpace.UDP, CmPortSpace.IB)
+_FIRST_PORT, _LAST_PORT = 32768, 60999  # as Linux chooses ports
+_HEADER = cm_private.HEADER_BYTES
+_ANY = bytes(16)
+Near = Callable[[bytes], bool]
+"""Tells whether an address is of the loopback, or of this machine where those count as near."""
+
+
+class Ids:
+    """A client's ids and event channels, until ``close``."""
+
+    def __init__(
+        self,
+        manager: Manager,
+        gids: tuple[bytes, ...],
+        near: Near,
+        *,
+        shared_loopback: bool = False,
+    ) -> None:
+        """Enter the function that has these GIDs, the last of which its connections use.
+
+        ``shared_loopback``: what is near means whoever of the fabric serves a port.
+        """
+        self.manager = manager
+        self.function = manager.enter(gids)
+        self._near = near
+        self._shared_loopback = shared_loopback
+        self._next = 1
+        self._channels: dict[int, Channel] = {}
+        self._ids: dict[int, CmId] = {}
+
+    def close(self) -> None:
+        """Remove everything that the client has; peers are told."""
+        for channel in self._channels.values():  # nobody reads them any more
+            channel.close()
+        for one in list(self._ids.values()):
+            self._remove(one)
+        self._channels.clear()
+        self.manager.leave(self.function)
+
+    def create_channel(self) -> tuple[HcaHandle, int]:
+        """Make an event channel; return its pipe's reading end, too. Raises OSError."""
+        if len(self._channels) >= cm.CM_MAX_CHANNELS:
+            raise _refused(errno.ENOMEM)
+        channel = Channel()
+        handle = self._handle()
+        self._channels[handle] = channel
+        return HcaHandle(handle), channel.take_reading_end()
+
+    def destroy_channel(self, handle: int) -> None:
+        """Close one that no id has. Raises OSError."""
+        if _get(self._channels, handle).ids:
+            raise _refused(errno.EBUSY)
+        self._channels.pop(handle).close()
+
+    def create_id(self, wanted: cm.CmIdCreate) -> HcaHandle:
+        """Make an id. Raises OSError."""
+        channel = _get(self._channels, wanted.channel)
+        if wanted.port_space not in _SPACES:
+            raise _refused(errno.EOPNOTSUPP)
+        if len(self._ids) >= cm.CM_MAX_IDS:
+            raise _refused(errno.ENOMEM)
+        return HcaHandle(self._add(channel, wanted.port_space).handle)
+
+    def destroy_id(self, handle: int) -> None:
+        """Remove an id; what it was connected to is told. Raises OSError."""
+        one = _get(self._ids, handle)
+        # Requests to it that nobody has heard of go with it.
+        unheard = [other for other in self._ids.values() if other.listener is one]
+        gone = one.channel.withdraw({handle, *(other.handle for other in unheard)})
+        removed = {event.handle for event in gone if event.type == CmEventType.CONNECT_REQUEST}
+        for other in unheard:
+            other.settle()
+            other.listener = None
+            if other.handle in removed:
+                self._remove(other)
+            else:
+                _give_back(other, gone)
+        self._remove(one)
+
+    def bind(self, wanted: cm.CmBind) -> cm.CmRoute:
+        """Give an id an address and a port. Raises OSError."""
+        one = _get(self._ids, wanted.handle)
+        if one.state is not IdState.NEW:
+            raise _refused(errno.EINVAL)
+        source = bytes(wanted.source.address)
+        if source not in (_ANY, *self.function.gids) and not self._near(source):
+            raise _refused(errno.EADDRNOTAVAIL)
+        self._bind(one, source, wanted.source.port, bool(wanted.reuse))
+        return one.route(self.function.gid)
+
+    def listen(self, wanted: cm.CmPair) -> cm.CmRoute:
+        """Serve an id's port. Raises OSError."""
+        one = _get(self._ids, wanted.handle)
+        if one.state is IdState.NEW:
+            self._bind(one, _ANY, 0, reuse=False)
+        if one.state is not IdState.BOUND:
+            raise _refused(errno.EINVAL)
+        if one.service in self.function.listeners:
+            raise _refused(errno.EADDRINUSE)
+        one.backlog = min(wanted.value, cm.CM_MAX_BACKLOG) or cm.CM_MAX_BACKLOG
+        one.state = IdState.LISTENING
+        self.function.listeners[one.service] = one
+        return one.route(self.function.gid)
+
+    def resolve_address(self, wanted: cm.CmBind) -> None:
+        """Find who has an address; an event says. Raises OSError."""
+        one = _get(self._ids, wanted.handle)
+        if one.state not in (IdState.NEW, IdState.BOUND):
+            raise _refused(errno.EINVAL)
+        if one.channel.is_full:
+            raise _refused(errno.ENOBUFS)
+        destination = bytes(wanted.destination.address)
+        if one.state is IdState.NEW:
+            source = bytes(wanted.source.address)
+            if source not in (_ANY, *self.function.gids) and not self._near(source):
+                raise _refused(errno.EADDRNOTAVAIL)
+            self._bind(one, source, wanted.source.port, bool(wanted.reuse))
+        one.anywhere = destination == _ANY or self._near(destination)
+        one.destination, one.destination_port = destination, wanted.destination.port
+        status = 0 if one.anywhere else self._unreachable(destination)
+        one.state = IdState.BOUND if status else IdState.RESOLVED
+        kind = CmEventType.ADDR_ERROR if status else CmEventType.ADDR_RESOLVED
+        self._emit(one, cm_events.plain(one, kind, self.function.gid, -status))
+
+    def resolve_route(self, handle: int) -> None:
+        """Find the way there; an event says. Raises OSError."""
+        one = _get(self._ids, handle)
+        if one.state is not IdState.RESOLVED:
+            raise _refused(errno.EINVAL)
+        one.state = IdState.ROUTED
+        self._emit(one, cm_events.plain(one, CmEventType.ROUTE_RESOLVED, self.function.gid))
+
+    def connect(self, wanted: cm.CmConnect) -> None:
+        """Ask for a connection, or for a queue pair of datagrams. Raises OSError."""
+        one = _get(self._ids, wanted.handle)
+        if one.state is not IdState.ROUTED:
+            raise _refused(errno.EINVAL)
+        service = one.port_space << 16 | one.destination_port
+        peer = one.destination
+        if one.anywhere:
+            shared = self._shared_loopback
+            server = self.manager.server_of(service, self.function) if shared else self.function
+            peer = server.gid
+        kind: type = SidrReq if one.is_datagrams else Req
+        data = _data(wanted, MOST_DATA[kind] - _HEADER)
+        header = cm_private.Endpoints(self.function.gid, one.port, peer)
+        try:
+            data = cm_private.pack(header) + data
+        except ValueError as err:
+            raise OSError(errno.EAFNOSUPPORT, str(err)) from err
+        one.psn, one.peer = secrets.randbits(24), peer
+        number = self.manager.new_number()
+        request: Req | SidrReq
+        if one.is_datagrams:
+            request = SidrReq(number, service, data=data.ljust(MOST_DATA[SidrReq], b"\0"))
+        else:
+            path = Path(self.function.gid, peer, wanted.traffic_class)
+            request = cm_events.request(wanted, number, service, path, one.psn, data)
+        one.request = request
+        one.state = IdState.CONNECTING
+        one.endpoint = self.manager.request(self.function, peer, request, one)
+
+    def accept(self, wanted: cm.CmConnect) -> None:
+        """Say yes to who asked. Raises OSError."""
+        one, endpoint = self._connected(wanted.handle)
+        number = endpoint.connection.local_id
+        answer: Rep | SidrRep
+        if one.is_datagrams:
+            data = _data(wanted, MOST_DATA[SidrRep])
+            key = wanted.qkey or cm.CM_UDP_QKEY
+            answer = SidrRep(number, SidrStatus.VALID, _qpn(wanted), one.service, key, data)
+        else:
+            data = _data(wanted, MOST_DATA[Rep])
+            answer = cm_events.reply(
+                wanted, number, endpoint.connection.remote_id, _qpn(wanted), one.psn, data
+            )
+        self._step(endpoint, lambda now: cm_connection.accept(endpoint.connection, answer, now))
+        one.settle()
+
+    def establish(self, handle: int) -> None:
+        """Confirm the peer's answer. Raises OSError."""
+        _, endpoint = self._connected(handle)
+        self._step(endpoint, lambda now: cm_connection.establish(endpoint.connection))
+
+    def notify(self, handle: int) -> None:
+        """Hear from the program that data has come. Raises OSError."""
+        _, endpoint = self._connected(handle)
+        self._step(endpoint, lambda now: cm_connection.notify(endpoint.connection))
+
+    def reject(self, wanted: cm.CmReject) -> None:
+        """Say no to who asked, or to its answer. Raises OSError."""
+        one, endpoint = self._connected(wanted.handle)
+        data = _data(wanted, MOST_DATA[SidrRep if one.is_datagrams else Rej])
+        reason = Reason.CONSUMER_DEFINED
+        self._step(endpoint, lambda now: cm_connection.reject(endpoint.connection, reason, data))
+        one.settle()
+
+    def disconnect(self, handle: int) -> None:
+        """End a connection, or agree to its end. Raises OSError."""
+        _, endpoint = self._connected(handle)
+        self._step(endpoint, lambda now: cm_connection.disconnect(endpoint.connection, now))
+
+    def migrate(self, wanted: cm.CmPair) -> None:
+        """Let an id's events, unread ones too, go to another channel. Raises OSError."""
+        one = _get(self._ids, wanted.handle)
+        channel = _get(self._channels, wanted.value)
+        unread = one.channel.withdraw({one.handle})
+        one.channel.ids -= 1
+        channel.ids += 1
+        one.channel = channel
+        for event in unread:
+            channel.emit(event)
+
+    def asked(self, listener: CmId, endpoint: Endpoint, request: Req | SidrReq) -> bool:
+        """Make an id of a request to a listener, unless too many wait."""
+        if listener.waiting >= listener.backlog or len(self._ids) >= cm.CM_MAX_IDS:
+            return False
+        one = self._add(listener.channel, listener.port_space)
+        told = cm_private.unpack(request.data)
+        one.state = IdState.CONNECTING
+        one.source, one.port = endpoint.local, listener.port
+        one.destination, one.destination_port = endpoint.peer, told.port
+        one.peer, one.psn = endpoint.peer, secrets.randbits(24)
+        one.endpoint, one.listener, one.request = endpoint, listener, request
+        endpoint.owner = one
+        listener.waiting += 1
+        self._emit(one, cm_events.requested(one, self.function, request))
+        return True
+
+    def told(self, one: CmId, told: Told, message: Message | None) -> None:
+        """Make an event of what became of a connection."""
+        if told in (Told.REJECTED, Told.UNREACHABLE):
+            one.settle()
+        self._emit(one, cm_events.told(one, self.function, told, message))
+
+    def _add(self, channel: Channel, space: int) -> CmId:
+        one = CmId(self._handle(), self, channel, space)
+        self._ids[one.handle] = one
+        channel.ids += 1
+        return one
+
+    def _remove(self, one: CmId) -> None:
+        del self._ids[one.handle]
+        one.settle()
+        one.unlisten()
+        if one.endpoint is not None:
+            self.manager.destroy(one.endpoint)
+            one.endpoint = None
+        one.release_port()
+        one.channel.ids -= 1
+
+    def _bind(self, one: CmId, source: bytes, port: int, reuse: bool) -> None:
+        one.take_port(port or self._free_port(one.port_space), reuse)
+        one.source = source
+        one.state = IdState.BOUND
+
+    def _free_port(self, space: int) -> int:
+        for _ in range(4 * (_LAST_PORT - _FIRST_PORT)):
+            port = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT + 1)
+            if (space, port) not in self.function.ports:
+                return port
+        raise _refused(errno.EADDRNOTAVAIL)
+
+    def _unreachable(self, address: bytes) -> int:
+        """Return an errno value where no function has an address, 0 where one has."""
+        if self.manager.function_at(address) is not None or self.manager.wire is not None:
+            return 0
+        mapped = cm_private.is_mapped(address)
+        inside = mapped and int.from_bytes(address[12:]) & int(NETWORK.netmask) == int(
+            NETWORK.network_address
+        )
+        return errno.EHOSTUNREACH if inside else errno.ENETUNREACH
+
+    def _connected(self, handle: int) -> tuple[CmId, Endpoint]:
+        one = _get(self._ids, handle)
+        if one.endpoint is None:
+            raise _refused(errno.EINVAL)
+        return one, one.endpoint
+
+    def _step(self, endpoint: Endpoint, make: Callable[[float], Step]) -> None:
+        try:
+            step = make(self.manager.now())
+        except InvalidCall as err:
+            raise OSError(errno.EINVAL, f"the connection is in state {err}") from err
+        self.manager.apply(endpoint, step)
+
+    def _emit(self, one: CmId, event: CmEvent) -> None:
+        one.channel.emit(event)
+
+    def _handle(self) -> int:
+        handle = self._next
+        self._next += 1
+        return handle
+
+
+def _data(wanted: cm.CmConnect | cm.CmReject, most: int) -> bytes:
+    if wanted.data_bytes > min(most, cm.CM_MAX_DATA):
+        raise OSError(errno.EINVAL, f"{wanted.data_bytes} bytes of private data: at most {most}")
+    return bytes(wanted.data[: wanted.data_bytes])
+
+
+def _give_back(one: CmId, events: list[CmEvent]) -> None:
+    for event in events:
+        if event.handle == one.handle:
+            one.channel.emit(event)
+
+
+def _qpn(wanted: cm.CmConnect) -> int:
+    if not 0 < wanted.qpn <= HCA_QPN_MASK:
+        raise OSError(errno.EINVAL, f"queue pair {wanted.qpn}")
+    number: int = wanted.qpn
+    return number
+
+
+def _refused(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
+
+
+def _get(table: dict[int, _T], handle: int) -> _T:
+    try:
+        return table[handle]
+    except KeyError:
+        raise _refused(errno.EINVAL) from None

@@ -1,0 +1,315 @@
+"""The connection manager of a fabric: who serves what, and whose message is whose.
+
+It knows functions by their GIDs, listeners by service id, and connections by a random number that
+the peer must name, from the GID that the connection is with. Messages between functions of the
+fabric are handed over as values; ``wire`` carries those to others.
+"""
+
+import heapq
+import itertools
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from vgpu_sim.hcad import cm_connection as cm, cm_private
+from vgpu_sim.hcad.cm_connection import Connection, State, Step, Told
+from vgpu_sim.hcad.cm_messages import (
+    Drep,
+    Dreq,
+    Message,
+    Reason,
+    Rej,
+    Rejected,
+    Req,
+    SidrRep,
+    SidrReq,
+    SidrStatus,
+    seconds,
+)
+from vgpu_sim.hcad.cm_policy import MayConnect, Refusal, Service, allow_all, service_of
+
+Wire = Callable[[bytes, bytes, Message], None]
+"""Takes source and destination GID, and a message to somebody who is not on this fabric's node."""
+
+
+_Key = tuple[bytes, bytes, type, int]
+
+
+class Owner(Protocol):
+    """Whose connection it is."""
+
+    def told(self, told: Told, message: Message | None) -> None:
+        """Learn what became of the connection."""
+
+
+class Listener(Protocol):
+    """Who serves a service id."""
+
+    def asked(self, endpoint: "Endpoint", request: Req | SidrReq) -> bool:
+        """Take a request, set the endpoint's owner, and say so; False: too many wait."""
+
+
+@dataclass(slots=True, eq=False)
+class Function:
+    """A member of the fabric: its GIDs, and who of its programs serves what."""
+
+    gids: tuple[bytes, ...]
+    clients: int = 0
+    listeners: dict[int, Listener] = field(default_factory=dict)
+    ports: dict[tuple[int, int], list[bool]] = field(default_factory=dict)
+    """Ports that are taken, by space and number; for each holder whether it shares."""
+
+    @property
+    def gid(self) -> bytes:
+        """Return the one that its connections use: the last."""
+        return self.gids[-1]
+
+
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """One side of a connection in this hcad."""
+
+    connection: Connection
+    local: bytes
+    peer: bytes
+    service: int
+    is_server: bool
+    owner: Owner | None = None
+
+
+class Manager:
+    """The connection manager, until its functions have gone."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        defer: Callable[[Callable[[], None]], object],
+        wake: Callable[[float], None],
+        may_connect: MayConnect = allow_all,
+        wire: Wire | None = None,
+    ) -> None:
+        """``defer`` calls something soon; ``wake`` calls ``tick`` at a time of ``clock``."""
+        self._clock = clock
+        self._defer = defer
+        self._wake = wake
+        self.may_connect = may_connect
+        self.wire = wire
+        self._functions: dict[bytes, Function] = {}
+        self._endpoints: dict[int, Endpoint] = {}
+        self._asked: dict[_Key, Endpoint] = {}
+        """Endpoints of whoever was asked, by both GIDs, kind and number of the request."""
+        self._peers: dict[tuple[bytes, bytes, int], Endpoint] = {}
+        """Endpoints by both GIDs and the peer's queue pair."""
+        self._deadlines: list[tuple[float, int, Endpoint]] = []
+        self._order = itertools.count()
+
+    def enter(self, gids: tuple[bytes, ...]) -> Function:
+        """Return the function that has these GIDs; it is known until all who entered have left."""
+        function = self._functions.get(gids[-1])
+        if function is None:
+            function = Function(gids)
+            for gid in gids:
+                self._functions[gid] = function
+        function.clients += 1
+        return function
+
+    def leave(self, function: Function) -> None:
+        """Leave a function, without ids."""
+        function.clients -= 1
+        if not function.clients:
+            for gid in function.gids:
+                del self._functions[gid]
+
+    def function_at(self, gid: bytes) -> Function | None:
+        """Return who has an address, if anybody on this node does."""
+        return self._functions.get(gid)
+
+    def server_of(self, service: int, first: Function) -> Function:
+        """Return who of the fabric serves: ``first`` if it does, else the one of least address."""
+        if service in first.listeners:
+            return first
+        serving = [one for one in self._functions.values() if service in one.listeners]
+        return min(serving, key=lambda one: one.gid, default=first)
+
+    def service_of(self, local: bytes, peer: bytes, peer_qpn: int) -> Service | None:
+        """Return by which service a queue pair of ``local`` meets that one of ``peer``, if any."""
+        found = self._peers.get((local, peer, peer_qpn))
+        return service_of(found.service, is_server=found.is_server) if found else None
+
+    def new_number(self) -> int:
+        """Return a number for a connection: 32 bits that nobody can guess."""
+        while True:
+            number = 1 + secrets.randbelow(0xFFFFFFFF)
+            if number not in self._endpoints:
+                return number
+
+    def request(
+        self, function: Function, peer: bytes, request: Req | SidrReq, owner: Owner
+    ) -> Endpoint:
+        """Ask for a connection; ``request`` has a number of ``new_number``."""
+        now = self._clock()
+        if isinstance(request, Req):
+            step = cm.request(request, now)
+        else:
+            step = cm.search(request, now, seconds(20), 15)
+        endpoint = Endpoint(step.connection, function.gid, peer, request.service, False, owner)
+        self._endpoints[step.connection.local_id] = endpoint
+        assert step.connection.deadline is not None
+        self._arm(endpoint, step.connection.deadline)
+        self.apply(endpoint, step)
+        return endpoint
+
+    def apply(self, endpoint: Endpoint, step: Step) -> None:
+        """Make a step of an endpoint's connection: send, tell, wait."""
+        before, after = endpoint.connection, step.connection
+        endpoint.connection = after
+        if after.deadline is not None and after.deadline != before.deadline:
+            self._arm(endpoint, after.deadline)
+        if after.remote_qpn and after.remote_qpn != before.remote_qpn:
+            self._peers[endpoint.local, endpoint.peer, after.remote_qpn] = endpoint
+        if step.send is not None:
+            self._send(endpoint.local, endpoint.peer, step.send)
+        if after.state is State.CLOSED:
+            self._forget(endpoint)
+        if step.told is not None and endpoint.owner is not None:
+            endpoint.owner.told(step.told, step.message)
+
+    def now(self) -> float:
+        """Return the time that steps are made at."""
+        return self._clock()
+
+    def destroy(self, endpoint: Endpoint) -> None:
+        """Forget an endpoint; its peer is told."""
+        endpoint.owner = None
+        message = cm.destroy(endpoint.connection)
+        if message is not None:
+            self._send(endpoint.local, endpoint.peer, message)
+        self._forget(endpoint)
+
+    def tick(self) -> None:
+        """Do what deadlines ask for that have come."""
+        now = self._clock()
+        while self._deadlines and self._deadlines[0][0] <= now:
+            due, _, endpoint = heapq.heappop(self._deadlines)
+            if endpoint.connection.deadline == due:
+                self.apply(endpoint, cm.expire(endpoint.connection, now))
+        if self._deadlines:
+            self._wake(self._deadlines[0][0])
+
+    def receive(self, source: bytes, destination: bytes, message: Message) -> None:
+        """Take a message from ``source`` to a function of this fabric."""
+        function = self._functions.get(destination)
+        if function is None:
+            return
+        endpoint = self._find(source, destination, message)
+        if endpoint is not None:
+            self.apply(endpoint, cm.receive(endpoint.connection, message, self._clock()))
+        elif isinstance(message, Req | SidrReq):
+            self._request(function, source, destination, message)
+        elif isinstance(message, Dreq):  # whoever it was has gone
+            self._send(destination, source, Drep(message.remote_id, message.local_id))
+
+    def _find(self, source: bytes, destination: bytes, message: Message) -> Endpoint | None:
+        """Return whose message it is: of this pair of addresses, and with the right numbers."""
+        match message:
+            case Req():
+                return self._asked.get((destination, source, Req, message.local_id))
+            case SidrReq():
+                return self._asked.get((destination, source, SidrReq, message.request))
+            case SidrRep():
+                found = self._endpoints.get(message.request)
+            case Rej(remote_id=0):  # a requester that gave up before it heard of us
+                return self._asked.get((destination, source, Req, message.local_id))
+            case _:
+                found = self._endpoints.get(message.remote_id)
+        if found is None or (found.local, found.peer) != (destination, source):
+            return None
+        remote = found.connection.remote_id
+        if not isinstance(message, SidrRep) and remote not in (0, message.local_id):
+            return None
+        return found
+
+    def _request(
+        self, function: Function, source: bytes, destination: bytes, request: Req | SidrReq
+    ) -> None:
+        refused = self._refused(function, source, destination, request)
+        if refused is not None:
+            self._send(destination, source, refused)
+            return
+        if isinstance(request, Req):
+            connection = cm.requested(request, self.new_number())
+            key: _Key = (destination, source, Req, request.local_id)
+            endpoint = Endpoint(connection, destination, source, request.service, True)
+            self._endpoints[connection.local_id] = endpoint
+            self._peers[destination, source, connection.remote_qpn] = endpoint
+        else:
+            connection = cm.searched(request)
+            key = (destination, source, SidrReq, request.request)
+            endpoint = Endpoint(connection, destination, source, request.service, True)
+        self._asked[key] = endpoint
+        if not function.listeners[request.service].asked(endpoint, request):
+            self.apply(endpoint, cm.reject(connection, Reason.CONSUMER_DEFINED))
+
+    def _refused(
+        self, function: Function, source: bytes, destination: bytes, request: Req | SidrReq
+    ) -> Message | None:
+        """Return the answer to a request that no listener is to see."""
+        if request.service not in function.listeners:
+            return _no(request, Reason.INVALID_SERVICE_ID, SidrStatus.UNSUPPORTED)
+        try:
+            told = cm_private.unpack(request.data)
+        except cm_private.MalformedHeader:
+            return _no(request, Reason.UNSUPPORTED, SidrStatus.UNSUPPORTED)
+        if told.source != source:  # it would answer for somebody else
+            return _no(request, Reason.UNSUPPORTED, SidrStatus.UNSUPPORTED)
+        refusal = self._judge(source, destination, request)
+        if refusal is not None:
+            return _no(request, refusal.code, SidrStatus.REJECTED, refusal.data)
+        return None
+
+    def _judge(self, source: bytes, destination: bytes, request: Req | SidrReq) -> Refusal | None:
+        wanted = service_of(request.service)
+        addresses = (cm_private.text(source), cm_private.text(destination))
+        return self.may_connect(*addresses, wanted.port, wanted.space)
+
+    def _send(self, source: bytes, destination: bytes, message: Message) -> None:
+        if destination in self._functions:
+            self._defer(lambda: self.receive(source, destination, message))
+            return
+        if self.wire is None:
+            return
+        refusal = None
+        if isinstance(message, Req | SidrReq):  # nobody else judges what leaves the node
+            refusal = self._judge(source, destination, message)
+        if refusal is None:
+            self.wire(source, destination, message)
+            return
+        answer = _no(message, refusal.code, SidrStatus.REJECTED, refusal.data)
+        self._defer(lambda: self.receive(destination, source, answer))
+
+    def _arm(self, endpoint: Endpoint, deadline: float) -> None:
+        heapq.heappush(self._deadlines, (deadline, next(self._order), endpoint))
+        if self._deadlines[0][0] == deadline:
+            self._wake(deadline)
+
+    def _forget(self, endpoint: Endpoint) -> None:
+        one = endpoint.connection
+        if self._endpoints.get(one.local_id) is endpoint:
+            del self._endpoints[one.local_id]
+        if endpoint.is_server:
+            for kind in (Req, SidrReq):
+                key = (endpoint.local, endpoint.peer, kind, one.remote_id)
+                if self._asked.get(key) is endpoint:
+                    del self._asked[key]
+        peer = (endpoint.local, endpoint.peer, one.remote_qpn)
+        if self._peers.get(peer) is endpoint:
+            del self._peers[peer]
+        endpoint.connection = cm.closed(one)
+
+
+def _no(request: Message, reason: int, status: int, data: bytes = b"") -> Message:
+    if isinstance(request, SidrReq):
+        return SidrRep(request.request, status, service=request.service, data=data[:136])
+    assert isinstance(request, Req)
+    return Rej(0, request.local_id, Rejected.REQ, reason, data)

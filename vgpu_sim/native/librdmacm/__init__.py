@@ -1,0 +1,1 @@
+"""Sources of librdmacm.so.1, the connection manager's client library."""
