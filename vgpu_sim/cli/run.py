@@ -21,6 +21,7 @@ from vgpu_sim import config
 from vgpu_sim.cli import boards, quantity, run_hca, run_stats
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed
+from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.gpud.model import new_gpu_uuid
@@ -89,6 +90,19 @@ def _complete_command(
     help="Put the adapter on the fabric of that name, with other runs; default: one of its own.",
 )
 @click.option(
+    "--wire",
+    callback=run_hca.find_wire,
+    metavar="INTERFACE|ADDRESS",
+    help="Let the adapter reach other machines by RoCEv2, with that interface's addresses; the"
+    " fabric's first run chooses.",
+)
+@click.option(
+    "--wire-gso",
+    is_flag=True,
+    help="Let the kernel cut and join the wire's packets (UDP_SEGMENT, UDP_GRO): faster, where"
+    " nothing on the way must see each packet.",
+)
+@click.option(
     "--count",
     type=click.IntRange(min=1),
     default=1,
@@ -144,6 +158,8 @@ def command(
     profile_name: str | None,
     hca: bool,
     fabric: str | None,
+    wire: WireInterface | None,
+    wire_gso: bool,
     count: int,
     backend: str,
     capability: tuple[int, int] | None,
@@ -164,6 +180,10 @@ def command(
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
     if fabric is not None and not hca:
         raise click.UsageError("--fabric needs --hca")
+    if wire is not None and not hca:
+        raise click.UsageError("--wire needs --hca")
+    if wire_gso and wire is None:
+        raise click.UsageError("--wire-gso needs --wire")
     if profile_name is None and not hca:
         missing = "--board" if board is None else "--slice"
         raise click.UsageError(f"Missing option '{missing}' (or --hca).")
@@ -201,7 +221,7 @@ def command(
                 _say_how_to_choose(count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
-                member = stack.enter_context(run_hca.member(fabric, token_hex))
+                member = stack.enter_context(run_hca.member(fabric, token_hex, wire, wire_gso))
                 environment = config.with_hca(
                     environment, member.socket_path, token_hex, config.RDMA_LIBRARIES_DIR
                 )

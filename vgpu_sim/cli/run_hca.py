@@ -10,6 +10,7 @@ import click
 
 from vgpu_sim import config
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
+from vgpu_sim.fabric.wire import NoWire, WireInterface, find
 from vgpu_sim.worker.sandbox import system
 
 CLASSES: Final = Path("/sys/class")
@@ -30,11 +31,27 @@ def check_name(
     return value
 
 
-def member(fabric: str | None, token_hex: str) -> FabricMember:
+def find_wire(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> WireInterface | None:
+    """Return the interface that is meant. Raises click.BadParameter."""
+    if value is None:
+        return None
+    try:
+        found = find(value)
+        found.path_mtu  # noqa: B018: it may be too small for any packet
+    except NoWire as err:
+        raise click.BadParameter(str(err)) from None
+    return found
+
+
+def member(
+    fabric: str | None, token_hex: str, wire: WireInterface | None = None, gso: bool = False
+) -> FabricMember:
     """Return a place on the fabric of that name, or on one that nobody else joins."""
     name = fabric or f"run-{secrets.token_hex(8)}"
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-    return FabricMember(config.private_dir_parents(), name, token_hex, half)
+    return FabricMember(config.private_dir_parents(), name, token_hex, half, wire, gso)
 
 
 def sysfs_of(joined: FabricMember) -> Callable[[], None]:

@@ -15,6 +15,8 @@ from vgpu_sim.hal.hca import (
     HcaMrCreate,
     HcaQpAttributes,
     HcaQpCreate,
+    HcaWire,
+    HcaWireCounts,
 )
 
 LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_hca.so"
@@ -24,6 +26,7 @@ EngineCq = NewType("EngineCq", int)
 EngineSegment = NewType("EngineSegment", int)
 EngineRegion = NewType("EngineRegion", int)
 EngineQp = NewType("EngineQp", int)
+EngineWire = NewType("EngineWire", int)
 
 _P, _I, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES = {
@@ -41,6 +44,9 @@ _SIGNATURES = {
     "hca_qp_set": (_I, [_P, _P, _U32, _P]),
     "hca_qp_state": (_U32, [_P, _P]),
     "hca_qp_free": (None, [_P, _P]),
+    "hca_wire_new": (_P, [_P, _P]),
+    "hca_wire_free": (None, [_P, _P]),
+    "hca_wire_counts": (None, [_P, _P, _P]),
     "hca_counters": (None, [_P, _P, _P]),
 }
 
@@ -145,6 +151,21 @@ class Engine:
     def remove_qp(self, qp: EngineQp) -> None:
         """Remove a queue pair; requests that it has are forgotten."""
         self._library.hca_qp_free(self._engine, qp)
+
+    def add_wire(self, wanted: HcaWire) -> EngineWire:
+        """Let queue pairs with an address reach others elsewhere. Raises OSError."""
+        made = self._library.hca_wire_new(self._engine, ctypes.byref(wanted))
+        return EngineWire(self._made(made, "a wire"))
+
+    def remove_wire(self, wire: EngineWire) -> None:
+        """End what is connected over it."""
+        self._library.hca_wire_free(self._engine, wire)
+
+    def wire_counts(self, wire: EngineWire) -> HcaWireCounts:
+        """Return the packets of a wire so far."""
+        counts = HcaWireCounts()
+        self._library.hca_wire_counts(self._engine, wire, ctypes.byref(counts))
+        return counts
 
     def counters(self) -> tuple[int, int]:
         """Return how often the engine went to sleep, and how many turns it took."""

@@ -27,7 +27,7 @@ from vgpu_sim.hal.hca import (
     HcaHandle,
     HcaQpAttributes,
 )
-from vgpu_sim.hal.verbs import VerbsAccess, VerbsQpType, VerbsState
+from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask, VerbsQpType, VerbsState
 from vgpu_sim.hcad import memory
 from vgpu_sim.hcad.numbers import Numbers
 
@@ -78,9 +78,15 @@ class Objects:
     """A client's objects in the engine, until ``close``."""
 
     def __init__(
-        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+        self,
+        engine: Engine,
+        numbers: Numbers,
+        gids: tuple[bytes, ...],
+        memory_bytes: int,
+        mtu: int = hca.HCA_MAX_MTU,
     ) -> None:
-        """Add the client to the engine. Raises OSError."""
+        """Add the client to the engine; ``mtu`` is its port's, of verbs. Raises OSError."""
+        self._mtu = mtu
         self._engine = engine
         self._numbers = numbers
         self._room = memory_bytes
@@ -266,6 +272,8 @@ class Objects:
     def modify_qp(self, wanted: hca.HcaQpModify) -> HcaQpAttributes:
         """Change a queue pair by the rules of its state. Raises OSError."""
         qp = self._refreshed(wanted.handle)
+        if wanted.mask & VerbsMask.PATH_MTU and wanted.attributes.path_mtu > self._mtu:
+            raise OSError(errno.EINVAL, f"path MTU {wanted.attributes.path_mtu}, of {self._mtu}")
         try:
             changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes)
         except qp_state.InvalidChange as err:

@@ -18,6 +18,7 @@ from typing import Any
 
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.gpud.limits.pacing import LogQuota
 from vgpu_sim.gpud.slices.server import bind
 from vgpu_sim.gpud.system import foreign, seqpacket
@@ -55,6 +56,7 @@ class _Function:
 
     address: Address
     directory: Path
+    mtu: int = hca.HCA_MAX_MTU
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -62,7 +64,7 @@ class _Function:
             firmware=FIRMWARE.encode(),
             board=BOARD.encode(),
             sysfs=os.fsencode(self.directory / DEVICE_NAME),
-            mtu=hca.HCA_MAX_MTU,
+            mtu=self.mtu,
             pkey=0xFFFF,
         )
         ctypes.memmove(device.guid, self.address.guid, hca.HCA_GUID_BYTES)
@@ -74,8 +76,14 @@ class Server:
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
 
     def __init__(
-        self, directory: Path, engine: Engine, memory_bytes: int, on_empty: Callable[[], None]
+        self,
+        directory: Path,
+        engine: Engine,
+        memory_bytes: int,
+        on_empty: Callable[[], None],
+        wire: WireInterface | None = None,
     ) -> None:
+        self._wire = wire
         self._directory = directory
         self._engine = engine
         self._memory_bytes = memory_bytes
@@ -160,7 +168,7 @@ class Server:
         index = next(i for i in range(len(self._indices) + 1) if i not in self._indices)
         home = self._directory / SYSFS_NAME / str(index)
         directory = home / CLASS_NAME
-        function = _Function(address_of(index), directory)
+        function = self._function(index, directory)
         sysfs.write(directory / DEVICE_NAME, function.address, FIRMWARE, BOARD)
         self._indices.add(index)
         self._functions[token] = function
@@ -176,6 +184,12 @@ class Server:
             if not self._functions:
                 self._on_empty()
 
+    def _function(self, index: int, directory: Path) -> _Function:
+        if self._wire is None:
+            return _Function(address_of(index), directory)
+        address = self._wire.address(address_of(index))
+        return _Function(address, directory, self._wire.path_mtu)
+
     async def _program(
         self, client: socket.socket, sockets: ForeignSockets, header: Header, hello: HcaHello
     ) -> None:
@@ -185,7 +199,10 @@ class Server:
             status = errno.EACCES if function is None else errno.EPROTO
             await self._send(client, requests.encode(header, None, status))
             return
-        objects = Objects(self._engine, self._numbers, function.address.gids, self._memory_bytes)
+        objects = Objects(
+            *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
+            function.mtu,
+        )
         task = asyncio.current_task()
         assert task is not None
         self._programs.setdefault(token, set()).add(task)

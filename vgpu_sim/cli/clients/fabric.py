@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.gpud.slices.server import MAX_PATH_BYTES
 from vgpu_sim.gpud.system import python_process
 from vgpu_sim.hal import hca, messages
@@ -42,8 +43,16 @@ class FabricMember:
     """Membership of a fabric, from ``__enter__`` to ``__exit__``."""
 
     def __init__(
-        self, parents: Iterable[Path], name: str, token_hex: str, memory_bytes: int
+        self,
+        parents: Iterable[Path],
+        name: str,
+        token_hex: str,
+        memory_bytes: int,
+        wire: WireInterface | None = None,
+        segment: bool = False,
     ) -> None:
+        self._wire = wire
+        self._segment = segment
         self._parents = tuple(parents)
         self._name = name
         self._token = bytes.fromhex(token_hex)
@@ -71,6 +80,7 @@ class FabricMember:
                 raise FabricFailed("hcad does not answer")
         finally:
             os.close(lock)
+        self._check_wire(device)
         self.sysfs = Path(os.fsdecode(device.sysfs)).parent
         return self
 
@@ -103,6 +113,21 @@ class FabricMember:
         self._link = link
         return _device(reply)
 
+    def _wire_options(self) -> tuple[str, ...]:
+        if self._wire is None:
+            return ()
+        addresses = self._wire.addresses
+        named = self._wire.name if len(addresses) > 1 else str(addresses[0].ip)
+        return ("--wire", named, *(("--segment",) if self._segment else ()))
+
+    def _check_wire(self, device: HcaDevice) -> None:
+        """A fabric has one wire, its first member's. Raises FabricFailed."""
+        gids = [bytes(gid) for gid in device.gids]
+        for address in self._wire.addresses if self._wire is not None else ():
+            if address.gid not in gids:
+                self.__exit__(None, None, None)
+                raise FabricFailed(f"fabric {self._name} is there, and not on the wire {address.ip}")
+
     def _start(self) -> None:
         """Start hcad and wait until it serves. Raises FabricFailed, OSError."""
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -112,6 +137,7 @@ class FabricMember:
                     HCAD_MODULE,
                     *("--directory", str(self.directory), "--ready-fd", str(writing)),
                     *("--memory", str(self._memory_bytes)),
+                    *self._wire_options(),
                 ),
                 env=python_process.module_environment(),
                 stdin=subprocess.DEVNULL,

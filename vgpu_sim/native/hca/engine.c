@@ -102,6 +102,7 @@ static void *serve(void *argument) {
   while (!atomic_load(&hca->ending)) {
     atomic_fetch_add_explicit(&hca->turns, 1, memory_order_relaxed);
     collect(hca);
+    if (hca_wire_poll(hca)) idle_since_ns = 0;
     const uint64_t now_ns = hca_now_ns();
     const uint64_t wake_ns = hca_wake_due(hca, now_ns);
     if (hca->first_queued) {
@@ -158,6 +159,7 @@ void hca_free(struct hca *hca) {
   pthread_join(hca->thread, NULL);
   hca_table_free(&hca->qps);
   hca_table_free(&hca->regions);
+  hca_wire_end(hca);
   give_up(hca);
 }
 

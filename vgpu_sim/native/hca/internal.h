@@ -65,7 +65,7 @@ struct hca_work {
   struct hca_cursor local, remote;
 };
 
-enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE };
+enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE, HCA_WAIT_WIRE };
 
 struct hca_qp {
   struct hca_client *client;
@@ -85,6 +85,7 @@ struct hca_qp {
   bool queued;
   struct hca_qp *next_queued;
   struct hca_qp *next_waiting, *previous_waiting;
+  struct hca_wired *wired; /* NULL: not connected over a wire */
 };
 
 struct hca {
@@ -98,6 +99,11 @@ struct hca {
   struct hca_qp *first_queued, *last_queued;
   struct hca_qp *first_waiting;
   atomic_ullong sleeps, turns;
+  struct hca_wire *wires;
+  struct hca_wired *wire_noted;  /* whose answers are due */
+  struct wire_batch *wire_batch; /* NULL until there is a wire, like what follows */
+  uint8_t *wire_room;
+  int wire_epoll_fd;
 };
 
 /* queue.c: whose turn it is. */
@@ -130,6 +136,28 @@ bool hca_turn(struct hca *hca, struct hca_qp *qp);
 /* The queue pair at the other end, if both ends agree that they are connected. */
 struct hca_qp *hca_peer(struct hca *hca, const struct hca_qp *qp);
 void hca_fail(struct hca *hca, struct hca_qp *qp);
+
+/* work.c, for the wire too: a request in `qp->work.send` is checked, and ends with a status; entries
+ * are completed, rings looked at. */
+uint32_t hca_work_check(struct hca *hca, struct hca_qp *qp);
+void hca_work_end(struct hca *hca, struct hca_qp *qp, uint32_t status);
+void hca_work_fail(struct hca *hca, struct hca_qp *qp, uint32_t status);
+void hca_work_complete(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, tessera_hca_cqe entry,
+                       bool solicited);
+uint32_t hca_work_pending(struct hca *hca, struct hca_qp *qp, const uint32_t *head, uint32_t tail,
+                          uint32_t room);
+bool hca_work_valid(struct hca *hca, const struct hca_qp *qp, const tessera_hca_sge *sges,
+                    unsigned count, uint32_t access);
+uint64_t hca_work_sum(const tessera_hca_sge *sges, unsigned count);
+uint64_t hca_work_pause_ns(unsigned rnr_timer);
+
+/* wire.c. After a change of state: a queue pair whose peer is elsewhere gets a wire, if there is one
+ * from its address; false without memory. */
+bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from);
+void hca_wire_leave(struct hca *hca, struct hca_qp *qp);
+bool hca_wire_turn(struct hca *hca, struct hca_qp *qp);
+bool hca_wire_poll(struct hca *hca); /* true where something came */
+void hca_wire_end(struct hca *hca);
 
 static inline void hca_enter(struct hca *hca) {
   atomic_fetch_add(&hca->callers, 1);

@@ -13,6 +13,7 @@ struct hca_cq;
 struct hca_segment;
 struct hca_region;
 struct hca_qp;
+struct hca_wire;
 
 /* Starts the engine's thread; NULL with errno set. */
 HCA_EXPORT struct hca *hca_new(void);
@@ -48,6 +49,14 @@ HCA_EXPORT int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
                           const tessera_hca_qp_attributes *attributes);
 HCA_EXPORT uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp);
 HCA_EXPORT void hca_qp_free(struct hca *hca, struct hca_qp *qp);
+
+/* Lets queue pairs with this address of their own reach others elsewhere, over UDP sockets that are
+ * bound to it: the engine duplicates them. The first receives; each sends from a port of its own. */
+HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted);
+/* Ends what is connected over it. */
+HCA_EXPORT void hca_wire_free(struct hca *hca, struct hca_wire *wire);
+HCA_EXPORT void hca_wire_counts(struct hca *hca, struct hca_wire *wire,
+                                tessera_hca_wire_counts *counts);
 
 /* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
 HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);

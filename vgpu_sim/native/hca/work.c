@@ -416,6 +416,7 @@ bool hca_turn(struct hca *hca, struct hca_qp *qp) {
       flush(hca, qp);
       return false;
     }
+    if (qp->wired) return hca_wire_turn(hca, qp);
     if (state != TESSERA_VERBS_STATE_RTS) {
       hca_wait_end(hca, qp);
       return false;
@@ -426,3 +427,32 @@ bool hca_turn(struct hca *hca, struct hca_qp *qp) {
   }
   return true;
 }
+
+uint32_t hca_work_check(struct hca *hca, struct hca_qp *qp) { return check_local(hca, qp); }
+
+void hca_work_end(struct hca *hca, struct hca_qp *qp, uint32_t status) {
+  end_send(hca, qp, status);
+}
+
+void hca_work_fail(struct hca *hca, struct hca_qp *qp, uint32_t status) {
+  fail_send(hca, qp, status);
+}
+
+void hca_work_complete(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, tessera_hca_cqe entry,
+                       bool solicited) {
+  complete(hca, qp, cq, entry, solicited);
+}
+
+uint32_t hca_work_pending(struct hca *hca, struct hca_qp *qp, const uint32_t *head, uint32_t tail,
+                          uint32_t room) {
+  return pending(hca, qp, head, tail, room);
+}
+
+bool hca_work_valid(struct hca *hca, const struct hca_qp *qp, const tessera_hca_sge *sges,
+                    unsigned count, uint32_t access) {
+  return all_valid(hca, qp, sges, count, access);
+}
+
+uint64_t hca_work_sum(const tessera_hca_sge *sges, unsigned count) { return sum(sges, count); }
+
+uint64_t hca_work_pause_ns(unsigned rnr_timer) { return RNR_US[rnr_timer & 31] * UINT64_C(1000); }
