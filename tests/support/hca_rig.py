@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from vgpu_sim.fabric.addresses import address_of
+from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.verbs import (
@@ -193,9 +193,11 @@ class Qp:
 class Client:
     """A program on the fabric, at the address of ``index``."""
 
-    def __init__(self, engine: Engine, numbers: Numbers, index: int) -> None:
+    def __init__(
+        self, engine: Engine, numbers: Numbers, index: int, address: Address | None = None
+    ) -> None:
         self.engine = engine
-        address = address_of(index)
+        address = address or address_of(index)
         self.gid = address.gids[1]
         self.objects = Objects(engine, numbers, address.gids, 1 << 30)
         self.map = mmap.mmap(self.objects.page_fd, hca.HCA_PAGE_BYTES)
