@@ -126,12 +126,11 @@ class BadNetwork:
         other = 1 - side
         sent = body + roce.icrc(self.towards[other], roce.PORT, self._ends[other], body)
         if self._happens("corrupt"):
-            place = self.random.randrange(len(sent) * 8)
+            place = self.random.choice([i for i in range(len(sent)) if i != 4])  # marks may change
             damaged = bytearray(sent)
-            damaged[place // 8] ^= 1 << place % 8
-            sent = bytes(damaged)
-            if place // 8 == 4:  # congestion marks may change
-                return
+            damaged[place] ^= 1 << self.random.randrange(8)
+            self._send(other, bytes(damaged))
+            return
         if self._happens("late"):
             self._late.append((other, sent))
             return

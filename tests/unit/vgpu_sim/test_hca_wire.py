@@ -313,7 +313,7 @@ def test_a_full_completion_queue_ends_its_queue_pair(engines):
 
 
 def test_memory_that_goes_away_under_a_request(plain):
-    """The region is given back between two requests that were posted at once, at either end."""
+    """It is the responder's that has gone: its program has given the region back."""
     plain.b.client.objects.destroy_region(plain.there.key)
     ask(plain, Op.RDMA_READ, 60000)
     assert plain.a.send_cq.poll().status == Status.REM_ACCESS_ERR

@@ -291,20 +291,21 @@ static struct wire_packet headers(const struct hca_qp *qp, uint32_t psn) {
       .pkey = qp->wired->pkey, .qpn = qp->attributes.dest_qpn, .psn = psn};
 }
 
-/* Asks for what there is room for; returns how many packets of answer that is, 0: wait. */
+/* Asks for the next part of a READ; returns how many packets of answer that is, 0: wait. Parts end
+ * at the same places when they are asked for again: for the peer a request is old or new, never
+ * both. */
 static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_request *request,
-                    uint32_t room) {
+                    uint32_t under_way) {
   struct wire_requester *requester = &qp->wired->requester;
   const unsigned limit = qp->attributes.max_rd_atomic < WIRE_READS ? qp->attributes.max_rd_atomic
                                                                    : WIRE_READS;
   if (requester->read_count >= limit) return 0;
   const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
   const uint32_t done = (uint32_t)wire_psn_distance(psn, request->first_psn);
-  uint32_t packets = request->packets - done;
-  if (packets > room) {
-    if (room < requester->window / 2) return 0; /* a few large parts, not many small ones */
-    packets = room;
-  }
+  const uint32_t part = requester->room / 2;
+  uint32_t packets = part - done % part;
+  if (packets > request->packets - done) packets = request->packets - done;
+  if (under_way && under_way + packets > requester->window) return 0;
   const uint32_t left = request->bytes - done * mtu;
   struct wire_packet packet = headers(qp, psn);
   packet.opcode = WIRE_READ_REQUEST;
@@ -351,7 +352,7 @@ static uint32_t make_next(struct hca *hca, struct hca_qp *qp) {
   if (under_way >= requester->window) return 0;
   const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
   if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
-  if (is_read(request)) return ask(hca, qp, request, requester->window - under_way);
+  if (is_read(request)) return ask(hca, qp, request, under_way);
   if (make(hca, qp, request, requester->window - under_way)) return 1;
   request->status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
   return 0;

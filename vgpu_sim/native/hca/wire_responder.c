@@ -256,7 +256,7 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   struct hca_wire *wire = qp->wired->wire;
   const int32_t ahead = wire_psn_distance(packet->psn, responder->psn);
   /* Who is asked for a packet again begins there: a gap after that is another one. */
-  const bool begun_again = wire_psn_distance(packet->psn, responder->last_psn) <= 0;
+  const bool begun_again = wire_psn_distance(packet->psn, responder->last_psn) < 0;
   responder->last_psn = packet->psn;
   if (ahead > 0) {
     wire->counts.gaps++;
