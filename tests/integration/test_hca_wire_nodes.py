@@ -88,6 +88,8 @@ def test_a_peer_that_is_killed_is_an_error_and_not_a_hang(nodes):
         for process in (client, server):
             process.kill()
             process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
     assert client.returncode != 0
     assert "status 12" in said or "transport retry counter exceeded" in said, said
 
@@ -126,8 +128,8 @@ def test_a_fabric_has_one_wire(nodes, tmp_path):
             assert joined.returncode == status, joined.stderr
         assert "fabric one is there, and not on the wire 127.0.0.1" in joined.stderr
     finally:
-        holder.kill()
-        holder.communicate()
+        holder.terminate()
+        holder.communicate(timeout=20)
 
 
 def test_an_address_that_is_taken_is_an_error(nodes):
@@ -139,5 +141,5 @@ def test_an_address_that_is_taken_is_an_error(nodes):
         said, _ = nodes.start(0, "true").communicate(timeout=60)
         assert re.search(r"UDP \S+ port 4791: Address already in use", said)
     finally:
-        first.kill()
-        first.communicate()
+        first.terminate()
+        first.communicate(timeout=20)
