@@ -27,9 +27,7 @@ def icrc(source: str, sport: int, destination: str, data: bytes, identification:
         )
     else:
         length = len(udp) + len(data) + 4
-        ip = struct.pack(
-            "!IHBB16s16s", 0x6FFFFFFF, length, 17, 0xFF, first.packed, second.packed
-        )
+        ip = struct.pack("!IHBB16s16s", 0x6FFFFFFF, length, 17, 0xFF, first.packed, second.packed)
     masked = data[:4] + b"\xff" + data[5:]
     return struct.pack("<I", zlib.crc32(b"\xff" * 8 + ip + udp + masked))
 

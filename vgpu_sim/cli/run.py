@@ -21,8 +21,8 @@ from vgpu_sim import config
 from vgpu_sim.cli import boards, quantity, run_hca, run_stats
 from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed
-from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
+from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.gpud.model import new_gpu_uuid
 from vgpu_sim.hal import limits

@@ -62,7 +62,6 @@ class WireInterface:
         """Return the addresses that there are."""
         return tuple(address for address in (self.ipv4, self.ipv6) if address is not None)
 
-    @property
     def path_mtu(self) -> int:
         """Return the largest ibv_mtu whose packets pass. Raises NoWire: not even 256 bytes do."""
         room = self.mtu - _OVERHEAD_BYTES
@@ -90,13 +89,14 @@ def find(wanted: str) -> WireInterface:
     address, that one alone.
 
     Raises:
-        NoWire: there is none.
+        NoWire: there is none, or its MTU is too small.
     """
     try:
-        ip = ipaddress.ip_address(wanted)
+        found = _with_address(ipaddress.ip_address(wanted))
     except ValueError:
-        return _named(wanted)
-    return _with_address(ip)
+        found = _named(wanted)
+    found.path_mtu()
+    return found
 
 
 def _named(name: str) -> WireInterface:

@@ -188,7 +188,7 @@ class Server:
         if self._wire is None:
             return _Function(address_of(index), directory)
         address = self._wire.address(address_of(index))
-        return _Function(address, directory, self._wire.path_mtu)
+        return _Function(address, directory, self._wire.path_mtu())
 
     async def _program(
         self, client: socket.socket, sockets: ForeignSockets, header: Header, hello: HcaHello

@@ -100,9 +100,7 @@ def test_what_takes_a_receive_request(pair, opcode, size):
 
 
 def test_inline_data_and_lists_of_addresses(pair):
-    pair.a.qp.send(
-        *(Op.RDMA_WRITE, ()), b"inline", remote_address=BASE, remote_key=pair.there.key
-    )
+    pair.a.qp.send(*(Op.RDMA_WRITE, ()), b"inline", remote_address=BASE, remote_key=pair.there.key)
     pair.here.view[:4096] = MESSAGE[:4096]
     key = pair.here.key
     pair.a.qp.send(
@@ -389,5 +387,3 @@ def test_idle_engines_sleep(engines):
         assert [now - then for now, then in zip(after, before, strict=True)] == [0, 0]
         ask(pair, Op.RDMA_WRITE, 8)
         assert pair.a.send_cq.poll().status == 0, "a packet wakes the responder"
-
-

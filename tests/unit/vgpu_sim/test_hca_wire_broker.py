@@ -59,7 +59,7 @@ def test_sockets_are_in_the_namespace_that_was_named(tmp_path):
         with pytest.raises(NoWire, match=f"no interface {NAMES[0]}"):
             find(NAMES[0])  # it is not here
         for node, found in enumerate(opened):
-            assert found.interface.path_mtu == 3
+            assert found.interface.path_mtu() == 3
             assert [str(a.ip) for a in found.interface.addresses] == [
                 ADDRESSES[node],
                 f"fd78::{node + 1}",
@@ -105,7 +105,7 @@ def test_a_descriptor_that_is_no_namespace(link, tmp_path):
     pipe = os.pipe()
     with open(tmp_path / "file", "wb") as file:
         for descriptor in (pipe[0], file.fileno()):
-            with pytest.raises(NoWire, match="no namespace|setns"):
+            with pytest.raises(NoWire, match=r"no namespace|setns"):
                 Broker(link).open(descriptor, "lo")
     for descriptor in pipe:
         os.close(descriptor)

@@ -91,7 +91,7 @@ def test_every_message_arrives_exactly_once(engines, seed):
     try:
         play(pair, chosen, 3)
         assert network.unsound == 0, "every checksum is right, by another implementation"
-        assert network.done["drop"] and network.done["twice"] and network.done["late"]
+        assert min(network.done.values()) > 0, "harm was done"
         assert until(lambda: found_damaged(pair) == network.done["corrupt"]), "all is found"
     finally:
         pair.close()

@@ -126,7 +126,9 @@ class FabricMember:
         for address in self._wire.addresses if self._wire is not None else ():
             if address.gid not in gids:
                 self.__exit__(None, None, None)
-                raise FabricFailed(f"fabric {self._name} is there, and not on the wire {address.ip}")
+                raise FabricFailed(
+                    f"fabric {self._name} is there, and not on the wire {address.ip}"
+                )
 
     def _start(self) -> None:
         """Start hcad and wait until it serves. Raises FabricFailed, OSError."""

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "wire.h"
@@ -71,6 +72,10 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
     wire->fds[wire->lanes] = fcntl(wanted->fds[wire->lanes], F_DUPFD_CLOEXEC, 3);
     made = wire->fds[wire->lanes] >= 0;
   }
+  int room_bytes = 0;
+  socklen_t length = sizeof room_bytes;
+  made = made && getsockopt(wire->fds[0], SOL_SOCKET, SO_RCVBUF, &room_bytes, &length) == 0;
+  wire->room_bytes = (uint32_t)room_bytes;
   hca_enter(hca);
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = wire};
   made = made && open_engine(hca) &&
@@ -200,8 +205,8 @@ static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struc
   return qp;
 }
 
-void hca_wire_take(struct hca *hca, struct hca_wire *wire, struct wire_path *path,
-                   const uint8_t *data, size_t bytes) {
+void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                   unsigned part, const uint8_t *data, size_t bytes) {
   struct wire_packet packet;
   wire->counts.received++;
   if (!wire_parse(&packet, data, bytes)) {
@@ -210,7 +215,7 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, struct wire_path *pat
   }
   struct hca_qp *qp = target(hca, wire, path, &packet);
   if (!qp) return;
-  if (!wire_is_sound(path, data, bytes)) {
+  if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) {
     wire->counts.bad_icrc++;
     return;
   }

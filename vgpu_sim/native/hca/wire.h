@@ -12,8 +12,9 @@ enum {
   WIRE_BATCH = 64,   /* packets that are made, sent or received at a time */
   WIRE_REQUESTS = 64, /* of a queue pair that are under way */
   WIRE_READS = 16,   /* the same, READs alone: responder resources */
-  WIRE_WINDOW_BYTES = 256 << 10,
-  WIRE_WINDOW_PACKETS = 128,
+  WIRE_LEAST_ROOM = 8, /* packets of a queue pair that are under way: at most so many ... */
+  WIRE_MOST_ROOM = 256,
+  WIRE_PACKET_COST = 1280, /* ... as a socket's buffer holds twice, with what the kernel adds */
 };
 
 /* An address of ours. */
@@ -24,6 +25,7 @@ struct hca_wire {
   unsigned lanes;
   int fds[WIRE_LANES]; /* the first receives */
   uint16_t ports[WIRE_LANES];
+  uint32_t room_bytes; /* of the socket that receives; the peer's is taken to be like it */
   bool segments; /* the kernel cuts and joins buffers: UDP_SEGMENT, UDP_GRO */
   tessera_hca_wire_counts counts;
 };
@@ -107,9 +109,10 @@ unsigned wire_flush(struct hca *hca);
 /* Hands what came to hca_wire_take(); true where something did. */
 bool wire_receive(struct hca *hca, struct hca_wire *wire);
 
-/* wire.c: judges one packet from `path->source` and carries it out. */
-void hca_wire_take(struct hca *hca, struct hca_wire *wire, struct wire_path *path,
-                   const uint8_t *data, size_t bytes);
+/* wire.c: judges one packet from `path->source`, part number `part` of what came together, and
+ * carries it out. */
+void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                   unsigned part, const uint8_t *data, size_t bytes);
 
 /* wire_memory.c: false where a region is not there, or does not allow it. */
 bool wire_gather(struct hca *hca, const struct hca_qp *qp, const tessera_hca_send_slot *send,

@@ -65,8 +65,8 @@ void wire_seal(const struct wire_path *path, uint16_t identification, uint8_t *d
   for (unsigned i = 0; i < WIRE_ICRC_BYTES; i++) data[bytes + i] = (uint8_t)(icrc >> 8 * i);
 }
 
-/* Whether a difference of two checksums is that of an identification below WIRE_MAX_GSO_ID. A
- * receiver does not see it, and it makes a difference that is linear in its bits. */
+/* Whether a difference of two checksums is that of two identifications below WIRE_MAX_GSO_ID, which
+ * is linear in the bits in which they differ. */
 static bool is_identification(uint32_t difference, size_t bytes) {
   const size_t after =
       LINK_BYTES + IPV4_BYTES + UDP_BYTES + bytes - (size_t)(ID_AT + 2);
@@ -82,11 +82,12 @@ static bool is_identification(uint32_t difference, size_t bytes) {
   return false;
 }
 
-bool wire_is_sound(const struct wire_path *path, const uint8_t *data, size_t bytes) {
+bool wire_is_sound(const struct wire_path *path, uint16_t likely, const uint8_t *data,
+                   size_t bytes) {
   const size_t covered = bytes - WIRE_ICRC_BYTES;
   uint32_t icrc = 0;
   for (unsigned i = 0; i < WIRE_ICRC_BYTES; i++) icrc |= (uint32_t)data[covered + i] << 8 * i;
-  const uint32_t difference = icrc ^ wire_icrc(path, 0, data, covered);
+  const uint32_t difference = icrc ^ wire_icrc(path, likely, data, covered);
   if (difference == 0) return true;
   return wire_is_ipv4(path->source) && is_identification(difference, covered);
 }

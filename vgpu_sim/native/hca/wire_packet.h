@@ -131,9 +131,10 @@ uint8_t *wire_put_padding(uint8_t *end, uint32_t payload_bytes);
 uint32_t wire_icrc(const struct wire_path *path, uint16_t identification, const uint8_t *data,
                    size_t bytes);
 void wire_seal(const struct wire_path *path, uint16_t identification, uint8_t *data, size_t bytes);
-/* Whether ICRC is right, for an identification of 0 or, as the kernel counts the parts of a larger
- * buffer, of up to WIRE_MAX_GSO_ID - 1: a socket does not show it. */
-bool wire_is_sound(const struct wire_path *path, const uint8_t *data, size_t bytes);
+/* Whether ICRC is right. A socket does not show the identification: it is 0, or, as the kernel counts
+ * the parts of a larger buffer, up to WIRE_MAX_GSO_ID - 1; `likely` is tried first. */
+bool wire_is_sound(const struct wire_path *path, uint16_t likely, const uint8_t *data,
+                   size_t bytes);
 
 bool wire_is_ipv4(const uint8_t *gid);
 /* Membership of a common partition: same number, and not both limited. */

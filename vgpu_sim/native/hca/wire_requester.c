@@ -43,8 +43,9 @@ void wire_requester_begin(struct hca_qp *qp) {
   memset(requester, 0, sizeof *requester);
   requester->free_psn = requester->oldest_psn = requester->next_psn = requester->top_psn =
       qp->attributes.sq_psn;
-  requester->room = WIRE_WINDOW_BYTES / mtu;
-  if (requester->room > WIRE_WINDOW_PACKETS) requester->room = WIRE_WINDOW_PACKETS;
+  requester->room = qp->wired->wire->room_bytes / (mtu + WIRE_PACKET_COST) / 2;
+  if (requester->room > WIRE_MOST_ROOM) requester->room = WIRE_MOST_ROOM;
+  if (requester->room < WIRE_LEAST_ROOM) requester->room = WIRE_LEAST_ROOM;
   requester->window = requester->room;
 }
 

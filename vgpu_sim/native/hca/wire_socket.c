@@ -212,7 +212,7 @@ bool wire_receive(struct hca *hca, struct hca_wire *wire) {
     /* Each part is a packet of its own, and judged as one. */
     for (uint32_t at = 0; at < came[i].bytes; at += came[i].segment) {
       const uint32_t left = came[i].bytes - at;
-      hca_wire_take(hca, wire, &came[i].path, data + at,
+      hca_wire_take(hca, wire, &came[i].path, at / came[i].segment, data + at,
                     left < came[i].segment ? left : came[i].segment);
     }
   }
