@@ -1,10 +1,8 @@
 """Writes over the wire between two network namespaces, beside UDP.
 
-``python -m benchmarks.rdma_wire``; 
-
-Both move packets of the same size between the same two interfaces, by turns; the best of each is
-reported. Two engines are in this process, each with a thread. The program runs itself again in a
-user namespace, where it may make the others.
+``python -m benchmarks.rdma_wire``. Both move packets of the same size between the same two
+interfaces; the best of each is reported. Two engines are in this process, each with a thread. The
+program runs itself again in a user namespace, where it may make the others.
 """
 
 import ctypes

@@ -113,7 +113,7 @@ def test_a_wire_that_is_not_there_is_an_error(tmp_path, wire, why):
 def test_a_fabric_has_one_wire(nodes, tmp_path):
     """Who joins with another one is refused, and who joins with the same is on it."""
     names = ("--fabric", "one")
-    holder = nodes.start(0, "sh", "-c", "echo there; sleep 60", options=names)
+    holder = nodes.start(0, "sh", "-c", "echo there; exec sleep 60", options=names)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "there\n"
@@ -134,7 +134,7 @@ def test_a_fabric_has_one_wire(nodes, tmp_path):
 
 def test_an_address_that_is_taken_is_an_error(nodes):
     """Two fabrics cannot have one address: the second hcad says so."""
-    first = nodes.start(0, "sh", "-c", "echo there; sleep 60")
+    first = nodes.start(0, "sh", "-c", "echo there; exec sleep 60")
     try:
         assert first.stdout is not None
         assert first.stdout.readline() == "there\n"
