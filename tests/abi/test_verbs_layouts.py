@@ -22,6 +22,7 @@ PREFIXES = {
     verbs.VerbsWcFlag: "IBV_WC_",
     verbs.VerbsAccess: "IBV_ACCESS_",
     verbs.VerbsQpType: "IBV_QPT_",
+    verbs.VerbsMwType: "IBV_MW_",
     verbs.VerbsState: "IBV_QPS_",
     verbs.VerbsMask: "IBV_QP_",
     verbs.VerbsEvent: "IBV_EVENT_",

@@ -25,7 +25,14 @@ from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.native import build
 
-ALL_ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_READ
+ALL_ACCESS = (
+    VerbsAccess.LOCAL_WRITE
+    | VerbsAccess.REMOTE_WRITE
+    | VerbsAccess.REMOTE_READ
+    | VerbsAccess.REMOTE_ATOMIC
+    | VerbsAccess.MW_BIND
+)
+QP_ACCESS = ALL_ACCESS & ~VerbsAccess.MW_BIND
 LIBRARY_VARIABLE = "HCA_ENGINE"
 """Names an engine that was built otherwise, with sanitizers."""
 
@@ -50,6 +57,21 @@ TO_RTS = (
     | Mask.SQ_PSN
     | Mask.MAX_QP_RD_ATOMIC
 )
+
+
+MASKS = {
+    VerbsQpType.RC: (TO_INIT, TO_RTR, TO_RTS),
+    VerbsQpType.UC: (
+        TO_INIT,
+        Mask.STATE | Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN,
+        Mask.STATE | Mask.SQ_PSN,
+    ),
+    VerbsQpType.UD: (
+        Mask.STATE | Mask.PKEY_INDEX | Mask.PORT | Mask.QKEY,
+        Mask.STATE,
+        Mask.STATE | Mask.SQ_PSN,
+    ),
+}
 
 
 def until(happens: Callable[[], bool], seconds: float = 10.0) -> bool:
@@ -99,8 +121,10 @@ class Cq:
 class Qp:
     """A queue pair as its owner sees it."""
 
-    def __init__(self, client: "Client", made: hca.HcaCreated, fd: int) -> None:
-        self.client = client
+    def __init__(
+        self, client: "Client", made: hca.HcaCreated, fd: int, kind: VerbsQpType = VerbsQpType.RC
+    ) -> None:
+        self.client, self.kind = client, kind
         self.number, self.index = made.handle, made.index
         self.sends, self.receives = made.first_count, made.second_count
         self.map = mmap.mmap(fd, made.page_bytes)
@@ -124,7 +148,7 @@ class Qp:
     def connect(self, peer: "Qp", **other: int) -> None:
         """Go to RTS towards a queue pair; ``other`` replaces attributes."""
         values: dict[str, object] = {
-            "access": ALL_ACCESS,
+            "access": QP_ACCESS,
             "port": 1,
             "is_global": 1,
             "av_port": 1,
@@ -141,8 +165,13 @@ class Qp:
             "max_dest_rd_atomic": 1,
             **other,
         }
-        for state, mask in ((1, TO_INIT), (2, TO_RTR), (3, TO_RTS)):
+        for state, mask in enumerate(MASKS[self.kind], 1):
             self.modify(mask, **{**values, "state": state})
+
+    def listen(self, qkey: int = 0x1234, pkey_index: int = 0) -> None:
+        """Go to RTS as a datagram queue pair."""
+        for state, mask in enumerate(MASKS[VerbsQpType.UD], 1):
+            self.modify(mask, state=state, port=1, qkey=qkey, pkey_index=pkey_index, sq_psn=1)
 
     @property
     def state(self) -> VerbsState:
@@ -190,6 +219,37 @@ class Qp:
         os.write(self.client.objects.doorbell_fd, b"x")
 
 
+class Srq:
+    """A shared receive queue as its owner sees it."""
+
+    def __init__(self, client: "Client", entries: int = 16, limit: int = 0) -> None:
+        self.client = client
+        made, fd = client.objects.create_srq(hca.HcaSrqCreate(client.pd, entries, limit))
+        self.handle, self.index, self.count = made.handle, made.index, made.second_count
+        self.map = mmap.mmap(fd, made.page_bytes)
+        os.close(fd)
+        self.page = hca.HcaSrqPage.from_buffer(self.map)
+        self.slots = (hca.HcaRecvSlot * self.count).from_buffer(
+            self.map, ctypes.sizeof(hca.HcaSrqPage)
+        )
+
+    def receive(self, *sges: tuple[int, int, int], **values: int) -> None:
+        """Post a receive request."""
+        slot = self.slots[self.page.head % self.count]
+        slot.id, slot.sge_count = self.page.head, len(sges)
+        for i, (address, size, key) in enumerate(sges):
+            slot.sges[i] = hca.HcaSge(address, size, key)
+        for name, value in values.items():
+            setattr(slot, name, value)
+        self.page.head += 1
+        self.ring()
+
+    def ring(self) -> None:
+        """Tell the engine."""
+        self.client.page.dirty_srqs[self.index // 64] |= 1 << self.index % 64
+        os.write(self.client.objects.doorbell_fd, b"x")
+
+
 class Client:
     """A program on the fabric, at the address of ``index``."""
 
@@ -208,13 +268,30 @@ class Client:
         """Make a completion queue."""
         return Cq(*self.objects.create_cq(hca.HcaCqCreate(entries, channel)))
 
-    def qp(self, send_cq: Cq, recv_cq: Cq, pd: int | None = None, depth: int = 16) -> Qp:
+    def qp(
+        self,
+        send_cq: Cq,
+        recv_cq: Cq,
+        pd: int | None = None,
+        depth: int = 16,
+        kind: VerbsQpType = VerbsQpType.RC,
+        srq: int = 0,
+    ) -> Qp:
         """Make a queue pair."""
         wanted = hca.HcaQpCreate(
-            *(self.pd if pd is None else pd, send_cq.handle, recv_cq.handle, VerbsQpType.RC),
-            *(depth, depth, 0, 0),
+            *(self.pd if pd is None else pd, send_cq.handle, recv_cq.handle, kind),
+            *(depth, depth, 0, srq),
         )
-        return Qp(self, *self.objects.create_qp(wanted))
+        return Qp(self, *self.objects.create_qp(wanted), kind)
+
+    def ah(self, gid: bytes, pd: int | None = None, **values: int) -> int:
+        """Make an address handle towards a GID."""
+        wanted = hca.HcaAhCreate(
+            pd=self.pd if pd is None else pd,
+            **{"is_global": 1, "port": 1, "sgid_index": 1, **values},
+        )
+        ctypes.memmove(wanted.dgid, gid, 16)
+        return self.objects.create_ah(wanted).handle
 
     def region(
         self, size: int = 8192, access: int = ALL_ACCESS, pd: int | None = None, iova: int = BASE
@@ -242,14 +319,20 @@ class Client:
 class Pair:
     """Two clients with a connected queue pair each, and a region each."""
 
-    def __init__(self, engine: Engine, first: int = 0, **attributes: int) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        first: int = 0,
+        kind: VerbsQpType = VerbsQpType.RC,
+        **attributes: int,
+    ) -> None:
         numbers = Numbers()
         self.a, self.b = (Client(engine, numbers, first + i) for i in (0, 1))
         self.a_send, self.a_recv, self.b_send, self.b_recv = (
             client.cq() for client in (self.a, self.a, self.b, self.b)
         )
-        self.qa = self.a.qp(self.a_send, self.a_recv)
-        self.qb = self.b.qp(self.b_send, self.b_recv)
+        self.qa = self.a.qp(self.a_send, self.a_recv, kind=kind)
+        self.qb = self.b.qp(self.b_send, self.b_recv, kind=kind)
         self.qa.connect(self.qb, **attributes)
         self.qb.connect(self.qa, **attributes)
         self.here, self.there = self.a.region(), self.b.region()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tessera_run import environment, tessera
 
-INSTALL = "apt-get install ibverbs-utils perftest rdma-core"
+INSTALL = "apt-get install ibverbs-utils infiniband-diags perftest rdma-core"
 
 
 def needed(program: str) -> pytest.MarkDecorator:

@@ -11,8 +11,11 @@ from typing import NewType
 
 from vgpu_sim.hal.hca import (
     HCA_GIDS,
+    HCA_PKEYS,
+    HcaAhCreate,
     HcaCreated,
     HcaMrCreate,
+    HcaMwCreate,
     HcaQpAttributes,
     HcaQpCreate,
     HcaWire,
@@ -27,6 +30,10 @@ EngineSegment = NewType("EngineSegment", int)
 EngineRegion = NewType("EngineRegion", int)
 EngineQp = NewType("EngineQp", int)
 EngineWire = NewType("EngineWire", int)
+EngineSrq = NewType("EngineSrq", int)
+EngineAh = NewType("EngineAh", int)
+EngineWindow = NewType("EngineWindow", int)
+EngineMember = NewType("EngineMember", int)
 
 _P, _I, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES = {
@@ -40,7 +47,20 @@ _SIGNATURES = {
     "hca_segment_free": (None, [_P, _P]),
     "hca_region_new": (_P, [_P, _P, _U32, _P, _P]),
     "hca_region_free": (None, [_P, _P]),
-    "hca_qp_new": (_P, [_P, _P, _P, _P, _I, _P, _P]),
+    "hca_cq_resize": (ctypes.c_bool, [_P, _P, _I, _U64, _U32]),
+    "hca_client_set_pkeys": (None, [_P, _P, _P]),
+    "hca_srq_new": (_P, [_P, _P, _P, _U32, _I]),
+    "hca_srq_set_limit": (None, [_P, _P, _U32]),
+    "hca_srq_limit": (_U32, [_P, _P]),
+    "hca_srq_free": (None, [_P, _P]),
+    "hca_ah_new": (_P, [_P, _P, _U32, _P]),
+    "hca_ah_free": (None, [_P, _P]),
+    "hca_window_new": (_P, [_P, _P, _U32, _P]),
+    "hca_window_free": (None, [_P, _P]),
+    "hca_member_new": (_P, [_P, _P, ctypes.c_char_p]),
+    "hca_member_free": (None, [_P, _P]),
+    "hca_qp_drains": (ctypes.c_bool, [_P, _P]),
+    "hca_qp_new": (_P, [_P, _P, _P, _P, _I, _P, _P, _P]),
     "hca_qp_set": (_I, [_P, _P, _U32, _P]),
     "hca_qp_state": (_U32, [_P, _P]),
     "hca_qp_free": (None, [_P, _P]),
@@ -94,6 +114,12 @@ class Engine:
         )
         return EngineCq(self._made(made, "a completion queue"))
 
+    def resize_cq(self, cq: EngineCq, page_fd: int, page_bytes: int, count: int) -> None:
+        """Move a completion queue to another page. Raises OSError: EINVAL, it is too small."""
+        if not self._library.hca_cq_resize(self._engine, cq, page_fd, page_bytes, count):
+            number = ctypes.get_errno()
+            raise OSError(number, f"a completion queue: {os.strerror(number)}")
+
     def remove_cq(self, cq: EngineCq) -> None:
         """Remove a completion queue that no queue pair has."""
         self._library.hca_cq_free(self._engine, cq)
@@ -131,11 +157,12 @@ class Engine:
         page_fd: int,
         send_cq: EngineCq,
         recv_cq: EngineCq,
+        srq: EngineSrq | None = None,
     ) -> EngineQp:
         """Add a queue pair in RESET. Raises OSError."""
         added = self._library.hca_qp_new(
             *(self._engine, client, ctypes.byref(wanted), ctypes.byref(made), page_fd),
-            *(send_cq, recv_cq),
+            *(send_cq, recv_cq, srq),
         )
         return EngineQp(self._made(added, "a queue pair"))
 
@@ -147,6 +174,10 @@ class Engine:
         """Return a queue pair's state: the engine may have put it into ERR."""
         state: int = self._library.hca_qp_state(self._engine, qp)
         return state
+
+    def drains(self, qp: EngineQp) -> bool:
+        """Tell whether a queue pair in SQD has a request that is not complete."""
+        return bool(self._library.hca_qp_drains(self._engine, qp))
 
     def remove_qp(self, qp: EngineQp) -> None:
         """Remove a queue pair; requests that it has are forgotten."""
@@ -166,6 +197,60 @@ class Engine:
         counts = HcaWireCounts()
         self._library.hca_wire_counts(self._engine, wire, ctypes.byref(counts))
         return counts
+
+    def set_pkeys(self, client: EngineClient, pkeys: Sequence[int]) -> None:
+        """Replace a client's table of partition keys; what is missing is 0, no key."""
+        table = (ctypes.c_uint16 * HCA_PKEYS)(*pkeys)
+        self._library.hca_client_set_pkeys(self._engine, client, table)
+
+    def add_srq(
+        self, client: EngineClient, made: HcaCreated, limit: int, page_fd: int
+    ) -> EngineSrq:
+        """Add a shared receive queue. Raises OSError."""
+        added = self._library.hca_srq_new(self._engine, client, ctypes.byref(made), limit, page_fd)
+        return EngineSrq(self._made(added, "a shared receive queue"))
+
+    def set_srq_limit(self, srq: EngineSrq, limit: int) -> None:
+        """Arm the event of a shared receive queue; 0: none."""
+        self._library.hca_srq_set_limit(self._engine, srq, limit)
+
+    def srq_limit(self, srq: EngineSrq) -> int:
+        """Return the limit that is armed: 0 after its event."""
+        limit: int = self._library.hca_srq_limit(self._engine, srq)
+        return limit
+
+    def remove_srq(self, srq: EngineSrq) -> None:
+        """Remove a shared receive queue that no queue pair has."""
+        self._library.hca_srq_free(self._engine, srq)
+
+    def add_ah(self, client: EngineClient, key: int, path: HcaAhCreate) -> EngineAh:
+        """Add an address handle. Raises OSError."""
+        made = self._library.hca_ah_new(self._engine, client, key, ctypes.byref(path))
+        return EngineAh(self._made(made, "an address handle"))
+
+    def remove_ah(self, ah: EngineAh) -> None:
+        """Remove an address handle; requests that name it fail."""
+        self._library.hca_ah_free(self._engine, ah)
+
+    def add_window(self, client: EngineClient, key: int, wanted: HcaMwCreate) -> EngineWindow:
+        """Add a memory window that is not bound. Raises OSError."""
+        made = self._library.hca_window_new(self._engine, client, key, ctypes.byref(wanted))
+        return EngineWindow(self._made(made, "a memory window"))
+
+    def remove_window(self, window: EngineWindow) -> None:
+        """Close a memory window for good."""
+        self._library.hca_window_free(self._engine, window)
+
+    def add_member(self, qp: EngineQp, gid: bytes) -> EngineMember:
+        """Let a queue pair have what is sent to a multicast group. Raises OSError."""
+        assert len(gid) == 16
+        return EngineMember(
+            self._made(self._library.hca_member_new(self._engine, qp, gid), "a membership")
+        )
+
+    def remove_member(self, member: EngineMember) -> None:
+        """End a membership, before its queue pair."""
+        self._library.hca_member_free(self._engine, member)
 
     def counters(self) -> tuple[int, int]:
         """Return how often the engine went to sleep, and how many turns it took."""

@@ -1,17 +1,23 @@
 """The state machine of queue pairs: which change may set which attributes, and which it must.
 
-InfiniBand Architecture Specification volume 1, "Modify Queue Pair", of reliable connections. Pure:
-it changes nothing but the value that it returns.
+InfiniBand Architecture Specification volume 1, "Modify Queue Pair", of RC, UC and UD. Pure: it
+changes nothing but the value that it returns.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from vgpu_sim.hal.hca import HCA_GIDS, HCA_MAX_MTU, HCA_MAX_RD_ATOMIC, HCA_QPN_MASK, HcaQpAttributes
-from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsState as State
+from vgpu_sim.hal.hca import (
+    HCA_GIDS,
+    HCA_MAX_MTU,
+    HCA_MAX_RD_ATOMIC,
+    HCA_PKEYS,
+    HCA_QPN_MASK,
+    HcaQpAttributes,
+)
+from vgpu_sim.hal.verbs import VerbsAccess, VerbsMask as Mask, VerbsQpType, VerbsState as State
 
-PKEYS: Final = 1
 _ACCESS: Final = (
     VerbsAccess.LOCAL_WRITE
     | VerbsAccess.REMOTE_WRITE
@@ -34,25 +40,57 @@ class Rule:
 
 
 _ALWAYS: Final = Mask.STATE  # CUR_STATE is checked by the library, which has both states
+_PLACE: Final = Mask.PKEY_INDEX | Mask.PORT
+_PATH: Final = Mask.AV | Mask.PATH_MTU | Mask.DEST_QPN | Mask.RQ_PSN
+_ANSWERS: Final = Mask.ACCESS_FLAGS | Mask.MIN_RNR_TIMER
+_RETRIES: Final = (
+    Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.MAX_QP_RD_ATOMIC | Mask.MAX_DEST_RD_ATOMIC
+)
+_DRAIN: Final = Rule(0, Mask.EN_SQD_ASYNC_NOTIFY)
 RULES: Final[Mapping[tuple[State, State], Rule]] = {
-    (State.RESET, State.INIT): Rule(Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS),
-    (State.INIT, State.INIT): Rule(0, Mask.PKEY_INDEX | Mask.PORT | Mask.ACCESS_FLAGS),
+    (State.RESET, State.INIT): Rule(_PLACE | Mask.ACCESS_FLAGS),
+    (State.INIT, State.INIT): Rule(0, _PLACE | Mask.ACCESS_FLAGS),
     (State.INIT, State.RTR): Rule(
-        Mask.AV
-        | Mask.PATH_MTU
-        | Mask.DEST_QPN
-        | Mask.RQ_PSN
-        | Mask.MAX_DEST_RD_ATOMIC
-        | Mask.MIN_RNR_TIMER,
+        _PATH | Mask.MAX_DEST_RD_ATOMIC | Mask.MIN_RNR_TIMER,
         Mask.ACCESS_FLAGS | Mask.PKEY_INDEX,
     ),
     (State.RTR, State.RTS): Rule(
         Mask.TIMEOUT | Mask.RETRY_CNT | Mask.RNR_RETRY | Mask.SQ_PSN | Mask.MAX_QP_RD_ATOMIC,
-        Mask.ACCESS_FLAGS | Mask.MIN_RNR_TIMER,
+        _ANSWERS,
     ),
-    (State.RTS, State.RTS): Rule(0, Mask.ACCESS_FLAGS | Mask.MIN_RNR_TIMER),
+    (State.RTS, State.RTS): Rule(0, _ANSWERS),
+    (State.RTS, State.SQD): _DRAIN,
+    (State.SQD, State.RTS): Rule(0, _ANSWERS),
+    (State.SQD, State.SQD): Rule(0, _PLACE | Mask.AV | _ANSWERS | _RETRIES),
 }
 """Changes of reliable connections; RESET and ERR can be reached from every state."""
+_UC_RULES: Final[Mapping[tuple[State, State], Rule]] = {
+    (State.RESET, State.INIT): Rule(_PLACE | Mask.ACCESS_FLAGS),
+    (State.INIT, State.INIT): Rule(0, _PLACE | Mask.ACCESS_FLAGS),
+    (State.INIT, State.RTR): Rule(_PATH, Mask.ACCESS_FLAGS | Mask.PKEY_INDEX),
+    (State.RTR, State.RTS): Rule(Mask.SQ_PSN, Mask.ACCESS_FLAGS),
+    (State.RTS, State.RTS): Rule(0, Mask.ACCESS_FLAGS),
+    (State.RTS, State.SQD): _DRAIN,
+    (State.SQD, State.RTS): Rule(0, Mask.ACCESS_FLAGS),
+    (State.SQD, State.SQD): Rule(0, Mask.AV | Mask.ACCESS_FLAGS | Mask.PKEY_INDEX),
+    (State.SQE, State.RTS): Rule(0, Mask.ACCESS_FLAGS),
+}
+_UD_RULES: Final[Mapping[tuple[State, State], Rule]] = {
+    (State.RESET, State.INIT): Rule(_PLACE | Mask.QKEY),
+    (State.INIT, State.INIT): Rule(0, _PLACE | Mask.QKEY),
+    (State.INIT, State.RTR): Rule(0, Mask.QKEY | Mask.PKEY_INDEX),
+    (State.RTR, State.RTS): Rule(Mask.SQ_PSN, Mask.QKEY),
+    (State.RTS, State.RTS): Rule(0, Mask.QKEY),
+    (State.RTS, State.SQD): _DRAIN,
+    (State.SQD, State.RTS): Rule(0, Mask.QKEY),
+    (State.SQD, State.SQD): Rule(0, Mask.QKEY | Mask.PKEY_INDEX),
+    (State.SQE, State.RTS): Rule(0, Mask.QKEY),
+}
+RULES_OF: Final[Mapping[VerbsQpType, Mapping[tuple[State, State], Rule]]] = {
+    VerbsQpType.RC: RULES,
+    VerbsQpType.UC: _UC_RULES,
+    VerbsQpType.UD: _UD_RULES,
+}
 
 _FIELDS: Final[Mapping[Mask, tuple[str, ...]]] = {
     Mask.ACCESS_FLAGS: ("access",),
@@ -72,10 +110,12 @@ _FIELDS: Final[Mapping[Mask, tuple[str, ...]]] = {
     Mask.MAX_DEST_RD_ATOMIC: ("max_dest_rd_atomic",),
     Mask.MIN_RNR_TIMER: ("min_rnr_timer",),
     Mask.DEST_QPN: ("dest_qpn",),
+    Mask.QKEY: ("qkey",),
+    Mask.EN_SQD_ASYNC_NOTIFY: ("sqd_notify",),
 }
 _LIMITS: Final[Mapping[Mask, tuple[tuple[str, int, int], ...]]] = {
     Mask.ACCESS_FLAGS: (("access", 0, _ACCESS),),
-    Mask.PKEY_INDEX: (("pkey_index", 0, PKEYS - 1),),
+    Mask.PKEY_INDEX: (("pkey_index", 0, HCA_PKEYS - 1),),
     Mask.PORT: (("port", 1, 1),),
     Mask.AV: (("is_global", 1, 1), ("sgid_index", 0, HCA_GIDS - 1), ("av_port", 1, 1)),
     Mask.PATH_MTU: (("path_mtu", 1, HCA_MAX_MTU),),
@@ -88,11 +128,17 @@ _LIMITS: Final[Mapping[Mask, tuple[tuple[str, int, int], ...]]] = {
     Mask.MAX_DEST_RD_ATOMIC: (("max_dest_rd_atomic", 0, HCA_MAX_RD_ATOMIC),),
     Mask.MIN_RNR_TIMER: (("min_rnr_timer", 0, 31),),
     Mask.DEST_QPN: (("dest_qpn", 0, HCA_QPN_MASK),),
+    Mask.EN_SQD_ASYNC_NOTIFY: (("sqd_notify", 0, 1),),
 }
 """Attribute: field, least and greatest value. A RoCE path is always global: it has no LIDs."""
 
 
-def change(current: HcaQpAttributes, mask: int, wanted: HcaQpAttributes) -> HcaQpAttributes:
+def change(
+    current: HcaQpAttributes,
+    mask: int,
+    wanted: HcaQpAttributes,
+    kind: VerbsQpType = VerbsQpType.RC,
+) -> HcaQpAttributes:
     """Return the attributes after a change of those that ``mask`` names.
 
     Raises:
@@ -101,7 +147,7 @@ def change(current: HcaQpAttributes, mask: int, wanted: HcaQpAttributes) -> HcaQ
     """
     before = State(current.state)
     after = _state(wanted.state) if mask & Mask.STATE else before
-    _check_mask(before, after, mask)
+    _check_mask(kind, before, after, mask)
     result = HcaQpAttributes() if after == State.RESET else _copy(current)
     for bit, limits in _LIMITS.items():
         if mask & bit:
@@ -125,14 +171,14 @@ def _state(value: int) -> State:
         raise InvalidChange(f"no state {value}") from None
 
 
-def _check_mask(before: State, after: State, mask: int) -> None:
+def _check_mask(kind: VerbsQpType, before: State, after: State, mask: int) -> None:
     name = f"{before.name} to {after.name}"
     if after in (State.RESET, State.ERR):
         rule = Rule()
     else:
-        found = RULES.get((before, after))
+        found = RULES_OF[kind].get((before, after))
         if found is None:
-            raise InvalidChange(f"{name}: no such change of a reliable connection")
+            raise InvalidChange(f"{name}: no such change of {kind.name} queue pairs")
         rule = found
     missing = rule.required & ~mask
     if missing:

@@ -15,13 +15,21 @@ from typing import Final
 
 from vgpu_sim.hal import messages
 
-HCA_VERSION: Final = 1
+HCA_VERSION: Final = 2
 HCA_MAX_QPS: Final = 1024  # of a client
 HCA_MAX_CQS: Final = 1024
 HCA_MAX_MRS: Final = 4096
 HCA_MAX_SEGMENTS: Final = 4096
 HCA_MAX_PDS: Final = 1024
 HCA_MAX_CHANNELS: Final = 256
+HCA_MAX_SRQS: Final = 256
+HCA_MAX_AHS: Final = 16384
+HCA_MAX_MWS: Final = 4096
+HCA_MAX_MCAST_ATTACH: Final = 64
+HCA_PKEYS: Final = 16
+HCA_GRH_BYTES: Final = 40
+HCA_MAX_DATAGRAM_BYTES: Final = 4096  # the port's MTU
+HCA_MULTICAST_QPN: Final = 0xFFFFFF
 HCA_MAX_WR: Final = 16384
 HCA_MAX_CQE: Final = 65536
 HCA_MAX_SGE: Final = 16
@@ -58,6 +66,17 @@ class HcaMessage(IntEnum):
     QP_MODIFY = 128  # HcaQpModify -> HcaQpAttributes
     QP_QUERY = 130  # HcaHandle -> HcaQpAttributes
     QP_DESTROY = 132  # HcaHandle ->
+    CQ_RESIZE = 160  # HcaCqResize -> HcaCreated + fd: its new page
+    SRQ_CREATE = 162  # HcaSrqCreate -> HcaCreated + fd: its page
+    SRQ_MODIFY = 164  # HcaSrqModify ->
+    SRQ_QUERY = 166  # HcaHandle -> HcaSrqModify
+    SRQ_DESTROY = 168  # HcaHandle ->
+    AH_CREATE = 170  # HcaAhCreate -> HcaHandle
+    AH_DESTROY = 172  # HcaHandle ->
+    MW_CREATE = 174  # HcaMwCreate -> HcaHandle: its key, whose lowest 8 bits its owner chooses
+    MW_DESTROY = 176  # HcaHandle ->
+    MCAST_ATTACH = 178  # HcaMcast ->
+    MCAST_DETACH = 180  # HcaMcast ->
 
 
 class HcaHello(ctypes.Structure):
@@ -81,7 +100,8 @@ class HcaDevice(ctypes.Structure):
         ("guid", c_uint8 * HCA_GUID_BYTES),
         ("gids", (c_uint8 * 16) * HCA_GIDS),
         ("mtu", c_uint32),
-        ("pkey", c_uint32),
+        ("reserved", c_uint32),
+        ("pkeys", c_uint16 * HCA_PKEYS),
     )
 
 
@@ -112,6 +132,58 @@ class HcaCqCreate(ctypes.Structure):
     _fields_ = (("entries", c_uint32), ("channel", c_uint32))
 
 
+class HcaCqResize(ctypes.Structure):
+    """Entries that were not taken stay; EINVAL where they are more than ``entries``."""
+
+    _fields_ = (("handle", c_uint32), ("entries", c_uint32))
+
+
+class HcaSrqCreate(ctypes.Structure):
+    """A shared receive queue; ``limit`` 0: no event."""
+
+    _fields_ = (
+        ("pd", c_uint32),
+        ("recv_wr", c_uint32),
+        ("limit", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+class HcaSrqModify(ctypes.Structure):
+    """Arms the limit: an event, once, when fewer requests than that are left."""
+
+    _fields_ = (("handle", c_uint32), ("limit", c_uint32))
+
+
+class HcaAhCreate(ctypes.Structure):
+    """An address handle: where datagrams go."""
+
+    _fields_ = (
+        ("pd", c_uint32),
+        ("flow_label", c_uint32),
+        ("dgid", c_uint8 * 16),
+        ("sgid_index", c_uint8),
+        ("hop_limit", c_uint8),
+        ("traffic_class", c_uint8),
+        ("service_level", c_uint8),
+        ("is_global", c_uint8),
+        ("port", c_uint8),
+        ("reserved", c_uint8 * 2),
+    )
+
+
+class HcaMwCreate(ctypes.Structure):
+    """A memory window; ``type`` is verbs' ibv_mw_type."""
+
+    _fields_ = (("pd", c_uint32), ("type", c_uint32))
+
+
+class HcaMcast(ctypes.Structure):
+    """A queue pair's membership of a multicast group."""
+
+    _fields_ = (("qpn", c_uint32), ("reserved", c_uint32), ("gid", c_uint8 * 16))
+
+
 class HcaSegmentCreate(ctypes.Structure):
     """Memory that will back registered pages: a multiple of the page size."""
 
@@ -130,7 +202,10 @@ class HcaPiece(ctypes.Structure):
 
 
 class HcaMrCreate(ctypes.Structure):
-    """A memory region: ``pieces`` in order from address ``iova`` on; ``access`` of verbs."""
+    """A memory region: ``pieces`` in order from address ``iova`` on; ``access`` of verbs.
+
+    ``replaced`` is 0, or the key of the region whose key it takes over.
+    """
 
     _fields_ = (
         ("pd", c_uint32),
@@ -138,13 +213,16 @@ class HcaMrCreate(ctypes.Structure):
         ("iova", c_uint64),
         ("bytes", c_uint64),
         ("piece_count", c_uint32),
-        ("reserved", c_uint32),
+        ("replaced", c_uint32),
         ("pieces", HcaPiece * HCA_MAX_PIECES),
     )
 
 
 class HcaQpCreate(ctypes.Structure):
-    """A queue pair; ``type`` is verbs' ibv_qp_type."""
+    """A queue pair; ``type`` is verbs' ibv_qp_type, ``srq`` 0 for none.
+
+    ``block_self``: what it sends to a multicast group does not come back to it.
+    """
 
     _fields_ = (
         ("pd", c_uint32),
@@ -154,6 +232,8 @@ class HcaQpCreate(ctypes.Structure):
         ("send_wr", c_uint32),
         ("recv_wr", c_uint32),
         ("signal_all", c_uint32),
+        ("srq", c_uint32),
+        ("block_self", c_uint32),
         ("reserved", c_uint32),
     )
 
@@ -185,7 +265,10 @@ class HcaQpAttributes(ctypes.Structure):
         ("retry_count", c_uint8),
         ("rnr_retry", c_uint8),
         ("av_port", c_uint8),
-        ("reserved", c_uint8 * 3),
+        ("sqd_notify", c_uint8),
+        ("sq_draining", c_uint8),
+        ("reserved", c_uint8),
+        ("qkey", c_uint32),
     )
 
 
@@ -210,6 +293,7 @@ class HcaClientPage(ctypes.Structure):
         ("armed", c_uint32),
         ("reserved", c_uint32 * 14),
         ("dirty", c_uint64 * (HCA_MAX_QPS // 64)),
+        ("dirty_srqs", c_uint64 * (HCA_MAX_SRQS // 64)),
     )
 
 
@@ -226,7 +310,13 @@ class HcaPayload(ctypes.Union):
 
 
 class HcaSendSlot(ctypes.Structure):
-    """A send request: opcode and flags are verbs'; ``inline_bytes`` counts with IBV_SEND_INLINE."""
+    """A send request: opcode and flags are verbs'; ``inline_bytes`` counts with IBV_SEND_INLINE.
+
+    ``immediate`` is the key for what invalidates one. A datagram's ``remote_key`` is the Q_Key. To
+    bind a memory window: ``remote_key`` names it, ``immediate`` is its new key, ``remote_address``
+    and ``compare_add`` are address and bytes, ``swap`` the access, and the first element's key is
+    the region's.
+    """
 
     _fields_ = (
         ("id", c_uint64),
@@ -237,7 +327,10 @@ class HcaSendSlot(ctypes.Structure):
         ("flags", c_uint32),
         ("sge_count", c_uint32),
         ("inline_bytes", c_uint32),
-        ("reserved", c_uint64 * 3),
+        ("compare_add", c_uint64),
+        ("swap", c_uint64),
+        ("address_handle", c_uint32),
+        ("remote_qpn", c_uint32),
         ("payload", HcaPayload),
     )
 
@@ -269,8 +362,19 @@ class HcaQpPage(ctypes.Structure):
     )
 
 
+class HcaSrqPage(ctypes.Structure):
+    """Begins a shared receive queue's memory; receive slots follow. As in ``HcaQpPage``."""
+
+    _fields_ = (
+        ("head", c_uint32),
+        ("reserved", c_uint32 * 15),
+        ("tail", c_uint32),
+        ("reserved2", c_uint32 * 15),
+    )
+
+
 class HcaCqe(ctypes.Structure):
-    """A completion: status, opcode and flags are verbs'."""
+    """A completion: status, opcode and flags are verbs'; ``timestamp``: ns of CLOCK_MONOTONIC."""
 
     _fields_ = (
         ("id", c_uint64),
@@ -282,7 +386,10 @@ class HcaCqe(ctypes.Structure):
         ("source_qpn", c_uint32),
         ("flags", c_uint32),
         ("vendor_error", c_uint32),
-        ("reserved", c_uint32 * 6),
+        ("timestamp", c_uint64),
+        ("pkey_index", c_uint16),
+        ("service_level", c_uint8),
+        ("reserved", c_uint8 * 13),
     )
 
 
@@ -354,6 +461,12 @@ STRUCTURES: Final = (
     HcaHandle,
     HcaCreated,
     HcaCqCreate,
+    HcaCqResize,
+    HcaSrqCreate,
+    HcaSrqModify,
+    HcaAhCreate,
+    HcaMwCreate,
+    HcaMcast,
     HcaSegmentCreate,
     HcaPiece,
     HcaMrCreate,
@@ -366,6 +479,7 @@ STRUCTURES: Final = (
     HcaSendSlot,
     HcaRecvSlot,
     HcaQpPage,
+    HcaSrqPage,
     HcaCqe,
     HcaCqPage,
     HcaEvent,

@@ -15,6 +15,11 @@ class VerbsOpcode(IntEnum):
     SEND = 2
     SEND_WITH_IMM = 3
     RDMA_READ = 4
+    ATOMIC_CMP_AND_SWP = 5
+    ATOMIC_FETCH_AND_ADD = 6
+    LOCAL_INV = 7
+    BIND_MW = 8
+    SEND_WITH_INV = 9
 
 
 class VerbsSend(IntEnum):
@@ -34,6 +39,7 @@ class VerbsStatus(IntEnum):
     LOC_QP_OP_ERR = 2
     LOC_PROT_ERR = 4
     WR_FLUSH_ERR = 5
+    MW_BIND_ERR = 6
     REM_INV_REQ_ERR = 9
     REM_ACCESS_ERR = 10
     REM_OP_ERR = 11
@@ -47,6 +53,10 @@ class VerbsDone(IntEnum):
     SEND = 0
     RDMA_WRITE = 1
     RDMA_READ = 2
+    COMP_SWAP = 3
+    FETCH_ADD = 4
+    BIND_MW = 5
+    LOCAL_INV = 6
     RECV = 128
     RECV_RDMA_WITH_IMM = 129
 
@@ -54,7 +64,9 @@ class VerbsDone(IntEnum):
 class VerbsWcFlag(IntEnum):
     """ibv_wc_flags, as far as it is used."""
 
+    GRH = 1
     WITH_IMM = 2
+    WITH_INV = 8
 
 
 class VerbsAccess(IntEnum):
@@ -64,6 +76,8 @@ class VerbsAccess(IntEnum):
     REMOTE_WRITE = 2
     REMOTE_READ = 4
     REMOTE_ATOMIC = 8
+    MW_BIND = 16
+    ZERO_BASED = 32
     RELAXED_ORDERING = 1 << 20
 
 
@@ -73,6 +87,13 @@ class VerbsQpType(IntEnum):
     RC = 2
     UC = 3
     UD = 4
+
+
+class VerbsMwType(IntEnum):
+    """ibv_mw_type; of the second, the kind that a queue pair owns (2B)."""
+
+    TYPE_1 = 1
+    TYPE_2 = 2
 
 
 class VerbsState(IntEnum):
@@ -120,6 +141,10 @@ class VerbsEvent(IntEnum):
     QP_FATAL = 1
     QP_REQ_ERR = 2
     QP_ACCESS_ERR = 3
+    SQ_DRAINED = 5
+    SRQ_ERR = 14
+    SRQ_LIMIT_REACHED = 15
+    QP_LAST_WQE_REACHED = 16
 
 
 ENUMS: Final = (
@@ -130,6 +155,7 @@ ENUMS: Final = (
     VerbsWcFlag,
     VerbsAccess,
     VerbsQpType,
+    VerbsMwType,
     VerbsState,
     VerbsMask,
     VerbsEvent,

@@ -29,12 +29,15 @@ class Numbers:
         self._qpns.remove(number)
 
     def new_key(self) -> int:
-        """Return the key of a new memory region: 32 bits."""
-        return _draw(self._keys, 1, (1 << 32) - 1)
+        """Return the key of a new memory region, window or address handle: 32 bits.
+
+        No two have the same upper 24: the lowest 8 of a window's key are its owner's to choose.
+        """
+        return _draw(self._keys, 1, (1 << 24) - 1) << 8 | secrets.randbelow(1 << 8)
 
     def free_key(self, key: int) -> None:
         """Let a key be another's."""
-        self._keys.remove(key)
+        self._keys.remove(key >> 8)
 
 
 def _draw(taken: set[int], least: int, greatest: int) -> int:

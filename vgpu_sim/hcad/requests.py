@@ -39,6 +39,14 @@ def _destroying(destroy: Callable[[Objects, int], None]) -> Callable[[Objects, A
     return carry_out
 
 
+def _silent(change: Callable[[Objects, Any], None]) -> Callable[[Objects, Any], Reply]:
+    def carry_out(objects: Objects, wanted: Any) -> Reply:
+        change(objects, wanted)
+        return Reply()
+
+    return carry_out
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     structure: type[ctypes.Structure] | None
@@ -63,6 +71,17 @@ _ROWS: Final[Mapping[HcaMessage, _Row]] = {
     HcaMessage.QP_MODIFY: _Row(hca.HcaQpModify, lambda o, m: Reply(o.modify_qp(m))),
     HcaMessage.QP_QUERY: _Row(HcaHandle, lambda o, m: Reply(o.query_qp(m.handle))),
     HcaMessage.QP_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_qp)),
+    HcaMessage.CQ_RESIZE: _Row(hca.HcaCqResize, lambda o, m: _with_descriptor(o.resize_cq(m))),
+    HcaMessage.SRQ_CREATE: _Row(hca.HcaSrqCreate, lambda o, m: _with_descriptor(o.create_srq(m))),
+    HcaMessage.SRQ_MODIFY: _Row(hca.HcaSrqModify, _silent(Objects.modify_srq)),
+    HcaMessage.SRQ_QUERY: _Row(HcaHandle, lambda o, m: Reply(o.query_srq(m.handle))),
+    HcaMessage.SRQ_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_srq)),
+    HcaMessage.AH_CREATE: _Row(hca.HcaAhCreate, lambda o, m: Reply(o.create_ah(m))),
+    HcaMessage.AH_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_ah)),
+    HcaMessage.MW_CREATE: _Row(hca.HcaMwCreate, lambda o, m: Reply(o.create_window(m))),
+    HcaMessage.MW_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_window)),
+    HcaMessage.MCAST_ATTACH: _Row(hca.HcaMcast, _silent(Objects.attach)),
+    HcaMessage.MCAST_DETACH: _Row(hca.HcaMcast, _silent(Objects.detach)),
 }
 MAX_REQUEST_BYTES: Final = HEADER_BYTES + ctypes.sizeof(hca.HcaMrCreate)
 

@@ -27,6 +27,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad.client import DEFAULT_PKEY
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.requests import Malformed
@@ -65,8 +66,8 @@ class _Function:
             board=BOARD.encode(),
             sysfs=os.fsencode(self.directory / DEVICE_NAME),
             mtu=self.mtu,
-            pkey=0xFFFF,
         )
+        device.pkeys[0] = DEFAULT_PKEY
         ctypes.memmove(device.guid, self.address.guid, hca.HCA_GUID_BYTES)
         ctypes.memmove(device.gids, b"".join(self.address.gids), ctypes.sizeof(device.gids))
         return device

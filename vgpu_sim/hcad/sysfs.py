@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vgpu_sim.fabric.addresses import Address
+from vgpu_sim.hal.hca import HCA_PKEYS
+from vgpu_sim.hcad.client import DEFAULT_PKEY
 
 
 def _groups(value: bytes) -> str:
@@ -24,8 +26,9 @@ def files(address: Address, firmware: str, board: str) -> Mapping[str, str]:
         "sm_lid": "0x0",
         "sm_sl": "0",
         "cap_mask": "0x04010000",
-        "pkeys/0": "0xffff",
     }
+    for index in range(HCA_PKEYS):
+        port[f"pkeys/{index}"] = f"{(DEFAULT_PKEY if index == 0 else 0):#06x}"
     for index, gid in enumerate(address.gids):
         port[f"gids/{index}"] = _groups(gid)
         port[f"gid_attrs/types/{index}"] = "RoCE v2"
@@ -37,6 +40,7 @@ def files(address: Address, firmware: str, board: str) -> Mapping[str, str]:
         "fw_ver": firmware,
         "hw_rev": "0",
         "board_id": board,
+        "hca_type": board,
         **{f"ports/1/{name}": text for name, text in port.items()},
     }
 

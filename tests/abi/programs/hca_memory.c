@@ -17,7 +17,6 @@ int ibv_dealloc_pd(struct ibv_pd *pd);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 int ibv_dereg_mr(struct ibv_mr *mr);
 int ibv_fork_init(void);
-struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
 
 enum { LOCAL_WRITE = 1, PAGE = 4096 };
 
@@ -81,8 +80,8 @@ static void refused(void) {
   printf(" stack %d", reg(local, sizeof local) == NULL ? errno : 0);
   printf(" code %d", reg((void *)(uintptr_t)&refused, 16) == NULL ? errno : 0);
   printf(" nothing %d", reg(local, 0) == NULL ? errno : 0);
-  printf(" atomics %d\n", ibv_reg_mr(pd, hole, 8, LOCAL_WRITE | 8) == NULL ? errno : 0);
-  printf("fork %d srq %d", ibv_fork_init(), ibv_create_srq(pd, NULL) == NULL ? errno : 0);
+  printf(" odp %d\n", ibv_reg_mr(pd, hole, 8, LOCAL_WRITE | 1 << 6) == NULL ? errno : 0);
+  printf("fork %d", ibv_fork_init());
   printf(" shared %d\n", count_shared());
 }
 

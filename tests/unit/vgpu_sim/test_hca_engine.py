@@ -179,7 +179,7 @@ LOCAL = {
         lambda p: write(p, key=p.a.region(access=0).key, opcode=Op.RDMA_READ),
         Status.LOC_PROT_ERR,
     ),
-    "no opcode": (lambda p: p.qa.send(5), Status.LOC_QP_OP_ERR),
+    "no opcode": (lambda p: p.qa.send(10), Status.LOC_QP_OP_ERR),
     "an opcode of four bytes": (lambda p: p.qa.send(0xFFFFFFFF), Status.LOC_QP_OP_ERR),
     "too many elements": (lambda p: p.qa.send(Op.SEND, sge_count=17), Status.LOC_QP_OP_ERR),
     "elements without end": (

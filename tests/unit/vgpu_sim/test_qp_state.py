@@ -2,7 +2,6 @@
 
 import pytest
 
-from vgpu_sim.fabric import qp_state
 from vgpu_sim.fabric.qp_state import RULES, InvalidChange, change
 from vgpu_sim.hal.hca import HcaQpAttributes
 from vgpu_sim.hal.verbs import VerbsMask as Mask, VerbsState as State
@@ -76,7 +75,7 @@ def test_what_does_not_belong_to_a_change_is_refused(bit):
     ("after", "field", "value"),
     [
         *((State.INIT, "port", value) for value in (0, 2)),
-        *((State.INIT, "pkey_index", value) for value in (1, 0xFFFF)),
+        *((State.INIT, "pkey_index", value) for value in (16, 0xFFFF)),
         (State.INIT, "access", 1 << 5),
         *((State.RTR, "path_mtu", value) for value in (0, 6)),
         (State.RTR, "is_global", 0),
@@ -111,4 +110,3 @@ def test_reset_forgets_everything():
 def test_no_state_is_no_state():
     with pytest.raises(InvalidChange, match="no state 7"):
         change(HcaQpAttributes(), Mask.STATE, HcaQpAttributes(state=7))
-    assert qp_state.PKEYS == 1

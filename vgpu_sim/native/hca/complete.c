@@ -1,5 +1,7 @@
+#define _GNU_SOURCE
 #include <unistd.h>
 
+#include "clock.h"
 #include "internal.h"
 
 /* Pipes are non-blocking at this end: who never reads loses events, and nobody waits. */
@@ -31,7 +33,9 @@ bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicite
     cq->overrun = true;
     return false;
   }
-  cq->entries[cq->head & (cq->count - 1)] = *entry;
+  tessera_hca_cqe *slot = &cq->entries[cq->head & (cq->count - 1)];
+  *slot = *entry;
+  slot->timestamp = hca_now_ns();
   /* Head before armed; the client: armed before head. */
   __atomic_store_n(&cq->page->head, ++cq->head, __ATOMIC_SEQ_CST);
   const uint32_t armed = __atomic_load_n(&cq->page->armed, __ATOMIC_SEQ_CST);

@@ -12,11 +12,25 @@
 
 enum { SPIN_NS = 20000, MAX_SLEEP_MS = 60000, EVENTS = 64 };
 
+/* Wakes who waits for the shared receive queues whose bits a client has set. */
+static void collect_shared(struct hca *hca, struct hca_client *client) {
+  for (unsigned word = 0; word < TESSERA_HCA_MAX_SRQS / 64; word++) {
+    uint64_t *dirty = &client->page->dirty_srqs[word];
+    if (__atomic_load_n(dirty, __ATOMIC_SEQ_CST) == 0) continue;
+    uint64_t bits = __atomic_exchange_n(dirty, 0, __ATOMIC_ACQ_REL);
+    for (; bits; bits &= bits - 1) {
+      struct hca_srq *srq = client->srqs[word * 64 + (unsigned)__builtin_ctzll(bits)];
+      if (srq) hca_srq_posted(hca, srq);
+    }
+  }
+}
+
 /* Queues the queue pairs whose bits clients have set; false where there are none. */
 static bool collect(struct hca *hca) {
   bool found = false;
   for (struct hca_client *client = hca->clients; client; client = client->next) {
     hca_rearm(client);
+    collect_shared(hca, client);
     for (unsigned word = 0; word < TESSERA_HCA_MAX_QPS / 64; word++) {
       uint64_t *dirty = &client->page->dirty[word];
       if (__atomic_load_n(dirty, __ATOMIC_SEQ_CST) == 0) continue;
@@ -29,7 +43,7 @@ static bool collect(struct hca *hca) {
       }
     }
   }
-  return found;
+  return found || hca->first_queued;
 }
 
 /* Lets those in who want to add, change or remove something. */
@@ -160,6 +174,8 @@ void hca_free(struct hca *hca) {
   hca_table_free(&hca->qps);
   hca_table_free(&hca->regions);
   hca_wire_end(hca);
+  hca_table_free(&hca->windows);
+  hca_table_free(&hca->ahs);
   give_up(hca);
 }
 

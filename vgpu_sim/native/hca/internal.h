@@ -14,8 +14,10 @@ struct hca_client {
   tessera_hca_client_page *page; /* hostile */
   int doorbell_fd, async_fd;
   uint8_t gids[TESSERA_HCA_GIDS][16];
+  uint16_t pkeys[TESSERA_HCA_PKEYS]; /* 0: none */
   struct hca_cq *cqs;
   struct hca_qp *qps[TESSERA_HCA_MAX_QPS];
+  struct hca_srq *srqs[TESSERA_HCA_MAX_SRQS];
 };
 
 struct hca_cq {
@@ -42,10 +44,42 @@ struct hca_piece {
 
 struct hca_region {
   struct hca_client *client;
+  uint64_t serial; /* no two regions have the same: keys come again */
   uint32_t key, pd, access;
   uint64_t iova, bytes;
   unsigned piece_count;
   struct hca_piece pieces[];
+};
+
+/* A memory window: what it opens of a region, while it is bound. */
+struct hca_window {
+  struct hca_client *client;
+  uint32_t key, pd, type;
+  bool bound;
+  uint32_t region_key, qpn, access; /* the queue pair that it was bound on */
+  uint64_t region_serial, address, bytes;
+};
+
+struct hca_ah {
+  struct hca_client *client;
+  uint32_t key;
+  tessera_hca_ah_create path;
+};
+
+struct hca_srq {
+  struct hca_client *client;
+  tessera_hca_srq_page *page; /* hostile, like the slots */
+  tessera_hca_recv_slot *slots;
+  uint64_t page_bytes;
+  uint32_t handle, index, count, tail, limit;
+  bool broken;
+};
+
+/* A queue pair's membership of a multicast group. */
+struct hca_member {
+  struct hca_member *next;
+  struct hca_qp *qp;
+  uint8_t gid[16];
 };
 
 /* Which byte of a list of addresses comes next. */
@@ -70,15 +104,21 @@ enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE, HCA_WAIT_WIRE };
 struct hca_qp {
   struct hca_client *client;
   struct hca_cq *send_cq, *recv_cq;
+  struct hca_srq *srq; /* NULL: it has receive slots of its own */
+  uint32_t type;
   tessera_hca_qp_page *page; /* hostile, like the slots */
   tessera_hca_send_slot *send_slots;
   tessera_hca_recv_slot *recv_slots;
   uint64_t page_bytes;
   uint32_t number, index, pd, send_count, recv_count, send_tail, recv_tail;
-  bool signal_all;
+  bool signal_all, block_self;
   bool broken; /* its rings make no sense: they are not read any more */
   tessera_hca_qp_attributes attributes;
   struct hca_work work;
+  bool holds; /* `held` was taken for a message that is not complete */
+  tessera_hca_recv_slot held;
+  bool drained;       /* in SQD, and an event has said so */
+  bool said_last_wqe; /* in ERR, with a shared receive queue */
   enum hca_wait waiting;
   unsigned waits; /* for the same reason, one after the other */
   uint64_t wake_ns;
@@ -96,6 +136,11 @@ struct hca {
   int epoll_fd, wake_fd;
   struct hca_client *clients;
   struct hca_table qps, regions;
+  struct hca_table windows; /* by the upper 24 bits of their keys */
+  struct hca_table ahs;
+  struct hca_member *members;
+  uint64_t next_serial;
+  uint8_t datagram[TESSERA_HCA_GRH_BYTES + TESSERA_HCA_MAX_DATAGRAM_BYTES];
   struct hca_qp *first_queued, *last_queued;
   struct hca_qp *first_waiting;
   atomic_ullong sleeps, turns;
@@ -116,13 +161,39 @@ uint64_t hca_wake_due(struct hca *hca, uint64_t now_ns);
 void hca_forget(struct hca *hca, struct hca_qp *qp);
 
 /* memory.c */
+/* Whether `wanted` bytes at an address lie in `bytes` from `first` on. */
+static inline bool hca_holds(uint64_t first, uint64_t bytes, uint64_t address, uint64_t wanted) {
+  if (address < first || address - first > bytes) return false;
+  return wanted <= bytes - (address - first);
+}
 const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp, uint32_t key,
                                        uint64_t address, uint64_t bytes, uint32_t access);
 /* The memory behind an address of a region and how much of it lies in one piece. */
 uint8_t *hca_region_at(const struct hca_region *region, uint64_t address, uint64_t *contiguous);
 /* False where either range has no memory behind it: a file that was cut short. */
 bool hca_copy(uint8_t *to, const uint8_t *from, uint64_t bytes);
+/* Atomic for every CPU, too: adds, or swaps if equal; `before` is what was there. */
+bool hca_atomic(uint64_t *at, uint32_t opcode, uint64_t compare_add, uint64_t swap,
+                uint64_t *before);
 void hca_memory_guard(void); /* once a process */
+
+/* windows.c: carried out in the requester's turn; a status of verbs. */
+struct hca_window *hca_window_of(const struct hca *hca, uint32_t key);
+uint32_t hca_bind(struct hca *hca, const struct hca_qp *qp, const tessera_hca_send_slot *send);
+/* Whether a queue pair may invalidate a key. */
+bool hca_may_invalidate(const struct hca *hca, const struct hca_qp *qp, uint32_t key);
+void hca_invalidate(const struct hca *hca, uint32_t key);
+/* The region that a peer's request may reach by a key, its own or a window's; `address` becomes one
+ * of the region. */
+const struct hca_region *hca_reach(struct hca *hca, const struct hca_qp *qp, uint32_t key,
+                                   uint64_t *address, uint64_t bytes, uint32_t access);
+
+/* receives.c: where a message goes. */
+enum hca_taken { HCA_TAKEN, HCA_TAKEN_NONE, HCA_TAKEN_BROKEN };
+/* Takes the next receive request of a queue pair into its `held`, if it holds none. */
+enum hca_taken hca_take(struct hca *hca, struct hca_qp *qp);
+/* Wakes who waits for a request of a shared receive queue. */
+void hca_srq_posted(struct hca *hca, struct hca_srq *srq);
 
 /* complete.c */
 /* False where the queue is full; an event says so. */
@@ -131,30 +202,23 @@ bool hca_complete(struct hca_cq *cq, const tessera_hca_cqe *entry, bool solicite
 void hca_rearm(struct hca_client *client);
 void hca_event(struct hca_client *client, uint32_t type, uint32_t handle);
 
-/* work.c: one turn of a queue pair; true where it has more to do at once. */
+/* turn.c: one turn of a queue pair; true where it has more to do at once. */
 bool hca_turn(struct hca *hca, struct hca_qp *qp);
-/* The queue pair at the other end, if both ends agree that they are connected. */
+/* peers.c: the queue pair at the other end, if both ends agree that they are connected. */
 struct hca_qp *hca_peer(struct hca *hca, const struct hca_qp *qp);
+bool hca_has_gid(const struct hca_client *client, const uint8_t *gid);
+/* Whether a queue pair's partition is another's, and one of both is a full member. */
+bool hca_same_partition(const struct hca_qp *one, const struct hca_qp *other);
+bool hca_receives(const struct hca_qp *qp);
+/* outcome.c */
 void hca_fail(struct hca *hca, struct hca_qp *qp);
-
-/* work.c, for the wire too: a request in `qp->work.send` is checked, and ends with a status; entries
- * are completed, rings looked at. */
-uint32_t hca_work_check(struct hca *hca, struct hca_qp *qp);
-void hca_work_end(struct hca *hca, struct hca_qp *qp, uint32_t status);
-void hca_work_fail(struct hca *hca, struct hca_qp *qp, uint32_t status);
-void hca_work_complete(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, tessera_hca_cqe entry,
-                       bool solicited);
-uint32_t hca_work_pending(struct hca *hca, struct hca_qp *qp, const uint32_t *head, uint32_t tail,
-                          uint32_t room);
-bool hca_work_valid(struct hca *hca, const struct hca_qp *qp, const tessera_hca_sge *sges,
-                    unsigned count, uint32_t access);
-uint64_t hca_work_sum(const tessera_hca_sge *sges, unsigned count);
-uint64_t hca_work_pause_ns(unsigned rnr_timer);
 
 /* wire.c. After a change of state: a queue pair whose peer is elsewhere gets a wire, if there is one
  * from its address; false without memory. */
 bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from);
 void hca_wire_leave(struct hca *hca, struct hca_qp *qp);
+/* Whether a request is under way over the wire. */
+bool hca_wire_is_busy(const struct hca_qp *qp);
 bool hca_wire_turn(struct hca *hca, struct hca_qp *qp);
 bool hca_wire_poll(struct hca *hca); /* true where something came */
 void hca_wire_end(struct hca *hca);

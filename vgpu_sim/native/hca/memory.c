@@ -34,13 +34,31 @@ bool hca_copy(uint8_t *to, const uint8_t *from, uint64_t bytes) {
   return true;
 }
 
+bool hca_atomic(uint64_t *at, uint32_t opcode, uint64_t compare_add, uint64_t swap,
+                uint64_t *before) {
+  if (sigsetjmp(escape, 0) != 0) {
+    copying = 0;
+    return false;
+  }
+  copying = 1;
+  atomic_signal_fence(memory_order_seq_cst);
+  uint64_t found = compare_add;
+  if (opcode == TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD)
+    found = __atomic_fetch_add(at, compare_add, __ATOMIC_SEQ_CST);
+  else
+    __atomic_compare_exchange_n(at, &found, swap, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+  *before = found;
+  atomic_signal_fence(memory_order_seq_cst);
+  copying = 0;
+  return true;
+}
+
 const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp, uint32_t key,
                                        uint64_t address, uint64_t bytes, uint32_t access) {
   const struct hca_region *region = hca_table_get(&hca->regions, key);
   if (!region || region->client != qp->client || region->pd != qp->pd) return NULL;
   if ((region->access & access) != access) return NULL;
-  if (address < region->iova || address - region->iova > region->bytes) return NULL;
-  return bytes <= region->bytes - (address - region->iova) ? region : NULL;
+  return hca_holds(region->iova, region->bytes, address, bytes) ? region : NULL;
 }
 
 uint8_t *hca_region_at(const struct hca_region *region, uint64_t address, uint64_t *contiguous) {

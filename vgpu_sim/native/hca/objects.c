@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -38,6 +39,7 @@ struct hca_client *hca_client_new(struct hca *hca, int page_fd, int doorbell_fd,
   client->doorbell_fd = duplicate(doorbell_fd);
   client->async_fd = duplicate(async_fd);
   memcpy(client->gids, gids, sizeof client->gids);
+  client->pkeys[0] = 0xffff; /* the default partition, as a full member */
   struct epoll_event event = {.events = EPOLLIN, .data.ptr = client};
   if (!client->page || client->doorbell_fd < 0 || client->async_fd < 0 ||
       epoll_ctl(hca->epoll_fd, EPOLL_CTL_ADD, client->doorbell_fd, &event) != 0) {
@@ -104,6 +106,48 @@ void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
   free(cq);
 }
 
+/* Waits until the engine has seen what was posted before: a turn that has begun, and one more. */
+static void settle(struct hca *hca) {
+  enum { TURNS = 2, MOST_YIELDS = 1000 };
+  const unsigned long long end = atomic_load(&hca->turns) + TURNS;
+  for (unsigned i = 0; i < MOST_YIELDS && atomic_load(&hca->turns) < end; i++) {
+    ring(hca);
+    sched_yield();
+  }
+}
+
+bool hca_cq_resize(struct hca *hca, struct hca_cq *cq, int page_fd, uint64_t page_bytes,
+                   uint32_t count) {
+  tessera_hca_cq_page *page = map(page_fd, page_bytes);
+  if (!page) return false;
+  if (count < cq->count) settle(hca);
+  tessera_hca_cqe *entries = (tessera_hca_cqe *)(page + 1);
+  hca_enter(hca);
+  const uint32_t tail = __atomic_load_n(&cq->page->tail, __ATOMIC_ACQUIRE);
+  const uint32_t used = cq->head - tail;
+  const bool fits = used <= cq->count && used <= count;
+  void *unused = page;
+  uint64_t unused_bytes = page_bytes;
+  if (fits) {
+    for (uint32_t at = tail; at != cq->head; at++)
+      entries[at & (count - 1)] = cq->entries[at & (cq->count - 1)];
+    page->head = cq->head;
+    page->tail = tail;
+    page->events = cq->events;
+    page->armed = __atomic_load_n(&cq->page->armed, __ATOMIC_SEQ_CST);
+    unused = cq->page;
+    unused_bytes = cq->page_bytes;
+    cq->page = page;
+    cq->page_bytes = page_bytes;
+    cq->entries = entries;
+    cq->count = count;
+  }
+  hca_leave(hca);
+  munmap(unused, unused_bytes);
+  errno = EINVAL;
+  return fits;
+}
+
 struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes) {
   (void)hca;
   struct hca_segment *segment = calloc(1, sizeof *segment);
@@ -140,6 +184,7 @@ struct hca_region *hca_region_new(struct hca *hca, struct hca_client *client, ui
     region->pieces[i] = (struct hca_piece){segments[i], wanted->pieces[i].offset,
                                            wanted->pieces[i].bytes};
   hca_enter(hca);
+  region->serial = ++hca->next_serial;
   const bool put = hca_table_put(&hca->regions, key, region);
   hca_leave(hca);
   if (put) return region;
@@ -157,12 +202,15 @@ void hca_region_free(struct hca *hca, struct hca_region *region) {
 
 struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
                           const tessera_hca_qp_create *wanted, const tessera_hca_created *made,
-                          int page_fd, struct hca_cq *send_cq, struct hca_cq *recv_cq) {
+                          int page_fd, struct hca_cq *send_cq, struct hca_cq *recv_cq,
+                          struct hca_srq *srq) {
   struct hca_qp *qp = calloc(1, sizeof *qp);
   if (!qp) return NULL;
   *qp = (struct hca_qp){.client = client,
                         .send_cq = send_cq,
                         .recv_cq = recv_cq,
+                        .srq = srq,
+                        .type = wanted->type,
                         .page = map(page_fd, made->page_bytes),
                         .page_bytes = made->page_bytes,
                         .number = made->handle,
@@ -170,7 +218,8 @@ struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
                         .pd = wanted->pd,
                         .send_count = made->first_count,
                         .recv_count = made->second_count,
-                        .signal_all = wanted->signal_all != 0};
+                        .signal_all = wanted->signal_all != 0,
+                        .block_self = wanted->block_self != 0};
   if (!qp->page) {
     const int error = errno;
     free(qp);
@@ -193,7 +242,7 @@ struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
 static void reset(struct hca *hca, struct hca_qp *qp) {
   hca_forget(hca, qp);
   qp->work.active = false;
-  qp->broken = false;
+  qp->broken = qp->holds = qp->drained = qp->said_last_wqe = false;
   qp->send_tail = qp->recv_tail = 0;
   memset(qp->page, 0, sizeof *qp->page);
 }
@@ -205,6 +254,7 @@ int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
   if (same) {
     qp->attributes = *attributes;
     if (!hca_wire_set(hca, qp, from)) hca_fail(hca, qp);
+    if (attributes->state != TESSERA_VERBS_STATE_SQD) qp->drained = false;
     if (attributes->state == TESSERA_VERBS_STATE_RESET) reset(hca, qp);
     if (attributes->state == TESSERA_VERBS_STATE_ERR) hca_fail(hca, qp);
     hca_enqueue(hca, qp);
@@ -219,6 +269,14 @@ uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp) {
   const uint32_t state = qp->attributes.state;
   hca_leave(hca);
   return state;
+}
+
+bool hca_qp_drains(struct hca *hca, struct hca_qp *qp) {
+  hca_enter(hca);
+  const bool drains = qp->attributes.state == TESSERA_VERBS_STATE_SQD &&
+                      (qp->work.active || hca_wire_is_busy(qp));
+  hca_leave(hca);
+  return drains;
 }
 
 void hca_qp_free(struct hca *hca, struct hca_qp *qp) {

@@ -3,6 +3,8 @@
 #ifndef TESSERA_HCA_H
 #define TESSERA_HCA_H
 
+#include <stdbool.h>
+
 #include "tessera_abi.h"
 
 #define HCA_EXPORT __attribute__((visibility("default")))
@@ -14,6 +16,10 @@ struct hca_segment;
 struct hca_region;
 struct hca_qp;
 struct hca_wire;
+struct hca_srq;
+struct hca_ah;
+struct hca_window;
+struct hca_member;
 
 /* Starts the engine's thread; NULL with errno set. */
 HCA_EXPORT struct hca *hca_new(void);
@@ -28,6 +34,9 @@ HCA_EXPORT void hca_client_free(struct hca *hca, struct hca_client *client);
 HCA_EXPORT struct hca_cq *hca_cq_new(struct hca *hca, struct hca_client *client, uint32_t handle,
                                      int page_fd, uint64_t page_bytes, uint32_t count,
                                      int notify_fd);
+/* Puts another page in a completion queue's place; false with errno set, EINVAL: too small. */
+HCA_EXPORT bool hca_cq_resize(struct hca *hca, struct hca_cq *cq, int page_fd, uint64_t page_bytes,
+                              uint32_t count);
 HCA_EXPORT void hca_cq_free(struct hca *hca, struct hca_cq *cq);
 
 HCA_EXPORT struct hca_segment *hca_segment_new(struct hca *hca, int fd, uint64_t bytes);
@@ -42,12 +51,15 @@ HCA_EXPORT void hca_region_free(struct hca *hca, struct hca_region *region);
 HCA_EXPORT struct hca_qp *hca_qp_new(struct hca *hca, struct hca_client *client,
                                      const tessera_hca_qp_create *wanted,
                                      const tessera_hca_created *made, int page_fd,
-                                     struct hca_cq *send_cq, struct hca_cq *recv_cq);
+                                     struct hca_cq *send_cq, struct hca_cq *recv_cq,
+                                     struct hca_srq *srq);
 /* Takes attributes whose change was checked by the caller, if the queue pair is still in state
  * `from`; false where it has failed meanwhile. RESET forgets all requests. */
 HCA_EXPORT int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
                           const tessera_hca_qp_attributes *attributes);
 HCA_EXPORT uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp);
+/* Whether it is in SQD and a request is not complete. */
+HCA_EXPORT bool hca_qp_drains(struct hca *hca, struct hca_qp *qp);
 HCA_EXPORT void hca_qp_free(struct hca *hca, struct hca_qp *qp);
 
 /* Lets queue pairs with this address of their own reach others elsewhere, over UDP sockets that are
@@ -57,6 +69,25 @@ HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire
 HCA_EXPORT void hca_wire_free(struct hca *hca, struct hca_wire *wire);
 HCA_EXPORT void hca_wire_counts(struct hca *hca, struct hca_wire *wire,
                                 tessera_hca_wire_counts *counts);
+/* resources.c. TESSERA_HCA_PKEYS partition keys, 0 for none; a new client has 0xffff first. */
+HCA_EXPORT void hca_client_set_pkeys(struct hca *hca, struct hca_client *client,
+                                     const uint16_t *pkeys);
+HCA_EXPORT struct hca_srq *hca_srq_new(struct hca *hca, struct hca_client *client,
+                                       const tessera_hca_created *made, uint32_t limit,
+                                       int page_fd);
+HCA_EXPORT void hca_srq_set_limit(struct hca *hca, struct hca_srq *srq, uint32_t limit);
+HCA_EXPORT uint32_t hca_srq_limit(struct hca *hca, struct hca_srq *srq);
+HCA_EXPORT void hca_srq_free(struct hca *hca, struct hca_srq *srq);
+HCA_EXPORT struct hca_ah *hca_ah_new(struct hca *hca, struct hca_client *client, uint32_t key,
+                                     const tessera_hca_ah_create *path);
+HCA_EXPORT void hca_ah_free(struct hca *hca, struct hca_ah *ah);
+HCA_EXPORT struct hca_window *hca_window_new(struct hca *hca, struct hca_client *client,
+                                             uint32_t key, const tessera_hca_mw_create *wanted);
+HCA_EXPORT void hca_window_free(struct hca *hca, struct hca_window *window);
+/* A membership goes before its queue pair. */
+HCA_EXPORT struct hca_member *hca_member_new(struct hca *hca, struct hca_qp *qp,
+                                             const uint8_t *gid);
+HCA_EXPORT void hca_member_free(struct hca *hca, struct hca_member *member);
 
 /* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
 HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);

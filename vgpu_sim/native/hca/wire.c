@@ -11,7 +11,7 @@
 #include "wire.h"
 #include "wire_crc.h"
 
-enum { ROOM_BYTES = 32 * 65536, EVENTS = 32, DEFAULT_PKEY = 0xFFFF };
+enum { ROOM_BYTES = 32 * 65536, EVENTS = 32 };
 
 /* What a flow label says about the source port (rdma-core's ibv_flow_label_to_udp_sport()): here,
  * which of the ports that there are. */
@@ -152,7 +152,8 @@ bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
   if (attributes->state == TESSERA_VERBS_STATE_RTR && from != TESSERA_VERBS_STATE_RTR) {
     leave(hca, qp);
     struct hca_wire *wire = wire_of(hca, qp);
-    if (!wire || is_here(hca, attributes->dgid)) return true;
+    if (!wire || qp->type != TESSERA_VERBS_QP_TYPE_RC || is_here(hca, attributes->dgid))
+      return true;
     if (wire_is_ipv4(wire->gid) != wire_is_ipv4(attributes->dgid)) return true;
     qp->wired = calloc(1, sizeof *qp->wired);
     if (!qp->wired) return false;
@@ -160,25 +161,30 @@ bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
     qp->wired->qp = qp;
     qp->wired->lane = lane_of(wire, qp);
     qp->wired->mtu = 128u << attributes->path_mtu;
-    qp->wired->pkey = DEFAULT_PKEY;
-    qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
+        qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
                                          .destination_port = WIRE_PORT};
     memcpy(qp->wired->path.source, wire->gid, sizeof wire->gid);
     memcpy(qp->wired->path.destination, attributes->dgid, sizeof attributes->dgid);
     wire_responder_begin(qp);
   }
-  if (qp->wired && attributes->state == TESSERA_VERBS_STATE_RTS && from != TESSERA_VERBS_STATE_RTS)
+  if (qp->wired && attributes->state == TESSERA_VERBS_STATE_RTS && from == TESSERA_VERBS_STATE_RTR)
     wire_requester_begin(qp);
   return true;
 }
 
 void hca_wire_leave(struct hca *hca, struct hca_qp *qp) { leave(hca, qp); }
 
+bool hca_wire_is_busy(const struct hca_qp *qp) {
+  return qp->wired && qp->wired->requester.tail != qp->wired->requester.head;
+}
+
 bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
   bool more = wire_answer_reads(hca, qp);
   wire_answer(hca, qp);
   wire_flush(hca);
-  if (qp->attributes.state == TESSERA_VERBS_STATE_RTS) more |= wire_request(hca, qp);
+  const uint32_t state = qp->attributes.state;
+  if (state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD)
+    more |= wire_request(hca, qp);
   return more || qp->attributes.state == TESSERA_VERBS_STATE_ERR;
 }
 
@@ -194,7 +200,7 @@ static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struc
     wire->counts.wrong_source++;
     return NULL;
   }
-  if (!wire_pkeys_match(packet->pkey, qp->wired->pkey)) {
+  if (!wire_pkeys_match(packet->pkey, wire_pkey(qp))) {
     wire->counts.bad_pkey++;
     return NULL;
   }
@@ -219,8 +225,7 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     wire->counts.bad_icrc++;
     return;
   }
-  const uint32_t state = qp->attributes.state;
-  if (state != TESSERA_VERBS_STATE_RTR && state != TESSERA_VERBS_STATE_RTS) {
+  if (!hca_receives(qp)) {
     wire->counts.not_ready++;
     return;
   }

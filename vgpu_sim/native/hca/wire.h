@@ -64,11 +64,9 @@ struct wire_responder {
   bool refused;      /* a gap was reported */
   bool answers;      /* an acknowledgement is due */
   bool noted;        /* in the list of those whose answers are due */
-  bool has_receive;
   enum wire_kind message; /* that is under way */
   uint32_t key, bytes, done;
   uint64_t address;
-  tessera_hca_recv_slot receive;
   unsigned reading_first, reading_count;
   struct wire_reading reading[WIRE_READS];
 };
@@ -79,7 +77,6 @@ struct hca_wired {
   struct wire_path path; /* of what is sent */
   unsigned lane;
   uint32_t mtu;
-  uint16_t pkey;
   struct hca_wired *next_noted;
   struct hca_qp *qp;
   struct wire_requester requester;
@@ -139,6 +136,11 @@ bool wire_answer_reads(struct hca *hca, struct hca_qp *qp);
 /* Acknowledges what came, if nothing has to be answered before. */
 void wire_answer(struct hca *hca, struct hca_qp *qp);
 void wire_note(struct hca *hca, struct hca_wired *wired);
+
+/* As the table of partition keys is now. */
+static inline uint16_t wire_pkey(const struct hca_qp *qp) {
+  return qp->client->pkeys[qp->attributes.pkey_index % TESSERA_HCA_PKEYS];
+}
 
 static inline uint32_t wire_packets(uint32_t bytes, uint32_t mtu) {
   return bytes ? (bytes + mtu - 1) / mtu : 1;

@@ -8,6 +8,7 @@
 #include "clock.h"
 #include "wire.h"
 #include "wire_policy.h"
+#include "work.h"
 
 enum {
   LEAST_WINDOW = 4,
@@ -29,6 +30,12 @@ static bool is_read(const struct wire_request *request) {
 
 static uint32_t end_of(const struct wire_request *request) {
   return wire_psn_add(request->first_psn, request->packets);
+}
+
+/* Whether what is under way may come to its end. */
+static bool may_end(const struct hca_qp *qp) {
+  const uint32_t state = qp->attributes.state;
+  return state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD;
 }
 
 static uint64_t timeout_ns(const struct hca_qp *qp) {
@@ -56,7 +63,7 @@ static void fail(struct hca *hca, struct hca_qp *qp, uint32_t status) {
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
   requester->tail = requester->head;
-  hca_work_fail(hca, qp, status);
+  hca_fail_send(hca, qp, status);
 }
 
 /* False where the completion queue was full: the queue pair is in ERR. */
@@ -66,8 +73,8 @@ static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
   requester->tail++;
-  hca_work_end(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
-  return qp->attributes.state == TESSERA_VERBS_STATE_RTS;
+  hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
+  return may_end(qp);
 }
 
 /* The request that a PSN is of; a request that fails stands in the way of all behind it. */
@@ -179,7 +186,7 @@ static void pause_sending(struct hca *hca, struct hca_qp *qp, unsigned code) {
   }
   set_next(requester, requester->oldest_psn);
   requester->paused = true;
-  requester->deadline_ns = hca_now_ns() + hca_work_pause_ns(code);
+  requester->deadline_ns = hca_now_ns() + hca_pause_ns(code);
   hca_wait_until(hca, qp, HCA_WAIT_WIRE, requester->deadline_ns);
 }
 
@@ -197,7 +204,7 @@ static void refused(struct hca *hca, struct hca_qp *qp, unsigned reason) {
 
 void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_requester *requester = &qp->wired->requester;
-  if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
+  if (!may_end(qp)) return;
   if (!is_under_way(requester, packet->psn)) return;
   const unsigned value = packet->syndrome & WIRE_SYNDROME_VALUE;
   switch (packet->syndrome & WIRE_SYNDROME_KIND) {
@@ -244,7 +251,7 @@ void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_pa
 static void take(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
   for (;;) {
-    const uint32_t there = hca_work_pending(hca, qp, &qp->page->send_head, qp->send_tail,
+    const uint32_t there = hca_pending(hca, qp, &qp->page->send_head, qp->send_tail,
                                             qp->send_count);
     const uint32_t under_way = requester->head - requester->tail;
     if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
@@ -255,7 +262,9 @@ static void take(struct hca *hca, struct hca_qp *qp) {
     struct wire_request *request = request_at(requester, requester->head);
     qp->work.send = qp->send_slots[(qp->send_tail + under_way) & (qp->send_count - 1)];
     qp->work.bytes = 0;
-    uint32_t status = hca_work_check(hca, qp);
+    uint32_t status = hca_check_local(hca, qp);
+    if (qp->work.send.opcode > TESSERA_VERBS_OPCODE_RDMA_READ)
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* not over a wire yet */
     if (status == TESSERA_VERBS_STATUS_SUCCESS && !wire_may_request(qp, qp->work.send.opcode))
       status = TESSERA_VERBS_STATUS_REM_ACCESS_ERR;
     const bool reads = qp->work.send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
@@ -289,7 +298,7 @@ static uint8_t opcode_of(uint32_t opcode, bool first, bool last) {
 
 static struct wire_packet headers(const struct hca_qp *qp, uint32_t psn) {
   return (struct wire_packet){
-      .pkey = qp->wired->pkey, .qpn = qp->attributes.dest_qpn, .psn = psn};
+      .pkey = wire_pkey(qp), .qpn = qp->attributes.dest_qpn, .psn = psn};
 }
 
 /* Asks for the next part of a READ; returns how many packets of answer that is, 0: wait. Parts end
@@ -418,7 +427,7 @@ bool wire_request(struct hca *hca, struct hca_qp *qp) {
   bool more = false;
   if (!requester->paused) {
     take(hca, qp);
-    if (qp->attributes.state != TESSERA_VERBS_STATE_RTS || has_failed(hca, qp)) return false;
+    if (!may_end(qp) || has_failed(hca, qp)) return false;
     /* What was taken may be what `sending` waited for. */
     more = send_some(hca, qp, now_ns);
     if (has_failed(hca, qp)) return false;

@@ -6,6 +6,7 @@
 
 #include "wire.h"
 #include "wire_policy.h"
+#include "work.h"
 
 void wire_responder_begin(struct hca_qp *qp) {
   struct wire_responder *responder = &qp->wired->responder;
@@ -23,7 +24,7 @@ void wire_note(struct hca *hca, struct hca_wired *wired) {
 
 static void send_answer(struct hca *hca, struct hca_qp *qp, uint32_t psn, uint8_t syndrome) {
   const struct wire_packet packet = {.opcode = WIRE_ACKNOWLEDGE,
-                                     .pkey = qp->wired->pkey,
+                                     .pkey = wire_pkey(qp),
                                      .qpn = qp->attributes.dest_qpn,
                                      .psn = psn,
                                      .syndrome = syndrome,
@@ -60,12 +61,11 @@ static void end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_pa
   struct wire_responder *responder = &qp->wired->responder;
   const bool immediate = packet->form.parts & WIRE_IMMEDIATE;
   const bool send = packet->form.kind == WIRE_SEND;
-  responder->has_receive = false;
-  __atomic_store_n(&qp->page->recv_tail, ++qp->recv_tail, __ATOMIC_RELEASE);
-  hca_work_complete(
+  qp->holds = false;
+  hca_finish(
       hca, qp, qp->recv_cq,
       (tessera_hca_cqe){
-          .id = responder->receive.id,
+          .id = qp->held.id,
           .status = status,
           .opcode = send ? TESSERA_VERBS_DONE_RECV : TESSERA_VERBS_DONE_RECV_RDMA_WITH_IMM,
           .bytes = responder->done,
@@ -81,27 +81,24 @@ static void refuse_receive(struct hca *hca, struct hca_qp *qp, const struct wire
   refuse(hca, qp, reason, -1);
 }
 
-/* Takes a copy of the next receive request. False: there is none that can be used. */
+/* Takes the next receive request. False: there is none that can be used. */
 static bool take_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
-  const uint32_t there =
-      hca_work_pending(hca, qp, &qp->page->recv_head, qp->recv_tail, qp->recv_count);
-  if (qp->broken) return false;
-  if (there == 0) {
+  const enum hca_taken taken = hca_take(hca, qp);
+  if (taken == HCA_TAKEN_BROKEN) return false;
+  if (taken == HCA_TAKEN_NONE) {
     send_answer(hca, qp, responder->psn,
                 (uint8_t)(WIRE_SYNDROME_RNR | (qp->attributes.min_rnr_timer & 31)));
     responder->answers = false; /* it acknowledges what came before */
     return false;
   }
-  responder->receive = qp->recv_slots[qp->recv_tail & (qp->recv_count - 1)];
-  responder->has_receive = true;
-  const tessera_hca_recv_slot *receive = &responder->receive;
+  const tessera_hca_recv_slot *receive = &qp->held;
   if (receive->sge_count > TESSERA_HCA_MAX_SGE) {
     refuse_receive(hca, qp, packet, TESSERA_VERBS_STATUS_LOC_QP_OP_ERR, WIRE_NAK_OPERATION);
     return false;
   }
   if (packet->form.kind != WIRE_SEND) return true; /* the immediate needs no memory */
-  if (!hca_work_valid(hca, qp, receive->sges, receive->sge_count,
+  if (!hca_all_valid(hca, qp, receive->sges, receive->sge_count,
                       TESSERA_VERBS_ACCESS_LOCAL_WRITE)) {
     refuse_receive(hca, qp, packet, TESSERA_VERBS_STATUS_LOC_PROT_ERR, WIRE_NAK_OPERATION);
     return false;
@@ -157,8 +154,8 @@ static bool store(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
     refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
     return false;
   }
-  const tessera_hca_recv_slot *receive = &responder->receive;
-  if (hca_work_sum(receive->sges, receive->sge_count) < (uint64_t)responder->done + bytes) {
+  const tessera_hca_recv_slot *receive = &qp->held;
+  if (hca_sum(receive->sges, receive->sge_count) < (uint64_t)responder->done + bytes) {
     refuse_receive(hca, qp, packet, TESSERA_VERBS_STATUS_LOC_LEN_ERR, WIRE_NAK_INVALID);
     return false;
   }
@@ -195,7 +192,7 @@ static void carry_out(struct hca *hca, struct hca_qp *qp, const struct wire_pack
   if (packet->acknowledge) will_answer(hca, qp);
   if (!last) return;
   responder->msn = wire_psn_add(responder->msn, 1);
-  if (responder->has_receive) end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
+  if (qp->holds) end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
 }
 
 static void add_reading(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
@@ -286,7 +283,7 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
 static bool make_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading *reading) {
   const uint32_t mtu = qp->wired->mtu, left = reading->bytes - reading->done;
   const bool first = reading->done == 0, last = left <= mtu;
-  struct wire_packet packet = {.pkey = qp->wired->pkey,
+  struct wire_packet packet = {.pkey = wire_pkey(qp),
                                .qpn = qp->attributes.dest_qpn,
                                .psn = wire_psn_add(reading->psn, reading->done / mtu),
                                .syndrome = WIRE_SYNDROME_ACK,

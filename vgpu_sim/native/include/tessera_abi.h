@@ -72,13 +72,21 @@
 #define TESSERA_MAX_MESSAGE_BYTES UINT64_C(0x1000)
 #define TESSERA_MAX_IMAGE_BYTES UINT64_C(0x4000000)
 
-#define TESSERA_HCA_VERSION UINT64_C(0x1)
+#define TESSERA_HCA_VERSION UINT64_C(0x2)
 #define TESSERA_HCA_MAX_QPS UINT64_C(0x400)
 #define TESSERA_HCA_MAX_CQS UINT64_C(0x400)
 #define TESSERA_HCA_MAX_MRS UINT64_C(0x1000)
 #define TESSERA_HCA_MAX_SEGMENTS UINT64_C(0x1000)
 #define TESSERA_HCA_MAX_PDS UINT64_C(0x400)
 #define TESSERA_HCA_MAX_CHANNELS UINT64_C(0x100)
+#define TESSERA_HCA_MAX_SRQS UINT64_C(0x100)
+#define TESSERA_HCA_MAX_AHS UINT64_C(0x4000)
+#define TESSERA_HCA_MAX_MWS UINT64_C(0x1000)
+#define TESSERA_HCA_MAX_MCAST_ATTACH UINT64_C(0x40)
+#define TESSERA_HCA_PKEYS UINT64_C(0x10)
+#define TESSERA_HCA_GRH_BYTES UINT64_C(0x28)
+#define TESSERA_HCA_MAX_DATAGRAM_BYTES UINT64_C(0x1000)
+#define TESSERA_HCA_MULTICAST_QPN UINT64_C(0xffffff)
 #define TESSERA_HCA_MAX_WR UINT64_C(0x4000)
 #define TESSERA_HCA_MAX_CQE UINT64_C(0x10000)
 #define TESSERA_HCA_MAX_SGE UINT64_C(0x10)
@@ -166,6 +174,17 @@ enum {
   TESSERA_HCA_MESSAGE_QP_MODIFY = 128,
   TESSERA_HCA_MESSAGE_QP_QUERY = 130,
   TESSERA_HCA_MESSAGE_QP_DESTROY = 132,
+  TESSERA_HCA_MESSAGE_CQ_RESIZE = 160,
+  TESSERA_HCA_MESSAGE_SRQ_CREATE = 162,
+  TESSERA_HCA_MESSAGE_SRQ_MODIFY = 164,
+  TESSERA_HCA_MESSAGE_SRQ_QUERY = 166,
+  TESSERA_HCA_MESSAGE_SRQ_DESTROY = 168,
+  TESSERA_HCA_MESSAGE_AH_CREATE = 170,
+  TESSERA_HCA_MESSAGE_AH_DESTROY = 172,
+  TESSERA_HCA_MESSAGE_MW_CREATE = 174,
+  TESSERA_HCA_MESSAGE_MW_DESTROY = 176,
+  TESSERA_HCA_MESSAGE_MCAST_ATTACH = 178,
+  TESSERA_HCA_MESSAGE_MCAST_DETACH = 180,
 };
 
 enum {
@@ -174,6 +193,11 @@ enum {
   TESSERA_VERBS_OPCODE_SEND = 2,
   TESSERA_VERBS_OPCODE_SEND_WITH_IMM = 3,
   TESSERA_VERBS_OPCODE_RDMA_READ = 4,
+  TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP = 5,
+  TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD = 6,
+  TESSERA_VERBS_OPCODE_LOCAL_INV = 7,
+  TESSERA_VERBS_OPCODE_BIND_MW = 8,
+  TESSERA_VERBS_OPCODE_SEND_WITH_INV = 9,
 };
 
 enum {
@@ -189,6 +213,7 @@ enum {
   TESSERA_VERBS_STATUS_LOC_QP_OP_ERR = 2,
   TESSERA_VERBS_STATUS_LOC_PROT_ERR = 4,
   TESSERA_VERBS_STATUS_WR_FLUSH_ERR = 5,
+  TESSERA_VERBS_STATUS_MW_BIND_ERR = 6,
   TESSERA_VERBS_STATUS_REM_INV_REQ_ERR = 9,
   TESSERA_VERBS_STATUS_REM_ACCESS_ERR = 10,
   TESSERA_VERBS_STATUS_REM_OP_ERR = 11,
@@ -200,12 +225,18 @@ enum {
   TESSERA_VERBS_DONE_SEND = 0,
   TESSERA_VERBS_DONE_RDMA_WRITE = 1,
   TESSERA_VERBS_DONE_RDMA_READ = 2,
+  TESSERA_VERBS_DONE_COMP_SWAP = 3,
+  TESSERA_VERBS_DONE_FETCH_ADD = 4,
+  TESSERA_VERBS_DONE_BIND_MW = 5,
+  TESSERA_VERBS_DONE_LOCAL_INV = 6,
   TESSERA_VERBS_DONE_RECV = 128,
   TESSERA_VERBS_DONE_RECV_RDMA_WITH_IMM = 129,
 };
 
 enum {
+  TESSERA_VERBS_WC_FLAG_GRH = 1,
   TESSERA_VERBS_WC_FLAG_WITH_IMM = 2,
+  TESSERA_VERBS_WC_FLAG_WITH_INV = 8,
 };
 
 enum {
@@ -213,6 +244,8 @@ enum {
   TESSERA_VERBS_ACCESS_REMOTE_WRITE = 2,
   TESSERA_VERBS_ACCESS_REMOTE_READ = 4,
   TESSERA_VERBS_ACCESS_REMOTE_ATOMIC = 8,
+  TESSERA_VERBS_ACCESS_MW_BIND = 16,
+  TESSERA_VERBS_ACCESS_ZERO_BASED = 32,
   TESSERA_VERBS_ACCESS_RELAXED_ORDERING = 1048576,
 };
 
@@ -220,6 +253,11 @@ enum {
   TESSERA_VERBS_QP_TYPE_RC = 2,
   TESSERA_VERBS_QP_TYPE_UC = 3,
   TESSERA_VERBS_QP_TYPE_UD = 4,
+};
+
+enum {
+  TESSERA_VERBS_MW_TYPE_TYPE_1 = 1,
+  TESSERA_VERBS_MW_TYPE_TYPE_2 = 2,
 };
 
 enum {
@@ -261,6 +299,10 @@ enum {
   TESSERA_VERBS_EVENT_QP_FATAL = 1,
   TESSERA_VERBS_EVENT_QP_REQ_ERR = 2,
   TESSERA_VERBS_EVENT_QP_ACCESS_ERR = 3,
+  TESSERA_VERBS_EVENT_SQ_DRAINED = 5,
+  TESSERA_VERBS_EVENT_SRQ_ERR = 14,
+  TESSERA_VERBS_EVENT_SRQ_LIMIT_REACHED = 15,
+  TESSERA_VERBS_EVENT_QP_LAST_WQE_REACHED = 16,
 };
 
 typedef struct tessera_wait {
@@ -717,9 +759,10 @@ typedef struct tessera_hca_device {
   uint8_t guid[8];
   uint8_t gids[2][16];
   uint32_t mtu;
-  uint32_t pkey;
+  uint32_t reserved;
+  uint16_t pkeys[16];
 } tessera_hca_device;
-_Static_assert(sizeof(tessera_hca_device) == 496, "tessera_hca_device");
+_Static_assert(sizeof(tessera_hca_device) == 528, "tessera_hca_device");
 _Static_assert(offsetof(tessera_hca_device, name) == 0, "tessera_hca_device.name");
 _Static_assert(offsetof(tessera_hca_device, firmware) == 64, "tessera_hca_device.firmware");
 _Static_assert(offsetof(tessera_hca_device, board) == 128, "tessera_hca_device.board");
@@ -727,7 +770,8 @@ _Static_assert(offsetof(tessera_hca_device, sysfs) == 192, "tessera_hca_device.s
 _Static_assert(offsetof(tessera_hca_device, guid) == 448, "tessera_hca_device.guid");
 _Static_assert(offsetof(tessera_hca_device, gids) == 456, "tessera_hca_device.gids");
 _Static_assert(offsetof(tessera_hca_device, mtu) == 488, "tessera_hca_device.mtu");
-_Static_assert(offsetof(tessera_hca_device, pkey) == 492, "tessera_hca_device.pkey");
+_Static_assert(offsetof(tessera_hca_device, reserved) == 492, "tessera_hca_device.reserved");
+_Static_assert(offsetof(tessera_hca_device, pkeys) == 496, "tessera_hca_device.pkeys");
 
 typedef struct tessera_hca_handle {
   uint32_t handle;
@@ -759,6 +803,76 @@ _Static_assert(sizeof(tessera_hca_cq_create) == 8, "tessera_hca_cq_create");
 _Static_assert(offsetof(tessera_hca_cq_create, entries) == 0, "tessera_hca_cq_create.entries");
 _Static_assert(offsetof(tessera_hca_cq_create, channel) == 4, "tessera_hca_cq_create.channel");
 
+typedef struct tessera_hca_cq_resize {
+  uint32_t handle;
+  uint32_t entries;
+} tessera_hca_cq_resize;
+_Static_assert(sizeof(tessera_hca_cq_resize) == 8, "tessera_hca_cq_resize");
+_Static_assert(offsetof(tessera_hca_cq_resize, handle) == 0, "tessera_hca_cq_resize.handle");
+_Static_assert(offsetof(tessera_hca_cq_resize, entries) == 4, "tessera_hca_cq_resize.entries");
+
+typedef struct tessera_hca_srq_create {
+  uint32_t pd;
+  uint32_t recv_wr;
+  uint32_t limit;
+  uint32_t reserved;
+} tessera_hca_srq_create;
+_Static_assert(sizeof(tessera_hca_srq_create) == 16, "tessera_hca_srq_create");
+_Static_assert(offsetof(tessera_hca_srq_create, pd) == 0, "tessera_hca_srq_create.pd");
+_Static_assert(offsetof(tessera_hca_srq_create, recv_wr) == 4, "tessera_hca_srq_create.recv_wr");
+_Static_assert(offsetof(tessera_hca_srq_create, limit) == 8, "tessera_hca_srq_create.limit");
+_Static_assert(offsetof(tessera_hca_srq_create, reserved) == 12, "tessera_hca_srq_create.reserved");
+
+typedef struct tessera_hca_srq_modify {
+  uint32_t handle;
+  uint32_t limit;
+} tessera_hca_srq_modify;
+_Static_assert(sizeof(tessera_hca_srq_modify) == 8, "tessera_hca_srq_modify");
+_Static_assert(offsetof(tessera_hca_srq_modify, handle) == 0, "tessera_hca_srq_modify.handle");
+_Static_assert(offsetof(tessera_hca_srq_modify, limit) == 4, "tessera_hca_srq_modify.limit");
+
+typedef struct tessera_hca_ah_create {
+  uint32_t pd;
+  uint32_t flow_label;
+  uint8_t dgid[16];
+  uint8_t sgid_index;
+  uint8_t hop_limit;
+  uint8_t traffic_class;
+  uint8_t service_level;
+  uint8_t is_global;
+  uint8_t port;
+  uint8_t reserved[2];
+} tessera_hca_ah_create;
+_Static_assert(sizeof(tessera_hca_ah_create) == 32, "tessera_hca_ah_create");
+_Static_assert(offsetof(tessera_hca_ah_create, pd) == 0, "tessera_hca_ah_create.pd");
+_Static_assert(offsetof(tessera_hca_ah_create, flow_label) == 4, "tessera_hca_ah_create.flow_label");
+_Static_assert(offsetof(tessera_hca_ah_create, dgid) == 8, "tessera_hca_ah_create.dgid");
+_Static_assert(offsetof(tessera_hca_ah_create, sgid_index) == 24, "tessera_hca_ah_create.sgid_index");
+_Static_assert(offsetof(tessera_hca_ah_create, hop_limit) == 25, "tessera_hca_ah_create.hop_limit");
+_Static_assert(offsetof(tessera_hca_ah_create, traffic_class) == 26, "tessera_hca_ah_create.traffic_class");
+_Static_assert(offsetof(tessera_hca_ah_create, service_level) == 27, "tessera_hca_ah_create.service_level");
+_Static_assert(offsetof(tessera_hca_ah_create, is_global) == 28, "tessera_hca_ah_create.is_global");
+_Static_assert(offsetof(tessera_hca_ah_create, port) == 29, "tessera_hca_ah_create.port");
+_Static_assert(offsetof(tessera_hca_ah_create, reserved) == 30, "tessera_hca_ah_create.reserved");
+
+typedef struct tessera_hca_mw_create {
+  uint32_t pd;
+  uint32_t type;
+} tessera_hca_mw_create;
+_Static_assert(sizeof(tessera_hca_mw_create) == 8, "tessera_hca_mw_create");
+_Static_assert(offsetof(tessera_hca_mw_create, pd) == 0, "tessera_hca_mw_create.pd");
+_Static_assert(offsetof(tessera_hca_mw_create, type) == 4, "tessera_hca_mw_create.type");
+
+typedef struct tessera_hca_mcast {
+  uint32_t qpn;
+  uint32_t reserved;
+  uint8_t gid[16];
+} tessera_hca_mcast;
+_Static_assert(sizeof(tessera_hca_mcast) == 24, "tessera_hca_mcast");
+_Static_assert(offsetof(tessera_hca_mcast, qpn) == 0, "tessera_hca_mcast.qpn");
+_Static_assert(offsetof(tessera_hca_mcast, reserved) == 4, "tessera_hca_mcast.reserved");
+_Static_assert(offsetof(tessera_hca_mcast, gid) == 8, "tessera_hca_mcast.gid");
+
 typedef struct tessera_hca_segment_create {
   uint64_t bytes;
 } tessera_hca_segment_create;
@@ -783,7 +897,7 @@ typedef struct tessera_hca_mr_create {
   uint64_t iova;
   uint64_t bytes;
   uint32_t piece_count;
-  uint32_t reserved;
+  uint32_t replaced;
   tessera_hca_piece pieces[128];
 } tessera_hca_mr_create;
 _Static_assert(sizeof(tessera_hca_mr_create) == 3104, "tessera_hca_mr_create");
@@ -792,7 +906,7 @@ _Static_assert(offsetof(tessera_hca_mr_create, access) == 4, "tessera_hca_mr_cre
 _Static_assert(offsetof(tessera_hca_mr_create, iova) == 8, "tessera_hca_mr_create.iova");
 _Static_assert(offsetof(tessera_hca_mr_create, bytes) == 16, "tessera_hca_mr_create.bytes");
 _Static_assert(offsetof(tessera_hca_mr_create, piece_count) == 24, "tessera_hca_mr_create.piece_count");
-_Static_assert(offsetof(tessera_hca_mr_create, reserved) == 28, "tessera_hca_mr_create.reserved");
+_Static_assert(offsetof(tessera_hca_mr_create, replaced) == 28, "tessera_hca_mr_create.replaced");
 _Static_assert(offsetof(tessera_hca_mr_create, pieces) == 32, "tessera_hca_mr_create.pieces");
 
 typedef struct tessera_hca_qp_create {
@@ -803,9 +917,11 @@ typedef struct tessera_hca_qp_create {
   uint32_t send_wr;
   uint32_t recv_wr;
   uint32_t signal_all;
+  uint32_t srq;
+  uint32_t block_self;
   uint32_t reserved;
 } tessera_hca_qp_create;
-_Static_assert(sizeof(tessera_hca_qp_create) == 32, "tessera_hca_qp_create");
+_Static_assert(sizeof(tessera_hca_qp_create) == 40, "tessera_hca_qp_create");
 _Static_assert(offsetof(tessera_hca_qp_create, pd) == 0, "tessera_hca_qp_create.pd");
 _Static_assert(offsetof(tessera_hca_qp_create, send_cq) == 4, "tessera_hca_qp_create.send_cq");
 _Static_assert(offsetof(tessera_hca_qp_create, recv_cq) == 8, "tessera_hca_qp_create.recv_cq");
@@ -813,7 +929,9 @@ _Static_assert(offsetof(tessera_hca_qp_create, type) == 12, "tessera_hca_qp_crea
 _Static_assert(offsetof(tessera_hca_qp_create, send_wr) == 16, "tessera_hca_qp_create.send_wr");
 _Static_assert(offsetof(tessera_hca_qp_create, recv_wr) == 20, "tessera_hca_qp_create.recv_wr");
 _Static_assert(offsetof(tessera_hca_qp_create, signal_all) == 24, "tessera_hca_qp_create.signal_all");
-_Static_assert(offsetof(tessera_hca_qp_create, reserved) == 28, "tessera_hca_qp_create.reserved");
+_Static_assert(offsetof(tessera_hca_qp_create, srq) == 28, "tessera_hca_qp_create.srq");
+_Static_assert(offsetof(tessera_hca_qp_create, block_self) == 32, "tessera_hca_qp_create.block_self");
+_Static_assert(offsetof(tessera_hca_qp_create, reserved) == 36, "tessera_hca_qp_create.reserved");
 
 typedef struct tessera_hca_qp_attributes {
   uint32_t state;
@@ -839,9 +957,12 @@ typedef struct tessera_hca_qp_attributes {
   uint8_t retry_count;
   uint8_t rnr_retry;
   uint8_t av_port;
-  uint8_t reserved[3];
+  uint8_t sqd_notify;
+  uint8_t sq_draining;
+  uint8_t reserved;
+  uint32_t qkey;
 } tessera_hca_qp_attributes;
-_Static_assert(sizeof(tessera_hca_qp_attributes) == 64, "tessera_hca_qp_attributes");
+_Static_assert(sizeof(tessera_hca_qp_attributes) == 68, "tessera_hca_qp_attributes");
 _Static_assert(offsetof(tessera_hca_qp_attributes, state) == 0, "tessera_hca_qp_attributes.state");
 _Static_assert(offsetof(tessera_hca_qp_attributes, path_mtu) == 4, "tessera_hca_qp_attributes.path_mtu");
 _Static_assert(offsetof(tessera_hca_qp_attributes, rq_psn) == 8, "tessera_hca_qp_attributes.rq_psn");
@@ -865,14 +986,17 @@ _Static_assert(offsetof(tessera_hca_qp_attributes, timeout) == 57, "tessera_hca_
 _Static_assert(offsetof(tessera_hca_qp_attributes, retry_count) == 58, "tessera_hca_qp_attributes.retry_count");
 _Static_assert(offsetof(tessera_hca_qp_attributes, rnr_retry) == 59, "tessera_hca_qp_attributes.rnr_retry");
 _Static_assert(offsetof(tessera_hca_qp_attributes, av_port) == 60, "tessera_hca_qp_attributes.av_port");
-_Static_assert(offsetof(tessera_hca_qp_attributes, reserved) == 61, "tessera_hca_qp_attributes.reserved");
+_Static_assert(offsetof(tessera_hca_qp_attributes, sqd_notify) == 61, "tessera_hca_qp_attributes.sqd_notify");
+_Static_assert(offsetof(tessera_hca_qp_attributes, sq_draining) == 62, "tessera_hca_qp_attributes.sq_draining");
+_Static_assert(offsetof(tessera_hca_qp_attributes, reserved) == 63, "tessera_hca_qp_attributes.reserved");
+_Static_assert(offsetof(tessera_hca_qp_attributes, qkey) == 64, "tessera_hca_qp_attributes.qkey");
 
 typedef struct tessera_hca_qp_modify {
   uint32_t handle;
   uint32_t mask;
   tessera_hca_qp_attributes attributes;
 } tessera_hca_qp_modify;
-_Static_assert(sizeof(tessera_hca_qp_modify) == 72, "tessera_hca_qp_modify");
+_Static_assert(sizeof(tessera_hca_qp_modify) == 76, "tessera_hca_qp_modify");
 _Static_assert(offsetof(tessera_hca_qp_modify, handle) == 0, "tessera_hca_qp_modify.handle");
 _Static_assert(offsetof(tessera_hca_qp_modify, mask) == 4, "tessera_hca_qp_modify.mask");
 _Static_assert(offsetof(tessera_hca_qp_modify, attributes) == 8, "tessera_hca_qp_modify.attributes");
@@ -882,12 +1006,14 @@ typedef struct tessera_hca_client_page {
   uint32_t armed;
   uint32_t reserved[14];
   uint64_t dirty[16];
+  uint64_t dirty_srqs[4];
 } tessera_hca_client_page;
-_Static_assert(sizeof(tessera_hca_client_page) == 192, "tessera_hca_client_page");
+_Static_assert(sizeof(tessera_hca_client_page) == 224, "tessera_hca_client_page");
 _Static_assert(offsetof(tessera_hca_client_page, sleeping) == 0, "tessera_hca_client_page.sleeping");
 _Static_assert(offsetof(tessera_hca_client_page, armed) == 4, "tessera_hca_client_page.armed");
 _Static_assert(offsetof(tessera_hca_client_page, reserved) == 8, "tessera_hca_client_page.reserved");
 _Static_assert(offsetof(tessera_hca_client_page, dirty) == 64, "tessera_hca_client_page.dirty");
+_Static_assert(offsetof(tessera_hca_client_page, dirty_srqs) == 192, "tessera_hca_client_page.dirty_srqs");
 
 typedef struct tessera_hca_sge {
   uint64_t address;
@@ -916,7 +1042,10 @@ typedef struct tessera_hca_send_slot {
   uint32_t flags;
   uint32_t sge_count;
   uint32_t inline_bytes;
-  uint64_t reserved[3];
+  uint64_t compare_add;
+  uint64_t swap;
+  uint32_t address_handle;
+  uint32_t remote_qpn;
   tessera_hca_payload payload;
 } tessera_hca_send_slot;
 _Static_assert(sizeof(tessera_hca_send_slot) == 320, "tessera_hca_send_slot");
@@ -928,7 +1057,10 @@ _Static_assert(offsetof(tessera_hca_send_slot, opcode) == 24, "tessera_hca_send_
 _Static_assert(offsetof(tessera_hca_send_slot, flags) == 28, "tessera_hca_send_slot.flags");
 _Static_assert(offsetof(tessera_hca_send_slot, sge_count) == 32, "tessera_hca_send_slot.sge_count");
 _Static_assert(offsetof(tessera_hca_send_slot, inline_bytes) == 36, "tessera_hca_send_slot.inline_bytes");
-_Static_assert(offsetof(tessera_hca_send_slot, reserved) == 40, "tessera_hca_send_slot.reserved");
+_Static_assert(offsetof(tessera_hca_send_slot, compare_add) == 40, "tessera_hca_send_slot.compare_add");
+_Static_assert(offsetof(tessera_hca_send_slot, swap) == 48, "tessera_hca_send_slot.swap");
+_Static_assert(offsetof(tessera_hca_send_slot, address_handle) == 56, "tessera_hca_send_slot.address_handle");
+_Static_assert(offsetof(tessera_hca_send_slot, remote_qpn) == 60, "tessera_hca_send_slot.remote_qpn");
 _Static_assert(offsetof(tessera_hca_send_slot, payload) == 64, "tessera_hca_send_slot.payload");
 
 typedef struct tessera_hca_recv_slot {
@@ -959,6 +1091,18 @@ _Static_assert(offsetof(tessera_hca_qp_page, send_tail) == 64, "tessera_hca_qp_p
 _Static_assert(offsetof(tessera_hca_qp_page, recv_tail) == 68, "tessera_hca_qp_page.recv_tail");
 _Static_assert(offsetof(tessera_hca_qp_page, reserved2) == 72, "tessera_hca_qp_page.reserved2");
 
+typedef struct tessera_hca_srq_page {
+  uint32_t head;
+  uint32_t reserved[15];
+  uint32_t tail;
+  uint32_t reserved2[15];
+} tessera_hca_srq_page;
+_Static_assert(sizeof(tessera_hca_srq_page) == 128, "tessera_hca_srq_page");
+_Static_assert(offsetof(tessera_hca_srq_page, head) == 0, "tessera_hca_srq_page.head");
+_Static_assert(offsetof(tessera_hca_srq_page, reserved) == 4, "tessera_hca_srq_page.reserved");
+_Static_assert(offsetof(tessera_hca_srq_page, tail) == 64, "tessera_hca_srq_page.tail");
+_Static_assert(offsetof(tessera_hca_srq_page, reserved2) == 68, "tessera_hca_srq_page.reserved2");
+
 typedef struct tessera_hca_cqe {
   uint64_t id;
   uint32_t status;
@@ -969,7 +1113,10 @@ typedef struct tessera_hca_cqe {
   uint32_t source_qpn;
   uint32_t flags;
   uint32_t vendor_error;
-  uint32_t reserved[6];
+  uint64_t timestamp;
+  uint16_t pkey_index;
+  uint8_t service_level;
+  uint8_t reserved[13];
 } tessera_hca_cqe;
 _Static_assert(sizeof(tessera_hca_cqe) == 64, "tessera_hca_cqe");
 _Static_assert(offsetof(tessera_hca_cqe, id) == 0, "tessera_hca_cqe.id");
@@ -981,7 +1128,10 @@ _Static_assert(offsetof(tessera_hca_cqe, qpn) == 24, "tessera_hca_cqe.qpn");
 _Static_assert(offsetof(tessera_hca_cqe, source_qpn) == 28, "tessera_hca_cqe.source_qpn");
 _Static_assert(offsetof(tessera_hca_cqe, flags) == 32, "tessera_hca_cqe.flags");
 _Static_assert(offsetof(tessera_hca_cqe, vendor_error) == 36, "tessera_hca_cqe.vendor_error");
-_Static_assert(offsetof(tessera_hca_cqe, reserved) == 40, "tessera_hca_cqe.reserved");
+_Static_assert(offsetof(tessera_hca_cqe, timestamp) == 40, "tessera_hca_cqe.timestamp");
+_Static_assert(offsetof(tessera_hca_cqe, pkey_index) == 48, "tessera_hca_cqe.pkey_index");
+_Static_assert(offsetof(tessera_hca_cqe, service_level) == 50, "tessera_hca_cqe.service_level");
+_Static_assert(offsetof(tessera_hca_cqe, reserved) == 51, "tessera_hca_cqe.reserved");
 
 typedef struct tessera_hca_cq_page {
   uint32_t head;

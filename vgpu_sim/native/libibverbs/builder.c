@@ -49,6 +49,7 @@ static void begin(struct ibv_qp_ex *ex, uint32_t opcode, uint32_t key, uint64_t 
   slot->opcode = opcode;
   slot->flags = ex->wr_flags & ~(uint32_t)TESSERA_VERBS_SEND_INLINE;
   slot->sge_count = slot->inline_bytes = 0;
+  slot->address_handle = slot->remote_qpn = 0;
 }
 
 static void rdma_read(struct ibv_qp_ex *ex, uint32_t key, uint64_t remote) {
@@ -99,28 +100,73 @@ static void set_inline(struct ibv_qp_ex *ex, void *addr, size_t length) {
   set_inline_list(ex, 1, &(struct ibv_data_buf){.addr = addr, .length = length});
 }
 
+static void post_inv(struct ibv_qp_ex *ex, uint32_t key) {
+  begin(ex, TESSERA_VERBS_OPCODE_SEND_WITH_INV, 0, 0, key);
+}
+
+static void local_inv(struct ibv_qp_ex *ex, uint32_t key) {
+  begin(ex, TESSERA_VERBS_OPCODE_LOCAL_INV, 0, 0, key);
+}
+
+static void begin_atomic(struct ibv_qp_ex *ex, uint32_t opcode, uint32_t key, uint64_t remote,
+                         uint64_t compare_add, uint64_t swap) {
+  begin(ex, opcode, key, remote, 0);
+  tessera_hca_send_slot *slot = current(ex);
+  if (!slot) return;
+  slot->compare_add = compare_add;
+  slot->swap = swap;
+}
+
+static void compare_and_swap(struct ibv_qp_ex *ex, uint32_t key, uint64_t remote, uint64_t compare,
+                             uint64_t swap) {
+  begin_atomic(ex, TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP, key, remote, compare, swap);
+}
+
+static void fetch_and_add(struct ibv_qp_ex *ex, uint32_t key, uint64_t remote, uint64_t add) {
+  begin_atomic(ex, TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD, key, remote, add, 0);
+}
+
+static void bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t key,
+                    const struct ibv_mw_bind_info *info) {
+  if (mw->type != TESSERA_VERBS_MW_TYPE_TYPE_2) {
+    of(ex)->building_error = EINVAL;
+    return;
+  }
+  begin(ex, TESSERA_VERBS_OPCODE_BIND_MW, 0, 0, 0);
+  tessera_hca_send_slot *slot = current(ex);
+  if (slot) tsr_fill_bind(slot, mw, key, info);
+}
+
+static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey) {
+  tessera_hca_send_slot *slot = current(ex);
+  if (!slot) return;
+  slot->address_handle = ah->handle;
+  slot->remote_qpn = qpn;
+  slot->remote_key = qkey;
+}
+
 static void refuse(struct ibv_qp_ex *ex, const char *what, uint32_t *said) {
   tsr_unsupported(what, "EOPNOTSUPP", said);
   of(ex)->building_error = EOPNOTSUPP;
 }
 
-#define REFUSED(name, ...)                         \
-  static void name(struct ibv_qp_ex *ex __VA_ARGS__) { \
-    static uint32_t said;                          \
-    refuse(ex, "ibv_wr_" #name, &said);            \
-  }
-#define UNUSED __attribute__((unused))
-REFUSED(atomic_cmp_swp, , uint32_t UNUSED a, uint64_t UNUSED b, uint64_t UNUSED c,
-        uint64_t UNUSED d)
-REFUSED(atomic_fetch_add, , uint32_t UNUSED a, uint64_t UNUSED b, uint64_t UNUSED c)
-REFUSED(bind_mw, , struct ibv_mw UNUSED *a, uint32_t UNUSED b,
-        const struct ibv_mw_bind_info UNUSED *c)
-REFUSED(local_inv, , uint32_t UNUSED a)
-REFUSED(send_inv, , uint32_t UNUSED a)
-REFUSED(send_tso, , void UNUSED *a, uint16_t UNUSED b, uint16_t UNUSED c)
-REFUSED(set_ud_addr, , struct ibv_ah UNUSED *a, uint32_t UNUSED b, uint32_t UNUSED c)
-REFUSED(set_xrc_srqn, , uint32_t UNUSED a)
-REFUSED(atomic_write, , uint32_t UNUSED a, uint64_t UNUSED b, const void UNUSED *c)
+static void send_tso(struct ibv_qp_ex *ex, void *header, uint16_t bytes, uint16_t mss) {
+  (void)header, (void)bytes, (void)mss;
+  static uint32_t said;
+  refuse(ex, "ibv_wr_send_tso", &said);
+}
+
+static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t number) {
+  (void)number;
+  static uint32_t said;
+  refuse(ex, "ibv_wr_set_xrc_srqn", &said);
+}
+
+static void atomic_write(struct ibv_qp_ex *ex, uint32_t key, uint64_t remote, const void *data) {
+  (void)key, (void)remote, (void)data;
+  static uint32_t said;
+  refuse(ex, "ibv_wr_atomic_write", &said);
+}
 
 void tsr_set_builder(struct ibv_qp_ex *ex) {
   ex->wr_start = start;
@@ -135,11 +181,11 @@ void tsr_set_builder(struct ibv_qp_ex *ex) {
   ex->wr_set_sge_list = set_sge_list;
   ex->wr_set_inline_data = set_inline;
   ex->wr_set_inline_data_list = set_inline_list;
-  ex->wr_atomic_cmp_swp = atomic_cmp_swp;
-  ex->wr_atomic_fetch_add = atomic_fetch_add;
+  ex->wr_atomic_cmp_swp = compare_and_swap;
+  ex->wr_atomic_fetch_add = fetch_and_add;
   ex->wr_bind_mw = bind_mw;
   ex->wr_local_inv = local_inv;
-  ex->wr_send_inv = send_inv;
+  ex->wr_send_inv = post_inv;
   ex->wr_send_tso = send_tso;
   ex->wr_set_ud_addr = set_ud_addr;
   ex->wr_set_xrc_srqn = set_xrc_srqn;

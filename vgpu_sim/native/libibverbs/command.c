@@ -141,9 +141,16 @@ void tsr_ring_armed(struct tsr_context *context) {
   wake(context);
 }
 
-void tsr_ring(struct tsr_context *context, uint32_t index) {
-  uint64_t *dirty = &context->page->dirty[index / 64];
+static void mark(struct tsr_context *context, uint64_t *dirty, uint32_t index) {
   /* Dirty before sleeping; hcad the other way round. */
-  __atomic_fetch_or(dirty, UINT64_C(1) << index % 64, __ATOMIC_SEQ_CST);
+  __atomic_fetch_or(&dirty[index / 64], UINT64_C(1) << index % 64, __ATOMIC_SEQ_CST);
   wake(context);
+}
+
+void tsr_ring(struct tsr_context *context, uint32_t index) {
+  mark(context, context->page->dirty, index);
+}
+
+void tsr_ring_srq(struct tsr_context *context, uint32_t index) {
+  mark(context, context->page->dirty_srqs, index);
 }

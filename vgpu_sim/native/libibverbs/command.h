@@ -27,6 +27,9 @@ void *tsr_map(int fd, uint64_t bytes);
 /* Tells hcad that a queue pair has requests. */
 void tsr_ring(struct tsr_context *context, uint32_t index);
 
+/* The same of a shared receive queue. */
+void tsr_ring_srq(struct tsr_context *context, uint32_t index);
+
 /* The same of a completion queue that was armed while it had entries. */
 void tsr_ring_armed(struct tsr_context *context);
 

@@ -1,5 +1,6 @@
 /* Devices: at most one, the function of the run or pod. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,8 @@
 #include "api.h"
 #include "command.h"
 #include "verbs_calls.h"
+
+enum { PART = 1 }; /* the only model that there is */
 
 static struct tsr_device *describe(const char *path, const tessera_hca_device *info) {
   struct tsr_device *device = calloc(1, sizeof *device);
@@ -75,6 +78,13 @@ static void set_operations(struct tsr_context *context) {
   context->verbs.sz = sizeof context->verbs;
   context->verbs.query_port = tsr_query_port;
   context->verbs.create_qp_ex = tsr_create_qp_ex;
+  context->verbs.create_cq_ex = tsr_create_cq_ex;
+  context->verbs.create_srq_ex = tsr_create_srq_ex;
+  context->verbs.query_rt_values = tsr_query_rt_values;
+  context->verbs.query_device_ex = tsr_query_device_ex;
+  context->verbs.alloc_td = tsr_alloc_td;
+  context->verbs.dealloc_td = tsr_dealloc_td;
+  context->verbs.alloc_parent_domain = tsr_alloc_parent_domain;
 }
 
 static void release(struct tsr_context *context) {
@@ -122,9 +132,12 @@ int tsr_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *at
   const tessera_hca_device *info = &tsr_of(context)->device.info;
   *attr = (struct ibv_device_attr){.max_mr_size = TESSERA_HCA_MAX_MR_BYTES,
                                    .page_size_cap = TESSERA_HCA_PAGE_BYTES,
+                                   .vendor_part_id = PART,
                                    .max_qp = TESSERA_HCA_MAX_QPS,
                                    .max_qp_wr = TESSERA_HCA_MAX_WR,
-                                   .device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN,
+                                   .device_cap_flags = IBV_DEVICE_RC_RNR_NAK_GEN |
+                                                       IBV_DEVICE_MEM_WINDOW |
+                                                       IBV_DEVICE_MEM_WINDOW_TYPE_2B,
                                    .max_sge = TESSERA_HCA_MAX_SGE,
                                    .max_sge_rd = TESSERA_HCA_MAX_SGE,
                                    .max_cq = TESSERA_HCA_MAX_CQS,
@@ -135,11 +148,36 @@ int tsr_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *at
                                    .max_res_rd_atom =
                                        TESSERA_HCA_MAX_RD_ATOMIC * TESSERA_HCA_MAX_QPS,
                                    .max_qp_init_rd_atom = TESSERA_HCA_MAX_RD_ATOMIC,
-                                   .max_pkeys = 1,
+                                   .atomic_cap = IBV_ATOMIC_GLOB,
+                                   .max_mw = TESSERA_HCA_MAX_MWS,
+                                   .max_mcast_grp = TESSERA_HCA_MAX_MCAST_ATTACH,
+                                   .max_mcast_qp_attach = TESSERA_HCA_MAX_MCAST_ATTACH,
+                                   .max_total_mcast_qp_attach = TESSERA_HCA_MAX_MCAST_ATTACH,
+                                   .max_ah = TESSERA_HCA_MAX_AHS,
+                                   .max_srq = TESSERA_HCA_MAX_SRQS,
+                                   .max_srq_wr = TESSERA_HCA_MAX_WR,
+                                   .max_srq_sge = TESSERA_HCA_MAX_SGE,
+                                   .max_pkeys = TESSERA_HCA_PKEYS,
                                    .phys_port_cnt = 1};
   snprintf(attr->fw_ver, sizeof attr->fw_ver, "%s", info->firmware);
+  /* The first three bytes of a GUID are who made it. */
+  attr->vendor_id = (uint32_t)(info->guid[0] << 16 | info->guid[1] << 8 | info->guid[2]);
   memcpy(&attr->node_guid, info->guid, sizeof attr->node_guid);
   attr->sys_image_guid = attr->node_guid;
+  return 0;
+}
+
+int tsr_query_device_ex(struct ibv_context *context, const uint32_t *input,
+                        struct ibv_device_attr_ex *attr, size_t size) {
+  (void)input; /* its comp_mask is 0: the header has looked */
+  if (size < sizeof attr->orig_attr) return EINVAL;
+  struct ibv_device_attr_ex whole = {.completion_timestamp_mask = UINT64_MAX,
+                                     .hca_core_clock = 1000000, /* kHz: nanoseconds */
+                                     .phys_port_cnt_ex = 1};
+  tsr_ibv_query_device(context, &whole.orig_attr);
+  whole.device_cap_flags_ex = whole.orig_attr.device_cap_flags;
+  memset(attr, 0, size);
+  memcpy(attr, &whole, size < sizeof whole ? size : sizeof whole);
   return 0;
 }
 
@@ -154,7 +192,7 @@ int tsr_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
       .gid_tbl_len = TESSERA_HCA_GIDS,
       .port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
       .max_msg_sz = TESSERA_HCA_MAX_MESSAGE_BYTES,
-      .pkey_tbl_len = 1,
+      .pkey_tbl_len = TESSERA_HCA_PKEYS,
       .max_vl_num = 1,
       .active_width = 2,  /* 4X */
       .active_speed = 32, /* EDR */
@@ -213,15 +251,17 @@ int tsr_ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned i
 }
 
 int tsr_ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, uint16_t *pkey) {
-  if (port != 1 || index != 0) {
+  if (port != 1 || index < 0 || index >= (int)TESSERA_HCA_PKEYS) {
     errno = EINVAL;
     return -1;
   }
-  *pkey = (uint16_t)tsr_of(context)->device.info.pkey; /* 0xFFFF in either byte order */
+  *pkey = htons(tsr_of(context)->device.info.pkeys[index]);
   return 0;
 }
 
 int tsr_ibv_get_pkey_index(struct ibv_context *context, uint8_t port, uint16_t pkey) {
   uint16_t own;
-  return tsr_ibv_query_pkey(context, port, 0, &own) == 0 && own == pkey ? 0 : -1;
+  for (int i = 0; tsr_ibv_query_pkey(context, port, i, &own) == 0; i++)
+    if (own == pkey) return i;
+  return -1;
 }

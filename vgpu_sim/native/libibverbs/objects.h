@@ -35,19 +35,56 @@ struct tsr_context {
   struct tsr_segment *segments;
   struct tsr_cq *cqs;
   struct tsr_qp *qps;
+  struct tsr_srq *srqs;
+};
+
+/* A protection domain, or a parent domain: a name for one, which is in use while that is. */
+struct tsr_pd {
+  struct ibv_pd ibv;
+  struct tsr_pd *parent; /* NULL: hcad has it */
+  struct tsr_td *thread;
+  unsigned users;
+};
+
+struct tsr_td {
+  struct ibv_td ibv;
+  unsigned users;
+};
+
+struct tsr_srq {
+  struct ibv_srq ibv;
+  struct tsr_srq *next;
+  tessera_hca_srq_page *page;
+  tessera_hca_recv_slot *slots;
+  uint64_t page_bytes;
+  uint32_t index, count, head;
+  pthread_mutex_t posting;
 };
 
 struct tsr_mr {
   struct ibv_mr ibv;
-  unsigned piece_count;
-  struct tsr_segment *segments[];
+  unsigned piece_count, access;
+  uint64_t iova;
+  struct tsr_segment *segments[TESSERA_HCA_MAX_PIECES];
 };
 
+
+struct tsr_channel {
+  struct ibv_comp_channel ibv;
+  uint32_t handle;
+};
+
+#define TSR_NO_QPN UINT32_MAX /* of entries that nobody is to see any more */
+
 struct tsr_cq {
-  struct ibv_cq ibv;
+  union {
+    struct ibv_cq ibv;
+    struct ibv_cq_ex ex;
+  };
+  const tessera_hca_cqe *current; /* between start_poll and end_poll */
   struct tsr_cq *next;
   tessera_hca_cq_page *page;
-  const tessera_hca_cqe *entries;
+  tessera_hca_cqe *entries;
   uint64_t page_bytes;
   uint32_t count, tail, empty_polls;
   uint32_t events_seen, events_given; /* the latter are to be acknowledged */

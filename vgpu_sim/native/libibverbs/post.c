@@ -25,22 +25,63 @@ int tsr_append_inline(tessera_hca_send_slot *slot, const void *data, size_t byte
   return 0;
 }
 
-bool tsr_may_send(const struct tsr_qp *qp) {
-  const int state = qp->ibv.state;
-  return state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_ERR;
+bool tsr_may_send(const struct tsr_qp *qp) { return qp->ibv.state >= TESSERA_VERBS_STATE_RTS; }
+
+void tsr_fill_bind(tessera_hca_send_slot *slot, const struct ibv_mw *mw, uint32_t key,
+                   const struct ibv_mw_bind_info *info) {
+  slot->opcode = TESSERA_VERBS_OPCODE_BIND_MW;
+  slot->remote_key = mw->rkey;
+  slot->immediate = key;
+  slot->remote_address = info->addr;
+  slot->compare_add = info->length;
+  slot->swap = info->mw_access_flags;
+  slot->payload.sges[0] = (tessera_hca_sge){.lkey = info->mr ? info->mr->lkey : 0};
 }
 
-static int fill_send(tessera_hca_send_slot *slot, const struct ibv_send_wr *wr) {
+/* What an opcode names beside data. */
+static int fill_operation(const struct tsr_qp *qp, tessera_hca_send_slot *slot,
+                          const struct ibv_send_wr *wr) {
+  if (qp->ibv.qp_type == TESSERA_VERBS_QP_TYPE_UD) {
+    if (!wr->wr.ud.ah) return EINVAL;
+    slot->address_handle = wr->wr.ud.ah->handle;
+    slot->remote_qpn = wr->wr.ud.remote_qpn;
+    slot->remote_key = wr->wr.ud.remote_qkey;
+    return 0;
+  }
+  switch (wr->opcode) {
+    case TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP:
+    case TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD:
+      slot->remote_address = wr->wr.atomic.remote_addr;
+      slot->remote_key = wr->wr.atomic.rkey;
+      slot->compare_add = wr->wr.atomic.compare_add;
+      slot->swap = wr->wr.atomic.swap;
+      return 0;
+    case TESSERA_VERBS_OPCODE_BIND_MW:
+      if (!wr->bind_mw.mw || wr->bind_mw.mw->type != TESSERA_VERBS_MW_TYPE_TYPE_2) return EINVAL;
+      tsr_fill_bind(slot, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+      return 0;
+    default:
+      slot->remote_address = wr->wr.rdma.remote_addr;
+      slot->remote_key = wr->wr.rdma.rkey;
+      return 0;
+  }
+}
+
+static int fill_send(const struct tsr_qp *qp, tessera_hca_send_slot *slot,
+                     const struct ibv_send_wr *wr) {
   if (wr->num_sge < 0 || wr->num_sge > (int)TESSERA_HCA_MAX_SGE) return EINVAL;
-  if (wr->opcode < 0 || wr->opcode > TESSERA_VERBS_OPCODE_RDMA_READ) return EOPNOTSUPP;
+  if (wr->opcode < 0 || wr->opcode > TESSERA_VERBS_OPCODE_SEND_WITH_INV) return EOPNOTSUPP;
   slot->id = wr->wr_id;
-  slot->remote_address = wr->wr.rdma.remote_addr;
-  slot->remote_key = wr->wr.rdma.rkey;
   slot->immediate = wr->imm_data;
   slot->opcode = (uint32_t)wr->opcode;
   slot->flags = wr->send_flags;
   slot->inline_bytes = 0;
-  slot->sge_count = (uint32_t)wr->num_sge;
+  const int wrong = fill_operation(qp, slot, wr);
+  if (wrong) return wrong;
+  const bool bare = wr->opcode == TESSERA_VERBS_OPCODE_BIND_MW ||
+                    wr->opcode == TESSERA_VERBS_OPCODE_LOCAL_INV;
+  slot->sge_count = bare ? 0 : (uint32_t)wr->num_sge;
+  if (bare) return 0;
   if (wr->send_flags & TESSERA_VERBS_SEND_INLINE) {
     int error = 0;
     for (int i = 0; i < wr->num_sge && error == 0; i++)
@@ -61,7 +102,7 @@ int tsr_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr
   uint32_t head = qp->send_head;
   for (; wr; wr = wr->next) {
     tessera_hca_send_slot *slot = tsr_send_slot(qp, head);
-    error = !tsr_may_send(qp) ? EINVAL : !slot ? ENOMEM : fill_send(slot, wr);
+    error = !tsr_may_send(qp) ? EINVAL : !slot ? ENOMEM : fill_send(qp, slot, wr);
     if (error != 0) {
       *bad = wr;
       break;
@@ -73,7 +114,7 @@ int tsr_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr
   return error;
 }
 
-static int fill_recv(tessera_hca_recv_slot *slot, const struct ibv_recv_wr *wr) {
+int tsr_fill_recv(tessera_hca_recv_slot *slot, const struct ibv_recv_wr *wr) {
   if (wr->num_sge < 0 || wr->num_sge > (int)TESSERA_HCA_MAX_SGE) return EINVAL;
   slot->id = wr->wr_id;
   slot->sge_count = (uint32_t)wr->num_sge;
@@ -90,12 +131,12 @@ int tsr_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr
   uint32_t head = qp->recv_head;
   for (; wr; wr = wr->next) {
     const uint32_t tail = __atomic_load_n(&qp->page->recv_tail, __ATOMIC_ACQUIRE);
-    if (ibv->state == TESSERA_VERBS_STATE_RESET)
+    if (ibv->state == TESSERA_VERBS_STATE_RESET || ibv->srq)
       error = EINVAL;
     else if (head - tail >= qp->recv_count)
       error = ENOMEM;
     else
-      error = fill_recv(&qp->recv_slots[head & (qp->recv_count - 1)], wr);
+      error = tsr_fill_recv(&qp->recv_slots[head & (qp->recv_count - 1)], wr);
     if (error != 0) {
       *bad = wr;
       break;

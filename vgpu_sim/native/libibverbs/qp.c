@@ -9,6 +9,11 @@
 #include "log.h"
 #include "verbs_calls.h"
 
+static void forget_completions(const struct ibv_qp *qp) {
+  tsr_forget_completions(qp->send_cq, qp->qp_num);
+  if (qp->recv_cq != qp->send_cq) tsr_forget_completions(qp->recv_cq, qp->qp_num);
+}
+
 static int check_capacity(const struct ibv_qp_cap *cap) {
   if (cap->max_send_sge > TESSERA_HCA_MAX_SGE || cap->max_recv_sge > TESSERA_HCA_MAX_SGE)
     return EINVAL;
@@ -16,14 +21,16 @@ static int check_capacity(const struct ibv_qp_cap *cap) {
 }
 
 static int make(struct tsr_context *context, struct tsr_qp *qp, struct ibv_pd *pd,
-                struct ibv_qp_init_attr *attr) {
+                struct ibv_qp_init_attr *attr, bool block_self) {
   const tessera_hca_qp_create wanted = {.pd = pd->handle,
                                         .send_cq = attr->send_cq->handle,
                                         .recv_cq = attr->recv_cq->handle,
                                         .type = (uint32_t)attr->qp_type,
                                         .send_wr = attr->cap.max_send_wr,
                                         .recv_wr = attr->cap.max_recv_wr,
-                                        .signal_all = attr->sq_sig_all != 0};
+                                        .signal_all = attr->sq_sig_all != 0,
+                                        .srq = attr->srq ? attr->srq->handle : 0,
+                                        .block_self = block_self};
   tessera_hca_created made;
   int fd;
   const int error = tsr_ask(context, TESSERA_HCA_MESSAGE_QP_CREATE, &wanted, sizeof wanted, &made,
@@ -51,16 +58,16 @@ static int make(struct tsr_context *context, struct tsr_qp *qp, struct ibv_pd *p
   return 0;
 }
 
-static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr,
+                             bool block_self) {
   struct tsr_context *context = tsr_of(pd->context);
   struct tsr_qp *qp = calloc(1, sizeof *qp);
   if (!qp) return NULL;
   int error = check_capacity(&attr->cap);
-  if (attr->srq) error = EOPNOTSUPP;
   if (!attr->send_cq || !attr->recv_cq) error = EINVAL;
-  if (error == 0) error = make(context, qp, pd, attr);
+  if (error == 0) error = make(context, qp, pd, attr, block_self);
   if (error == EOPNOTSUPP)
-    tsr_log("ibv_create_qp: only reliable connections without shared receive queues are supported");
+    tsr_log("ibv_create_qp: type %d is not supported: only RC, UC and UD", attr->qp_type);
   if (error != 0) {
     free(qp);
     errno = error;
@@ -72,6 +79,7 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
   ibv->pd = pd;
   ibv->send_cq = attr->send_cq;
   ibv->recv_cq = attr->recv_cq;
+  ibv->srq = attr->srq;
   ibv->qp_type = attr->qp_type;
   ibv->state = TESSERA_VERBS_STATE_RESET;
   qp->signal_all = attr->sq_sig_all != 0;
@@ -88,16 +96,20 @@ static struct ibv_qp *create(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
 }
 
 struct ibv_qp *tsr_ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
-  return create(pd, attr);
+  return create(pd, attr, false);
 }
 
 struct ibv_qp *tsr_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr) {
   (void)context;
-  const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-  /* Bits 0 to 4 of the operations are the opcodes of writes, sends and reads. */
+  const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS |
+                         IBV_QP_INIT_ATTR_CREATE_FLAGS;
+  const uint32_t flags =
+      attr->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS ? attr->create_flags : 0;
+  /* Bit N of the operations is opcode N of a request. */
   const uint64_t operations =
       attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS ? attr->send_ops_flags : 0;
-  if (attr->comp_mask & ~known || operations & ~UINT64_C(0x1f)) {
+  if (attr->comp_mask & ~known || flags & ~(uint32_t)IBV_QP_CREATE_BLOCK_SELF_MCAST_LB ||
+      operations & ~UINT64_C(0x3ff)) {
     tsr_log("ibv_create_qp_ex: comp_mask %#x with send_ops_flags %#llx is not supported",
             attr->comp_mask, (unsigned long long)operations);
     errno = EOPNOTSUPP;
@@ -108,7 +120,7 @@ struct ibv_qp *tsr_create_qp_ex(struct ibv_context *context, struct ibv_qp_init_
     return NULL;
   }
   /* The structure begins with the one that is not extended. */
-  return create(attr->pd, (struct ibv_qp_init_attr *)attr);
+  return create(attr->pd, (struct ibv_qp_init_attr *)attr, flags != 0);
 }
 
 struct ibv_qp_ex *tsr_ibv_qp_to_qp_ex(struct ibv_qp *qp) { return &((struct tsr_qp *)qp)->ex; }
@@ -125,6 +137,7 @@ int tsr_ibv_destroy_qp(struct ibv_qp *ibv) {
     break;
   }
   pthread_mutex_unlock(&ibv->context->mutex);
+  forget_completions(ibv);
   munmap(qp->page, qp->page_bytes);
   free(qp);
   return 0;
@@ -153,7 +166,9 @@ static void write_attributes(const struct ibv_qp_attr *attr, tessera_hca_qp_attr
                                      .timeout = attr->timeout,
                                      .retry_count = attr->retry_cnt,
                                      .rnr_retry = attr->rnr_retry,
-                                     .av_port = path->port_num};
+                                     .av_port = path->port_num,
+                                     .sqd_notify = attr->en_sqd_async_notify,
+                                     .qkey = attr->qkey};
   memcpy(out->dgid, &path->grh.dgid, sizeof out->dgid);
 }
 
@@ -172,7 +187,10 @@ static void read_attributes(const tessera_hca_qp_attributes *in, struct ibv_qp_a
                                .min_rnr_timer = in->min_rnr_timer,
                                .timeout = in->timeout,
                                .retry_cnt = in->retry_count,
-                               .rnr_retry = in->rnr_retry};
+                               .rnr_retry = in->rnr_retry,
+                               .qkey = in->qkey,
+                               .en_sqd_async_notify = in->sqd_notify,
+                               .sq_draining = in->sq_draining};
   struct ibv_ah_attr *path = &attr->ah_attr;
   path->grh.flow_label = in->flow_label;
   path->grh.sgid_index = in->sgid_index;
@@ -196,7 +214,10 @@ int tsr_ibv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask) {
                             sizeof wanted, &now, sizeof now, NULL);
   if (error != 0) return error;
   ibv->state = (int)now.state;
-  if (now.state == TESSERA_VERBS_STATE_RESET) qp->send_head = qp->recv_head = 0;
+  if (now.state == TESSERA_VERBS_STATE_RESET) {
+    qp->send_head = qp->recv_head = 0;
+    forget_completions(ibv);
+  }
   return 0;
 }
 
@@ -215,6 +236,7 @@ int tsr_ibv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask,
   *init = (struct ibv_qp_init_attr){.qp_context = ibv->qp_context,
                                     .send_cq = ibv->send_cq,
                                     .recv_cq = ibv->recv_cq,
+                                    .srq = ibv->srq,
                                     .cap = qp->cap,
                                     .qp_type = ibv->qp_type,
                                     .sq_sig_all = qp->signal_all};

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api.h"
 #include "command.h"
 #include "log.h"
 
@@ -36,6 +38,20 @@ static bool read_mapping(FILE *maps, struct mapping *mapping) {
   mapping->shared = flags[3] == 's';
   mapping->stack = strcmp(path, "[stack]") == 0;
   return true;
+}
+
+/* After ibv_fork_init() a child does not get registered pages: it would share them. */
+static atomic_bool hides_from_children, has_registered;
+
+int tsr_ibv_fork_init(void) {
+  if (hides_from_children) return 0;
+  if (has_registered) return EINVAL; /* as verbs have it: too late */
+  hides_from_children = true;
+  return 0;
+}
+
+int tsr_ibv_is_fork_initialized(void) {
+  return hides_from_children ? IBV_FORK_ENABLED : IBV_FORK_DISABLED;
 }
 
 static struct tsr_segment *segment_at(const struct tsr_context *context, uint64_t address) {
@@ -77,6 +93,8 @@ static int make_segment(struct tsr_context *context, uint64_t from, uint64_t byt
     memcpy(window, segment->address, bytes);
     if (mmap(segment->address, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) ==
         MAP_FAILED)
+      error = errno;
+    else if (hides_from_children && madvise(segment->address, bytes, MADV_DONTFORK) != 0)
       error = errno;
     munmap(window, bytes);
   }
@@ -236,6 +254,7 @@ int tsr_pin(struct tsr_context *context, void *address, size_t bytes,
     error = replace(context, gaps[i].from, gaps[i].to, &gaps[i].mapping);
   free(gaps);
   region->piece_count = 0;
+  has_registered = true;
   if (error == 0) error = name_pieces(context, from, to, region, used);
   if (error == 0)
     for (unsigned i = 0; i < region->piece_count; i++) used[i]->regions++;

@@ -108,8 +108,3 @@ __attribute__((visibility("default"))) bool verbs_allow_disassociate_destroy = t
 
 /* Drivers of hardware that are linked into programs announce themselves; there is nothing to drive. */
 void tsr_verbs_register_driver_34(const void *driver) { (void)driver; }
-
-/* Pages that are registered are shared with a child, not copied: verbs' promise cannot be kept. */
-int tsr_ibv_fork_init(void) { return EOPNOTSUPP; }
-
-int tsr_ibv_is_fork_initialized(void) { return 0; }

@@ -12,12 +12,22 @@ int tsr_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int tsr_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int tsr_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-/* Not supported: they say so. */
+struct ibv_cq_ex *tsr_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+struct ibv_srq *tsr_create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+int tsr_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
+int tsr_query_device_ex(struct ibv_context *context, const uint32_t *input,
+                        struct ibv_device_attr_ex *attr, size_t size);
+struct ibv_td *tsr_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int tsr_dealloc_td(struct ibv_td *td);
+struct ibv_pd *tsr_alloc_parent_domain(struct ibv_context *context,
+                                       struct ibv_parent_domain_init_attr *attr);
 int tsr_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 struct ibv_mw *tsr_alloc_mw(struct ibv_pd *pd, int type);
 int tsr_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int tsr_dealloc_mw(struct ibv_mw *mw);
 
+/* Drops what lies in a queue of a queue pair that was reset or destroyed. */
+void tsr_forget_completions(struct ibv_cq *cq, uint32_t qpn);
 /* Fills in the calls of a queue pair that builds its requests one call after the other. */
 void tsr_set_builder(struct ibv_qp_ex *qp);
 

@@ -8,14 +8,35 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 enum { IBV_SYSFS_NAME_MAX = 64, IBV_SYSFS_PATH_MAX = 256 };
 enum { IBV_NODE_CA = 1, IBV_TRANSPORT_IB = 0, IBV_LINK_LAYER_ETHERNET = 2 };
 enum { IBV_PORT_ACTIVE = 4, IBV_GID_TYPE_ROCE_V2 = 2 };
-enum { IBV_QP_INIT_ATTR_PD = 1, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS = 64 };
+enum {
+  IBV_QP_INIT_ATTR_PD = 1,
+  IBV_QP_INIT_ATTR_CREATE_FLAGS = 4,
+  IBV_QP_INIT_ATTR_SEND_OPS_FLAGS = 64,
+  IBV_QP_CREATE_BLOCK_SELF_MCAST_LB = 2
+};
 enum { IBV_ACCESS_OPTIONAL_RANGE = 0x3ff00000 };
 enum { IBV_PORT_CM_SUP = 1 << 16, IBV_PORT_IP_BASED_GIDS = 1 << 26 };
-enum { IBV_DEVICE_RC_RNR_NAK_GEN = 1 << 12 };
+enum {
+  IBV_DEVICE_RC_RNR_NAK_GEN = 1 << 12,
+  IBV_DEVICE_MEM_WINDOW = 1 << 17,
+  IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24
+};
+enum { IBV_ATOMIC_GLOB = 2 };
+enum { IBV_SRQ_MAX_WR = 1, IBV_SRQ_LIMIT = 2 };
+enum { IBV_SRQ_INIT_ATTR_TYPE = 1, IBV_SRQ_INIT_ATTR_PD = 2, IBV_SRQT_BASIC = 0 };
+enum { IBV_REREG_MR_CHANGE_TRANSLATION = 1, IBV_REREG_MR_CHANGE_PD = 2,
+       IBV_REREG_MR_CHANGE_ACCESS = 4, IBV_REREG_MR_ERR_INPUT = -1 };
+enum { IBV_CQ_INIT_ATTR_MASK_FLAGS = 1, IBV_CQ_INIT_ATTR_MASK_PD = 2,
+       IBV_CREATE_CQ_ATTR_SINGLE_THREADED = 1 };
+enum { IBV_WC_STANDARD_FLAGS = 0x7f, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP = 1 << 7,
+       IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK = 1 << 11 };
+enum { IBV_VALUES_MASK_RAW_CLOCK = 1 };
+enum { IBV_FORK_DISABLED = 0, IBV_FORK_ENABLED = 1 };
 
 union ibv_gid {
   uint8_t raw[16];
@@ -30,13 +51,7 @@ struct ibv_gid_entry {
 struct ibv_context;
 struct ibv_srq;
 struct ibv_mw;
-struct ibv_mw_bind;
-struct ibv_mw_bind_info;
-struct ibv_ah;
-struct ibv_grh;
 struct ibv_xrcd;
-struct ibv_srq_attr;
-struct ibv_srq_init_attr;
 struct ibv_ece;
 struct ibv_dm;
 
@@ -66,6 +81,32 @@ struct ibv_device_attr {
   uint8_t local_ca_ack_delay, phys_port_cnt;
 };
 
+struct ibv_device_attr_ex {
+  struct ibv_device_attr orig_attr;
+  uint32_t comp_mask;
+  struct {
+    uint64_t general;
+    uint32_t rc, uc, ud;
+  } odp_caps;
+  uint64_t completion_timestamp_mask, hca_core_clock, device_cap_flags_ex;
+  uint32_t tso_caps[2];
+  struct {
+    uint32_t supported_qpts, max_tables, max_table_size;
+    uint64_t fields_mask;
+    uint8_t function;
+  } rss_caps;
+  uint32_t max_wq_type_rq, packet_pacing_caps[3], raw_packet_caps, tm_caps[5];
+  uint16_t cq_mod_caps[2];
+  uint64_t max_dm_size;
+  uint16_t pci_atomic_caps[3];
+  uint32_t xrc_odp_caps, phys_port_cnt_ex;
+};
+
+struct ibv_values_ex {
+  uint32_t comp_mask;
+  struct timespec raw_clock;
+};
+
 struct ibv_port_attr {
   int state, max_mtu, active_mtu;
   int gid_tbl_len;
@@ -81,12 +122,76 @@ struct ibv_pd {
   uint32_t handle;
 };
 
+struct ibv_td {
+  struct ibv_context *context;
+};
+
+struct ibv_td_init_attr {
+  uint32_t comp_mask;
+};
+
+struct ibv_parent_domain_init_attr {
+  struct ibv_pd *pd;
+  struct ibv_td *td;
+  uint32_t comp_mask;
+  void *alloc, *free, *pd_context;
+};
+
 struct ibv_mr {
   struct ibv_context *context;
   struct ibv_pd *pd;
   void *addr;
   size_t length;
   uint32_t handle, lkey, rkey;
+};
+
+struct ibv_mw {
+  struct ibv_context *context;
+  struct ibv_pd *pd;
+  uint32_t rkey, handle;
+  int type;
+};
+
+struct ibv_mw_bind_info {
+  struct ibv_mr *mr;
+  uint64_t addr, length;
+  unsigned int mw_access_flags;
+};
+
+struct ibv_mw_bind {
+  uint64_t wr_id;
+  unsigned int send_flags;
+  struct ibv_mw_bind_info bind_info;
+};
+
+struct ibv_srq {
+  struct ibv_context *context;
+  void *srq_context;
+  struct ibv_pd *pd;
+  uint32_t handle;
+  pthread_mutex_t mutex;
+  pthread_cond_t cond;
+  uint32_t events_completed;
+};
+
+struct ibv_srq_attr {
+  uint32_t max_wr, max_sge, srq_limit;
+};
+
+struct ibv_srq_init_attr {
+  void *srq_context;
+  struct ibv_srq_attr attr;
+};
+
+struct ibv_srq_init_attr_ex {
+  void *srq_context;
+  struct ibv_srq_attr attr;
+  uint32_t comp_mask;
+  int srq_type;
+  struct ibv_pd *pd;
+  struct ibv_xrcd *xrcd;
+  struct ibv_cq *cq;
+  uint32_t tm_cap[2];
 };
 
 struct ibv_comp_channel {
@@ -103,6 +208,41 @@ struct ibv_cq {
   pthread_mutex_t mutex;
   pthread_cond_t cond;
   uint32_t comp_events_completed, async_events_completed;
+};
+
+struct ibv_cq_ex {
+  struct ibv_cq base;
+  uint32_t comp_mask;
+  int status;
+  uint64_t wr_id;
+  int (*start_poll)(struct ibv_cq_ex *cq, void *attr);
+  int (*next_poll)(struct ibv_cq_ex *cq);
+  void (*end_poll)(struct ibv_cq_ex *cq);
+  int (*read_opcode)(struct ibv_cq_ex *cq);
+  uint32_t (*read_vendor_err)(struct ibv_cq_ex *cq);
+  uint32_t (*read_byte_len)(struct ibv_cq_ex *cq);
+  uint32_t (*read_imm_data)(struct ibv_cq_ex *cq);
+  uint32_t (*read_qp_num)(struct ibv_cq_ex *cq);
+  uint32_t (*read_src_qp)(struct ibv_cq_ex *cq);
+  unsigned int (*read_wc_flags)(struct ibv_cq_ex *cq);
+  uint32_t (*read_slid)(struct ibv_cq_ex *cq);
+  uint8_t (*read_sl)(struct ibv_cq_ex *cq);
+  uint8_t (*read_dlid_path_bits)(struct ibv_cq_ex *cq);
+  uint64_t (*read_completion_ts)(struct ibv_cq_ex *cq);
+  uint16_t (*read_cvlan)(struct ibv_cq_ex *cq);
+  uint32_t (*read_flow_tag)(struct ibv_cq_ex *cq);
+  void (*read_tm_info)(struct ibv_cq_ex *cq, void *info);
+  uint64_t (*read_completion_wallclock_ns)(struct ibv_cq_ex *cq);
+};
+
+struct ibv_cq_init_attr_ex {
+  uint32_t cqe;
+  void *cq_context;
+  struct ibv_comp_channel *channel;
+  uint32_t comp_vector;
+  uint64_t wc_flags;
+  uint32_t comp_mask, flags;
+  struct ibv_pd *parent_domain;
 };
 
 struct ibv_wc {
@@ -124,6 +264,20 @@ struct ibv_ah_attr {
   struct ibv_global_route grh;
   uint16_t dlid;
   uint8_t sl, src_path_bits, static_rate, is_global, port_num;
+};
+
+struct ibv_ah {
+  struct ibv_context *context;
+  struct ibv_pd *pd;
+  uint32_t handle;
+};
+
+/* The 40 bytes before a datagram. */
+struct ibv_grh {
+  uint32_t version_tclass_flow; /* big endian, like the rest */
+  uint16_t paylen;
+  uint8_t next_hdr, hop_limit;
+  union ibv_gid sgid, dgid;
 };
 
 struct ibv_qp_cap {
@@ -188,9 +342,21 @@ struct ibv_send_wr {
       uint64_t remote_addr;
       uint32_t rkey;
     } rdma;
-    uint64_t words[4];
+    struct {
+      uint64_t remote_addr, compare_add, swap;
+      uint32_t rkey;
+    } atomic;
+    struct {
+      struct ibv_ah *ah;
+      uint32_t remote_qpn, remote_qkey;
+    } ud;
   } wr;
-  uint64_t rest[7];
+  uint32_t remote_srqn;
+  struct {
+    struct ibv_mw *mw;
+    uint32_t rkey;
+    struct ibv_mw_bind_info bind_info;
+  } bind_mw;
 };
 
 struct ibv_recv_wr {
@@ -252,6 +418,7 @@ struct ibv_async_event {
   union {
     struct ibv_cq *cq;
     struct ibv_qp *qp;
+    struct ibv_srq *srq;
     int port_num;
   } element;
   int event_type;
@@ -285,10 +452,22 @@ struct ibv_context {
 struct verbs_context {
   int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
                     size_t size);
-  void *absent[28];
-  void *absent_placeholders[4];
+  void *absent[13];
+  struct ibv_pd *(*alloc_parent_domain)(struct ibv_context *context,
+                                        struct ibv_parent_domain_init_attr *attr);
+  int (*dealloc_td)(struct ibv_td *td);
+  struct ibv_td *(*alloc_td)(struct ibv_context *context, struct ibv_td_init_attr *attr);
+  void *absent_queues[7];
+  int (*query_rt_values)(struct ibv_context *context, struct ibv_values_ex *values);
+  struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+  void *priv;
+  int (*query_device_ex)(struct ibv_context *context, const uint32_t *input,
+                         struct ibv_device_attr_ex *attr, size_t size);
+  void *absent_flows[5];
   struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
-  void *absent_after[5];
+  void *get_srq_num;
+  struct ibv_srq *(*create_srq_ex)(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);
+  void *absent_after[3];
   size_t sz;
   struct ibv_context context;
 };

@@ -19,7 +19,7 @@ EXPORT int execute_ioctl(void);
 EXPORT void ibv_ack_async_event(struct ibv_async_event *event);
 EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count);
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
-EXPORT int ibv_attach_mcast(void);
+EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 EXPORT int ibv_close_device(struct ibv_context *context);
 EXPORT int ibv_cmd_advise_mr(void);
 EXPORT int ibv_cmd_alloc_dm(void);
@@ -84,20 +84,20 @@ EXPORT void ibv_copy_ah_attr_from_kern(void);
 EXPORT void ibv_copy_path_rec_from_kern(void);
 EXPORT void ibv_copy_path_rec_to_kern(void);
 EXPORT void ibv_copy_qp_attr_from_kern(void);
-EXPORT void *ibv_create_ah(void);
-EXPORT void *ibv_create_ah_from_wc(void);
+EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port);
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context);
 EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context, struct ibv_comp_channel *channel, int vector);
 EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
-EXPORT void *ibv_create_srq(void);
+EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd);
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr);
-EXPORT int ibv_destroy_ah(void);
+EXPORT int ibv_destroy_ah(struct ibv_ah *ah);
 EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel);
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq);
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp);
-EXPORT int ibv_destroy_srq(void);
-EXPORT int ibv_detach_mcast(void);
+EXPORT int ibv_destroy_srq(struct ibv_srq *srq);
+EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 EXPORT int ibv_dofork_range(void);
 EXPORT int ibv_dontfork_range(void);
 EXPORT const char *ibv_event_type_str(int value);
@@ -115,10 +115,10 @@ EXPORT void *ibv_import_device(void);
 EXPORT void *ibv_import_dm(void);
 EXPORT void *ibv_import_mr(void);
 EXPORT void *ibv_import_pd(void);
-EXPORT int ibv_init_ah_from_wc(void);
+EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh, struct ibv_ah_attr *attr);
 EXPORT int ibv_is_fork_initialized(void);
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
-EXPORT int ibv_modify_srq(void);
+EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
 EXPORT const char *ibv_node_type_str(int value);
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device);
 EXPORT const char *ibv_port_state_str(int value);
@@ -131,7 +131,7 @@ EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, 
 EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, int opcode, uint32_t flags);
-EXPORT int ibv_query_srq(void);
+EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 EXPORT int ibv_rate_to_mbps(int rate);
 EXPORT int ibv_rate_to_mult(int rate);
 EXPORT int ibv_read_ibdev_sysfs_file(void);
@@ -140,8 +140,8 @@ EXPORT void *ibv_reg_dmabuf_mr(void);
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
-EXPORT int ibv_rereg_mr(void);
-EXPORT int ibv_resize_cq(void);
+EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
+EXPORT int ibv_resize_cq(struct ibv_cq *cq, int entries);
 EXPORT int ibv_resolve_eth_l2_from_gid(void);
 EXPORT int ibv_set_ece(void);
 EXPORT void ibv_unimport_dm(void);
@@ -218,10 +218,12 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
   return result;
 }
 
-EXPORT int ibv_attach_mcast(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_attach_mcast", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_attach_mcast(qp, gid, lid);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_attach_mcast(qp, gid, lid);
+  tsr_trace("ibv_attach_mcast", "qp gid lid", (const uint64_t[]){(uint64_t)(uintptr_t)qp, (uint64_t)(uintptr_t)gid, (uint64_t)lid}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT int ibv_close_device(struct ibv_context *context) {
@@ -606,18 +608,20 @@ EXPORT void ibv_copy_qp_attr_from_kern(void) {
   tsr_unsupported("ibv_copy_qp_attr_from_kern", "EOPNOTSUPP", &said);
 }
 
-EXPORT void *ibv_create_ah(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_create_ah", "EOPNOTSUPP", &said);
-  errno = EOPNOTSUPP;
-  return NULL;
+EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_create_ah(pd, attr);
+  const uint64_t started_ns = tsr_now_ns();
+  struct ibv_ah *const result = tsr_ibv_create_ah(pd, attr);
+  tsr_trace("ibv_create_ah", "pd attr", (const uint64_t[]){(uint64_t)(uintptr_t)pd, (uint64_t)(uintptr_t)attr}, result ? 0 : -1, started_ns);
+  return result;
 }
 
-EXPORT void *ibv_create_ah_from_wc(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_create_ah_from_wc", "EOPNOTSUPP", &said);
-  errno = EOPNOTSUPP;
-  return NULL;
+EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_create_ah_from_wc(pd, wc, grh, port);
+  const uint64_t started_ns = tsr_now_ns();
+  struct ibv_ah *const result = tsr_ibv_create_ah_from_wc(pd, wc, grh, port);
+  tsr_trace("ibv_create_ah_from_wc", "pd wc grh port", (const uint64_t[]){(uint64_t)(uintptr_t)pd, (uint64_t)(uintptr_t)wc, (uint64_t)(uintptr_t)grh, (uint64_t)port}, result ? 0 : -1, started_ns);
+  return result;
 }
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context) {
@@ -644,11 +648,12 @@ EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
   return result;
 }
 
-EXPORT void *ibv_create_srq(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_create_srq", "EOPNOTSUPP", &said);
-  errno = EOPNOTSUPP;
-  return NULL;
+EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_create_srq(pd, attr);
+  const uint64_t started_ns = tsr_now_ns();
+  struct ibv_srq *const result = tsr_ibv_create_srq(pd, attr);
+  tsr_trace("ibv_create_srq", "pd attr", (const uint64_t[]){(uint64_t)(uintptr_t)pd, (uint64_t)(uintptr_t)attr}, result ? 0 : -1, started_ns);
+  return result;
 }
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd) {
@@ -667,10 +672,12 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr) {
   return result;
 }
 
-EXPORT int ibv_destroy_ah(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_destroy_ah", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_destroy_ah(struct ibv_ah *ah) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_destroy_ah(ah);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_destroy_ah(ah);
+  tsr_trace("ibv_destroy_ah", "ah", (const uint64_t[]){(uint64_t)(uintptr_t)ah}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel) {
@@ -697,16 +704,20 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp) {
   return result;
 }
 
-EXPORT int ibv_destroy_srq(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_destroy_srq", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_destroy_srq(struct ibv_srq *srq) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_destroy_srq(srq);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_destroy_srq(srq);
+  tsr_trace("ibv_destroy_srq", "srq", (const uint64_t[]){(uint64_t)(uintptr_t)srq}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT int ibv_detach_mcast(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_detach_mcast", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_detach_mcast(qp, gid, lid);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_detach_mcast(qp, gid, lid);
+  tsr_trace("ibv_detach_mcast", "qp gid lid", (const uint64_t[]){(uint64_t)(uintptr_t)qp, (uint64_t)(uintptr_t)gid, (uint64_t)lid}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT int ibv_dofork_range(void) {
@@ -836,10 +847,12 @@ EXPORT void *ibv_import_pd(void) {
   return NULL;
 }
 
-EXPORT int ibv_init_ah_from_wc(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_init_ah_from_wc", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh, struct ibv_ah_attr *attr) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_init_ah_from_wc(context, port, wc, grh, attr);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_init_ah_from_wc(context, port, wc, grh, attr);
+  tsr_trace("ibv_init_ah_from_wc", "context port wc grh attr", (const uint64_t[]){(uint64_t)(uintptr_t)context, (uint64_t)port, (uint64_t)(uintptr_t)wc, (uint64_t)(uintptr_t)grh, (uint64_t)(uintptr_t)attr}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT int ibv_is_fork_initialized(void) {
@@ -858,10 +871,12 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) 
   return result;
 }
 
-EXPORT int ibv_modify_srq(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_modify_srq", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_modify_srq(srq, attr, mask);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_modify_srq(srq, attr, mask);
+  tsr_trace("ibv_modify_srq", "srq attr mask", (const uint64_t[]){(uint64_t)(uintptr_t)srq, (uint64_t)(uintptr_t)attr, (uint64_t)mask}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT const char *ibv_node_type_str(int value) {
@@ -958,10 +973,12 @@ EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, int opcode, uint32_t fl
   return result;
 }
 
-EXPORT int ibv_query_srq(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_query_srq", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_query_srq(srq, attr);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_query_srq(srq, attr);
+  tsr_trace("ibv_query_srq", "srq attr", (const uint64_t[]){(uint64_t)(uintptr_t)srq, (uint64_t)(uintptr_t)attr}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT int ibv_rate_to_mbps(int rate) {
@@ -1025,16 +1042,20 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
   return result;
 }
 
-EXPORT int ibv_rereg_mr(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_rereg_mr", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_rereg_mr(mr, flags, pd, addr, length, access);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_rereg_mr(mr, flags, pd, addr, length, access);
+  tsr_trace("ibv_rereg_mr", "mr flags pd addr length access", (const uint64_t[]){(uint64_t)(uintptr_t)mr, (uint64_t)flags, (uint64_t)(uintptr_t)pd, (uint64_t)(uintptr_t)addr, (uint64_t)length, (uint64_t)access}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT int ibv_resize_cq(void) {
-  static uint32_t said;
-  tsr_unsupported("ibv_resize_cq", "EOPNOTSUPP", &said);
-  return EOPNOTSUPP;
+EXPORT int ibv_resize_cq(struct ibv_cq *cq, int entries) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_resize_cq(cq, entries);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_ibv_resize_cq(cq, entries);
+  tsr_trace("ibv_resize_cq", "cq entries", (const uint64_t[]){(uint64_t)(uintptr_t)cq, (uint64_t)entries}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT int ibv_resolve_eth_l2_from_gid(void) {

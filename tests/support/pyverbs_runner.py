@@ -1,0 +1,54 @@
+"""Runs rdma-core's own tests (pyverbs) with the distribution's Python: ``FOLDER RESULTS MODULE...``.
+
+It is started inside of ``tessera run --hca``; ``RESULTS`` gets a line of JSON for each test: its
+name, how it ended, and why it was skipped or failed. Nothing of this repository is imported.
+"""
+
+import json
+import sys
+import unittest
+
+DEVICE = ["--dev", "tessera_0", "--port", "1", "--gid", "1"]
+
+
+class Recorder(unittest.TestResult):
+    """Writes each outcome down at once: what comes after a crash is missing, what was before is not."""
+
+    def __init__(self, results):
+        super().__init__()
+        self.results = results
+
+    def record(self, test, outcome, reason=""):
+        name = test.id() if hasattr(test, "id") else str(test)
+        row = {"test": name.removeprefix("tests."), "outcome": outcome, "reason": reason}
+        self.results.write(json.dumps(row) + "\n")
+        self.results.flush()
+
+    def addSuccess(self, test):
+        self.record(test, "passed")
+
+    def addSkip(self, test, reason):
+        self.record(test, "skipped", reason)
+
+    def addError(self, test, err):
+        self.record(test, "failed", f"{err[0].__name__}: {err[1]}".splitlines()[0])
+
+    addFailure = addError  # noqa: N815 - unittest's name
+
+
+def main(folder, results, *modules):
+    """Run the modules of that folder."""
+    sys.path[:0] = [folder, f"{folder}/tests"]
+    sys.argv[1:] = DEVICE
+    from args_parser import parser
+
+    parser.parse_args()
+    loader = unittest.TestLoader()
+    with open(results, "w", encoding="utf-8") as rows:
+        recorder = Recorder(rows)
+        for module in modules:
+            loader.loadTestsFromName(f"tests.{module}").run(recorder)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

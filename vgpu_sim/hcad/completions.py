@@ -1,0 +1,97 @@
+"""Completion channels and completion queues of a client."""
+
+import errno
+import os
+from ctypes import sizeof
+from dataclasses import dataclass
+
+from vgpu_sim.fabric.engine import Engine, EngineCq
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.hca import HcaCreated, HcaHandle
+from vgpu_sim.hcad.checks import (
+    check_range,
+    descriptor_of,
+    get,
+    limit,
+    pages,
+    power_of_two,
+    refused,
+)
+from vgpu_sim.hcad.client import ClientPlace
+from vgpu_sim.hcad.numbers import Numbers
+
+
+@dataclass(slots=True)
+class _Channel:
+    writing_fd: int
+    queues: int = 0
+
+
+@dataclass(slots=True)
+class _Cq:
+    engine: EngineCq
+    channel: int
+    queue_pairs: int = 0
+
+
+class Completions(ClientPlace):
+    """A client's completion channels and queues."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._channels: dict[int, _Channel] = {}
+        self._cqs: dict[int, _Cq] = {}
+
+    def create_channel(self) -> tuple[HcaHandle, int]:
+        """Make a completion channel; return its pipe's reading end, too. Raises OSError."""
+        limit(self._channels, hca.HCA_MAX_CHANNELS)
+        reading, writing = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(writing, False)  # this end alone: the client chooses for its own
+        handle = self._handle()
+        self._channels[handle] = _Channel(writing)
+        return HcaHandle(handle), reading
+
+    def destroy_channel(self, handle: int) -> None:
+        """Close one that no completion queue has. Raises OSError."""
+        if get(self._channels, handle).queues:
+            raise refused(errno.EBUSY)
+        os.close(self._channels.pop(handle).writing_fd)
+
+    def create_cq(self, wanted: hca.HcaCqCreate) -> tuple[HcaCreated, int]:
+        """Make a completion queue; return its page's descriptor, too. Raises OSError."""
+        limit(self._cqs, hca.HCA_MAX_CQS)
+        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
+        channel = get(self._channels, wanted.channel) if wanted.channel else None
+        entries = power_of_two(wanted.entries)
+        size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
+        handle = self._handle()
+        with descriptor_of("hca-cq", size) as page:
+            notify = channel.writing_fd if channel is not None else -1
+            made = self._engine.add_cq(self._client, handle, page, size, entries, notify)
+            self._cqs[handle] = _Cq(made, wanted.channel)
+            if channel is not None:
+                channel.queues += 1
+            return HcaCreated(handle, 0, size, entries, 0), page
+
+    def resize_cq(self, wanted: hca.HcaCqResize) -> tuple[HcaCreated, int]:
+        """Give one another number of entries; return its new page, too. Raises OSError."""
+        cq = get(self._cqs, wanted.handle)
+        check_range(wanted.entries, 1, hca.HCA_MAX_CQE)
+        entries = power_of_two(wanted.entries)
+        size = pages(sizeof(hca.HcaCqPage) + entries * sizeof(hca.HcaCqe))
+        with descriptor_of("hca-cq", size) as page:
+            self._engine.resize_cq(cq.engine, page, size, entries)
+            return HcaCreated(wanted.handle, 0, size, entries, 0), page
+
+    def destroy_cq(self, handle: int) -> None:
+        """Remove one that no queue pair has. Raises OSError."""
+        cq = get(self._cqs, handle)
+        if cq.queue_pairs:
+            raise refused(errno.EBUSY)
+        del self._cqs[handle]
+        self._engine.remove_cq(cq.engine)
+        if cq.channel:
+            self._channels[cq.channel].queues -= 1

@@ -1,0 +1,129 @@
+"""Queue pairs of a client."""
+
+import errno
+from ctypes import sizeof
+from dataclasses import dataclass, field
+
+from vgpu_sim.fabric import qp_state
+from vgpu_sim.fabric.engine import Engine, EngineQp
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.hca import HcaCreated, HcaQpAttributes
+from vgpu_sim.hal.verbs import VerbsMask, VerbsQpType, VerbsState
+from vgpu_sim.hcad.checks import (
+    check_range,
+    descriptor_of,
+    get,
+    limit,
+    pages,
+    power_of_two,
+    refused,
+)
+from vgpu_sim.hcad.completions import Completions
+from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.shared_receives import SharedReceives
+
+
+@dataclass(slots=True)
+class _QueuePair:
+    engine: EngineQp
+    index: int
+    pd: int
+    cqs: tuple[int, int]
+    type: VerbsQpType
+    srq: int = 0
+    attributes: HcaQpAttributes = field(default_factory=HcaQpAttributes)
+
+
+class Pairs(SharedReceives, Completions):
+    """A client's queue pairs."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._qps: dict[int, _QueuePair] = {}
+        self._free_indices = list(range(hca.HCA_MAX_QPS - 1, -1, -1))
+
+    def create_qp(self, wanted: hca.HcaQpCreate) -> tuple[HcaCreated, int]:
+        """Make a queue pair; return its page's descriptor, too. Raises OSError."""
+        limit(self._qps, hca.HCA_MAX_QPS)
+        if wanted.type not in tuple(VerbsQpType):
+            raise refused(errno.EOPNOTSUPP)
+        get(self._pds, wanted.pd)
+        send_cq, recv_cq = get(self._cqs, wanted.send_cq), get(self._cqs, wanted.recv_cq)
+        srq = get(self._srqs, wanted.srq) if wanted.srq else None
+        check_range(wanted.send_wr, 0, hca.HCA_MAX_WR)
+        check_range(wanted.recv_wr, 0, hca.HCA_MAX_WR)
+        sends, receives = power_of_two(wanted.send_wr), power_of_two(wanted.recv_wr)
+        size = pages(
+            sizeof(hca.HcaQpPage)
+            + sends * sizeof(hca.HcaSendSlot)
+            + receives * sizeof(hca.HcaRecvSlot)
+        )
+        number, index = self._numbers.new_qpn(), self._free_indices[-1]
+        created = HcaCreated(number, index, size, sends, receives)
+        try:
+            with descriptor_of("hca-qp", size) as page:
+                made = self._engine.add_qp(
+                    *(self._client, wanted, created, page, send_cq.engine, recv_cq.engine),
+                    srq.engine if srq is not None else None,
+                )
+        except OSError:
+            self._numbers.free_qpn(number)
+            raise
+        self._free_indices.pop()
+        cqs = (wanted.send_cq, wanted.recv_cq)
+        self._qps[number] = _QueuePair(
+            made, index, wanted.pd, cqs, VerbsQpType(wanted.type), wanted.srq
+        )
+        if srq is not None:
+            srq.queue_pairs += 1
+        self._pds[wanted.pd] += 1
+        send_cq.queue_pairs += 1
+        recv_cq.queue_pairs += 1
+        return created, page
+
+    def modify_qp(self, wanted: hca.HcaQpModify) -> HcaQpAttributes:
+        """Change a queue pair by the rules of its state. Raises OSError."""
+        qp = self._refreshed(wanted.handle)
+        if wanted.mask & VerbsMask.PATH_MTU and wanted.attributes.path_mtu > self._mtu:
+            raise OSError(errno.EINVAL, f"path MTU {wanted.attributes.path_mtu}, of {self._mtu}")
+        try:
+            changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes, qp.type)
+        except qp_state.InvalidChange as err:
+            raise OSError(errno.EINVAL, str(err)) from err
+        if wanted.mask & VerbsMask.PKEY_INDEX and not any(
+            self.pkeys[changed.pkey_index : changed.pkey_index + 1]
+        ):
+            raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
+        if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):
+            raise OSError(errno.EINVAL, "the queue pair has failed meanwhile")
+        qp.attributes = changed
+        return changed
+
+    def query_qp(self, number: int) -> HcaQpAttributes:
+        """Return the attributes of a queue pair as they are now. Raises OSError."""
+        qp = self._refreshed(number)
+        qp.attributes.sq_draining = self._engine.drains(qp.engine)
+        return qp.attributes
+
+    def destroy_qp(self, number: int) -> None:
+        """Remove a queue pair. Raises OSError."""
+        qp = get(self._qps, number)
+        del self._qps[number]
+        self._engine.remove_qp(qp.engine)
+        self._numbers.free_qpn(number)
+        self._free_indices.append(qp.index)
+        self._pds[qp.pd] -= 1
+        if qp.srq:
+            self._srqs[qp.srq].queue_pairs -= 1
+        for handle in qp.cqs:
+            self._cqs[handle].queue_pairs -= 1
+
+    def _refreshed(self, number: int) -> _QueuePair:
+        qp = get(self._qps, number)
+        state = self._engine.state_of(qp.engine)
+        if state in (VerbsState.ERR, VerbsState.SQE):  # what the engine chooses
+            qp.attributes.state = state
+        return qp

@@ -1,0 +1,53 @@
+"""Where a client's datagrams go: its address handles."""
+
+import errno
+from dataclasses import dataclass
+
+from vgpu_sim.fabric.engine import Engine, EngineAh
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.hca import HcaHandle
+from vgpu_sim.hcad.checks import get, limit, refused
+from vgpu_sim.hcad.domains import Domains
+from vgpu_sim.hcad.numbers import Numbers
+
+
+@dataclass(slots=True)
+class _Path:
+    engine: EngineAh
+    pd: int
+
+
+class Paths(Domains):
+    """A client's address handles."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._paths: dict[int, _Path] = {}
+
+    def create_ah(self, wanted: hca.HcaAhCreate) -> HcaHandle:
+        """Make an address handle; a RoCE path is always global. Raises OSError."""
+        limit(self._paths, hca.HCA_MAX_AHS)
+        get(self._pds, wanted.pd)
+        good = wanted.is_global == 1 and wanted.port == 1 and wanted.sgid_index < hca.HCA_GIDS
+        if not good:
+            raise refused(errno.EINVAL)
+        key = self._numbers.new_key()
+        try:
+            made = self._engine.add_ah(self._client, key, wanted)
+        except OSError:
+            self._numbers.free_key(key)
+            raise
+        self._paths[key] = _Path(made, wanted.pd)
+        self._pds[wanted.pd] += 1
+        return HcaHandle(key)
+
+    def destroy_ah(self, key: int) -> None:
+        """Remove an address handle; requests that name it fail from now on. Raises OSError."""
+        path = get(self._paths, key)
+        del self._paths[key]
+        self._engine.remove_ah(path.engine)
+        self._numbers.free_key(key)
+        self._pds[path.pd] -= 1

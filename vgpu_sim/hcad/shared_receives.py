@@ -1,0 +1,78 @@
+"""Shared receive queues of a client."""
+
+import errno
+from ctypes import sizeof
+from dataclasses import dataclass
+
+from vgpu_sim.fabric.engine import Engine, EngineSrq
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.hca import HcaCreated
+from vgpu_sim.hcad.checks import (
+    check_range,
+    descriptor_of,
+    get,
+    limit,
+    pages,
+    power_of_two,
+    refused,
+)
+from vgpu_sim.hcad.domains import Domains
+from vgpu_sim.hcad.numbers import Numbers
+
+
+@dataclass(slots=True)
+class _SharedReceives:
+    engine: EngineSrq
+    index: int
+    pd: int
+    count: int
+    queue_pairs: int = 0
+
+
+class SharedReceives(Domains):
+    """A client's shared receive queues."""
+
+    def __init__(
+        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+    ) -> None:
+        """Begin with none. Raises OSError."""
+        super().__init__(engine, numbers, gids, memory_bytes)
+        self._srqs: dict[int, _SharedReceives] = {}
+        self._free_srqs = list(range(hca.HCA_MAX_SRQS - 1, -1, -1))
+
+    def create_srq(self, wanted: hca.HcaSrqCreate) -> tuple[HcaCreated, int]:
+        """Make one; return its page's descriptor, too. Raises OSError."""
+        limit(self._srqs, hca.HCA_MAX_SRQS)
+        get(self._pds, wanted.pd)
+        check_range(wanted.recv_wr, 1, hca.HCA_MAX_WR)
+        receives = power_of_two(wanted.recv_wr)
+        check_range(wanted.limit, 0, receives)
+        size = pages(sizeof(hca.HcaSrqPage) + receives * sizeof(hca.HcaRecvSlot))
+        handle, index = self._handle(), self._free_srqs[-1]
+        created = HcaCreated(handle, index, size, 0, receives)
+        with descriptor_of("hca-srq", size) as page:
+            made = self._engine.add_srq(self._client, created, wanted.limit, page)
+        self._free_srqs.pop()
+        self._srqs[handle] = _SharedReceives(made, index, wanted.pd, receives)
+        self._pds[wanted.pd] += 1
+        return created, page
+
+    def modify_srq(self, wanted: hca.HcaSrqModify) -> None:
+        """Arm the event of a limit. Raises OSError."""
+        srq = get(self._srqs, wanted.handle)
+        check_range(wanted.limit, 0, srq.count)
+        self._engine.set_srq_limit(srq.engine, wanted.limit)
+
+    def query_srq(self, handle: int) -> hca.HcaSrqModify:
+        """Return the limit that is armed. Raises OSError."""
+        return hca.HcaSrqModify(handle, self._engine.srq_limit(get(self._srqs, handle).engine))
+
+    def destroy_srq(self, handle: int) -> None:
+        """Remove one that no queue pair has. Raises OSError."""
+        srq = get(self._srqs, handle)
+        if srq.queue_pairs:
+            raise refused(errno.EBUSY)
+        del self._srqs[handle]
+        self._engine.remove_srq(srq.engine)
+        self._free_srqs.append(srq.index)
+        self._pds[srq.pd] -= 1

@@ -1,0 +1,66 @@
+/* What the requester alone is to blame for: its request and its own memory. */
+#include "work.h"
+
+/* Which operations a kind of queue pair has. */
+static bool is_possible(const struct hca_qp *qp, const tessera_hca_send_slot *send) {
+  const uint32_t opcode = send->opcode;
+  if (opcode > TESSERA_VERBS_OPCODE_SEND_WITH_INV) return false;
+  const bool answered = hca_is_read(opcode) || hca_is_atomic(opcode);
+  if (send->flags & TESSERA_VERBS_SEND_INLINE && (answered || hca_is_own(opcode))) return false;
+  switch (qp->type) {
+    case TESSERA_VERBS_QP_TYPE_RC:
+      return !answered || qp->attributes.max_rd_atomic != 0;
+    case TESSERA_VERBS_QP_TYPE_UC:
+      return !answered;
+    default:
+      return opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM;
+  }
+}
+
+static uint64_t longest(const struct hca_qp *qp) {
+  return qp->type == TESSERA_VERBS_QP_TYPE_UD ? TESSERA_HCA_MAX_DATAGRAM_BYTES
+                                              : TESSERA_HCA_MAX_MESSAGE_BYTES;
+}
+
+uint32_t hca_check_local(struct hca *hca, struct hca_qp *qp) {
+  struct hca_work *work = &qp->work;
+  tessera_hca_send_slot *send = &work->send;
+  if (!is_possible(qp, send)) return TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
+  uint64_t bytes;
+  if (hca_is_own(send->opcode)) {
+    bytes = send->sge_count = 0;
+  } else if (send->flags & TESSERA_VERBS_SEND_INLINE) {
+    bytes = send->inline_bytes;
+    if (bytes > TESSERA_HCA_MAX_INLINE_BYTES) return TESSERA_VERBS_STATUS_LOC_LEN_ERR;
+    send->sge_count = 0;
+  } else {
+    if (send->sge_count > TESSERA_HCA_MAX_SGE) return TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
+    bytes = hca_sum(send->payload.sges, send->sge_count);
+    if (bytes > longest(qp)) return TESSERA_VERBS_STATUS_LOC_LEN_ERR;
+    if (hca_is_atomic(send->opcode) && bytes != sizeof(uint64_t))
+      return TESSERA_VERBS_STATUS_LOC_LEN_ERR;
+    if (!hca_all_valid(hca, qp, send->payload.sges, send->sge_count,
+                       hca_local_access(send->opcode)))
+      return TESSERA_VERBS_STATUS_LOC_PROT_ERR;
+  }
+  work->bytes = (uint32_t)bytes;
+  work->local = (struct hca_cursor){send->payload.sges, send->sge_count, 0, 0};
+  return TESSERA_VERBS_STATUS_SUCCESS;
+}
+
+uint8_t *hca_local_memory(struct hca *hca, struct hca_qp *qp, uint64_t *bytes) {
+  struct hca_work *work = &qp->work;
+  if (work->send.flags & TESSERA_VERBS_SEND_INLINE) {
+    *bytes = work->bytes - work->done;
+    return work->send.payload.data + work->done;
+  }
+  return hca_under(hca, qp, &work->local, hca_local_access(work->send.opcode), bytes);
+}
+
+uint32_t hca_carry_out_own(struct hca *hca, struct hca_qp *qp) {
+  const tessera_hca_send_slot *send = &qp->work.send;
+  if (send->opcode == TESSERA_VERBS_OPCODE_BIND_MW) return hca_bind(hca, qp, send);
+  if (!hca_may_invalidate(hca, qp, send->immediate)) return TESSERA_VERBS_STATUS_MW_BIND_ERR;
+  hca_invalidate(hca, send->immediate);
+  return TESSERA_VERBS_STATUS_SUCCESS;
+}

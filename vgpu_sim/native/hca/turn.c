@@ -1,0 +1,188 @@
+/* A queue pair's turn: its next requests, executed on the memory of both ends.
+ *
+ * A request is copied out of the ring once, then checked, and its addresses are looked up again for
+ * each part that is copied: a region may go away in between. */
+#include "work.h"
+
+enum {
+  TURN_BYTES = 1 << 20,
+  TURN_REQUESTS = 64,
+};
+
+/* Takes the next request out of the ring, and checks what the requester is to blame for. */
+static enum hca_step start(struct hca *hca, struct hca_qp *qp) {
+  struct hca_work *work = &qp->work;
+  if (hca_pending(hca, qp, &qp->page->send_head, qp->send_tail, qp->send_count) == 0)
+    return HCA_STEP_DONE;
+  work->send = qp->send_slots[qp->send_tail & (qp->send_count - 1)];
+  work->bytes = work->done = 0;
+  work->receives = false;
+  const uint32_t status = hca_check_local(hca, qp);
+  if (status != TESSERA_VERBS_STATUS_SUCCESS) return hca_fail_send(hca, qp, status);
+  work->active = true;
+  return HCA_STEP_AGAIN;
+}
+
+/* Goes on until data can be moved, or waits. */
+static enum hca_step begin(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer) {
+  struct hca_work *work = &qp->work;
+  if (work->receives && !peer->holds) { /* it was reset in the middle of the message */
+    work->receives = false;
+    work->done = 0;
+    work->local = (struct hca_cursor){work->send.payload.sges, work->send.sge_count, 0, 0};
+  }
+  enum hca_step step = hca_check_remote(hca, qp, peer);
+  if (step != HCA_STEP_AGAIN) return step;
+  if (hca_takes_receive(work->send.opcode) && !work->receives) {
+    step = hca_take_receive(hca, qp, peer);
+    if (step != HCA_STEP_AGAIN) return step;
+  }
+  hca_wait_end(hca, qp);
+  return HCA_STEP_AGAIN;
+}
+
+/* A copy met a hole in the file behind a region: reads one byte of each side to tell whose. */
+static enum hca_step lose_either(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
+                                 const uint8_t *local, uint64_t bytes) {
+  uint8_t byte;
+  bool local_there = true;
+  for (uint64_t at = 0; at < bytes && local_there; at += TESSERA_HCA_PAGE_BYTES)
+    local_there = hca_copy(&byte, local + at, 1);
+  if (local_there) local_there = hca_copy(&byte, local + bytes - 1, 1);
+  return local_there ? hca_lose_remote(hca, qp, peer)
+                     : hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
+}
+
+/* Copies at most `*budget` bytes of the request; HCA_STEP_DONE when it is complete. */
+static enum hca_step move(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
+                          uint64_t *budget) {
+  struct hca_work *work = &qp->work;
+  while (work->done < work->bytes) {
+    if (*budget == 0) return HCA_STEP_AGAIN;
+    uint64_t here_bytes = 0, there_bytes = 0;
+    uint8_t *here = hca_local_memory(hca, qp, &here_bytes);
+    if (!here) return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
+    uint8_t *there = hca_remote_memory(hca, peer, work, &there_bytes);
+    if (!there) return hca_lose_remote(hca, qp, peer);
+    uint64_t bytes = here_bytes < there_bytes ? here_bytes : there_bytes;
+    if (bytes > *budget) bytes = *budget;
+    const bool reading = hca_is_read(work->send.opcode);
+    if (!hca_copy(reading ? here : there, reading ? there : here, bytes))
+      return lose_either(hca, qp, peer, here, bytes);
+    work->done += (uint32_t)bytes;
+    work->local.offset += (uint32_t)bytes;
+    work->remote.offset += (uint32_t)bytes;
+    *budget -= bytes;
+  }
+  return HCA_STEP_DONE;
+}
+
+static void flush_one(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, uint64_t id,
+                      uint32_t opcode) {
+  hca_finish(
+      hca, qp, cq,
+      (tessera_hca_cqe){.id = id, .status = TESSERA_VERBS_STATUS_WR_FLUSH_ERR, .opcode = opcode},
+      false);
+}
+
+static void flush_sends(struct hca *hca, struct hca_qp *qp) {
+  const uint32_t sends = hca_pending(hca, qp, &qp->page->send_head, qp->send_tail, qp->send_count);
+  for (uint32_t i = 0; i < sends; i++) {
+    const uint64_t id = qp->send_slots[qp->send_tail & (qp->send_count - 1)].id;
+    __atomic_store_n(&qp->page->send_tail, ++qp->send_tail, __ATOMIC_RELEASE);
+    flush_one(hca, qp, qp->send_cq, id, TESSERA_VERBS_DONE_SEND);
+  }
+}
+
+static void flush_receives(struct hca *hca, struct hca_qp *qp) {
+  if (qp->holds) {
+    qp->holds = false;
+    flush_one(hca, qp, qp->recv_cq, qp->held.id, TESSERA_VERBS_DONE_RECV);
+  }
+  if (qp->srq) {
+    if (!qp->said_last_wqe)
+      hca_event(qp->client, TESSERA_VERBS_EVENT_QP_LAST_WQE_REACHED, qp->number);
+    qp->said_last_wqe = true;
+    return;
+  }
+  const uint32_t receives =
+      hca_pending(hca, qp, &qp->page->recv_head, qp->recv_tail, qp->recv_count);
+  for (uint32_t i = 0; i < receives; i++) {
+    const uint64_t id = qp->recv_slots[qp->recv_tail & (qp->recv_count - 1)].id;
+    __atomic_store_n(&qp->page->recv_tail, ++qp->recv_tail, __ATOMIC_RELEASE);
+    flush_one(hca, qp, qp->recv_cq, id, TESSERA_VERBS_DONE_RECV);
+  }
+}
+
+/* Whoever waits for a receive request of `qp` may go on now. */
+static void wake_requester(struct hca *hca, struct hca_qp *qp) {
+  struct hca_qp *requester = hca_table_get(&hca->qps, qp->attributes.dest_qpn);
+  if (requester && requester->waiting == HCA_WAIT_RECEIVE && hca_peer(hca, requester) == qp)
+    hca_enqueue(hca, requester);
+}
+
+static enum hca_step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budget) {
+  struct hca_work *work = &qp->work;
+  if (!work->active) {
+    const enum hca_step step = start(hca, qp);
+    if (step != HCA_STEP_AGAIN) return step;
+  }
+  if (hca_is_own(work->send.opcode)) {
+    const uint32_t status = hca_carry_out_own(hca, qp);
+    if (status != TESSERA_VERBS_STATUS_SUCCESS) return hca_fail_send(hca, qp, status);
+    hca_end_send(hca, qp, status);
+    return HCA_STEP_AGAIN;
+  }
+  if (qp->type == TESSERA_VERBS_QP_TYPE_UD) return hca_carry_out_datagram(hca, qp);
+  struct hca_qp *peer = hca_peer(hca, qp);
+  if (!peer) return hca_wait_for_peer(hca, qp);
+  enum hca_step step = begin(hca, qp, peer);
+  if (step != HCA_STEP_AGAIN) return step;
+  step = hca_is_atomic(work->send.opcode) ? hca_carry_out_atomic(hca, qp, peer)
+                                          : move(hca, qp, peer, budget);
+  if (step != HCA_STEP_DONE) return step;
+  if (work->receives) hca_end_receive(hca, peer, qp, TESSERA_VERBS_STATUS_SUCCESS);
+  hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
+  return HCA_STEP_AGAIN;
+}
+
+/* InfiniBand Architecture Specification volume 1, "Send Queue Drain": the request that it is at is
+ * completed, no other begins. */
+static void drain(struct hca *hca, struct hca_qp *qp) {
+  hca_wait_end(hca, qp);
+  if (qp->drained) return;
+  qp->drained = true;
+  if (qp->attributes.sqd_notify)
+    hca_event(qp->client, TESSERA_VERBS_EVENT_SQ_DRAINED, qp->number);
+}
+
+bool hca_turn(struct hca *hca, struct hca_qp *qp) {
+  wake_requester(hca, qp);
+  uint64_t budget = TURN_BYTES;
+  for (unsigned i = 0; i < TURN_REQUESTS; i++) {
+    switch (qp->attributes.state) {
+      case TESSERA_VERBS_STATE_RTS:
+        break;
+      case TESSERA_VERBS_STATE_SQD:
+        if (qp->work.active || hca_wire_is_busy(qp)) break;
+        drain(hca, qp);
+        return false;
+      case TESSERA_VERBS_STATE_ERR:
+        flush_sends(hca, qp);
+        flush_receives(hca, qp);
+        return false;
+      case TESSERA_VERBS_STATE_SQE:
+        flush_sends(hca, qp);
+        return false;
+      default:
+        if (qp->wired) return hca_wire_turn(hca, qp);
+        hca_wait_end(hca, qp);
+        return false;
+    }
+    if (qp->wired) return hca_wire_turn(hca, qp);
+    const enum hca_step step = advance(hca, qp, &budget);
+    if (step == HCA_STEP_DONE || step == HCA_STEP_WAIT) return false;
+    if (budget == 0) return true;
+  }
+  return true;
+}

@@ -1,0 +1,96 @@
+/* What the files that carry requests out share: outcome.c, elements.c, requester.c,
+ * responder.c, datagram.c and turn.c. */
+#ifndef HCA_WORK_H
+#define HCA_WORK_H
+
+#include "internal.h"
+
+enum hca_step { HCA_STEP_DONE, HCA_STEP_AGAIN, HCA_STEP_WAIT, HCA_STEP_FAILED };
+
+static inline bool hca_is_send(uint32_t opcode) {
+  return opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM ||
+         opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV;
+}
+
+static inline bool hca_has_immediate(uint32_t opcode) {
+  return opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM ||
+         opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM;
+}
+
+static inline bool hca_is_read(uint32_t opcode) {
+  return opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
+}
+
+static inline bool hca_is_atomic(uint32_t opcode) {
+  return opcode == TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP ||
+         opcode == TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD;
+}
+
+/* What concerns nobody else. */
+static inline bool hca_is_own(uint32_t opcode) {
+  return opcode == TESSERA_VERBS_OPCODE_LOCAL_INV || opcode == TESSERA_VERBS_OPCODE_BIND_MW;
+}
+
+static inline bool hca_takes_receive(uint32_t opcode) {
+  return hca_is_send(opcode) || hca_has_immediate(opcode);
+}
+
+/* What a request needs of the requester's own memory. */
+static inline uint32_t hca_local_access(uint32_t opcode) {
+  return hca_is_read(opcode) || hca_is_atomic(opcode) ? TESSERA_VERBS_ACCESS_LOCAL_WRITE : 0;
+}
+
+/* outcome.c */
+/* Puts a completion into a queue of `qp`; where there is no room the queue pair fails. */
+void hca_finish(struct hca *hca, struct hca_qp *qp, struct hca_cq *cq, tessera_hca_cqe entry,
+                bool solicited);
+void hca_end_send(struct hca *hca, struct hca_qp *qp, uint32_t status);
+enum hca_step hca_fail_send(struct hca *hca, struct hca_qp *qp, uint32_t status);
+/* Ends the peer's receive request that `qp` is at. */
+void hca_end_receive(struct hca *hca, struct hca_qp *peer, const struct hca_qp *qp,
+                     uint32_t status);
+/* What the responder refuses ends both ends: there as an event or a receive, here as a status. */
+enum hca_step hca_refuse(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer, uint32_t event,
+                         uint32_t status);
+enum hca_step hca_refuse_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
+                                 uint32_t there, uint32_t here);
+enum hca_step hca_wait_for_peer(struct hca *hca, struct hca_qp *qp);
+enum hca_step hca_wait_for_receive(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer);
+/* How many requests lie in a ring; a head that makes no sense ends the queue pair. */
+uint32_t hca_pending(struct hca *hca, struct hca_qp *qp, const uint32_t *head, uint32_t tail,
+                     uint32_t room);
+
+/* What a code of the RNR NAK timer field means. */
+uint64_t hca_pause_ns(unsigned code);
+
+/* elements.c */
+uint64_t hca_sum(const tessera_hca_sge *sges, unsigned count);
+bool hca_all_valid(struct hca *hca, const struct hca_qp *qp, const tessera_hca_sge *sges,
+                   unsigned count, uint32_t access);
+/* The memory under a cursor; NULL where a region went away. Empty elements are passed over. */
+uint8_t *hca_under(struct hca *hca, const struct hca_qp *qp, struct hca_cursor *cursor,
+                   uint32_t access, uint64_t *bytes);
+
+/* requester.c */
+/* Checks what the requester alone is to blame for: a status of verbs. */
+uint32_t hca_check_local(struct hca *hca, struct hca_qp *qp);
+uint8_t *hca_local_memory(struct hca *hca, struct hca_qp *qp, uint64_t *bytes);
+/* Binds or invalidates a memory window: a status of verbs. */
+uint32_t hca_carry_out_own(struct hca *hca, struct hca_qp *qp);
+
+/* responder.c */
+/* HCA_STEP_AGAIN where the peer permits the request. */
+enum hca_step hca_check_remote(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
+/* Once: HCA_STEP_DONE, or how it was refused. */
+enum hca_step hca_carry_out_atomic(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
+/* Takes a copy of the peer's next receive request, and checks it. */
+enum hca_step hca_take_receive(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
+uint8_t *hca_remote_memory(struct hca *hca, struct hca_qp *peer, struct hca_work *work,
+                           uint64_t *bytes);
+/* The responder's memory went away under a request that had been accepted. */
+enum hca_step hca_lose_remote(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
+
+/* datagram.c */
+enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp);
+
+#endif
