@@ -23,7 +23,9 @@ LEFT_OUT = {"address": "thousand or large", "thread": "vanishes or large or idle
 
 # Harm by the network is a matter of many packets: a few seeds are enough here.
 FILES = {
-    "memory": tuple(f"test_hca_{name}.py" for name in ("engine", "hostile", "verbs", "hostile_verbs")),
+    "memory": tuple(
+        f"test_hca_{name}.py" for name in ("engine", "hostile", "verbs", "hostile_verbs")
+    ),
     "wire": ("test_hca_wire.py", "test_hca_wire_hostile.py", "test_hca_wire_faults.py"),
 }
 
