@@ -83,7 +83,7 @@ def test_every_message_arrives_exactly_once(engines, seed):
     first_psn = chosen.choice((0, 5, 0xFFFFF0, 0x7FFFF8))
     pair = Ends(
         *(*engines, network),
-        timeout=13,
+        timeout=14,
         path_mtu=chosen.choice((1, 3, 5)),
         sq_psn=first_psn,
         rq_psn=first_psn,
