@@ -61,7 +61,7 @@ def test_perftest(nodes, command, options):
     [
         ("ib_write_lat", "-n", "50"),
         ("ib_send_bw", "-e", "-b", "-q", "4", "-n", "100"),
-        ("ib_write_bw", "-a", "-n", "20"),
+        ("ib_write_bw", "-s", "1000003", "-n", "20"),
     ],
     ids=" ".join,
 )

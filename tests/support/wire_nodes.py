@@ -81,6 +81,8 @@ class Nodes:
             finally:
                 client.kill()
                 client.wait()
+            if client.returncode != 0:
+                server.terminate()
             second, _ = server.communicate(timeout=seconds)
         finally:
             server.kill()
@@ -106,9 +108,10 @@ class Nodes:
         end = time.monotonic() + seconds
         table = Path(f"/proc/{self._holders[1].pid}/net")
         while server.poll() is None and time.monotonic() < end:
-            lines = (table / "tcp").read_text() + (table / "tcp6").read_text()
-            if f":{PORT:04X} " in lines:
-                return
+            text = (table / "tcp").read_text() + (table / "tcp6").read_text()
+            rows = [line.split() for line in text.splitlines()]
+            if any(row[1].endswith(f":{PORT:04X}") and row[3] == "0A" for row in rows):
+                return  # others are connections of a program before
             time.sleep(0.02)
         raise AssertionError(f"nobody listens: {server.poll()}")
 
