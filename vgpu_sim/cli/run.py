@@ -24,6 +24,7 @@ from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed
 from vgpu_sim.cli.clients.fabric_policy import Document
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
+from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.gpud.model import new_gpu_uuid
 from vgpu_sim.hal import limits
@@ -106,6 +107,19 @@ def _complete_command(
     help="Put the RDMANetworkPolicies and RDMANetworks of a manifest on the fabric.",
 )
 @click.option(
+    "--wire",
+    callback=run_hca.find_wire,
+    metavar="INTERFACE|ADDRESS",
+    help="Let the adapter reach other machines by RoCEv2, with that interface's addresses; the"
+    " fabric's first run chooses.",
+)
+@click.option(
+    "--wire-gso",
+    is_flag=True,
+    help="Let the kernel cut and join the wire's packets (UDP_SEGMENT, UDP_GRO): faster, where"
+    " nothing on the way must see each packet.",
+)
+@click.option(
     "--count",
     type=click.IntRange(min=1),
     default=1,
@@ -163,6 +177,8 @@ def command(
     fabric: str | None,
     rdma_labels: dict[str, str],
     rdma_policies: list[Document],
+    wire: WireInterface | None,
+    wire_gso: bool,
     count: int,
     backend: str,
     capability: tuple[int, int] | None,
@@ -185,6 +201,10 @@ def command(
         raise click.UsageError("--fabric needs --hca")
     if (rdma_labels or rdma_policies) and not hca:
         raise click.UsageError("--rdma-labels and --rdma-policy need --hca")
+    if wire is not None and not hca:
+        raise click.UsageError("--wire needs --hca")
+    if wire_gso and wire is None:
+        raise click.UsageError("--wire-gso needs --wire")
     if profile_name is None and not hca:
         missing = "--board" if board is None else "--slice"
         raise click.UsageError(f"Missing option '{missing}' (or --hca).")
@@ -222,9 +242,8 @@ def command(
                 _say_how_to_choose(count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
-                member = stack.enter_context(
-                    run_hca.member(fabric, token_hex, rdma_labels, rdma_policies)
-                )
+                asked = rdma_labels, rdma_policies, wire, wire_gso
+                member = stack.enter_context(run_hca.member(fabric, token_hex, *asked))
                 environment = config.with_hca(
                     *(environment, member.socket_path, token_hex),
                     *(config.RDMA_LIBRARIES_DIR, member.address),

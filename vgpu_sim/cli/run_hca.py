@@ -12,6 +12,7 @@ from rdma.fields import LABEL_KEY, LABEL_VALUE
 from vgpu_sim import config
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
 from vgpu_sim.cli.clients.fabric_policy import Document
+from vgpu_sim.fabric.wire import NoWire, WireInterface, find
 from vgpu_sim.system import calls
 
 CLASSES: Final = Path("/sys/class")
@@ -45,17 +46,31 @@ def parse_labels(
     return labels
 
 
+def find_wire(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> WireInterface | None:
+    """Return the interface that is meant. Raises click.BadParameter."""
+    if value is None:
+        return None
+    try:
+        return find(value)
+    except NoWire as err:
+        raise click.BadParameter(str(err)) from None
+
+
 def member(
     fabric: str | None,
     token_hex: str,
     labels: Mapping[str, str],
     policies: Sequence[Document],
+    wire: WireInterface | None = None,
+    gso: bool = False,
 ) -> FabricMember:
     """Return a place on the fabric of that name, or on one that nobody else joins."""
     name = fabric or f"run-{secrets.token_hex(8)}"
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     parents = config.private_dir_parents()
-    return FabricMember(parents, name, token_hex, half, labels, policies)
+    return FabricMember(parents, name, token_hex, half, labels, policies, wire, gso)
 
 
 def sysfs_of(joined: FabricMember) -> Callable[[], None]:

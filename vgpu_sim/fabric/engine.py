@@ -22,6 +22,8 @@ from vgpu_sim.hal.hca import (
     HcaSavedQp,
     HcaSavedSrq,
     HcaSavedWindow,
+    HcaWire,
+    HcaWireCounts,
 )
 from vgpu_sim.hal.hca_objects import HcaAhCreate, HcaMwCreate
 
@@ -34,6 +36,7 @@ EngineRegion = NewType("EngineRegion", int)
 EngineQp = NewType("EngineQp", int)
 EngineFlow = NewType("EngineFlow", int)
 EngineLimit = NewType("EngineLimit", int)
+EngineWire = NewType("EngineWire", int)
 EngineSrq = NewType("EngineSrq", int)
 EngineAh = NewType("EngineAh", int)
 EngineWindow = NewType("EngineWindow", int)
@@ -75,6 +78,9 @@ _SIGNATURES = {
     "hca_limit_free": (None, [_P, _P]),
     "hca_flow_limit": (_I, [_P, _P, _P, _U32]),
     "hca_policies_set": (None, [_P, _P, _U32]),
+    "hca_wire_new": (_P, [_P, _P]),
+    "hca_wire_free": (None, [_P, _P]),
+    "hca_wire_counts": (None, [_P, _P, _P]),
     "hca_counters": (None, [_P, _P, _P]),
     "hca_hold": (None, [_P]),
     "hca_release": (None, [_P]),
@@ -300,6 +306,21 @@ class Engine:
         """Give queue pairs their policies at once; afterwards nothing moves that they forbid."""
         listed = (HcaPolicyChange * len(changes))(*changes)
         self._library.hca_policies_set(self._engine, listed, len(changes))
+
+    def add_wire(self, wanted: HcaWire) -> EngineWire:
+        """Let queue pairs with an address reach others elsewhere. Raises OSError."""
+        made = self._library.hca_wire_new(self._engine, ctypes.byref(wanted))
+        return EngineWire(self._made(made, "a wire"))
+
+    def remove_wire(self, wire: EngineWire) -> None:
+        """End what is connected over it."""
+        self._library.hca_wire_free(self._engine, wire)
+
+    def wire_counts(self, wire: EngineWire) -> HcaWireCounts:
+        """Return the packets of a wire so far."""
+        counts = HcaWireCounts()
+        self._library.hca_wire_counts(self._engine, wire, ctypes.byref(counts))
+        return counts
 
     def set_pkeys(self, client: EngineClient, pkeys: Sequence[int]) -> None:
         """Replace a client's table of partition keys; what is missing is 0, no key."""

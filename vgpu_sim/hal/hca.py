@@ -9,7 +9,7 @@ statuses) are those of ``<infiniband/verbs.h>``.
 """
 
 import ctypes
-from ctypes import c_char, c_uint8, c_uint16, c_uint32, c_uint64
+from ctypes import c_char, c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from enum import IntEnum
 from typing import Final
 
@@ -44,6 +44,7 @@ HCA_PAGE_BYTES: Final = 4096
 HCA_GUID_BYTES: Final = 8
 HCA_QPN_MASK: Final = 0xFFFFFF
 HCA_VERBS: Final = 9  # of rdma.verbs
+HCA_WIRE_LANES: Final = 8
 
 
 class HcaMessage(IntEnum):
@@ -439,6 +440,45 @@ class HcaFlowCounts(ctypes.Structure):
     )
 
 
+class HcaWire(ctypes.Structure):
+    """An address on a wire, from hcad to its engine: UDP sockets that are bound to it.
+
+    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO).
+    """
+
+    _fields_ = (
+        ("gid", c_uint8 * 16),
+        ("scope", c_uint32),
+        ("lanes", c_uint32),
+        ("segments", c_uint32),
+        ("reserved", c_uint32),
+        ("fds", c_int32 * HCA_WIRE_LANES),
+        ("ports", c_uint16 * HCA_WIRE_LANES),
+    )
+
+
+class HcaWireCounts(ctypes.Structure):
+    """Packets of a wire. From ``malformed`` to ``denied``: what came and was not carried out."""
+
+    _fields_ = (
+        ("received", c_uint64),
+        ("sent", c_uint64),
+        ("malformed", c_uint64),
+        ("unknown_qp", c_uint64),
+        ("wrong_source", c_uint64),
+        ("bad_pkey", c_uint64),
+        ("bad_icrc", c_uint64),
+        ("not_ready", c_uint64),
+        ("out_of_sequence", c_uint64),
+        ("denied", c_uint64),
+        ("gaps", c_uint64),
+        ("duplicates", c_uint64),
+        ("timeouts", c_uint64),
+        ("send_errors", c_uint64),
+        ("full", c_uint64),
+    )
+
+
 STRUCTURES: Final = (
     HcaHello,
     HcaDevice,
@@ -466,5 +506,7 @@ STRUCTURES: Final = (
     HcaSavedWindow,
     HcaPolicyChange,
     HcaFlowCounts,
+    HcaWire,
+    HcaWireCounts,
 )
 ENUMS: Final = (HcaMessage,)

@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ from pathlib import Path
 import click
 
 from vgpu_sim.fabric.engine import Engine, preload
+from vgpu_sim.fabric.wire import NoWire, WireInterface, find
+from vgpu_sim.fabric.wire_sockets import WireSockets, open_sockets
 from vgpu_sim.gpud.admin import server as admin_server
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
@@ -47,6 +49,8 @@ class _Options:
     linger_seconds: float
     shared_loopback: bool
     near: frozenset[bytes]
+    wire: WireInterface | None
+    segment: bool
 
 
 @click.command()
@@ -64,6 +68,8 @@ class _Options:
 @click.option(
     "--shared-loopback", is_flag=True, help="Let loopback addresses mean the whole fabric."
 )
+@click.option("--wire", help="Interface or address whose network others are reached over.")
+@click.option("--segment", is_flag=True, help="Let the kernel cut and join packets of the wire.")
 def main(
     directory: Path,
     ready_fd: int,
@@ -72,18 +78,22 @@ def main(
     take_over: bool,
     linger_seconds: float,
     shared_loopback: bool,
+    wire: str | None,
+    segment: bool,
 ) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
     foreign.prepare_waking()
-    options = _Options(
-        *(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds, shared_loopback),
-        local_addresses(),
-    )
     try:
+        options = _Options(
+            *(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds),
+            *(shared_loopback, local_addresses()),
+            find(wire) if wire is not None else None,
+            segment,
+        )
         shares = Shares(usable(walls.limit()))
         asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
-    except (OSError, HandoverFailed) as err:
+    except (OSError, HandoverFailed, NoWire) as err:
         sys.exit(f"hcad: {err}")
 
 
@@ -93,12 +103,15 @@ async def _begin(options: _Options, shares: Shares) -> None:
     refusing = foreign.refuse_descriptors(listener)
     successors = seqpacket.bind(options.directory / handover.SOCKET_NAME, 0o600)
     administration = admin_server.bind(options.directory / ADMIN_NAME)
+    addresses = options.wire.addresses if options.wire is not None else ()
+    sockets = [open_sockets(address, segments=options.segment) for address in addresses]
     engine = _confined_engine(options)
     ended = asyncio.Event()
     server = _server(options, engine, ended, shares)
     await _serve(
         *(options, server, engine, ended, successors, administration),
         lambda: server.open(listener, refusing=refusing),
+        sockets,
     )
 
 
@@ -138,6 +151,7 @@ def _server(options: _Options, engine: Engine, ended: asyncio.Event, shares: Sha
         *(options.directory, engine, options.memory_bytes, ended.set, shares),
         shared_loopback=options.shared_loopback,
         near=options.near,
+        wire=options.wire,
     )
 
 
@@ -149,6 +163,7 @@ async def _serve(
     successors: socket.socket,
     administration: socket.socket,
     start: Callable[[], None],
+    sockets: Sequence[WireSockets] = (),
 ) -> None:
     loop = asyncio.get_running_loop()
     terminated = asyncio.Event()
@@ -156,6 +171,8 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, ended.set)
 
     def more(luggage: Luggage) -> Row:
+        if wires:
+            raise HandoverFailed("what is under way on a wire cannot be handed over")
         return {
             "successors": luggage.pack(successors.fileno()),
             "administration": luggage.pack(administration.fileno()),
@@ -171,6 +188,9 @@ async def _serve(
             ended.set()
 
     offering = None
+    wires = [engine.add_wire(one.structure()) for one in sockets]
+    for one in sockets:
+        one.close()
     served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     lingering = loop.create_task(linger())
@@ -190,6 +210,8 @@ async def _serve(
             offering.cancel()
         await admin.close()
         await server.close()
+        for wire in wires:
+            engine.remove_wire(wire)
         engine.close()
         _leave(options.directory)
 

@@ -33,9 +33,15 @@ class ClientPlace:
 
     _guard: Guard
     """What policy lets it have."""
+    _mtu: int
+    """Its port's, of verbs."""
 
     def __init__(
-        self, engine: Engine, numbers: Numbers, gids: tuple[bytes, ...], memory_bytes: int
+        self,
+        engine: Engine,
+        numbers: Numbers,
+        gids: tuple[bytes, ...],
+        memory_bytes: int,
     ) -> None:
         """Add the client to the engine. Raises OSError."""
         self._engine = engine

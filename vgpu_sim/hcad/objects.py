@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad.groups import Groups
 from vgpu_sim.hcad.guard import Guard, unmanaged
 from vgpu_sim.hcad.luggage import Luggage, Row
@@ -29,9 +30,14 @@ class Objects(Groups, Paths, Regions, Windows):
         gids: tuple[bytes, ...],
         memory_bytes: int,
         guard: Guard | None = None,
+        mtu: int = HCA_MAX_MTU,
     ) -> None:
-        """Add the client to the engine; without a guard policy asks nothing. Raises OSError."""
+        """Add the client to the engine; without a guard policy asks nothing. Raises OSError.
+
+        ``mtu`` is its port's, of verbs.
+        """
         super().__init__(engine, numbers, gids, memory_bytes)
+        self._mtu = mtu
         self._guard = guard or unmanaged(engine, gids)
         self.set_pkeys(self._guard.pkeys())
 
@@ -85,10 +91,11 @@ class AdoptedObjects(Objects):
         memory_bytes: int,
         descriptors: tuple[int, ...],
         guard: Guard | None = None,
+        mtu: int = HCA_MAX_MTU,
     ) -> None:
         """Add the client to the engine, with its page and pipes. Raises OSError, ValueError."""
         self._given = descriptors
-        super().__init__(engine, numbers, gids, memory_bytes, guard)
+        super().__init__(engine, numbers, gids, memory_bytes, guard, mtu)
 
     def _ends(self) -> tuple[int, ...]:
         return self._given

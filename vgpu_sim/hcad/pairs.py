@@ -112,6 +112,8 @@ class Pairs(SharedReceives, Completions):
     def modify_qp(self, wanted: hca.HcaQpModify) -> HcaQpAttributes:
         """Change a queue pair by the rules of its state. Raises OSError."""
         qp = self._refreshed(wanted.handle)
+        if wanted.mask & VerbsMask.PATH_MTU and wanted.attributes.path_mtu > self._mtu:
+            raise OSError(errno.EINVAL, f"path MTU {wanted.attributes.path_mtu}, of {self._mtu}")
         try:
             changed = qp_state.change(qp.attributes, wanted.mask, wanted.attributes, qp.type)
         except qp_state.InvalidChange as err:

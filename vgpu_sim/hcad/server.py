@@ -21,6 +21,7 @@ from rdma import codec
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.links import DEFAULT_LINK, Link
+from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
@@ -73,6 +74,7 @@ class OpenedFunction:
     share: Share
     party: Party
     link: Link = DEFAULT_LINK
+    mtu: int = hca.HCA_MAX_MTU
 
     def device(self) -> HcaDevice:
         device = HcaDevice(
@@ -82,7 +84,7 @@ class OpenedFunction:
             sysfs=os.fsencode(self.directory / DEVICE_NAME),
             width=self.link.width,
             speed=self.link.speed,
-            mtu=hca.HCA_MAX_MTU,
+            mtu=self.mtu,
         )
         device.pkeys[0] = DEFAULT_PKEY
         ctypes.memmove(device.guid, self.address.guid, hca.HCA_GUID_BYTES)
@@ -108,7 +110,9 @@ class Server:
         *,
         shared_loopback: bool = False,
         near: frozenset[bytes] = frozenset(),
+        wire: WireInterface | None = None,
     ) -> None:
+        self._wire = wire
         self._directory = directory
         self._engine = engine
         self._memory_bytes = memory_bytes
@@ -248,6 +252,7 @@ class Server:
             *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
             luggage.take_all(saved["descriptors"]),
             Guard(self.enforcer, function.party),
+            function.mtu,
         )
         objects.share = function.share
         objects.service_of = self.cm.manager.service_of
@@ -347,9 +352,11 @@ class Server:
 
     def _function(self, index: int) -> OpenedFunction:
         directory = self._directory / SYSFS_NAME / str(index) / CLASS_NAME
-        address = address_of(index)
+        address, mtu = address_of(index), hca.HCA_MAX_MTU
+        if self._wire is not None:
+            address, mtu = self._wire.address(address), self._wire.path_mtu()
         share, party = self._shares.share(), Party.of(f"f{index}", address)
-        return OpenedFunction(index, address, directory, share, party)
+        return OpenedFunction(index, address, directory, share, party, mtu=mtu)
 
     def _add_member(self, token: bytes, function: OpenedFunction, client: socket.socket) -> None:
         self._indices.add(function.index)
@@ -456,6 +463,7 @@ class Server:
             objects = Objects(
                 *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
                 Guard(self.enforcer, function.party),
+                function.mtu,
             )
         except OSError:
             function.share.give(CLIENT_DESCRIPTORS)

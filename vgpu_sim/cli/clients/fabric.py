@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from vgpu_sim.cli.clients import fabric_policy
+from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
@@ -51,8 +52,12 @@ class FabricMember:
         memory_bytes: int,
         labels: Mapping[str, str] | None = None,
         policies: Sequence[fabric_policy.Document] = (),
+        wire: WireInterface | None = None,
+        segment: bool = False,
     ) -> None:
         """``labels`` are what policies know it by; ``policies`` are put on the fabric."""
+        self._wire = wire
+        self._segment = segment
         self._parents = tuple(parents)
         self._name = name
         self._token = bytes.fromhex(token_hex)
@@ -89,6 +94,7 @@ class FabricMember:
                 raise
         finally:
             os.close(lock)
+        self._check_wire(device)
         self.sysfs = Path(os.fsdecode(device.sysfs)).parent
         gid = ipaddress.IPv6Address(bytes(device.gids[hca.HCA_GIDS - 1]))
         self.address = str(gid.ipv4_mapped or gid)
@@ -133,6 +139,23 @@ class FabricMember:
         self._link = link
         return _device(reply)
 
+    def _wire_options(self) -> tuple[str, ...]:
+        if self._wire is None:
+            return ()
+        addresses = self._wire.addresses
+        named = self._wire.name if len(addresses) > 1 else str(addresses[0].ip)
+        return ("--wire", named, *(("--segment",) if self._segment else ()))
+
+    def _check_wire(self, device: HcaDevice) -> None:
+        """A fabric has one wire, its first member's. Raises FabricFailed."""
+        gids = [bytes(gid) for gid in device.gids]
+        for address in self._wire.addresses if self._wire is not None else ():
+            if address.gid not in gids:
+                self.__exit__(None, None, None)
+                raise FabricFailed(
+                    f"fabric {self._name} is there, and not on the wire {address.ip}"
+                )
+
     def _start(self) -> None:
         """Start hcad and wait until it serves. Raises FabricFailed, OSError."""
         reading, writing = os.pipe2(os.O_CLOEXEC)
@@ -142,6 +165,7 @@ class FabricMember:
                     HCAD_MODULE,
                     *("--directory", str(self.directory), "--ready-fd", str(writing)),
                     *("--memory", str(self._memory_bytes), "--shared-loopback"),
+                    *self._wire_options(),
                 ),
                 env=python_process.module_environment(),
                 stdin=subprocess.DEVNULL,

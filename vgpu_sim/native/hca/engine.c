@@ -121,6 +121,7 @@ static void *serve(void *argument) {
     }
     atomic_fetch_add_explicit(&hca->turns, 1, memory_order_relaxed);
     collect(hca);
+    if (hca_wire_poll(hca)) idle_since_ns = 0;
     const uint64_t now_ns = hca_now_ns();
     const uint64_t wake_ns = hca_wake_due(hca, now_ns);
     if (hca->first_queued) {
@@ -179,6 +180,7 @@ void hca_free(struct hca *hca) {
   pthread_join(hca->thread, NULL);
   hca_table_free(&hca->qps);
   hca_table_free(&hca->regions);
+  hca_wire_end(hca);
   hca_table_free(&hca->windows);
   hca_table_free(&hca->ahs);
   give_up(hca);

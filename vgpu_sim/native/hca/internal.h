@@ -101,7 +101,13 @@ struct hca_work {
   struct hca_cursor local, remote;
 };
 
-enum hca_wait { HCA_WAIT_NONE, HCA_WAIT_PEER, HCA_WAIT_RECEIVE, HCA_WAIT_RATE };
+enum hca_wait {
+  HCA_WAIT_NONE,
+  HCA_WAIT_PEER,
+  HCA_WAIT_RECEIVE,
+  HCA_WAIT_RATE,
+  HCA_WAIT_WIRE
+};
 
 struct hca_qp {
   struct hca_client *client;
@@ -128,6 +134,7 @@ struct hca_qp {
   bool queued;
   struct hca_qp *next_queued;
   struct hca_qp *next_waiting, *previous_waiting;
+  struct hca_wired *wired; /* NULL: not connected over a wire */
 };
 
 struct hca {
@@ -149,6 +156,11 @@ struct hca {
   struct hca_qp *first_queued, *last_queued;
   struct hca_qp *first_waiting;
   atomic_ullong sleeps, turns;
+  struct hca_wire *wires;
+  struct hca_wired *wire_noted;  /* whose answers are due */
+  struct wire_batch *wire_batch; /* NULL until there is a wire, like what follows */
+  uint8_t *wire_room;
+  int wire_epoll_fd;
 };
 
 /* objects.c: the engine may sleep: it looks at its queue again. */
@@ -223,6 +235,16 @@ bool hca_same_partition(const struct hca_qp *one, const struct hca_qp *other);
 bool hca_receives(const struct hca_qp *qp);
 /* outcome.c */
 void hca_fail(struct hca *hca, struct hca_qp *qp);
+
+/* wire.c. After a change of state: a queue pair whose peer is elsewhere gets a wire, if there is one
+ * from its address; false without memory. */
+bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from);
+void hca_wire_leave(struct hca *hca, struct hca_qp *qp);
+/* Whether a request is under way over the wire. */
+bool hca_wire_is_busy(const struct hca_qp *qp);
+bool hca_wire_turn(struct hca *hca, struct hca_qp *qp);
+bool hca_wire_poll(struct hca *hca); /* true where something came */
+void hca_wire_end(struct hca *hca);
 
 static inline void hca_enter(struct hca *hca) {
   atomic_fetch_add(&hca->callers, 1);

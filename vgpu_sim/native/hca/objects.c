@@ -252,6 +252,7 @@ int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
   const bool same = qp->attributes.state == from;
   if (same) {
     qp->attributes = *attributes;
+    if (!hca_wire_set(hca, qp, from)) hca_fail(hca, qp);
     if (attributes->state != TESSERA_VERBS_STATE_SQD) qp->drained = false;
     if (attributes->state == TESSERA_VERBS_STATE_RESET) reset(hca, qp);
     if (attributes->state == TESSERA_VERBS_STATE_ERR) hca_fail(hca, qp);
@@ -271,7 +272,8 @@ uint32_t hca_qp_state(struct hca *hca, struct hca_qp *qp) {
 
 bool hca_qp_drains(struct hca *hca, struct hca_qp *qp) {
   hca_enter(hca);
-  const bool drains = qp->attributes.state == TESSERA_VERBS_STATE_SQD && qp->work.active;
+  const bool drains = qp->attributes.state == TESSERA_VERBS_STATE_SQD &&
+                      (qp->work.active || hca_wire_is_busy(qp));
   hca_leave(hca);
   return drains;
 }
@@ -279,6 +281,7 @@ bool hca_qp_drains(struct hca *hca, struct hca_qp *qp) {
 void hca_qp_free(struct hca *hca, struct hca_qp *qp) {
   hca_enter(hca);
   hca_forget(hca, qp);
+  hca_wire_leave(hca, qp);
   hca_table_remove(&hca->qps, qp->number);
   qp->client->qps[qp->index] = NULL;
   hca_leave(hca);

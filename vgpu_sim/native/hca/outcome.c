@@ -24,6 +24,8 @@ static const uint32_t DONE_AS[] = {
     [TESSERA_VERBS_OPCODE_SEND_WITH_INV] = TESSERA_VERBS_DONE_SEND,
 };
 
+uint64_t hca_pause_ns(unsigned code) { return RNR_US[code & 31] * UINT64_C(1000); }
+
 void hca_fail(struct hca *hca, struct hca_qp *qp) {
   qp->attributes.state = TESSERA_VERBS_STATE_ERR;
   qp->work.active = false;
@@ -143,7 +145,7 @@ enum hca_step hca_wait_for_receive(struct hca *hca, struct hca_qp *qp, const str
   const uint8_t limit = qp->attributes.rnr_retry;
   if (limit != RETRIES_WITHOUT_END && qp->waits++ >= limit)
     return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_RNR_RETRY_EXC_ERR);
-  const uint64_t pause_ns = RNR_US[peer->attributes.min_rnr_timer & 31] * UINT64_C(1000);
+  const uint64_t pause_ns = hca_pause_ns(peer->attributes.min_rnr_timer);
   hca_wait_until(hca, qp, HCA_WAIT_RECEIVE, now_ns + pause_ns);
   return HCA_STEP_WAIT;
 }

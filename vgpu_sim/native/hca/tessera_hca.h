@@ -17,6 +17,7 @@ struct hca_region;
 struct hca_qp;
 struct hca_flow;
 struct hca_limit;
+struct hca_wire;
 struct hca_srq;
 struct hca_ah;
 struct hca_window;
@@ -101,6 +102,13 @@ HCA_EXPORT int hca_flow_limit(struct hca *hca, struct hca_flow *flow,
  * byte moves any more that the new policies forbid. A new queue pair may do nothing. */
 HCA_EXPORT void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
                                  uint32_t count);
+/* Lets queue pairs with this address of their own reach others elsewhere, over UDP sockets that are
+ * bound to it: the engine duplicates them. The first receives; each sends from a port of its own. */
+HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted);
+/* Ends what is connected over it. */
+HCA_EXPORT void hca_wire_free(struct hca *hca, struct hca_wire *wire);
+HCA_EXPORT void hca_wire_counts(struct hca *hca, struct hca_wire *wire,
+                                tessera_hca_wire_counts *counts);
 /* resources.c. TESSERA_HCA_PKEYS partition keys, 0 for none; a new client has 0xffff first. */
 HCA_EXPORT void hca_client_set_pkeys(struct hca *hca, struct hca_client *client,
                                      const uint16_t *pkeys);

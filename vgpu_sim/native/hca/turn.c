@@ -168,7 +168,7 @@ bool hca_turn(struct hca *hca, struct hca_qp *qp) {
       case TESSERA_VERBS_STATE_RTS:
         break;
       case TESSERA_VERBS_STATE_SQD:
-        if (qp->work.active) break;
+        if (qp->work.active || hca_wire_is_busy(qp)) break;
         drain(hca, qp);
         return false;
       case TESSERA_VERBS_STATE_ERR:
@@ -179,9 +179,11 @@ bool hca_turn(struct hca *hca, struct hca_qp *qp) {
         flush_sends(hca, qp);
         return false;
       default:
+        if (qp->wired) return hca_wire_turn(hca, qp);
         hca_wait_end(hca, qp);
         return false;
     }
+    if (qp->wired) return hca_wire_turn(hca, qp);
     const enum hca_step step = advance(hca, qp, &budget);
     if (step == HCA_STEP_DONE || step == HCA_STEP_WAIT) return false;
     if (budget == 0) return true;

@@ -60,6 +60,9 @@ enum hca_step hca_wait_for_receive(struct hca *hca, struct hca_qp *qp, const str
 uint32_t hca_pending(struct hca *hca, struct hca_qp *qp, const uint32_t *head, uint32_t tail,
                      uint32_t room);
 
+/* What a code of the RNR NAK timer field means. */
+uint64_t hca_pause_ns(unsigned code);
+
 /* elements.c */
 uint64_t hca_sum(const tessera_hca_sge *sges, unsigned count);
 bool hca_all_valid(struct hca *hca, const struct hca_qp *qp, const tessera_hca_sge *sges,

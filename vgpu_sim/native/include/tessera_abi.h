@@ -101,6 +101,7 @@
 #define TESSERA_HCA_GUID_BYTES UINT64_C(0x8)
 #define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
 #define TESSERA_HCA_VERBS UINT64_C(0x9)
+#define TESSERA_HCA_WIRE_LANES UINT64_C(0x8)
 
 #define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
 #define TESSERA_CM_MAX_IDS UINT64_C(0x1000)
@@ -1238,6 +1239,58 @@ _Static_assert(sizeof(tessera_hca_flow_counts) == 216, "tessera_hca_flow_counts"
 _Static_assert(offsetof(tessera_hca_flow_counts, operations) == 0, "tessera_hca_flow_counts.operations");
 _Static_assert(offsetof(tessera_hca_flow_counts, bytes) == 72, "tessera_hca_flow_counts.bytes");
 _Static_assert(offsetof(tessera_hca_flow_counts, denied) == 144, "tessera_hca_flow_counts.denied");
+
+typedef struct tessera_hca_wire {
+  uint8_t gid[16];
+  uint32_t scope;
+  uint32_t lanes;
+  uint32_t segments;
+  uint32_t reserved;
+  int32_t fds[8];
+  uint16_t ports[8];
+} tessera_hca_wire;
+_Static_assert(sizeof(tessera_hca_wire) == 80, "tessera_hca_wire");
+_Static_assert(offsetof(tessera_hca_wire, gid) == 0, "tessera_hca_wire.gid");
+_Static_assert(offsetof(tessera_hca_wire, scope) == 16, "tessera_hca_wire.scope");
+_Static_assert(offsetof(tessera_hca_wire, lanes) == 20, "tessera_hca_wire.lanes");
+_Static_assert(offsetof(tessera_hca_wire, segments) == 24, "tessera_hca_wire.segments");
+_Static_assert(offsetof(tessera_hca_wire, reserved) == 28, "tessera_hca_wire.reserved");
+_Static_assert(offsetof(tessera_hca_wire, fds) == 32, "tessera_hca_wire.fds");
+_Static_assert(offsetof(tessera_hca_wire, ports) == 64, "tessera_hca_wire.ports");
+
+typedef struct tessera_hca_wire_counts {
+  uint64_t received;
+  uint64_t sent;
+  uint64_t malformed;
+  uint64_t unknown_qp;
+  uint64_t wrong_source;
+  uint64_t bad_pkey;
+  uint64_t bad_icrc;
+  uint64_t not_ready;
+  uint64_t out_of_sequence;
+  uint64_t denied;
+  uint64_t gaps;
+  uint64_t duplicates;
+  uint64_t timeouts;
+  uint64_t send_errors;
+  uint64_t full;
+} tessera_hca_wire_counts;
+_Static_assert(sizeof(tessera_hca_wire_counts) == 120, "tessera_hca_wire_counts");
+_Static_assert(offsetof(tessera_hca_wire_counts, received) == 0, "tessera_hca_wire_counts.received");
+_Static_assert(offsetof(tessera_hca_wire_counts, sent) == 8, "tessera_hca_wire_counts.sent");
+_Static_assert(offsetof(tessera_hca_wire_counts, malformed) == 16, "tessera_hca_wire_counts.malformed");
+_Static_assert(offsetof(tessera_hca_wire_counts, unknown_qp) == 24, "tessera_hca_wire_counts.unknown_qp");
+_Static_assert(offsetof(tessera_hca_wire_counts, wrong_source) == 32, "tessera_hca_wire_counts.wrong_source");
+_Static_assert(offsetof(tessera_hca_wire_counts, bad_pkey) == 40, "tessera_hca_wire_counts.bad_pkey");
+_Static_assert(offsetof(tessera_hca_wire_counts, bad_icrc) == 48, "tessera_hca_wire_counts.bad_icrc");
+_Static_assert(offsetof(tessera_hca_wire_counts, not_ready) == 56, "tessera_hca_wire_counts.not_ready");
+_Static_assert(offsetof(tessera_hca_wire_counts, out_of_sequence) == 64, "tessera_hca_wire_counts.out_of_sequence");
+_Static_assert(offsetof(tessera_hca_wire_counts, denied) == 72, "tessera_hca_wire_counts.denied");
+_Static_assert(offsetof(tessera_hca_wire_counts, gaps) == 80, "tessera_hca_wire_counts.gaps");
+_Static_assert(offsetof(tessera_hca_wire_counts, duplicates) == 88, "tessera_hca_wire_counts.duplicates");
+_Static_assert(offsetof(tessera_hca_wire_counts, timeouts) == 96, "tessera_hca_wire_counts.timeouts");
+_Static_assert(offsetof(tessera_hca_wire_counts, send_errors) == 104, "tessera_hca_wire_counts.send_errors");
+_Static_assert(offsetof(tessera_hca_wire_counts, full) == 112, "tessera_hca_wire_counts.full");
 
 typedef struct tessera_hca_cq_resize {
   uint32_t handle;

@@ -1,0 +1,145 @@
+"""``tessera run --hca --wire``: Debian's unmodified programs between two network namespaces."""
+
+import re
+import signal
+import subprocess
+
+import pytest
+from tessera_run import environment, tessera
+from verbs_tools import needed
+from wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
+
+pytestmark = needs_namespaces
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    with Nodes(tmp_path_factory.mktemp("nodes")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    with Nodes(tmp_path_factory.mktemp("small"), mtu=1500) as made:
+        yield made
+
+
+@needed("ibv_devinfo")
+def test_addresses_and_mtu_are_the_interfaces(nodes, small):
+    for pair, mtu in ((nodes, "4096 (5)"), (small, "1024 (3)")):
+        shown, _ = pair.start(0, "ibv_devinfo", "-v").communicate(timeout=60)
+        assert f"active_mtu:\t\t{mtu}" in shown
+        assert f"GID[  1]:\t\t::ffff:{ADDRESSES[0]}, RoCE v2" in shown
+        assert "GID[  0]:\t\tfd78::1, RoCE v2" in shown
+
+
+@needed("ibv_rc_pingpong")
+@pytest.mark.parametrize("options", [(), ("--wire-gso",)], ids=["packets", "segments"])
+@pytest.mark.parametrize("how", [("-g", "1"), ("-g", "1", "-e"), ("-g", "0")], ids=" ".join)
+def test_ibv_rc_pingpong(nodes, how, options):
+    """Over IPv4 polled and with events, and over IPv6."""
+    for said in nodes.play("ibv_rc_pingpong", "-n", "100", "-c", *how, options=options):
+        assert "100 iters in" in said
+        assert "invalid data" not in said
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize("options", [(), ("--wire-gso",)], ids=["packets", "segments"])
+@pytest.mark.parametrize(
+    "command", [("ib_write_bw",), ("ib_send_bw",), ("ib_read_bw",)], ids=" ".join
+)
+def test_perftest(nodes, command, options):
+    """With the default flags, but for the check of the clock."""
+    for said in nodes.play(*command, "-F", options=options):
+        assert "tessera_0" in said
+    assert "Mtu             : 4096[B]" in said
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ib_write_lat", "-n", "50"),
+        ("ib_send_bw", "-e", "-b", "-q", "4", "-n", "100"),
+        ("ib_write_bw", "-s", "1000003", "-n", "20"),
+    ],
+    ids=" ".join,
+)
+def test_perftest_over_small_packets(small, command):
+    assert "Mtu             : 1024[B]" in small.play(*command, "-F")[1]
+
+
+@needed("ib_write_bw")
+def test_a_peer_that_is_killed_is_an_error_and_not_a_hang(nodes):
+    """Its hcad ends with it: nobody answers any more, and what is sent comes to an end."""
+    command = ("ib_write_bw", "-F", "-D", "60")
+    server = nodes.start(1, *command)
+    nodes.until_listening(server, 30)
+    client = nodes.start(0, "stdbuf", "-oL", *command, ADDRESSES[1])
+    try:
+        assert client.stdout is not None
+        for line in client.stdout:
+            if line.startswith(" #bytes"):
+                break
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=30)
+        said, _ = client.communicate(timeout=60)
+    finally:
+        for process in (client, server):
+            process.kill()
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+    assert client.returncode != 0
+    assert "status 12" in said or "transport retry counter exceeded" in said, said
+
+
+@pytest.mark.parametrize(
+    ("wire", "why"),
+    [("none0", "no interface none0"), ("10.1.2.3", "no interface has the address 10.1.2.3")],
+)
+def test_a_wire_that_is_not_there_is_an_error(tmp_path, wire, why):
+    done = subprocess.run(
+        tessera("run", "--hca", "--wire", wire, "--", "true"),
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert why in done.stderr
+
+
+def test_a_fabric_has_one_wire(nodes, tmp_path):
+    """Who joins with another one is refused, and who joins with the same is on it."""
+    names = ("--fabric", "one")
+    holder = nodes.start(0, "sh", "-c", "echo there; exec sleep 60", options=names)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "there\n"
+        for wire, status in ((NAMES[0], 0), ("127.0.0.1", 125)):
+            joined = subprocess.run(
+                [*nodes.inside(0), *tessera("run", "--hca", "--wire", wire, *names, "--", "true")],
+                env=environment(nodes.homes[0]),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert joined.returncode == status, joined.stderr
+        assert "fabric one is there, and not on the wire 127.0.0.1" in joined.stderr
+    finally:
+        holder.terminate()
+        holder.communicate(timeout=20)
+
+
+def test_an_address_that_is_taken_is_an_error(nodes):
+    """Two fabrics cannot have one address: the second hcad says so."""
+    first = nodes.start(0, "sh", "-c", "echo there; exec sleep 60")
+    try:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "there\n"
+        said, _ = nodes.start(0, "true").communicate(timeout=60)
+        assert re.search(r"UDP \S+ port 4791: Address already in use", said)
+    finally:
+        first.terminate()
+        first.communicate(timeout=20)

@@ -1,0 +1,99 @@
+"""RoCEv2 packets in Python, written from the specification and apart from the engine's code."""
+
+import ipaddress
+import struct
+import zlib
+from dataclasses import dataclass, replace
+from typing import Self
+
+PORT = 4791
+SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_LAST_IMM, SEND_ONLY, SEND_ONLY_IMM = range(6)
+WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_LAST_IMM, WRITE_ONLY, WRITE_ONLY_IMM = range(6, 12)
+READ_REQUEST, RESPONSE_FIRST, RESPONSE_MIDDLE, RESPONSE_LAST, RESPONSE_ONLY = range(12, 17)
+ACKNOWLEDGE = 17
+PSNS = 1 << 24
+RNR, NAK = 0x20, 0x60
+
+
+def icrc(source: str, sport: int, destination: str, data: bytes, identification: int = 0) -> bytes:
+    """Return the checksum of what is sent from ``source`` to PORT of ``destination``."""
+    udp = struct.pack("!HHHH", sport, PORT, 8 + len(data) + 4, 0xFFFF)
+    first, second = ipaddress.ip_address(source), ipaddress.ip_address(destination)
+    if first.version == 4:
+        ip = struct.pack(
+            "!BBHHHBBH4s4s",
+            *(0x45, 0xFF, 20 + len(udp) + len(data) + 4, identification, 0x4000, 0xFF, 17, 0xFFFF),
+            *(first.packed, second.packed),
+        )
+    else:
+        length = len(udp) + len(data) + 4
+        ip = struct.pack("!IHBB16s16s", 0x6FFFFFFF, length, 17, 0xFF, first.packed, second.packed)
+    masked = data[:4] + b"\xff" + data[5:]
+    return struct.pack("<I", zlib.crc32(b"\xff" * 8 + ip + udp + masked))
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A BTH, what follows it, and the payload."""
+
+    opcode: int
+    qpn: int
+    psn: int
+    headers: bytes = b""
+    payload: bytes = b""
+    ack: bool = True
+    pkey: int = 0xFFFF
+    solicited: bool = False
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Read what came, without its checksum's being looked at."""
+        opcode, flags, pkey, qpn, psn = struct.unpack_from("!BBHII", data)
+        size = 12 + header_bytes(opcode)
+        end = len(data) - 4 - (flags >> 4 & 3)
+        return cls(
+            *(opcode, qpn & 0xFFFFFF, psn & 0xFFFFFF, data[12:size], data[size:end]),
+            *(bool(psn >> 31), pkey, bool(flags >> 7)),
+        )
+
+    def encode(self) -> bytes:
+        """Return it from BTH on, padded, without a checksum."""
+        padding = -len(self.payload) % 4
+        bth = struct.pack(
+            "!BBHII",
+            *(self.opcode, self.solicited << 7 | 0x40 | padding << 4, self.pkey),
+            *(self.qpn, self.ack << 31 | self.psn),
+        )
+        return bth + self.headers + self.payload + bytes(padding)
+
+    def sealed(self, source: str, destination: str, sport: int = PORT) -> bytes:
+        """Return it with its checksum."""
+        data = self.encode()
+        return data + icrc(source, sport, destination, data)
+
+    def but(self, **changes: object) -> "Packet":
+        """Return it with other fields."""
+        return replace(self, **changes)  # type: ignore[arg-type]
+
+    @property
+    def syndrome(self) -> int:
+        """The first byte of an AETH."""
+        return self.headers[0]
+
+
+def header_bytes(opcode: int) -> int:
+    """Return how many bytes lie between BTH and payload."""
+    immediate = opcode in (SEND_LAST_IMM, SEND_ONLY_IMM, WRITE_LAST_IMM, WRITE_ONLY_IMM)
+    reth = opcode in (WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMM, READ_REQUEST)
+    aeth = opcode in (RESPONSE_FIRST, RESPONSE_LAST, RESPONSE_ONLY, ACKNOWLEDGE)
+    return 4 * immediate + 16 * reth + 4 * aeth
+
+
+def reth(address: int, key: int, size: int) -> bytes:
+    """Return an RDMA extended transport header."""
+    return struct.pack("!QII", address, key, size)
+
+
+def aeth(syndrome: int, msn: int = 0) -> bytes:
+    """Return an acknowledgement's header."""
+    return struct.pack("!I", syndrome << 24 | msn)

@@ -1,0 +1,111 @@
+"""The broker: sockets of other network namespaces, and nothing else."""
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import ExitStack
+
+import pytest
+from wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
+
+from vgpu_sim.fabric.wire import NoWire, find
+from vgpu_sim.hcad import broker
+from vgpu_sim.hcad.broker import Broker
+
+
+@pytest.fixture
+def link():
+    """Both ends, and a broker on one; it is a thread: setns() is of threads."""
+    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    here.settimeout(20)
+    serving = threading.Thread(target=broker.serve, args=(there,))
+    serving.start()
+    yield here
+    here.close()
+    serving.join(20)
+    there.close()
+    assert not serving.is_alive()
+
+
+def own_namespace():
+    return os.open("/proc/self/ns/net", os.O_RDONLY)
+
+
+@needs_namespaces
+@pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: entering a namespace needs root")
+def test_sockets_are_in_the_namespace_that_was_named(tmp_path):
+    """A process of its own, as beside hcad."""
+    with ExitStack() as stack:
+        nodes = stack.enter_context(Nodes(tmp_path, mtu=1500))
+        here, there = (
+            stack.enter_context(end)
+            for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        )
+        here.settimeout(20)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vgpu_sim.hcad.broker", "--socket-fd", str(there.fileno())],
+            pass_fds=(there.fileno(),),
+        )
+        there.close()
+        opened = []
+        for node in (0, 1):
+            pid = nodes._holders[node].pid
+            namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY)
+            stack.callback(os.close, namespace)
+            opened.append(Broker(here).open(namespace, NAMES[node]))
+            stack.callback(opened[-1].close)
+        with pytest.raises(NoWire, match=f"no interface {NAMES[0]}"):
+            find(NAMES[0])  # it is not here
+        for node, found in enumerate(opened):
+            assert found.interface.path_mtu() == 3
+            assert [str(a.ip) for a in found.interface.addresses] == [
+                ADDRESSES[node],
+                f"fd78::{node + 1}",
+            ]
+            assert [wire.ports[0] for wire in found.wires] == [4791, 4791]
+        sent, received = opened[0].wires[0].sockets[3], opened[1].wires[0].sockets[0]
+        received.setblocking(True)
+        received.settimeout(5)
+        sent.sendto(b"across", (ADDRESSES[1], 4791))
+        assert received.recvfrom(100) == (b"across", (ADDRESSES[0], opened[0].wires[0].ports[3]))
+        here.close()
+        assert process.wait(20) == 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "why"),
+    [("none0", "no interface none0|setns"), ("lo\0x", "no interface|setns")],
+)
+def test_what_is_not_there_is_refused(link, wanted, why):
+    namespace = own_namespace()
+    with pytest.raises(NoWire, match=why):
+        Broker(link).open(namespace, wanted)
+    os.close(namespace)
+
+
+@pytest.mark.parametrize(
+    ("data", "descriptors"),
+    [(b"x", 1), (b"{}", 1), (b"[]", 1), (b'{"wire":"lo","segments":0}', 0), (b"x" * 999, 1)],
+)
+def test_a_request_that_makes_no_sense_is_refused_and_the_next_is_served(link, data, descriptors):
+    namespace = own_namespace()
+    if descriptors:
+        socket.send_fds(link, [data], [namespace])
+    else:
+        link.send(data)
+    assert b"error" in link.recv(broker.MAX_REPLY_BYTES)
+    with pytest.raises(NoWire):
+        Broker(link).open(namespace, "none0")
+    os.close(namespace)
+
+
+def test_a_descriptor_that_is_no_namespace(link, tmp_path):
+    pipe = os.pipe()
+    with open(tmp_path / "file", "wb") as file:
+        for descriptor in (pipe[0], file.fileno()):
+            with pytest.raises(NoWire, match=r"no namespace|setns"):
+                Broker(link).open(descriptor, "lo")
+    for descriptor in pipe:
+        os.close(descriptor)

@@ -1,0 +1,122 @@
+"""UDP sockets that RoCEv2 packets of one address go through.
+
+Unconnected, and with the kernel's discovery of path MTUs: so each packet leaves with "don't
+fragment" and identification 0, which its ICRC covers and which user space cannot see.
+"""
+
+import ctypes
+import errno
+import secrets
+import socket
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.fabric.wire import NoWire, WireAddress
+from vgpu_sim.hal.hca import HCA_WIRE_LANES, HcaWire
+
+PORT: Final = 4791
+"""RoCEv2 (IANA)."""
+_SOURCE_PORTS: Final = range(0xC000, 0x10000)  # what flow labels are mapped to
+_IP_MTU_DISCOVER: Final = 10
+_IPV6_MTU_DISCOVER: Final = 23
+_PMTUDISC_DO: Final = 2
+_SO_RCVBUFFORCE: Final = 33
+_UDP_GRO: Final = 104
+_RECEIVE_BYTES: Final = 8 << 20
+_SEND_BYTES: Final = 4 << 20
+_TRIES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class WireSockets:
+    """Sockets of one address. The first receives on PORT; the others only send."""
+
+    address: WireAddress
+    sockets: tuple[socket.socket, ...]
+    segments: bool
+    """Whether the kernel cuts and joins buffers (UDP_SEGMENT, UDP_GRO)."""
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """Return the port that each sends from."""
+        return tuple(opened.getsockname()[1] for opened in self.sockets)
+
+    def structure(self) -> HcaWire:
+        """Return them as the engine takes them."""
+        wire = HcaWire(
+            scope=self.address.scope, lanes=len(self.sockets), segments=int(self.segments)
+        )
+        ctypes.memmove(wire.gid, self.address.gid, len(self.address.gid))
+        for lane, (opened, port) in enumerate(zip(self.sockets, self.ports, strict=True)):
+            wire.fds[lane], wire.ports[lane] = opened.fileno(), port
+        return wire
+
+    def close(self) -> None:
+        """Close them; who duplicated them keeps theirs."""
+        for opened in self.sockets:
+            opened.close()
+
+
+def open_sockets(
+    address: WireAddress, lanes: int = HCA_WIRE_LANES, segments: bool = False
+) -> WireSockets:
+    """Bind sockets to an address, in this process's network namespace.
+
+    Raises:
+        NoWire: the address is not there, or somebody else has its port.
+    """
+    with ExitStack() as stack:
+        try:
+            receiving = stack.enter_context(_socket(address))
+            receiving.bind(_name(address, PORT))
+            _room(receiving)
+            if segments:
+                receiving.setsockopt(socket.IPPROTO_UDP, _UDP_GRO, 1)
+            others = [stack.enter_context(_sending(address)) for _ in range(lanes - 1)]
+        except OSError as err:
+            raise NoWire(f"UDP {address.ip} port {PORT}: {err.strerror}") from err
+        stack.pop_all()
+    return WireSockets(address, (receiving, *others), segments)
+
+
+def _socket(address: WireAddress) -> socket.socket:
+    four = address.ip.version == 4
+    made = socket.socket(socket.AF_INET if four else socket.AF_INET6, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    if four:
+        made.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
+    else:
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
+    return made
+
+
+def _sending(address: WireAddress) -> socket.socket:
+    """Return a socket that never receives: what comes to its port is dropped by the kernel."""
+    made = _socket(address)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 0)
+    for _ in range(_TRIES):
+        try:
+            made.bind(_name(address, secrets.choice(_SOURCE_PORTS)))
+            return made
+        except OSError as err:
+            if err.errno != errno.EADDRINUSE:
+                made.close()
+                raise
+    made.close()
+    raise OSError(errno.EADDRINUSE, "no free port to send from")
+
+
+def _name(address: WireAddress, port: int) -> tuple[str, int] | tuple[str, int, int, int]:
+    if address.ip.version == 4:
+        return (str(address.ip), port)
+    return (str(address.ip), port, 0, address.scope)
+
+
+def _room(receiving: socket.socket) -> None:
+    """Ask for more than net.core.rmem_max allows; without CAP_NET_ADMIN it is that."""
+    receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
+    with suppress(PermissionError):
+        receiving.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, _RECEIVE_BYTES)

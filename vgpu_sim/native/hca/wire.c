@@ -1,0 +1,263 @@
+/* Addresses of ours and what is connected over them; which packets are let in. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "wire.h"
+#include "wire_crc.h"
+
+enum { ROOM_BYTES = 32 * 65536, EVENTS = 32 };
+
+/* What a flow label says about the source port (rdma-core's ibv_flow_label_to_udp_sport()): here,
+ * which of the ports that there are. */
+static unsigned lane_of(const struct hca_wire *wire, const struct hca_qp *qp) {
+  uint32_t label = qp->attributes.flow_label & 0xFFFFF;
+  if (label == 0) {
+    const uint64_t pair = (uint64_t)qp->number * qp->attributes.dest_qpn;
+    label = (uint32_t)(pair ^ pair >> 20 ^ pair >> 40) & 0xFFFFF;
+  }
+  return ((label & 0x3FFF) ^ label >> 14) % wire->lanes;
+}
+
+static bool open_engine(struct hca *hca) {
+  if (hca->wire_batch) return true;
+  hca_crc_choose();
+  hca->wire_batch = calloc(1, sizeof *hca->wire_batch);
+  hca->wire_room = malloc(ROOM_BYTES);
+  const int fd = epoll_create1(EPOLL_CLOEXEC);
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = hca->wire_batch};
+  if (hca->wire_batch && hca->wire_room && fd >= 0 &&
+      epoll_ctl(hca->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0) {
+    hca->wire_epoll_fd = fd;
+    return true;
+  }
+  if (fd >= 0) close(fd);
+  free(hca->wire_room);
+  free(hca->wire_batch);
+  hca->wire_room = NULL;
+  hca->wire_batch = NULL;
+  return false;
+}
+
+void hca_wire_end(struct hca *hca) {
+  if (!hca->wire_batch) return;
+  close(hca->wire_epoll_fd);
+  free(hca->wire_room);
+  free(hca->wire_batch);
+}
+
+static void drop(struct hca_wire *wire) {
+  for (unsigned i = 0; i < wire->lanes; i++) close(wire->fds[i]);
+  free(wire);
+}
+
+struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
+  struct hca_wire *wire = calloc(1, sizeof *wire);
+  if (!wire || wanted->lanes == 0 || wanted->lanes > WIRE_LANES) {
+    free(wire);
+    errno = wire ? EINVAL : ENOMEM;
+    return NULL;
+  }
+  memcpy(wire->gid, wanted->gid, sizeof wire->gid);
+  wire->scope = wanted->scope;
+  wire->segments = wanted->segments != 0;
+  bool made = true;
+  for (; wire->lanes < wanted->lanes && made; wire->lanes += made) {
+    wire->ports[wire->lanes] = wanted->ports[wire->lanes];
+    wire->fds[wire->lanes] = fcntl(wanted->fds[wire->lanes], F_DUPFD_CLOEXEC, 3);
+    made = wire->fds[wire->lanes] >= 0;
+  }
+  int room_bytes = 0;
+  socklen_t length = sizeof room_bytes;
+  made = made && getsockopt(wire->fds[0], SOL_SOCKET, SO_RCVBUF, &room_bytes, &length) == 0;
+  wire->room_bytes = (uint32_t)room_bytes;
+  hca_enter(hca);
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = wire};
+  made = made && open_engine(hca) &&
+         epoll_ctl(hca->wire_epoll_fd, EPOLL_CTL_ADD, wire->fds[0], &event) == 0;
+  if (made) {
+    wire->next = hca->wires;
+    hca->wires = wire;
+  }
+  const int error = errno;
+  hca_leave(hca);
+  if (made) return wire;
+  drop(wire);
+  errno = error;
+  return NULL;
+}
+
+static void leave(struct hca *hca, struct hca_qp *qp) {
+  if (!qp->wired) return;
+  free(qp->wired);
+  qp->wired = NULL;
+  (void)hca;
+}
+
+void hca_wire_free(struct hca *hca, struct hca_wire *wire) {
+  hca_enter(hca);
+  for (struct hca_client *client = hca->clients; client; client = client->next) {
+    for (unsigned i = 0; i < TESSERA_HCA_MAX_QPS; i++) {
+      struct hca_qp *qp = client->qps[i];
+      if (!qp || !qp->wired || qp->wired->wire != wire) continue;
+      if (qp->attributes.state != TESSERA_VERBS_STATE_ERR) {
+        hca_event(client, TESSERA_VERBS_EVENT_QP_FATAL, qp->number);
+        hca_fail(hca, qp);
+      }
+      leave(hca, qp);
+    }
+  }
+  for (struct hca_wire **link = &hca->wires; *link; link = &(*link)->next) {
+    if (*link != wire) continue;
+    *link = wire->next;
+    break;
+  }
+  epoll_ctl(hca->wire_epoll_fd, EPOLL_CTL_DEL, wire->fds[0], NULL);
+  hca_leave(hca);
+  drop(wire);
+}
+
+void hca_wire_counts(struct hca *hca, struct hca_wire *wire, tessera_hca_wire_counts *counts) {
+  hca_enter(hca);
+  *counts = wire->counts;
+  hca_leave(hca);
+}
+
+/* An address that this engine serves itself: its queue pairs reach each other without a wire. */
+static bool is_here(const struct hca *hca, const uint8_t *gid) {
+  for (const struct hca_wire *wire = hca->wires; wire; wire = wire->next)
+    if (memcmp(wire->gid, gid, sizeof wire->gid) == 0) return true;
+  for (const struct hca_client *client = hca->clients; client; client = client->next)
+    for (unsigned i = 0; i < TESSERA_HCA_GIDS; i++)
+      if (memcmp(client->gids[i], gid, sizeof client->gids[i]) == 0) return true;
+  return false;
+}
+
+static struct hca_wire *wire_of(const struct hca *hca, const struct hca_qp *qp) {
+  if (qp->attributes.sgid_index >= TESSERA_HCA_GIDS) return NULL;
+  const uint8_t *gid = qp->client->gids[qp->attributes.sgid_index];
+  for (struct hca_wire *wire = hca->wires; wire; wire = wire->next)
+    if (memcmp(wire->gid, gid, sizeof wire->gid) == 0) return wire;
+  return NULL;
+}
+
+bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
+  const tessera_hca_qp_attributes *attributes = &qp->attributes;
+  if (attributes->state == TESSERA_VERBS_STATE_RESET) leave(hca, qp);
+  if (attributes->state == TESSERA_VERBS_STATE_RTR && from != TESSERA_VERBS_STATE_RTR) {
+    leave(hca, qp);
+    struct hca_wire *wire = wire_of(hca, qp);
+    if (!wire || qp->type != TESSERA_VERBS_QP_TYPE_RC || is_here(hca, attributes->dgid))
+      return true;
+    if (wire_is_ipv4(wire->gid) != wire_is_ipv4(attributes->dgid)) return true;
+    qp->wired = calloc(1, sizeof *qp->wired);
+    if (!qp->wired) return false;
+    qp->wired->wire = wire;
+    qp->wired->qp = qp;
+    qp->wired->lane = lane_of(wire, qp);
+    qp->wired->mtu = 128u << attributes->path_mtu;
+        qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
+                                         .destination_port = WIRE_PORT};
+    memcpy(qp->wired->path.source, wire->gid, sizeof wire->gid);
+    memcpy(qp->wired->path.destination, attributes->dgid, sizeof attributes->dgid);
+    wire_responder_begin(qp);
+  }
+  if (qp->wired && attributes->state == TESSERA_VERBS_STATE_RTS && from == TESSERA_VERBS_STATE_RTR)
+    wire_requester_begin(qp);
+  return true;
+}
+
+void hca_wire_leave(struct hca *hca, struct hca_qp *qp) { leave(hca, qp); }
+
+bool hca_wire_is_busy(const struct hca_qp *qp) {
+  return qp->wired && qp->wired->requester.tail != qp->wired->requester.head;
+}
+
+bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
+  bool more = wire_answer_reads(hca, qp);
+  wire_answer(hca, qp);
+  wire_flush(hca);
+  const uint32_t state = qp->attributes.state;
+  if (state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD)
+    more |= wire_request(hca, qp);
+  return more || qp->attributes.state == TESSERA_VERBS_STATE_ERR;
+}
+
+/* The queue pair that a packet may be for: its address and its peer's are those of the packet. */
+static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                             const struct wire_packet *packet) {
+  struct hca_qp *qp = hca_table_get(&hca->qps, packet->qpn);
+  if (!qp || !qp->wired || qp->wired->wire != wire) {
+    wire->counts.unknown_qp++;
+    return NULL;
+  }
+  if (memcmp(path->source, qp->wired->path.destination, sizeof path->source) != 0) {
+    wire->counts.wrong_source++;
+    return NULL;
+  }
+  if (!wire_pkeys_match(packet->pkey, wire_pkey(qp))) {
+    wire->counts.bad_pkey++;
+    return NULL;
+  }
+  if (packet->opcode >> 5 != WIRE_RC || packet->payload_bytes > qp->wired->mtu) {
+    wire->counts.malformed++;
+    return NULL;
+  }
+  return qp;
+}
+
+void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                   unsigned part, const uint8_t *data, size_t bytes) {
+  struct wire_packet packet;
+  wire->counts.received++;
+  if (!wire_parse(&packet, data, bytes)) {
+    wire->counts.malformed++;
+    return;
+  }
+  struct hca_qp *qp = target(hca, wire, path, &packet);
+  if (!qp) return;
+  if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) {
+    wire->counts.bad_icrc++;
+    return;
+  }
+  if (!hca_receives(qp)) {
+    wire->counts.not_ready++;
+    return;
+  }
+  switch (packet.form.kind) {
+    case WIRE_SEND:
+    case WIRE_WRITE:
+    case WIRE_READ:
+      wire_respond(hca, qp, &packet);
+      break;
+    case WIRE_READ_RESPONSE:
+      wire_read_response(hca, qp, &packet);
+      break;
+    case WIRE_ACK:
+      wire_acknowledged(hca, qp, &packet);
+      break;
+    default:
+      wire->counts.malformed++;
+  }
+}
+
+bool hca_wire_poll(struct hca *hca) {
+  if (!hca->wires) return false;
+  struct epoll_event events[EVENTS];
+  const int count = epoll_wait(hca->wire_epoll_fd, events, EVENTS, 0);
+  bool came = false;
+  for (int i = 0; i < count; i++) came |= wire_receive(hca, events[i].data.ptr);
+  while (hca->wire_noted) {
+    struct hca_wired *wired = hca->wire_noted;
+    hca->wire_noted = wired->next_noted;
+    wired->responder.noted = false;
+    wire_answer(hca, wired->qp);
+  }
+  if (came) wire_flush(hca);
+  return came;
+}

@@ -1,0 +1,149 @@
+/* The wire: queue pairs whose peers another engine has, and the sockets that lead there.
+ *
+ * Everything here is used with the engine's lock held. What comes from a packet is hostile. */
+#ifndef HCA_WIRE_H
+#define HCA_WIRE_H
+
+#include "internal.h"
+#include "wire_packet.h"
+
+enum {
+  WIRE_LANES = TESSERA_HCA_WIRE_LANES, /* sockets of an address that differ in their port */
+  WIRE_BATCH = 64,   /* packets that are made, sent or received at a time */
+  WIRE_REQUESTS = 64, /* of a queue pair that are under way */
+  WIRE_READS = 16,   /* the same, READs alone: responder resources */
+  WIRE_LEAST_ROOM = 8, /* packets of a queue pair that are under way: at most so many ... */
+  WIRE_MOST_ROOM = 256,
+  WIRE_PACKET_COST = 1280, /* ... as a socket's buffer holds twice, with what the kernel adds */
+};
+
+/* An address of ours. */
+struct hca_wire {
+  struct hca_wire *next;
+  uint8_t gid[16];
+  uint32_t scope; /* of a link-local address */
+  unsigned lanes;
+  int fds[WIRE_LANES]; /* the first receives */
+  uint16_t ports[WIRE_LANES];
+  uint32_t room_bytes; /* of the socket that receives; the peer's is taken to be like it */
+  bool segments; /* the kernel cuts and joins buffers: UDP_SEGMENT, UDP_GRO */
+  tessera_hca_wire_counts counts;
+};
+
+/* A request that was taken out of the ring and is not complete yet. */
+struct wire_request {
+  tessera_hca_send_slot send; /* the one copy that is checked and used */
+  uint32_t status;            /* of verbs; not SUCCESS: it is not sent */
+  uint32_t bytes, first_psn, packets;
+};
+
+struct wire_requester {
+  uint32_t tail, head; /* of the ring: under way */
+  uint32_t sending;    /* the request that the next packet is of */
+  uint32_t free_psn;   /* of the next request that is taken */
+  uint32_t oldest_psn, next_psn, top_psn; /* not answered yet; to be sent; never sent yet */
+  uint32_t window, room; /* packets under way: at most now, and at most ever */
+  uint32_t answered;     /* packets since the window grew */
+  unsigned retries, pauses, refusals; /* since there was progress */
+  uint64_t deadline_ns; /* 0: nothing is under way */
+  bool paused;          /* by the peer, until then */
+  unsigned read_count;
+  uint32_t read_ends[WIRE_READS]; /* PSNs behind what was asked for */
+  struct wire_request requests[WIRE_REQUESTS];
+};
+
+/* A READ that is being answered. */
+struct wire_reading {
+  uint32_t psn, key, bytes, done;
+  uint64_t address;
+};
+
+struct wire_responder {
+  uint32_t psn, msn; /* expected; messages that are complete */
+  uint32_t last_psn; /* of the packet before, in order or not */
+  bool refused;      /* a gap was reported */
+  bool answers;      /* an acknowledgement is due */
+  bool noted;        /* in the list of those whose answers are due */
+  enum wire_kind message; /* that is under way */
+  uint32_t key, bytes, done;
+  uint64_t address;
+  unsigned reading_first, reading_count;
+  struct wire_reading reading[WIRE_READS];
+};
+
+/* What a queue pair has that is connected over a wire. */
+struct hca_wired {
+  struct hca_wire *wire;
+  struct wire_path path; /* of what is sent */
+  unsigned lane;
+  uint32_t mtu;
+  struct hca_wired *next_noted;
+  struct hca_qp *qp;
+  struct wire_requester requester;
+  struct wire_responder responder;
+};
+
+/* What a packet is for, and where it lies in the buffer. */
+struct wire_out {
+  struct hca_wired *wired;
+  uint32_t offset, bytes; /* with ICRC */
+  uint8_t kind;
+};
+
+struct wire_batch {
+  unsigned count;
+  uint32_t used;
+  struct wire_out out[WIRE_BATCH];
+  uint8_t data[WIRE_BATCH * WIRE_MAX_PACKET];
+};
+
+/* wire_socket.c. A packet's payload is written where wire_begin() says; it may be given up before
+ * wire_end(). */
+uint8_t *wire_begin(struct hca *hca, struct hca_wired *wired, const struct wire_packet *packet);
+void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet *packet);
+/* Sends what was made; returns how many packets of it the kernel has no room for now: the last. */
+unsigned wire_flush(struct hca *hca);
+/* Hands what came to hca_wire_take(); true where something did. */
+bool wire_receive(struct hca *hca, struct hca_wire *wire);
+
+/* wire.c: judges one packet from `path->source`, part number `part` of what came together, and
+ * carries it out. */
+void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                   unsigned part, const uint8_t *data, size_t bytes);
+
+/* wire_memory.c: false where a region is not there, or does not allow it. */
+bool wire_gather(struct hca *hca, const struct hca_qp *qp, const tessera_hca_send_slot *send,
+                 uint32_t offset, uint32_t bytes, uint8_t *to);
+bool wire_scatter(struct hca *hca, const struct hca_qp *qp, const tessera_hca_sge *sges,
+                  unsigned count, uint32_t offset, const uint8_t *from, uint32_t bytes);
+bool wire_load(struct hca *hca, const struct hca_qp *qp, uint64_t address, uint32_t key,
+               uint32_t bytes, uint8_t *to);
+bool wire_store(struct hca *hca, const struct hca_qp *qp, uint64_t address, uint32_t key,
+                const uint8_t *from, uint32_t bytes);
+
+/* wire_requester.c */
+void wire_requester_begin(struct hca_qp *qp);
+/* Sends what may be sent; true where more could be at once. */
+bool wire_request(struct hca *hca, struct hca_qp *qp);
+void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+
+/* wire_responder.c */
+void wire_responder_begin(struct hca_qp *qp);
+void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+/* Answers READs, as many packets as there is room for; true where more are to be made. */
+bool wire_answer_reads(struct hca *hca, struct hca_qp *qp);
+/* Acknowledges what came, if nothing has to be answered before. */
+void wire_answer(struct hca *hca, struct hca_qp *qp);
+void wire_note(struct hca *hca, struct hca_wired *wired);
+
+/* As the table of partition keys is now. */
+static inline uint16_t wire_pkey(const struct hca_qp *qp) {
+  return qp->client->pkeys[qp->attributes.pkey_index % TESSERA_HCA_PKEYS];
+}
+
+static inline uint32_t wire_packets(uint32_t bytes, uint32_t mtu) {
+  return bytes ? (bytes + mtu - 1) / mtu : 1;
+}
+
+#endif

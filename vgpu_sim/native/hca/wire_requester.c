@@ -1,0 +1,438 @@
+/* The requester of a reliable connection: what is under way, what was answered, what is sent again.
+ *
+ * PSNs are given to requests when they are taken out of the ring. Sending goes on from `next_psn`;
+ * whatever goes wrong sets it back to the oldest that is not answered (go-back-N). A READ takes a
+ * PSN for each packet of its answer, and is asked for in parts that the window has room for. */
+#include <string.h>
+
+#include "clock.h"
+#include "wire.h"
+#include "wire_policy.h"
+#include "work.h"
+
+enum {
+  LEAST_WINDOW = 4,
+  MOST_PSNS = 1 << 22,        /* under way: half of what can be told apart, with room to spare */
+  QUICK_REFUSALS = 4,         /* without progress; then only time starts another attempt */
+  RETRIES_WITHOUT_END = 7,    /* rnr_retry */
+  FULL_PAUSE_NS = 100000,     /* the kernel has no room for a packet */
+  LEAST_TIMEOUT_NS = 1000000, /* an engine that waits for a CPU is no lost packet */
+  EXPONENT_WITHOUT_TIMEOUT = 14,
+};
+
+static struct wire_request *request_at(struct wire_requester *requester, uint32_t index) {
+  return &requester->requests[index % WIRE_REQUESTS];
+}
+
+static bool is_read(const struct wire_request *request) {
+  return request->send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
+}
+
+static uint32_t end_of(const struct wire_request *request) {
+  return wire_psn_add(request->first_psn, request->packets);
+}
+
+/* Whether what is under way may come to its end. */
+static bool may_end(const struct hca_qp *qp) {
+  const uint32_t state = qp->attributes.state;
+  return state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD;
+}
+
+static uint64_t timeout_ns(const struct hca_qp *qp) {
+  const unsigned exponent = qp->attributes.timeout;
+  const uint64_t wanted_ns = UINT64_C(4096) << (exponent ? exponent : EXPONENT_WITHOUT_TIMEOUT);
+  return wanted_ns < LEAST_TIMEOUT_NS ? LEAST_TIMEOUT_NS : wanted_ns;
+}
+
+void wire_requester_begin(struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  const uint32_t mtu = qp->wired->mtu;
+  memset(requester, 0, sizeof *requester);
+  requester->free_psn = requester->oldest_psn = requester->next_psn = requester->top_psn =
+      qp->attributes.sq_psn;
+  requester->room = qp->wired->wire->room_bytes / (mtu + WIRE_PACKET_COST) / 2;
+  if (requester->room > WIRE_MOST_ROOM) requester->room = WIRE_MOST_ROOM;
+  if (requester->room < WIRE_LEAST_ROOM) requester->room = WIRE_LEAST_ROOM;
+  requester->window = requester->room;
+}
+
+/* Ends the oldest request, and with it the queue pair. */
+static void fail(struct hca *hca, struct hca_qp *qp, uint32_t status) {
+  struct wire_requester *requester = &qp->wired->requester;
+  const struct wire_request *request = request_at(requester, requester->tail);
+  qp->work.send = request->send;
+  qp->work.bytes = request->bytes;
+  requester->tail = requester->head;
+  hca_fail_send(hca, qp, status);
+}
+
+/* False where the completion queue was full: the queue pair is in ERR. */
+static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  const struct wire_request *request = request_at(requester, requester->tail);
+  qp->work.send = request->send;
+  qp->work.bytes = request->bytes;
+  requester->tail++;
+  hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
+  return may_end(qp);
+}
+
+/* The request that a PSN is of; a request that fails stands in the way of all behind it. */
+static uint32_t find(struct wire_requester *requester, uint32_t psn) {
+  uint32_t index = requester->tail;
+  for (; index != requester->head; index++) {
+    const struct wire_request *request = request_at(requester, index);
+    if (request->status != TESSERA_VERBS_STATUS_SUCCESS) break;
+    if (wire_psn_distance(psn, end_of(request)) < 0) break;
+  }
+  return index;
+}
+
+static void set_next(struct wire_requester *requester, uint32_t psn) {
+  requester->next_psn = psn;
+  requester->sending = find(requester, psn);
+  while (requester->read_count &&
+         wire_psn_distance(requester->read_ends[requester->read_count - 1], psn) > 0)
+    requester->read_count--;
+}
+
+static void forget_reads(struct wire_requester *requester) {
+  unsigned done = 0;
+  while (done < requester->read_count &&
+         wire_psn_distance(requester->read_ends[done], requester->oldest_psn) <= 0)
+    done++;
+  requester->read_count -= done;
+  memmove(requester->read_ends, requester->read_ends + done,
+          requester->read_count * sizeof *requester->read_ends);
+}
+
+/* Everything before `psn` is answered: there was progress. */
+static void set_oldest(struct hca_qp *qp, uint32_t psn) {
+  struct wire_requester *requester = &qp->wired->requester;
+  const int32_t progress = wire_psn_distance(psn, requester->oldest_psn);
+  if (progress <= 0) return;
+  requester->oldest_psn = psn;
+  requester->retries = requester->pauses = requester->refusals = 0;
+  requester->paused = false;
+  requester->answered += (uint32_t)progress;
+  if (requester->answered >= requester->window && requester->window < requester->room) {
+    requester->answered = 0;
+    requester->window++;
+  }
+  if (wire_psn_distance(requester->next_psn, psn) < 0)
+    set_next(requester, psn);
+  else
+    requester->sending = find(requester, requester->next_psn);
+  forget_reads(requester);
+  requester->deadline_ns =
+      requester->next_psn == psn ? 0 : hca_now_ns() + timeout_ns(qp);
+}
+
+static void go_back(struct wire_requester *requester) {
+  set_next(requester, requester->oldest_psn);
+  requester->window /= 2;
+  if (requester->window < LEAST_WINDOW) requester->window = LEAST_WINDOW;
+}
+
+/* Something was lost, as the peer says or as an answer that is missing shows. What is still on its
+ * way says so again and again: only the first few count. */
+static void repeat(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  if (requester->next_psn == requester->oldest_psn || requester->paused) return;
+  if (requester->refusals++ >= QUICK_REFUSALS) return;
+  go_back(requester);
+  hca_enqueue(hca, qp);
+}
+
+/* The peer has carried out everything before `end`. False where the queue pair has failed, or where
+ * a READ before that was not answered. */
+static bool advance(struct hca *hca, struct hca_qp *qp, uint32_t end) {
+  struct wire_requester *requester = &qp->wired->requester;
+  while (requester->tail != requester->head) {
+    const struct wire_request *request = request_at(requester, requester->tail);
+    if (request->status != TESSERA_VERBS_STATUS_SUCCESS) break;
+    if (is_read(request)) {
+      if (wire_psn_distance(request->first_psn, requester->oldest_psn) > 0 &&
+          wire_psn_distance(end, request->first_psn) >= 0)
+        set_oldest(qp, request->first_psn);
+      if (wire_psn_distance(end, requester->oldest_psn) <= 0) break;
+      if (wire_psn_distance(end, request->first_psn) <= 0) break;
+      repeat(hca, qp);
+      return false;
+    }
+    if (wire_psn_distance(end, end_of(request)) < 0) break;
+    const uint32_t reached = end_of(request);
+    if (!complete_oldest(hca, qp)) return false;
+    set_oldest(qp, reached);
+  }
+  set_oldest(qp, end);
+  hca_enqueue(hca, qp);
+  return true;
+}
+
+/* Whether a PSN is of something that was sent and not answered. */
+static bool is_under_way(const struct wire_requester *requester, uint32_t psn) {
+  return wire_psn_distance(psn, requester->oldest_psn) >= 0 &&
+         wire_psn_distance(psn, requester->top_psn) < 0;
+}
+
+static void pause_sending(struct hca *hca, struct hca_qp *qp, unsigned code) {
+  struct wire_requester *requester = &qp->wired->requester;
+  if (requester->paused || requester->next_psn == requester->oldest_psn) return;
+  const uint8_t limit = qp->attributes.rnr_retry;
+  if (limit != RETRIES_WITHOUT_END && requester->pauses++ >= limit) {
+    fail(hca, qp, TESSERA_VERBS_STATUS_RNR_RETRY_EXC_ERR);
+    return;
+  }
+  set_next(requester, requester->oldest_psn);
+  requester->paused = true;
+  requester->deadline_ns = hca_now_ns() + hca_pause_ns(code);
+  hca_wait_until(hca, qp, HCA_WAIT_WIRE, requester->deadline_ns);
+}
+
+static void refused(struct hca *hca, struct hca_qp *qp, unsigned reason) {
+  static const uint32_t STATUS[] = {
+      [WIRE_NAK_INVALID] = TESSERA_VERBS_STATUS_REM_INV_REQ_ERR,
+      [WIRE_NAK_ACCESS] = TESSERA_VERBS_STATUS_REM_ACCESS_ERR,
+      [WIRE_NAK_OPERATION] = TESSERA_VERBS_STATUS_REM_OP_ERR,
+  };
+  if (reason == WIRE_NAK_SEQUENCE)
+    repeat(hca, qp);
+  else if (reason < sizeof STATUS / sizeof *STATUS)
+    fail(hca, qp, STATUS[reason]);
+}
+
+void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_requester *requester = &qp->wired->requester;
+  if (!may_end(qp)) return;
+  if (!is_under_way(requester, packet->psn)) return;
+  const unsigned value = packet->syndrome & WIRE_SYNDROME_VALUE;
+  switch (packet->syndrome & WIRE_SYNDROME_KIND) {
+    case 0:
+      advance(hca, qp, wire_psn_add(packet->psn, 1));
+      break;
+    case WIRE_SYNDROME_RNR:
+      if (advance(hca, qp, packet->psn)) pause_sending(hca, qp, value);
+      break;
+    case WIRE_SYNDROME_NAK:
+      if (advance(hca, qp, packet->psn)) refused(hca, qp, value);
+      break;
+    default:
+      break;
+  }
+}
+
+void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_requester *requester = &qp->wired->requester;
+  if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
+  if (!is_under_way(requester, packet->psn) || !advance(hca, qp, packet->psn)) return;
+  if (requester->tail == requester->head) return;
+  const struct wire_request *request = request_at(requester, requester->tail);
+  if (!is_read(request) || request->status != TESSERA_VERBS_STATUS_SUCCESS) return;
+  const int32_t place = wire_psn_distance(packet->psn, request->first_psn);
+  if (place < 0 || (uint32_t)place >= request->packets) return;
+  const uint32_t offset = (uint32_t)place * qp->wired->mtu, left = request->bytes - offset;
+  if (packet->payload_bytes != (left < qp->wired->mtu ? left : qp->wired->mtu)) {
+    qp->wired->wire->counts.malformed++;
+    return;
+  }
+  if (!wire_scatter(hca, qp, request->send.payload.sges, request->send.sge_count, offset,
+                    packet->payload, packet->payload_bytes)) {
+    fail(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
+    return;
+  }
+  const bool last = (uint32_t)place == request->packets - 1;
+  if (last && !complete_oldest(hca, qp)) return;
+  set_oldest(qp, wire_psn_add(packet->psn, 1));
+  hca_enqueue(hca, qp);
+}
+
+/* Takes requests out of the ring, and gives them their PSNs. */
+static void take(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  for (;;) {
+    const uint32_t there = hca_pending(hca, qp, &qp->page->send_head, qp->send_tail,
+                                            qp->send_count);
+    const uint32_t under_way = requester->head - requester->tail;
+    if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
+    if (there <= under_way || under_way == WIRE_REQUESTS) return;
+    if (under_way && request_at(requester, requester->head - 1)->status !=
+                         TESSERA_VERBS_STATUS_SUCCESS)
+      return;
+    struct wire_request *request = request_at(requester, requester->head);
+    qp->work.send = qp->send_slots[(qp->send_tail + under_way) & (qp->send_count - 1)];
+    qp->work.bytes = 0;
+    uint32_t status = hca_check_local(hca, qp);
+    if (qp->work.send.opcode > TESSERA_VERBS_OPCODE_RDMA_READ)
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* not over a wire yet */
+    if (status == TESSERA_VERBS_STATUS_SUCCESS && !wire_may_request(qp, qp->work.send.opcode))
+      status = wire_denied(qp);
+    const bool reads = qp->work.send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
+    if (status == TESSERA_VERBS_STATUS_SUCCESS && reads && qp->attributes.max_rd_atomic == 0)
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
+    const uint32_t packets =
+        status == TESSERA_VERBS_STATUS_SUCCESS ? wire_packets(qp->work.bytes, qp->wired->mtu) : 0;
+    const uint32_t taken =
+        (uint32_t)wire_psn_distance(requester->free_psn, requester->oldest_psn);
+    if (under_way && taken + packets > MOST_PSNS) return;
+    *request = (struct wire_request){.send = qp->work.send,
+                                     .status = status,
+                                     .bytes = qp->work.bytes,
+                                     .first_psn = requester->free_psn,
+                                     .packets = packets};
+    requester->free_psn = wire_psn_add(requester->free_psn, packets);
+    requester->head++;
+  }
+}
+
+static uint8_t opcode_of(uint32_t opcode, bool first, bool last) {
+  const bool immediate = opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM ||
+                         opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM;
+  const bool send =
+      opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM;
+  const unsigned base = send ? WIRE_SEND_FIRST : WIRE_WRITE_FIRST;
+  if (first && last) return (uint8_t)(base + WIRE_SEND_ONLY + immediate);
+  if (last) return (uint8_t)(base + WIRE_SEND_LAST + immediate);
+  return (uint8_t)(base + (first ? WIRE_SEND_FIRST : WIRE_SEND_MIDDLE));
+}
+
+static struct wire_packet headers(const struct hca_qp *qp, uint32_t psn) {
+  return (struct wire_packet){
+      .pkey = wire_pkey(qp), .qpn = qp->attributes.dest_qpn, .psn = psn};
+}
+
+/* Asks for the next part of a READ; returns how many packets of answer that is, 0: wait. Parts end
+ * at the same places when they are asked for again: for the peer a request is old or new, never
+ * both. */
+static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_request *request,
+                    uint32_t under_way) {
+  struct wire_requester *requester = &qp->wired->requester;
+  const unsigned limit = qp->attributes.max_rd_atomic < WIRE_READS ? qp->attributes.max_rd_atomic
+                                                                   : WIRE_READS;
+  if (requester->read_count >= limit) return 0;
+  const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
+  const uint32_t done = (uint32_t)wire_psn_distance(psn, request->first_psn);
+  const uint32_t part = requester->room / 2;
+  uint32_t packets = part - done % part;
+  if (packets > request->packets - done) packets = request->packets - done;
+  if (under_way && under_way + packets > requester->window) return 0;
+  const uint32_t left = request->bytes - done * mtu;
+  struct wire_packet packet = headers(qp, psn);
+  packet.opcode = WIRE_READ_REQUEST;
+  packet.acknowledge = true;
+  packet.address = request->send.remote_address + (uint64_t)done * mtu;
+  packet.key = request->send.remote_key;
+  packet.bytes = packets * mtu < left ? packets * mtu : left;
+  wire_begin(hca, qp->wired, &packet);
+  wire_end(hca, qp->wired, &packet);
+  requester->read_ends[requester->read_count++] = wire_psn_add(psn, packets);
+  return packets;
+}
+
+/* Makes the next packet of a message; false where its memory has gone. */
+static bool make(struct hca *hca, struct hca_qp *qp, struct wire_request *request, uint32_t room) {
+  const struct wire_requester *requester = &qp->wired->requester;
+  const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
+  const uint32_t place = (uint32_t)wire_psn_distance(psn, request->first_psn);
+  const uint32_t offset = place * mtu, left = request->bytes - offset;
+  const bool first = place == 0, last = place == request->packets - 1;
+  struct wire_packet packet = headers(qp, psn);
+  packet.opcode = opcode_of(request->send.opcode, first, last);
+  packet.solicited = last && (request->send.flags & TESSERA_VERBS_SEND_SOLICITED);
+  packet.acknowledge = last || room == 1 || (psn & 15) == 0;
+  packet.address = request->send.remote_address;
+  packet.key = request->send.remote_key;
+  packet.bytes = request->bytes;
+  packet.immediate = request->send.immediate;
+  packet.payload_bytes = left < mtu ? left : mtu;
+  uint8_t *payload = wire_begin(hca, qp->wired, &packet);
+  if (!wire_gather(hca, qp, &request->send, offset, packet.payload_bytes, payload)) return false;
+  wire_end(hca, qp->wired, &packet);
+  return true;
+}
+
+/* Makes the next packet; returns how many PSNs it takes, 0 where nothing may be sent now. */
+static uint32_t make_next(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  if (requester->sending == requester->head) return 0;
+  struct wire_request *request = request_at(requester, requester->sending);
+  if (request->status != TESSERA_VERBS_STATUS_SUCCESS) return 0;
+  const uint32_t under_way =
+      (uint32_t)wire_psn_distance(requester->next_psn, requester->oldest_psn);
+  if (under_way >= requester->window) return 0;
+  const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
+  if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
+  if (is_read(request)) return ask(hca, qp, request, under_way);
+  if (make(hca, qp, request, requester->window - under_way)) return 1;
+  request->status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
+  return 0;
+}
+
+/* Time is up; false where that ends the queue pair. */
+static bool expire(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  requester->deadline_ns = 0;
+  if (requester->paused) {
+    requester->paused = false;
+    return true;
+  }
+  if (requester->retries++ >= qp->attributes.retry_count && qp->attributes.timeout != 0) {
+    fail(hca, qp, TESSERA_VERBS_STATUS_RETRY_EXC_ERR);
+    return false;
+  }
+  qp->wired->wire->counts.timeouts++;
+  requester->refusals = 0;
+  go_back(requester);
+  return true;
+}
+
+/* Whether the oldest request cannot go on; it ends then. */
+static bool has_failed(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  if (requester->tail == requester->head) return false;
+  const uint32_t status = request_at(requester, requester->tail)->status;
+  if (status == TESSERA_VERBS_STATUS_SUCCESS) return false;
+  fail(hca, qp, status);
+  return true;
+}
+
+static bool send_some(struct hca *hca, struct hca_qp *qp, uint64_t now_ns) {
+  struct wire_requester *requester = &qp->wired->requester;
+  uint32_t psns[WIRE_BATCH];
+  unsigned made = 0;
+  while (made < WIRE_BATCH) {
+    psns[made] = requester->next_psn;
+    const uint32_t packets = make_next(hca, qp);
+    if (packets == 0) break;
+    requester->next_psn = wire_psn_add(requester->next_psn, packets);
+    if (wire_psn_distance(requester->next_psn, requester->top_psn) > 0)
+      requester->top_psn = requester->next_psn;
+    const struct wire_request *request = request_at(requester, requester->sending);
+    if (requester->next_psn == end_of(request)) requester->sending++;
+    made++;
+  }
+  const unsigned unsent = wire_flush(hca);
+  if (made && requester->deadline_ns == 0) requester->deadline_ns = now_ns + timeout_ns(qp);
+  if (unsent == 0) return made == WIRE_BATCH;
+  set_next(requester, psns[made - unsent]);
+  hca_wait_until(hca, qp, HCA_WAIT_WIRE, now_ns + FULL_PAUSE_NS);
+  return false;
+}
+
+bool wire_request(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  const uint64_t now_ns = hca_now_ns();
+  if (requester->deadline_ns && now_ns >= requester->deadline_ns && !expire(hca, qp)) return false;
+  hca_wait_end(hca, qp);
+  bool more = false;
+  if (!requester->paused) {
+    take(hca, qp);
+    if (!may_end(qp) || has_failed(hca, qp)) return false;
+    /* What was taken may be what `sending` waited for. */
+    more = send_some(hca, qp, now_ns);
+    if (has_failed(hca, qp)) return false;
+  }
+  if (requester->deadline_ns && qp->waiting == HCA_WAIT_NONE)
+    hca_wait_until(hca, qp, HCA_WAIT_WIRE, requester->deadline_ns);
+  return more;
+}

@@ -1,0 +1,343 @@
+/* The responder of a reliable connection: carries out what comes in order, once; says so, or why not.
+ *
+ * What breaks the rules of a message (Middle without First, a wrong length) is dropped and counted:
+ * no peer that keeps them sends it, and a forged packet shall change nothing. */
+#include <string.h>
+
+#include "wire.h"
+#include "wire_policy.h"
+#include "work.h"
+
+void wire_responder_begin(struct hca_qp *qp) {
+  struct wire_responder *responder = &qp->wired->responder;
+  memset(responder, 0, sizeof *responder);
+  responder->psn = qp->attributes.rq_psn;
+  responder->last_psn = wire_psn_add(responder->psn, WIRE_PSN_MASK);
+}
+
+void wire_note(struct hca *hca, struct hca_wired *wired) {
+  if (wired->responder.noted) return;
+  wired->responder.noted = true;
+  wired->next_noted = hca->wire_noted;
+  hca->wire_noted = wired;
+}
+
+static void send_answer(struct hca *hca, struct hca_qp *qp, uint32_t psn, uint8_t syndrome) {
+  const struct wire_packet packet = {.opcode = WIRE_ACKNOWLEDGE,
+                                     .pkey = wire_pkey(qp),
+                                     .qpn = qp->attributes.dest_qpn,
+                                     .psn = psn,
+                                     .syndrome = syndrome,
+                                     .msn = qp->wired->responder.msn};
+  wire_begin(hca, qp->wired, &packet);
+  wire_end(hca, qp->wired, &packet);
+}
+
+void wire_answer(struct hca *hca, struct hca_qp *qp) {
+  struct wire_responder *responder = &qp->wired->responder;
+  if (!responder->answers || responder->reading_count) return;
+  responder->answers = false;
+  send_answer(hca, qp, wire_psn_add(responder->psn, WIRE_PSN_MASK), WIRE_SYNDROME_ACK);
+}
+
+static void will_answer(struct hca *hca, struct hca_qp *qp) {
+  qp->wired->responder.answers = true;
+  wire_note(hca, qp->wired);
+}
+
+/* Ends the queue pair, and tells the peer why; `event` tells its owner, -1: nothing does. */
+static void refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int event) {
+  struct wire_responder *responder = &qp->wired->responder;
+  wire_answer_reads(hca, qp); /* what came before is answered before, if it is not very much */
+  if (qp->attributes.state == TESSERA_VERBS_STATE_ERR) return;
+  send_answer(hca, qp, responder->psn, (uint8_t)(WIRE_SYNDROME_NAK | reason));
+  responder->answers = false;
+  if (event >= 0) hca_event(qp->client, (uint32_t)event, qp->number);
+  hca_fail(hca, qp);
+}
+
+static void end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
+                        uint32_t status) {
+  struct wire_responder *responder = &qp->wired->responder;
+  const bool immediate = packet->form.parts & WIRE_IMMEDIATE;
+  const bool send = packet->form.kind == WIRE_SEND;
+  qp->holds = false;
+  hca_finish(
+      hca, qp, qp->recv_cq,
+      (tessera_hca_cqe){
+          .id = qp->held.id,
+          .status = status,
+          .opcode = send ? TESSERA_VERBS_DONE_RECV : TESSERA_VERBS_DONE_RECV_RDMA_WITH_IMM,
+          .bytes = responder->done,
+          .immediate = packet->immediate,
+          .source_qpn = qp->attributes.dest_qpn,
+          .flags = immediate ? TESSERA_VERBS_WC_FLAG_WITH_IMM : 0},
+      packet->solicited);
+}
+
+static void refuse_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
+                           uint32_t status, enum wire_nak reason) {
+  end_receive(hca, qp, packet, status);
+  refuse(hca, qp, reason, -1);
+}
+
+/* Takes the next receive request. False: there is none that can be used. */
+static bool take_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_responder *responder = &qp->wired->responder;
+  const enum hca_taken taken = hca_take(hca, qp);
+  if (taken == HCA_TAKEN_BROKEN) return false;
+  if (taken == HCA_TAKEN_NONE) {
+    send_answer(hca, qp, responder->psn,
+                (uint8_t)(WIRE_SYNDROME_RNR | (qp->attributes.min_rnr_timer & 31)));
+    responder->answers = false; /* it acknowledges what came before */
+    return false;
+  }
+  const tessera_hca_recv_slot *receive = &qp->held;
+  if (receive->sge_count > TESSERA_HCA_MAX_SGE) {
+    refuse_receive(hca, qp, packet, TESSERA_VERBS_STATUS_LOC_QP_OP_ERR, WIRE_NAK_OPERATION);
+    return false;
+  }
+  if (packet->form.kind != WIRE_SEND) return true; /* the immediate needs no memory */
+  if (!hca_all_valid(hca, qp, receive->sges, receive->sge_count,
+                      TESSERA_VERBS_ACCESS_LOCAL_WRITE)) {
+    refuse_receive(hca, qp, packet, TESSERA_VERBS_STATUS_LOC_PROT_ERR, WIRE_NAK_OPERATION);
+    return false;
+  }
+  return true;
+}
+
+/* Which request of verbs a packet belongs to: what policy is asked about. */
+static uint32_t opcode_of(const struct wire_packet *packet) {
+  const bool immediate = packet->form.parts & WIRE_IMMEDIATE;
+  switch (packet->form.kind) {
+    case WIRE_SEND:
+      return immediate ? TESSERA_VERBS_OPCODE_SEND_WITH_IMM : TESSERA_VERBS_OPCODE_SEND;
+    case WIRE_WRITE:
+      return immediate ? TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM
+                       : TESSERA_VERBS_OPCODE_RDMA_WRITE;
+    default:
+      return TESSERA_VERBS_OPCODE_RDMA_READ;
+  }
+}
+
+/* Whether a packet may come at this place of a message, with this length. */
+static bool fits(const struct hca_qp *qp, const struct wire_packet *packet) {
+  const struct wire_responder *responder = &qp->wired->responder;
+  const unsigned parts = packet->form.parts;
+  const bool first = parts & WIRE_FIRST, last = parts & WIRE_LAST;
+  const uint32_t mtu = qp->wired->mtu, bytes = packet->payload_bytes;
+  if (responder->message != (first ? WIRE_NOTHING : packet->form.kind)) return false;
+  if (last ? bytes > mtu || (!first && bytes == 0) : bytes != mtu) return false;
+  if (packet->form.kind != WIRE_WRITE)
+    return first || bytes <= TESSERA_HCA_MAX_MESSAGE_BYTES - responder->done;
+  if (first)
+    return packet->bytes <= TESSERA_HCA_MAX_MESSAGE_BYTES &&
+           (last ? packet->bytes == bytes : packet->bytes > mtu);
+  const uint32_t left = responder->bytes - responder->done;
+  return last ? bytes == left : bytes < left;
+}
+
+static bool may_reach(struct hca *hca, const struct hca_qp *qp, const struct wire_packet *packet,
+                      uint32_t access) {
+  if ((qp->attributes.access & access) == 0) return false;
+  return packet->bytes == 0 ||
+         hca_region_of(hca, qp, packet->key, packet->address, packet->bytes, access);
+}
+
+static bool store(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_responder *responder = &qp->wired->responder;
+  const uint32_t bytes = packet->payload_bytes;
+  if (packet->form.kind == WIRE_WRITE) {
+    if (wire_store(hca, qp, responder->address + responder->done, responder->key, packet->payload,
+                   bytes))
+      return true;
+    refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
+    return false;
+  }
+  const tessera_hca_recv_slot *receive = &qp->held;
+  if (hca_sum(receive->sges, receive->sge_count) < (uint64_t)responder->done + bytes) {
+    refuse_receive(hca, qp, packet, TESSERA_VERBS_STATUS_LOC_LEN_ERR, WIRE_NAK_INVALID);
+    return false;
+  }
+  if (wire_scatter(hca, qp, receive->sges, receive->sge_count, responder->done, packet->payload,
+                   bytes))
+    return true;
+  refuse_receive(hca, qp, packet, TESSERA_VERBS_STATUS_LOC_PROT_ERR, WIRE_NAK_OPERATION);
+  return false;
+}
+
+/* A packet of a SEND or a WRITE that is the next one. */
+static void carry_out(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_responder *responder = &qp->wired->responder;
+  const unsigned parts = packet->form.parts;
+  const bool first = parts & WIRE_FIRST, last = parts & WIRE_LAST;
+  const bool write = packet->form.kind == WIRE_WRITE;
+  if (first && write) {
+    if (!may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_WRITE)) {
+      refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
+      return;
+    }
+    responder->address = packet->address;
+    responder->key = packet->key;
+    responder->bytes = packet->bytes;
+  }
+  if (first) responder->done = 0;
+  const bool receives = write ? last && (parts & WIRE_IMMEDIATE) : first;
+  if (receives && !take_receive(hca, qp, packet)) return;
+  if (!store(hca, qp, packet)) return;
+  responder->done += packet->payload_bytes;
+  responder->message = last ? WIRE_NOTHING : packet->form.kind;
+  responder->psn = wire_psn_add(responder->psn, 1);
+  responder->refused = false;
+  if (packet->acknowledge) will_answer(hca, qp);
+  if (!last) return;
+  responder->msn = wire_psn_add(responder->msn, 1);
+  if (qp->holds) end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
+}
+
+static void add_reading(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_responder *responder = &qp->wired->responder;
+  const unsigned place = (responder->reading_first + responder->reading_count++) % WIRE_READS;
+  responder->reading[place] = (struct wire_reading){.psn = packet->psn,
+                                                    .key = packet->key,
+                                                    .bytes = packet->bytes,
+                                                    .address = packet->address};
+  hca_enqueue(hca, qp);
+}
+
+static void read_memory(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_responder *responder = &qp->wired->responder;
+  const unsigned limit = qp->attributes.max_dest_rd_atomic < WIRE_READS
+                             ? qp->attributes.max_dest_rd_atomic
+                             : WIRE_READS;
+  if (responder->message != WIRE_NOTHING || packet->bytes > TESSERA_HCA_MAX_MESSAGE_BYTES ||
+      responder->reading_count >= limit) {
+    qp->wired->wire->counts.out_of_sequence++;
+    return;
+  }
+  if (!may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_READ)) {
+    refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
+    return;
+  }
+  add_reading(hca, qp, packet);
+  responder->psn = wire_psn_add(responder->psn, wire_packets(packet->bytes, qp->wired->mtu));
+  responder->msn = wire_psn_add(responder->msn, 1);
+  responder->refused = false;
+}
+
+/* What was carried out before: READs are answered again, from there on; the rest is acknowledged. */
+static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_responder *responder = &qp->wired->responder;
+  qp->wired->wire->counts.duplicates++;
+  if (packet->form.kind != WIRE_READ) {
+    will_answer(hca, qp);
+    return;
+  }
+  if (packet->bytes > TESSERA_HCA_MAX_MESSAGE_BYTES) return;
+  const uint32_t packets = wire_packets(packet->bytes, qp->wired->mtu);
+  if (wire_psn_distance(responder->psn, packet->psn) < (int32_t)packets) return;
+  if (!may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_READ)) return;
+  while (responder->reading_count) {
+    const unsigned last = responder->reading_first + responder->reading_count - 1;
+    const struct wire_reading *reading = &responder->reading[last % WIRE_READS];
+    const uint32_t end =
+        wire_psn_add(reading->psn, wire_packets(reading->bytes, qp->wired->mtu));
+    if (wire_psn_distance(end, packet->psn) <= 0) break;
+    responder->reading_count--;
+  }
+  if (responder->reading_count < WIRE_READS) add_reading(hca, qp, packet);
+}
+
+void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  struct wire_responder *responder = &qp->wired->responder;
+  struct hca_wire *wire = qp->wired->wire;
+  const int32_t ahead = wire_psn_distance(packet->psn, responder->psn);
+  /* Who is asked for a packet again begins there: a gap after that is another one. */
+  const bool begun_again = wire_psn_distance(packet->psn, responder->last_psn) < 0;
+  responder->last_psn = packet->psn;
+  if (ahead > 0) {
+    wire->counts.gaps++;
+    if (responder->refused && !begun_again) return;
+    responder->refused = true;
+    send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_SEQUENCE);
+    return;
+  }
+  /* Here policy is asked, for each packet, before anything of it is used. */
+  if (!wire_may_respond(qp, opcode_of(packet), packet->form.parts & WIRE_LAST)) {
+    wire->counts.denied++;
+    /* Whom policy lets do nothing gets no answer, as from an address where nobody is. */
+    if (ahead == 0 && qp->policy.receives != 0)
+      send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
+    return;
+  }
+  if (ahead < 0) {
+    repeat(hca, qp, packet);
+  } else if (packet->form.kind == WIRE_READ) {
+    read_memory(hca, qp, packet);
+  } else if (packet->form.parts & WIRE_INVALIDATE || !fits(qp, packet)) {
+    wire->counts.out_of_sequence++;
+  } else {
+    carry_out(hca, qp, packet);
+  }
+}
+
+/* Makes one packet of an answer; false where the memory has gone, and the queue pair with it. */
+static bool make_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading *reading) {
+  const uint32_t mtu = qp->wired->mtu, left = reading->bytes - reading->done;
+  const bool first = reading->done == 0, last = left <= mtu;
+  struct wire_packet packet = {.pkey = wire_pkey(qp),
+                               .qpn = qp->attributes.dest_qpn,
+                               .psn = wire_psn_add(reading->psn, reading->done / mtu),
+                               .syndrome = WIRE_SYNDROME_ACK,
+                               .msn = qp->wired->responder.msn,
+                               .payload_bytes = last ? left : mtu};
+  packet.opcode = first && last ? WIRE_READ_RESPONSE_ONLY
+                  : first       ? WIRE_READ_RESPONSE_FIRST
+                  : last        ? WIRE_READ_RESPONSE_LAST
+                                : WIRE_READ_RESPONSE_MIDDLE;
+  uint8_t *payload = wire_begin(hca, qp->wired, &packet);
+  if (!wire_load(hca, qp, reading->address + reading->done, reading->key, packet.payload_bytes,
+                 payload))
+    return false;
+  wire_end(hca, qp->wired, &packet);
+  reading->done += packet.payload_bytes;
+  return true;
+}
+
+bool wire_answer_reads(struct hca *hca, struct hca_qp *qp) {
+  struct wire_responder *responder = &qp->wired->responder;
+  struct {
+    unsigned place;
+    uint32_t done;
+  } made[WIRE_BATCH];
+  unsigned count = 0, place = responder->reading_first;
+  const unsigned end = place + responder->reading_count;
+  wire_flush(hca); /* so that what is counted here is all that there is */
+  bool there = true;
+  while (place != end && count < WIRE_BATCH) {
+    struct wire_reading *reading = &responder->reading[place % WIRE_READS];
+    made[count].place = place;
+    made[count].done = reading->done;
+    if (!(there = make_answer(hca, qp, reading))) break;
+    count++;
+    if (reading->done == reading->bytes) place++;
+  }
+  const unsigned unsent = wire_flush(hca);
+  if (unsent) {
+    place = made[count - unsent].place;
+    responder->reading[place % WIRE_READS].done = made[count - unsent].done;
+    for (unsigned later = place + 1; later != end; later++)
+      responder->reading[later % WIRE_READS].done = 0;
+  }
+  responder->reading_first = place % WIRE_READS;
+  responder->reading_count = end - place;
+  if (!there) {
+    send_answer(hca, qp, responder->reading[place % WIRE_READS].psn,
+                WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
+    responder->reading_count = 0;
+    hca_event(qp->client, TESSERA_VERBS_EVENT_QP_ACCESS_ERR, qp->number);
+    hca_fail(hca, qp);
+    return false;
+  }
+  return responder->reading_count != 0;
+}

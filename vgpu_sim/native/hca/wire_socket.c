@@ -1,0 +1,220 @@
+/* Packets out of and into UDP sockets, many at a time. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "wire.h"
+
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+#ifndef UDP_GRO
+#define UDP_GRO 104
+#endif
+
+enum { MAX_BUFFER = 65535 - 40 - 8, RECEIVE_ROOM = 65536, RECEIVES = 32 };
+
+union name {
+  struct sockaddr any;
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+};
+
+union control {
+  struct cmsghdr header;
+  uint8_t room[CMSG_SPACE(sizeof(int))];
+};
+
+/* The engine's thread alone sends and receives. */
+static _Thread_local struct {
+  struct mmsghdr messages[WIRE_BATCH];
+  struct iovec vectors[WIRE_BATCH];
+  union name names[WIRE_BATCH];
+  union control controls[WIRE_BATCH];
+} scratch;
+
+static socklen_t name_of(const struct hca_wired *wired, union name *name) {
+  const uint8_t *gid = wired->path.destination;
+  if (wire_is_ipv4(gid)) {
+    name->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(WIRE_PORT)};
+    memcpy(&name->v4.sin_addr, gid + 12, 4);
+    return sizeof name->v4;
+  }
+  name->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6,
+                                   .sin6_port = htons(WIRE_PORT),
+                                   .sin6_scope_id = wired->wire->scope};
+  memcpy(&name->v6.sin6_addr, gid, 16);
+  return sizeof name->v6;
+}
+
+uint8_t *wire_begin(struct hca *hca, struct hca_wired *wired, const struct wire_packet *packet) {
+  struct wire_batch *batch = hca->wire_batch;
+  (void)wired;
+  if (batch->count == WIRE_BATCH) wire_flush(hca);
+  return wire_put_headers(packet, batch->data + batch->used);
+}
+
+void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet *packet) {
+  struct wire_batch *batch = hca->wire_batch;
+  const uint32_t header_bytes = wire_header_bytes(packet->opcode);
+  uint8_t *data = batch->data + batch->used;
+  uint8_t *end = wire_put_padding(data + header_bytes + packet->payload_bytes,
+                                  packet->payload_bytes);
+  const uint32_t bytes = (uint32_t)(end - data) + WIRE_ICRC_BYTES;
+  batch->out[batch->count++] = (struct wire_out){
+      wired, batch->used, bytes, wire_form_of(packet->opcode).kind};
+  batch->used += bytes;
+}
+
+/* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one kind
+ * and to one place, all of a size but for the last. */
+static unsigned together(const struct wire_batch *batch, unsigned first) {
+  const struct wire_out *head = &batch->out[first];
+  if (!head->wired->wire->segments) return 1;
+  uint32_t bytes = head->bytes;
+  unsigned count = 1;
+  for (; first + count < batch->count && count < WIRE_MAX_GSO_ID; count++) {
+    const struct wire_out *next = &batch->out[first + count];
+    if (next->wired != head->wired || next->kind != head->kind || next->bytes > head->bytes) break;
+    if ((bytes += next->bytes) > MAX_BUFFER) break;
+    if (next->bytes < head->bytes) return count + 1;
+  }
+  return count;
+}
+
+static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsigned message) {
+  const struct wire_out *head = &batch->out[first];
+  uint32_t bytes = 0;
+  for (unsigned i = 0; i < count; i++) {
+    const struct wire_out *out = &batch->out[first + i];
+    wire_seal(&head->wired->path, (uint16_t)i, batch->data + out->offset,
+              out->bytes - WIRE_ICRC_BYTES);
+    bytes += out->bytes;
+  }
+  scratch.vectors[message] = (struct iovec){batch->data + head->offset, bytes};
+  struct msghdr *header = &scratch.messages[message].msg_hdr;
+  *header = (struct msghdr){.msg_name = &scratch.names[message],
+                            .msg_namelen = name_of(head->wired, &scratch.names[message]),
+                            .msg_iov = &scratch.vectors[message],
+                            .msg_iovlen = 1};
+  if (count == 1) return;
+  union control *control = &scratch.controls[message];
+  header->msg_control = control;
+  header->msg_controllen = CMSG_SPACE(sizeof(uint16_t));
+  control->header = (struct cmsghdr){.cmsg_level = SOL_UDP,
+                                     .cmsg_type = UDP_SEGMENT,
+                                     .cmsg_len = CMSG_LEN(sizeof(uint16_t))};
+  const uint16_t size = (uint16_t)head->bytes;
+  memcpy(CMSG_DATA(&control->header), &size, sizeof size);
+}
+
+/* Sends buffers that share a socket; returns how many are left because there is no room. */
+static unsigned send_all(struct hca_wire *wire, int fd, unsigned first, unsigned count) {
+  while (count) {
+    const int sent = sendmmsg(fd, scratch.messages + first, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)) return count;
+    if (sent < 0 && errno == EINTR) continue;
+    /* Another error is a packet that got lost: an address that is not reached, a filter. */
+    const unsigned done = sent > 0 ? (unsigned)sent : 1;
+    if (sent <= 0) wire->counts.send_errors++;
+    first += done;
+    count -= done;
+  }
+  return 0;
+}
+
+unsigned wire_flush(struct hca *hca) {
+  struct wire_batch *batch = hca->wire_batch;
+  unsigned starts[WIRE_BATCH + 1], left = 0;
+  for (unsigned first = 0; first < batch->count && !left;) {
+    const struct hca_wired *wired = batch->out[first].wired;
+    unsigned messages = 0, at = first;
+    for (; at < batch->count && batch->out[at].wired->wire == wired->wire &&
+           batch->out[at].wired->lane == wired->lane;
+         messages++) {
+      const unsigned count = together(batch, at);
+      fill(batch, at, count, messages);
+      starts[messages] = at;
+      at += count;
+    }
+    const unsigned unsent = send_all(wired->wire, wired->wire->fds[wired->lane], 0, messages);
+    if (unsent) {
+      left = batch->count - starts[messages - unsent];
+      wired->wire->counts.full++;
+    }
+    wired->wire->counts.sent += at - first;
+    first = at;
+  }
+  batch->count = 0;
+  batch->used = 0;
+  return left;
+}
+
+static bool source_of(const union name *name, struct wire_path *path) {
+  memset(path->source, 0, sizeof path->source);
+  if (name->any.sa_family == AF_INET) {
+    path->source[10] = path->source[11] = 0xFF;
+    memcpy(path->source + 12, &name->v4.sin_addr, 4);
+    path->source_port = ntohs(name->v4.sin_port);
+    return true;
+  }
+  if (name->any.sa_family != AF_INET6) return false;
+  memcpy(path->source, &name->v6.sin6_addr, 16);
+  path->source_port = ntohs(name->v6.sin6_port);
+  return true;
+}
+
+/* What the kernel joined: the size of each part but the last. */
+static uint32_t segment_of(struct msghdr *header, uint32_t bytes) {
+  for (struct cmsghdr *entry = CMSG_FIRSTHDR(header); entry; entry = CMSG_NXTHDR(header, entry)) {
+    if (entry->cmsg_level != SOL_UDP || entry->cmsg_type != UDP_GRO) continue;
+    int size;
+    memcpy(&size, CMSG_DATA(entry), sizeof size);
+    if (size > 0 && (uint32_t)size < bytes) return (uint32_t)size;
+  }
+  return bytes;
+}
+
+bool wire_receive(struct hca *hca, struct hca_wire *wire) {
+  for (unsigned i = 0; i < RECEIVES; i++) {
+    scratch.vectors[i] = (struct iovec){hca->wire_room + (size_t)i * RECEIVE_ROOM, RECEIVE_ROOM};
+    scratch.messages[i].msg_hdr = (struct msghdr){.msg_name = &scratch.names[i],
+                                                  .msg_namelen = sizeof scratch.names[i],
+                                                  .msg_iov = &scratch.vectors[i],
+                                                  .msg_iovlen = 1,
+                                                  .msg_control = &scratch.controls[i],
+                                                  .msg_controllen = sizeof scratch.controls[i]};
+  }
+  const int count = recvmmsg(wire->fds[0], scratch.messages, RECEIVES, MSG_DONTWAIT, NULL);
+  /* What is answered uses the same headers: what is needed of them is taken out first. */
+  struct {
+    uint32_t bytes, segment;
+    struct wire_path path;
+    bool known;
+  } came[RECEIVES];
+  for (int i = 0; i < count; i++) {
+    struct msghdr *header = &scratch.messages[i].msg_hdr;
+    came[i].bytes = scratch.messages[i].msg_len;
+    came[i].segment = segment_of(header, came[i].bytes);
+    came[i].known = !(header->msg_flags & MSG_TRUNC) && source_of(&scratch.names[i], &came[i].path);
+    memcpy(came[i].path.destination, wire->gid, sizeof wire->gid);
+    came[i].path.destination_port = WIRE_PORT;
+  }
+  for (int i = 0; i < count; i++) {
+    const uint8_t *data = hca->wire_room + (size_t)i * RECEIVE_ROOM;
+    if (!came[i].known) {
+      wire->counts.malformed++;
+      continue;
+    }
+    /* Each part is a packet of its own, and judged as one. */
+    for (uint32_t at = 0; at < came[i].bytes; at += came[i].segment) {
+      const uint32_t left = came[i].bytes - at;
+      hca_wire_take(hca, wire, &came[i].path, at / came[i].segment, data + at,
+                    left < came[i].segment ? left : came[i].segment);
+    }
+  }
+  return count > 0;
+}
