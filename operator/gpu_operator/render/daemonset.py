@@ -16,6 +16,7 @@ RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet and its pods
 _RUN_DIR = "/run/tessera"
 _STATE_DIR = "/var/lib/tessera"
 _HCA_DIR = f"{_RUN_DIR}/hca"
+_NODE_NETWORK = "/run/node-network"  # the namespace that netd never enters, as a file
 _HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
 _HEALTH_PORT = 8081
 _LOCKED_DOWN: dict[str, Any] = {
@@ -56,7 +57,7 @@ def daemon_set(
             "affinity": dict(node.affinity),
             "imagePullSecrets": [dict(s) for s in node.image_pull_secrets],
             **_containers(pool, policy, node),
-            "volumes": _volumes(node.device_plugin.kubelet_dir, hcas_of(pool, node) is not None),
+            "volumes": _volumes(node, rdma=hcas_of(pool, node) is not None),
         },
     }
     spec: dict[str, Any] = {
@@ -93,7 +94,11 @@ def _containers(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> d
     containers = [_gpud(pool, node), _agent(pool, policy, node)]
     if hcas_of(pool, node) is None:
         return {"containers": containers}
-    return {"initContainers": [_hca_directory(node)], "containers": [*containers, _hcad(node)]}
+    return {"initContainers": [_hca_directory(node)], "containers": [*containers, *_rdma(node)]}
+
+
+def _rdma(node: NodeConfig) -> list[dict[str, Any]]:
+    return [_hcad(node), _netd(node)] if node.rdma.wire.enabled else [_hcad(node)]
 
 
 def _hca_directory(node: NodeConfig) -> dict[str, Any]:
@@ -119,7 +124,7 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
         "image": node.image,
         "imagePullPolicy": node.image_pull_policy,
         "command": ["tessera-hcad"],
-        "args": [f"--directory={_HCA_DIR}"],
+        "args": [f"--directory={_HCA_DIR}", *([] if node.rdma.wire.enabled else ["--no-wire"])],
         "resources": dict(node.rdma.resources),
         "securityContext": {
             **_LOCKED_DOWN,
@@ -130,6 +135,32 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
         },
         "volumeMounts": [
             {"name": "hca", "mountPath": _HCA_DIR},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _netd(node: NodeConfig) -> dict[str, Any]:
+    return {
+        "name": "netd",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["tessera-netd"],
+        "args": [
+            f"--directory={_HCA_DIR}",
+            f"--user={_HCAD_USER}",
+            f"--node-namespace={_NODE_NETWORK}",
+        ],
+        "resources": dict(node.rdma.wire.resources),
+        "securityContext": {
+            **_LOCKED_DOWN,
+            "runAsGroup": _HCAD_USER,  # its socket is that group's
+            # To be told the network namespace of a pod's socket, and to enter it (ADR 46).
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"]},
+        },
+        "volumeMounts": [
+            {"name": "hca", "mountPath": _HCA_DIR},
+            {"name": "node-network", "mountPath": _NODE_NETWORK, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
@@ -226,7 +257,9 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
     }
 
 
-def _volumes(kubelet: str, rdma: bool) -> list[dict[str, Any]]:
+def _volumes(node: NodeConfig, *, rdma: bool) -> list[dict[str, Any]]:
+    kubelet = node.device_plugin.kubelet_dir
+
     def host(name: str, path: str, kind: str) -> dict[str, Any]:
         return {"name": name, "hostPath": {"path": path, "type": kind}}
 
@@ -234,6 +267,7 @@ def _volumes(kubelet: str, rdma: bool) -> list[dict[str, Any]]:
     return [
         host("run", _RUN_DIR, create),
         *([host("hca", _HCA_DIR, create)] if rdma else ()),
+        *([host("node-network", "/proc/1/ns/net", "")] if rdma and node.rdma.wire.enabled else ()),
         host("state", _STATE_DIR, create),
         host("libraries", f"{_STATE_DIR}/lib", create),
         host("cgroup", "/sys/fs/cgroup", "Directory"),
