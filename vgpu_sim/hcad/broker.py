@@ -139,6 +139,7 @@ def _answer(
         with namespace_of(descriptor) as namespace_fd:
             rules.check(namespace_fd)
             with inside(namespace_fd, own_fd):
+                rules.check_inside()
                 interface = find(wanted)
                 rules.check_interface(interface)
                 wires.extend(

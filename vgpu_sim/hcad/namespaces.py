@@ -21,6 +21,7 @@ Identity = NewType("Identity", tuple[int, int])
 _CLONE_NEWNET: Final = 0x4000_0000
 _SIOCGSKNS: Final = 0x894C  # linux/sockios.h
 _NS_GET_USERNS: Final = 0xB701  # ioctl_ns(2)
+_NOT_A_POD: Final = "the network namespace is the node's own, not a pod's"
 
 
 def identity_of(where: int | str) -> Identity:
@@ -29,22 +30,33 @@ def identity_of(where: int | str) -> Identity:
     return Identity((found.st_dev, found.st_ino))
 
 
+def tables_of(process: str) -> Identity:
+    """Return what tells the network namespace of a process from others, without any privilege.
+
+    The files of ``/proc/PID/net`` are made once for each namespace, and all may look at them. This
+    is not the number that ``identity_of`` has. Raises OSError.
+    """
+    return identity_of(f"/proc/{process}/net/dev")
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Where sockets may be opened; without any rule in every namespace, of every interface.
 
     ``owner`` is the user namespace that a network namespace must belong to: one that a pod's user
-    made belongs to another, and holds whatever addresses that user wants.
+    made belongs to another, and holds whatever addresses that user wants. ``tables`` are those of
+    network namespaces that are not to be worked in, see ``tables_of``: the node's own.
     """
 
     interface: str = ""
     refused: frozenset[Identity] = frozenset()
     owner: Identity | None = None
+    tables: frozenset[Identity] = frozenset()
 
     def check(self, namespace_fd: int) -> None:
         """Look at a network namespace before it is entered. Raises NoWire, OSError."""
         if identity_of(namespace_fd) in self.refused:
-            raise NoWire("the network namespace is the node's own, not a pod's")
+            raise NoWire(_NOT_A_POD)
         if self.owner is None:
             return
         owner_fd = fcntl.ioctl(namespace_fd, _NS_GET_USERNS)
@@ -53,6 +65,11 @@ class Rules:
                 raise NoWire("the network namespace belongs to another user namespace")
         finally:
             os.close(owner_fd)
+
+    def check_inside(self) -> None:
+        """Look around in a network namespace, before anything is done there. Raises NoWire, OSError."""
+        if self.tables and tables_of("thread-self") in self.tables:
+            raise NoWire(_NOT_A_POD)
 
     def check_interface(self, found: WireInterface) -> None:
         """Look at what was found, before it is used. Raises NoWire."""

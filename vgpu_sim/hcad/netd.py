@@ -15,7 +15,7 @@ from typing import Final
 import click
 
 from vgpu_sim.hcad import broker
-from vgpu_sim.hcad.namespaces import Rules, identity_of
+from vgpu_sim.hcad.namespaces import Rules, identity_of, tables_of
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import peer_of
 
@@ -32,17 +32,11 @@ _BACKLOG: Final = 64
 @click.command()
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("/run/tessera/hca"))
 @click.option("--user", type=click.IntRange(min=0), required=True, help="User ID of hcad.")
-@click.option(
-    "--node-namespace",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="The node's own network namespace, which is never entered.",
-)
-def main(directory: Path, user: int, node_namespace: Path) -> None:
+def main(directory: Path, user: int) -> None:
     """Open sockets in network namespaces of pods for hcad in DIRECTORY, until told to stop."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
-        rules = rules_of_node(node_namespace)
+        rules = rules_of_node()
         with seqpacket.bind(directory / SOCKET_NAME, _SOCKET_MODE) as listener:
             listener.setblocking(True)
             listener.listen(_BACKLOG)
@@ -52,13 +46,19 @@ def main(directory: Path, user: int, node_namespace: Path) -> None:
         sys.exit(f"tessera-netd: {err}")
 
 
-def rules_of_node(node_namespace: Path) -> Rules:
-    """Return where sockets may be opened on this node. Raises OSError."""
-    own = identity_of("/proc/self/ns/net")
+def rules_of_node(first: str = "1") -> Rules:
+    """Return where sockets may be opened: nowhere where process ``first`` of the node is.
+
+    Raises OSError: that process is not to be seen, or is in this very namespace.
+    """
+    tables = tables_of(first)
+    if tables == tables_of("self"):
+        raise OSError("needs the node's PID namespace, and a network namespace of its own")
     return Rules(
         interface=INTERFACE,
-        refused=frozenset({own, identity_of(str(node_namespace))}),
+        refused=frozenset({identity_of("/proc/self/ns/net")}),
         owner=identity_of("/proc/self/ns/user"),
+        tables=frozenset({tables}),
     )
 
 

@@ -16,7 +16,6 @@ RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet and its pods
 _RUN_DIR = "/run/tessera"
 _STATE_DIR = "/var/lib/tessera"
 _HCA_DIR = f"{_RUN_DIR}/hca"
-_NODE_NETWORK = "/run/node-network"  # the namespace that netd never enters, as a file
 _HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
 _HEALTH_PORT = 8081
 _LOCKED_DOWN: dict[str, Any] = {
@@ -57,7 +56,7 @@ def daemon_set(
             "affinity": dict(node.affinity),
             "imagePullSecrets": [dict(s) for s in node.image_pull_secrets],
             **_containers(pool, policy, node),
-            "volumes": _volumes(node, rdma=hcas_of(pool, node) is not None),
+            "volumes": _volumes(node.device_plugin.kubelet_dir, hcas_of(pool, node) is not None),
         },
     }
     spec: dict[str, Any] = {
@@ -146,11 +145,7 @@ def _netd(node: NodeConfig) -> dict[str, Any]:
         "image": node.image,
         "imagePullPolicy": node.image_pull_policy,
         "command": ["tessera-netd"],
-        "args": [
-            f"--directory={_HCA_DIR}",
-            f"--user={_HCAD_USER}",
-            f"--node-namespace={_NODE_NETWORK}",
-        ],
+        "args": [f"--directory={_HCA_DIR}", f"--user={_HCAD_USER}"],
         "resources": dict(node.rdma.wire.resources),
         "securityContext": {
             **_LOCKED_DOWN,
@@ -160,7 +155,6 @@ def _netd(node: NodeConfig) -> dict[str, Any]:
         },
         "volumeMounts": [
             {"name": "hca", "mountPath": _HCA_DIR},
-            {"name": "node-network", "mountPath": _NODE_NETWORK, "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},
         ],
     }
@@ -257,9 +251,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
     }
 
 
-def _volumes(node: NodeConfig, *, rdma: bool) -> list[dict[str, Any]]:
-    kubelet = node.device_plugin.kubelet_dir
-
+def _volumes(kubelet: str, rdma: bool) -> list[dict[str, Any]]:
     def host(name: str, path: str, kind: str) -> dict[str, Any]:
         return {"name": name, "hostPath": {"path": path, "type": kind}}
 
@@ -267,7 +259,6 @@ def _volumes(node: NodeConfig, *, rdma: bool) -> list[dict[str, Any]]:
     return [
         host("run", _RUN_DIR, create),
         *([host("hca", _HCA_DIR, create)] if rdma else ()),
-        *([host("node-network", "/proc/1/ns/net", "")] if rdma and node.rdma.wire.enabled else ()),
         host("state", _STATE_DIR, create),
         host("libraries", f"{_STATE_DIR}/lib", create),
         host("cgroup", "/sys/fs/cgroup", "Directory"),

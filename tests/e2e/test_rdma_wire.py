@@ -1,0 +1,224 @@
+"""RDMA between nodes: packets from the pods' own network namespaces, and policy on both ends."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import EXAMPLES, Cluster, until
+
+HCA = "rdma.tessera.dev/hca"
+IMAGE = "tessera.local/tessera-perftest:demo"
+LISTENS = f"{18515:04X}"  # perftest's default port
+FIGURES = re.compile(r"^ 65536 +[0-9]+ +[0-9.]+ +([0-9.]+)", re.MULTILINE)
+LOCAL = re.compile(r"local address: .*QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+) RKey (0x[0-9a-f]+)")
+LOCAL_VADDR = re.compile(r"local address: .*VAddr (0x[0-9a-f]+)")
+ACK_S = 30.0
+RUNNING_S = 25
+DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
+WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
+CAPTURE = Path(__file__).parents[1] / "support" / "link_capture.py"
+FORGER = Path(__file__).parents[1] / "support" / "forge_roce.py"
+POLICY_STATUS = """
+import json
+from pathlib import Path
+from device_plugin.backends.hcad import Hcad
+print(json.dumps(Hcad(Path("/run/tessera/hca/admin.sock")).call("policy-status")))
+"""
+SYSTEM = Cluster("tessera-system")
+
+
+@pytest.fixture(scope="module")
+def nodes(whole_cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs and wires."""
+    found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    names = sorted(
+        one["metadata"]["name"]
+        for one in found
+        if one["status"].get("allocatable", {}).get(HCA, "0") != "0"
+    )
+    if len(names) < 2:
+        pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
+    if not any(one["name"] == "netd" for one in agent_of(names[0])["spec"]["containers"]):
+        pytest.skip("NOT RUN: the chart has rdma.wire.enabled off")
+    return names[0], names[1]
+
+
+def agent_of(node: str) -> dict[str, Any]:
+    """The pod of the node agent and its daemons."""
+    listed = ("-l", "app.kubernetes.io/component=node", "--field-selector", f"spec.nodeName={node}")
+    (pod,) = SYSTEM.get("pods", *listed)["items"]
+    return dict(pod)
+
+
+def policy_status(node: str) -> dict[str, Any]:
+    """What hcad on a node enforces, and its wires."""
+    name = agent_of(node)["metadata"]["name"]
+    said = SYSTEM.kubectl("exec", name, "-c", "agent", "--", "python", "-c", POLICY_STATUS)
+    return dict(json.loads(said))
+
+
+def wire(node: str, ip: str) -> dict[str, Any]:
+    """The wire of an address; empty where there is none."""
+    return next((one for one in policy_status(node)["wire"]["wires"] if one["address"] == ip), {})
+
+
+def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
+    """A pod of Debian's programs with one HCA function."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", f"exec stdbuf -oL {command}"],
+        "resources": {"limits": {HCA: 1}},
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+    }
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def serve(cluster: Cluster, command: str, node: str) -> str:
+    """Start a server, called "server" and labelled as the example's app; return its address."""
+    cluster.apply(perftest("server", command, node, app="weights"))
+    ip = str(cluster.wait_pod("server", "Running")["status"]["podIP"])
+
+    def listens() -> bool:
+        show = ("exec", "server", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+        words = (line.split() for line in cluster.kubectl(*show).splitlines())
+        return any(w[3:4] == ["0A"] and w[1].endswith(f":{LISTENS}") for w in words)
+
+    until(listens, 60)
+    return ip
+
+
+def running_pair(cluster: Cluster, nodes: tuple[str, str], command: str) -> tuple[str, str]:
+    """A server and a client that works on it, on two nodes; return their addresses."""
+    server = serve(cluster, command, nodes[0])
+    cluster.apply(perftest("client", f"{command} {server}", nodes[1]))
+    client = str(cluster.wait_pod("client", "Running")["status"]["podIP"])
+    until(lambda: "remote address" in cluster.logs("client"), 60)
+    return server, client
+
+
+def deny_writes(cluster: Cluster) -> None:
+    """Apply the example, and wait until every node has acknowledged it."""
+    cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
+
+    def programmed() -> bool:
+        found = cluster.get("rdmanetworkpolicy", "deny-writes")
+        return any(
+            (one["type"], one["status"]) == ("Programmed", "True")
+            and one["observedGeneration"] == found["metadata"]["generation"]
+            for one in found.get("status", {}).get("conditions", [])
+        )
+
+    until(programmed, ACK_S, every_s=0.1)
+
+
+def node_process(node: str) -> str:
+    """The process of a kind node, which is a container of the host's Docker engine."""
+    if shutil.which("nsenter") is None:
+        pytest.skip("NOT RUN: no nsenter: apt-get install util-linux")
+    show = ["docker", "inspect", "-f", "{{.State.Pid}}", node]
+    return subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def link_of(node: str, ip: str) -> str:
+    """The host's end of a pod's link: where the node's routes send its address."""
+    route = ["nsenter", "-t", node_process(node), "-n", "ip", "-j", "route", "get", ip]
+    done = subprocess.run(route, capture_output=True, text=True, check=True)
+    return str(json.loads(done.stdout)[0]["dev"])
+
+
+@contextmanager
+def capture(node: str, ip: str) -> Iterator[list[dict[str, Any]]]:
+    """Collect what is on UDP 4791 of the host's end of a pod's link, from now to the end."""
+    entering = ["nsenter", "-t", node_process(node), "-n", "--"]
+    command = [*entering, sys.executable, str(CAPTURE), link_of(node, ip)]
+    seen: list[dict[str, Any]] = []
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield seen
+        finally:
+            said, _ = process.communicate("", timeout=20)
+    seen += json.loads(said)
+
+
+def writes(seen: list[dict[str, Any]], source: str, destination: str) -> int:
+    """How many packets of RDMA WRITE one has sent to the other."""
+    return sum(
+        one["packets"]
+        for one in seen
+        if (one["source"], one["destination"]) == (source, destination) and one["opcode"] in WRITES
+    )
+
+
+def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
+    """Debian's program ends with 0; while it runs, packets are on the pods' own links."""
+    server, client = running_pair(namespace, nodes, "ib_write_bw -F -D 6")
+    with capture(nodes[0], server) as seen:
+        there = until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
+        assert there > 0
+    assert writes(seen, client, server) > 0, seen
+    ended = namespace.wait_pod("client")
+    logs = namespace.logs("client")
+    assert ended["status"]["phase"] == "Succeeded", logs
+    assert namespace.wait_pod("server")["status"]["phase"] == "Succeeded"
+    found = FIGURES.search(logs)
+    assert found is not None
+    assert float(found[1]) > 0
+    print(f"between nodes: {found[0]}")
+    until(lambda: not wire(nodes[0], server), 20)  # no program, no sockets in the pod
+
+
+def test_an_interface_s_mtu_is_the_function_s_and_is_reported(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    namespace.apply(perftest("server", "sh -c 'ibv_devinfo; cat /sys/class/net/eth0/mtu'", nodes[0]))
+    namespace.wait_pod("server")
+    logs = namespace.logs("server")
+    mtu = int(logs.splitlines()[-1])
+    carried = max(size for size in (256, 512, 1024, 2048, 4096) if size <= mtu - 92)
+    assert re.search(rf"active_mtu:\s+{carried} ", logs), logs
+    status = ("rdmanodetables", nodes[0], "-o", "jsonpath={.status.pathMtu}")
+    until(lambda: namespace.kubectl("get", *status) == str(carried), 20)
+
+
+def test_a_denied_write_fails_between_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
+    """The policy was there first: the server's memory may be read, not written."""
+    deny_writes(namespace)
+    server = serve(namespace, "ib_write_bw -F", nodes[0])
+    namespace.apply(perftest("client", f"ib_write_bw -F {server}", nodes[1]))
+    assert namespace.wait_pod("client")["status"]["phase"] == "Failed"
+    assert DENIED in namespace.logs("client")
+
+
+def test_an_edit_revokes_what_runs_between_nodes(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    """After the acknowledgement not one packet of what is denied is on either link."""
+    server, client = running_pair(namespace, nodes, f"ib_write_bw -F -D {RUNNING_S}")
+    with capture(nodes[0], server) as before:
+        until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
+    assert writes(before, client, server) > 0
+    deny_writes(namespace)
+    with capture(nodes[0], server) as there, capture(nodes[1], client) as here:
+        assert namespace.wait_pod("client")["status"]["phase"] == "Failed"
+    assert DENIED in namespace.logs("client")
+    assert writes(there, client, server) == 0
+    assert writes(here, client, server) == 0
