@@ -37,13 +37,21 @@ def main(directory: Path, user: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     try:
         rules = rules_of_node()
-        with seqpacket.bind(directory / SOCKET_NAME, _SOCKET_MODE) as listener:
-            listener.setblocking(True)
-            listener.listen(_BACKLOG)
+        with listen(directory) as listener:
             while True:
                 serve_one(listener, user, rules)
     except OSError as err:
         sys.exit(f"tessera-netd: {err}")
+
+
+def listen(directory: Path) -> socket.socket:
+    """Return a socket that hcad finds in its directory. Raises OSError."""
+    listener = seqpacket.bind(directory / SOCKET_NAME, _SOCKET_MODE)
+    # Credentials with each message would take the room of the descriptor that comes with it.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+    listener.setblocking(True)
+    listener.listen(_BACKLOG)
+    return listener
 
 
 def rules_of_node(first: str = "1") -> Rules:
