@@ -5,10 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from cluster import EXAMPLES, Cluster, until
@@ -17,14 +15,16 @@ HCA = "rdma.tessera.dev/hca"
 IMAGE = "tessera.local/tessera-perftest:demo"
 LISTENS = f"{18515:04X}"  # perftest's default port
 FIGURES = re.compile(r"^ 65536 +[0-9]+ +[0-9.]+ +([0-9.]+)", re.MULTILINE)
-LOCAL = re.compile(r"local address: .*QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+) RKey (0x[0-9a-f]+)")
-LOCAL_VADDR = re.compile(r"local address: .*VAddr (0x[0-9a-f]+)")
+OWN = re.compile(
+    r"local address: .*QPN (0x[0-9a-f]+) PSN (0x[0-9a-f]+).*RKey (0x[0-9a-f]+) VAddr (0x[0-9a-f]+)"
+)
+FORGED = b"forged!!"
 ACK_S = 30.0
 RUNNING_S = 25
 DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
 WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
-CAPTURE = Path(__file__).parents[1] / "support" / "link_capture.py"
-FORGER = Path(__file__).parents[1] / "support" / "forge_roce.py"
+SUPPORT = Path(__file__).parents[1] / "support"
+CAPTURE = SUPPORT / "link_capture.py"
 POLICY_STATUS = """
 import json
 from pathlib import Path
@@ -141,25 +141,38 @@ def link_of(node: str, ip: str) -> str:
     return str(json.loads(done.stdout)[0]["dev"])
 
 
-@contextmanager
-def capture(node: str, ip: str) -> Iterator[list[dict[str, Any]]]:
-    """Collect what is on UDP 4791 of the host's end of a pod's link, from now to the end."""
-    entering = ["nsenter", "-t", node_process(node), "-n", "--"]
-    command = [*entering, sys.executable, str(CAPTURE), link_of(node, ip)]
-    seen: list[dict[str, Any]] = []
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        try:
-            yield seen
-        finally:
-            said, _ = process.communicate("", timeout=20)
-    seen += json.loads(said)
+Seen = list[dict[str, Any]]
 
 
-def writes(seen: list[dict[str, Any]], source: str, destination: str) -> int:
+class Capture:
+    """What is on UDP port 4791 of the host's end of a pod's link."""
+
+    def __init__(self, node: str, ip: str) -> None:
+        entering = ["nsenter", "-t", node_process(node), "-n", "--"]
+        command = [*entering, sys.executable, str(CAPTURE), link_of(node, ip)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._seen = self._process.stdout
+        assert self._seen is not None
+        assert self._seen.readline() == "ready\n"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=20)
+
+    def since(self) -> Seen:
+        """What has been there since the last time."""
+        assert self._process.stdin is not None
+        assert self._seen is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return list(json.loads(self._seen.readline()))
+
+
+def writes(seen: Seen, source: str, destination: str) -> int:
     """How many packets of RDMA WRITE one has sent to the other."""
     return sum(
         one["packets"]
@@ -171,10 +184,9 @@ def writes(seen: list[dict[str, Any]], source: str, destination: str) -> int:
 def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
     """Debian's program ends with 0; while it runs, packets are on the pods' own links."""
     server, client = running_pair(namespace, nodes, "ib_write_bw -F -D 6")
-    with capture(nodes[0], server) as seen:
-        there = until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
-        assert there > 0
-    assert writes(seen, client, server) > 0, seen
+    with Capture(nodes[0], server) as link:
+        until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
+        until(lambda: writes(link.since(), client, server), 20)
     ended = namespace.wait_pod("client")
     logs = namespace.logs("client")
     assert ended["status"]["phase"] == "Succeeded", logs
@@ -213,12 +225,104 @@ def test_an_edit_revokes_what_runs_between_nodes(
 ) -> None:
     """After the acknowledgement not one packet of what is denied is on either link."""
     server, client = running_pair(namespace, nodes, f"ib_write_bw -F -D {RUNNING_S}")
-    with capture(nodes[0], server) as before:
-        until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
-    assert writes(before, client, server) > 0
-    deny_writes(namespace)
-    with capture(nodes[0], server) as there, capture(nodes[1], client) as here:
-        assert namespace.wait_pod("client")["status"]["phase"] == "Failed"
+    with Capture(nodes[0], server) as there, Capture(nodes[1], client) as here:
+        for link in (there, here):
+            until(lambda link=link: writes(link.since(), client, server), 20)
+        deny_writes(namespace)
+        before = [link.since() for link in (there, here)]  # up to the acknowledgement
+        assert all(writes(seen, client, server) for seen in before)
+        ended = namespace.wait_pod("client")
+        for link in (there, here):
+            assert writes(link.since(), client, server) == 0
+    assert ended["status"]["phase"] == "Failed"
     assert DENIED in namespace.logs("client")
-    assert writes(there, client, server) == 0
-    assert writes(here, client, server) == 0
+
+
+def sleeping_pair(cluster: Cluster, nodes: tuple[str, str], more: dict[str, Any]) -> None:
+    """A reader whose program can be stopped, with somebody beside it who forges."""
+    server = serve(cluster, f"ib_read_bw -F -D {RUNNING_S}", nodes[0])
+    client = perftest("client", "", nodes[1])
+    main = client["spec"]["containers"][0]
+    main["command"] = ["sh", "-c", f"stdbuf -oL ib_read_bw -F -D {RUNNING_S} {server} & wait"]
+    client["spec"]["containers"].append(more)
+    cluster.apply(client)
+
+
+def forger() -> dict[str, Any]:
+    """A container with Python that may do with its pod's network what root may."""
+    image = agent_of_any()["spec"]["containers"][0]["image"]
+    return {
+        "name": "forger",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", "600"],
+        "securityContext": {"runAsUser": 0, "capabilities": {"add": ["NET_RAW", "NET_ADMIN"]}},
+    }
+
+
+def agent_of_any() -> dict[str, Any]:
+    found = SYSTEM.get("pods", "-l", "app.kubernetes.io/component=node")["items"]
+    return dict(found[0])
+
+
+def forge(cluster: Cluster, pod: str, *arguments: str) -> int:
+    """Forge packets in a pod; return how many were sent."""
+    script = (SUPPORT / "roce.py").read_text() + (SUPPORT / "forge_roce.py").read_text()
+    begin = ("exec", "-i", pod, "-c", "forger", "--", "python", "-", *arguments)
+    return int(cluster.kubectl(*begin, stdin=script))
+
+
+def server_memory(ip: str, address: int) -> bytes:
+    """What a server has at an address now, as root of the machine sees it."""
+    for process in Path("/proc").iterdir():
+        try:
+            if (process / "comm").read_text().strip() != "ib_read_bw":
+                continue
+            if f"|-- {ip}\n" not in (process / "net" / "fib_trie").read_text():
+                continue
+            with (process / "mem").open("rb", buffering=0) as memory:
+                memory.seek(address)
+                return memory.read(len(FORGED))
+        except (OSError, ValueError):
+            continue
+    pytest.skip("NOT RUN: the nodes' processes are not to be seen from here")
+
+
+def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]) -> None:
+    """Who has NET_RAW and NET_ADMIN, and knows numbers and keys, writes as little as others.
+
+    On its own live queue pair: the verb is denied by the responder. With the address of another pod:
+    by the node that the packet leaves, whose links let no foreign source pass.
+    """
+    deny_writes(namespace)
+    sleeping_pair(namespace, nodes, forger())
+    namespace.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "spoofer"},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "nodeSelector": {"kubernetes.io/hostname": nodes[1]},
+                "containers": [forger()],
+            },
+        }
+    )
+    client = str(namespace.wait_pod("client", "Running")["status"]["podIP"])
+    server = str(namespace.get("pod", "server")["status"]["podIP"])
+    namespace.wait_pod("spoofer", "Running")
+    logs = ("logs", "client", "-c", "main")
+    until(lambda: "remote address" in namespace.kubectl(*logs), 60)
+    qpn, psn, key, address = OWN.findall(namespace.logs("server"))[0]
+    until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
+    target = (server, address, key, FORGED.decode())
+    before = server_memory(server, int(address, 16))
+    assert before != FORGED
+    namespace.kubectl("exec", "client", "-c", "main", "--", "sh", "-c", STOP)
+    with Capture(nodes[0], server) as link:
+        sent = forge(namespace, "spoofer", "told", client, *target, qpn, psn)
+        assert sent > 0
+        assert writes(link.since(), client, server) == 0, "another's address passes"
+        denied = wire(nodes[0], server)["packets"]["denied"]
+        assert denied == 0
+    assert server_memory(server, int(address, 16)) == before

@@ -1,8 +1,10 @@
 """``python link_capture.py INTERFACE``: count RoCEv2 packets until standard input ends.
 
-Prints "ready" when it sees packets, and at the end a JSON list of who sent how many of which opcode.
+Prints "ready" when it sees packets, and for each line that it is given, and at the end, a JSON list
+of who sent how many of which opcode since the one before.
 """
 
+import errno
 import json
 import select
 import socket
@@ -24,14 +26,29 @@ def main() -> None:
         while True:
             there, _, _ = select.select([link, sys.stdin], [], [])
             if link in there:
-                _count(link.recv(256), counts)
-            elif not sys.stdin.buffer.read1(1):
-                break
+                _take(link, counts)
+                continue
+            given = sys.stdin.buffer.read1(1)
+            _tell(counts)
+            counts.clear()
+            if not given:
+                return
+
+
+def _take(link: socket.socket, counts: Counter[tuple[str, str, int]]) -> None:
+    try:
+        _count(link.recv(256), counts)
+    except OSError as err:
+        if err.errno != errno.ENETDOWN:  # its pod has ended: told once
+            raise
+
+
+def _tell(counts: Counter[tuple[str, str, int]]) -> None:
     listed = [
         {"source": source, "destination": destination, "opcode": opcode, "packets": packets}
         for (source, destination, opcode), packets in counts.items()
     ]
-    print(json.dumps(listed))
+    print(json.dumps(listed), flush=True)
 
 
 def _count(frame: bytes, counts: Counter[tuple[str, str, int]]) -> None:
