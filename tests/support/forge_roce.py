@@ -1,68 +1,70 @@
 """Forge a WRITE on a live queue pair, with raw sockets: to be run behind ``roce.py``, in a pod.
 
-Arguments: how, SOURCE, DESTINATION, ADDRESS and KEY of the memory, TEXT to write, and QPN, PSN.
-``sniff`` learns queue pair and sequence number from what the pod itself sends (until it is silent);
-``told`` takes them as they are given. Prints how many packets it sent.
+``sniff PROGRAM SOURCE DESTINATION``: stop PROGRAM of this pod's, and print the queue pair and the last
+sequence number of what it has sent there. ``write SOURCE DESTINATION ADDRESS KEY TEXT QPN PSN``: send
+WRITEs with this sequence number and those behind it, and print how many.
 """
+# ruff: noqa: F821 # what roce.py has
 
+import os
+import signal
 import socket
 import struct
 import sys
+from pathlib import Path
 
-SNIFF_S = 1.0
-AHEAD = 8
+SILENT_S = 1.0
+BEHIND = 80  # more than a READ of 65536 bytes takes
+SOURCE_PORT = 0xD000
 
 
-def sniffed(source: str, destination: str) -> tuple[int, int]:
-    """Return the queue pair that packets go to, and the last sequence number."""
+def sniff(program, source, destination):
+    """Print what is learnt from packets of this pod's own."""
     ends = socket.inet_aton(source) + socket.inet_aton(destination)
+    found = None
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as link:
         link.bind(("eth0", 0))
         link.settimeout(20)
-        found = None
         while True:
             try:
                 frame = link.recv(256)
             except TimeoutError:
-                if found is None:
-                    raise
-                return found
-            if len(frame) < 54 or frame[23] != 17 or frame[26:34] != ends:
+                break
+            if len(frame) < 54 or frame[23] != socket.IPPROTO_UDP or frame[26:34] != ends:
                 continue
-            if struct.unpack_from("!H", frame, 36)[0] != PORT:  # noqa: F821 # of roce.py
+            if frame[36:38] != struct.pack("!H", PORT) or frame[42] > READ_REQUEST:
                 continue
-            if frame[42] >= RESPONSE_FIRST:  # noqa: F821
-                continue
-            qpn, psn = struct.unpack_from("!II", frame, 46)
-            found = qpn & 0xFFFFFF, psn & 0xFFFFFF
-            print("sniffed", file=sys.stderr, flush=True)
-            link.settimeout(SNIFF_S)
+            if found is None:
+                stop(program)
+                link.settimeout(SILENT_S)
+            found = [number & 0xFFFFFF for number in struct.unpack_from("!II", frame, 46)]
+    assert found is not None, "nothing was sent"
+    print(*found)
 
 
-def main() -> None:
-    """Forge."""
-    how, source, destination, address, key, text, *numbers = sys.argv[1:]
-    qpn, psn = sniffed(source, destination) if how == "sniff" else (int(n, 0) for n in numbers)
-    payload = text.encode()
+def stop(program):
+    """Let a program do nothing more."""
+    for process in Path("/proc").glob("[0-9]*"):
+        if (process / "comm").read_text().strip() == program:
+            os.kill(int(process.name), signal.SIGSTOP)
+
+
+def write(source, destination, address, key, text, qpn, psn):
+    """Send what the HCA would send, if it were let."""
     with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
-        for ahead in range(AHEAD + 1):
-            packet = Packet(  # noqa: F821
-                opcode=WRITE_ONLY,  # noqa: F821
-                qpn=qpn,
-                psn=(psn + ahead) % (1 << 24),
-                headers=reth(int(address, 0), int(key, 0), len(payload)),  # noqa: F821
-                payload=payload,
-            )
-            data = packet.sealed(source, destination, 0xD000)
-            udp = struct.pack("!HHHH", 0xD000, 4791, 8 + len(data), 0)
-            ip = struct.pack(
-                "!BBHHHBBH4s4s",
-                *(0x45, 0, 28 + len(data), 0, 0x4000, 64, 17, 0),
-                *(socket.inet_aton(source), socket.inet_aton(destination)),
-            )
+        for behind in range(BEHIND):
+            payload = text.encode()
+            headers = reth(int(address, 0), int(key, 0), len(payload))
+            number = (int(psn) + behind) % PSNS
+            packet = Packet(WRITE_ONLY, int(qpn), number, headers, payload)
+            data = packet.sealed(source, destination, SOURCE_PORT)
+            ends = socket.inet_aton(source), socket.inet_aton(destination)
+            length = 20 + 8 + len(data)
+            ip = struct.pack("!BBHHHBBH4s4s", 0x45, 0, length, 0, 0x4000, 64, 17, 0, *ends)
+            udp = struct.pack("!HHHH", SOURCE_PORT, PORT, 8 + len(data), 0)
             raw.sendto(ip + udp + data, (destination, 0))
-    print(AHEAD + 1)
+    print(BEHIND)
 
 
 if __name__ == "__main__":
-    main()
+    {"sniff": sniff, "write": write}[sys.argv[1]](*sys.argv[2:])
