@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from cluster import EXAMPLES, Cluster, until
+from cluster import EXAMPLES, Cluster, in_node, until
 
 HCA = "rdma.tessera.dev/hca"
 IMAGE = "tessera.local/tessera-perftest:demo"
@@ -31,6 +31,25 @@ from device_plugin.backends.hcad import Hcad
 print(json.dumps(Hcad(Path("/run/tessera/hca/admin.sock")).call("policy-status")))
 """
 SYSTEM = Cluster("tessera-system")
+ASK = """
+import os, socket, sys
+from vgpu_sim.fabric.wire import NoWire
+from vgpu_sim.hcad.broker import Broker
+directory, user, wanted = sys.argv[1:]
+os.chdir(directory)
+os.setgroups([])
+os.setgid(int(user))
+os.setuid(int(user))
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+    link.settimeout(20)
+    link.connect("net.sock")
+    with socket.socket(socket.AF_UNIX) as own:
+        try:
+            print("opened", Broker(link).open(own.fileno(), wanted).interface)
+        except (NoWire, OSError) as err:
+            print("refused:", err)
+"""
+HCAD_USER = "64009"
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +219,9 @@ def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[st
 def test_an_interface_s_mtu_is_the_function_s_and_is_reported(
     namespace: Cluster, nodes: tuple[str, str]
 ) -> None:
-    namespace.apply(perftest("server", "sh -c 'ibv_devinfo; cat /sys/class/net/eth0/mtu'", nodes[0]))
+    namespace.apply(
+        perftest("server", "sh -c 'ibv_devinfo; cat /sys/class/net/eth0/mtu'", nodes[0])
+    )
     namespace.wait_pod("server")
     logs = namespace.logs("server")
     mtu = int(logs.splitlines()[-1])
@@ -302,3 +323,37 @@ def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]
         assert writes(link.since(), client, server) > 0
     assert wire(nodes[0], server)["packets"]["denied"] > 0
     assert server_memory(server, int(address, 16)) == before != FORGED
+
+
+def test_what_runs_outlives_netd(namespace: Cluster, nodes: tuple[str, str]) -> None:
+    """Its sockets are hcad's by then; and whoever opens a function later has a wire again."""
+    server, _ = running_pair(namespace, nodes, "ib_write_bw -F -D 10")
+    in_node(nodes[0], "pkill", "-KILL", "-f", "bin/tessera-netd( |$)")
+    ended = namespace.wait_pod("client")
+    assert ended["status"]["phase"] == "Succeeded", namespace.logs("client")
+    namespace.delete("pod", "server", "client")
+
+    def is_ready() -> bool:
+        states = agent_of(nodes[0])["status"]["containerStatuses"]
+        return any(one["name"] == "netd" and one["ready"] for one in states)
+
+    until(is_ready, 60)
+    again, _ = running_pair(namespace, nodes, "ib_write_bw -F -D 4")
+    assert again
+    assert namespace.wait_pod("client")["status"]["phase"] == "Succeeded", server
+
+
+@pytest.mark.parametrize(
+    ("user", "why"), [(HCAD_USER, "the node's own, not a pod's"), ("0", "does not answer|reset")]
+)
+def test_netd_opens_nothing_of_the_node_and_nothing_for_others(
+    nodes: tuple[str, str], user: str, why: str
+) -> None:
+    """Asked from the node's own network, for the node's own address; and by root, who is not hcad."""
+    node = node_process(nodes[0])
+    kubelet = Cluster().get("node", nodes[0])["status"]["addresses"]
+    (address, *_) = (one["address"] for one in kubelet if one["type"] == "InternalIP")
+    directory = f"/proc/{node}/root/run/tessera/hca"
+    command = ["nsenter", "-t", node, "-n", "--", sys.executable, "-c", ASK, directory, user]
+    done = subprocess.run([*command, address], capture_output=True, text=True, timeout=60)
+    assert re.search(f"refused: .*({why})", done.stdout), done.stdout + done.stderr

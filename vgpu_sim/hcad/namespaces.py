@@ -1,7 +1,7 @@
 """Network namespaces by descriptor, and which of them the broker may work in.
 
-A pod's namespace is had from a socket that its program made: the kernel tells whose it is to who has
-CAP_NET_ADMIN over it (SIOCGSKNS). By its process it would take CAP_SYS_PTRACE, which lets one read
+A pod's namespace is had from a socket that its program made: the kernel tells it to who has
+CAP_NET_ADMIN there (SIOCGSKNS). By its process it would take CAP_SYS_PTRACE, which lets one read
 the memory of every process of the node.
 """
 
@@ -67,7 +67,7 @@ class Rules:
             os.close(owner_fd)
 
     def check_inside(self) -> None:
-        """Look around in a network namespace, before anything is done there. Raises NoWire, OSError."""
+        """Look around in the namespace before anything is done there. Raises NoWire, OSError."""
         if self.tables and tables_of("thread-self") in self.tables:
             raise NoWire(_NOT_A_POD)
 
@@ -79,7 +79,7 @@ class Rules:
 
 @contextmanager
 def namespace_of(descriptor: int) -> Iterator[int]:
-    """Lend the network namespace that a descriptor is, or that of a socket. Raises NoWire, OSError."""
+    """Lend the namespace that a descriptor is, or a socket's. Raises NoWire, OSError."""
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):
         yield descriptor

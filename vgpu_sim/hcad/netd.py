@@ -1,8 +1,8 @@
 """``tessera-netd``: opens the wire's sockets in the pods' network namespaces, for a node's hcad.
 
-It has the capabilities that hcad is to do without: CAP_NET_ADMIN tells it the namespace of a socket,
-CAP_SYS_ADMIN lets it in. Of what a pod says it reads nothing. hcad connects for each request, which
-is one of the broker's; anybody else is hung up on.
+It has the capabilities that hcad is to do without: CAP_NET_ADMIN tells it the namespace of a
+socket, CAP_SYS_ADMIN lets it in. Of what a pod says it reads nothing. hcad connects for each
+request, which is one of the broker's; anybody else is hung up on.
 """
 
 import logging
