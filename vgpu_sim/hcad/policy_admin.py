@@ -5,7 +5,6 @@ An answer to ``tables`` means: the engine enforces them, and whom they deny has 
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from rdma import codec
@@ -17,9 +16,6 @@ from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
 
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 """Tables are a text in a line of JSON: in it each quotation mark takes two bytes."""
-
-# Loaded with this module: asyncio imports it when it is first needed, which hcad's walls forbid.
-_EXECUTOR: Final = ThreadPoolExecutor
 
 Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
