@@ -6,6 +6,7 @@ first of them. Whatever it needs from outside (sockets, libraries) it opens befo
 """
 
 import codecs
+import concurrent.futures.thread  # noqa: F401 - asyncio imports it late, and there are no files then
 import logging
 import resource
 import threading
