@@ -44,7 +44,7 @@ class End:
         sockets.close()
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))
-        self.client = Client(engine, Numbers(), 0, named)
+        self.client = Client(engine, Numbers(), 0, address=named)
         self.send_cq: Cq = self.client.cq(256)
         self.recv_cq: Cq = self.client.cq(256)
         self.qp: Qp = self.client.qp(self.send_cq, self.recv_cq, depth=64)

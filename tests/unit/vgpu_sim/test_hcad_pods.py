@@ -148,7 +148,7 @@ def test_a_pod_s_connections_are_counted(tmp_path: Path, engine: Engine) -> None
             await node.server.bind(name, Binding(ONE, "ns/one", (ip,)))
         silent = [node.connect(A) for _ in range(MAX_CONNECTIONS_OF_FUNCTION)]
         until = asyncio.get_running_loop().time() + 5
-        while node.server._connections[A] < len(silent):
+        while node.server._connected[A] < len(silent):
             assert asyncio.get_running_loop().time() < until
             await asyncio.sleep(0.001)
         one_more = node.connect(A)

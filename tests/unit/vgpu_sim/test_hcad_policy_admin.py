@@ -26,6 +26,8 @@ from vgpu_sim.hcad import policy_admin, server
 from vgpu_sim.hcad.denials import MAX_KINDS, Denial, Denials
 from vgpu_sim.hcad.functions import Binding, Doorkeeper
 from vgpu_sim.hcad.pods import PodServer
+from vgpu_sim.hcad.shares import Shares
+from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.peers import PodUid
 
 TOKEN = b"t" * messages.TOKEN_BYTES
@@ -76,14 +78,15 @@ def with_hcad(tmp_path, engine, client, kind=Managed) -> None:
     """Run ``client`` in a thread while hcad serves a folder in this one."""
 
     async def serve() -> None:
-        serving = kind(tmp_path, engine, 1 << 20, lambda: None)
+        serving = kind(tmp_path, engine, 1 << 20, lambda: None, Shares(1024))
         admin = AdminServer(
             policy_admin.operations(serving.enforcer),
             EventBus(),
             max_line_bytes=policy_admin.MAX_LINE_BYTES,
         )
         await admin.open(tmp_path / "admin.sock")
-        serving.open()
+        listener = seqpacket.bind(tmp_path / server.SOCKET_NAME, 0o600)
+        serving.open(listener, refusing=foreign.refuse_descriptors(listener))
         try:
             await asyncio.to_thread(client)
         finally:

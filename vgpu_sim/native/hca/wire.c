@@ -1,4 +1,4 @@
-/* Addresses of ours and what is connected over them; which packets are let in. */
+/* Addresses of ours and what is connected over them. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -161,7 +161,7 @@ bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
     qp->wired->qp = qp;
     qp->wired->lane = lane_of(wire, qp);
     qp->wired->mtu = 128u << attributes->path_mtu;
-        qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
+    qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
                                          .destination_port = WIRE_PORT};
     memcpy(qp->wired->path.source, wire->gid, sizeof wire->gid);
     memcpy(qp->wired->path.destination, attributes->dgid, sizeof attributes->dgid);
@@ -186,64 +186,6 @@ bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
   if (state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD)
     more |= wire_request(hca, qp);
   return more || qp->attributes.state == TESSERA_VERBS_STATE_ERR;
-}
-
-/* The queue pair that a packet may be for: its address and its peer's are those of the packet. */
-static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
-                             const struct wire_packet *packet) {
-  struct hca_qp *qp = hca_table_get(&hca->qps, packet->qpn);
-  if (!qp || !qp->wired || qp->wired->wire != wire) {
-    wire->counts.unknown_qp++;
-    return NULL;
-  }
-  if (memcmp(path->source, qp->wired->path.destination, sizeof path->source) != 0) {
-    wire->counts.wrong_source++;
-    return NULL;
-  }
-  if (!wire_pkeys_match(packet->pkey, wire_pkey(qp))) {
-    wire->counts.bad_pkey++;
-    return NULL;
-  }
-  if (packet->opcode >> 5 != WIRE_RC || packet->payload_bytes > qp->wired->mtu) {
-    wire->counts.malformed++;
-    return NULL;
-  }
-  return qp;
-}
-
-void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
-                   unsigned part, const uint8_t *data, size_t bytes) {
-  struct wire_packet packet;
-  wire->counts.received++;
-  if (!wire_parse(&packet, data, bytes)) {
-    wire->counts.malformed++;
-    return;
-  }
-  struct hca_qp *qp = target(hca, wire, path, &packet);
-  if (!qp) return;
-  if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) {
-    wire->counts.bad_icrc++;
-    return;
-  }
-  if (!hca_receives(qp)) {
-    wire->counts.not_ready++;
-    return;
-  }
-  switch (packet.form.kind) {
-    case WIRE_SEND:
-    case WIRE_WRITE:
-    case WIRE_READ:
-      wire_respond(hca, qp, &packet);
-      break;
-    case WIRE_READ_RESPONSE:
-      wire_read_response(hca, qp, &packet);
-      break;
-    case WIRE_ACK:
-      wire_acknowledged(hca, qp, &packet);
-      break;
-    default:
-      wire->counts.malformed++;
-  }
 }
 
 bool hca_wire_poll(struct hca *hca) {

@@ -97,16 +97,16 @@ struct wire_batch {
   uint8_t data[WIRE_BATCH * WIRE_MAX_PACKET];
 };
 
-/* wire_socket.c. A packet's payload is written where wire_begin() says; it may be given up before
+/* wire_send.c. A packet's payload is written where wire_begin() says; it may be given up before
  * wire_end(). */
 uint8_t *wire_begin(struct hca *hca, struct hca_wired *wired, const struct wire_packet *packet);
 void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet *packet);
 /* Sends what was made; returns how many packets of it the kernel has no room for now: the last. */
 unsigned wire_flush(struct hca *hca);
-/* Hands what came to hca_wire_take(); true where something did. */
+/* wire_receive.c: hands what came to hca_wire_take(); true where something did. */
 bool wire_receive(struct hca *hca, struct hca_wire *wire);
 
-/* wire.c: judges one packet from `path->source`, part number `part` of what came together, and
+/* wire_admit.c: judges one packet from `path->source`, part number `part` of what came together, and
  * carries it out. */
 void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                    unsigned part, const uint8_t *data, size_t bytes);

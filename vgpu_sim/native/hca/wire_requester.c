@@ -3,6 +3,7 @@
  * PSNs are given to requests when they are taken out of the ring. Sending goes on from `next_psn`;
  * whatever goes wrong sets it back to the oldest that is not answered (go-back-N). A READ takes a
  * PSN for each packet of its answer, and is asked for in parts that the window has room for. */
+#define _GNU_SOURCE
 #include <string.h>
 
 #include "clock.h"

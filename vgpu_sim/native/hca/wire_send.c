@@ -1,42 +1,23 @@
-/* Packets out of and into UDP sockets, many at a time. */
+/* Packets out into UDP sockets, many at a time. */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/udp.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "wire.h"
+#include "wire_names.h"
 
-#ifndef UDP_SEGMENT
-#define UDP_SEGMENT 103
-#endif
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
+enum { MAX_BUFFER = 65535 - 40 - 8 };
 
-enum { MAX_BUFFER = 65535 - 40 - 8, RECEIVE_ROOM = 65536, RECEIVES = 32 };
-
-union name {
-  struct sockaddr any;
-  struct sockaddr_in v4;
-  struct sockaddr_in6 v6;
-};
-
-union control {
-  struct cmsghdr header;
-  uint8_t room[CMSG_SPACE(sizeof(int))];
-};
-
-/* The engine's thread alone sends and receives. */
+/* The engine's thread alone sends. */
 static _Thread_local struct {
   struct mmsghdr messages[WIRE_BATCH];
   struct iovec vectors[WIRE_BATCH];
-  union name names[WIRE_BATCH];
-  union control controls[WIRE_BATCH];
+  union wire_name names[WIRE_BATCH];
+  union wire_control controls[WIRE_BATCH];
 } scratch;
 
-static socklen_t name_of(const struct hca_wired *wired, union name *name) {
+static socklen_t name_of(const struct hca_wired *wired, union wire_name *name) {
   const uint8_t *gid = wired->path.destination;
   if (wire_is_ipv4(gid)) {
     name->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(WIRE_PORT)};
@@ -101,7 +82,7 @@ static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsig
                             .msg_iov = &scratch.vectors[message],
                             .msg_iovlen = 1};
   if (count == 1) return;
-  union control *control = &scratch.controls[message];
+  union wire_control *control = &scratch.controls[message];
   header->msg_control = control;
   header->msg_controllen = CMSG_SPACE(sizeof(uint16_t));
   control->header = (struct cmsghdr){.cmsg_level = SOL_UDP,
@@ -151,70 +132,4 @@ unsigned wire_flush(struct hca *hca) {
   batch->count = 0;
   batch->used = 0;
   return left;
-}
-
-static bool source_of(const union name *name, struct wire_path *path) {
-  memset(path->source, 0, sizeof path->source);
-  if (name->any.sa_family == AF_INET) {
-    path->source[10] = path->source[11] = 0xFF;
-    memcpy(path->source + 12, &name->v4.sin_addr, 4);
-    path->source_port = ntohs(name->v4.sin_port);
-    return true;
-  }
-  if (name->any.sa_family != AF_INET6) return false;
-  memcpy(path->source, &name->v6.sin6_addr, 16);
-  path->source_port = ntohs(name->v6.sin6_port);
-  return true;
-}
-
-/* What the kernel joined: the size of each part but the last. */
-static uint32_t segment_of(struct msghdr *header, uint32_t bytes) {
-  for (struct cmsghdr *entry = CMSG_FIRSTHDR(header); entry; entry = CMSG_NXTHDR(header, entry)) {
-    if (entry->cmsg_level != SOL_UDP || entry->cmsg_type != UDP_GRO) continue;
-    int size;
-    memcpy(&size, CMSG_DATA(entry), sizeof size);
-    if (size > 0 && (uint32_t)size < bytes) return (uint32_t)size;
-  }
-  return bytes;
-}
-
-bool wire_receive(struct hca *hca, struct hca_wire *wire) {
-  for (unsigned i = 0; i < RECEIVES; i++) {
-    scratch.vectors[i] = (struct iovec){hca->wire_room + (size_t)i * RECEIVE_ROOM, RECEIVE_ROOM};
-    scratch.messages[i].msg_hdr = (struct msghdr){.msg_name = &scratch.names[i],
-                                                  .msg_namelen = sizeof scratch.names[i],
-                                                  .msg_iov = &scratch.vectors[i],
-                                                  .msg_iovlen = 1,
-                                                  .msg_control = &scratch.controls[i],
-                                                  .msg_controllen = sizeof scratch.controls[i]};
-  }
-  const int count = recvmmsg(wire->fds[0], scratch.messages, RECEIVES, MSG_DONTWAIT, NULL);
-  /* What is answered uses the same headers: what is needed of them is taken out first. */
-  struct {
-    uint32_t bytes, segment;
-    struct wire_path path;
-    bool known;
-  } came[RECEIVES];
-  for (int i = 0; i < count; i++) {
-    struct msghdr *header = &scratch.messages[i].msg_hdr;
-    came[i].bytes = scratch.messages[i].msg_len;
-    came[i].segment = segment_of(header, came[i].bytes);
-    came[i].known = !(header->msg_flags & MSG_TRUNC) && source_of(&scratch.names[i], &came[i].path);
-    memcpy(came[i].path.destination, wire->gid, sizeof wire->gid);
-    came[i].path.destination_port = WIRE_PORT;
-  }
-  for (int i = 0; i < count; i++) {
-    const uint8_t *data = hca->wire_room + (size_t)i * RECEIVE_ROOM;
-    if (!came[i].known) {
-      wire->counts.malformed++;
-      continue;
-    }
-    /* Each part is a packet of its own, and judged as one. */
-    for (uint32_t at = 0; at < came[i].bytes; at += came[i].segment) {
-      const uint32_t left = came[i].bytes - at;
-      hca_wire_take(hca, wire, &came[i].path, at / came[i].segment, data + at,
-                    left < came[i].segment ? left : came[i].segment);
-    }
-  }
-  return count > 0;
 }
