@@ -2,12 +2,14 @@
 
 import os
 import socket
+import stat
 import subprocess
 import sys
 from pathlib import Path
 
 import hcad_process
 import pytest
+from gpud_process import wait_until
 from hcad_process import Connection, member, program
 
 from vgpu_sim.hal import direct, hca
@@ -15,6 +17,7 @@ from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaSegmentDevice
 from vgpu_sim.hal.verbs import VerbsAccess
+from vgpu_sim.system import python_process
 from vgpu_sim.worker.memory import create_populated
 
 TOKEN = b"t" * 32
@@ -122,3 +125,23 @@ def test_another_user_lends_nothing(tmp_path: Path) -> None:
             check=False,
         )
         assert done.stdout == "0\n", done.stderr
+
+
+def test_a_node_s_hcad_listens_for_its_gpud(tmp_path: Path) -> None:
+    """Whatever capabilities gpud has: it is root, and modes are not in its way."""
+    with subprocess.Popen(
+        python_process.module_command("vgpu_sim.hcad.node", "--directory", str(tmp_path)),
+        env=python_process.module_environment(),
+    ) as node:
+        try:
+            place = tmp_path / direct.SOCKET_NAME
+            wait_until((tmp_path / "admin.sock").exists)
+            assert stat.S_IMODE(place.stat().st_mode) == 0o666
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gpud:
+                gpud.settimeout(20)
+                gpud.connect(str(place))
+                gpud.send(b"too short for a token")
+                assert gpud.recv(1) == b""
+        finally:
+            node.terminate()
+            assert node.wait(20) == 0
