@@ -29,6 +29,7 @@ FILES = {
         f"test_hca_{name}.py" for name in ("engine", "hostile", "verbs", "hostile_verbs")
     ),
     "wire": ("test_hca_wire.py", "test_hca_wire_hostile.py", "test_hca_wire_faults.py"),
+    "device": ("test_hcad_device_regions.py",),
 }
 
 

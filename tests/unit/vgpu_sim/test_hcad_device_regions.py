@@ -209,6 +209,37 @@ def test_only_the_memory_that_is_taken_back_is_lost(tmp_path: Path, engine: Engi
     run(tmp_path, body, chunk.lend)
 
 
+def test_it_is_taken_back_under_writes(tmp_path: Path, engine: Engine) -> None:
+    """Whenever that is: each write is done or refused, and nothing is touched afterwards."""
+    chunk, size, rounds = Chunk(), 1 << 20, 40
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        results = set()
+        for i in range(rounds):
+            pair = Pair(engine, first=2 * i)
+            pair.b.objects.providers = served
+            source = pair.a.region(size)
+            key = register(pair.b, (await ask(pair.b.objects, size=size)).segment, size)
+            for _ in range(12):
+                write(pair, size, key=source.key, remote_key=key)
+            for _ in range(i % 4):
+                await asyncio.sleep(0)
+            chunk.take_back()
+            await chunk.is_let_go()
+            os.pwrite(chunk.memory, b"mine", SKIPPED)
+            statuses = pair.a_send.statuses(12)
+            assert chunk.read(4) == b"mine"
+            refused = statuses.index(Status.REM_ACCESS_ERR) if statuses[-1] else 12
+            assert statuses[:refused] == [Status.SUCCESS] * refused
+            assert set(statuses[refused + 1 :]) <= {Status.WR_FLUSH_ERR}
+            results.add(refused)
+            pair.close()
+        assert min(results) < 12, "it was never taken back in time"
+
+    run(tmp_path, body, chunk.lend)
+
+
 def test_a_client_that_ends_gives_everything_back(tmp_path: Path, engine: Engine) -> None:
     chunk = Chunk()
 
