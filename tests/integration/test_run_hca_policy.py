@@ -18,7 +18,7 @@ CLOSED = """
 apiVersion: rdma.tessera.dev/v1alpha1
 kind: RDMANetworkPolicy
 metadata: {name: closed}
-spec: {podSelector: {matchLabels: {app: ps}}, policyTypes: [Ingress, Egress]}
+spec: {podSelector: {matchLabels: {app: weights}}, policyTypes: [Ingress, Egress]}
 """
 
 
@@ -44,10 +44,10 @@ def said_to(fabric: str, verb: str, temporary: Path, *more: str | Path) -> tuple
 def serving(
     temporary: Path, fabric: str, *command: str, options: tuple[str | Path, ...] = ()
 ) -> Iterator[int]:
-    """A program that waits for its peer, in a run with the label app=ps; its port."""
+    """A program that waits for its peer, in a run with the label app=weights; its port."""
     port = free_port()
     server = subprocess.Popen(
-        [*labelled(fabric, "--rdma-labels", "app=ps", *options), *command, "-p", str(port)],
+        [*labelled(fabric, "--rdma-labels", "app=weights", *options), *command, "-p", str(port)],
         env=environment(temporary),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
