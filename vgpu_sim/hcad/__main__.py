@@ -27,9 +27,10 @@ from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hcad import handover, policy_admin, walls
 from vgpu_sim.hcad.cm_server import local_addresses
+from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
-from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
+from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
 from vgpu_sim.hcad.shares import Shares, usable
 from vgpu_sim.system import foreign, seqpacket
 
@@ -146,8 +147,10 @@ def _confined_engine(options: _Options) -> Engine:
     return engine
 
 
-def _server(options: _Options, engine: Engine, ended: asyncio.Event, shares: Shares) -> Server:
-    return Server(
+def _server(
+    options: _Options, engine: Engine, ended: asyncio.Event, shares: Shares
+) -> FabricServer:
+    return FabricServer(
         *(options.directory, engine, options.memory_bytes, ended.set, shares),
         shared_loopback=options.shared_loopback,
         near=options.near,
@@ -157,7 +160,7 @@ def _server(options: _Options, engine: Engine, ended: asyncio.Event, shares: Sha
 
 async def _serve(
     options: _Options,
-    server: Server,
+    server: FabricServer,
     engine: Engine,
     ended: asyncio.Event,
     successors: socket.socket,
