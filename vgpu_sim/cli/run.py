@@ -218,6 +218,7 @@ def command(
     token_hex = secrets.token_hex(TOKEN_BYTES)
     environment = config.own_environment()
     prepare = None
+    fabric_name = run_hca.fabric_name(fabric)
     try:
         with ExitStack() as stack:
             node = None
@@ -230,6 +231,7 @@ def command(
                     threads=threads,
                     kernel_timeout_s=kernel_timeout_s,
                     report_usage=stats,
+                    hca_socket=run_hca.direct_socket(fabric_name) if hca else None,
                 )
                 profile = _profile(board, profile_name)
                 _check_capability(board, capability)
@@ -246,7 +248,7 @@ def command(
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
                 asked = rdma_labels, rdma_policies, wire, wire_gso
-                member = stack.enter_context(run_hca.member(fabric, token_hex, *asked))
+                member = stack.enter_context(run_hca.member(fabric_name, token_hex, *asked))
                 environment = config.with_hca(
                     *(environment, member.socket_path, token_hex),
                     *(config.RDMA_LIBRARIES_DIR, member.address),

@@ -78,6 +78,7 @@ class HcaMessage(IntEnum):
     MW_DESTROY = 176  # HcaHandle ->
     MCAST_ATTACH = 178  # HcaMcast ->
     MCAST_DETACH = 180  # HcaMcast ->
+    SEGMENT_DEVICE = 182  # HcaSegmentDevice -> HcaDeviceSegment: a GPU's memory, while it is there
 
 
 class HcaHello(ctypes.Structure):

@@ -97,6 +97,7 @@ class FabricServer(Server):
             function.mtu,
         )
         objects.share = function.share
+        objects.providers = self.providers
         objects.service_of = self.cm.manager.service_of
         with function.share.adopting():
             function.share.take(CLIENT_DESCRIPTORS)

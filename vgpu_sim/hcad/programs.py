@@ -15,18 +15,20 @@ from typing import Final
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import cm_requests, requests
+from vgpu_sim.hcad import cm_requests, lending, requests
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.opened import OpenedFunction
+from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.shares import CLIENT_DESCRIPTORS
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import LogQuota
+from vgpu_sim.system.seqpacket import Packet
 
 logger = logging.getLogger("tessera.hcad")
 
@@ -37,6 +39,9 @@ LOG_LINES_PER_MINUTE: Final = 30
 
 class Programs:
     """Serves the programs of every function of an engine."""
+
+    providers: Providers | None = None
+    """Who has device memory for regions; the caller opens and closes them."""
 
     def __init__(self, engine: Engine, memory_bytes: int, enforcer: Enforcer, cm: CmServer) -> None:
         """``memory_bytes``: that each program may register."""
@@ -157,7 +162,7 @@ class Programs:
                     return
                 if packet.truncated:
                     raise Malformed("too long, or brought descriptors")
-                await self._answer(client, objects, packet.data)
+                await self._answer(client, objects, packet, key)
                 await self._serving.wait()
         finally:
             del self._open[client]
@@ -181,6 +186,7 @@ class Programs:
             function.share.give(CLIENT_DESCRIPTORS)
             raise
         objects.share = function.share
+        objects.providers = self.providers
         objects.service_of = self.cm.manager.service_of
         return objects
 
@@ -207,21 +213,35 @@ class Programs:
             self._connecting -= 1
             ids.close()
 
-    async def _answer(self, client: socket.socket, objects: Objects, data: bytes) -> None:
-        await self._reply(client, requests.answer(objects, data))
+    async def _answer(
+        self, client: socket.socket, objects: Objects, packet: Packet, key: bytes
+    ) -> None:
+        if not lending.is_asked_for(packet.data):
+            await self._reply(client, requests.answer(objects, packet.data))
+            return
+        with self._being_answered():
+            made = await lending.answer(objects, key, client, packet.sender, packet.data)
+            await self._reply(client, made)
+
+    @contextmanager
+    def _being_answered(self) -> Iterator[None]:
+        self._answering += 1
+        self._answered.clear()
+        try:
+            yield
+        finally:
+            self._answering -= 1
+            if not self._answering:
+                self._answered.set()
 
     async def _reply(self, client: socket.socket, made: tuple[bytes, tuple[int, ...], str]) -> None:
         reply, descriptors, refused = made
         if refused and self._log_quota.take():
             logger.info("request_refused reason=%r", refused)
-        self._answering += 1
-        self._answered.clear()
         try:
-            await self._send(client, reply, descriptors)
+            with self._being_answered():
+                await self._send(client, reply, descriptors)
         finally:
-            self._answering -= 1
-            if not self._answering:
-                self._answered.set()
             for descriptor in descriptors:
                 with suppress(OSError):
                     os.close(descriptor)
