@@ -28,10 +28,11 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
 from vgpu_sim.hcad import handover, policy_admin, walls
 from vgpu_sim.hcad.cm_server import local_addresses
+from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.providers import Providers
-from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
+from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
 from vgpu_sim.hcad.shares import Shares, usable
 from vgpu_sim.system import foreign, seqpacket
 
@@ -159,8 +160,8 @@ def _server(
     ended: asyncio.Event,
     shares: Shares,
     providers: Providers,
-) -> Server:
-    made = Server(
+) -> FabricServer:
+    made = FabricServer(
         *(options.directory, engine, options.memory_bytes, ended.set, shares),
         shared_loopback=options.shared_loopback,
         near=options.near,
@@ -172,7 +173,7 @@ def _server(
 
 async def _serve(
     options: _Options,
-    server: Server,
+    server: FabricServer,
     engine: Engine,
     ended: asyncio.Event,
     successors: socket.socket,

@@ -3,9 +3,8 @@
 import errno
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from ctypes import sizeof
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from vgpu_sim.fabric import qp_state
 from vgpu_sim.fabric.engine import Engine, EngineQp
@@ -171,6 +170,7 @@ class Pairs(SharedReceives, Completions):
             "created": text(qp.created),
             "page": luggage.pack(self.held["qp", number].descriptor),
             "progress": text(bytes(self._engine.save_qp(qp.engine))),
+            "service": asdict(qp.service) if qp.service is not None else None,
         }
 
     def load_qp(self, row: Row, luggage: Luggage) -> None:
@@ -187,10 +187,10 @@ class Pairs(SharedReceives, Completions):
             os.close(page)
         self._engine.load_qp(qp.engine, progress)
         qp.attributes = HcaQpAttributes.from_buffer_copy(bytes(progress.attributes))
+        qp.service = Service(**row["service"]) if row["service"] is not None else None
         self._guard.adopt(queue_pairs=1)
         if qp.type != VerbsQpType.UD and _has_peer(qp.attributes.state):
-            with suppress(OSError):  # what policy denies by now may do nothing
-                self._guard.connect(qp.engine, created.handle, qp.attributes)
+            self._guard.adopt_peer(qp.engine, created.handle, qp.attributes, qp.service)
 
 
 def _names_peer(state: int, mask: int) -> bool:
