@@ -210,5 +210,5 @@ def test_options_of_policy_need_an_hca_and_a_fabric_somebody(tmp_path):
     assert "need --hca" in done.stderr
     status, said = said_to("nobody", "status", tmp_path)
     assert status == 1
-    assert "nobody is on a fabric 'nobody'" in said
+    assert "nobody is on a fabric 'nobody': `tessera run --hca --fabric nobody` puts" in said
     assert not os.path.exists(tmp_path / f"tessera-fabrics-{os.geteuid()}" / "nobody")

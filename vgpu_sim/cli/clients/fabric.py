@@ -193,7 +193,9 @@ def existing(parents: Iterable[Path], name: str) -> Iterator[Path]:
     """Lock a fabric that somebody is on, and return its folder. Raises FabricFailed, OSError."""
     directory = _folder(parents) / name
     if not (directory / SOCKET_NAME).exists():
-        raise FabricFailed(f"nobody is on a fabric {name!r}")
+        raise FabricFailed(
+            f"nobody is on a fabric {name!r}: `tessera run --hca --fabric {name}` puts a run on it"
+        )
     lock = _locked(directory)
     try:
         yield directory
