@@ -114,7 +114,8 @@ class TableCarrier:
         """Make hcad enforce what is wanted; return what it enforces. Raises DaemonUnreachable."""
         in_force: int | None = None
         try:
-            in_force = self._hcad.call("policy-generation").get("generation")
+            said = self._hcad.call("policy-generation")
+            in_force, path_mtu = said.get("generation"), said.get("path_mtu")
             if wanted is not None and (wanted != self._handed or in_force != wanted.generation):
                 reply = self._hcad.call("tables", document=unpack(wanted.encoding, wanted.text))
                 self._handed = wanted
@@ -134,7 +135,7 @@ class TableCarrier:
             return RDMANodeTablesStatus(
                 generation=in_force or 0, hcad=HcadState.REFUSED, message=str(err)[:400]
             )
-        return self._enforced
+        return self._enforced.model_copy(update={"path_mtu": path_mtu})
 
     def _say(self, tables: Tables, status: RDMANodeTablesStatus) -> bool:
         """Write the status if it is news; return whether it is there."""

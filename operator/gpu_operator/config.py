@@ -39,11 +39,19 @@ class DevicePluginConfig(_Section):
     resources: dict[str, Any] = Field(default_factory=dict)
 
 
+class WireConfig(_Section):
+    """The chart's ``rdma.wire`` values."""
+
+    enabled: bool = True
+    resources: dict[str, Any] = Field(default_factory=dict)
+
+
 class RdmaConfig(_Section):
     """The chart's ``rdma`` values."""
 
     enabled: bool = True
     resources: dict[str, Any] = Field(default_factory=dict)
+    wire: WireConfig = WireConfig()
 
 
 class NodeConfig(_Section):

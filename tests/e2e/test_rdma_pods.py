@@ -95,9 +95,10 @@ def pair(cluster: Cluster, node: str) -> None:
     until(lambda: "remote address" in cluster.logs("client"), 60)
 
 
-def test_ib_write_bw_plays_between_two_pods_of_a_node(namespace: Cluster) -> None:
+@pytest.mark.parametrize("example", ["perftest.yaml", "perftest-one-node.yaml"])
+def test_ib_write_bw_plays_between_two_pods(namespace: Cluster, example: str) -> None:
     """The example as users apply it: Debian's program ends with 0 and has moved something."""
-    namespace.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "perftest.yaml"))
+    namespace.kubectl("apply", "-f", str(EXAMPLES / "rdma" / example))
     client = namespace.wait_pod("perftest-client")
     logs = namespace.logs("perftest-client")
     assert client["status"]["phase"] == "Succeeded", logs

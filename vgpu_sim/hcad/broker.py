@@ -5,19 +5,15 @@ namespaces (CAP_SYS_ADMIN), and does nothing but open UDP sockets there and pass
 proves nothing by it: the namespace comes as a descriptor, which the asker must have opened itself.
 
 One message a request on a SOCK_SEQPACKET socket that the broker inherits: the interface or address,
-with the namespace's descriptor. The reply is a line of JSON, with the sockets' descriptors. It ends
-with that socket.
+with the namespace's descriptor, or that of a socket in it. The reply is a line of JSON, with the
+sockets' descriptors. It ends with that socket. On a node ``netd`` has the same protocol.
 """
 
 import array
-import ctypes
 import ipaddress
 import json
 import os
 import socket
-import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,10 +22,10 @@ import click
 from vgpu_sim.fabric.wire import NoWire, WireAddress, WireInterface, find
 from vgpu_sim.fabric.wire_sockets import WireSockets, open_sockets
 from vgpu_sim.hal.hca import HCA_WIRE_LANES
+from vgpu_sim.hcad.namespaces import Rules, inside, namespace_of
 
 MAX_REQUEST_BYTES: Final = 256
 MAX_REPLY_BYTES: Final = 4096
-_CLONE_NEWNET: Final = 0x4000_0000
 _FAMILIES: Final = 2
 
 
@@ -54,6 +50,8 @@ class Broker:
 
     def open(self, namespace_fd: int, wanted: str, segments: bool = False) -> Opened:
         """Open sockets of the interface or address ``wanted`` in a network namespace.
+
+        ``namespace_fd`` is that namespace, or a socket that was made in it.
 
         Raises:
             NoWire: the broker refuses; the message says why.
@@ -102,17 +100,17 @@ def main(socket_fd: int) -> None:
         serve(link)
 
 
-def serve(link: socket.socket) -> None:
-    """Answer requests until there are none any more."""
+def serve(link: socket.socket, rules: Rules | None = None) -> None:
+    """Answer requests until there are none any more. Raises OSError: the other end has gone."""
     own = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        while _serve_one(link, own):
+        while _serve_one(link, own, rules or Rules()):
             pass
     finally:
         os.close(own)
 
 
-def _serve_one(link: socket.socket, own_fd: int) -> bool:
+def _serve_one(link: socket.socket, own_fd: int, rules: Rules) -> bool:
     request, descriptors, flags, _ = socket.recv_fds(link, MAX_REQUEST_BYTES, 1)
     try:
         if not request:
@@ -126,7 +124,7 @@ def _serve_one(link: socket.socket, own_fd: int) -> bool:
         except (ValueError, KeyError, TypeError):
             _refuse(link, "no request")
             return True
-        _answer(link, own_fd, descriptors[0], wanted, segments)
+        _answer(link, own_fd, descriptors[0], wanted, segments, rules)
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
@@ -134,15 +132,19 @@ def _serve_one(link: socket.socket, own_fd: int) -> bool:
 
 
 def _answer(
-    link: socket.socket, own_fd: int, namespace_fd: int, wanted: str, segments: bool
+    link: socket.socket, own_fd: int, descriptor: int, wanted: str, segments: bool, rules: Rules
 ) -> None:
     wires: list[WireSockets] = []
     try:
-        with _inside(namespace_fd, own_fd):
-            interface = find(wanted)
-            wires.extend(
-                open_sockets(address, segments=segments) for address in interface.addresses
-            )
+        with namespace_of(descriptor) as namespace_fd:
+            rules.check(namespace_fd)
+            with inside(namespace_fd, own_fd):
+                rules.check_inside()
+                interface = find(wanted)
+                rules.check_interface(interface)
+                wires.extend(
+                    open_sockets(address, segments=segments) for address in interface.addresses
+                )
         reply = {
             "name": interface.name,
             "mtu": interface.mtu,
@@ -159,25 +161,6 @@ def _answer(
 
 def _refuse(link: socket.socket, why: str) -> None:
     link.send(json.dumps({"error": why}).encode())
-
-
-@contextmanager
-def _inside(namespace_fd: int, own_fd: int) -> Iterator[None]:
-    """Be in a network namespace for a while. Raises OSError; it is an error not to come back."""
-    if not stat.S_ISREG(os.fstat(namespace_fd).st_mode):
-        raise NoWire("the descriptor is no namespace")
-    _enter(namespace_fd)
-    try:
-        yield
-    finally:
-        _enter(own_fd)
-
-
-def _enter(namespace_fd: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.setns(namespace_fd, _CLONE_NEWNET) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"setns: {os.strerror(number)}")
 
 
 if __name__ == "__main__":

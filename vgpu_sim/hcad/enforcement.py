@@ -15,7 +15,8 @@ from rdma.judge import Judge
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
 from rdma.verbs import ALL, NONE, Verb
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
-from vgpu_sim.hal.hca import HcaPolicyChange, HcaQpAttributes
+from vgpu_sim.hal.hca import HcaQpAttributes
+from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.cm_policy import Refusal, Service

@@ -19,6 +19,7 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
 from vgpu_sim.hcad import policy_admin, walls
 from vgpu_sim.hcad.administration import operations
+from vgpu_sim.hcad.pod_wires import PodWires
 from vgpu_sim.hcad.pods import PodServer
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.shares import Shares, usable
@@ -40,25 +41,27 @@ _DIRECT_MODE: Final = 0o666
     show_default=True,
     help="Bytes that each program may register.",
 )
-def main(directory: Path, memory_bytes: int) -> None:
+@click.option("--wire/--no-wire", default=True, help="Have netd open sockets in pods' networks.")
+def main(directory: Path, memory_bytes: int, wire: bool) -> None:
     """Serve the functions of this node until told to stop."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     foreign.prepare_waking()
     try:
-        asyncio.run(_serve(directory, memory_bytes, Shares(usable(walls.limit()))))
+        asyncio.run(_serve(directory, memory_bytes, Shares(usable(walls.limit())), wire=wire))
     except OSError as err:
         sys.exit(f"tessera-hcad: {err}")
 
 
-async def _serve(directory: Path, memory_bytes: int, shares: Shares) -> None:
+async def _serve(directory: Path, memory_bytes: int, shares: Shares, *, wire: bool) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
-    server = PodServer(directory, engine, memory_bytes, shares=shares)
+    wires = PodWires(engine, directory if wire else None)
+    server = PodServer(directory, engine, memory_bytes, shares=shares, wires=wires)
     providers = Providers(seqpacket.bind(directory / direct.SOCKET_NAME, _DIRECT_MODE))
     server.providers = providers
-    served = operations(server) | policy_admin.operations(server.enforcer)
+    served = operations(server) | policy_admin.operations(server.enforcer, wires)
     admin = AdminServer(served, EventBus(), (_AGENT_UID,), policy_admin.MAX_LINE_BYTES)
     try:
         providers.open()

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from vgpu_sim.fabric import qp_state
 from vgpu_sim.fabric.engine import Engine, EngineQp
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_engine
 from vgpu_sim.hal.hca import HcaCreated, HcaQpAttributes
 from vgpu_sim.hal.verbs import VerbsMask, VerbsQpType, VerbsState
 from vgpu_sim.hcad.checks import (
@@ -177,7 +177,7 @@ class Pairs(SharedReceives, Completions):
         """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
         wanted = hca.HcaQpCreate.from_buffer_copy(data(row["request"]))
         created = HcaCreated.from_buffer_copy(data(row["created"]))
-        progress = hca.HcaSavedQp.from_buffer_copy(data(row["progress"]))
+        progress = hca_engine.HcaSavedQp.from_buffer_copy(data(row["progress"]))
         self._numbers.adopt_qpn(created.handle)
         self._free_indices.remove(created.index)
         page = luggage.take(row["page"])

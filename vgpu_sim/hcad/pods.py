@@ -31,6 +31,7 @@ from vgpu_sim.hcad.functions import (
 )
 from vgpu_sim.hcad.opened import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
 from vgpu_sim.hcad.parties import Party
+from vgpu_sim.hcad.pod_wires import PodWires
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, SOCKET_NAME, Server
 from vgpu_sim.hcad.shares import Share, Shares, usable
@@ -63,6 +64,7 @@ class PodServer(Server):
         doorkeeper: Doorkeeper | None = None,
         system_classes: Path = SYS_CLASS,
         shares: Shares | None = None,
+        wires: PodWires | None = None,
     ) -> None:
         descriptors = usable(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         shared = shares or Shares(descriptors)
@@ -70,6 +72,7 @@ class PodServer(Server):
         self._table = Functions()
         self._doorkeeper = doorkeeper or Doorkeeper()
         self._system_classes = system_classes
+        self.wires = wires or PodWires(engine, None)
         self._listeners: dict[str, socket.socket] = {}
         self._connected: Counter[str] = Counter()
         self._holders: dict[str, Party] = {}
@@ -155,6 +158,14 @@ class PodServer(Server):
         home = self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
         sysfs.write(home, function.address, FIRMWARE, BOARD, function.link)
 
+    def _of_pod(self, function: Function, binding: Binding, mtu: int) -> OpenedFunction:
+        """Return what a program of a pod gets. Raises NotPermitted: it is another pod's by now."""
+        if function.binding != binding:
+            raise NotPermitted(errno.EAGAIN, "the function has just been given to another pod")
+        name, where = function.name, SYS_CLASS / CLASS_NAME
+        held, shared = self._holders[name], self._shared[name]
+        return OpenedFunction(0, function.address, where, shared, held, function.link, mtu)
+
     async def _serve_pod(self, function: Function, client: socket.socket, refusing: bool) -> None:
         if self._connected[function.name] >= MAX_CONNECTIONS_OF_FUNCTION:
             self._silent.pop(client, None)
@@ -175,17 +186,15 @@ class PodServer(Server):
             try:
                 if hello.version != hca.HCA_VERSION:
                     raise NotPermitted(errno.EPROTO, f"a library of version {hello.version}")
-                await self._doorkeeper.admit(function, client, peer, packet.sender)
+                binding = await self._doorkeeper.admit(function, client, peer, packet.sender)
+                pod = binding.pod_uid, binding.addresses[0]
+                async with self.wires.held(*pod, client) as mtu:
+                    opened = self._of_pod(function, binding, mtu)
+                    await self._opened(client, sockets, header, function.name.encode(), opened)
             except NotPermitted as err:
                 if self._log_quota.take():
                     logger.warning("open_refused function=%s reason=%r", function.name, str(err))
                 await self._send(client, requests.encode(header, None, err.status))
-                return
-            party = self._holders[function.name]
-            where = SYS_CLASS / CLASS_NAME
-            share = self._shared[function.name]
-            opened = OpenedFunction(0, function.address, where, share, party, function.link)
-            await self._opened(client, sockets, header, function.name.encode(), opened)
         except (Malformed, TimeoutError, OSError) as err:
             if self._log_quota.take():
                 logger.info("client_dropped reason=%r", str(err) or "timeout")

@@ -13,6 +13,7 @@ from vgpu_sim.gpud.admin.parameters import fields
 from vgpu_sim.gpud.errors import Conflict, InvalidRequest
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.enforcement import Enforcer, StaleTables
+from vgpu_sim.hcad.pod_wires import PodWires
 
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 """Tables are a text in a line of JSON: in it each quotation mark takes two bytes."""
@@ -20,8 +21,8 @@ MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES
 Operation = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
-def operations(enforcer: Enforcer) -> dict[str, Operation]:
-    """Return the operations by name."""
+def operations(enforcer: Enforcer, wires: PodWires | None = None) -> dict[str, Operation]:
+    """Return the operations by name; ``wires`` are those of a node's pods."""
 
     async def tables(params: dict[str, Any]) -> dict[str, Any]:
         text = fields(params, {"document": str})["document"]
@@ -42,11 +43,15 @@ def operations(enforcer: Enforcer) -> dict[str, Operation]:
 
     async def generation(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
-        return {"generation": enforcer.tables.generation if enforcer.tables is not None else None}
+        said = {"generation": enforcer.tables.generation if enforcer.tables is not None else None}
+        if wires is not None:
+            said["path_mtu"] = wires.path_mtu
+        return said
 
     async def status(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})
-        return policy_status(enforcer)
+        said = policy_status(enforcer)
+        return said if wires is None else {**said, "wire": wires.status()}
 
     async def denials(params: dict[str, Any]) -> dict[str, Any]:
         fields(params, {})

@@ -93,7 +93,11 @@ def _containers(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> d
     containers = [_gpud(pool, node), _agent(pool, policy, node)]
     if hcas_of(pool, node) is None:
         return {"containers": containers}
-    return {"initContainers": [_hca_directory(node)], "containers": [*containers, _hcad(node)]}
+    return {"initContainers": [_hca_directory(node)], "containers": [*containers, *_rdma(node)]}
+
+
+def _rdma(node: NodeConfig) -> list[dict[str, Any]]:
+    return [_hcad(node), _netd(node)] if node.rdma.wire.enabled else [_hcad(node)]
 
 
 def _hca_directory(node: NodeConfig) -> dict[str, Any]:
@@ -119,7 +123,7 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
         "image": node.image,
         "imagePullPolicy": node.image_pull_policy,
         "command": ["tessera-hcad"],
-        "args": [f"--directory={_HCA_DIR}"],
+        "args": [f"--directory={_HCA_DIR}", *([] if node.rdma.wire.enabled else ["--no-wire"])],
         "resources": dict(node.rdma.resources),
         "securityContext": {
             **_LOCKED_DOWN,
@@ -127,6 +131,27 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
             "runAsGroup": _HCAD_USER,
             "runAsNonRoot": True,
             "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "hca", "mountPath": _HCA_DIR},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _netd(node: NodeConfig) -> dict[str, Any]:
+    return {
+        "name": "netd",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["tessera-netd"],
+        "args": [f"--directory={_HCA_DIR}", f"--user={_HCAD_USER}"],
+        "resources": dict(node.rdma.wire.resources),
+        "securityContext": {
+            **_LOCKED_DOWN,
+            "runAsGroup": _HCAD_USER,  # its socket is that group's
+            # To be told the network namespace of a pod's socket, and to enter it (ADR 46).
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"]},
         },
         "volumeMounts": [
             {"name": "hca", "mountPath": _HCA_DIR},

@@ -47,6 +47,10 @@ def test_the_operator_understands_the_file_that_the_chart_writes(tmp_path: Path)
     assert loaded.node.rdma.enabled
     assert loaded.node.rdma.resources["limits"] == {"memory": "512Mi"}
     assert not operator_config(render("rdma.enabled=false"), tmp_path).node.rdma.enabled
+    assert loaded.node.rdma.wire.enabled
+    assert loaded.node.rdma.wire.resources["limits"] == {"memory": "96Mi"}
+    off = operator_config(render("rdma.wire.enabled=false"), tmp_path)
+    assert (off.node.rdma.enabled, off.node.rdma.wire.enabled) == (True, False)
     assert loaded.policy == {
         "strategy": "mixed",
         "resourcePrefix": "gpu.tessera.dev",

@@ -31,6 +31,7 @@ class Hcad:
 
     def __init__(self) -> None:
         self.generation: int | None = None
+        self.path_mtu: int | None = None
         self.handed: list[str] = []
         self.refusal: HcadError | None = None
         self.away = False
@@ -52,7 +53,7 @@ class Hcad:
             function = {"function": "HCA-1", "pod_uid": "u-1", "pod": "ml/x"}
             return {"functions": [function]}
         assert method == "policy-generation"
-        return {"generation": self.generation}
+        return {"generation": self.generation, "path_mtu": self.path_mtu}
 
 
 class Kube:
@@ -115,6 +116,15 @@ def test_tables_are_handed_over_once_and_acknowledged_once(rig: Rig) -> None:
     rig.take(8)
     assert rig.carrier.attempt()
     assert rig.said == [(7, HcadState.ENFORCING), (8, HcadState.ENFORCING)]
+
+
+def test_the_path_mtu_of_pods_is_told_as_soon_as_it_is_known(rig: Rig) -> None:
+    rig.take(7)
+    rig.carrier.attempt()
+    rig.hcad.path_mtu = 1024
+    for _ in range(2):
+        rig.carrier.attempt()
+    assert [status.path_mtu for _, status in rig.kube.statuses] == [None, 1024]
 
 
 def test_an_hcad_that_was_restarted_gets_them_again(rig: Rig) -> None:

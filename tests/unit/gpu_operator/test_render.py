@@ -9,7 +9,7 @@ from gpu_world import gpu, instances
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs, Isolation, LinkSpeed
-from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig, RdmaConfig
+from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig, RdmaConfig, WireConfig
 from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
 from mig import geometry
 from vgpu_sim.hal import direct
@@ -206,6 +206,28 @@ def test_gpud_finds_hcad_where_there_is_one() -> None:
     assert asked == [f"--hca-socket={directory}/{direct.SOCKET_NAME}", f"--hcad-user={user}"]
     for without in (rendered(), rendered(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
         assert not [one for one in containers(without)["gpud"]["args"] if "hca" in one]
+
+
+def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
+    wire = WireConfig(resources={"limits": {"memory": "96Mi"}})
+    found = containers(rendered(RDMA_POOL, rdma=RdmaConfig(wire=wire)))
+    netd, hcad = found["netd"], found["hcad"]
+    security = netd["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"]}
+    assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert (security["privileged"], security["allowPrivilegeEscalation"]) == (False, False)
+    assert security["runAsGroup"] == hcad["securityContext"]["runAsGroup"]
+    assert f"--user={hcad['securityContext']['runAsUser']}" in netd["args"]
+    assert {m["mountPath"] for m in netd["volumeMounts"]} == {"/run/tessera/hca", "/tmp"}
+    assert netd["resources"] == {"limits": {"memory": "96Mi"}}
+    assert "--no-wire" not in hcad["args"]
+    off = containers(rendered(RDMA_POOL, rdma=RdmaConfig(wire=WireConfig(enabled=False))))
+    assert set(off) == {"gpud", "agent", "hcad"}
+    assert "--no-wire" in off["hcad"]["args"]
+    for others in (found.values(), off.values()):
+        for one in others:
+            added = one["securityContext"]["capabilities"].get("add", [])
+            assert one["name"] == "netd" or not {"SYS_ADMIN", "NET_ADMIN"} & set(added)
 
 
 def test_the_agent_is_told_of_a_pool_s_hcas_and_of_none_without() -> None:

@@ -12,7 +12,7 @@ from roce import Packet, reth
 from wire_rig import End, Ends
 
 from rdma.verbs import ALL, NONE, Verb
-from vgpu_sim.hal.hca import HcaPolicyChange
+from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 
 QPN = 0x123456

@@ -22,7 +22,7 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import policy_admin, programs
+from vgpu_sim.hcad import policy_admin, programs, server
 from vgpu_sim.hcad.denials import MAX_KINDS, Denial, Denials
 from vgpu_sim.hcad.functions import Binding, Doorkeeper
 from vgpu_sim.hcad.pods import PodServer

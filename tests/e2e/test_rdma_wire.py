@@ -1,0 +1,359 @@
+"""RDMA between nodes: packets from the pods' own network namespaces, and policy on both ends."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from cluster import EXAMPLES, Cluster, in_node, until
+
+HCA = "rdma.tessera.dev/hca"
+IMAGE = "tessera.local/tessera-perftest:demo"
+LISTENS = f"{18515:04X}"  # perftest's default port
+FIGURES = re.compile(r"^ 65536 +[0-9]+ +[0-9.]+ +([0-9.]+)", re.MULTILINE)
+OWN = re.compile(r"local address: .*RKey (0x[0-9a-f]+) VAddr (0x[0-9a-f]+)")
+PROGRAM = "ib_read_bw"
+FORGED = b"forged!!"
+ACK_S = 30.0
+RUNNING_S = 25
+DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
+WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
+SUPPORT = Path(__file__).parents[1] / "support"
+CAPTURE = SUPPORT / "link_capture.py"
+POLICY_STATUS = """
+import json
+from pathlib import Path
+from device_plugin.backends.hcad import Hcad
+print(json.dumps(Hcad(Path("/run/tessera/hca/admin.sock")).call("policy-status")))
+"""
+SYSTEM = Cluster("tessera-system")
+ASK = """
+import os, socket, sys
+from vgpu_sim.fabric.wire import NoWire
+from vgpu_sim.hcad.broker import Broker
+directory, user, wanted = sys.argv[1:]
+os.chdir(directory)
+os.setgroups([])
+os.setgid(int(user))
+os.setuid(int(user))
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+    link.settimeout(20)
+    link.connect("net.sock")
+    with socket.socket(socket.AF_UNIX) as own:
+        try:
+            print("opened", Broker(link).open(own.fileno(), wanted).interface)
+        except (NoWire, OSError) as err:
+            print("refused:", err)
+"""
+HCAD_USER = "64009"
+
+
+@pytest.fixture(scope="module")
+def nodes(whole_cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs and wires."""
+    found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    names = sorted(
+        one["metadata"]["name"]
+        for one in found
+        if one["status"].get("allocatable", {}).get(HCA, "0") != "0"
+    )
+    if len(names) < 2:
+        pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
+    if not any(one["name"] == "netd" for one in agent_of(names[0])["spec"]["containers"]):
+        pytest.skip("NOT RUN: the chart has rdma.wire.enabled off")
+    return names[0], names[1]
+
+
+def agent_of(node: str) -> dict[str, Any]:
+    """The pod of the node agent and its daemons."""
+    listed = ("-l", "app.kubernetes.io/component=node", "--field-selector", f"spec.nodeName={node}")
+    (pod,) = SYSTEM.get("pods", *listed)["items"]
+    return dict(pod)
+
+
+def policy_status(node: str) -> dict[str, Any]:
+    """What hcad on a node enforces, and its wires."""
+    name = agent_of(node)["metadata"]["name"]
+    said = SYSTEM.kubectl("exec", name, "-c", "agent", "--", "python", "-c", POLICY_STATUS)
+    return dict(json.loads(said))
+
+
+def wire(node: str, ip: str) -> dict[str, Any]:
+    """The wire of an address; empty where there is none."""
+    return next((one for one in policy_status(node)["wire"]["wires"] if one["address"] == ip), {})
+
+
+def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
+    """A pod of Debian's programs with one HCA function."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", f"exec stdbuf -oL {command}"],
+        "resources": {"limits": {HCA: 1}},
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+    }
+    metadata = {"name": name, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def serve(cluster: Cluster, command: str, node: str) -> str:
+    """Start a server, called "server" and labelled as the example's app; return its address."""
+    cluster.apply(perftest("server", command, node, app="weights"))
+    ip = str(cluster.wait_pod("server", "Running")["status"]["podIP"])
+
+    def listens() -> bool:
+        show = ("exec", "server", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
+        words = (line.split() for line in cluster.kubectl(*show).splitlines())
+        return any(w[3:4] == ["0A"] and w[1].endswith(f":{LISTENS}") for w in words)
+
+    until(listens, 60)
+    return ip
+
+
+def running_pair(cluster: Cluster, nodes: tuple[str, str], command: str) -> tuple[str, str]:
+    """A server and a client that works on it, on two nodes; return their addresses."""
+    server = serve(cluster, command, nodes[0])
+    cluster.apply(perftest("client", f"{command} {server}", nodes[1]))
+    client = str(cluster.wait_pod("client", "Running")["status"]["podIP"])
+    until(lambda: "remote address" in cluster.logs("client"), 60)
+    return server, client
+
+
+def deny_writes(cluster: Cluster) -> None:
+    """Apply the example, and wait until every node has acknowledged it."""
+    cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
+
+    def programmed() -> bool:
+        found = cluster.get("rdmanetworkpolicy", "deny-writes")
+        return any(
+            (one["type"], one["status"]) == ("Programmed", "True")
+            and one["observedGeneration"] == found["metadata"]["generation"]
+            for one in found.get("status", {}).get("conditions", [])
+        )
+
+    until(programmed, ACK_S, every_s=0.1)
+
+
+def node_process(node: str) -> str:
+    """The process of a kind node, which is a container of the host's Docker engine."""
+    if shutil.which("nsenter") is None:
+        pytest.skip("NOT RUN: no nsenter: apt-get install util-linux")
+    show = ["docker", "inspect", "-f", "{{.State.Pid}}", node]
+    return subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def link_of(node: str, ip: str) -> str:
+    """The host's end of a pod's link: where the node's routes send its address."""
+    route = ["nsenter", "-t", node_process(node), "-n", "ip", "-j", "route", "get", ip]
+    done = subprocess.run(route, capture_output=True, text=True, check=True)
+    return str(json.loads(done.stdout)[0]["dev"])
+
+
+Seen = list[dict[str, Any]]
+
+
+class Capture:
+    """What is on UDP port 4791 of the host's end of a pod's link."""
+
+    def __init__(self, node: str, ip: str) -> None:
+        entering = ["nsenter", "-t", node_process(node), "-n", "--"]
+        command = [*entering, sys.executable, str(CAPTURE), link_of(node, ip)]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self._seen = self._process.stdout
+        assert self._seen is not None
+        assert self._seen.readline() == "ready\n"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=20)
+
+    def since(self) -> Seen:
+        """What has been there since the last time."""
+        assert self._process.stdin is not None
+        assert self._seen is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        return list(json.loads(self._seen.readline()))
+
+
+def writes(seen: Seen, source: str, destination: str) -> int:
+    """How many packets of RDMA WRITE one has sent to the other."""
+    return sum(
+        one["packets"]
+        for one in seen
+        if (one["source"], one["destination"]) == (source, destination) and one["opcode"] in WRITES
+    )
+
+
+def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
+    """Debian's program ends with 0; while it runs, packets are on the pods' own links."""
+    server, client = running_pair(namespace, nodes, "ib_write_bw -F -D 6")
+    with Capture(nodes[0], server) as link:
+        until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 20)
+        until(lambda: writes(link.since(), client, server), 20)
+    ended = namespace.wait_pod("client")
+    logs = namespace.logs("client")
+    assert ended["status"]["phase"] == "Succeeded", logs
+    assert namespace.wait_pod("server")["status"]["phase"] == "Succeeded"
+    found = FIGURES.search(logs)
+    assert found is not None
+    assert float(found[1]) > 0
+    print(f"between nodes: {found[0]}")
+    until(lambda: not wire(nodes[0], server), 20)  # no program, no sockets in the pod
+
+
+def test_an_interface_s_mtu_is_the_function_s_and_is_reported(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    namespace.apply(
+        perftest("server", "sh -c 'ibv_devinfo; cat /sys/class/net/eth0/mtu'", nodes[0])
+    )
+    namespace.wait_pod("server")
+    logs = namespace.logs("server")
+    mtu = int(logs.splitlines()[-1])
+    carried = max(size for size in (256, 512, 1024, 2048, 4096) if size <= mtu - 92)
+    assert re.search(rf"active_mtu:\s+{carried} ", logs), logs
+    status = ("rdmanodetables", nodes[0], "-o", "jsonpath={.status.pathMtu}")
+    until(lambda: namespace.kubectl("get", *status) == str(carried), 20)
+
+
+def test_a_denied_write_fails_between_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
+    """The policy was there first: the server's memory may be read, not written."""
+    deny_writes(namespace)
+    server = serve(namespace, "ib_write_bw -F", nodes[0])
+    namespace.apply(perftest("client", f"ib_write_bw -F {server}", nodes[1]))
+    assert namespace.wait_pod("client")["status"]["phase"] == "Failed"
+    assert DENIED in namespace.logs("client")
+
+
+def test_an_edit_revokes_what_runs_between_nodes(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    """After the acknowledgement not one packet of what is denied is on either link."""
+    server, client = running_pair(namespace, nodes, f"ib_write_bw -F -D {RUNNING_S}")
+    with Capture(nodes[0], server) as there, Capture(nodes[1], client) as here:
+        for link in (there, here):
+            until(lambda link=link: writes(link.since(), client, server), 20)
+        deny_writes(namespace)
+        before = [link.since() for link in (there, here)]  # up to the acknowledgement
+        assert all(writes(seen, client, server) for seen in before)
+        ended = namespace.wait_pod("client")
+        for link in (there, here):
+            assert writes(link.since(), client, server) == 0
+    assert ended["status"]["phase"] == "Failed"
+    assert DENIED in namespace.logs("client")
+
+
+def forger() -> dict[str, Any]:
+    """A container with Python that may do with its pod's network what root may."""
+    (agent, *_) = SYSTEM.get("pods", "-l", "app.kubernetes.io/component=node")["items"]
+    return {
+        "name": "forger",
+        "image": agent["spec"]["containers"][0]["image"],
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sleep", "600"],
+        "securityContext": {"runAsUser": 0, "capabilities": {"add": ["NET_RAW", "NET_ADMIN"]}},
+    }
+
+
+def forge(cluster: Cluster, pod: str, *arguments: str) -> list[str]:
+    """Run the forger in a pod; return the words that it prints."""
+    script = (SUPPORT / "roce.py").read_text() + (SUPPORT / "forge_roce.py").read_text()
+    begin = ("exec", "-i", pod, "-c", "forger", "--", "python", "-", *arguments)
+    return cluster.kubectl(*begin, stdin=script).split()
+
+
+def server_memory(ip: str, address: int) -> bytes:
+    """What the server's program has at an address now, as root of the machine sees it."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "comm").read_text().strip() != PROGRAM:
+                continue
+            if f"|-- {ip}\n" not in (process / "net" / "fib_trie").read_text():
+                continue
+            with (process / "mem").open("rb", buffering=0) as memory:
+                memory.seek(address)
+                return memory.read(len(FORGED))
+        except OSError:
+            continue
+    pytest.skip("NOT RUN: processes of the nodes are not to be seen from here")
+
+
+def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]) -> None:
+    """Who has NET_RAW and NET_ADMIN, and knows all numbers and keys, writes as little as others.
+
+    With the address of another pod: the node's kernel lets no foreign source in (rp_filter). With its
+    own, on its own live queue pair: the responder denies the verb.
+    """
+    deny_writes(namespace)
+    command = f"{PROGRAM} -F -D {RUNNING_S}"
+    server = serve(namespace, command, nodes[0])
+    pod = perftest("client", f"{command} {server}", nodes[1])
+    pod["spec"]["containers"].append(forger())
+    pod["spec"]["shareProcessNamespace"] = True
+    spoofer = perftest("spoofer", "", nodes[1])
+    spoofer["spec"]["containers"] = [forger()]
+    namespace.apply(pod, spoofer)
+    client = str(namespace.wait_pod("client", "Running")["status"]["podIP"])
+    namespace.wait_pod("spoofer", "Running")
+    until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 60)
+    key, address = OWN.findall(namespace.logs("server"))[0]
+    qpn, psn = forge(namespace, "client", "sniff", PROGRAM, client, server)
+    before = server_memory(server, int(address, 16))
+    write = ("write", client, server, address, key, FORGED.decode(), qpn, psn)
+    with Capture(nodes[0], server) as link:
+        forge(namespace, "spoofer", *write)
+        assert writes(link.since(), client, server) == 0, "another's address has passed"
+        assert wire(nodes[0], server)["packets"]["denied"] == 0
+        forge(namespace, "client", *write)
+        assert writes(link.since(), client, server) > 0
+    assert wire(nodes[0], server)["packets"]["denied"] > 0
+    assert server_memory(server, int(address, 16)) == before != FORGED
+
+
+def test_what_runs_outlives_netd(namespace: Cluster, nodes: tuple[str, str]) -> None:
+    """Its sockets are hcad's by then; and whoever opens a function later has a wire again."""
+    server, _ = running_pair(namespace, nodes, "ib_write_bw -F -D 10")
+    in_node(nodes[0], "pkill", "-KILL", "-f", "bin/tessera-netd( |$)")
+    ended = namespace.wait_pod("client")
+    assert ended["status"]["phase"] == "Succeeded", namespace.logs("client")
+    namespace.delete("pod", "server", "client")
+
+    def is_ready() -> bool:
+        states = agent_of(nodes[0])["status"]["containerStatuses"]
+        return any(one["name"] == "netd" and one["ready"] for one in states)
+
+    until(is_ready, 60)
+    again, _ = running_pair(namespace, nodes, "ib_write_bw -F -D 4")
+    assert again
+    assert namespace.wait_pod("client")["status"]["phase"] == "Succeeded", server
+
+
+@pytest.mark.parametrize(
+    ("user", "why"), [(HCAD_USER, "the node's own, not a pod's"), ("0", "does not answer|reset")]
+)
+def test_netd_opens_nothing_of_the_node_and_nothing_for_others(
+    nodes: tuple[str, str], user: str, why: str
+) -> None:
+    """Asked from the node's own network, for the node's own address; and by root, who is not hcad."""
+    node = node_process(nodes[0])
+    kubelet = Cluster().get("node", nodes[0])["status"]["addresses"]
+    (address, *_) = (one["address"] for one in kubelet if one["type"] == "InternalIP")
+    directory = f"/proc/{node}/root/run/tessera/hca"
+    command = ["nsenter", "-t", node, "-n", "--", sys.executable, "-c", ASK, directory, user]
+    done = subprocess.run([*command, address], capture_output=True, text=True, timeout=60)
+    assert re.search(f"refused: .*({why})", done.stdout), done.stdout + done.stderr

@@ -1,0 +1,65 @@
+"""A node's hcad for tests: clients of this process are taken for programs of a pod."""
+
+import asyncio
+import ipaddress
+import socket
+from pathlib import Path
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.hcad.functions import Doorkeeper, IpAddress
+from vgpu_sim.hcad.pod_wires import PodWires
+from vgpu_sim.hcad.pods import PodServer
+from vgpu_sim.system.peers import PodUid
+
+ONE, OTHER = PodUid("1" * 32), PodUid("2" * 32)
+IP = ipaddress.ip_address("10.244.1.5")
+A = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
+B = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f11"
+
+
+class Node:
+    """A server whose clients, all of this process, are taken for programs of ``pod``."""
+
+    def __init__(
+        self,
+        directory: Path,
+        engine: Engine,
+        ip: IpAddress = IP,
+        wires: PodWires | None = None,
+    ) -> None:
+        self.pod = ONE
+        self.directory = directory
+        keeper = Doorkeeper(lambda _: self.pod, lambda _: frozenset({ip}), wait_seconds=0.05)
+        self.server = PodServer(directory, engine, 1 << 20, keeper, wires=wires)
+        self.server.enforcer.managed = False  # of tables test_hcad_policy_admin.py tells
+
+    def connect(self, name: str) -> socket.socket:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        client.setblocking(False)
+        client.connect(str(self.directory / "functions" / name / "hca.sock"))
+        return client
+
+    async def open(self, name: str, version: int = hca.HCA_VERSION) -> tuple[socket.socket, bytes]:
+        client = self.connect(name)
+        hello = bytes(HcaHello(version))
+        header = Header(
+            messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0, len(hello), 0
+        )
+        client.send(bytes(header) + hello)
+        return client, await received(client)
+
+
+async def received(client: socket.socket) -> bytes:
+    return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 4096), 10)
+
+
+def status(reply: bytes) -> int:
+    return int(Header.from_buffer_copy(reply).status)
+
+
+def device(reply: bytes) -> HcaDevice:
+    assert status(reply) == 0
+    return HcaDevice.from_buffer_copy(reply[len(bytes(Header())) :])

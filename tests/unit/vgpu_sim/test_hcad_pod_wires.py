@@ -1,0 +1,194 @@
+"""A pod's wire is there while its programs are, and never another pod's."""
+
+import asyncio
+import errno
+import ipaddress
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import hca_rig
+import pytest
+from pod_node import OTHER, A, Node, device, status
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.wire import NoWire, WireAddress, WireInterface
+from vgpu_sim.fabric.wire_sockets import open_sockets
+from vgpu_sim.hal import hca
+from vgpu_sim.hcad import pod_wires
+from vgpu_sim.hcad.broker import Opened
+from vgpu_sim.hcad.functions import Binding
+from vgpu_sim.hcad.pod_wires import PodWires
+from vgpu_sim.hcad.policy_admin import operations
+
+IP = ipaddress.ip_address("127.46.0.1")
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    with hca_rig.running_engine() as running:
+        yield running
+
+
+@pytest.fixture
+def netd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Answers with real sockets of whatever loopback address is asked for; says what was asked."""
+    asked: list[str] = []
+
+    def answer(broker: Path, lent: int, wanted: str) -> Opened:
+        os.fstat(lent)
+        os.close(lent)
+        asked.append(wanted)
+        address = WireAddress(ipaddress.ip_address(wanted))
+        interface = WireInterface("eth0", 1500, address)
+        return Opened(interface, (open_sockets(address),))
+
+    monkeypatch.setattr(pod_wires, "_ask", answer)
+    return asked
+
+
+def node_of(directory: Path, engine: Engine, wires: PodWires) -> Node:
+    node = Node(directory, engine, IP, wires)
+    node.server.add(A)
+    return node
+
+
+def wires_of(node: Node) -> list[dict[str, Any]]:
+    return list(node.server.wires.status()["wires"])
+
+
+async def until(check: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not check():  # noqa: ASYNC110 # what is waited for tells nobody
+            await asyncio.sleep(0.001)
+
+
+def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
+    tmp_path: Path, engine: Engine, netd: list[str]
+) -> None:
+    async def play() -> None:
+        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        said = operations(node.server.enforcer, node.server.wires)
+        assert (await said["policy-generation"]({}))["path_mtu"] is None
+        assert netd == [], "who opens nothing has no sockets in its network"
+        (first, reply), (second, _) = await asyncio.gather(node.open(A), node.open(A))
+        assert device(reply).mtu == 3, "1024 bytes of 1500"
+        assert netd == [str(IP)]
+        (wire,) = (await said["policy-status"]({}))["wire"]["wires"]
+        assert (wire["interface"], wire["interface_mtu"]) == ("eth0", 1500)
+        assert (wire["programs"], wire["path_mtu"]) == (2, 1024)
+        assert wire["packets"]["received"] == 0
+        assert (await said["policy-generation"]({}))["path_mtu"] == 1024
+        first.close()
+        await until(lambda: wires_of(node)[0]["programs"] == 1)
+        second.close()
+        await until(lambda: not wires_of(node))
+        open_sockets(WireAddress(IP)).close()  # the port is free again
+        third, reply = await node.open(A)
+        assert status(reply) == 0
+        await node.server.release(A)
+        assert wires_of(node) == []
+        third.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("directory", [None, Path("/nonexistent")])
+def test_without_netd_a_function_opens_and_reaches_its_node(
+    tmp_path: Path, engine: Engine, directory: Path | None
+) -> None:
+    async def play() -> None:
+        node = node_of(tmp_path, engine, PodWires(engine, directory))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        client, reply = await node.open(A)
+        assert device(reply).mtu == hca.HCA_MAX_MTU
+        (wire,) = wires_of(node)
+        said = "rdma.wire.enabled" if directory is None else "netd: .*No such file"
+        with pytest.raises(AssertionError, match=said):
+            raise AssertionError(wire["same_node_only"])
+        assert node.server.wires.path_mtu is None
+        client.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_netd_is_asked_again_by_the_next_program(
+    tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = pod_wires._ask
+
+    def refuse(broker: Path, lent: int, wanted: str) -> Opened:
+        os.close(lent)
+        raise NoWire("not yet")
+
+    async def play() -> None:
+        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        monkeypatch.setattr(pod_wires, "_ask", refuse)
+        first, _ = await node.open(A)
+        assert wires_of(node)[0]["same_node_only"] == "netd: not yet"
+        monkeypatch.setattr(pod_wires, "_ask", answer)
+        second, _ = await node.open(A)
+        assert wires_of(node)[0]["interface"] == "eth0"
+        first.close()
+        second.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_sockets_of_another_address_are_not_taken(
+    tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = pod_wires._ask
+    monkeypatch.setattr(pod_wires, "_ask", lambda at, lent, _: answer(at, lent, "127.46.0.9"))
+
+    async def play() -> None:
+        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        client, _ = await node.open(A)
+        assert wires_of(node)[0]["same_node_only"] == "sockets of 127.46.0.9 for 127.46.0.1"
+        open_sockets(WireAddress(ipaddress.ip_address("127.46.0.9"))).close()
+        client.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
+def test_who_loses_its_function_while_netd_works_opens_nothing(
+    tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next holder of the same address has a wire of its own, not the one before's."""
+    answer, let_go, asked = pod_wires._ask, threading.Event(), threading.Event()
+
+    def slow(broker: Path, lent: int, wanted: str) -> Opened:
+        asked.set()
+        assert let_go.wait(20)
+        return answer(broker, lent, wanted)
+
+    monkeypatch.setattr(pod_wires, "_ask", slow)
+
+    async def play() -> None:
+        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        late = asyncio.create_task(node.open(A))
+        await until(asked.is_set)
+        await node.server.bind(A, Binding(OTHER, "ns/two", (IP,)))
+        let_go.set()
+        client, reply = await late
+        assert status(reply) == errno.EAGAIN
+        await until(lambda: not wires_of(node))
+        node.pod = OTHER
+        other, reply = await node.open(A)
+        assert status(reply) == 0
+        assert [wire["interface"] for wire in wires_of(node)] == ["eth0"]
+        client.close()
+        other.close()
+        await node.server.close()
+
+    asyncio.run(play())

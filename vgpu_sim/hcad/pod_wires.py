@@ -1,0 +1,138 @@
+"""The wires of a node's pods: a pod has one while a program of its own has a function open.
+
+Its sockets are in the pod's network namespace, which netd enters: see ``netd``. Where there is no
+netd, or it refuses, functions reach those of their node, and ``status`` says why no others.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from vgpu_sim.fabric.engine import Engine, EngineWire
+from vgpu_sim.fabric.wire import PATH_MTUS, NoWire, WireInterface
+from vgpu_sim.hal import hca
+from vgpu_sim.hcad.broker import Broker, Opened
+from vgpu_sim.hcad.functions import IpAddress
+from vgpu_sim.hcad.netd import SOCKET_NAME
+from vgpu_sim.system.pacing import LogQuota
+from vgpu_sim.system.peers import PodUid
+
+logger = logging.getLogger("tessera.hcad")
+
+ANSWER_SECONDS: Final = 2.0
+_LOG_LINES_PER_MINUTE: Final = 30
+
+
+@dataclass(slots=True)
+class _Wire:
+    users: int = 0
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    made: EngineWire | None = None
+    interface: WireInterface | None = None
+    why: str = ""
+
+    @property
+    def mtu(self) -> int:
+        """The largest ibv_mtu that passes; without a wire nothing but the engine sets it."""
+        return self.interface.path_mtu() if self.interface is not None else hca.HCA_MAX_MTU
+
+
+class PodWires:
+    """All wires of a node. ``directory`` is where netd listens; None: there is none."""
+
+    def __init__(self, engine: Engine, directory: Path | None) -> None:
+        self._engine = engine
+        self._broker = directory / SOCKET_NAME if directory is not None else None
+        self._wires: dict[tuple[PodUid, IpAddress], _Wire] = {}
+        self._carried: int | None = None
+        self._quota = LogQuota(_LOG_LINES_PER_MINUTE)
+
+    @property
+    def path_mtu(self) -> int | None:
+        """The path MTU in bytes of the pods' interfaces, as last seen; None: none was."""
+        return self._carried
+
+    @asynccontextmanager
+    async def held(
+        self, pod: PodUid, address: IpAddress, client: socket.socket
+    ) -> AsyncIterator[int]:
+        """Have a wire of a pod's address, if one is to be had, and lend the ibv_mtu that passes.
+
+        ``client`` is a socket that a program of the pod made: it tells the network namespace.
+        """
+        key = pod, address
+        one = self._wires.setdefault(key, _Wire())
+        one.users += 1
+        try:
+            async with one.opening:
+                if one.made is None:
+                    await self._open(one, address, client)
+            yield one.mtu
+        finally:
+            one.users -= 1
+            if not one.users:
+                del self._wires[key]
+                if one.made is not None:
+                    self._engine.remove_wire(one.made)
+
+    def status(self) -> Mapping[str, Any]:
+        """Return which wires there are, and why others are not."""
+        return {
+            "broker": str(self._broker) if self._broker is not None else "",
+            "wires": [self._shown(address, one) for (_, address), one in self._wires.items()],
+        }
+
+    def _shown(self, address: IpAddress, one: _Wire) -> Mapping[str, Any]:
+        shown: dict[str, Any] = {"address": str(address), "programs": one.users}
+        if one.made is None or one.interface is None:
+            return {**shown, "same_node_only": one.why or "being opened"}
+        counts = self._engine.wire_counts(one.made)
+        return {
+            **shown,
+            "interface": one.interface.name,
+            "interface_mtu": one.interface.mtu,
+            "path_mtu": PATH_MTUS[one.mtu - 1],
+            "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
+        }
+
+    async def _open(self, one: _Wire, address: IpAddress, client: socket.socket) -> None:
+        if self._broker is None:
+            one.why = "the chart has rdma.wire.enabled off"
+            return
+        lent = os.dup(client.fileno())  # the thread may outlive the connection
+        try:
+            opened = await asyncio.to_thread(_ask, self._broker, lent, str(address))
+        except (NoWire, OSError) as err:
+            one.why = f"netd: {err}"
+            if self._quota.take():
+                logger.warning("no_wire address=%s reason=%r", address, one.why)
+            return
+        try:
+            (sockets,) = opened.wires
+            if sockets.address.ip != address:
+                raise NoWire(f"sockets of {sockets.address.ip} for {address}")
+            one.made = self._engine.add_wire(sockets.structure())
+        except (NoWire, ValueError, OSError) as err:
+            one.why = str(err)
+            logger.warning("no_wire address=%s reason=%r", address, one.why)
+            return
+        finally:
+            opened.close()
+        one.interface, one.why = opened.interface, ""
+        self._carried = PATH_MTUS[one.mtu - 1]
+
+
+def _ask(broker: Path, lent: int, wanted: str) -> Opened:
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+            link.settimeout(ANSWER_SECONDS)
+            link.connect(str(broker))
+            return Broker(link).open(lent, wanted)
+    finally:
+        os.close(lent)
