@@ -338,6 +338,16 @@ def test_what_runs_outlives_netd(namespace: Cluster, nodes: tuple[str, str]) -> 
         return any(one["name"] == "netd" and one["ready"] for one in states)
 
     until(is_ready, 60)
+    owners = (
+        f"{namespace.namespace}/"  # pods of the same name are told apart only when these are gone
+    )
+    for node in nodes:
+        until(
+            lambda node=node: (
+                not any(one["owner"].startswith(owners) for one in policy_status(node)["parties"])
+            ),
+            30,
+        )
     again, _ = running_pair(namespace, nodes, "ib_write_bw -F -D 4")
     assert again
     assert namespace.wait_pod("client")["status"]["phase"] == "Succeeded", server
