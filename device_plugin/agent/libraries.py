@@ -48,7 +48,7 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
 
 def _installed() -> tuple[Path, ...]:
     lib = Path(native.__file__).parent / "lib"
-    return lib / spec.LIBRARY, lib / "rdma" / hca.LIBRARY
+    return lib / spec.LIBRARY, *(lib / "rdma" / library for library in hca.LIBRARIES)
 
 
 def remove_others(directory: Path) -> None:

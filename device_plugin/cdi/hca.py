@@ -1,4 +1,4 @@
-"""What a container gets with an HCA function: its socket's folder, the library, tools' files.
+"""What a container gets with an HCA function: its socket's folder, libraries, tools' files.
 
 All of /sys/class is replaced by links that mean the same, as nothing can be made in sysfs
 (docs/adr/0039-hca-functions-in-pods.md).
@@ -11,7 +11,7 @@ from device_plugin.cdi.spec import LIBRARY_DIRS, Mount, document
 from device_plugin.inventory.functions import CDI_KIND, HcaFunction
 
 CONTAINER_FUNCTION_DIR = "/run/tessera/function"
-LIBRARY = "libibverbs.so.1"
+LIBRARIES = ("libibverbs.so.1", "librdmacm.so.1")
 FILE_NAME = "tessera-rdma.json"
 
 
@@ -24,8 +24,12 @@ def function_mounts(function: HcaFunction) -> tuple[Mount, ...]:
 
 
 def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
-    """Return the mounts of the client library."""
-    return tuple(Mount(f"{libraries_dir}/{LIBRARY}", f"{d}/{LIBRARY}") for d in LIBRARY_DIRS)
+    """Return the mounts of the client libraries."""
+    return tuple(
+        Mount(f"{libraries_dir}/{library}", f"{directory}/{library}")
+        for directory in LIBRARY_DIRS
+        for library in LIBRARIES
+    )
 
 
 def device_name(function: HcaFunction) -> str:

@@ -8,14 +8,19 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import hcad_process
 import pytest
+import rdma_lab
 from hcad_process import Connection, member, program, queue_pair, region
 from tessera_run import environment
 from verbs_tools import free_port, hcad_of, listens, needed, run_hca
 
+from rdma import codec
+from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
 from vgpu_sim.hal import hca
+from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hcad import handover
 
@@ -155,6 +160,40 @@ def test_a_successor_without_a_predecessor_says_so(tmp_path):
     os.close(writing)
     assert done.returncode == 1
     assert done.stderr.startswith("hcad: ")
+
+
+def test_tables_go_with_the_fabric_and_the_next_ones_come_after_them(tmp_path):
+    pods = (rdma_lab.pod(0), rdma_lab.pod(1))
+
+    def ask(method: str, **params: object) -> dict[str, Any]:
+        with AdminClient(tmp_path, name="admin.sock") as admin:
+            return admin.call(method, **params)
+
+    with hcad_process.running(tmp_path) as old, member(tmp_path, TOKEN).socket:
+        ask("tables", document=codec.encode(rdma_lab.tables(7, pods)))
+        before = ask("policy-status")
+        assert (before["managed"], before["generation"]) == (True, 7)
+        with hcad_process.running(tmp_path, "--take-over"):
+            assert old.wait(20) == 0
+            assert ask("policy-status") == before
+            with pytest.raises(AdminRefused, match="generation 6"):
+                ask("tables", document=codec.encode(rdma_lab.tables(6, pods)))
+            assert ask("tables", document=codec.encode(rdma_lab.tables(8, pods)))["generation"] == 8
+
+
+def test_connections_of_librdmacm_are_not_taken_from_their_programs(tmp_path):
+    with hcad_process.running(tmp_path) as old, member(tmp_path, TOKEN).socket:
+        one = Connection(tmp_path)
+        assert one.ask(CmMessage.OPEN, hcad_process.hello(TOKEN))[0] == 0
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as successor:
+            successor.settimeout(20)
+            successor.connect(str(tmp_path / handover.SOCKET_NAME))
+            ask(successor)
+            assert b"librdmacm" in successor.recv(256)
+        assert old.poll() is None
+        one.close()
+        with hcad_process.running(tmp_path, "--take-over"):
+            assert old.wait(20) == 0, "when it has gone the fabric may be handed over"
 
 
 @needed("ib_write_bw")

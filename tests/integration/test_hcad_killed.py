@@ -57,6 +57,7 @@ def test_what_was_posted_is_flushed_and_events_say_so(waiting, tmp_path):
         "cq event -1 1",
         "poll -1",
         "state 1",
+        "busy 1",
         "gone 0 0",
         "close 0",
     ]

@@ -18,7 +18,7 @@ CLOSED = """
 apiVersion: rdma.tessera.dev/v1alpha1
 kind: RDMANetworkPolicy
 metadata: {name: closed}
-spec: {podSelector: {matchLabels: {app: ps}}, policyTypes: [Ingress, Egress]}
+spec: {podSelector: {matchLabels: {app: weights}}, policyTypes: [Ingress, Egress]}
 """
 
 
@@ -44,10 +44,10 @@ def said_to(fabric: str, verb: str, temporary: Path, *more: str | Path) -> tuple
 def serving(
     temporary: Path, fabric: str, *command: str, options: tuple[str | Path, ...] = ()
 ) -> Iterator[int]:
-    """A program that waits for its peer, in a run with the label app=ps; its port."""
+    """A program that waits for its peer, in a run with the label app=weights; its port."""
     port = free_port()
     server = subprocess.Popen(
-        [*labelled(fabric, "--rdma-labels", "app=ps", *options), *command, "-p", str(port)],
+        [*labelled(fabric, "--rdma-labels", "app=weights", *options), *command, "-p", str(port)],
         env=environment(temporary),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -210,5 +210,5 @@ def test_options_of_policy_need_an_hca_and_a_fabric_somebody(tmp_path):
     assert "need --hca" in done.stderr
     status, said = said_to("nobody", "status", tmp_path)
     assert status == 1
-    assert "nobody is on a fabric 'nobody'" in said
+    assert "nobody is on a fabric 'nobody': `tessera run --hca --fabric nobody` puts" in said
     assert not os.path.exists(tmp_path / f"tessera-fabrics-{os.geteuid()}" / "nobody")

@@ -16,7 +16,7 @@ from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.wire import WireAddress
 from vgpu_sim.fabric.wire_sockets import open_sockets
-from vgpu_sim.hal.hca import HcaWireCounts
+from vgpu_sim.hal.hca_engine import HcaWireCounts
 from vgpu_sim.hcad.numbers import Numbers
 
 RELIABLE = {"timeout": 14, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,

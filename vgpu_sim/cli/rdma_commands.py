@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from rdma import manifests as objects
 from rdma.compiler import Compiler
 from rdma.errors import PolicyError, RdmaError
-from rdma.explain import Question, explain as explain_flow
+from rdma.explain import Question, QuestionError, explain as explain_flow
 from rdma.objects import NamespaceFacts, Network, PodFacts, Policy
 from rdma.verbs import NAMES, Verb
 from vgpu_sim.cli import manifests
@@ -49,7 +49,7 @@ def _pkey(_ctx: click.Context, _param: click.Parameter, value: str | None) -> in
     except ValueError:
         number = -1
     if not 0 <= number <= 0xFFFF:
-        raise click.BadParameter(f"{value!r} is no P_Key such as 0xffff")
+        raise click.BadParameter(f"{value!r} is no P_Key: 0x0000 to 0xffff")
     return number
 
 
@@ -71,24 +71,43 @@ def command() -> None:
 
 @command.command()
 @click.option("--from", "source", required=True, metavar="NS/POD", help="Who requests.")
-@click.option("--to", "destination", required=True, metavar="NS/POD", help="Whom; or an address.")
+@click.option(
+    "--to", "destination", required=True, metavar="NS/POD", help="Who is asked; or an address."
+)
 @click.option(
     "--verb",
     required=True,
+    metavar="VERB",
     callback=_verb,
     shell_complete=_complete_verb,
     help=f"One of {', '.join(NAMES)}.",
 )
 @_files
-@click.option("-n", "--namespace", default="default", help="Of pods that are named without one.")
-@click.option("--pkey", callback=_pkey, help="P_Key of the queue pair; default: one that reaches.")
+@click.option(
+    *("-n", "--namespace"),
+    default="default",
+    show_default=True,
+    help="Of pods that are named without one.",
+)
+@click.option(
+    "--pkey",
+    metavar="P_KEY",
+    callback=_pkey,
+    help="P_Key of the queue pair, such as 0xffff; default: one that reaches.",
+)
 @click.option("--service", type=click.IntRange(1, 0xFFFF), help="Port of the connection manager.")
 @click.option("--space", type=click.Choice(["TCP", "UDP"]), help="Of the port; default: TCP.")
 @click.option("--qpn", type=click.IntRange(0, 0xFFFFFF), help="Destination's queue pair number.")
 @click.option("--traffic-class", type=click.IntRange(0, 255), default=0, help="Of the packets.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
-@click.option("--kubectl", default="kubectl", metavar="PROGRAM", help="Asked without -f.")
-@click.option("--context", help="kubectl's context.")
+@click.option(
+    *("--kubectl", "kubectl"),
+    default="kubectl",
+    show_default=True,
+    metavar="PROGRAM",
+    help="Asked for the cluster's objects where there is no -f.",
+)
+@click.option("--context", help="kubectl's context; default: its current one.")
 def explain(
     source: str,
     destination: str,
@@ -130,6 +149,8 @@ def explain(
         if isinstance(error, click.UsageError):
             raise
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        if isinstance(error, QuestionError):
+            message += f" ({_where(files, kubectl)})"
         click.echo(f"tessera rdma explain: {message}", err=True)
         sys.exit(UNREADABLE)
     for (kind, key), errors in compiler.problems().items():
@@ -151,7 +172,7 @@ def check(files: Sequence[str]) -> None:
     when one is not, 2 when a file cannot be read or there is none of them.
     """
     if not files:
-        raise click.UsageError("Missing option '-f'.")
+        raise click.UsageError("Missing option '-f': which manifests?")
     try:
         found = [one for one in manifests.read(files) if one.kind in _OURS]
     except click.ClickException as error:
@@ -186,6 +207,13 @@ def _full_name(name: str, namespace: str) -> str:
     return name if "/" in name or is_address else f"{namespace}/{name}"
 
 
+def _where(files: Sequence[str], kubectl: str) -> str:
+    """Return where pods were looked for: manifests that nobody has applied have no addresses."""
+    if not files:
+        return f"asked: {kubectl}"
+    return f"read: {', '.join(files)}; `kubectl get pods -A -o yaml` prints pods with addresses"
+
+
 def _compiled(found: Sequence[Document]) -> tuple[list[PodFacts], Compiler]:
     """Return a compiler that holds all objects; unknown kinds are passed over. Raises RdmaError."""
     compiler = Compiler()
@@ -195,7 +223,8 @@ def _compiled(found: Sequence[Document]) -> tuple[list[PodFacts], Compiler]:
     spaces = [_read(one, objects.namespace, "") for one in found if one.kind == "Namespace"]
     known = {space.name for space in spaces}
     for name in sorted({pod.namespace for pod in pods} - known):
-        click.echo(f"namespace {name} is not there: taken to have no labels", err=True)
+        said = f"no namespace {name} is given: taken to have no labels"
+        click.echo(f"tessera rdma explain: {said}", err=True)
         spaces.append(NamespaceFacts(name))
     for space in spaces:
         compiler.upsert_namespace(space)

@@ -83,13 +83,15 @@ def _complete_command(
     help="MIG profile such as 1g.10gb; an unknown one lists the board's.",
 )
 @click.option(
-    "--hca", is_flag=True, help="Give COMMAND a virtual RDMA adapter, with or without a slice."
+    "--hca",
+    is_flag=True,
+    help="Give COMMAND a virtual HCA (RDMA adapter), with or without a slice.",
 )
 @click.option(
     "--fabric",
     callback=run_hca.check_name,
     metavar="NAME",
-    help="Put the adapter on the fabric of that name, with other runs; default: one of its own.",
+    help="Put the HCA on the fabric of that name, with other runs; default: one of its own.",
 )
 @click.option(
     "--rdma-labels",
@@ -110,7 +112,7 @@ def _complete_command(
     "--wire",
     callback=run_hca.find_wire,
     metavar="INTERFACE|ADDRESS",
-    help="Let the adapter reach other machines by RoCEv2, with that interface's addresses; the"
+    help="Let the HCA reach other machines by RoCEv2, with that interface's addresses; the"
     " fabric's first run chooses.",
 )
 @click.option(
@@ -190,11 +192,12 @@ def command(
 ) -> None:
     """Run COMMAND with a simulated MIG slice as the only CUDA device of each of its processes.
 
-    With --hca it has an RDMA adapter of its own, too, or instead of a slice; programs on one
-    fabric reach each other.
+    With --hca it has a virtual HCA (an RDMA adapter), too, or instead of a slice; programs on one
+    fabric reach each other, as far as the fabric's policies allow.
 
     The exit status is the command's, 128+n when signal n ended it, 2 for wrong arguments, 125
-    when the slice could not be made, 126 or 127 when the command cannot be executed or found.
+    when the slice or the HCA could not be made, 126 or 127 when the command cannot be executed or
+    found.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
     if fabric is not None and not hca:
@@ -215,6 +218,7 @@ def command(
     token_hex = secrets.token_hex(TOKEN_BYTES)
     environment = config.own_environment()
     prepare = None
+    fabric_name = run_hca.fabric_name(fabric)
     try:
         with ExitStack() as stack:
             node = None
@@ -227,6 +231,7 @@ def command(
                     threads=threads,
                     kernel_timeout_s=kernel_timeout_s,
                     report_usage=stats,
+                    hca_socket=run_hca.direct_socket(fabric_name) if hca else None,
                 )
                 profile = _profile(board, profile_name)
                 _check_capability(board, capability)
@@ -243,7 +248,7 @@ def command(
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
                 asked = rdma_labels, rdma_policies, wire, wire_gso
-                member = stack.enter_context(run_hca.member(fabric, token_hex, *asked))
+                member = stack.enter_context(run_hca.member(fabric_name, token_hex, *asked))
                 environment = config.with_hca(
                     *(environment, member.socket_path, token_hex),
                     *(config.RDMA_LIBRARIES_DIR, member.address),
@@ -255,7 +260,8 @@ def command(
         click.echo(f"tessera run: {err}", err=True)
         status = EXIT_FAILED
     except OSError as err:
-        where = f"{err.filename}: " if err.filename else "the slice cannot be made: "
+        made = "slice" if profile_name is not None else "HCA"
+        where = f"{err.filename}: " if err.filename else f"the {made} cannot be made: "
         click.echo(f"tessera run: {where}{err.strerror or err}", err=True)
         status = EXIT_FAILED
     sys.exit(status)

@@ -10,6 +10,7 @@ import click
 
 from rdma.fields import LABEL_KEY, LABEL_VALUE
 from vgpu_sim import config
+from vgpu_sim.cli.clients import fabric
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
 from vgpu_sim.cli.clients.fabric_policy import Document
 from vgpu_sim.fabric.wire import NoWire, WireInterface, find
@@ -58,16 +59,25 @@ def find_wire(
         raise click.BadParameter(str(err)) from None
 
 
+def fabric_name(given: str | None) -> str:
+    """Return the name of the fabric that is meant, or of one that nobody else joins."""
+    return given or f"run-{secrets.token_hex(8)}"
+
+
+def direct_socket(name: str) -> Path:
+    """Return where a gpud finds the hcad of a fabric of that name. Raises OSError."""
+    return fabric.direct_socket(config.private_dir_parents(), name)
+
+
 def member(
-    fabric: str | None,
+    name: str,
     token_hex: str,
     labels: Mapping[str, str],
     policies: Sequence[Document],
     wire: WireInterface | None = None,
     gso: bool = False,
 ) -> FabricMember:
-    """Return a place on the fabric of that name, or on one that nobody else joins."""
-    name = fabric or f"run-{secrets.token_hex(8)}"
+    """Return a place on the fabric of that name."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     parents = config.private_dir_parents()
     return FabricMember(parents, name, token_hex, half, labels, policies, wire, gso)

@@ -13,11 +13,13 @@ from vgpu_sim.hal.hca import (
     HCA_GIDS,
     HCA_PKEYS,
     HcaCreated,
-    HcaFlowCounts,
     HcaMrCreate,
-    HcaPolicyChange,
     HcaQpAttributes,
     HcaQpCreate,
+)
+from vgpu_sim.hal.hca_engine import (
+    HcaFlowCounts,
+    HcaPolicyChange,
     HcaSavedCq,
     HcaSavedQp,
     HcaSavedSrq,

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.fabric.wire import NoWire, WireAddress
-from vgpu_sim.hal.hca import HCA_WIRE_LANES, HcaWire
+from vgpu_sim.hal.hca import HCA_WIRE_LANES
+from vgpu_sim.hal.hca_engine import HcaWire
 
 PORT: Final = 4791
 """RoCEv2 (IANA)."""

@@ -9,7 +9,7 @@ statuses) are those of ``<infiniband/verbs.h>``.
 """
 
 import ctypes
-from ctypes import c_char, c_int32, c_uint8, c_uint16, c_uint32, c_uint64
+from ctypes import c_char, c_uint8, c_uint16, c_uint32, c_uint64
 from enum import IntEnum
 from typing import Final
 
@@ -78,6 +78,7 @@ class HcaMessage(IntEnum):
     MW_DESTROY = 176  # HcaHandle ->
     MCAST_ATTACH = 178  # HcaMcast ->
     MCAST_DETACH = 180  # HcaMcast ->
+    SEGMENT_DEVICE = 182  # HcaSegmentDevice -> HcaDeviceSegment: a GPU's memory, while it is there
 
 
 class HcaHello(ctypes.Structure):
@@ -356,129 +357,6 @@ class HcaEvent(ctypes.Structure):
     _fields_ = (("type", c_uint32), ("handle", c_uint32))
 
 
-class HcaSavedCq(ctypes.Structure):
-    """What a successor of hcad must know of a completion queue besides its page."""
-
-    _fields_ = (
-        ("head", c_uint32),
-        ("events", c_uint32),
-        ("overrun", c_uint32),
-        ("reserved", c_uint32),
-    )
-
-
-class HcaSavedQp(ctypes.Structure):
-    """The same of a queue pair."""
-
-    _fields_ = (
-        ("send_tail", c_uint32),
-        ("recv_tail", c_uint32),
-        ("broken", c_uint32),
-        ("drained", c_uint32),
-        ("said_last_wqe", c_uint32),
-        ("holds", c_uint32),
-        ("attributes", HcaQpAttributes),
-        ("held", HcaRecvSlot),
-    )
-
-
-class HcaSavedSrq(ctypes.Structure):
-    """The same of a shared receive queue."""
-
-    _fields_ = (
-        ("tail", c_uint32),
-        ("limit", c_uint32),
-        ("broken", c_uint32),
-        ("reserved", c_uint32),
-    )
-
-
-class HcaSavedWindow(ctypes.Structure):
-    """The same of a memory window; ``bound`` to the region that has that key now."""
-
-    _fields_ = (
-        ("key", c_uint32),
-        ("bound", c_uint32),
-        ("region_key", c_uint32),
-        ("qpn", c_uint32),
-        ("access", c_uint32),
-        ("reserved", c_uint32),
-        ("address", c_uint64),
-        ("bytes", c_uint64),
-    )
-
-
-class HcaPolicyChange(ctypes.Structure):
-    """What hcad tells its engine that a queue pair may do; no client sees it.
-
-    ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and that
-    of it. ``out`` and ``in_`` are the rows of counters of both, 0 for none. ``pkey`` has
-    its membership bit. ``revoke`` ends the queue pair. ``queue_pair`` is the engine's own, or
-    0 and ``address_handle`` is that of a datagram's.
-    """
-
-    _fields_ = (
-        ("queue_pair", c_uint64),
-        ("out", c_uint64),
-        ("in_", c_uint64),
-        ("generation", c_uint64),
-        ("sends", c_uint32),
-        ("receives", c_uint32),
-        ("revoke", c_uint32),
-        ("pkey", c_uint32),
-        ("address_handle", c_uint64),
-    )
-
-
-class HcaFlowCounts(ctypes.Structure):
-    """Requests of one flow since it was counted first, by verb: its place among ``rdma.verbs``."""
-
-    _fields_ = (
-        ("operations", c_uint64 * HCA_VERBS),
-        ("bytes", c_uint64 * HCA_VERBS),
-        ("denied", c_uint64 * HCA_VERBS),
-    )
-
-
-class HcaWire(ctypes.Structure):
-    """An address on a wire, from hcad to its engine: UDP sockets that are bound to it.
-
-    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO).
-    """
-
-    _fields_ = (
-        ("gid", c_uint8 * 16),
-        ("scope", c_uint32),
-        ("lanes", c_uint32),
-        ("segments", c_uint32),
-        ("reserved", c_uint32),
-        ("fds", c_int32 * HCA_WIRE_LANES),
-        ("ports", c_uint16 * HCA_WIRE_LANES),
-    )
-
-
-class HcaWireCounts(ctypes.Structure):
-    """Packets of a wire. From ``malformed`` to ``denied``: what came and was not carried out."""
-
-    _fields_ = (
-        ("received", c_uint64),
-        ("sent", c_uint64),
-        ("malformed", c_uint64),
-        ("unknown_qp", c_uint64),
-        ("wrong_source", c_uint64),
-        ("bad_pkey", c_uint64),
-        ("bad_icrc", c_uint64),
-        ("not_ready", c_uint64),
-        ("out_of_sequence", c_uint64),
-        ("denied", c_uint64),
-        ("gaps", c_uint64),
-        ("duplicates", c_uint64),
-        ("timeouts", c_uint64),
-        ("send_errors", c_uint64),
-        ("full", c_uint64),
-    )
-
-
 STRUCTURES: Final = (
     HcaHello,
     HcaDevice,
@@ -500,13 +378,5 @@ STRUCTURES: Final = (
     HcaCqe,
     HcaCqPage,
     HcaEvent,
-    HcaSavedCq,
-    HcaSavedQp,
-    HcaSavedSrq,
-    HcaSavedWindow,
-    HcaPolicyChange,
-    HcaFlowCounts,
-    HcaWire,
-    HcaWireCounts,
 )
 ENUMS: Final = (HcaMessage,)

@@ -4,7 +4,7 @@ Shared receive queues, address handles, memory windows, multicast groups; see ``
 """
 
 import ctypes
-from ctypes import c_uint8, c_uint32
+from ctypes import c_uint8, c_uint32, c_uint64
 from typing import Final
 
 
@@ -71,6 +71,22 @@ class HcaSrqPage(ctypes.Structure):
     )
 
 
+class HcaSegmentDevice(ctypes.Structure):
+    """Memory of a device, by the address that the program's CUDA has for it."""
+
+    _fields_ = (("address", c_uint64), ("bytes", c_uint64))
+
+
+class HcaDeviceSegment(ctypes.Structure):
+    """A segment; what was asked for begins at ``offset`` in it. It outlives its memory.
+
+    When that is freed, its context ends or its slice is taken away, regions in it are reached by
+    nobody any more; they and the segment are removed by their owner as others are.
+    """
+
+    _fields_ = (("handle", c_uint32), ("reserved", c_uint32), ("offset", c_uint64))
+
+
 STRUCTURES: Final = (
     HcaCqResize,
     HcaSrqCreate,
@@ -79,4 +95,6 @@ STRUCTURES: Final = (
     HcaMwCreate,
     HcaMcast,
     HcaSrqPage,
+    HcaSegmentDevice,
+    HcaDeviceSegment,
 )

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from rdma.verbs import Verb
-from vgpu_sim.hal import abi, address_map, cm, hca, hca_objects, limits, messages, verbs
+from vgpu_sim.hal import abi, address_map, cm, hca, hca_engine, hca_objects, limits, messages, verbs
 
 HEADER_PATH = Path(__file__).parent.parent / "native" / "include" / "tessera_abi.h"
 
@@ -100,7 +100,13 @@ def render() -> str:
     enums = (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS, Verb, *cm.ENUMS)
     for enum in enums:
         lines += ["", *_enum(enum)]
-    shared = (*messages.STRUCTURES, *hca.STRUCTURES, *hca_objects.STRUCTURES, *cm.STRUCTURES)
+    shared = (
+        *messages.STRUCTURES,
+        *hca.STRUCTURES,
+        *hca_engine.STRUCTURES,
+        *hca_objects.STRUCTURES,
+        *cm.STRUCTURES,
+    )
     for structure in (*abi.STRUCTURES, *shared):
         lines += ["", *_structure(structure)]
     lines += ["", *_KERNEL_ENTRY, "", *_GROUP_ENTRY, "", "#endif", ""]

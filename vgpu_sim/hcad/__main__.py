@@ -25,11 +25,14 @@ from vgpu_sim.fabric.wire_sockets import WireSockets, open_sockets
 from vgpu_sim.gpud.admin import server as admin_server
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.hal import direct
 from vgpu_sim.hcad import handover, policy_admin, walls
 from vgpu_sim.hcad.cm_server import local_addresses
+from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
-from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME, Server
+from vgpu_sim.hcad.providers import Providers
+from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
 from vgpu_sim.hcad.shares import Shares, usable
 from vgpu_sim.system import foreign, seqpacket
 
@@ -104,10 +107,11 @@ async def _begin(options: _Options, shares: Shares) -> None:
     successors = seqpacket.bind(options.directory / handover.SOCKET_NAME, 0o600)
     administration = admin_server.bind(options.directory / ADMIN_NAME)
     addresses = options.wire.addresses if options.wire is not None else ()
+    providers = Providers(seqpacket.bind(options.directory / direct.SOCKET_NAME, 0o600))
     sockets = [open_sockets(address, segments=options.segment) for address in addresses]
     engine = _confined_engine(options)
     ended = asyncio.Event()
-    server = _server(options, engine, ended, shares)
+    server = _server(options, engine, ended, shares, providers)
     await _serve(
         *(options, server, engine, ended, successors, administration),
         lambda: server.open(listener, refusing=refusing),
@@ -117,10 +121,14 @@ async def _begin(options: _Options, shares: Shares) -> None:
 
 async def _succeed(options: _Options, shares: Shares) -> None:
     predecessor, document, luggage = handover.ask(options.directory)
+    try:  # what the walls forbid comes before them
+        providers = Providers(socket.socket(fileno=luggage.take(document["direct"])))
+    except (KeyError, TypeError, ValueError) as err:
+        raise HandoverFailed(f"the document makes no sense: {err!r}") from err
     engine = _confined_engine(options)
     engine.hold()
     ended = asyncio.Event()
-    server = _server(options, engine, ended, shares)
+    server = _server(options, engine, ended, shares, providers)
     try:
         successors = socket.socket(fileno=luggage.take(document["successors"]))
         administration = socket.socket(fileno=luggage.take(document["administration"]))
@@ -146,18 +154,26 @@ def _confined_engine(options: _Options) -> Engine:
     return engine
 
 
-def _server(options: _Options, engine: Engine, ended: asyncio.Event, shares: Shares) -> Server:
-    return Server(
+def _server(
+    options: _Options,
+    engine: Engine,
+    ended: asyncio.Event,
+    shares: Shares,
+    providers: Providers,
+) -> FabricServer:
+    made = FabricServer(
         *(options.directory, engine, options.memory_bytes, ended.set, shares),
         shared_loopback=options.shared_loopback,
         near=options.near,
         wire=options.wire,
     )
+    made.providers = providers
+    return made
 
 
 async def _serve(
     options: _Options,
-    server: Server,
+    server: FabricServer,
     engine: Engine,
     ended: asyncio.Event,
     successors: socket.socket,
@@ -166,6 +182,8 @@ async def _serve(
     sockets: Sequence[WireSockets] = (),
 ) -> None:
     loop = asyncio.get_running_loop()
+    providers = server.providers
+    assert providers is not None
     terminated = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, terminated.set)
     loop.add_signal_handler(signal.SIGINT, ended.set)
@@ -176,6 +194,7 @@ async def _serve(
         return {
             "successors": luggage.pack(successors.fileno()),
             "administration": luggage.pack(administration.fileno()),
+            "direct": luggage.pack(providers.listener.fileno()),
         }
 
     async def linger() -> None:
@@ -197,6 +216,7 @@ async def _serve(
     try:
         await admin.open(options.directory / ADMIN_NAME, administration)
         start()
+        providers.open()
         successors.setblocking(False)
         successors.listen(1)
         offering = loop.create_task(handover.offer(successors, server, engine, more))
@@ -210,6 +230,7 @@ async def _serve(
             offering.cancel()
         await admin.close()
         await server.close()
+        await providers.close()
         for wire in wires:
             engine.remove_wire(wire)
         engine.close()
@@ -222,7 +243,7 @@ def _leave(directory: Path) -> None:
         lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for name in (SOCKET_NAME, handover.SOCKET_NAME, POLICY_NAME):
+            for name in (SOCKET_NAME, direct.SOCKET_NAME, handover.SOCKET_NAME, POLICY_NAME):
                 (directory / name).unlink(missing_ok=True)
             with suppress(OSError):
                 (directory / SYSFS_NAME).rmdir()

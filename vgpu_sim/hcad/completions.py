@@ -6,7 +6,7 @@ from ctypes import sizeof
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineCq
-from vgpu_sim.hal import hca, hca_objects
+from vgpu_sim.hal import hca, hca_engine, hca_objects
 from vgpu_sim.hal.hca import HcaCreated, HcaHandle
 from vgpu_sim.hcad.checks import (
     check_range,
@@ -136,7 +136,7 @@ class Completions(ClientPlace):
         handle, size, entries = (int(row[name]) for name in ("handle", "size", "entries"))
         channel = self._channels[row["channel"]] if row["channel"] else None
         notify = channel.writing_fd if channel is not None else -1
-        progress = hca.HcaSavedCq.from_buffer_copy(data(row["progress"]))
+        progress = hca_engine.HcaSavedCq.from_buffer_copy(data(row["progress"]))
         page = luggage.take(row["page"])
         try:
             with self._holding("cq", handle, page, size, descriptors=2):

@@ -15,7 +15,8 @@ from rdma.judge import Judge
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
 from rdma.verbs import ALL, NONE, Verb
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
-from vgpu_sim.hal.hca import HcaPolicyChange, HcaQpAttributes
+from vgpu_sim.hal.hca import HcaQpAttributes
+from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.cm_policy import Refusal, Service
@@ -175,17 +176,35 @@ class Enforcer:
             OSError: EACCES, the two may do nothing with each other.
         """
         self.forget(qp)
-        asked = (
-            *(bytes(attributes.dgid), attributes.dest_qpn, own_qpn),
-            *(attributes.pkey_index, attributes.traffic_class),
-        )
-        connection = _Connection(party, asked, service)
+        connection = _Connection(party, _asked(own_qpn, attributes), service)
         judgement = self._judged(connection)
         if not judgement.sends and not judgement.receives:
             self._deny(connection, judgement)
             self._release(judgement)
             raise OSError(errno.EACCES, f"{party.owner}: policy denies its peer")
         self._enter(qp, connection, judgement)
+
+    def adopt(
+        self,
+        party: Party,
+        qp: EngineQp,
+        own_qpn: int,
+        attributes: HcaQpAttributes,
+        service: Service | None,
+    ) -> None:
+        """Judge a queue pair that a predecessor has connected, as ``connect``.
+
+        Denied, it may do nothing, and ends when all are judged again: until the predecessor has
+        gone nothing of its clients may change.
+        """
+        connection = _Connection(party, _asked(own_qpn, attributes), service)
+        judgement = self._judged(connection)
+        if judgement.sends or judgement.receives:
+            self._enter(qp, connection, judgement)
+            return
+        self._deny(connection, judgement)
+        self._hold(connection, judgement)
+        self._connections[qp] = connection
 
     def connect_path(self, party: Party, path: EngineAh, wanted: HcaAhCreate) -> None:
         """Judge an address handle's peer. Datagrams that policy denies go nowhere."""
@@ -350,3 +369,8 @@ class Enforcer:
         for row in judgement.rows:
             if row.holders == 0:
                 self.flows.remove(row)
+
+
+def _asked(own_qpn: int, attributes: HcaQpAttributes) -> tuple[bytes, int, int, int, int]:
+    peer = bytes(attributes.dgid), attributes.dest_qpn
+    return *peer, own_qpn, attributes.pkey_index, attributes.traffic_class

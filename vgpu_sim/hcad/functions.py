@@ -164,7 +164,7 @@ class Doorkeeper:
             raise NotPermitted(
                 errno.EACCES, f"process {peer.pid} is not in the network namespace of {binding.pod}"
             )
-        if _connector_has_ended(client):
+        if connector_has_ended(client):
             # Its pid may be another process's by now: what was read is not its own.
             raise NotPermitted(errno.EACCES, "the process that connected has ended")
         if function.binding != binding:
@@ -188,7 +188,8 @@ class Doorkeeper:
         return self.pod_of(peer.pid), None if sender is None else self.pod_of(sender.pid)
 
 
-def _connector_has_ended(client: socket.socket) -> bool:
+def connector_has_ended(client: socket.socket) -> bool:
+    """Tell whether the process that connected has; never before Linux 6.5, which cannot say."""
     pidfd = peer_pidfd_of(client)
     if pidfd is None:
         return False

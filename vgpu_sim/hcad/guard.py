@@ -28,6 +28,12 @@ class Guard:
         """Let a queue pair have the peer that its attributes name. Raises OSError (EACCES)."""
         self._enforcer.connect(self.party, qp, number, attributes, service)
 
+    def adopt_peer(
+        self, qp: EngineQp, number: int, attributes: HcaQpAttributes, service: Service | None
+    ) -> None:
+        """Judge a queue pair that a predecessor has connected; denied, it may do nothing."""
+        self._enforcer.adopt(self.party, qp, number, attributes, service)
+
     def forget(self, qp: EngineQp) -> None:
         """A queue pair has no peer any more."""
         self._enforcer.forget(qp)

@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.luggage import Luggage, Row
-from vgpu_sim.hcad.server import Server
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import peer_of
 
 logger = logging.getLogger("tessera.hcad")
 
 SOCKET_NAME: Final = "successor.sock"
-VERSION: Final = 1
+VERSION: Final = 2
 SECONDS: Final = 10.0
 """How long the fabric stands still for a successor, at most, beside the making of the document."""
 _BATCH: Final = 200  # descriptors in a message, below SCM_MAX_FD
@@ -38,7 +38,7 @@ class HandoverFailed(Exception):
 
 
 async def offer(
-    listener: socket.socket, server: Server, engine: Engine, more: Callable[[Luggage], Row]
+    listener: socket.socket, server: FabricServer, engine: Engine, more: Callable[[Luggage], Row]
 ) -> None:
     """Wait for successors; when one has taken over, this process ends. ``more``: of the caller."""
     while True:
@@ -58,7 +58,7 @@ async def offer(
 
 
 async def _hand_over(
-    successor: socket.socket, server: Server, engine: Engine, more: Callable[[Luggage], Row]
+    successor: socket.socket, server: FabricServer, engine: Engine, more: Callable[[Luggage], Row]
 ) -> None:
     if peer_of(successor).uid != os.geteuid():
         raise HandoverFailed("the successor is another user's")
@@ -66,9 +66,10 @@ async def _hand_over(
     if asked != _ASK + b" %d" % VERSION:
         successor.send(b"this hcad writes version %d" % VERSION)
         raise HandoverFailed(f"the successor asks for {asked!r}, and this is version {VERSION}")
-    if not await server.pause():
-        successor.send(b"clients are being answered, or the kernel is older than 6.16")
-        raise HandoverFailed("it cannot stop between two answers")
+    obstacle = await server.pause()
+    if obstacle:
+        successor.send(obstacle.encode())
+        raise HandoverFailed(obstacle)
     engine.hold()
     # From here on nothing is awaited: no client is served until GO, or until this has failed.
     luggage = Luggage()
@@ -137,7 +138,7 @@ def _one(predecessor: socket.socket) -> tuple[bytes, list[int], int, object]:
 
 
 def accept(
-    predecessor: socket.socket, document: Row, luggage: Luggage, server: Server
+    predecessor: socket.socket, document: Row, luggage: Luggage, server: FabricServer
 ) -> Callable[[], None]:
     """Make everything again, and wait for the predecessor's word; return what begins to serve.
 

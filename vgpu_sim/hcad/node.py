@@ -16,15 +16,19 @@ import click
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.hal import direct
 from vgpu_sim.hcad import policy_admin, walls
 from vgpu_sim.hcad.administration import operations
 from vgpu_sim.hcad.pod_wires import PodWires
 from vgpu_sim.hcad.pods import PodServer
+from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.shares import Shares, usable
-from vgpu_sim.system import foreign
+from vgpu_sim.system import foreign, seqpacket
 
 ADMIN_NAME: Final = "admin.sock"
 _AGENT_UID: Final = 0
+_DIRECT_MODE: Final = 0o666
+"""gpud is root without the capability to pass over modes; who else connects is hung up on."""
 
 
 @click.command()
@@ -55,14 +59,18 @@ async def _serve(directory: Path, memory_bytes: int, shares: Shares, *, wire: bo
     engine = Engine()
     wires = PodWires(engine, directory if wire else None)
     server = PodServer(directory, engine, memory_bytes, shares=shares, wires=wires)
+    providers = Providers(seqpacket.bind(directory / direct.SOCKET_NAME, _DIRECT_MODE))
+    server.providers = providers
     served = operations(server) | policy_admin.operations(server.enforcer, wires)
     admin = AdminServer(served, EventBus(), (_AGENT_UID,), policy_admin.MAX_LINE_BYTES)
     try:
+        providers.open()
         await admin.open(directory / ADMIN_NAME)
         await ended.wait()
     finally:
         await admin.close()
         await server.close()
+        await providers.close()
         engine.close()
 
 

@@ -11,16 +11,16 @@ from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HCA_MAX_MTU
+from vgpu_sim.hcad.device_regions import DeviceRegions
 from vgpu_sim.hcad.groups import Groups
 from vgpu_sim.hcad.guard import Guard, unmanaged
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.paths import Paths
-from vgpu_sim.hcad.regions import Regions
 from vgpu_sim.hcad.windows import Windows
 
 
-class Objects(Groups, Paths, Regions, Windows):
+class Objects(Groups, Paths, DeviceRegions, Windows):
     """A client's objects in the engine, until ``close``."""
 
     def __init__(

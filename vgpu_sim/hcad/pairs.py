@@ -3,13 +3,12 @@
 import errno
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from ctypes import sizeof
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from vgpu_sim.fabric import qp_state
 from vgpu_sim.fabric.engine import Engine, EngineQp
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca, hca_engine
 from vgpu_sim.hal.hca import HcaCreated, HcaQpAttributes
 from vgpu_sim.hal.verbs import VerbsMask, VerbsQpType, VerbsState
 from vgpu_sim.hcad.checks import (
@@ -171,13 +170,14 @@ class Pairs(SharedReceives, Completions):
             "created": text(qp.created),
             "page": luggage.pack(self.held["qp", number].descriptor),
             "progress": text(bytes(self._engine.save_qp(qp.engine))),
+            "service": asdict(qp.service) if qp.service is not None else None,
         }
 
     def load_qp(self, row: Row, luggage: Luggage) -> None:
         """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
         wanted = hca.HcaQpCreate.from_buffer_copy(data(row["request"]))
         created = HcaCreated.from_buffer_copy(data(row["created"]))
-        progress = hca.HcaSavedQp.from_buffer_copy(data(row["progress"]))
+        progress = hca_engine.HcaSavedQp.from_buffer_copy(data(row["progress"]))
         self._numbers.adopt_qpn(created.handle)
         self._free_indices.remove(created.index)
         page = luggage.take(row["page"])
@@ -187,10 +187,10 @@ class Pairs(SharedReceives, Completions):
             os.close(page)
         self._engine.load_qp(qp.engine, progress)
         qp.attributes = HcaQpAttributes.from_buffer_copy(bytes(progress.attributes))
+        qp.service = Service(**row["service"]) if row["service"] is not None else None
         self._guard.adopt(queue_pairs=1)
         if qp.type != VerbsQpType.UD and _has_peer(qp.attributes.state):
-            with suppress(OSError):  # what policy denies by now may do nothing
-                self._guard.connect(qp.engine, created.handle, qp.attributes)
+            self._guard.adopt_peer(qp.engine, created.handle, qp.attributes, qp.service)
 
 
 def _names_peer(state: int, mask: int) -> bool:

@@ -29,19 +29,11 @@ from vgpu_sim.hcad.functions import (
     Functions,
     NotPermitted,
 )
+from vgpu_sim.hcad.opened import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
 from vgpu_sim.hcad.parties import Party
 from vgpu_sim.hcad.pod_wires import PodWires
 from vgpu_sim.hcad.requests import Malformed
-from vgpu_sim.hcad.server import (
-    BOARD,
-    CLASS_NAME,
-    DEVICE_NAME,
-    FIRMWARE,
-    HELLO_TIMEOUT_SECONDS,
-    SOCKET_NAME,
-    OpenedFunction,
-    Server,
-)
+from vgpu_sim.hcad.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, SOCKET_NAME, Server
 from vgpu_sim.hcad.shares import Share, Shares, usable
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets

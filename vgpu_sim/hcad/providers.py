@@ -27,6 +27,8 @@ from vgpu_sim.system.peers import peer_of
 logger = logging.getLogger("tessera.hcad")
 
 ANSWER_SECONDS: Final = 5.0
+LINK_SECONDS: Final = 1.0
+"""How long a gpud that has not connected is waited for: it looks for hcad four times a second."""
 _TRIES: Final = 20  # while a context that has just ended is still counted
 _TRY_AGAIN_SECONDS: Final = 0.01
 _SEALS: Final = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
@@ -63,17 +65,18 @@ class Providers:
 
     def __init__(self, listener: socket.socket) -> None:
         """Take a socket that is bound; see ``open``."""
-        self._listener = listener
-        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # room for descriptors
+        self.listener = listener
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)  # room for descriptors
         self._workers = ForeignSockets("direct", refusing=False)
         self._users = frozenset((0, os.geteuid()))
         self._links: dict[bytes, _Link] = {}
+        self._linked = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def open(self) -> None:
         """Begin to listen. Raises OSError."""
-        self._listener.setblocking(False)
-        self._listener.listen()
+        self.listener.setblocking(False)
+        self.listener.listen()
         self._begin(self._accept())
 
     async def close(self) -> None:
@@ -82,7 +85,7 @@ class Providers:
             task.cancel()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks))
-        self._listener.close()
+        self.listener.close()
         self._workers.end()
 
     def give_back(self, lent: Lent) -> None:
@@ -97,9 +100,7 @@ class Providers:
             OSError: ENODEV where no gpud provides this program's, EFAULT where no context has it,
                 EPROTO where what came is not such memory, ETIMEDOUT.
         """
-        link = self._links.get(token) or self._links.get(bytes(TOKEN_BYTES))
-        if link is None:
-            raise OSError(errno.ENODEV, "no gpud provides device memory here")
+        link = await self._link_of(token)
         skip = 0
         for _ in range(_TRIES):
             async with asyncio.timeout(ANSWER_SECONDS):
@@ -117,6 +118,18 @@ class Providers:
             skip += 1
         raise OSError(errno.EFAULT, "no context has this memory")
 
+    async def _link_of(self, token: bytes) -> _Link:
+        """Return who provides a program's memory, once it is there. Raises OSError (ENODEV)."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINK_SECONDS):
+                while True:
+                    link = self._links.get(token) or self._links.get(bytes(TOKEN_BYTES))
+                    if link is not None:
+                        return link
+                    self._linked.clear()
+                    await self._linked.wait()
+        raise OSError(errno.ENODEV, "no gpud provides device memory here")
+
     async def _ask(
         self, link: _Link, pid: int, address: int, size: int, skip: int
     ) -> tuple[int, list[int]]:
@@ -127,6 +140,11 @@ class Providers:
         try:
             await seqpacket.send(link.socket, asked.encode())
             return await answer
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                for end in answer.result()[1]:
+                    os.close(end)
+            raise
         finally:
             link.waiting.pop(asked.request, None)
 
@@ -169,9 +187,9 @@ class Providers:
 
     async def _accept(self) -> None:
         while True:
-            await seqpacket.readable(self._listener.fileno())
+            await seqpacket.readable(self.listener.fileno())
             with suppress(OSError):
-                came, _ = self._listener.accept()
+                came, _ = self.listener.accept()
                 came.setblocking(False)
                 if peer_of(came).uid in self._users:
                     self._begin(self._serve(came))
@@ -187,6 +205,7 @@ class Providers:
             if len(token) != TOKEN_BYTES:
                 return
             self._links[token] = link
+            self._linked.set()
             while True:
                 data, ends = await _receive(came)
                 if not data:

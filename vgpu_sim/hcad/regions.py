@@ -14,6 +14,7 @@ from vgpu_sim.hcad.checks import check_range, get, limit, refused
 from vgpu_sim.hcad.domains import Domains
 from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.providers import Lent
 
 _ACCESS = (
     VerbsAccess.LOCAL_WRITE
@@ -26,16 +27,20 @@ _REMOTE_CHANGE = VerbsAccess.REMOTE_WRITE | VerbsAccess.REMOTE_ATOMIC
 
 
 @dataclass(slots=True)
-class _Segment:
-    engine: EngineSegment
+class Segment:
+    engine: EngineSegment | None
+    """None: it was a device's, who has taken it back."""
     descriptor: int
     size: int
     regions: int = 0
+    lent: Lent | None = None
+    """A device's memory, which this hcad did not make."""
 
 
 @dataclass(slots=True)
 class _Region:
-    engine: EngineRegion
+    engine: EngineRegion | None
+    """None: of its memory some has been taken back."""
     pd: int
     size: int
     segments: tuple[int, ...]
@@ -51,7 +56,7 @@ class Regions(Domains):
     ) -> None:
         """Begin with none. Raises OSError."""
         super().__init__(engine, numbers, gids, memory_bytes)
-        self._segments: dict[int, _Segment] = {}
+        self._segments: dict[int, Segment] = {}
         self._regions: dict[int, _Region] = {}
 
     def create_segment(self, wanted: hca.HcaSegmentCreate) -> tuple[HcaHandle, int]:
@@ -69,7 +74,7 @@ class Regions(Domains):
             raise
         self._room -= wanted.bytes
         handle = self._handle()
-        self._segments[handle] = _Segment(made, descriptor, wanted.bytes)
+        self._segments[handle] = Segment(made, descriptor, wanted.bytes)
         return HcaHandle(handle), os.dup(descriptor)
 
     def _segment(self, size: int) -> tuple[int, EngineSegment]:
@@ -86,6 +91,10 @@ class Regions(Domains):
         if segment.regions:
             raise refused(errno.EBUSY)
         del self._segments[handle]
+        self._end_segment(segment)
+
+    def _end_segment(self, segment: Segment) -> None:
+        assert segment.engine is not None
         self._engine.remove_segment(segment.engine)
         os.close(segment.descriptor)
         self.share.give(1)
@@ -118,8 +127,10 @@ class Regions(Domains):
         return HcaHandle(key)
 
     def _add_region(self, key: int, wanted: hca.HcaMrCreate, used: tuple[int, ...]) -> None:
-        listed = [self._segments[handle].engine for handle in used]
-        made = self._engine.add_region(self._client, key, wanted, listed)
+        listed = [found for n in used if (found := self._segments[n].engine) is not None]
+        made = None
+        if len(listed) == len(used):
+            made = self._engine.add_region(self._client, key, wanted, listed)
         length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
         self._regions[key] = _Region(*(made, wanted.pd, wanted.bytes, used, bytes(wanted)[:length]))
         self._pds[wanted.pd] += 1
@@ -134,7 +145,8 @@ class Regions(Domains):
     def _remove_region(self, key: int) -> None:
         region = get(self._regions, key)
         del self._regions[key]
-        self._engine.remove_region(region.engine)
+        if region.engine is not None:
+            self._engine.remove_region(region.engine)
         self._guard.give_bytes(region.size)
         self._pds[region.pd] -= 1
         for handle in region.segments:
@@ -152,6 +164,8 @@ class Regions(Domains):
         total = 0
         for piece in wanted.pieces[: wanted.piece_count]:
             segment = get(self._segments, piece.segment)
+            if segment.engine is None:
+                raise refused(errno.EFAULT)
             inside = piece.offset <= segment.size and piece.bytes <= segment.size - piece.offset
             if not inside or piece.bytes == 0:
                 raise refused(errno.EINVAL)
@@ -171,7 +185,7 @@ class Regions(Domains):
         self.share.take(1)
         size, descriptor = int(row["size"]), luggage.take(row["file"])
         made = self._engine.add_segment(descriptor, size)
-        self._segments[int(row["handle"])] = _Segment(made, descriptor, size)
+        self._segments[int(row["handle"])] = Segment(made, descriptor, size)
 
     def save_region(self, key: int, luggage: Luggage) -> Row:
         """Write one for a successor."""

@@ -114,6 +114,11 @@ def parse(data: bytes, expected: Mapping[int, type[ctypes.Structure] | None]) ->
     return header, body
 
 
+def type_of(data: bytes) -> int:
+    """Return what a message says that it is; 0 where it is too short to say."""
+    return Header.from_buffer_copy(data).type if len(data) >= HEADER_BYTES else 0
+
+
 def encode(request: Header, payload: ctypes.Structure | None, status: int = 0) -> bytes:
     """Encode the reply to a request; ``status`` is an errno value."""
     body = bytes(payload) if payload is not None else b""

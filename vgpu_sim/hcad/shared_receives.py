@@ -6,7 +6,7 @@ from ctypes import sizeof
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineSrq
-from vgpu_sim.hal import hca, hca_objects
+from vgpu_sim.hal import hca, hca_engine, hca_objects
 from vgpu_sim.hal.hca import HcaCreated
 from vgpu_sim.hcad.checks import (
     check_range,
@@ -108,7 +108,7 @@ class SharedReceives(Domains):
         """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
         wanted = hca_objects.HcaSrqCreate.from_buffer_copy(data(row["request"]))
         created = HcaCreated.from_buffer_copy(data(row["created"]))
-        progress = hca.HcaSavedSrq.from_buffer_copy(data(row["progress"]))
+        progress = hca_engine.HcaSavedSrq.from_buffer_copy(data(row["progress"]))
         self._free_srqs.remove(created.index)
         page = luggage.take(row["page"])
         try:

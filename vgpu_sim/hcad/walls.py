@@ -6,6 +6,7 @@ first of them. Whatever it needs from outside (sockets, libraries) it opens befo
 """
 
 import codecs
+import importlib
 import logging
 import resource
 import threading
@@ -22,8 +23,10 @@ OWN_MEMORY_BYTES: Final = 1 << 30
 """Of hcad's own, private memory: objects of clients are bounded, so that it never comes near."""
 MAX_DESCRIPTORS: Final = 1 << 16
 _STACK_BYTES: Final = 1 << 20
-_LATE_IMPORTS: Final = ("ascii", "latin-1", "utf-8")
+_LATE_CODECS: Final = ("ascii", "latin-1", "utf-8")
 """Python opens a codec's file when it is first used, and there are no files behind the walls."""
+_LATE_IMPORTS: Final = ("concurrent.futures.thread",)
+"""Modules that others import when they are first needed: ``asyncio.to_thread``, for policy."""
 _FOLDER_RIGHTS: Final = landlock.FILES | landlock.MAKE_DIR | landlock.REMOVE_DIR
 
 
@@ -59,8 +62,10 @@ def enter(directory: Path, *, weak: bool = False) -> Level:
     Raises:
         OSError: there is no filter of system calls, or what every kernel allows is refused.
     """
-    for codec in _LATE_IMPORTS:
+    for codec in _LATE_CODECS:
         codecs.lookup(codec)
+    for module in _LATE_IMPORTS:
+        importlib.import_module(module)
     identity.drop_bounding_set()
     identity.drop_capabilities()
     identity.forbid_new_privileges()

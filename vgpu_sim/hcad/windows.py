@@ -4,7 +4,7 @@ import errno
 from dataclasses import dataclass
 
 from vgpu_sim.fabric.engine import Engine, EngineWindow
-from vgpu_sim.hal import hca, hca_objects
+from vgpu_sim.hal import hca, hca_engine, hca_objects
 from vgpu_sim.hal.hca import HcaHandle
 from vgpu_sim.hal.verbs import VerbsMwType
 from vgpu_sim.hcad.checks import get, limit, refused
@@ -69,7 +69,7 @@ class Windows(Domains):
         """Take over one of a predecessor's; the engine is held. Raises OSError, ValueError."""
         del luggage
         key = int(row["handle"])
-        progress = hca.HcaSavedWindow.from_buffer_copy(data(row["progress"]))
+        progress = hca_engine.HcaSavedWindow.from_buffer_copy(data(row["progress"]))
         self._numbers.adopt_key(key)
         made = self._add_window(key, hca_objects.HcaMwCreate.from_buffer_copy(data(row["request"])))
         self._engine.load_window(made, progress)

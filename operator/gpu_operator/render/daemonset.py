@@ -173,6 +173,8 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
         arguments.append(f"--threads={node.gpud.threads}")
     if node.gpud.allow_weak_sandbox:
         arguments.append("--allow-weak-sandbox")
+    if hcas_of(pool, node) is not None:  # GPUDirect RDMA
+        arguments += [f"--hca-socket={_HCA_DIR}/direct.sock", f"--hcad-user={_HCAD_USER}"]
     resources = dict(node.gpud.resources)
     # Device memory lies in the slices' own cgroups, which the kubelet does not know: requesting it
     # here is what makes the scheduler see it.

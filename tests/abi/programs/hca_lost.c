@@ -111,7 +111,9 @@ int main(void) {
   printf("cq event %d %d\n", none, errno == EIO);
   drain(polled, 1);
   printf("state %d\n", sender->state == IBV_QPS_ERR);
-  printf("gone %d %d\n", ibv_destroy_qp(sender) || ibv_destroy_qp(mute), ibv_destroy_cq(polled));
+  printf("busy %d\n", ibv_destroy_cq(polled) == EBUSY);
+  const int gone = ibv_destroy_qp(sender) || ibv_destroy_qp(mute);
+  printf("gone %d %d\n", gone, ibv_destroy_cq(polled));
   printf("close %d\n", ibv_destroy_cq(waited) || ibv_destroy_comp_channel(channel) ||
                            ibv_dealloc_pd(pd) || ibv_close_device(context));
   return 0;

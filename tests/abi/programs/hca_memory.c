@@ -85,6 +85,16 @@ static void refused(void) {
   printf(" shared %d\n", count_shared());
 }
 
+/* Where libcuda would have a device, in a program that has none. */
+static void aperture(void) {
+  char *own = mmap((void *)(uintptr_t)0x300000000000, PAGE, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  struct ibv_mr *mr = reg(own, PAGE);
+  printf("aperture %d %d", own == (char *)(uintptr_t)0x300000000000, !!mr);
+  printf(" dereg %d", mr ? ibv_dereg_mr(mr) : -1);
+  printf(" nothing there %d\n", reg((void *)(uintptr_t)0x200000000000, PAGE) == NULL ? errno : 0);
+}
+
 int main(void) {
   int count;
   struct ibv_device **list = ibv_get_device_list(&count);
@@ -92,6 +102,7 @@ int main(void) {
   pd = ibv_alloc_pd(context);
   filled();
   overlapping();
+  aperture();
   refused();
   printf("close %d", ibv_dealloc_pd(pd));
   printf(" %d\n", ibv_close_device(context));

@@ -12,6 +12,7 @@ from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs, Isolation, Link
 from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig, RdmaConfig, WireConfig
 from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
 from mig import geometry
+from vgpu_sim.hal import direct
 
 POOL = GPUPoolSpec(node_selector={"gpu": "yes"}, board="h100-80gb", count=2)
 
@@ -194,6 +195,17 @@ def test_hcad_has_a_user_of_its_own_no_capability_and_one_directory() -> None:
     (first,) = spec["initContainers"]
     assert first["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert first["securityContext"]["runAsGroup"] == security["runAsGroup"]
+
+
+def test_gpud_finds_hcad_where_there_is_one() -> None:
+    document = rendered(RDMA_POOL)
+    hcad = containers(document)["hcad"]
+    asked = [one for one in containers(document)["gpud"]["args"] if "hca" in one]
+    (directory,) = (one.partition("=")[2] for one in hcad["args"] if "--directory" in one)
+    user = hcad["securityContext"]["runAsUser"]
+    assert asked == [f"--hca-socket={directory}/{direct.SOCKET_NAME}", f"--hcad-user={user}"]
+    for without in (rendered(), rendered(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
+        assert not [one for one in containers(without)["gpud"]["args"] if "hca" in one]
 
 
 def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:

@@ -29,18 +29,19 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
 
 
 _RUNS = ("tessera run", "tessera smi", "tessera ptx run")  # in place of this process
+_OF_A_CLUSTER = ("tessera rdma explain",)
 
 
 def commands() -> list[str]:
-    """Every `tessera` command of the README that stands on a line of its own, but for runs."""
+    """Every `tessera` command of the README on a line of its own, but for runs and clusters."""
     lines = re.findall(
         r"^    (tessera .*?)(?:  +#.*)?$", (ROOT / "README.md").read_text(), re.MULTILINE
     )
-    return [line for line in lines if not line.startswith(_RUNS)]
+    return [line for line in lines if not line.startswith(_RUNS + _OF_A_CLUSTER)]
 
 
 def test_the_readme_shows_commands_of_every_kind() -> None:
-    assert {command.split()[1] for command in commands()} == {"mig", "ptx", "isa", "libdir"}
+    assert {command.split()[1] for command in commands()} == {"mig", "ptx", "isa", "libdir", "rdma"}
 
 
 def test_the_commands_of_the_readme_work_as_they_stand(

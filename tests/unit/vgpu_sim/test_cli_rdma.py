@@ -158,6 +158,7 @@ def test_a_question_about_what_cannot_be_is_one_line(source: str, change: Dict, 
     result = explain(source, "b/y", "read", world=world)
     assert result.exit_code == 2
     assert said in result.stderr
+    assert "(read: -; `kubectl get pods -A -o yaml`" in result.stderr, "where pods were looked for"
     assert result.stderr.count("\n") == 1
 
 
@@ -205,7 +206,7 @@ def test_manifests_of_folders_lists_and_several_files(tmp_path: Path) -> None:
     result = run(*asked, "-f", str(tmp_path), "-f", str(other))
     assert result.exit_code == 1
     assert "isolated by a/no-writes" in result.stdout
-    assert "namespace c is not there" in result.stderr
+    assert "tessera rdma explain: no namespace c is given" in result.stderr
     assert run(*asked, "-f", str(tmp_path)).exit_code == 0
 
 

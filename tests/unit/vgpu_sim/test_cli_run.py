@@ -130,6 +130,17 @@ def test_what_keeps_a_slice_from_being_made_is_said_on_stderr(monkeypatch, error
     assert words in done.stderr
 
 
+def test_what_keeps_an_hca_from_being_made_is_not_laid_upon_a_slice(monkeypatch):
+    def failing(*_):
+        raise OSError(errno.ENOSPC, "No space left")
+
+    monkeypatch.setattr(run.run_hca, "member", failing)
+    monkeypatch.setattr(run, "_require", lambda *_: None)
+    done = invoke("--hca", "--", "true")
+    assert (done.exit_code, done.stdout) == (125, "")
+    assert done.stderr == "tessera run: the HCA cannot be made: No space left\n"
+
+
 def test_an_aliased_profile_is_the_same_slice():
     chosen = board("h100-80gb")
     assert chosen.profile("1g.10gb.me") is chosen.profile("1g.10gb+me")

@@ -10,7 +10,7 @@ from hca_rig import BASE, Pair, until, write
 from rdma_lab import allow, pod, policy
 
 from rdma.verbs import ALL, Verb
-from vgpu_sim.hal import hca
+from vgpu_sim.hal import hca_engine
 from vgpu_sim.hal.verbs import (
     VerbsEvent,
     VerbsOpcode as Op,
@@ -457,8 +457,8 @@ def test_either_end_alone_denies(pair, engine, denier):
     denying, open_ = (pair.qa, pair.qb) if denier == "requester" else (pair.qb, pair.qa)
     engine.set_policies(
         [
-            hca.HcaPolicyChange(engines_own(open_), **everything),
-            hca.HcaPolicyChange(engines_own(denying), **{**everything, **less}),
+            hca_engine.HcaPolicyChange(engines_own(open_), **everything),
+            hca_engine.HcaPolicyChange(engines_own(denying), **{**everything, **less}),
         ]
     )
     assert ask(pair, "Read") == Status.SUCCESS
@@ -479,12 +479,12 @@ def test_either_end_alone_denies(pair, engine, denier):
 )
 def test_partitions_are_shared_by_one_full_member_at_least(pair, engine, one, other, reach):
     for end, pkey in ((pair.qa, one), (pair.qb, other)):
-        change = hca.HcaPolicyChange(engines_own(end), pkey=pkey, sends=ALL, receives=ALL)
+        change = hca_engine.HcaPolicyChange(engines_own(end), pkey=pkey, sends=ALL, receives=ALL)
         engine.set_policies([change])
     assert ask(pair, "Write") == (Status.SUCCESS if reach else Status.RETRY_EXC_ERR)
 
 
 def test_a_new_queue_pair_may_do_nothing_until_it_is_judged(pair, engine):
     """The engine's own start: whoever forgets to judge has denied."""
-    engine.set_policies([hca.HcaPolicyChange(engines_own(pair.qa))])
+    engine.set_policies([hca_engine.HcaPolicyChange(engines_own(pair.qa))])
     assert ask(pair, "Write") == Status.RETRY_EXC_ERR

@@ -18,17 +18,16 @@ OPTIONS = {
 }
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 # The thread sanitizer's own memmove cannot be left by a jump; idleness and bulk are not its matter.
-FILES = ("engine", "hostile", "verbs", "datagrams", "windows", "hostile_verbs", "policy")
 _BULK = "thousand or large or under_way or byte_moves or ceiling"
 LEFT_OUT = {"address": _BULK, "thread": f"{_BULK} or vanishes or idle"}
 
 
 # Harm by the network is a matter of many packets: a few seeds are enough here.
 FILES = {
-    "memory": tuple(
-        f"test_hca_{name}.py" for name in ("engine", "hostile", "verbs", "hostile_verbs")
-    ),
-    "wire": ("test_hca_wire.py", "test_hca_wire_hostile.py", "test_hca_wire_faults.py"),
+    "memory": ("hca_engine", "hca_hostile", "hca_verbs", "hca_hostile_verbs"),
+    "objects": ("hca_datagrams", "hca_windows", "hca_policy", "hcad_saving"),
+    "device": ("hcad_device_regions",),
+    "wire": ("hca_wire", "hca_wire_hostile", "hca_wire_faults", "hca_wire_policy"),
 }
 
 
@@ -57,7 +56,7 @@ def test_nothing_is_found(sanitizer, files, tmp_path):
                 "no:cacheprovider",
             ),
             *("-p", "no:xdist", "-k", f"not ({LEFT_OUT[sanitizer]})"),
-            *(str(HERE / name) for name in FILES[files]),
+            *(str(HERE / f"test_{name}.py") for name in FILES[files]),
         ],
         env=environment,
         cwd=HERE,

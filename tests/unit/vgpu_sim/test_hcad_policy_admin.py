@@ -22,7 +22,7 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import policy_admin, server
+from vgpu_sim.hcad import policy_admin, programs, server
 from vgpu_sim.hcad.denials import MAX_KINDS, Denial, Denials
 from vgpu_sim.hcad.functions import Binding, Doorkeeper
 from vgpu_sim.hcad.pods import PodServer
@@ -97,7 +97,7 @@ def with_hcad(tmp_path, engine, client, kind=Managed) -> None:
 
 
 def test_nothing_opens_before_there_are_tables_and_then_it_does(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr(server, "OPEN_WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 0.3)
 
     def client() -> None:
         path = tmp_path / server.SOCKET_NAME
@@ -148,7 +148,7 @@ def test_a_program_is_shown_its_first_partition(tmp_path, engine):
 
 
 def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
-    monkeypatch.setattr(server, "OPEN_WAIT_SECONDS", 30.0)
+    monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 30.0)
 
     def client() -> None:
         path = tmp_path / server.SOCKET_NAME
@@ -184,7 +184,7 @@ def test_where_nobody_manages_everything_opens(tmp_path, engine):
 
 def test_a_pod_opens_its_function_when_tables_name_it_at_its_address(tmp_path, engine, monkeypatch):
     """Its UID and its address must both be what tables say: neither alone is enough."""
-    monkeypatch.setattr(server, "OPEN_WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(programs, "OPEN_WAIT_SECONDS", 0.1)
     uid, name = PodUid("1" * 32), "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
     address = ipaddress.ip_address("10.244.1.5")
 

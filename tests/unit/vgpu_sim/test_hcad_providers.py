@@ -4,41 +4,17 @@ import asyncio
 import errno
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from direct_rig import SIZE, FakeGpud, Worker, lend, refuse, serving, until, vanish
 
-from vgpu_sim.hal import direct
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import TOKEN_BYTES
 from vgpu_sim.hcad import providers
 from vgpu_sim.hcad.providers import Lent, Providers
 from vgpu_sim.system import seqpacket
-from vgpu_sim.worker.memory import create_populated
-
-NODE = bytes(TOKEN_BYTES)
-SIZE = 2 << 20
-Worker = Callable[[socket.socket, ExportRequest], None]
-
-
-def lend(size: int = SIZE, offset: int = 4096, status: int = 0) -> Worker:
-    def answer(end: socket.socket, asked: ExportRequest) -> None:
-        memory = create_populated("test", SIZE)
-        os.pwrite(memory, b"moin", 4096)
-        socket.send_fds(end, [bytes(DirectGrant(status, 0, offset, size))], [memory])
-        os.close(memory)
-
-    return answer
-
-
-def refuse(end: socket.socket, asked: ExportRequest) -> None:
-    end.send(bytes(DirectGrant(errno.ENOENT)))
-
-
-def vanish(end: socket.socket, asked: ExportRequest) -> None:
-    return
 
 
 def send_pipe(end: socket.socket, asked: ExportRequest) -> None:
@@ -58,64 +34,6 @@ def send_unsealed(end: socket.socket, asked: ExportRequest) -> None:
 
 def send_too_little(end: socket.socket, asked: ExportRequest) -> None:
     end.send(b"x")
-
-
-class FakeGpud:
-    """Connects and answers with the contexts that it is given, one worker each."""
-
-    def __init__(self, place: Path, *workers: Worker, token: bytes = NODE) -> None:
-        self.workers = list(workers)
-        self.asked: list[ExportRequest] = []
-        self.ends: list[socket.socket] = []
-        self.link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.link.connect(str(place))
-        self.link.setblocking(False)
-        self.link.send(token)
-        self.task = asyncio.create_task(self._serve())
-
-    async def _serve(self) -> None:
-        while True:
-            await seqpacket.readable(self.link.fileno())
-            data = self.link.recv(512)
-            if not data:
-                return
-            asked = ExportRequest.decode(data)
-            self.asked.append(asked)
-            if asked.skip >= len(self.workers):
-                self.link.send(direct.encode_answer(asked.request, errno.ESRCH))
-                continue
-            its, end = seqpacket.pair()
-            answer = direct.encode_answer(asked.request, 0)
-            socket.send_fds(self.link, [answer], [its.fileno()])
-            its.close()
-            worker = self.workers[asked.skip]
-            if worker is vanish:
-                self.workers.remove(worker)
-                end.close()
-                continue
-            worker(end, asked)
-            self.ends.append(end)
-
-    def close(self) -> None:
-        self.task.cancel()
-        for one in (self.link, *self.ends):
-            one.close()
-
-
-@asynccontextmanager
-async def serving(directory: Path) -> AsyncIterator[Providers]:
-    listener = seqpacket.bind(directory / "d", 0o600)
-    served = Providers(listener)
-    served.open()
-    try:
-        yield served
-    finally:
-        await served.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - there is no event to wait for
-        await asyncio.sleep(0.001)
 
 
 def run(
@@ -208,7 +126,21 @@ def test_a_worker_that_says_nothing_is_waited_for_so_long(
     run(tmp_path, body, lambda *_: None)
 
 
-def test_without_a_gpud_there_is_no_device(tmp_path: Path) -> None:
+def test_a_gpud_that_comes_a_moment_later_is_waited_for(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            asking = asyncio.create_task(borrow(served))
+            await asyncio.sleep(0)
+            gpud = FakeGpud(tmp_path / "d", lend())
+            served.give_back(await asking)
+            gpud.close()
+
+    asyncio.run(main())
+
+
+def test_without_a_gpud_there_is_no_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(providers, "LINK_SECONDS", 0.05)
+
     async def body(served: Providers, gpud: FakeGpud) -> None:
         gpud.close()
         await until(lambda: not served._links)
@@ -231,7 +163,11 @@ def test_a_gpud_that_ends_meanwhile_is_said(tmp_path: Path) -> None:
     run(tmp_path, body)
 
 
-def test_one_s_memory_is_not_lent_to_another_s_programs(tmp_path: Path) -> None:
+def test_one_s_memory_is_not_lent_to_another_s_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(providers, "LINK_SECONDS", 0.05)
+
     async def main() -> None:
         async with serving(tmp_path) as served:
             gpud = FakeGpud(tmp_path / "d", lend(), token=bytes([8]) * TOKEN_BYTES)

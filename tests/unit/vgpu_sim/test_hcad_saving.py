@@ -3,18 +3,25 @@
 import json
 import os
 import random
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import hca_rig
 import pytest
+import rdma_lab
 from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
+from vgpu_sim.hcad.cm_policy import Service
+from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.luggage import Luggage
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import AdoptedObjects, Objects
+from vgpu_sim.hcad.parties import Parties
 
 
 @pytest.fixture
@@ -31,23 +38,28 @@ def new():
         running.release()
 
 
-def handed_over(client: Client, engine: Engine, numbers: Numbers) -> Objects:
+def handed_over(
+    client: Client, engine: Engine, numbers: Numbers, enforcer: Enforcer | None = None
+) -> Objects:
     """Save a client, and load it into another engine by way of JSON, as a successor does."""
     luggage = Luggage()
     saved = json.loads(json.dumps(client.objects.save(luggage)))
     arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
     gids = (bytes(16), client.gid)
     ends = arrived.take_all(saved["descriptors"])
-    objects = AdoptedObjects(engine, numbers, gids, 1 << 30, ends)
+    guard = Guard(enforcer, client.party) if enforcer is not None else None
+    objects = AdoptedObjects(engine, numbers, gids, 1 << 30, ends, guard)
     objects.load(saved, arrived)
     assert arrived.left() == []
     return objects
 
 
-def move(client: Client, engine: Engine, numbers: Numbers) -> None:
+def move(
+    client: Client, engine: Engine, numbers: Numbers, enforcer: Enforcer | None = None
+) -> None:
     """Let a client's requests go to another engine from now on; the old one is held."""
     before = client.objects
-    client.objects = handed_over(client, engine, numbers)
+    client.objects = handed_over(client, engine, numbers, enforcer)
     before.close()
 
 
@@ -234,3 +246,130 @@ def test_nothing_is_done_while_an_engine_is_held(old):
     old.release()
     assert pair.a_send.poll().status == 0
     pair.close()
+
+
+PODS = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
+SERVER = {"app": "server"}
+READS = rdma_lab.policy(SERVER, ingress=[rdma_lab.allow("Read")])
+CLOSED = rdma_lab.policy(SERVER, policyTypes=["Ingress", "Egress"])
+
+
+def under(engine: Engine, policy: Mapping[str, Any], pair: Pair | None = None) -> Enforcer:
+    """An hcad's policy; ``pair``'s functions are members of its fabric."""
+    enforcer = Enforcer(engine, Parties())
+    enforcer.switch(rdma_lab.tables(1, PODS, [policy]))
+    if pair is not None:
+        for client in (pair.a, pair.b):
+            enforcer.parties.enter(client.party)
+    return enforcer
+
+
+def moved_under(pair: Pair, old: Engine, new: Engine, policy: Mapping[str, Any]) -> Enforcer:
+    """Hand both ends over to an hcad that has these tables."""
+    enforcer, numbers = under(new, policy, pair), Numbers()
+    for client in (pair.a, pair.b):
+        move(client, new, numbers, enforcer)
+    old.release()
+    return enforcer
+
+
+def test_what_is_denied_stays_denied_from_the_first_instant(old, new):
+    """The write lies in the ring while nobody works; the successor is the first that sees it."""
+    pair = Pair(old, 0, under(old, READS))
+    pair.there.view[:8] = b"untouche"
+    old.hold()
+    write(pair)
+    enforcer = moved_under(pair, old, new, READS)
+    new.release()
+    assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
+    assert pair.there.view[:8] == b"untouche"
+    enforcer.flows.gather()
+    assert [rule["denied"] for rule in enforcer.flows.to_json()] == [1]
+    pair.close()
+    assert (enforcer.connected, len(enforcer.flows)) == (0, 0)
+
+
+def test_what_is_allowed_stays_allowed_from_the_first_instant(old, new):
+    pair = Pair(old, 0, under(old, READS))
+    pair.there.view[:8] = b"to read."
+    old.hold()
+    write(pair, opcode=Op.RDMA_READ)
+    enforcer = moved_under(pair, old, new, READS)
+    new.release()
+    assert pair.a_send.poll().status == 0
+    assert pair.here.view[:8] == b"to read."
+    assert enforcer.denials.total == 0
+    pair.close()
+
+
+def test_what_policy_denies_by_then_does_nothing_and_ends_when_it_is_served(old, new):
+    pair = Pair(old, 0, under(old, READS))
+    old.hold()
+    write(pair, opcode=Op.RDMA_READ)
+    enforcer = moved_under(pair, old, new, CLOSED)
+    assert (pair.qa.state, pair.a_send.page.head) == (VerbsState.RTS, 0), (
+        "until GO all is as it was"
+    )
+    assert pair.a.events() == []
+    enforcer.parties_changed()
+    new.release()
+    assert pair.a_send.poll().status == Status.WR_FLUSH_ERR
+    assert pair.qa.state == pair.qb.state == VerbsState.ERR
+    pair.close()
+
+
+@pytest.mark.parametrize(("port", "status"), [(7000, 0), (7001, Status.RETRY_EXC_ERR)])
+def test_a_connection_keeps_the_service_it_was_made_by(old, new, port, status):
+    """The successor's policy admits to one port; who came by another one is denied."""
+    pair = Pair(old, 0, under(old, READS))
+    for client, is_server in ((pair.a, False), (pair.b, True)):
+        service = Service(port, "TCP", is_server)
+        client.objects.service_of = lambda *_, service=service: service
+    ends = (pair.a.qp(pair.a_send, pair.a_recv), pair.b.qp(pair.b_send, pair.b_recv))
+    ends[0].connect(ends[1])
+    ends[1].connect(ends[0])
+    old.hold()
+    ends[0].send(
+        *(Op.RDMA_READ, [(BASE, 8, pair.here.key)]),
+        remote_address=BASE,
+        remote_key=pair.there.key,
+    )
+    ports = {"ports": [{"serviceID": 7000}]}
+    enforcer = moved_under(
+        pair, old, new, rdma_lab.policy(SERVER, ingress=[rdma_lab.allow("Read", **ports)])
+    )
+    new.release()
+    assert pair.a_send.poll().status == status
+    pair.close()
+    assert enforcer.connected == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "arrived"),
+    [(CLOSED, 0), (rdma_lab.policy(SERVER, ingress=[rdma_lab.allow("UD")]), 1)],
+    ids=["denied", "allowed"],
+)
+def test_an_address_handle_is_judged_before_its_first_datagram(old, new, policy, arrived):
+    enforcer, numbers = under(old, CLOSED), Numbers()
+    a, b = (Client(old, numbers, index, enforcer) for index in (0, 1))
+    sent, received = a.cq(), b.cq()
+    kind = VerbsQpType.UD
+    sender, receiver = a.qp(sent, sent, kind=kind), b.qp(received, received, kind=kind)
+    for qp in (sender, receiver):
+        qp.listen(0x11)
+    handle, memory = a.ah(b.gid), b.region()
+    receiver.receive((BASE, 4096, memory.key))
+    old.hold()
+    named = {"remote_qpn": receiver.number, "remote_key": 0x11, "address_handle": handle}
+    sender.send(Op.SEND, inline=b"datagram", **named)
+    enforcer, numbers = under(new, policy), Numbers()
+    for client in (a, b):
+        enforcer.parties.enter(client.party)
+    for client in (a, b):
+        move(client, new, numbers, enforcer)
+    old.release()
+    new.release()
+    assert sent.poll().status == 0, "nobody is told"
+    assert received.page.head == arrived
+    for client in (a, b):
+        client.objects.close()

@@ -22,7 +22,7 @@ from typing import Final, Self
 
 from vgpu_sim.cli.clients import fabric_policy
 from vgpu_sim.fabric.wire import WireInterface
-from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal import direct, hca, messages
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad.__main__ import ADMIN_NAME, LOCK_NAME
@@ -188,12 +188,19 @@ class FabricMember:
         raise FabricFailed(f"hcad ended with status {process.wait()}")
 
 
+def direct_socket(parents: Iterable[Path], name: str) -> Path:
+    """Return where a gpud finds a fabric's hcad, there or not yet. Raises OSError."""
+    return _folder(parents) / name / direct.SOCKET_NAME
+
+
 @contextmanager
 def existing(parents: Iterable[Path], name: str) -> Iterator[Path]:
     """Lock a fabric that somebody is on, and return its folder. Raises FabricFailed, OSError."""
     directory = _folder(parents) / name
     if not (directory / SOCKET_NAME).exists():
-        raise FabricFailed(f"nobody is on a fabric {name!r}")
+        raise FabricFailed(
+            f"nobody is on a fabric {name!r}: `tessera run --hca --fabric {name}` puts a run on it"
+        )
     lock = _locked(directory)
     try:
         yield directory

@@ -44,6 +44,7 @@ class StandaloneOptions:
     threads: int | None = None
     kernel_timeout_s: float | None = None
     report_usage: bool = False
+    hca_socket: Path | None = None
 
     def arguments(self) -> list[str]:
         """Return gpud's command line options."""
@@ -54,6 +55,7 @@ class StandaloneOptions:
             "--budget": self.budget_bytes,
             "--threads": self.threads,
             "--kernel-timeout": self.kernel_timeout_s,
+            "--hca-socket": self.hca_socket,
         }
         given = ((name, str(value)) for name, value in values.items() if value is not None)
         flags = ["--report-usage"] if self.report_usage else []

@@ -7,7 +7,8 @@
  * Unreliable connections and datagrams are told of nothing. */
 static enum hca_step deny(struct hca *hca, struct hca_qp *qp, uint32_t verbs,
                           enum hca_verdict verdict) {
-  if (qp->waiting != HCA_WAIT_PEER) hca_count_denied(qp->policy.out, verbs);
+  if (!qp->work.denied) hca_count_denied(qp->policy.out, verbs);
+  qp->work.denied = true;
   if (verdict == HCA_SILENT || qp->type == TESSERA_VERBS_QP_TYPE_UC)
     return hca_wait_for_peer(hca, qp);
   return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_REM_ACCESS_ERR);

@@ -94,6 +94,7 @@ struct hca_cursor {
 /* The request that a queue pair is at. */
 struct hca_work {
   bool active;
+  bool denied; /* by policy, which was counted */
   bool receives; /* the peer's next receive request is in `recv` */
   uint32_t bytes, done;
   tessera_hca_send_slot send; /* the one copy that is checked and used */

@@ -192,6 +192,7 @@ enum {
   TESSERA_HCA_MESSAGE_MW_DESTROY = 176,
   TESSERA_HCA_MESSAGE_MCAST_ATTACH = 178,
   TESSERA_HCA_MESSAGE_MCAST_DETACH = 180,
+  TESSERA_HCA_MESSAGE_SEGMENT_DEVICE = 182,
 };
 
 enum {
@@ -1373,6 +1374,24 @@ _Static_assert(offsetof(tessera_hca_srq_page, head) == 0, "tessera_hca_srq_page.
 _Static_assert(offsetof(tessera_hca_srq_page, reserved) == 4, "tessera_hca_srq_page.reserved");
 _Static_assert(offsetof(tessera_hca_srq_page, tail) == 64, "tessera_hca_srq_page.tail");
 _Static_assert(offsetof(tessera_hca_srq_page, reserved2) == 68, "tessera_hca_srq_page.reserved2");
+
+typedef struct tessera_hca_segment_device {
+  uint64_t address;
+  uint64_t bytes;
+} tessera_hca_segment_device;
+_Static_assert(sizeof(tessera_hca_segment_device) == 16, "tessera_hca_segment_device");
+_Static_assert(offsetof(tessera_hca_segment_device, address) == 0, "tessera_hca_segment_device.address");
+_Static_assert(offsetof(tessera_hca_segment_device, bytes) == 8, "tessera_hca_segment_device.bytes");
+
+typedef struct tessera_hca_device_segment {
+  uint32_t handle;
+  uint32_t reserved;
+  uint64_t offset;
+} tessera_hca_device_segment;
+_Static_assert(sizeof(tessera_hca_device_segment) == 16, "tessera_hca_device_segment");
+_Static_assert(offsetof(tessera_hca_device_segment, handle) == 0, "tessera_hca_device_segment.handle");
+_Static_assert(offsetof(tessera_hca_device_segment, reserved) == 4, "tessera_hca_device_segment.reserved");
+_Static_assert(offsetof(tessera_hca_device_segment, offset) == 8, "tessera_hca_device_segment.offset");
 
 typedef struct tessera_cm_address {
   uint8_t address[16];

@@ -17,15 +17,6 @@
 
 enum { FIRST_REQUEST = 1, OPEN_TIMEOUT_S = 5 };
 
-/* A pod sets nothing in its environment: there the function's folder is always mounted here. */
-static const char POD_PATH[] = "/run/tessera/function/hca.sock";
-
-const char *tsr_hca_path(void) {
-  const char *path = getenv("TESSERA_HCA");
-  if (path && *path) return path;
-  return access(POD_PATH, F_OK) == 0 ? POD_PATH : NULL;
-}
-
 static int open_on(int socket, tessera_hca_device *info, int fds[2]) {
   tessera_hca_hello hello = {.version = TESSERA_HCA_VERSION};
   memcpy(hello.token, tsr_config()->token, sizeof hello.token);

@@ -8,8 +8,6 @@
  * names; fills in `info` and two descriptors (the client's page, the doorbell). 0 or an errno
  * value; ENODEV where there is no HCA. */
 int tsr_hca_open(const char *path, tessera_hca_device *info, int *socket, int fds[2]);
-/* TESSERA_HCA, or NULL. */
-const char *tsr_hca_path(void);
 
 /* Sends a request and waits for its reply: 0 or an errno value, EIO where hcad has gone. `answer`
  * of exactly `answer_bytes` is filled in on success, and `fd`, unless NULL, with a descriptor. */

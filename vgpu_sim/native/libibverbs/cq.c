@@ -84,12 +84,22 @@ int tsr_ibv_resize_cq(struct ibv_cq *ibv, int entries) {
   return error;
 }
 
+static bool has_queue_pairs(const struct ibv_cq *ibv) {
+  for (const struct tsr_qp *qp = tsr_of(ibv->context)->qps; qp; qp = qp->next)
+    if (qp->ibv.send_cq == ibv || qp->ibv.recv_cq == ibv) return true;
+  return false;
+}
+
 int tsr_ibv_destroy_cq(struct ibv_cq *ibv) {
   struct tsr_cq *cq = (struct tsr_cq *)ibv;
   struct tsr_context *context = tsr_of(ibv->context);
   const int error = tsr_ask_handle(context, TESSERA_HCA_MESSAGE_CQ_DESTROY, ibv->handle);
   if (error != 0 && !context->dead) return error;
   pthread_mutex_lock(&ibv->context->mutex);
+  if (has_queue_pairs(ibv)) { /* hcad has gone, who says so otherwise */
+    pthread_mutex_unlock(&ibv->context->mutex);
+    return EBUSY;
+  }
   for (struct tsr_cq **link = &context->cqs; *link; link = &(*link)->next) {
     if (*link != cq) continue;
     *link = cq->next;

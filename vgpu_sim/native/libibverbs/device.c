@@ -11,6 +11,7 @@
 #include "api.h"
 #include "command.h"
 #include "verbs_calls.h"
+#include "transport.h"
 
 enum { PART = 1 }; /* the only model that there is */
 

@@ -5,6 +5,7 @@
 
 #include "api.h"
 #include "command.h"
+#include "device_memory.h"
 #include "log.h"
 #include "remap.h"
 
@@ -82,7 +83,8 @@ struct ibv_pd *tsr_alloc_parent_domain(struct ibv_context *context,
 
 static int make_region(struct tsr_context *context, struct tsr_mr *mr,
                        tessera_hca_mr_create *wanted) {
-  const int error = tsr_pin(context, mr->ibv.addr, mr->ibv.length, wanted, mr->segments);
+  const int error =
+      tsr_find_memory(context, mr->ibv.addr, mr->ibv.length, wanted, mr->segments);
   if (error != 0) return error;
   tessera_hca_handle made = {0};
   const int refused = tsr_ask(context, TESSERA_HCA_MESSAGE_MR_CREATE, wanted, sizeof *wanted,

@@ -51,8 +51,8 @@ static int exchange(uint16_t type, const void *payload, uint32_t bytes, void *an
 }
 
 static int open_link(void) {
-  const char *path = getenv("TESSERA_HCA");
-  if (!path || !*path) return ENODEV;
+  const char *path = tsr_hca_path();
+  if (!path) return ENODEV;
   hcad.socket = tsr_connect(path);
   if (hcad.socket < 0) {
     tsr_log("no HCA: %s: %s", path, strerror(-hcad.socket));

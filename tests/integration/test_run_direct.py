@@ -1,0 +1,68 @@
+"""GPUDirect RDMA under ``tessera run``: libcuda's memory, registered with libibverbs, over the HCA."""
+
+import subprocess
+from pathlib import Path
+
+import c_programs
+import pytest
+from tessera_run import EXAMPLES, environment, tessera
+
+from vgpu_sim.native import build
+
+HEADERS = Path("/usr/include/infiniband/verbs.h")
+COUNT = 1 << 20
+EFAULT = 14
+SEEN = f"""\
+write success
+write success
+another's pointer {EFAULT}
+kernel saw {COUNT}
+pinned memory has {COUNT}
+beyond its end {EFAULT}
+read success
+read back {COUNT}
+free 0
+freed {EFAULT}
+write remote access error
+write success
+reset 0
+write remote access error
+free 0
+own local protection error
+dereg 0
+dereg 0 0 0 0
+close 0 0 0
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    if not HEADERS.exists():
+        pytest.skip("NOT RUN: no infiniband/verbs.h: apt-get install libibverbs-dev")
+    build.build_all()
+    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
+    return c_programs.compile_program(tmp_path, "hca_direct", *folders, "-lcuda", "-libverbs")
+
+
+def run(temporary: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run something with a slice and an HCA."""
+    kind = ("--board", "a30", "--slice", "1g.6gb", "--hca")
+    return subprocess.run(
+        tessera("run", *kind, "--", *command),
+        env=environment(temporary),
+        cwd=temporary,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+
+
+def test_two_processes_write_and_read_each_other_s_device_memory(
+    tmp_path: Path, program: Path
+) -> None:
+    """What is there is moved, kernels see it; what is freed, reset or another's is not reached."""
+    done = run(tmp_path, str(program), str(EXAMPLES / "saxpy.ptx"))
+    assert done.stdout == SEEN, done.stderr
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,96 @@
+"""A gpud that lends device memory as it is told, and whoever borrows from it."""
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from vgpu_sim.hal import direct
+from vgpu_sim.hal.direct import DirectGrant, ExportRequest
+from vgpu_sim.hal.messages import TOKEN_BYTES
+from vgpu_sim.hcad.providers import Providers
+from vgpu_sim.system import seqpacket
+from vgpu_sim.worker.memory import create_populated
+
+NODE = bytes(TOKEN_BYTES)
+SIZE = 2 << 20
+Worker = Callable[[socket.socket, ExportRequest], None]
+
+
+def lend(size: int = SIZE, offset: int = 4096, status: int = 0) -> Worker:
+    def answer(end: socket.socket, asked: ExportRequest) -> None:
+        memory = create_populated("test", SIZE)
+        os.pwrite(memory, b"moin", 4096)
+        socket.send_fds(end, [bytes(DirectGrant(status, 0, offset, size))], [memory])
+        os.close(memory)
+
+    return answer
+
+
+def refuse(end: socket.socket, asked: ExportRequest) -> None:
+    end.send(bytes(DirectGrant(errno.ENOENT)))
+
+
+def vanish(end: socket.socket, asked: ExportRequest) -> None:
+    return
+
+
+class FakeGpud:
+    """Connects and answers with the contexts that it is given, one worker each."""
+
+    def __init__(self, place: Path, *workers: Worker, token: bytes = NODE) -> None:
+        self.workers = list(workers)
+        self.asked: list[ExportRequest] = []
+        self.ends: list[socket.socket] = []
+        self.link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.link.connect(str(place))
+        self.link.setblocking(False)
+        self.link.send(token)
+        self.task = asyncio.create_task(self._serve())
+
+    async def _serve(self) -> None:
+        while True:
+            await seqpacket.readable(self.link.fileno())
+            data = self.link.recv(512)
+            if not data:
+                return
+            asked = ExportRequest.decode(data)
+            self.asked.append(asked)
+            if asked.skip >= len(self.workers):
+                self.link.send(direct.encode_answer(asked.request, errno.ESRCH))
+                continue
+            its, end = seqpacket.pair()
+            answer = direct.encode_answer(asked.request, 0)
+            socket.send_fds(self.link, [answer], [its.fileno()])
+            its.close()
+            worker = self.workers[asked.skip]
+            if worker is vanish:
+                self.workers.remove(worker)
+                end.close()
+                continue
+            worker(end, asked)
+            self.ends.append(end)
+
+    def close(self) -> None:
+        self.task.cancel()
+        for one in (self.link, *self.ends):
+            one.close()
+
+
+@asynccontextmanager
+async def serving(directory: Path) -> AsyncIterator[Providers]:
+    listener = seqpacket.bind(directory / "d", 0o600)
+    served = Providers(listener)
+    served.open()
+    try:
+        yield served
+    finally:
+        await served.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0.001)

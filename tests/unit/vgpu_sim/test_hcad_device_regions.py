@@ -1,0 +1,428 @@
+"""Regions in a device's memory: reached over RDMA, and by nobody once it is taken back."""
+
+import asyncio
+import ctypes
+import errno
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import hca_rig
+import pytest
+from direct_rig import SIZE, FakeGpud, Worker, refuse, serving, until
+from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
+
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.hal import hca, messages
+from vgpu_sim.hal.direct import DirectGrant, ExportRequest
+from vgpu_sim.hal.hca import HcaMessage
+from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaSegmentDevice
+from vgpu_sim.hal.messages import Header
+from vgpu_sim.hal.verbs import VerbsStatus as Status
+from vgpu_sim.hcad import lending
+from vgpu_sim.hcad.luggage import Luggage
+from vgpu_sim.hcad.numbers import Numbers
+from vgpu_sim.hcad.objects import AdoptedObjects, Objects
+from vgpu_sim.hcad.providers import Providers
+from vgpu_sim.system import seqpacket
+from vgpu_sim.system.peers import Peer
+from vgpu_sim.worker.memory import create_populated
+
+TOKEN = bytes([7]) * 32
+SKIPPED = 8192
+"""Where in its chunk the memory begins that is asked for."""
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with hca_rig.running_engine() as running:
+        yield running
+
+
+@dataclass
+class Chunk:
+    """A worker's memory, and what it hears of whoever was lent it."""
+
+    memory: int = field(default_factory=lambda: create_populated("test", SIZE))
+    ends: list[socket.socket] = field(default_factory=list)
+
+    def lend(self, end: socket.socket, asked: ExportRequest) -> None:
+        del asked
+        grant = DirectGrant(0, 0, SKIPPED, SIZE)
+        socket.send_fds(end, [bytes(grant)], [self.memory])
+        self.ends.append(end)
+
+    def read(self, size: int) -> bytes:
+        return os.pread(self.memory, size, SKIPPED)
+
+    def take_back(self) -> None:
+        """Say what a worker says before it gives the pages back."""
+        self.ends[-1].shutdown(socket.SHUT_WR)
+
+    async def is_let_go(self) -> None:
+        """Wait, as a worker does, for the other side's end."""
+        await until(lambda: hung_up(self.ends[-1]))
+
+
+def hung_up(end: socket.socket) -> bool:
+    try:
+        return end.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:  # it had not read what was said
+        return True
+
+
+def request(address: int = 0x1000, size: int = 4096) -> bytes:
+    body = HcaSegmentDevice(address, size)
+    kind = HcaMessage.SEGMENT_DEVICE
+    start = (messages.MAGIC, messages.PROTOCOL_VERSION, kind, 7, 0, ctypes.sizeof(body), 0)
+    return bytes(Header(*start)) + bytes(body)
+
+
+@dataclass
+class Asked:
+    status: int
+    segment: HcaDeviceSegment
+
+
+OWN = Peer(os.getpid(), os.geteuid())
+
+
+async def ask(
+    objects: Objects,
+    address: int = 0x1000,
+    size: int = 4096,
+    sender: Peer | None = OWN,
+    client: socket.socket | None = None,
+) -> Asked:
+    """Ask as the program that this process is, unless told otherwise."""
+    assert lending.is_asked_for(request(address, size))
+    ours, theirs = seqpacket.pair()
+    with ours, theirs:
+        reply, descriptors, why = await lending.answer(
+            *(objects, TOKEN, client or ours, sender, request(address, size))
+        )
+    assert descriptors == ()
+    header = Header.from_buffer_copy(reply)
+    assert (header.type, header.request) == (HcaMessage.SEGMENT_DEVICE + 1, 7)
+    assert bool(why) == bool(header.status)
+    body = reply[ctypes.sizeof(Header) :]
+    return Asked(header.status, HcaDeviceSegment.from_buffer_copy(body or bytes(16)))
+
+
+def register(client: Client, made: HcaDeviceSegment, size: int = 4096) -> int:
+    """Make a region of the memory that was asked for; return its key. Raises OSError."""
+    wanted = hca.HcaMrCreate(client.pd, ALL_ACCESS, BASE, size, 1)
+    wanted.pieces[0] = hca.HcaPiece(made.handle, 0, made.offset, size)
+    return client.objects.create_region(wanted).handle
+
+
+def run(
+    tmp_path: Path, body: Callable[[Providers, FakeGpud], Awaitable[None]], *workers: Worker
+) -> None:
+    async def main() -> None:
+        async with serving(tmp_path) as served:
+            gpud = FakeGpud(tmp_path / "d", *workers)
+            try:
+                await body(served, gpud)
+            finally:
+                gpud.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_device_memory_is_written_and_taken_back(tmp_path: Path, engine: Engine) -> None:
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        pair = Pair(engine)
+        objects = pair.b.objects
+        objects.providers = served
+        room = objects._room
+        made = (await ask(objects)).segment
+        assert gpud.asked[0].pid == os.getpid()
+        assert made.offset == SKIPPED
+        assert objects._room == room, "it is not host memory of the client"
+        key = register(pair.b, made)
+        pair.here.view[:5] = b"hallo"
+        write(pair, 5, remote_key=key)
+        assert pair.a_send.statuses(1) == [Status.SUCCESS]
+        assert chunk.read(5) == b"hallo"
+
+        chunk.take_back()
+        await chunk.is_let_go()
+        write(pair, 5, remote_key=key)
+        assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
+        with pytest.raises(OSError, match="Bad address") as caught:
+            register(pair.b, made)
+        assert caught.value.errno == errno.EFAULT
+        with pytest.raises(OSError, match="busy"):
+            objects.destroy_segment(made.handle)
+        objects.destroy_region(key)
+        objects.destroy_segment(made.handle)
+        pair.close()
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_its_own_key_is_dead_for_its_owner_too(tmp_path: Path, engine: Engine) -> None:
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        pair = Pair(engine)
+        pair.a.objects.providers = served
+        key = register(pair.a, (await ask(pair.a.objects)).segment)
+        chunk.ends[0].send(b"what nobody should say")  # a worker that breaks the protocol has ended
+        await chunk.is_let_go()
+        write(pair, 5, key=key)
+        assert pair.a_send.statuses(1) == [Status.LOC_PROT_ERR]
+        pair.close()
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_only_the_memory_that_is_taken_back_is_lost(tmp_path: Path, engine: Engine) -> None:
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        pair = Pair(engine)
+        pair.b.objects.providers = served
+        keys = [register(pair.b, (await ask(pair.b.objects)).segment) for _ in range(2)]
+        chunk.take_back()
+        await chunk.is_let_go()
+        write(pair, 5, remote_key=keys[0])
+        assert pair.a_send.statuses(1) == [Status.SUCCESS]
+        write(pair, 5, remote_key=keys[1])
+        assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
+        pair.close()
+        await until(lambda: hung_up(chunk.ends[0]))
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_it_is_taken_back_under_writes(tmp_path: Path, engine: Engine) -> None:
+    """Whenever that is: each write is done or refused, and nothing is touched afterwards."""
+    chunk, size, rounds = Chunk(), 1 << 20, 40
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        results = set()
+        for i in range(rounds):
+            pair = Pair(engine, first=2 * i)
+            pair.b.objects.providers = served
+            source = pair.a.region(size)
+            key = register(pair.b, (await ask(pair.b.objects, size=size)).segment, size)
+            for _ in range(12):
+                write(pair, size, key=source.key, remote_key=key)
+            for _ in range(i % 4):
+                await asyncio.sleep(0)
+            chunk.take_back()
+            await chunk.is_let_go()
+            os.pwrite(chunk.memory, b"mine", SKIPPED)
+            statuses = pair.a_send.statuses(12)
+            assert chunk.read(4) == b"mine"
+            refused = statuses.index(Status.REM_ACCESS_ERR) if statuses[-1] else 12
+            assert statuses[:refused] == [Status.SUCCESS] * refused
+            assert set(statuses[refused + 1 :]) <= {Status.WR_FLUSH_ERR}
+            results.add(refused)
+            pair.close()
+        assert min(results) < 12, "it was never taken back in time"
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_a_client_that_ends_gives_everything_back(tmp_path: Path, engine: Engine) -> None:
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(engine, Numbers(), 0)
+        client.objects.providers = served
+        held = list(client.objects.share._held)
+        register(client, (await ask(client.objects)).segment)
+        assert client.objects.share._held != held
+        before = len(os.listdir("/proc/self/fd"))
+        client.objects.close()
+        assert client.objects.share._held == held
+        await chunk.is_let_go()
+        assert len(os.listdir("/proc/self/fd")) < before
+        assert len(gpud.asked) == 1
+
+    run(tmp_path, body, chunk.lend)
+
+
+@pytest.mark.parametrize(
+    ("address", "size", "status"),
+    [
+        (0x1000, 0, errno.EINVAL),
+        ((1 << 64) - 1, 2, errno.EINVAL),
+        (0, hca.HCA_MAX_MR_BYTES + 1, errno.EINVAL),
+        (0x1000, SIZE, errno.EPROTO),  # of which the worker has not all
+    ],
+)
+def test_ranges_that_cannot_be_are_refused(
+    tmp_path: Path, engine: Engine, address: int, size: int, status: int
+) -> None:
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(engine, Numbers(), 0)
+        client.objects.providers = served
+        assert (await ask(client.objects, address, size)).status == status
+        assert len(gpud.asked) == (status != errno.EINVAL)
+        client.objects.close()
+
+    run(tmp_path, body, Chunk().lend)
+
+
+def test_what_no_context_has_is_a_bad_address(tmp_path: Path, engine: Engine) -> None:
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(engine, Numbers(), 0)
+        assert (await ask(client.objects)).status == errno.ENODEV  # where nobody lends
+        client.objects.providers = served
+        assert (await ask(client.objects)).status == errno.EFAULT
+        assert len(gpud.asked) == 2
+        client.objects.close()
+
+    run(tmp_path, body, refuse)
+
+
+def test_memory_that_cannot_be_written_is_given_back(tmp_path: Path, engine: Engine) -> None:
+    """Sealed against writing: a mapping of it could not be written to, and is not made."""
+    chunk = Chunk(os.memfd_create("test", os.MFD_ALLOW_SEALING))
+    os.truncate(chunk.memory, SIZE)
+    os.posix_fallocate(chunk.memory, 0, SIZE)
+    fcntl.fcntl(
+        chunk.memory,
+        fcntl.F_ADD_SEALS,
+        fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE,
+    )
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        client = Client(engine, Numbers(), 0)
+        client.objects.providers = served
+        held = list(client.objects.share._held)
+        assert (await ask(client.objects)).status == errno.EPERM
+        await chunk.is_let_go()
+        assert client.objects.share._held == held
+        client.objects.close()
+
+    run(tmp_path, body, chunk.lend)
+
+
+@pytest.mark.parametrize("sender", [None, Peer(1, 0), Peer(0, 0)])
+def test_who_only_holds_the_connection_gets_nobody_s_memory(
+    tmp_path: Path, engine: Engine, sender: Peer | None
+) -> None:
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(engine, Numbers(), 0)
+        client.objects.providers = served
+        assert (await ask(client.objects, sender=sender)).status == errno.EFAULT
+        assert gpud.asked == []
+        client.objects.close()
+
+    run(tmp_path, body, Chunk().lend)
+
+
+_CONNECTS = """
+import socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+    link.connect(sys.argv[1])
+"""
+
+
+def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, engine: Engine) -> None:
+    """Its number may be another's by now."""
+    chunk = Chunk()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+        listener.settimeout(20)
+        listener.bind(str(tmp_path / "l"))
+        listener.listen(1)
+        with subprocess.Popen([sys.executable, "-c", _CONNECTS, str(tmp_path / "l")]) as process:
+            client, _ = listener.accept()
+        dead = Peer(process.pid, os.geteuid())
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        objects = Client(engine, Numbers(), 0).objects
+        objects.providers = served
+        assert (await ask(objects, sender=dead, client=client)).status == errno.EFAULT
+        assert gpud.asked[0].pid == process.pid
+        await chunk.is_let_go()
+        objects.close()
+
+    with client:
+        run(tmp_path, body, chunk.lend)
+
+
+def test_too_many_are_refused_before_anybody_is_asked(
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hca, "HCA_MAX_SEGMENTS", 1)
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        objects = Client(engine, Numbers(), 0).objects
+        objects.providers = served
+        assert (await ask(objects)).status == 0
+        assert (await ask(objects)).status == errno.ENOMEM
+        assert len(gpud.asked) == 1
+        objects.close()
+
+    run(tmp_path, body, Chunk().lend)
+
+
+def test_a_successor_takes_it_over_with_the_connection(tmp_path: Path, engine: Engine) -> None:
+    chunks = [Chunk(), Chunk()]
+    with hca_rig.running_engine() as new:
+        new.hold()
+
+        async def body(served: Providers, gpud: FakeGpud) -> None:
+            pair = Pair(engine)
+            old = pair.b.objects
+            old.providers = served
+            segments = [(await ask(old)).segment]
+            gpud.workers = [chunks[1].lend]
+            segments.append((await ask(old)).segment)
+            keys = [register(pair.b, one) for one in segments]
+            chunks[1].take_back()
+            await chunks[1].is_let_go()
+
+            luggage = Luggage()
+            saved = json.loads(json.dumps(old.save(luggage)))
+            arrived = Luggage([os.dup(one) for one in luggage.descriptors])
+            gids = (bytes(16), pair.b.gid)
+            ends = arrived.take_all(saved["descriptors"])
+            objects = AdoptedObjects(new, Numbers(), gids, 1 << 30, ends)
+            objects.providers = served
+            objects.load(saved, arrived)
+            assert arrived.left() == []
+            pair.close()
+            assert not hung_up(chunks[0].ends[0]), "the successor's end is there"
+            chunks[0].take_back()
+            await chunks[0].is_let_go()
+            assert [objects._regions[key].engine for key in keys] == [None, None]
+            for key in keys:
+                objects.destroy_region(key)
+            for one in segments:
+                objects.destroy_segment(one.handle)
+            new.release()
+            objects.close()
+
+        run(tmp_path, body, chunks[0].lend)
+
+
+def test_what_is_too_short_to_say_what_it_is_asks_for_nothing() -> None:
+    assert not lending.is_asked_for(b"")
+    assert not lending.is_asked_for(request()[: ctypes.sizeof(Header) - 1])
+    with pytest.raises(lending.requests.Malformed):
+        asyncio.run(
+            lending.answer(
+                *(None, TOKEN, None, OWN, request()[:-1]),  # type: ignore[arg-type]
+            )
+        )

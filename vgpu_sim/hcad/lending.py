@@ -1,0 +1,71 @@
+"""Requests for device memory: the only ones for which hcad has to ask somebody else."""
+
+import asyncio
+import errno
+import socket
+from typing import Final
+
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.hca import HcaMessage
+from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaSegmentDevice
+from vgpu_sim.hcad import requests
+from vgpu_sim.hcad.functions import connector_has_ended
+from vgpu_sim.hcad.objects import Objects
+from vgpu_sim.hcad.providers import ANSWER_SECONDS
+from vgpu_sim.system.peers import Peer, peer_of
+
+_EXPECTED: Final = {int(HcaMessage.SEGMENT_DEVICE): HcaSegmentDevice}
+
+
+async def answer(
+    objects: Objects, token: bytes, client: socket.socket, sender: Peer | None, data: bytes
+) -> tuple[bytes, tuple[int, ...], str]:
+    """Carry a request for device memory out; as ``requests.answer``, within ANSWER_SECONDS.
+
+    ``token`` is whose the program is, ``sender`` who sent this very message.
+
+    Raises:
+        Malformed: no client library sends such a thing.
+    """
+    header, wanted = requests.parse(data, _EXPECTED)
+    try:
+        made = await _lend(objects, token, client, sender, wanted)
+    except TimeoutError:
+        return requests.encode(header, None, errno.ETIMEDOUT), (), "no answer about device memory"
+    except OSError as err:
+        return requests.encode(header, None, err.errno or errno.EIO), (), str(err)
+    return requests.encode(header, made), (), ""
+
+
+async def _lend(
+    objects: Objects,
+    token: bytes,
+    client: socket.socket,
+    sender: Peer | None,
+    wanted: HcaSegmentDevice,
+) -> HcaDeviceSegment:
+    if not 0 < wanted.bytes <= hca.HCA_MAX_MR_BYTES or wanted.address + wanted.bytes > 1 << 64:
+        raise OSError(errno.EINVAL, "a range that cannot be")
+    objects.check_device_room()
+    providers = objects.providers
+    if providers is None:
+        raise OSError(errno.ENODEV, "no gpud provides device memory here")
+    peer = peer_of(client)
+    # A socket keeps the number of who connected it, though that process may have ended and another
+    # have its number: whose memory would be lent then?
+    if peer.pid <= 0 or sender is None or sender.pid != peer.pid:
+        raise OSError(errno.EFAULT, "who asks for device memory is not the process that connected")
+    async with asyncio.timeout(ANSWER_SECONDS):
+        lent = await providers.borrow(token, peer.pid, wanted.address, wanted.bytes)
+    try:
+        if connector_has_ended(client):
+            raise OSError(errno.EFAULT, "the process that connected has ended")
+        return objects.add_device(lent)
+    except BaseException:
+        providers.give_back(lent)
+        raise
+
+
+def is_asked_for(data: bytes) -> bool:
+    """Tell whether a message asks for device memory."""
+    return requests.type_of(data) == HcaMessage.SEGMENT_DEVICE
