@@ -121,6 +121,20 @@ bool wire_load(struct hca *hca, const struct hca_qp *qp, uint64_t address, uint3
 bool wire_store(struct hca *hca, const struct hca_qp *qp, uint64_t address, uint32_t key,
                 const uint8_t *from, uint32_t bytes);
 
+static inline struct wire_request *wire_request_at(struct wire_requester *requester,
+                                                   uint32_t index) {
+  return &requester->requests[index % WIRE_REQUESTS];
+}
+
+static inline bool wire_is_read(const struct wire_request *request) {
+  return request->send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
+}
+
+/* wire_requests.c: takes requests out of the ring, and gives them their PSNs. */
+void wire_take_requests(struct hca *hca, struct hca_qp *qp);
+/* Makes the next packet; returns how many PSNs it takes, 0 where nothing may be sent now. */
+uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp);
+
 /* wire_requester.c */
 void wire_requester_begin(struct hca_qp *qp);
 /* Sends what may be sent; true where more could be at once. */

@@ -8,26 +8,16 @@
 
 #include "clock.h"
 #include "wire.h"
-#include "wire_policy.h"
 #include "work.h"
 
 enum {
   LEAST_WINDOW = 4,
-  MOST_PSNS = 1 << 22,        /* under way: half of what can be told apart, with room to spare */
   QUICK_REFUSALS = 4,         /* without progress; then only time starts another attempt */
   RETRIES_WITHOUT_END = 7,    /* rnr_retry */
   FULL_PAUSE_NS = 100000,     /* the kernel has no room for a packet */
   LEAST_TIMEOUT_NS = 1000000, /* an engine that waits for a CPU is no lost packet */
   EXPONENT_WITHOUT_TIMEOUT = 14,
 };
-
-static struct wire_request *request_at(struct wire_requester *requester, uint32_t index) {
-  return &requester->requests[index % WIRE_REQUESTS];
-}
-
-static bool is_read(const struct wire_request *request) {
-  return request->send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
-}
 
 static uint32_t end_of(const struct wire_request *request) {
   return wire_psn_add(request->first_psn, request->packets);
@@ -60,7 +50,7 @@ void wire_requester_begin(struct hca_qp *qp) {
 /* Ends the oldest request, and with it the queue pair. */
 static void fail(struct hca *hca, struct hca_qp *qp, uint32_t status) {
   struct wire_requester *requester = &qp->wired->requester;
-  const struct wire_request *request = request_at(requester, requester->tail);
+  const struct wire_request *request = wire_request_at(requester, requester->tail);
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
   requester->tail = requester->head;
@@ -70,7 +60,7 @@ static void fail(struct hca *hca, struct hca_qp *qp, uint32_t status) {
 /* False where the completion queue was full: the queue pair is in ERR. */
 static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
-  const struct wire_request *request = request_at(requester, requester->tail);
+  const struct wire_request *request = wire_request_at(requester, requester->tail);
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
   requester->tail++;
@@ -82,7 +72,7 @@ static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
 static uint32_t find(struct wire_requester *requester, uint32_t psn) {
   uint32_t index = requester->tail;
   for (; index != requester->head; index++) {
-    const struct wire_request *request = request_at(requester, index);
+    const struct wire_request *request = wire_request_at(requester, index);
     if (request->status != TESSERA_VERBS_STATUS_SUCCESS) break;
     if (wire_psn_distance(psn, end_of(request)) < 0) break;
   }
@@ -150,9 +140,9 @@ static void repeat(struct hca *hca, struct hca_qp *qp) {
 static bool advance(struct hca *hca, struct hca_qp *qp, uint32_t end) {
   struct wire_requester *requester = &qp->wired->requester;
   while (requester->tail != requester->head) {
-    const struct wire_request *request = request_at(requester, requester->tail);
+    const struct wire_request *request = wire_request_at(requester, requester->tail);
     if (request->status != TESSERA_VERBS_STATUS_SUCCESS) break;
-    if (is_read(request)) {
+    if (wire_is_read(request)) {
       if (wire_psn_distance(request->first_psn, requester->oldest_psn) > 0 &&
           wire_psn_distance(end, request->first_psn) >= 0)
         set_oldest(qp, request->first_psn);
@@ -228,8 +218,8 @@ void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_pa
   if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
   if (!is_under_way(requester, packet->psn) || !advance(hca, qp, packet->psn)) return;
   if (requester->tail == requester->head) return;
-  const struct wire_request *request = request_at(requester, requester->tail);
-  if (!is_read(request) || request->status != TESSERA_VERBS_STATUS_SUCCESS) return;
+  const struct wire_request *request = wire_request_at(requester, requester->tail);
+  if (!wire_is_read(request) || request->status != TESSERA_VERBS_STATUS_SUCCESS) return;
   const int32_t place = wire_psn_distance(packet->psn, request->first_psn);
   if (place < 0 || (uint32_t)place >= request->packets) return;
   const uint32_t offset = (uint32_t)place * qp->wired->mtu, left = request->bytes - offset;
@@ -246,127 +236,6 @@ void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_pa
   if (last && !complete_oldest(hca, qp)) return;
   set_oldest(qp, wire_psn_add(packet->psn, 1));
   hca_enqueue(hca, qp);
-}
-
-/* Takes requests out of the ring, and gives them their PSNs. */
-static void take(struct hca *hca, struct hca_qp *qp) {
-  struct wire_requester *requester = &qp->wired->requester;
-  for (;;) {
-    const uint32_t there = hca_pending(hca, qp, &qp->page->send_head, qp->send_tail,
-                                            qp->send_count);
-    const uint32_t under_way = requester->head - requester->tail;
-    if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
-    if (there <= under_way || under_way == WIRE_REQUESTS) return;
-    if (under_way && request_at(requester, requester->head - 1)->status !=
-                         TESSERA_VERBS_STATUS_SUCCESS)
-      return;
-    struct wire_request *request = request_at(requester, requester->head);
-    qp->work.send = qp->send_slots[(qp->send_tail + under_way) & (qp->send_count - 1)];
-    qp->work.bytes = 0;
-    uint32_t status = hca_check_local(hca, qp);
-    if (qp->work.send.opcode > TESSERA_VERBS_OPCODE_RDMA_READ)
-      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* not over a wire yet */
-    if (status == TESSERA_VERBS_STATUS_SUCCESS && !wire_may_request(qp, qp->work.send.opcode))
-      status = wire_denied(qp);
-    const bool reads = qp->work.send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
-    if (status == TESSERA_VERBS_STATUS_SUCCESS && reads && qp->attributes.max_rd_atomic == 0)
-      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
-    const uint32_t packets =
-        status == TESSERA_VERBS_STATUS_SUCCESS ? wire_packets(qp->work.bytes, qp->wired->mtu) : 0;
-    const uint32_t taken =
-        (uint32_t)wire_psn_distance(requester->free_psn, requester->oldest_psn);
-    if (under_way && taken + packets > MOST_PSNS) return;
-    *request = (struct wire_request){.send = qp->work.send,
-                                     .status = status,
-                                     .bytes = qp->work.bytes,
-                                     .first_psn = requester->free_psn,
-                                     .packets = packets};
-    requester->free_psn = wire_psn_add(requester->free_psn, packets);
-    requester->head++;
-  }
-}
-
-static uint8_t opcode_of(uint32_t opcode, bool first, bool last) {
-  const bool immediate = opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM ||
-                         opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM;
-  const bool send =
-      opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM;
-  const unsigned base = send ? WIRE_SEND_FIRST : WIRE_WRITE_FIRST;
-  if (first && last) return (uint8_t)(base + WIRE_SEND_ONLY + immediate);
-  if (last) return (uint8_t)(base + WIRE_SEND_LAST + immediate);
-  return (uint8_t)(base + (first ? WIRE_SEND_FIRST : WIRE_SEND_MIDDLE));
-}
-
-static struct wire_packet headers(const struct hca_qp *qp, uint32_t psn) {
-  return (struct wire_packet){
-      .pkey = wire_pkey(qp), .qpn = qp->attributes.dest_qpn, .psn = psn};
-}
-
-/* Asks for the next part of a READ; returns how many packets of answer that is, 0: wait. Parts end
- * at the same places when they are asked for again: for the peer a request is old or new, never
- * both. */
-static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_request *request,
-                    uint32_t under_way) {
-  struct wire_requester *requester = &qp->wired->requester;
-  const unsigned limit = qp->attributes.max_rd_atomic < WIRE_READS ? qp->attributes.max_rd_atomic
-                                                                   : WIRE_READS;
-  if (requester->read_count >= limit) return 0;
-  const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
-  const uint32_t done = (uint32_t)wire_psn_distance(psn, request->first_psn);
-  const uint32_t part = requester->room / 2;
-  uint32_t packets = part - done % part;
-  if (packets > request->packets - done) packets = request->packets - done;
-  if (under_way && under_way + packets > requester->window) return 0;
-  const uint32_t left = request->bytes - done * mtu;
-  struct wire_packet packet = headers(qp, psn);
-  packet.opcode = WIRE_READ_REQUEST;
-  packet.acknowledge = true;
-  packet.address = request->send.remote_address + (uint64_t)done * mtu;
-  packet.key = request->send.remote_key;
-  packet.bytes = packets * mtu < left ? packets * mtu : left;
-  wire_begin(hca, qp->wired, &packet);
-  wire_end(hca, qp->wired, &packet);
-  requester->read_ends[requester->read_count++] = wire_psn_add(psn, packets);
-  return packets;
-}
-
-/* Makes the next packet of a message; false where its memory has gone. */
-static bool make(struct hca *hca, struct hca_qp *qp, struct wire_request *request, uint32_t room) {
-  const struct wire_requester *requester = &qp->wired->requester;
-  const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
-  const uint32_t place = (uint32_t)wire_psn_distance(psn, request->first_psn);
-  const uint32_t offset = place * mtu, left = request->bytes - offset;
-  const bool first = place == 0, last = place == request->packets - 1;
-  struct wire_packet packet = headers(qp, psn);
-  packet.opcode = opcode_of(request->send.opcode, first, last);
-  packet.solicited = last && (request->send.flags & TESSERA_VERBS_SEND_SOLICITED);
-  packet.acknowledge = last || room == 1 || (psn & 15) == 0;
-  packet.address = request->send.remote_address;
-  packet.key = request->send.remote_key;
-  packet.bytes = request->bytes;
-  packet.immediate = request->send.immediate;
-  packet.payload_bytes = left < mtu ? left : mtu;
-  uint8_t *payload = wire_begin(hca, qp->wired, &packet);
-  if (!wire_gather(hca, qp, &request->send, offset, packet.payload_bytes, payload)) return false;
-  wire_end(hca, qp->wired, &packet);
-  return true;
-}
-
-/* Makes the next packet; returns how many PSNs it takes, 0 where nothing may be sent now. */
-static uint32_t make_next(struct hca *hca, struct hca_qp *qp) {
-  struct wire_requester *requester = &qp->wired->requester;
-  if (requester->sending == requester->head) return 0;
-  struct wire_request *request = request_at(requester, requester->sending);
-  if (request->status != TESSERA_VERBS_STATUS_SUCCESS) return 0;
-  const uint32_t under_way =
-      (uint32_t)wire_psn_distance(requester->next_psn, requester->oldest_psn);
-  if (under_way >= requester->window) return 0;
-  const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
-  if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
-  if (is_read(request)) return ask(hca, qp, request, under_way);
-  if (make(hca, qp, request, requester->window - under_way)) return 1;
-  request->status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
-  return 0;
 }
 
 /* Time is up; false where that ends the queue pair. */
@@ -391,7 +260,7 @@ static bool expire(struct hca *hca, struct hca_qp *qp) {
 static bool has_failed(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
   if (requester->tail == requester->head) return false;
-  const uint32_t status = request_at(requester, requester->tail)->status;
+  const uint32_t status = wire_request_at(requester, requester->tail)->status;
   if (status == TESSERA_VERBS_STATUS_SUCCESS) return false;
   fail(hca, qp, status);
   return true;
@@ -403,12 +272,12 @@ static bool send_some(struct hca *hca, struct hca_qp *qp, uint64_t now_ns) {
   unsigned made = 0;
   while (made < WIRE_BATCH) {
     psns[made] = requester->next_psn;
-    const uint32_t packets = make_next(hca, qp);
+    const uint32_t packets = wire_make_next(hca, qp);
     if (packets == 0) break;
     requester->next_psn = wire_psn_add(requester->next_psn, packets);
     if (wire_psn_distance(requester->next_psn, requester->top_psn) > 0)
       requester->top_psn = requester->next_psn;
-    const struct wire_request *request = request_at(requester, requester->sending);
+    const struct wire_request *request = wire_request_at(requester, requester->sending);
     if (requester->next_psn == end_of(request)) requester->sending++;
     made++;
   }
@@ -427,7 +296,7 @@ bool wire_request(struct hca *hca, struct hca_qp *qp) {
   hca_wait_end(hca, qp);
   bool more = false;
   if (!requester->paused) {
-    take(hca, qp);
+    wire_take_requests(hca, qp);
     if (!may_end(qp) || has_failed(hca, qp)) return false;
     /* What was taken may be what `sending` waited for. */
     more = send_some(hca, qp, now_ns);

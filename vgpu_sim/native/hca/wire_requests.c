@@ -1,0 +1,127 @@
+/* What a requester sends: requests out of the ring, and packets of them. */
+#include <string.h>
+
+#include "wire.h"
+#include "wire_policy.h"
+#include "work.h"
+
+enum { MOST_PSNS = 1 << 22 }; /* under way: half of what can be told apart, with room to spare */
+
+void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  for (;;) {
+    const uint32_t there = hca_pending(hca, qp, &qp->page->send_head, qp->send_tail,
+                                            qp->send_count);
+    const uint32_t under_way = requester->head - requester->tail;
+    if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
+    if (there <= under_way || under_way == WIRE_REQUESTS) return;
+    if (under_way && wire_request_at(requester, requester->head - 1)->status !=
+                         TESSERA_VERBS_STATUS_SUCCESS)
+      return;
+    struct wire_request *request = wire_request_at(requester, requester->head);
+    qp->work.send = qp->send_slots[(qp->send_tail + under_way) & (qp->send_count - 1)];
+    qp->work.bytes = 0;
+    uint32_t status = hca_check_local(hca, qp);
+    if (qp->work.send.opcode > TESSERA_VERBS_OPCODE_RDMA_READ)
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* not over a wire yet */
+    if (status == TESSERA_VERBS_STATUS_SUCCESS && !wire_may_request(qp, qp->work.send.opcode))
+      status = wire_denied(qp);
+    const bool reads = qp->work.send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
+    if (status == TESSERA_VERBS_STATUS_SUCCESS && reads && qp->attributes.max_rd_atomic == 0)
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
+    const uint32_t packets =
+        status == TESSERA_VERBS_STATUS_SUCCESS ? wire_packets(qp->work.bytes, qp->wired->mtu) : 0;
+    const uint32_t taken =
+        (uint32_t)wire_psn_distance(requester->free_psn, requester->oldest_psn);
+    if (under_way && taken + packets > MOST_PSNS) return;
+    *request = (struct wire_request){.send = qp->work.send,
+                                     .status = status,
+                                     .bytes = qp->work.bytes,
+                                     .first_psn = requester->free_psn,
+                                     .packets = packets};
+    requester->free_psn = wire_psn_add(requester->free_psn, packets);
+    requester->head++;
+  }
+}
+
+static uint8_t opcode_of(uint32_t opcode, bool first, bool last) {
+  const bool immediate = opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM ||
+                         opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM;
+  const bool send =
+      opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM;
+  const unsigned base = send ? WIRE_SEND_FIRST : WIRE_WRITE_FIRST;
+  if (first && last) return (uint8_t)(base + WIRE_SEND_ONLY + immediate);
+  if (last) return (uint8_t)(base + WIRE_SEND_LAST + immediate);
+  return (uint8_t)(base + (first ? WIRE_SEND_FIRST : WIRE_SEND_MIDDLE));
+}
+
+static struct wire_packet headers(const struct hca_qp *qp, uint32_t psn) {
+  return (struct wire_packet){
+      .pkey = wire_pkey(qp), .qpn = qp->attributes.dest_qpn, .psn = psn};
+}
+
+/* Asks for the next part of a READ; returns how many packets of answer that is, 0: wait. Parts end
+ * at the same places when they are asked for again: for the peer a request is old or new, never
+ * both. */
+static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_request *request,
+                    uint32_t under_way) {
+  struct wire_requester *requester = &qp->wired->requester;
+  const unsigned limit = qp->attributes.max_rd_atomic < WIRE_READS ? qp->attributes.max_rd_atomic
+                                                                   : WIRE_READS;
+  if (requester->read_count >= limit) return 0;
+  const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
+  const uint32_t done = (uint32_t)wire_psn_distance(psn, request->first_psn);
+  const uint32_t part = requester->room / 2;
+  uint32_t packets = part - done % part;
+  if (packets > request->packets - done) packets = request->packets - done;
+  if (under_way && under_way + packets > requester->window) return 0;
+  const uint32_t left = request->bytes - done * mtu;
+  struct wire_packet packet = headers(qp, psn);
+  packet.opcode = WIRE_READ_REQUEST;
+  packet.acknowledge = true;
+  packet.address = request->send.remote_address + (uint64_t)done * mtu;
+  packet.key = request->send.remote_key;
+  packet.bytes = packets * mtu < left ? packets * mtu : left;
+  wire_begin(hca, qp->wired, &packet);
+  wire_end(hca, qp->wired, &packet);
+  requester->read_ends[requester->read_count++] = wire_psn_add(psn, packets);
+  return packets;
+}
+
+/* Makes the next packet of a message; false where its memory has gone. */
+static bool make(struct hca *hca, struct hca_qp *qp, struct wire_request *request, uint32_t room) {
+  const struct wire_requester *requester = &qp->wired->requester;
+  const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
+  const uint32_t place = (uint32_t)wire_psn_distance(psn, request->first_psn);
+  const uint32_t offset = place * mtu, left = request->bytes - offset;
+  const bool first = place == 0, last = place == request->packets - 1;
+  struct wire_packet packet = headers(qp, psn);
+  packet.opcode = opcode_of(request->send.opcode, first, last);
+  packet.solicited = last && (request->send.flags & TESSERA_VERBS_SEND_SOLICITED);
+  packet.acknowledge = last || room == 1 || (psn & 15) == 0;
+  packet.address = request->send.remote_address;
+  packet.key = request->send.remote_key;
+  packet.bytes = request->bytes;
+  packet.immediate = request->send.immediate;
+  packet.payload_bytes = left < mtu ? left : mtu;
+  uint8_t *payload = wire_begin(hca, qp->wired, &packet);
+  if (!wire_gather(hca, qp, &request->send, offset, packet.payload_bytes, payload)) return false;
+  wire_end(hca, qp->wired, &packet);
+  return true;
+}
+
+uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp) {
+  struct wire_requester *requester = &qp->wired->requester;
+  if (requester->sending == requester->head) return 0;
+  struct wire_request *request = wire_request_at(requester, requester->sending);
+  if (request->status != TESSERA_VERBS_STATUS_SUCCESS) return 0;
+  const uint32_t under_way =
+      (uint32_t)wire_psn_distance(requester->next_psn, requester->oldest_psn);
+  if (under_way >= requester->window) return 0;
+  const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
+  if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
+  if (wire_is_read(request)) return ask(hca, qp, request, under_way);
+  if (make(hca, qp, request, requester->window - under_way)) return 1;
+  request->status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
+  return 0;
+}
