@@ -10,7 +10,7 @@ from pathlib import Path
 import c_programs
 import pytest
 from tessera_run import environment
-from verbs_tools import free_port, hcad_of, listens, needed, run_hca
+from verbs_tools import find_hcad, free_port, hcad_of, listens, needed, run_hca
 
 from vgpu_sim.native import build
 
@@ -102,7 +102,7 @@ def test_a_new_hcad_serves_new_programs_under_the_same_name(tmp_path):
         run_hca(tmp_path, "sleep", "60", fabric="again"), env=environment(tmp_path)
     )
     try:
-        while not hcad_of(tmp_path):
+        while not find_hcad(tmp_path):
             assert first.poll() is None
         killed = hcad_of(tmp_path)
         os.kill(killed, signal.SIGKILL)

@@ -199,9 +199,11 @@ def test_a_process_that_ends_takes_its_objects_with_it_whoever_has_its_pid_next(
         before = open_files(process)
         child = os.fork()
         if child == 0:
-            connection = program(tmp_path, OTHER)
-            queue_pair(connection)()
-            os.kill(os.getpid(), 9)
+            try:
+                connection = program(tmp_path, OTHER)
+                queue_pair(connection)()
+            finally:
+                os.kill(os.getpid(), 9)
         os.waitpid(child, 0)
         deadline = time.monotonic() + 20
         while open_files(process) > before and time.monotonic() < deadline:

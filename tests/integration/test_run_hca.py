@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 from gpud_process import wait_until
 from tessera_run import environment
-from verbs_tools import INSTALL, alone, free_port, hcad_of, listens, needed, run_hca, two_runs
+from verbs_tools import (
+    INSTALL,
+    alone,
+    find_hcad,
+    free_port,
+    hcad_of,
+    listens,
+    needed,
+    run_hca,
+    two_runs,
+)
 
 from vgpu_sim import config
 
@@ -216,7 +226,7 @@ def test_a_killed_hcad_hangs_nobody(tmp_path):
 def test_an_idle_hcad_uses_no_cpu_and_little_memory(tmp_path):
     program = subprocess.Popen(run_hca(tmp_path, "sleep", "60"), env=environment(tmp_path))
     try:
-        assert wait_until(lambda: hcad_of(tmp_path) and len(fabrics(tmp_path)) == 1, 30)
+        assert wait_until(lambda: find_hcad(tmp_path) and len(fabrics(tmp_path)) == 1, 30)
         time.sleep(1.5)
         process = Path("/proc") / str(hcad_of(tmp_path))
         before = (process / "stat").read_text().rpartition(")")[2].split()
