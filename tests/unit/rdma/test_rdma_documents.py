@@ -1,4 +1,4 @@
-"""The manifests of docs/rdma.md are what the reader takes."""
+"""The manifests of docs/rdma-policies.md are what the reader takes."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 def documented() -> list[dict[str, object]]:
     """Return the objects of the indented blocks that begin with apiVersion."""
-    text = (ROOT / "docs" / "rdma.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "rdma-policies.md").read_text(encoding="utf-8")
     blocks, block = [], ""
     for line in [*text.splitlines(), ""]:
         if line.startswith("    "):
@@ -36,5 +36,5 @@ def test_they_are_read_and_nothing_in_them_is_missing() -> None:
 
 
 def test_every_verb_is_named() -> None:
-    text = (ROOT / "docs" / "rdma.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "rdma-policies.md").read_text(encoding="utf-8")
     assert all(name in text for name in NAMES)
