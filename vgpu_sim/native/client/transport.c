@@ -14,15 +14,6 @@
 
 enum { CONNECT_TIMEOUT_S = 5, FIRST_REQUEST = 1, MAX_PATH_BYTES = 512 };
 
-/* A pod sets nothing in its environment: there the function's folder is always mounted here. */
-static const char POD_PATH[] = "/run/tessera/function/hca.sock";
-
-const char *tsr_hca_path(void) {
-  const char *path = getenv("TESSERA_HCA");
-  if (path && *path) return path;
-  return access(POD_PATH, F_OK) == 0 ? POD_PATH : NULL;
-}
-
 /* The folder of a socket; false where the path is too long. */
 static bool parent_of(const char *path, char *parent, size_t room) {
   const char *slash = strrchr(path, '/');

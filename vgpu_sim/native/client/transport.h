@@ -24,9 +24,6 @@ enum tsr_outcome {
   TSR_ABSENT, /* nobody listens */
 };
 
-/* Where hcad listens for this program; NULL: there is no HCA. */
-const char *tsr_hca_path(void);
-
 /* Returns a connected descriptor or a negative errno. */
 int tsr_connect(const char *path);
 

@@ -11,7 +11,7 @@
 #include "api.h"
 #include "command.h"
 #include "verbs_calls.h"
-#include "transport.h"
+#include "hca_path.h"
 
 enum { PART = 1 }; /* the only model that there is */
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "hca_path.h"
 #include "log.h"
 #include "transport.h"
 
