@@ -356,11 +356,15 @@ def test_flow_labels_choose_the_port(engines):
             for label in range(1, 9):
                 qp = pair.a.client.qp(pair.a.send_cq, pair.a.recv_cq)
                 values = {**wire_rig.RELIABLE, "dgid": wire_rig.gid_of(watched), "sgid_index": 1}
-                qp.connect(qp, **values, flow_label=label, dest_qpn=99)
-                seen = set()
+                qp.connect(qp, **values, flow_label=label, dest_qpn=label)
+                seen, came = set(), 0
                 for _ in range(2):
                     qp.send(Op.SEND, ())
-                    seen.add(watching.recvfrom(4096)[1][1])
+                while came < 2:  # queue pairs before it send again what nobody answers
+                    packet, sender = watching.recvfrom(4096)
+                    if int.from_bytes(packet[5:8], "big") == label:
+                        seen.add(sender[1])
+                        came += 1
                 assert len(seen) == 1
                 ports |= seen
     assert len(ports) == 2
