@@ -22,17 +22,18 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
 # The cluster comes first: the chart's tests need its helm. On it everything runs on the JIT; on the
-# interpreter what depends on the backend, and helm uninstall at the very end.
+# interpreter what depends on the backend, and helm uninstall at the very end. A test of processes
+# that fails beside others runs once more alone, and is named (tests/support/failed_alone.py).
 test: venv ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@deploy/kind/up
-	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60
+	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
 	@deploy/install
 	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'not last'
 	@TESSERA_BACKEND=interp deploy/install
 	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'backend or last'
 
 test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
-	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12
+	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
 
 mutate: venv ## would the tests notice? a sample of small defects (N=55 SEED=1 ROOM=jit ARGS=--narrow)
 	$(BIN)/python tests/mutation -n $(or $(N),55) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
