@@ -64,6 +64,9 @@ bench-rdma: venv ## writes of one node beside memcpy, and over the wire beside U
 bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a verdict
 	$(BIN)/python -m benchmarks.rdma_policy
 
+bench-rdma-cluster: venv ## on the demo's cluster: an edit of a policy until every node enforces it
+	@deploy/kind/shell $(BIN)/python -m benchmarks.rdma_cluster
+
 shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's cluster
 	@deploy/kind/shell
 
@@ -84,4 +87,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test test-quick mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy shell clean venv
+.PHONY: help demo test test-quick mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster shell clean venv
