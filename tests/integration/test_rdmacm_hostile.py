@@ -252,3 +252,16 @@ def test_events_come_whole_through_the_pipe(fabric):
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.write(fd, b"x")
     os.close(fd)
+
+
+def test_an_hcad_that_ends_is_ended_by_no_signal(tmp_path):
+    """It ends when its last member has gone; SIGTERM, however often, finds it ending."""
+    fabric = Fabric(tmp_path)
+    fabric.member()
+    for link in fabric.links:
+        link.close()
+    while fabric.process.poll() is None:
+        fabric.process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            fabric.process.wait(0.001)
+    assert fabric.process.returncode == 0

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rdmacm_tools import INSTALL, Serving, both, needed
+from rdmacm_tools import INSTALL, Serving, both, needed, perftest
 from tessera_run import environment, processes_naming
 from verbs_tools import alone, run_hca
 
@@ -53,8 +53,7 @@ def test_nobody_listens(tmp_path):
 @needed("ib_write_bw")
 @pytest.mark.parametrize("program", ["ib_write_bw", "ib_send_bw", "ib_read_bw"])
 def test_perftest_connects_by_rdma_cm(tmp_path, program):
-    command = (program, "-R", "-F", "-n", "200")
-    _, asked = both(tmp_path, command, (*command, "localhost"))
+    asked = perftest(tmp_path, (program, "-R", "-F", "-n", "200"))
     assert re.search(r"rdma_cm QPs\s+: ON", asked)
     assert re.search(r"^ 65536 ", asked, re.MULTILINE)
 

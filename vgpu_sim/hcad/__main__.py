@@ -225,6 +225,9 @@ async def _serve(
         loop.call_later(FIRST_MEMBER_SECONDS, end_if_alone)
         await ended.wait()
     finally:
+        # On the way out SIGTERM asks for what is being done: it must not end us with another status
+        # once the loop no longer handles it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         lingering.cancel()
         if offering is not None:
             offering.cancel()
