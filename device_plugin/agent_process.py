@@ -56,7 +56,12 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     probes = health.server(settings.health_port, agent.pulse)
 
     threading.excepthook = _die
-    _start("kubelet-side", lambda: kubelet_side.follow(wake.set))
+
+    def allocated() -> None:
+        wake.set()
+        binder.expect()
+
+    _start("kubelet-side", lambda: kubelet_side.follow(allocated))
     _start("gpud-events", EventFollower(gpud, holders, notices, wake.set).run)
     _start("pod-events", notices.run)
     _start("gpu-watch", lambda: _watch(kube, wake))

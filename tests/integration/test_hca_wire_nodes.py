@@ -3,7 +3,9 @@
 import re
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
+import hcad_process
 import pytest
 from tessera_run import environment, tessera
 from verbs_tools import needed
@@ -143,3 +145,39 @@ def test_an_address_that_is_taken_is_an_error(nodes):
     finally:
         first.terminate()
         first.communicate(timeout=20)
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize("tool", ["ib_send_bw", "ib_read_bw"])
+def test_perftest_runs_across_hand_overs_of_both_ends(nodes, tool):
+    """Sockets, and where each connection is in its packets, are a successor's afterwards."""
+    name = tool.replace("_", "-")
+    options = ("--fabric", name)
+    command = ("stdbuf", "-oL", tool, "-F", "-D", "12")
+    server = nodes.start(1, *command, options=options)
+    successors: list[subprocess.Popen[bytes]] = []
+    client = None
+
+    def succeed(node: int) -> subprocess.Popen[bytes]:
+        (folder,) = nodes.homes[node].glob(f"tessera-fabrics-*/{name}")
+        return hcad_process.start(folder, "--take-over", within=nodes.inside(node))
+
+    try:
+        nodes.until_listening(server, 30)
+        client = nodes.start(0, *command, ADDRESSES[1], options=options)
+        assert client.stdout is not None
+        for line in client.stdout:
+            if line.startswith(" #bytes"):
+                break
+        with ThreadPoolExecutor() as both:  # two at a time: each takes seconds to start
+            successors += both.map(succeed, (0, 1))
+        assert client.poll() is None, "it ended before both hand-overs: nothing is shown"
+        said, _ = client.communicate(timeout=60)
+        assert client.returncode == 0, said
+        heard, _ = server.communicate(timeout=30)
+        assert server.returncode == 0, heard
+        assert [one.wait(20) for one in successors] == [0, 0]
+    finally:
+        for process in (server, *([client] if client else []), *successors):
+            process.kill()
+            process.wait()

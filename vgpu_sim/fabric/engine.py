@@ -4,6 +4,7 @@ Everything returned is to be freed in the reverse order of its making.
 """
 
 import ctypes
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,7 +90,7 @@ _SIGNATURES = {
     "hca_cq_save": (None, [_P, _P, _P]),
     "hca_cq_load": (None, [_P, _P, _P]),
     "hca_qp_save": (None, [_P, _P, _P]),
-    "hca_qp_load": (None, [_P, _P, _P]),
+    "hca_qp_load": (ctypes.c_bool, [_P, _P, _P]),
     "hca_srq_save": (None, [_P, _P, _P]),
     "hca_srq_load": (None, [_P, _P, _P]),
     "hca_window_save": (None, [_P, _P, _P]),
@@ -240,8 +241,12 @@ class Engine:
         return saved
 
     def load_qp(self, qp: EngineQp, saved: HcaSavedQp) -> None:
-        """Go on where a predecessor was; the engine is held."""
-        self._library.hca_qp_load(self._engine, qp, ctypes.byref(saved))
+        """Go on where a predecessor was; the engine is held, and its wires are there.
+
+        Raises OSError.
+        """
+        if not self._library.hca_qp_load(self._engine, qp, ctypes.byref(saved)):
+            raise OSError(errno.ENETUNREACH, "a queue pair's wire is not there, or no memory")
 
     def save_srq(self, srq: EngineSrq) -> HcaSavedSrq:
         """Return how far a shared receive queue is; the engine is held."""

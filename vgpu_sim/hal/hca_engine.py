@@ -8,7 +8,7 @@ import ctypes
 from ctypes import c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from typing import Final
 
-from vgpu_sim.hal.hca import HCA_VERBS, HCA_WIRE_LANES, HcaQpAttributes, HcaRecvSlot
+from vgpu_sim.hal.hca import HCA_VERBS, HCA_WIRE_LANES, HCA_WIRE_READS, HcaQpAttributes, HcaRecvSlot
 
 
 class HcaSavedCq(ctypes.Structure):
@@ -19,6 +19,45 @@ class HcaSavedCq(ctypes.Structure):
         ("events", c_uint32),
         ("overrun", c_uint32),
         ("reserved", c_uint32),
+    )
+
+
+class HcaSavedReading(ctypes.Structure):
+    """A READ of a peer's, over a wire, that is being answered."""
+
+    _fields_ = (
+        ("psn", c_uint32),
+        ("key", c_uint32),
+        ("bytes", c_uint32),
+        ("done", c_uint32),
+        ("address", c_uint64),
+    )
+
+
+class HcaSavedWired(ctypes.Structure):
+    """What a successor must know of a connection over a wire; ``wired`` 0: there is none.
+
+    ``first_psn`` is of the oldest request that is not complete, ``oldest_psn`` the first packet that
+    was not answered: it and all after it are sent again. The rest is the responder's.
+    """
+
+    _fields_ = (
+        ("wired", c_uint32),
+        ("first_psn", c_uint32),
+        ("oldest_psn", c_uint32),
+        ("psn", c_uint32),
+        ("msn", c_uint32),
+        ("last_psn", c_uint32),
+        ("refused", c_uint32),
+        ("answers", c_uint32),
+        ("message", c_uint32),
+        ("key", c_uint32),
+        ("bytes", c_uint32),
+        ("done", c_uint32),
+        ("address", c_uint64),
+        ("reading_count", c_uint32),
+        ("reserved", c_uint32),
+        ("reading", HcaSavedReading * HCA_WIRE_READS),
     )
 
 
@@ -34,6 +73,7 @@ class HcaSavedQp(ctypes.Structure):
         ("holds", c_uint32),
         ("attributes", HcaQpAttributes),
         ("held", HcaRecvSlot),
+        ("wire", HcaSavedWired),
     )
 
 
@@ -136,6 +176,8 @@ class HcaWireCounts(ctypes.Structure):
 
 STRUCTURES: Final = (
     HcaSavedCq,
+    HcaSavedReading,
+    HcaSavedWired,
     HcaSavedQp,
     HcaSavedSrq,
     HcaSavedWindow,

@@ -14,19 +14,19 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
 
-from vgpu_sim.fabric.engine import Engine, preload
+from vgpu_sim.fabric.engine import Engine, EngineWire, preload
 from vgpu_sim.fabric.wire import NoWire, WireInterface, find
 from vgpu_sim.fabric.wire_sockets import WireSockets, open_sockets
 from vgpu_sim.gpud.admin import server as admin_server
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
-from vgpu_sim.hcad import handover, policy_admin, walls
+from vgpu_sim.hcad import handover, policy_admin, walls, wire_luggage
 from vgpu_sim.hcad.cm_server import local_addresses
 from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.handover import HandoverFailed
@@ -116,6 +116,7 @@ async def _begin(options: _Options, shares: Shares) -> None:
         *(options, server, engine, ended, successors, administration),
         lambda: server.open(listener, refusing=refusing),
         sockets,
+        [engine.add_wire(one.structure()) for one in sockets],
     )
 
 
@@ -123,13 +124,18 @@ async def _succeed(options: _Options, shares: Shares) -> None:
     predecessor, document, luggage = handover.ask(options.directory)
     try:  # what the walls forbid comes before them
         providers = Providers(socket.socket(fileno=luggage.take(document["direct"])))
+        wire, sockets = None, tuple[WireSockets, ...]()
+        if document["wire"] is not None:
+            wire, sockets = wire_luggage.load(document["wire"], luggage)
     except (KeyError, TypeError, ValueError) as err:
         raise HandoverFailed(f"the document makes no sense: {err!r}") from err
     engine = _confined_engine(options)
     engine.hold()
     ended = asyncio.Event()
+    options = replace(options, wire=wire)
     server = _server(options, engine, ended, shares, providers)
     try:
+        wires = [engine.add_wire(one.structure()) for one in sockets]  # before who is on them
         successors = socket.socket(fileno=luggage.take(document["successors"]))
         administration = socket.socket(fileno=luggage.take(document["administration"]))
         serve = handover.accept(predecessor, document, luggage, server)
@@ -142,7 +148,9 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         serve()
         engine.release()
 
-    await _serve(options, server, engine, ended, successors, administration, start)
+    await _serve(
+        *(options, server, engine, ended, successors, administration, start, sockets, wires)
+    )
 
 
 def _confined_engine(options: _Options) -> Engine:
@@ -179,7 +187,8 @@ async def _serve(
     successors: socket.socket,
     administration: socket.socket,
     start: Callable[[], None],
-    sockets: Sequence[WireSockets] = (),
+    sockets: Sequence[WireSockets],
+    wires: Sequence[EngineWire],
 ) -> None:
     loop = asyncio.get_running_loop()
     providers = server.providers
@@ -189,9 +198,9 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, ended.set)
 
     def more(luggage: Luggage) -> Row:
-        if wires:
-            raise HandoverFailed("what is under way on a wire cannot be handed over")
+        wire = options.wire
         return {
+            "wire": wire_luggage.save(wire, sockets, luggage) if wire is not None else None,
             "successors": luggage.pack(successors.fileno()),
             "administration": luggage.pack(administration.fileno()),
             "direct": luggage.pack(providers.listener.fileno()),
@@ -207,9 +216,6 @@ async def _serve(
             ended.set()
 
     offering = None
-    wires = [engine.add_wire(one.structure()) for one in sockets]
-    for one in sockets:
-        one.close()
     served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     lingering = loop.create_task(linger())
@@ -236,6 +242,8 @@ async def _serve(
         await providers.close()
         for wire in wires:
             engine.remove_wire(wire)
+        for one in sockets:
+            one.close()
         engine.close()
         _leave(options.directory)
 

@@ -25,7 +25,7 @@ from vgpu_sim.system.peers import peer_of
 logger = logging.getLogger("tessera.hcad")
 
 SOCKET_NAME: Final = "successor.sock"
-VERSION: Final = 2
+VERSION: Final = 3
 SECONDS: Final = 10.0
 """How long the fabric stands still for a successor, at most, beside the making of the document."""
 _BATCH: Final = 200  # descriptors in a message, below SCM_MAX_FD

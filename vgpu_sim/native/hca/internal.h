@@ -246,6 +246,9 @@ bool hca_wire_is_busy(const struct hca_qp *qp);
 bool hca_wire_turn(struct hca *hca, struct hca_qp *qp);
 bool hca_wire_poll(struct hca *hca); /* true where something came */
 void hca_wire_end(struct hca *hca);
+/* wire_handover.c. False: no memory, or no wire of its address. */
+void hca_wire_save(const struct hca_qp *qp, tessera_hca_saved_wired *saved);
+bool hca_wire_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_wired *saved);
 
 static inline void hca_enter(struct hca *hca) {
   atomic_fetch_add(&hca->callers, 1);

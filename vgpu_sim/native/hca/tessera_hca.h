@@ -71,7 +71,7 @@ HCA_EXPORT void hca_release(struct hca *hca);
 HCA_EXPORT void hca_cq_save(struct hca *hca, const struct hca_cq *cq, tessera_hca_saved_cq *saved);
 HCA_EXPORT void hca_cq_load(struct hca *hca, struct hca_cq *cq, const tessera_hca_saved_cq *saved);
 HCA_EXPORT void hca_qp_save(struct hca *hca, const struct hca_qp *qp, tessera_hca_saved_qp *saved);
-HCA_EXPORT void hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp *saved);
+HCA_EXPORT bool hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp *saved);
 HCA_EXPORT void hca_srq_save(struct hca *hca, const struct hca_srq *srq,
                              tessera_hca_saved_srq *saved);
 HCA_EXPORT void hca_srq_load(struct hca *hca, struct hca_srq *srq,

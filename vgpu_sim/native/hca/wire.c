@@ -138,12 +138,28 @@ static bool is_here(const struct hca *hca, const uint8_t *gid) {
   return false;
 }
 
-static struct hca_wire *wire_of(const struct hca *hca, const struct hca_qp *qp) {
+struct hca_wire *wire_of(const struct hca *hca, const struct hca_qp *qp) {
   if (qp->attributes.sgid_index >= TESSERA_HCA_GIDS) return NULL;
   const uint8_t *gid = qp->client->gids[qp->attributes.sgid_index];
   for (struct hca_wire *wire = hca->wires; wire; wire = wire->next)
     if (memcmp(wire->gid, gid, sizeof wire->gid) == 0) return wire;
   return NULL;
+}
+
+bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
+  const tessera_hca_qp_attributes *attributes = &qp->attributes;
+  qp->wired = calloc(1, sizeof *qp->wired);
+  if (!qp->wired) return false;
+  qp->wired->wire = wire;
+  qp->wired->qp = qp;
+  qp->wired->lane = lane_of(wire, qp);
+  qp->wired->mtu = 128u << attributes->path_mtu;
+  qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
+                                       .destination_port = WIRE_PORT};
+  memcpy(qp->wired->path.source, wire->gid, sizeof wire->gid);
+  memcpy(qp->wired->path.destination, attributes->dgid, sizeof attributes->dgid);
+  wire_responder_begin(qp);
+  return true;
 }
 
 bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
@@ -155,17 +171,7 @@ bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
     if (!wire || qp->type != TESSERA_VERBS_QP_TYPE_RC || is_here(hca, attributes->dgid))
       return true;
     if (wire_is_ipv4(wire->gid) != wire_is_ipv4(attributes->dgid)) return true;
-    qp->wired = calloc(1, sizeof *qp->wired);
-    if (!qp->wired) return false;
-    qp->wired->wire = wire;
-    qp->wired->qp = qp;
-    qp->wired->lane = lane_of(wire, qp);
-    qp->wired->mtu = 128u << attributes->path_mtu;
-    qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
-                                         .destination_port = WIRE_PORT};
-    memcpy(qp->wired->path.source, wire->gid, sizeof wire->gid);
-    memcpy(qp->wired->path.destination, attributes->dgid, sizeof attributes->dgid);
-    wire_responder_begin(qp);
+    if (!wire_join(wire, qp)) return false;
   }
   if (qp->wired && attributes->state == TESSERA_VERBS_STATE_RTS && from == TESSERA_VERBS_STATE_RTR)
     wire_requester_begin(qp);

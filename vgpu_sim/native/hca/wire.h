@@ -11,7 +11,7 @@ enum {
   WIRE_LANES = TESSERA_HCA_WIRE_LANES, /* sockets of an address that differ in their port */
   WIRE_BATCH = 64,   /* packets that are made, sent or received at a time */
   WIRE_REQUESTS = 64, /* of a queue pair that are under way */
-  WIRE_READS = 16,   /* the same, READs alone: responder resources */
+  WIRE_READS = TESSERA_HCA_WIRE_READS, /* the same, READs alone: responder resources */
   WIRE_LEAST_ROOM = 8, /* packets of a queue pair that are under way: at most so many ... */
   WIRE_MOST_ROOM = 256,
   WIRE_PACKET_COST = 1280, /* ... as a socket's buffer holds twice, with what the kernel adds */
@@ -83,6 +83,10 @@ struct hca_wired {
   struct wire_responder responder;
 };
 
+/* wire.c: connects a queue pair over its address's wire, at its beginning. False: no memory. */
+bool wire_join(struct hca_wire *wire, struct hca_qp *qp);
+struct hca_wire *wire_of(const struct hca *hca, const struct hca_qp *qp);
+
 /* What a packet is for, and where it lies in the buffer. */
 struct wire_out {
   struct hca_wired *wired;
@@ -137,6 +141,9 @@ uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp);
 
 /* wire_requester.c */
 void wire_requester_begin(struct hca_qp *qp);
+/* Goes on where a predecessor was: requests are taken out of the ring again, from `first_psn` on;
+ * sending goes on with `oldest_psn`, which may be in the middle of the first of them. */
+void wire_requester_resume(struct hca_qp *qp, uint32_t first_psn, uint32_t oldest_psn);
 /* Sends what may be sent; true where more could be at once. */
 bool wire_request(struct hca *hca, struct hca_qp *qp);
 void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);

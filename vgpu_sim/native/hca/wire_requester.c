@@ -47,6 +47,15 @@ void wire_requester_begin(struct hca_qp *qp) {
   requester->window = requester->room;
 }
 
+void wire_requester_resume(struct hca_qp *qp, uint32_t first_psn, uint32_t oldest_psn) {
+  struct wire_requester *requester = &qp->wired->requester;
+  wire_requester_begin(qp);
+  requester->free_psn = first_psn;
+  /* What was sent after that is not known to have been: an answer to it counts once it has been
+   * sent again. */
+  requester->oldest_psn = requester->next_psn = requester->top_psn = oldest_psn;
+}
+
 /* Ends the oldest request, and with it the queue pair. */
 static void fail(struct hca *hca, struct hca_qp *qp, uint32_t status) {
   struct wire_requester *requester = &qp->wired->requester;

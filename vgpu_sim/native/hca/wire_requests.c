@@ -29,8 +29,15 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
     const bool reads = qp->work.send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
     if (status == TESSERA_VERBS_STATUS_SUCCESS && reads && qp->attributes.max_rd_atomic == 0)
       status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
-    const uint32_t packets =
+    uint32_t packets =
         status == TESSERA_VERBS_STATUS_SUCCESS ? wire_packets(qp->work.bytes, qp->wired->mtu) : 0;
+    /* A predecessor of this engine was answered more than that: the program has changed a request
+     * that it had posted. */
+    if (packets && wire_psn_distance(wire_psn_add(requester->free_psn, packets),
+                                     requester->oldest_psn) <= 0) {
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
+      packets = 0;
+    }
     const uint32_t taken =
         (uint32_t)wire_psn_distance(requester->free_psn, requester->oldest_psn);
     if (under_way && taken + packets > MOST_PSNS) return;

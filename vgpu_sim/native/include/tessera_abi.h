@@ -102,6 +102,7 @@
 #define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
 #define TESSERA_HCA_VERBS UINT64_C(0x9)
 #define TESSERA_HCA_WIRE_LANES UINT64_C(0x8)
+#define TESSERA_HCA_WIRE_READS UINT64_C(0x10)
 
 #define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
 #define TESSERA_CM_MAX_IDS UINT64_C(0x1000)
@@ -1157,6 +1158,56 @@ _Static_assert(offsetof(tessera_hca_saved_cq, events) == 4, "tessera_hca_saved_c
 _Static_assert(offsetof(tessera_hca_saved_cq, overrun) == 8, "tessera_hca_saved_cq.overrun");
 _Static_assert(offsetof(tessera_hca_saved_cq, reserved) == 12, "tessera_hca_saved_cq.reserved");
 
+typedef struct tessera_hca_saved_reading {
+  uint32_t psn;
+  uint32_t key;
+  uint32_t bytes;
+  uint32_t done;
+  uint64_t address;
+} tessera_hca_saved_reading;
+_Static_assert(sizeof(tessera_hca_saved_reading) == 24, "tessera_hca_saved_reading");
+_Static_assert(offsetof(tessera_hca_saved_reading, psn) == 0, "tessera_hca_saved_reading.psn");
+_Static_assert(offsetof(tessera_hca_saved_reading, key) == 4, "tessera_hca_saved_reading.key");
+_Static_assert(offsetof(tessera_hca_saved_reading, bytes) == 8, "tessera_hca_saved_reading.bytes");
+_Static_assert(offsetof(tessera_hca_saved_reading, done) == 12, "tessera_hca_saved_reading.done");
+_Static_assert(offsetof(tessera_hca_saved_reading, address) == 16, "tessera_hca_saved_reading.address");
+
+typedef struct tessera_hca_saved_wired {
+  uint32_t wired;
+  uint32_t first_psn;
+  uint32_t oldest_psn;
+  uint32_t psn;
+  uint32_t msn;
+  uint32_t last_psn;
+  uint32_t refused;
+  uint32_t answers;
+  uint32_t message;
+  uint32_t key;
+  uint32_t bytes;
+  uint32_t done;
+  uint64_t address;
+  uint32_t reading_count;
+  uint32_t reserved;
+  tessera_hca_saved_reading reading[16];
+} tessera_hca_saved_wired;
+_Static_assert(sizeof(tessera_hca_saved_wired) == 448, "tessera_hca_saved_wired");
+_Static_assert(offsetof(tessera_hca_saved_wired, wired) == 0, "tessera_hca_saved_wired.wired");
+_Static_assert(offsetof(tessera_hca_saved_wired, first_psn) == 4, "tessera_hca_saved_wired.first_psn");
+_Static_assert(offsetof(tessera_hca_saved_wired, oldest_psn) == 8, "tessera_hca_saved_wired.oldest_psn");
+_Static_assert(offsetof(tessera_hca_saved_wired, psn) == 12, "tessera_hca_saved_wired.psn");
+_Static_assert(offsetof(tessera_hca_saved_wired, msn) == 16, "tessera_hca_saved_wired.msn");
+_Static_assert(offsetof(tessera_hca_saved_wired, last_psn) == 20, "tessera_hca_saved_wired.last_psn");
+_Static_assert(offsetof(tessera_hca_saved_wired, refused) == 24, "tessera_hca_saved_wired.refused");
+_Static_assert(offsetof(tessera_hca_saved_wired, answers) == 28, "tessera_hca_saved_wired.answers");
+_Static_assert(offsetof(tessera_hca_saved_wired, message) == 32, "tessera_hca_saved_wired.message");
+_Static_assert(offsetof(tessera_hca_saved_wired, key) == 36, "tessera_hca_saved_wired.key");
+_Static_assert(offsetof(tessera_hca_saved_wired, bytes) == 40, "tessera_hca_saved_wired.bytes");
+_Static_assert(offsetof(tessera_hca_saved_wired, done) == 44, "tessera_hca_saved_wired.done");
+_Static_assert(offsetof(tessera_hca_saved_wired, address) == 48, "tessera_hca_saved_wired.address");
+_Static_assert(offsetof(tessera_hca_saved_wired, reading_count) == 56, "tessera_hca_saved_wired.reading_count");
+_Static_assert(offsetof(tessera_hca_saved_wired, reserved) == 60, "tessera_hca_saved_wired.reserved");
+_Static_assert(offsetof(tessera_hca_saved_wired, reading) == 64, "tessera_hca_saved_wired.reading");
+
 typedef struct tessera_hca_saved_qp {
   uint32_t send_tail;
   uint32_t recv_tail;
@@ -1166,8 +1217,9 @@ typedef struct tessera_hca_saved_qp {
   uint32_t holds;
   tessera_hca_qp_attributes attributes;
   tessera_hca_recv_slot held;
+  tessera_hca_saved_wired wire;
 } tessera_hca_saved_qp;
-_Static_assert(sizeof(tessera_hca_saved_qp) == 368, "tessera_hca_saved_qp");
+_Static_assert(sizeof(tessera_hca_saved_qp) == 816, "tessera_hca_saved_qp");
 _Static_assert(offsetof(tessera_hca_saved_qp, send_tail) == 0, "tessera_hca_saved_qp.send_tail");
 _Static_assert(offsetof(tessera_hca_saved_qp, recv_tail) == 4, "tessera_hca_saved_qp.recv_tail");
 _Static_assert(offsetof(tessera_hca_saved_qp, broken) == 8, "tessera_hca_saved_qp.broken");
@@ -1176,6 +1228,7 @@ _Static_assert(offsetof(tessera_hca_saved_qp, said_last_wqe) == 16, "tessera_hca
 _Static_assert(offsetof(tessera_hca_saved_qp, holds) == 20, "tessera_hca_saved_qp.holds");
 _Static_assert(offsetof(tessera_hca_saved_qp, attributes) == 24, "tessera_hca_saved_qp.attributes");
 _Static_assert(offsetof(tessera_hca_saved_qp, held) == 96, "tessera_hca_saved_qp.held");
+_Static_assert(offsetof(tessera_hca_saved_qp, wire) == 368, "tessera_hca_saved_qp.wire");
 
 typedef struct tessera_hca_saved_srq {
   uint32_t tail;
