@@ -49,7 +49,7 @@ class Reach:
     ) -> dict[Verb, Ranges]:
         isolation = _isolation(own, direction)
         if isolation is None or not isolation.enforced:
-            return {verb: EVERY_QPN for verb in Verb}
+            return dict.fromkeys(Verb, EVERY_QPN)
         found: dict[Verb, Ranges] = {}
         for place in isolation.rules:
             rule = self._rules[place]
@@ -86,7 +86,9 @@ def _concerns(rule: Rule, peer: Identity | None) -> bool:
 def shared_pkeys(one: Identity | None, other: Identity | None) -> frozenset[int]:
     """Return the partitions (15 bits) that both are in, and at least one of them fully."""
     mine, theirs = _memberships(one), _memberships(other)
-    return frozenset(a.pkey for a in mine for b in theirs if a.pkey == b.pkey and (a.full or b.full))
+    return frozenset(
+        a.pkey for a in mine for b in theirs if a.pkey == b.pkey and (a.full or b.full)
+    )
 
 
 def _memberships(own: Identity | None) -> Iterable[Membership]:

@@ -64,8 +64,8 @@ def ruleset(
 ) -> str:
     """Return what ``nft -f`` loads: the tables as they are to be, whatever was there.
 
-    ``others`` are the veths that have no pod behind them, such as a node's own in a container; None:
-    what is forwarded is not guarded. ``counts`` are packets by the counters' names.
+    ``others`` are the veths that have no pod behind them, such as a node's own in a container;
+    None: what is forwarded is not guarded. ``counts`` are packets by the counters' names.
 
     Raises:
         ValueError: an interface's name or address is none.

@@ -121,7 +121,7 @@ def describe(leaving: bool, reason: str) -> str:
 def _pods(document: str) -> Mapping[str, HolderPod]:
     """Return the pods of this node by address."""
     return {
-        address: HolderPod(*pod.name.split("/", 1), pod.uid)
+        address: HolderPod(pod.name.partition("/")[0], pod.name.partition("/")[2], pod.uid)
         for pod in codec.decode(document).pods
         for address in pod.addresses
     }

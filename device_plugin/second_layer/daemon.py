@@ -48,7 +48,7 @@ def main(directory: Path) -> None:
         namespace = kernel.Namespace()
         node = Node(namespace, Links(namespace))
     except (OSError, SecondLayerError) as err:
-        _log.error("no second layer: %s", err)  # noqa: TRY400 - the message says it all
+        _log.error("no second layer: %s", err)
         node = Absent(str(err))
     try:
         Server(directory, node).run()
@@ -220,4 +220,3 @@ def _listen(path: Path) -> socket.socket:
 def _user_of(client: socket.socket) -> int:
     credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
-

@@ -165,7 +165,9 @@ class Node:
         links = []
         for one in loaded.interfaces:
             for leaving in (True, False):
-                named = {r: counts.get(link_counter(one.index, leaving, r), 0) for r in LINK_REASONS}
+                named = {
+                    r: counts.get(link_counter(one.index, leaving, r), 0) for r in LINK_REASONS
+                }
                 dropped = {reason: count for reason, count in named.items() if count}
                 if dropped:
                     about = {"addresses": list(one.addresses), "link": one.name}

@@ -127,7 +127,7 @@ class PolicyCluster:
                 nodes=NodeCount(ready=found.ready, total=found.total),
                 nodes_ready=f"{found.ready}/{found.total}",
             )
-            conditions = (
+            conditions: tuple[tuple[ConditionType, Finding], ...] = (
                 (ConditionType.ACCEPTED, reports.accepted(problem)),
                 (ConditionType.PROGRAMMED, found.finding),
                 (ConditionType.SECOND_LAYER, second),
