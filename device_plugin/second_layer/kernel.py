@@ -1,7 +1,7 @@
 """What a network namespace has of links and routes, and our classifier on links: by rtnetlink.
 
-pyroute2 speaks it. ``tc`` would do for the classifier, but takes a program only from a file of a BPF
-file system, which this process would have to mount.
+pyroute2 speaks it. ``tc`` would do for the classifier, but takes a program only from a file of a
+BPF file system, which this process would have to mount.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The second layer of a node: tables that were handed over, on the links that there are just now."""
+"""The second layer of a node: tables that were handed over, on the links that there are."""
 
 import logging
 import time

@@ -66,7 +66,7 @@ def reach(nodes: Sequence[NodeState], revision: int, now_s: float) -> Reach:
 
 
 def second_layer(nodes: Sequence[NodeState]) -> Finding:
-    """Return SecondLayer: whether rules on the pods' links follow what hcad enforces, everywhere."""
+    """Return SecondLayer: whether rules on all pods' links follow what hcad enforces."""
     lacking: list[str] = []
     for node in nodes:
         if node.second_layer is SecondLayer.ENGINE_ONLY and node.seen is not None:
