@@ -31,7 +31,7 @@ from device_plugin.podresources.client import PodResources
 
 _BEAT_S = 5.0
 _LEAVING_S = 3.0  # for the last pass
-_LINKD_S = 5.0  # for rules to be loaded: the engine waits for them
+_LINKD_S = 2.0  # for rules to be loaded: the engine waits for them
 _log = logging.getLogger(__name__)
 
 

@@ -17,6 +17,7 @@ from rdma import codec
 from rdma.errors import RdmaError
 
 DROPS_S: Final = 5.0  # between two looks at the counters
+_HANGS_S: Final = 10.0  # until a daemon that did not answer in time is asked again
 _MESSAGE_LENGTH: Final = 400
 _log = logging.getLogger(__name__)
 
@@ -51,15 +52,22 @@ class LinkCarrier:
         self._handed: Tables | None = None
         self._pods: Mapping[str, HolderPod] = {}
         self._said = ""
+        self._standing = Standing()
+        self._again_at = float("-inf")
         self._looked_at = float("-inf")
         self._counted: dict[tuple[str, bool, str], int] = {}
 
     def follow(self, wanted: Tables | None) -> Standing:
         """Have the rules be those of ``wanted``, and return how far they are."""
+        now = self._clock()
+        if now < self._again_at:
+            return self._standing  # it hangs: the engine must not wait each time
         try:
             standing = self._follow(wanted)
         except (DaemonError, DaemonUnreachable, RdmaError) as err:
             self._handed = None
+            if isinstance(err.__cause__, TimeoutError):
+                self._again_at = now + _HANGS_S
             standing = Standing(SecondLayer.ENGINE_ONLY, str(err)[:_MESSAGE_LENGTH])
         except (KeyError, TypeError, ValueError) as err:
             standing = Standing(SecondLayer.ENGINE_ONLY, f"linkd is of another version: {err!r}")
@@ -69,6 +77,7 @@ class LinkCarrier:
                 _log.warning("second layer: %s: %s", standing.state.value, standing.message)
             else:
                 _log.info("second layer: %s", standing.state.value)
+        self._standing = standing
         return standing
 
     def _follow(self, wanted: Tables | None) -> Standing:

@@ -162,6 +162,10 @@ class Node:
         if loaded is None or not loaded.interfaces:
             return {"totals": {}, "links": []}
         counts = self._loader.counts()
+        if not set(TOTALS) <= counts.keys():
+            _log.warning("another hand has removed the rules: loading them again")
+            self._loaded = None
+            self.follow()
         links = []
         for one in loaded.interfaces:
             for leaving in (True, False):
