@@ -13,11 +13,9 @@ import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 _BPF_PROG_LOAD: Final = 5
-_BPF_OBJ_PIN: Final = 6
 _SYS_BPF: Final[Mapping[str, int]] = {"x86_64": 321, "aarch64": 280}
 _SCHED_CLS: Final = 3
 _PASS, _DROP = 0xFFFFFFFF, 2  # TC_ACT_UNSPEC: whoever comes next decides; TC_ACT_SHOT
@@ -95,26 +93,19 @@ def program() -> bytes:
     return code
 
 
-def pin(path: Path) -> None:
-    """Load the classifier and keep it at ``path``, in a BPF file system, unless it is there.
+def load() -> int:
+    """Load the classifier and return its descriptor; a filter that has it keeps it in the kernel.
 
     Raises:
-        OSError: the kernel refuses it, or this process may not.
+        OSError: the kernel refuses it, or this process may not (CAP_BPF and CAP_NET_ADMIN).
     """
-    if path.exists():
-        return
     code = ctypes.create_string_buffer(program())
     licence = ctypes.create_string_buffer(b"Apache-2.0")
     count = (len(code) - 1) // 8
-    loaded = _bpf(
+    return _bpf(
         _BPF_PROG_LOAD,
         struct.pack("<IIQQ", _SCHED_CLS, count, ctypes.addressof(code), ctypes.addressof(licence)),
     )
-    try:
-        name = ctypes.create_string_buffer(os.fsencode(path))
-        _bpf(_BPF_OBJ_PIN, struct.pack("<QI", ctypes.addressof(name), loaded))
-    finally:
-        os.close(loaded)
 
 
 def _bpf(command: int, attributes: bytes) -> int:

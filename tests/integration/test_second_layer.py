@@ -9,11 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from device_plugin.errors import SecondLayerError
+from device_plugin.second_layer.kernel import Namespace
 from device_plugin.second_layer.links import Links
 from rdma.second_layer import TABLE, Interface, removal, ruleset
 from rdma.tables import Direction, Endpoint, Identity, Isolation, Membership, NodeTables, Rule
@@ -105,6 +105,19 @@ class Net:
     def at(self, place: str, *command: str) -> list[str]:
         return ["ip", "netns", "exec", f"{self.name}{place}", *command]
 
+    def interfaces(self) -> list[Interface]:
+        """The host's ends of the pods' links."""
+        state = json.loads(
+            subprocess.run(
+                ["ip", "-n", f"{self.name}h", "-j", "link"], check=True, capture_output=True
+            ).stdout
+        )
+        index = {one["ifname"]: one["ifindex"] for one in state}
+        return [
+            Interface(f"pod{n}", (f"10.91.{n}.2",), n, mtu=1024, index=index[f"pod{n}"])
+            for n in (1, 2, 3)
+        ]
+
     def load(self, text: str) -> None:
         subprocess.run(self.at("h", "nft", "-f", "-"), input=text, text=True, check=True)
 
@@ -177,24 +190,18 @@ def made(worker_id: str) -> Iterator[Net]:
 
 
 @pytest.fixture(scope="module")
-def links(made: Net, worker_id: str) -> Iterator[Links]:
-    # A process of the namespace must see it, so it lies where mounts are shared with it.
-    folder = Path("/run") / f"tsr-{worker_id}-bpf"
-    folder.mkdir(exist_ok=True)
-    if subprocess.run(["mount", "-t", "bpf", "bpf", str(folder)], check=False).returncode:
-        folder.rmdir()
-        pytest.skip("NOT RUN: a BPF file system cannot be mounted here")
+def links(made: Net) -> Iterator[Links]:
+    namespace = Namespace(f"{made.name}h")
     try:
-        yield Links(made.at("h"), folder / "segments")
+        yield Links(namespace, made.at("h"))
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
-        folder.rmdir()
+        namespace.close()
 
 
 @pytest.fixture
 def net(made: Net, links: Links) -> Net:
-    interfaces = [Interface(f"pod{n}", (f"10.91.{n}.2",), n, mtu=1024) for n in (1, 2, 3)]
-    links.apply(TABLES, interfaces)
+    links.remove()
+    links.apply(TABLES, made.interfaces())
     return made
 
 
@@ -235,7 +242,7 @@ def test_segments_that_hide_behind_the_first_do_not_pass(
     hidden = b"".join(bth(op, payload=bytes(payload)) for op in codes)
     assert net.arrived(hidden, raw=False, segment=12 + payload) == []
     assert len(net.arrived(bth(READ_REQUEST), raw=False, segment=1000)) == 1  # it is only one
-    links.remove(["pod1", "pod2", "pod3", "gone"])
+    links.remove()
     assert len(net.arrived(hidden, raw=False, segment=12 + payload)) == 4
 
 
@@ -245,8 +252,8 @@ def test_long_datagrams_of_others_and_their_segments_pass(net: Net) -> None:
 
 
 def test_a_link_that_is_not_there_is_named_and_the_rules_stay(net: Net, links: Links) -> None:
-    with pytest.raises(SecondLayerError, match=r"tc .*gone"):
-        links.apply(TABLES, [Interface("gone", (A,), 1)])
+    with pytest.raises(SecondLayerError, match=r"link 9999"):
+        links.apply(TABLES, [Interface("gone", (A,), 1, index=9999)])
     assert net.arrived(bth(WRITE_ONLY)) == []
 
 

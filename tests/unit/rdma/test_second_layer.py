@@ -124,24 +124,25 @@ def test_a_pod_is_let_do_to_a_peer_what_both_allow() -> None:
     text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1",), 1)])
     leaving = _chain(text, "leaving_1")
     (towards,) = [line for line in leaving if line.startswith("ip daddr @identity_2_v4 ")]
-    operations = _chain(text, towards.rpartition(" ")[2])
-    assert operations[0].startswith("@th,64,8 { 0x0c, ")
-    assert " 0x0a" not in operations[0]
-    assert leaving[0] == "@th,80,16 & 0x7fff != { 0x7fff } counter name partition drop"
+    partition, operations, rest = _chain(text, towards.rpartition(" ")[2])
+    assert operations.startswith("@th,64,8 { 0x0c, ")
+    assert " 0x0a" not in operations
+    assert partition == "@th,80,16 & 0x7fff != { 0x7fff } counter name partition return"
+    assert rest == "counter name operation return"
 
 
 def test_nothing_of_rdma_passes_a_pod_of_whom_nothing_is_known() -> None:
     for identity in (None, 77):
         text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1",), identity)])
-        assert _chain(text, "judge_from_0")[-1] == "counter name peer drop"
-        assert _chain(text, "judge_to_0")[-1] == "counter name peer drop"
+        for place in ("from", "to"):
+            denied = f"counter name link_1_{place}_denied drop"
+            assert _chain(text, f"judge_{place}_1")[-2:] == ["counter name peer", denied]
     nobody = _tables(identities=(Identity(NOBODY, Isolation(), Isolation()),))
     text = ruleset(nobody, [Interface("veth1", ("10.0.0.1",), NOBODY)])
     assert _chain(text, "leaving_0") == [
-        "counter name partition drop",
-        "ip daddr @identity_1_v4 counter name peer drop",
-        "ip daddr @identity_2_v4 counter name peer drop",
-        "counter name peer drop",
+        "ip daddr @identity_1_v4 counter name peer return",
+        "ip daddr @identity_2_v4 counter name peer return",
+        "counter name peer return",
     ]
 
 
