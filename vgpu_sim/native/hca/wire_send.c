@@ -98,9 +98,13 @@ static unsigned send_all(struct hca_wire *wire, int fd, unsigned first, unsigned
     const int sent = sendmmsg(fd, scratch.messages + first, count, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)) return count;
     if (sent < 0 && errno == EINTR) continue;
-    /* Another error is a packet that got lost: an address that is not reached, a filter. */
+    /* Another error is a packet that got lost: an address that is not reached, a filter. Of several
+     * in one buffer it may be the way, that cannot cut them: they are sent again, one by one. */
     const unsigned done = sent > 0 ? (unsigned)sent : 1;
-    if (sent <= 0) wire->counts.send_errors++;
+    if (sent <= 0) {
+      wire->counts.send_errors++;
+      if (scratch.messages[first].msg_hdr.msg_control) wire->segments = false;
+    }
     first += done;
     count -= done;
   }
