@@ -65,6 +65,18 @@ static uint32_t by_tables(uint32_t state, const uint8_t *data, size_t bytes) {
             tables[4][low >> 24] ^ tables[3][high & 255] ^ tables[2][high >> 8 & 255] ^
             tables[1][high >> 16 & 255] ^ tables[0][high >> 24];
   }
+  if (bytes >= 4) { /* packets are multiples of that */
+    uint32_t low;
+    memcpy(&low, data, 4);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    low = __builtin_bswap32(low);
+#endif
+    low ^= state;
+    state = tables[3][low & 255] ^ tables[2][low >> 8 & 255] ^ tables[1][low >> 16 & 255] ^
+            tables[0][low >> 24];
+    data += 4;
+    bytes -= 4;
+  }
   for (; bytes; data++, bytes--) state = tables[0][(state ^ *data) & 255] ^ (state >> 8);
   return state;
 }
@@ -88,11 +100,11 @@ NARROW static inline __m128i fold(__m128i lane, __m128i by, __m128i next) {
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-/* What four lanes and the bytes behind them leave: the end of both ways. */
-NARROW static uint32_t finish(const __m128i lanes[4], const uint8_t *data, size_t bytes) {
+/* What lanes and the bytes behind them leave: the end of all ways. */
+NARROW static uint32_t finish(const __m128i *lanes, int count, const uint8_t *data, size_t bytes) {
   const __m128i by_128 = pair(BY_128);
   __m128i all = lanes[0];
-  for (int i = 1; i < 4; i++) all = fold(all, by_128, lanes[i]);
+  for (int i = 1; i < count; i++) all = fold(all, by_128, lanes[i]);
   for (; bytes >= LANE_BYTES; data += LANE_BYTES, bytes -= LANE_BYTES)
     all = fold(all, by_128, _mm_loadu_si128((const __m128i *)data));
   uint8_t last[LANE_BYTES];
@@ -101,8 +113,12 @@ NARROW static uint32_t finish(const __m128i lanes[4], const uint8_t *data, size_
 }
 
 NARROW static uint32_t by_multiplication(uint32_t state, const uint8_t *data, size_t bytes) {
-  if (bytes < 2 * FOLD_BYTES) return by_tables(state, data, bytes);
+  if (bytes < 2 * LANE_BYTES) return by_tables(state, data, bytes);
   __m128i lanes[4];
+  if (bytes < 2 * FOLD_BYTES) {
+    lanes[0] = _mm_xor_si128(_mm_loadu_si128((const __m128i *)data), _mm_cvtsi32_si128((int)state));
+    return finish(lanes, 1, data + LANE_BYTES, bytes - LANE_BYTES);
+  }
   for (int i = 0; i < 4; i++) lanes[i] = _mm_loadu_si128((const __m128i *)(data + 16 * i));
   lanes[0] = _mm_xor_si128(lanes[0], _mm_cvtsi32_si128((int)state));
   const __m128i by_512 = pair(BY_512);
@@ -110,7 +126,7 @@ NARROW static uint32_t by_multiplication(uint32_t state, const uint8_t *data, si
        data += FOLD_BYTES, bytes -= FOLD_BYTES)
     for (int i = 0; i < 4; i++)
       lanes[i] = fold(lanes[i], by_512, _mm_loadu_si128((const __m128i *)(data + 16 * i)));
-  return finish(lanes, data, bytes);
+  return finish(lanes, 4, data, bytes);
 }
 
 WIDE static inline __m512i fold_wide(__m512i lanes, __m512i by, __m512i next) {
@@ -138,7 +154,7 @@ WIDE static uint32_t by_wide_multiplication(uint32_t state, const uint8_t *data,
     all = fold_wide(all, by_512, _mm512_loadu_si512(data));
   __m128i narrow[4];
   _mm512_storeu_si512(narrow, all);
-  return finish(narrow, data, bytes);
+  return finish(narrow, 4, data, bytes);
 }
 #endif
 
