@@ -2,8 +2,9 @@
 
 hcad judges everything that goes through it, with all that it knows. A pod may also write packets of
 its own; these rules see them where the pod cannot reach: who sends from an address that is not its
-own, what its peers and it may never do to each other, and what no HCA sends (fragments, segments
-that a later hop would cut up, of which rules see the first one alone). Family netdev, both hooks of
+own, what its peers and it may never do to each other, and what no HCA sends (fragments). Of packets
+that a later hop cuts out of one buffer rules see the first alone; a classifier beside them sees to it
+that all are alike. Family netdev, both hooks of
 an interface that has one pod behind it (Linux 5.16 for the outgoing one).
 
 The rules are the whole of a table that replaces the one before in a single transaction.
@@ -20,7 +21,9 @@ from rdma.verbs import NONE, Verb
 
 TABLE = "tessera_rdma"
 PORT = 4791
-_HEADERS_BYTES = 8 + 12 + 4 + 64  # UDP, BTH, ICRC, and the longest row of extended headers
+_UDP_BYTES = 8
+_HEADERS_BYTES = 12 + 4 + 64  # BTH, ICRC, and the longest row of extended headers
+_MOST_TOGETHER = 63  # packets that hcad sends in one buffer
 _PRIORITY = -150
 _FAMILIES = {4: "ip", 6: "ip6"}
 _COUNTERS = ("spoofed", "fragment", "segments", "partition", "peer", "operation")
@@ -130,7 +133,8 @@ class _Writer:
             f"udp dport != {PORT} accept",
             "ip frag-off & 0x2000 != 0 counter name fragment drop",
             "exthdr frag exists counter name fragment drop",
-            f"udp length > {one.mtu + _HEADERS_BYTES} counter name segments drop",
+            # hcad sends packets of one operation together too; the classifier looks behind the first.
+            f"udp length > {_most_bytes(one.mtu)} counter name segments drop",
         ]
         spoofed = [_not_among("ip", "saddr", own[4]), _not_among("ip6", "saddr", own[6])]
         strange = [_not_among("ip", "daddr", own[4]), _not_among("ip6", "daddr", own[6])]
@@ -142,6 +146,10 @@ class _Writer:
             _hook(f"from_{place}", "ingress", one.name, f"judge_from_{place}"),
             _hook(f"to_{place}", "egress", one.name, f"judge_to_{place}"),
         ]
+
+
+def _most_bytes(mtu: int) -> int:
+    return min(_UDP_BYTES + _MOST_TOGETHER * (mtu + _HEADERS_BYTES), 0xFFFF)
 
 
 def _address(text: str) -> tuple[int, str]:

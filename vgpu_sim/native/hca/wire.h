@@ -89,7 +89,7 @@ struct hca_wired {
 struct wire_out {
   struct hca_wired *wired;
   uint32_t offset, bytes; /* with ICRC */
-  uint8_t kind;
+  uint8_t opcode;
 };
 
 struct wire_batch {

@@ -46,12 +46,13 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
                                   packet->payload_bytes);
   const uint32_t bytes = (uint32_t)(end - data) + WIRE_ICRC_BYTES;
   batch->out[batch->count++] = (struct wire_out){
-      wired, batch->used, bytes, wire_form_of(packet->opcode).kind};
+      wired, batch->used, bytes, packet->opcode};
   batch->used += bytes;
 }
 
-/* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one kind
- * and to one place, all of a size but for the last. */
+/* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one opcode
+ * and to one place, all of a size but for the last. Who looks at the first of them on their way, as
+ * rules of nftables do, so knows the others. */
 static unsigned together(const struct wire_batch *batch, unsigned first) {
   const struct wire_out *head = &batch->out[first];
   if (!head->wired->wire->segments) return 1;
@@ -59,7 +60,7 @@ static unsigned together(const struct wire_batch *batch, unsigned first) {
   unsigned count = 1;
   for (; first + count < batch->count && count < WIRE_MAX_GSO_ID; count++) {
     const struct wire_out *next = &batch->out[first + count];
-    if (next->wired != head->wired || next->kind != head->kind || next->bytes > head->bytes) break;
+    if (next->wired != head->wired || next->opcode != head->opcode || next->bytes > head->bytes) break;
     if ((bytes += next->bytes) > MAX_BUFFER) break;
     if (next->bytes < head->bytes) return count + 1;
   }
