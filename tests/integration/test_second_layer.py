@@ -73,9 +73,7 @@ with (
 """
 
 
-def bth(
-    opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16), qpn: int = 0x1234
-) -> bytes:
+def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16), qpn: int = 0x1234) -> bytes:
     """Return a packet from the base transport header on; nobody here checks the rest."""
     return struct.pack(">BBHII", opcode, 0, pkey, qpn, 7) + payload
 

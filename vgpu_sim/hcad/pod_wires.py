@@ -112,9 +112,7 @@ class PodWires:
             return
         lent = os.dup(client.fileno())  # the thread may outlive the connection
         try:
-            opened = await asyncio.to_thread(
-                _ask, self._broker, lent, str(address), self._segments
-            )
+            opened = await asyncio.to_thread(_ask, self._broker, lent, str(address), self._segments)
         except (NoWire, OSError) as err:
             one.why = f"netd: {err}"
             if self._quota.take():

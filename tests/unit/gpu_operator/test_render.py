@@ -225,6 +225,11 @@ def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
     assert set(off) == {"gpud", "agent", "hcad"}
     assert "--no-wire" in off["hcad"]["args"]
 
+    for others in (found.values(), off.values()):
+        for one in others:
+            added = one["securityContext"]["capabilities"].get("add", [])
+            assert one["name"] == "netd" or not {"SYS_ADMIN", "NET_ADMIN"} & set(added)
+
 
 def test_packets_are_cut_by_the_kernel_unless_the_chart_says_no() -> None:
     def arguments(wire: WireConfig) -> list[str]:
@@ -232,10 +237,6 @@ def test_packets_are_cut_by_the_kernel_unless_the_chart_says_no() -> None:
 
     assert "--no-segments" not in arguments(WireConfig())
     assert "--no-segments" in arguments(WireConfig(segments=False))
-    for others in (found.values(), off.values()):
-        for one in others:
-            added = one["securityContext"]["capabilities"].get("add", [])
-            assert one["name"] == "netd" or not {"SYS_ADMIN", "NET_ADMIN"} & set(added)
 
 
 def test_the_agent_is_told_of_a_pool_s_hcas_and_of_none_without() -> None:

@@ -146,7 +146,9 @@ def test_sockets_of_another_address_are_not_taken(
     tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = pod_wires._ask
-    monkeypatch.setattr(pod_wires, "_ask", lambda at, lent, _, cut: answer(at, lent, "127.46.0.9", cut))
+    monkeypatch.setattr(
+        pod_wires, "_ask", lambda at, lent, _, cut: answer(at, lent, "127.46.0.9", cut)
+    )
 
     async def play() -> None:
         node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
