@@ -2,8 +2,9 @@
 
 hcad judges everything that goes through it, with all that it knows. A pod may also write packets of
 its own; these rules see them where the pod cannot reach: who sends from an address that is not its
-own, what its peers and it may never do to each other, and what no HCA sends (fragments, segments
-that a later hop would cut up, of which rules see the first one alone). Family netdev, both hooks of
+own, what its peers and it may never do to each other, and what no HCA sends (fragments). Of packets
+that a later hop cuts out of one buffer rules see the first alone; a classifier beside them sees to it
+that all are alike. Family netdev, both hooks of
 an interface that has one pod behind it (Linux 5.16 for the outgoing one).
 
 A pod that has just come has no rules yet, maybe with the address of one that has gone. So what the
@@ -31,7 +32,9 @@ TOTALS: Final = (
 )
 """Counters of what was dropped and why, on all links together."""
 LINK_REASONS: Final = ("spoofed", "fragment", "segments", "tagged", "denied")
-_HEADERS_BYTES: Final = 8 + 12 + 4 + 64  # UDP, BTH, ICRC, and the longest row of extended headers
+_UDP_BYTES: Final = 8
+_HEADERS_BYTES: Final = 12 + 4 + 64  # BTH, ICRC, and the longest row of extended headers
+_MOST_TOGETHER: Final = 63  # packets that hcad sends in one buffer
 _PRIORITY: Final = -150
 _FAMILIES: Final = {4: "ip", 6: "ip6"}
 _VLANS: Final = "{ 0x8100, 0x88a8 }"
@@ -199,7 +202,8 @@ class _Writer:
                 f"udp dport != {PORT} accept",
                 f"ip frag-off & 0x2000 != 0 {drop('fragment')}",
                 f"exthdr frag exists {drop('fragment')}",
-                f"udp length > {one.mtu + _HEADERS_BYTES} {drop('segments')}",
+                # hcad sends packets of one operation together; a classifier looks behind the first.
+                f"udp length > {_most_bytes(one.mtu)} {drop('segments')}",
                 f"{_not_among('ip', side, own[4])} {drop('spoofed')}",
                 f"{_not_among('ip6', side, own[6])} {drop('spoofed')}",
                 f"jump {whose}" if known else "counter name peer",
@@ -227,6 +231,10 @@ def _name(text: str) -> str:
     if not text or not text.isprintable() or any(c in text for c in '"\\/ *'):
         raise ValueError(f"interface {text!r}: no name of a link")
     return text
+
+
+def _most_bytes(mtu: int) -> int:
+    return min(_UDP_BYTES + _MOST_TOGETHER * (mtu + _HEADERS_BYTES), 0xFFFF)
 
 
 def _address(text: str) -> tuple[int, str]:

@@ -73,9 +73,9 @@ with (
 """
 
 
-def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16)) -> bytes:
+def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16), qpn: int = 0x1234) -> bytes:
     """Return a packet from the base transport header on; nobody here checks the rest."""
-    return struct.pack(">BBHII", opcode, 0, pkey, 0x1234, 7) + payload
+    return struct.pack(">BBHII", opcode, 0, pkey, qpn, 7) + payload
 
 
 def ip(source: str, destination: str, body: bytes, *, offset: int = 0, more: bool = False) -> bytes:
@@ -244,6 +244,33 @@ def test_segments_that_hide_behind_the_first_do_not_pass(
     assert len(net.arrived(bth(READ_REQUEST), raw=False, segment=1000)) == 1  # it is only one
     links.remove()
     assert len(net.arrived(hidden, raw=False, segment=12 + payload)) == 4
+
+
+PADDED = bytes(500)
+
+
+def test_segments_that_are_alike_pass(net: Net) -> None:
+    """As hcad sends them: the last may be shorter."""
+    alike = bth(READ_RESPONSE, payload=PADDED) * 62 + bth(READ_RESPONSE)
+    assert len(net.arrived(alike, raw=False, to=APART, segment=512)) == 0, "another partition"
+    assert len(net.arrived(alike, raw=False, segment=512)) == 63
+    assert net.counted("segments") == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        bth(READ_REQUEST, pkey=0x8011, payload=PADDED),
+        bth(READ_REQUEST, payload=PADDED, qpn=0x1235),
+        bth(READ_RESPONSE, payload=PADDED),
+        bth(READ_REQUEST)[:12],
+    ],
+    ids=["partition", "queue pair", "opcode", "cut short"],
+)
+@pytest.mark.parametrize("place", [1, 2, 62])
+def test_segments_of_which_one_differs_do_not_pass(net: Net, other: bytes, place: int) -> None:
+    first = bth(READ_REQUEST, payload=PADDED) * place
+    assert net.arrived(first + other, raw=False, segment=512) == []
 
 
 def test_long_datagrams_of_others_and_their_segments_pass(net: Net) -> None:

@@ -42,22 +42,30 @@ _DIRECT_MODE: Final = 0o666
     help="Bytes that each program may register.",
 )
 @click.option("--wire/--no-wire", default=True, help="Have netd open sockets in pods' networks.")
-def main(directory: Path, memory_bytes: int, wire: bool) -> None:
+@click.option(
+    "--segments/--no-segments",
+    default=True,
+    help="Let the kernel cut and join packets of the wire (UDP_SEGMENT).",
+)
+def main(directory: Path, memory_bytes: int, wire: bool, segments: bool) -> None:
     """Serve the functions of this node until told to stop."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     foreign.prepare_waking()
     try:
-        asyncio.run(_serve(directory, memory_bytes, Shares(usable(walls.limit())), wire=wire))
+        shares = Shares(usable(walls.limit()))
+        asyncio.run(_serve(directory, memory_bytes, shares, wire=wire, segments=segments))
     except OSError as err:
         sys.exit(f"tessera-hcad: {err}")
 
 
-async def _serve(directory: Path, memory_bytes: int, shares: Shares, *, wire: bool) -> None:
+async def _serve(
+    directory: Path, memory_bytes: int, shares: Shares, *, wire: bool, segments: bool
+) -> None:
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     engine = Engine()
-    wires = PodWires(engine, directory if wire else None)
+    wires = PodWires(engine, directory if wire else None, segments=segments)
     server = PodServer(directory, engine, memory_bytes, shares=shares, wires=wires)
     providers = Providers(seqpacket.bind(directory / direct.SOCKET_NAME, _DIRECT_MODE))
     server.providers = providers

@@ -44,10 +44,14 @@ class _Wire:
 
 
 class PodWires:
-    """All wires of a node. ``directory`` is where netd listens; None: there is none."""
+    """All wires of a node. ``directory`` is where netd listens; None: there is none.
 
-    def __init__(self, engine: Engine, directory: Path | None) -> None:
+    ``segments``: the kernel cuts and joins packets (UDP_SEGMENT, UDP_GRO), as a link's hardware would.
+    """
+
+    def __init__(self, engine: Engine, directory: Path | None, *, segments: bool = True) -> None:
         self._engine = engine
+        self._segments = segments
         self._broker = directory / SOCKET_NAME if directory is not None else None
         self._wires: dict[tuple[PodUid, IpAddress], _Wire] = {}
         self._carried: int | None = None
@@ -97,6 +101,7 @@ class PodWires:
             **shown,
             "interface": one.interface.name,
             "interface_mtu": one.interface.mtu,
+            "segments": self._segments,
             "path_mtu": PATH_MTUS[one.mtu - 1],
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
@@ -107,7 +112,7 @@ class PodWires:
             return
         lent = os.dup(client.fileno())  # the thread may outlive the connection
         try:
-            opened = await asyncio.to_thread(_ask, self._broker, lent, str(address))
+            opened = await asyncio.to_thread(_ask, self._broker, lent, str(address), self._segments)
         except (NoWire, OSError) as err:
             one.why = f"netd: {err}"
             if self._quota.take():
@@ -128,11 +133,11 @@ class PodWires:
         self._carried = PATH_MTUS[one.mtu - 1]
 
 
-def _ask(broker: Path, lent: int, wanted: str) -> Opened:
+def _ask(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.settimeout(ANSWER_SECONDS)
             link.connect(str(broker))
-            return Broker(link).open(lent, wanted)
+            return Broker(link).open(lent, wanted, segments)
     finally:
         os.close(lent)

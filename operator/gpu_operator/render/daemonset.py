@@ -123,7 +123,11 @@ def _hcad(node: NodeConfig) -> dict[str, Any]:
         "image": node.image,
         "imagePullPolicy": node.image_pull_policy,
         "command": ["tessera-hcad"],
-        "args": [f"--directory={_HCA_DIR}", *([] if node.rdma.wire.enabled else ["--no-wire"])],
+        "args": [
+            f"--directory={_HCA_DIR}",
+            *([] if node.rdma.wire.enabled else ["--no-wire"]),
+            *([] if node.rdma.wire.segments else ["--no-segments"]),
+        ],
         "resources": dict(node.rdma.resources),
         "securityContext": {
             **_LOCKED_DOWN,

@@ -224,10 +224,19 @@ def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
     off = containers(rendered(RDMA_POOL, rdma=RdmaConfig(wire=WireConfig(enabled=False))))
     assert set(off) == {"gpud", "agent", "hcad"}
     assert "--no-wire" in off["hcad"]["args"]
+
     for others in (found.values(), off.values()):
         for one in others:
             added = one["securityContext"]["capabilities"].get("add", [])
             assert one["name"] == "netd" or not {"SYS_ADMIN", "NET_ADMIN"} & set(added)
+
+
+def test_packets_are_cut_by_the_kernel_unless_the_chart_says_no() -> None:
+    def arguments(wire: WireConfig) -> list[str]:
+        return list(containers(rendered(RDMA_POOL, rdma=RdmaConfig(wire=wire)))["hcad"]["args"])
+
+    assert "--no-segments" not in arguments(WireConfig())
+    assert "--no-segments" in arguments(WireConfig(segments=False))
 
 
 def test_the_agent_is_told_of_a_pool_s_hcas_and_of_none_without() -> None:

@@ -94,6 +94,7 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
 
 static void leave(struct hca *hca, struct hca_qp *qp) {
   if (!qp->wired) return;
+  qp->wired->wire->pairs--;
   free(qp->wired);
   qp->wired = NULL;
   (void)hca;
@@ -151,6 +152,7 @@ bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
   qp->wired = calloc(1, sizeof *qp->wired);
   if (!qp->wired) return false;
   qp->wired->wire = wire;
+  wire->pairs++;
   qp->wired->qp = qp;
   qp->wired->lane = lane_of(wire, qp);
   qp->wired->mtu = 128u << attributes->path_mtu;

@@ -13,7 +13,8 @@ enum {
   WIRE_REQUESTS = 64, /* of a queue pair that are under way */
   WIRE_READS = TESSERA_HCA_WIRE_READS, /* the same, READs alone: responder resources */
   WIRE_LEAST_ROOM = 8, /* packets of a queue pair that are under way: at most so many ... */
-  WIRE_MOST_ROOM = 256,
+  WIRE_MOST_ROOM = 1024,
+  WIRE_FAIR_ROOM = 256, /* ... of which a queue pair keeps so many, however many share it */
   WIRE_PACKET_COST = 1280, /* ... as a socket's buffer holds twice, with what the kernel adds */
 };
 
@@ -26,6 +27,7 @@ struct hca_wire {
   int fds[WIRE_LANES]; /* the first receives */
   uint16_t ports[WIRE_LANES];
   uint32_t room_bytes; /* of the socket that receives; the peer's is taken to be like it */
+  unsigned pairs;      /* that are connected over it */
   bool segments; /* the kernel cuts and joins buffers: UDP_SEGMENT, UDP_GRO */
   tessera_hca_wire_counts counts;
 };
@@ -91,7 +93,7 @@ struct hca_wire *wire_of(const struct hca *hca, const struct hca_qp *qp);
 struct wire_out {
   struct hca_wired *wired;
   uint32_t offset, bytes; /* with ICRC */
-  uint8_t kind;
+  uint8_t opcode;
 };
 
 struct wire_batch {

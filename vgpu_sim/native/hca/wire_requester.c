@@ -41,7 +41,11 @@ void wire_requester_begin(struct hca_qp *qp) {
   memset(requester, 0, sizeof *requester);
   requester->free_psn = requester->oldest_psn = requester->next_psn = requester->top_psn =
       qp->attributes.sq_psn;
-  requester->room = qp->wired->wire->room_bytes / (mtu + WIRE_PACKET_COST) / 2;
+  /* An engine that waits for a CPU answers after milliseconds: whoever is alone has much under way. */
+  const uint32_t there = qp->wired->wire->room_bytes / (mtu + WIRE_PACKET_COST) / 2;
+  const uint32_t share = there / qp->wired->wire->pairs;
+  requester->room = there < WIRE_FAIR_ROOM ? there : WIRE_FAIR_ROOM;
+  if (requester->room < share) requester->room = share;
   if (requester->room > WIRE_MOST_ROOM) requester->room = WIRE_MOST_ROOM;
   if (requester->room < WIRE_LEAST_ROOM) requester->room = WIRE_LEAST_ROOM;
   requester->window = requester->room;

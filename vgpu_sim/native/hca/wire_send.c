@@ -46,12 +46,13 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
                                   packet->payload_bytes);
   const uint32_t bytes = (uint32_t)(end - data) + WIRE_ICRC_BYTES;
   batch->out[batch->count++] = (struct wire_out){
-      wired, batch->used, bytes, wire_form_of(packet->opcode).kind};
+      wired, batch->used, bytes, packet->opcode};
   batch->used += bytes;
 }
 
-/* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one kind
- * and to one place, all of a size but for the last. */
+/* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one opcode
+ * and to one place, all of a size but for the last. Who looks at the first of them on their way, as
+ * rules of nftables do, so knows the others. */
 static unsigned together(const struct wire_batch *batch, unsigned first) {
   const struct wire_out *head = &batch->out[first];
   if (!head->wired->wire->segments) return 1;
@@ -59,7 +60,7 @@ static unsigned together(const struct wire_batch *batch, unsigned first) {
   unsigned count = 1;
   for (; first + count < batch->count && count < WIRE_MAX_GSO_ID; count++) {
     const struct wire_out *next = &batch->out[first + count];
-    if (next->wired != head->wired || next->kind != head->kind || next->bytes > head->bytes) break;
+    if (next->wired != head->wired || next->opcode != head->opcode || next->bytes > head->bytes) break;
     if ((bytes += next->bytes) > MAX_BUFFER) break;
     if (next->bytes < head->bytes) return count + 1;
   }
@@ -98,9 +99,13 @@ static unsigned send_all(struct hca_wire *wire, int fd, unsigned first, unsigned
     const int sent = sendmmsg(fd, scratch.messages + first, count, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)) return count;
     if (sent < 0 && errno == EINTR) continue;
-    /* Another error is a packet that got lost: an address that is not reached, a filter. */
+    /* Another error is a packet that got lost: an address that is not reached, a filter. Of several
+     * in one buffer it may be the way, that cannot cut them: they are sent again, one by one. */
     const unsigned done = sent > 0 ? (unsigned)sent : 1;
-    if (sent <= 0) wire->counts.send_errors++;
+    if (sent <= 0) {
+      wire->counts.send_errors++;
+      if (scratch.messages[first].msg_hdr.msg_control) wire->segments = false;
+    }
     first += done;
     count -= done;
   }
