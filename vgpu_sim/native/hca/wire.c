@@ -152,7 +152,7 @@ bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
   if (attributes->state == TESSERA_VERBS_STATE_RTR && from != TESSERA_VERBS_STATE_RTR) {
     leave(hca, qp);
     struct hca_wire *wire = wire_of(hca, qp);
-    if (!wire || qp->type != TESSERA_VERBS_QP_TYPE_RC || is_here(hca, attributes->dgid))
+    if (!wire || qp->type == TESSERA_VERBS_QP_TYPE_UD || is_here(hca, attributes->dgid))
       return true;
     if (wire_is_ipv4(wire->gid) != wire_is_ipv4(attributes->dgid)) return true;
     qp->wired = calloc(1, sizeof *qp->wired);
