@@ -57,6 +57,7 @@ void wire_respond_unreliably(struct hca *hca, struct hca_qp *qp,
     drop(qp);
     if (!(parts & WIRE_FIRST)) return;
   }
+  responder->psn = wire_psn_add(packet->psn, 1);
   /* Here policy is asked, for each packet, before anything of it is used. */
   const uint32_t opcode = wire_opcode_of(packet);
   if (!wire_may_respond(qp, opcode, parts & WIRE_LAST)) {
@@ -65,7 +66,6 @@ void wire_respond_unreliably(struct hca *hca, struct hca_qp *qp,
     drop(qp);
     return;
   }
-  responder->psn = wire_psn_add(packet->psn, 1);
   if (parts & WIRE_FIRST) drop(qp); /* of one that was under way the Last is missing */
   if (!wire_fits(qp, packet)) {
     counts->out_of_sequence++;
