@@ -98,7 +98,8 @@ class HcaFlowCounts(ctypes.Structure):
 class HcaWire(ctypes.Structure):
     """An address on a wire, from hcad to its engine: UDP sockets that are bound to it.
 
-    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO).
+    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO). ``path_mtu`` is verbs'
+    ibv_mtu of the interface: the longest datagram.
     """
 
     _fields_ = (
@@ -106,7 +107,7 @@ class HcaWire(ctypes.Structure):
         ("scope", c_uint32),
         ("lanes", c_uint32),
         ("segments", c_uint32),
-        ("reserved", c_uint32),
+        ("path_mtu", c_uint32),
         ("fds", c_int32 * HCA_WIRE_LANES),
         ("ports", c_uint16 * HCA_WIRE_LANES),
     )
@@ -131,6 +132,18 @@ class HcaWireCounts(ctypes.Structure):
         ("timeouts", c_uint64),
         ("send_errors", c_uint64),
         ("full", c_uint64),
+        ("bad_qkey", c_uint64),
+        ("unjudged", c_uint64),
+    )
+
+
+class HcaAsked(ctypes.Structure):
+    """Somebody elsewhere whose datagrams wait, at a wire, until it is known what he may send."""
+
+    _fields_ = (
+        ("wire", c_uint64),
+        ("own", c_uint8 * 16),
+        ("source", c_uint8 * 16),
     )
 
 
@@ -143,4 +156,5 @@ STRUCTURES: Final = (
     HcaFlowCounts,
     HcaWire,
     HcaWireCounts,
+    HcaAsked,
 )

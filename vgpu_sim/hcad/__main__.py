@@ -26,6 +26,7 @@ from vgpu_sim.gpud.admin import server as admin_server
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
+from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad import handover, policy_admin, walls
 from vgpu_sim.hcad.cm_server import local_addresses
 from vgpu_sim.hcad.fabric_server import FabricServer
@@ -34,6 +35,7 @@ from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
 from vgpu_sim.hcad.shares import Shares, usable
+from vgpu_sim.hcad.sources import Sources
 from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
@@ -207,7 +209,9 @@ async def _serve(
             ended.set()
 
     offering = None
-    wires = [engine.add_wire(one.structure()) for one in sockets]
+    sources = Sources(engine, server.enforcer)
+    mtu = options.wire.path_mtu() if options.wire is not None else HCA_MAX_MTU
+    wires = [sources.add_wire(one.structure(mtu)) for one in sockets]
     for one in sockets:
         one.close()
     served = policy_admin.operations(server.enforcer)
@@ -232,7 +236,7 @@ async def _serve(
         await server.close()
         await providers.close()
         for wire in wires:
-            engine.remove_wire(wire)
+            sources.remove_wire(wire)
         engine.close()
         _leave(options.directory)
 

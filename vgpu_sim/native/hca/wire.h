@@ -14,6 +14,7 @@ enum {
   WIRE_READS = 16,   /* the same, READs alone: responder resources */
   WIRE_LEAST_ROOM = 8, /* packets of a queue pair that are under way: at most so many ... */
   WIRE_MOST_ROOM = 256,
+  WIRE_SOURCE_LISTS = 64,
   WIRE_PACKET_COST = 1280, /* ... as a socket's buffer holds twice, with what the kernel adds */
 };
 
@@ -27,7 +28,12 @@ struct hca_wire {
   uint16_t ports[WIRE_LANES];
   uint32_t room_bytes; /* of the socket that receives; the peer's is taken to be like it */
   bool segments; /* the kernel cuts and joins buffers: UDP_SEGMENT, UDP_GRO */
+  uint32_t mtu;  /* of the interface: the longest datagram */
   tessera_hca_wire_counts counts;
+  struct wire_source *sources[WIRE_SOURCE_LISTS]; /* whose datagrams were judged */
+  struct wire_held *held;                         /* whose were not yet, the oldest first */
+  unsigned held_count;
+  struct hca_wired *datagrams; /* where the one goes that is being sent */
 };
 
 /* A request that was taken out of the ring and is not complete yet. */
@@ -116,6 +122,26 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
 unsigned wire_flush(struct hca *hca);
 /* wire_receive.c: hands what came to hca_wire_take(); true where something did. */
 bool wire_receive(struct hca *hca, struct hca_wire *wire);
+
+/* wire.c: which of the ports that there are a flow label says, or without one two queue pairs. */
+unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own, uint32_t other);
+/* The wire that a path of `client` leads over; NULL: it leads nowhere else. */
+struct hca_wire *hca_wire_towards(const struct hca *hca, const struct hca_client *client,
+                                  const tessera_hca_ah_create *path);
+
+/* wire_datagram.c */
+void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                        unsigned part, const struct wire_packet *packet, const uint8_t *data,
+                        size_t bytes);
+
+/* wire_sources.c */
+/* What somebody may send here; NULL: it was not judged yet, and the packet waits. */
+const struct hca_policy *wire_source_of(struct hca *hca, struct hca_wire *wire,
+                                        const struct wire_path *path, unsigned part,
+                                        const uint8_t *data, size_t bytes);
+/* Takes what has waited for a judgement that is there now. */
+void wire_take_judged(struct hca *hca);
+void wire_sources_end(struct hca_wire *wire);
 
 /* wire_admit.c: judges one packet from `path->source`, part number `part` of what came together, and
  * carries it out. */

@@ -35,6 +35,10 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     wire->counts.malformed++;
     return;
   }
+  if (packet.opcode >> 5 == WIRE_UD) {
+    wire_take_datagram(hca, wire, path, part, &packet, data, bytes);
+    return;
+  }
   struct hca_qp *qp = target(hca, wire, path, &packet);
   if (!qp) return;
   if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) {

@@ -1246,7 +1246,7 @@ typedef struct tessera_hca_wire {
   uint32_t scope;
   uint32_t lanes;
   uint32_t segments;
-  uint32_t reserved;
+  uint32_t path_mtu;
   int32_t fds[8];
   uint16_t ports[8];
 } tessera_hca_wire;
@@ -1255,7 +1255,7 @@ _Static_assert(offsetof(tessera_hca_wire, gid) == 0, "tessera_hca_wire.gid");
 _Static_assert(offsetof(tessera_hca_wire, scope) == 16, "tessera_hca_wire.scope");
 _Static_assert(offsetof(tessera_hca_wire, lanes) == 20, "tessera_hca_wire.lanes");
 _Static_assert(offsetof(tessera_hca_wire, segments) == 24, "tessera_hca_wire.segments");
-_Static_assert(offsetof(tessera_hca_wire, reserved) == 28, "tessera_hca_wire.reserved");
+_Static_assert(offsetof(tessera_hca_wire, path_mtu) == 28, "tessera_hca_wire.path_mtu");
 _Static_assert(offsetof(tessera_hca_wire, fds) == 32, "tessera_hca_wire.fds");
 _Static_assert(offsetof(tessera_hca_wire, ports) == 64, "tessera_hca_wire.ports");
 
@@ -1275,8 +1275,10 @@ typedef struct tessera_hca_wire_counts {
   uint64_t timeouts;
   uint64_t send_errors;
   uint64_t full;
+  uint64_t bad_qkey;
+  uint64_t unjudged;
 } tessera_hca_wire_counts;
-_Static_assert(sizeof(tessera_hca_wire_counts) == 120, "tessera_hca_wire_counts");
+_Static_assert(sizeof(tessera_hca_wire_counts) == 136, "tessera_hca_wire_counts");
 _Static_assert(offsetof(tessera_hca_wire_counts, received) == 0, "tessera_hca_wire_counts.received");
 _Static_assert(offsetof(tessera_hca_wire_counts, sent) == 8, "tessera_hca_wire_counts.sent");
 _Static_assert(offsetof(tessera_hca_wire_counts, malformed) == 16, "tessera_hca_wire_counts.malformed");
@@ -1292,6 +1294,18 @@ _Static_assert(offsetof(tessera_hca_wire_counts, duplicates) == 88, "tessera_hca
 _Static_assert(offsetof(tessera_hca_wire_counts, timeouts) == 96, "tessera_hca_wire_counts.timeouts");
 _Static_assert(offsetof(tessera_hca_wire_counts, send_errors) == 104, "tessera_hca_wire_counts.send_errors");
 _Static_assert(offsetof(tessera_hca_wire_counts, full) == 112, "tessera_hca_wire_counts.full");
+_Static_assert(offsetof(tessera_hca_wire_counts, bad_qkey) == 120, "tessera_hca_wire_counts.bad_qkey");
+_Static_assert(offsetof(tessera_hca_wire_counts, unjudged) == 128, "tessera_hca_wire_counts.unjudged");
+
+typedef struct tessera_hca_asked {
+  uint64_t wire;
+  uint8_t own[16];
+  uint8_t source[16];
+} tessera_hca_asked;
+_Static_assert(sizeof(tessera_hca_asked) == 40, "tessera_hca_asked");
+_Static_assert(offsetof(tessera_hca_asked, wire) == 0, "tessera_hca_asked.wire");
+_Static_assert(offsetof(tessera_hca_asked, own) == 8, "tessera_hca_asked.own");
+_Static_assert(offsetof(tessera_hca_asked, source) == 24, "tessera_hca_asked.source");
 
 typedef struct tessera_hca_cq_resize {
   uint32_t handle;
