@@ -17,6 +17,7 @@ from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.wire import WireAddress
 from vgpu_sim.fabric.wire_sockets import open_sockets
 from vgpu_sim.hal.hca_engine import HcaWireCounts
+from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.hcad.numbers import Numbers
 
 RELIABLE = {"timeout": 14, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,
@@ -36,7 +37,13 @@ def gid_of(ip: str) -> bytes:
 class End:
     """An engine with one address on the wire, and one program."""
 
-    def __init__(self, engine: Engine, ip: str | None = None, segments: bool = False) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        ip: str | None = None,
+        segments: bool = False,
+        kind: VerbsQpType = VerbsQpType.RC,
+    ) -> None:
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
         sockets = open_sockets(address, lanes=2, segments=segments)
@@ -47,7 +54,7 @@ class End:
         self.client = Client(engine, Numbers(), 0, address=named)
         self.send_cq: Cq = self.client.cq(256)
         self.recv_cq: Cq = self.client.cq(256)
-        self.qp: Qp = self.client.qp(self.send_cq, self.recv_cq, depth=64)
+        self.qp: Qp = self.client.qp(self.send_cq, self.recv_cq, depth=64, kind=kind)
 
     def connect(self, ip: str, qpn: int, **values: object) -> None:
         """Go to RTS towards a queue pair elsewhere."""
@@ -155,8 +162,9 @@ class Ends:
     """Two engines, connected; ``a`` asks and ``b`` answers, mostly."""
 
     def __init__(self, first: Engine, second: Engine, network: BadNetwork | None = None,
-                 segments: bool = False, **values: object) -> None:  # fmt: skip
-        self.a, self.b = End(first, segments=segments), End(second, segments=segments)
+                 segments: bool = False, kind: VerbsQpType = VerbsQpType.RC,
+                 **values: object) -> None:  # fmt: skip
+        self.a, self.b = (End(one, segments=segments, kind=kind) for one in (first, second))
         towards = network.towards if network else [self.b.ip, self.a.ip]
         if network:
             network.start(self.a.ip, self.b.ip)

@@ -19,6 +19,7 @@ from vgpu_sim.hal.hca import (
     HcaQpCreate,
 )
 from vgpu_sim.hal.hca_engine import (
+    HcaAsked,
     HcaFlowCounts,
     HcaPolicyChange,
     HcaSavedCq,
@@ -45,6 +46,7 @@ EngineAh = NewType("EngineAh", int)
 EngineWindow = NewType("EngineWindow", int)
 EngineMember = NewType("EngineMember", int)
 
+_ASKED = 64
 _P, _I, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES = {
     "hca_new": (_P, []),
@@ -84,6 +86,12 @@ _SIGNATURES = {
     "hca_wire_new": (_P, [_P, _P]),
     "hca_wire_free": (None, [_P, _P]),
     "hca_wire_counts": (None, [_P, _P, _P]),
+    "hca_asks_fd": (_I, [_P]),
+    "hca_asked": (_U32, [_P, _P, _U32]),
+    "hca_source_new": (_P, [_P, _P, ctypes.c_char_p]),
+    "hca_source_take": (None, [_P, _P]),
+    "hca_source_free": (None, [_P, _P]),
+    "hca_source_unknown": (None, [_P, _P, ctypes.c_char_p]),
     "hca_counters": (None, [_P, _P, _P]),
     "hca_hold": (None, [_P]),
     "hca_release": (None, [_P]),
@@ -328,6 +336,39 @@ class Engine:
         counts = HcaWireCounts()
         self._library.hca_wire_counts(self._engine, wire, ctypes.byref(counts))
         return counts
+
+    @property
+    def asks_fd(self) -> int:
+        """The eventfd that is readable while ``asked`` has something to say; the engine's own."""
+        number: int = self._library.hca_asks_fd(self._engine)
+        return number
+
+    def asked(self) -> list[HcaAsked]:
+        """Return whose datagrams wait to be judged, each once and some at a time."""
+        found = (HcaAsked * _ASKED)()
+        count: int = self._library.hca_asked(self._engine, found, _ASKED)
+        return list(found[:count])
+
+    def add_source(self, wire: EngineWire, gid: bytes) -> EngineAh:
+        """Know somebody elsewhere, who may do nothing yet. Raises OSError.
+
+        What he may is set as an address handle's policy: its ``receives``.
+        """
+        assert len(gid) == 16
+        made = self._library.hca_source_new(self._engine, wire, gid)
+        return EngineAh(self._made(made, "a source of datagrams"))
+
+    def take_source(self, source: EngineAh) -> None:
+        """Somebody was judged: carry out, or drop, what of him has waited."""
+        self._library.hca_source_take(self._engine, source)
+
+    def remove_source(self, source: EngineAh) -> None:
+        """Forget somebody: he is asked about again. His wire is still there."""
+        self._library.hca_source_free(self._engine, source)
+
+    def drop_source(self, wire: EngineWire, gid: bytes) -> None:
+        """Nothing can be said of somebody: what of him has waited is dropped."""
+        self._library.hca_source_unknown(self._engine, wire, gid)
 
     def set_pkeys(self, client: EngineClient, pkeys: Sequence[int]) -> None:
         """Replace a client's table of partition keys; what is missing is 0, no key."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.fabric.wire import NoWire, WireAddress
-from vgpu_sim.hal.hca import HCA_WIRE_LANES
+from vgpu_sim.hal.hca import HCA_MAX_MTU, HCA_WIRE_LANES
 from vgpu_sim.hal.hca_engine import HcaWire
 
 PORT: Final = 4791
@@ -43,10 +43,13 @@ class WireSockets:
         """Return the port that each sends from."""
         return tuple(opened.getsockname()[1] for opened in self.sockets)
 
-    def structure(self) -> HcaWire:
-        """Return them as the engine takes them."""
+    def structure(self, path_mtu: int = HCA_MAX_MTU) -> HcaWire:
+        """Return them as the engine takes them; ``path_mtu`` is the interface's, as ibv_mtu."""
         wire = HcaWire(
-            scope=self.address.scope, lanes=len(self.sockets), segments=int(self.segments)
+            scope=self.address.scope,
+            lanes=len(self.sockets),
+            segments=int(self.segments),
+            path_mtu=path_mtu,
         )
         ctypes.memmove(wire.gid, self.address.gid, len(self.address.gid))
         for lane, (opened, port) in enumerate(zip(self.sockets, self.ports, strict=True)):

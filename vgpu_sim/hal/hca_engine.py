@@ -23,7 +23,7 @@ class HcaSavedCq(ctypes.Structure):
 
 
 class HcaSavedReading(ctypes.Structure):
-    """A READ of a peer's, over a wire, that is being answered."""
+    """A READ of a peer's, over a wire, that is being answered; or an atomic, with what it found."""
 
     _fields_ = (
         ("psn", c_uint32),
@@ -31,6 +31,18 @@ class HcaSavedReading(ctypes.Structure):
         ("bytes", c_uint32),
         ("done", c_uint32),
         ("address", c_uint64),
+        ("atomic", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+class HcaSavedResult(ctypes.Structure):
+    """What an atomic of a peer's has found: told again, never done again."""
+
+    _fields_ = (
+        ("before", c_uint64),
+        ("psn", c_uint32),
+        ("reserved", c_uint32),
     )
 
 
@@ -56,8 +68,9 @@ class HcaSavedWired(ctypes.Structure):
         ("done", c_uint32),
         ("address", c_uint64),
         ("reading_count", c_uint32),
-        ("reserved", c_uint32),
+        ("result_count", c_uint32),
         ("reading", HcaSavedReading * HCA_WIRE_READS),
+        ("results", HcaSavedResult * HCA_WIRE_READS),
     )
 
 
@@ -138,7 +151,8 @@ class HcaFlowCounts(ctypes.Structure):
 class HcaWire(ctypes.Structure):
     """An address on a wire, from hcad to its engine: UDP sockets that are bound to it.
 
-    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO).
+    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO). ``path_mtu`` is verbs'
+    ibv_mtu of the interface: the longest datagram.
     """
 
     _fields_ = (
@@ -146,7 +160,7 @@ class HcaWire(ctypes.Structure):
         ("scope", c_uint32),
         ("lanes", c_uint32),
         ("segments", c_uint32),
-        ("reserved", c_uint32),
+        ("path_mtu", c_uint32),
         ("fds", c_int32 * HCA_WIRE_LANES),
         ("ports", c_uint16 * HCA_WIRE_LANES),
     )
@@ -171,12 +185,25 @@ class HcaWireCounts(ctypes.Structure):
         ("timeouts", c_uint64),
         ("send_errors", c_uint64),
         ("full", c_uint64),
+        ("bad_qkey", c_uint64),
+        ("unjudged", c_uint64),
+    )
+
+
+class HcaAsked(ctypes.Structure):
+    """Somebody elsewhere whose datagrams wait, at a wire, until it is known what he may send."""
+
+    _fields_ = (
+        ("wire", c_uint64),
+        ("own", c_uint8 * 16),
+        ("source", c_uint8 * 16),
     )
 
 
 STRUCTURES: Final = (
     HcaSavedCq,
     HcaSavedReading,
+    HcaSavedResult,
     HcaSavedWired,
     HcaSavedQp,
     HcaSavedSrq,
@@ -185,4 +212,5 @@ STRUCTURES: Final = (
     HcaFlowCounts,
     HcaWire,
     HcaWireCounts,
+    HcaAsked,
 )

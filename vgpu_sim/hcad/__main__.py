@@ -19,13 +19,14 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.fabric.engine import Engine, EngineWire, preload
+from vgpu_sim.fabric.engine import Engine, preload
 from vgpu_sim.fabric.wire import NoWire, WireInterface, find
 from vgpu_sim.fabric.wire_sockets import WireSockets, open_sockets
 from vgpu_sim.gpud.admin import server as admin_server
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
+from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad import handover, policy_admin, walls, wire_luggage
 from vgpu_sim.hcad.cm_server import local_addresses
 from vgpu_sim.hcad.fabric_server import FabricServer
@@ -34,6 +35,7 @@ from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
 from vgpu_sim.hcad.shares import Shares, usable
+from vgpu_sim.hcad.sources import Sources
 from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
@@ -116,8 +118,18 @@ async def _begin(options: _Options, shares: Shares) -> None:
         *(options, server, engine, ended, successors, administration),
         lambda: server.open(listener, refusing=refusing),
         sockets,
-        [engine.add_wire(one.structure()) for one in sockets],
+        _wired(options, server, engine, sockets),
     )
+
+
+def _wired(
+    options: _Options, server: FabricServer, engine: Engine, sockets: Sequence[WireSockets]
+) -> Sources:
+    sources = Sources(engine, server.enforcer)
+    mtu = options.wire.path_mtu() if options.wire is not None else HCA_MAX_MTU
+    for one in sockets:
+        sources.add_wire(one.structure(mtu))
+    return sources
 
 
 async def _succeed(options: _Options, shares: Shares) -> None:
@@ -135,7 +147,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
     options = replace(options, wire=wire)
     server = _server(options, engine, ended, shares, providers)
     try:
-        wires = [engine.add_wire(one.structure()) for one in sockets]  # before who is on them
+        sources = _wired(options, server, engine, sockets)  # before who is on them
         successors = socket.socket(fileno=luggage.take(document["successors"]))
         administration = socket.socket(fileno=luggage.take(document["administration"]))
         serve = handover.accept(predecessor, document, luggage, server)
@@ -149,7 +161,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         engine.release()
 
     await _serve(
-        *(options, server, engine, ended, successors, administration, start, sockets, wires)
+        *(options, server, engine, ended, successors, administration, start, sockets, sources)
     )
 
 
@@ -188,7 +200,7 @@ async def _serve(
     administration: socket.socket,
     start: Callable[[], None],
     sockets: Sequence[WireSockets],
-    wires: Sequence[EngineWire],
+    sources: Sources,
 ) -> None:
     loop = asyncio.get_running_loop()
     providers = server.providers
@@ -240,8 +252,7 @@ async def _serve(
         await admin.close()
         await server.close()
         await providers.close()
-        for wire in wires:
-            engine.remove_wire(wire)
+        sources.close()
         for one in sockets:
             one.close()
         engine.close()

@@ -215,6 +215,11 @@ class Enforcer:
             self._deny(connection, judgement)
         self._enter(path, connection, judgement)
 
+    def connect_source(self, party: Party, source: EngineAh, gid: bytes) -> None:
+        """Judge who sends datagrams to somebody here over a wire; what is denied is dropped."""
+        connection = _Connection(party, (gid, 0, 0, 0, 0), is_path=True)
+        self._enter(source, connection, self._judged(connection))
+
     def forget(self, end: _End) -> None:
         """A queue pair or an address handle has no peer any more: it goes, or begins again."""
         connection = self._connections.pop(end, None)

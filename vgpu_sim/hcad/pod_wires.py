@@ -20,6 +20,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hcad.broker import Broker, Opened
 from vgpu_sim.hcad.functions import IpAddress
 from vgpu_sim.hcad.netd import SOCKET_NAME
+from vgpu_sim.hcad.sources import Sources
 from vgpu_sim.system.pacing import LogQuota
 from vgpu_sim.system.peers import PodUid
 
@@ -52,6 +53,8 @@ class PodWires:
     def __init__(self, engine: Engine, directory: Path | None, *, segments: bool = True) -> None:
         self._engine = engine
         self._segments = segments
+        self.sources: Sources | None = None
+        """Who judges datagrams that come over wires; without, they have to wait for ever."""
         self._broker = directory / SOCKET_NAME if directory is not None else None
         self._wires: dict[tuple[PodUid, IpAddress], _Wire] = {}
         self._carried: int | None = None
@@ -83,7 +86,7 @@ class PodWires:
             if not one.users:
                 del self._wires[key]
                 if one.made is not None:
-                    self._engine.remove_wire(one.made)
+                    (self.sources or self._engine).remove_wire(one.made)
 
     def status(self) -> Mapping[str, Any]:
         """Return which wires there are, and why others are not."""
@@ -122,7 +125,8 @@ class PodWires:
             (sockets,) = opened.wires
             if sockets.address.ip != address:
                 raise NoWire(f"sockets of {sockets.address.ip} for {address}")
-            one.made = self._engine.add_wire(sockets.structure())
+            structure = sockets.structure(opened.interface.path_mtu())
+            one.made = (self.sources or self._engine).add_wire(structure)
         except (NoWire, ValueError, OSError) as err:
             one.why = str(err)
             logger.warning("no_wire address=%s reason=%r", address, one.why)

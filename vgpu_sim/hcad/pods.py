@@ -35,6 +35,7 @@ from vgpu_sim.hcad.pod_wires import PodWires
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, SOCKET_NAME, Server
 from vgpu_sim.hcad.shares import Share, Shares, usable
+from vgpu_sim.hcad.sources import Sources
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import peer_of
@@ -73,6 +74,7 @@ class PodServer(Server):
         self._doorkeeper = doorkeeper or Doorkeeper()
         self._system_classes = system_classes
         self.wires = wires or PodWires(engine, None)
+        self.wires.sources = Sources(engine, self.enforcer)
         self._listeners: dict[str, socket.socket] = {}
         self._connected: Counter[str] = Counter()
         self._holders: dict[str, Party] = {}

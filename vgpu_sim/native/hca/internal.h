@@ -95,6 +95,7 @@ struct hca_cursor {
 struct hca_work {
   bool active;
   bool denied; /* by policy, which was counted */
+  bool admitted; /* a datagram, by policy: it was counted */
   bool receives; /* the peer's next receive request is in `recv` */
   uint32_t bytes, done;
   tessera_hca_send_slot send; /* the one copy that is checked and used */
@@ -162,6 +163,8 @@ struct hca {
   struct wire_batch *wire_batch; /* NULL until there is a wire, like what follows */
   uint8_t *wire_room;
   int wire_epoll_fd;
+  int asks_fd; /* eventfd: somebody is to be judged */
+  bool judged; /* somebody was, whose datagrams wait */
 };
 
 /* objects.c: the engine may sleep: it looks at its queue again. */

@@ -109,6 +109,18 @@ HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire
 HCA_EXPORT void hca_wire_free(struct hca *hca, struct hca_wire *wire);
 HCA_EXPORT void hca_wire_counts(struct hca *hca, struct hca_wire *wire,
                                 tessera_hca_wire_counts *counts);
+/* wire_sources.c: who sends datagrams over a wire is judged by the caller, once and again with other
+ * policies. An eventfd, readable while hca_asked() has anything to say: -1 where there is no wire. */
+HCA_EXPORT int hca_asks_fd(const struct hca *hca);
+/* Whose datagrams wait: each once, at most `room`; how many. */
+HCA_EXPORT uint32_t hca_asked(struct hca *hca, tessera_hca_asked *asked, uint32_t room);
+/* One who may do nothing until hca_policies_set() is told of it as of an address handle. */
+HCA_EXPORT struct hca_ah *hca_source_new(struct hca *hca, struct hca_wire *wire,
+                                         const uint8_t *gid);
+/* Carries out, or drops, what has waited. */
+HCA_EXPORT void hca_source_take(struct hca *hca, struct hca_ah *source);
+HCA_EXPORT void hca_source_free(struct hca *hca, struct hca_ah *source); /* before its wire */
+HCA_EXPORT void hca_source_unknown(struct hca *hca, struct hca_wire *wire, const uint8_t *gid);
 /* resources.c. TESSERA_HCA_PKEYS partition keys, 0 for none; a new client has 0xffff first. */
 HCA_EXPORT void hca_client_set_pkeys(struct hca *hca, struct hca_client *client,
                                      const uint16_t *pkeys);

@@ -16,7 +16,7 @@ static enum hca_step start(struct hca *hca, struct hca_qp *qp) {
     return HCA_STEP_DONE;
   work->send = qp->send_slots[qp->send_tail & (qp->send_count - 1)];
   work->bytes = work->done = 0;
-  work->receives = work->denied = false;
+  work->receives = work->denied = work->admitted = false;
   const uint32_t status = hca_check_local(hca, qp);
   if (status != TESSERA_VERBS_STATUS_SUCCESS) return hca_fail_send(hca, qp, status);
   work->active = true;

@@ -15,10 +15,10 @@ enum { ROOM_BYTES = 32 * 65536, EVENTS = 32 };
 
 /* What a flow label says about the source port (rdma-core's ibv_flow_label_to_udp_sport()): here,
  * which of the ports that there are. */
-static unsigned lane_of(const struct hca_wire *wire, const struct hca_qp *qp) {
-  uint32_t label = qp->attributes.flow_label & 0xFFFFF;
+unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own, uint32_t other) {
+  label &= 0xFFFFF;
   if (label == 0) {
-    const uint64_t pair = (uint64_t)qp->number * qp->attributes.dest_qpn;
+    const uint64_t pair = (uint64_t)own * other;
     label = (uint32_t)(pair ^ pair >> 20 ^ pair >> 40) & 0xFFFFF;
   }
   return ((label & 0x3FFF) ^ label >> 14) % wire->lanes;
@@ -52,6 +52,7 @@ void hca_wire_end(struct hca *hca) {
 }
 
 static void drop(struct hca_wire *wire) {
+  wire_sources_end(wire);
   for (unsigned i = 0; i < wire->lanes; i++) close(wire->fds[i]);
   free(wire);
 }
@@ -66,6 +67,7 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
   memcpy(wire->gid, wanted->gid, sizeof wire->gid);
   wire->scope = wanted->scope;
   wire->segments = wanted->segments != 0;
+  wire->mtu = 128u << wanted->path_mtu % 6;
   bool made = true;
   for (; wire->lanes < wanted->lanes && made; wire->lanes += made) {
     wire->ports[wire->lanes] = wanted->ports[wire->lanes];
@@ -139,9 +141,10 @@ static bool is_here(const struct hca *hca, const uint8_t *gid) {
   return false;
 }
 
-struct hca_wire *wire_of(const struct hca *hca, const struct hca_qp *qp) {
-  if (qp->attributes.sgid_index >= TESSERA_HCA_GIDS) return NULL;
-  const uint8_t *gid = qp->client->gids[qp->attributes.sgid_index];
+struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
+                         unsigned sgid_index) {
+  if (sgid_index >= TESSERA_HCA_GIDS) return NULL;
+  const uint8_t *gid = client->gids[sgid_index];
   for (struct hca_wire *wire = hca->wires; wire; wire = wire->next)
     if (memcmp(wire->gid, gid, sizeof wire->gid) == 0) return wire;
   return NULL;
@@ -154,7 +157,7 @@ bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
   qp->wired->wire = wire;
   wire->pairs++;
   qp->wired->qp = qp;
-  qp->wired->lane = lane_of(wire, qp);
+  qp->wired->lane = wire_lane_of(wire, attributes->flow_label, qp->number, attributes->dest_qpn);
   qp->wired->mtu = 128u << attributes->path_mtu;
   qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
                                        .destination_port = WIRE_PORT};
@@ -164,13 +167,20 @@ bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
   return true;
 }
 
+struct hca_wire *hca_wire_towards(const struct hca *hca, const struct hca_client *client,
+                                  const tessera_hca_ah_create *path) {
+  struct hca_wire *wire = hca->wires ? wire_of(hca, client, path->sgid_index) : NULL;
+  if (!wire || wire_is_ipv4(wire->gid) != wire_is_ipv4(path->dgid)) return NULL;
+  return is_here(hca, path->dgid) ? NULL : wire;
+}
+
 bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
   const tessera_hca_qp_attributes *attributes = &qp->attributes;
   if (attributes->state == TESSERA_VERBS_STATE_RESET) leave(hca, qp);
   if (attributes->state == TESSERA_VERBS_STATE_RTR && from != TESSERA_VERBS_STATE_RTR) {
     leave(hca, qp);
-    struct hca_wire *wire = wire_of(hca, qp);
-    if (!wire || qp->type != TESSERA_VERBS_QP_TYPE_RC || is_here(hca, attributes->dgid))
+    struct hca_wire *wire = wire_of(hca, qp->client, attributes->sgid_index);
+    if (!wire || qp->type == TESSERA_VERBS_QP_TYPE_UD || is_here(hca, attributes->dgid))
       return true;
     if (wire_is_ipv4(wire->gid) != wire_is_ipv4(attributes->dgid)) return true;
     if (!wire_join(wire, qp)) return false;
@@ -198,6 +208,7 @@ bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
 
 bool hca_wire_poll(struct hca *hca) {
   if (!hca->wires) return false;
+  wire_take_judged(hca);
   struct epoll_event events[EVENTS];
   const int count = epoll_wait(hca->wire_epoll_fd, events, EVENTS, 0);
   bool came = false;

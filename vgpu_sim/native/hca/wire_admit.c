@@ -19,7 +19,8 @@ static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struc
     wire->counts.bad_pkey++;
     return NULL;
   }
-  if (packet->opcode >> 5 != WIRE_RC || packet->payload_bytes > qp->wired->mtu) {
+  const unsigned transport = wire_is_unreliable(qp) ? WIRE_UC : WIRE_RC;
+  if (packet->opcode >> 5 != transport || packet->payload_bytes > qp->wired->mtu) {
     wire->counts.malformed++;
     return NULL;
   }
@@ -34,6 +35,10 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     wire->counts.malformed++;
     return;
   }
+  if (packet.opcode >> 5 == WIRE_UD) {
+    wire_take_datagram(hca, wire, path, part, &packet, data, bytes);
+    return;
+  }
   struct hca_qp *qp = target(hca, wire, path, &packet);
   if (!qp) return;
   if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) {
@@ -44,13 +49,19 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     wire->counts.not_ready++;
     return;
   }
+  if (wire_is_unreliable(qp)) {
+    wire_respond_unreliably(hca, qp, &packet);
+    return;
+  }
   switch (packet.form.kind) {
     case WIRE_SEND:
     case WIRE_WRITE:
     case WIRE_READ:
+    case WIRE_ATOMIC:
       wire_respond(hca, qp, &packet);
       break;
     case WIRE_READ_RESPONSE:
+    case WIRE_ATOMIC_ACK:
       wire_read_response(hca, qp, &packet);
       break;
     case WIRE_ACK:

@@ -33,7 +33,16 @@ static void save_responder(const struct hca_qp *qp, tessera_hca_saved_wired *sav
                                                     .key = reading->key,
                                                     .bytes = reading->bytes,
                                                     .done = reading->done,
-                                                    .address = reading->address};
+                                                    .address = reading->address,
+                                                    .atomic = reading->atomic};
+  }
+  const struct wire_results *results = &responder->results;
+  const unsigned limit = wire_most_answers(qp);
+  saved->result_count = results->count;
+  for (unsigned i = 0; i < results->count; i++) { /* the oldest first */
+    const unsigned at = (results->next + limit - results->count + i) % limit;
+    saved->results[i] = (tessera_hca_saved_result){.psn = results->of[at].psn,
+                                                   .before = results->of[at].before};
   }
 }
 
@@ -64,14 +73,17 @@ static void load_responder(struct hca *hca, struct hca_qp *qp,
                                                   .key = reading->key,
                                                   .bytes = reading->bytes,
                                                   .done = reading->done,
-                                                  .address = reading->address};
+                                                  .address = reading->address,
+                                                  .atomic = reading->atomic != 0};
   }
+  for (unsigned i = 0; i < saved->result_count && i < WIRE_READS; i++)
+    wire_keep_result(qp, saved->results[i].psn, saved->results[i].before);
   if (responder->answers) wire_note(hca, qp->wired);
 }
 
 bool hca_wire_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_wired *saved) {
   if (!saved->wired) return true;
-  struct hca_wire *wire = wire_of(hca, qp);
+  struct hca_wire *wire = wire_of(hca, qp->client, qp->attributes.sgid_index);
   if (!wire || !wire_join(wire, qp)) return false;
   wire_requester_resume(qp, saved->first_psn, saved->oldest_psn);
   load_responder(hca, qp, saved);

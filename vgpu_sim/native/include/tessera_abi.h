@@ -1164,13 +1164,27 @@ typedef struct tessera_hca_saved_reading {
   uint32_t bytes;
   uint32_t done;
   uint64_t address;
+  uint32_t atomic;
+  uint32_t reserved;
 } tessera_hca_saved_reading;
-_Static_assert(sizeof(tessera_hca_saved_reading) == 24, "tessera_hca_saved_reading");
+_Static_assert(sizeof(tessera_hca_saved_reading) == 32, "tessera_hca_saved_reading");
 _Static_assert(offsetof(tessera_hca_saved_reading, psn) == 0, "tessera_hca_saved_reading.psn");
 _Static_assert(offsetof(tessera_hca_saved_reading, key) == 4, "tessera_hca_saved_reading.key");
 _Static_assert(offsetof(tessera_hca_saved_reading, bytes) == 8, "tessera_hca_saved_reading.bytes");
 _Static_assert(offsetof(tessera_hca_saved_reading, done) == 12, "tessera_hca_saved_reading.done");
 _Static_assert(offsetof(tessera_hca_saved_reading, address) == 16, "tessera_hca_saved_reading.address");
+_Static_assert(offsetof(tessera_hca_saved_reading, atomic) == 24, "tessera_hca_saved_reading.atomic");
+_Static_assert(offsetof(tessera_hca_saved_reading, reserved) == 28, "tessera_hca_saved_reading.reserved");
+
+typedef struct tessera_hca_saved_result {
+  uint64_t before;
+  uint32_t psn;
+  uint32_t reserved;
+} tessera_hca_saved_result;
+_Static_assert(sizeof(tessera_hca_saved_result) == 16, "tessera_hca_saved_result");
+_Static_assert(offsetof(tessera_hca_saved_result, before) == 0, "tessera_hca_saved_result.before");
+_Static_assert(offsetof(tessera_hca_saved_result, psn) == 8, "tessera_hca_saved_result.psn");
+_Static_assert(offsetof(tessera_hca_saved_result, reserved) == 12, "tessera_hca_saved_result.reserved");
 
 typedef struct tessera_hca_saved_wired {
   uint32_t wired;
@@ -1187,10 +1201,11 @@ typedef struct tessera_hca_saved_wired {
   uint32_t done;
   uint64_t address;
   uint32_t reading_count;
-  uint32_t reserved;
+  uint32_t result_count;
   tessera_hca_saved_reading reading[16];
+  tessera_hca_saved_result results[16];
 } tessera_hca_saved_wired;
-_Static_assert(sizeof(tessera_hca_saved_wired) == 448, "tessera_hca_saved_wired");
+_Static_assert(sizeof(tessera_hca_saved_wired) == 832, "tessera_hca_saved_wired");
 _Static_assert(offsetof(tessera_hca_saved_wired, wired) == 0, "tessera_hca_saved_wired.wired");
 _Static_assert(offsetof(tessera_hca_saved_wired, first_psn) == 4, "tessera_hca_saved_wired.first_psn");
 _Static_assert(offsetof(tessera_hca_saved_wired, oldest_psn) == 8, "tessera_hca_saved_wired.oldest_psn");
@@ -1205,8 +1220,9 @@ _Static_assert(offsetof(tessera_hca_saved_wired, bytes) == 40, "tessera_hca_save
 _Static_assert(offsetof(tessera_hca_saved_wired, done) == 44, "tessera_hca_saved_wired.done");
 _Static_assert(offsetof(tessera_hca_saved_wired, address) == 48, "tessera_hca_saved_wired.address");
 _Static_assert(offsetof(tessera_hca_saved_wired, reading_count) == 56, "tessera_hca_saved_wired.reading_count");
-_Static_assert(offsetof(tessera_hca_saved_wired, reserved) == 60, "tessera_hca_saved_wired.reserved");
+_Static_assert(offsetof(tessera_hca_saved_wired, result_count) == 60, "tessera_hca_saved_wired.result_count");
 _Static_assert(offsetof(tessera_hca_saved_wired, reading) == 64, "tessera_hca_saved_wired.reading");
+_Static_assert(offsetof(tessera_hca_saved_wired, results) == 576, "tessera_hca_saved_wired.results");
 
 typedef struct tessera_hca_saved_qp {
   uint32_t send_tail;
@@ -1219,7 +1235,7 @@ typedef struct tessera_hca_saved_qp {
   tessera_hca_recv_slot held;
   tessera_hca_saved_wired wire;
 } tessera_hca_saved_qp;
-_Static_assert(sizeof(tessera_hca_saved_qp) == 816, "tessera_hca_saved_qp");
+_Static_assert(sizeof(tessera_hca_saved_qp) == 1200, "tessera_hca_saved_qp");
 _Static_assert(offsetof(tessera_hca_saved_qp, send_tail) == 0, "tessera_hca_saved_qp.send_tail");
 _Static_assert(offsetof(tessera_hca_saved_qp, recv_tail) == 4, "tessera_hca_saved_qp.recv_tail");
 _Static_assert(offsetof(tessera_hca_saved_qp, broken) == 8, "tessera_hca_saved_qp.broken");
@@ -1299,7 +1315,7 @@ typedef struct tessera_hca_wire {
   uint32_t scope;
   uint32_t lanes;
   uint32_t segments;
-  uint32_t reserved;
+  uint32_t path_mtu;
   int32_t fds[8];
   uint16_t ports[8];
 } tessera_hca_wire;
@@ -1308,7 +1324,7 @@ _Static_assert(offsetof(tessera_hca_wire, gid) == 0, "tessera_hca_wire.gid");
 _Static_assert(offsetof(tessera_hca_wire, scope) == 16, "tessera_hca_wire.scope");
 _Static_assert(offsetof(tessera_hca_wire, lanes) == 20, "tessera_hca_wire.lanes");
 _Static_assert(offsetof(tessera_hca_wire, segments) == 24, "tessera_hca_wire.segments");
-_Static_assert(offsetof(tessera_hca_wire, reserved) == 28, "tessera_hca_wire.reserved");
+_Static_assert(offsetof(tessera_hca_wire, path_mtu) == 28, "tessera_hca_wire.path_mtu");
 _Static_assert(offsetof(tessera_hca_wire, fds) == 32, "tessera_hca_wire.fds");
 _Static_assert(offsetof(tessera_hca_wire, ports) == 64, "tessera_hca_wire.ports");
 
@@ -1328,8 +1344,10 @@ typedef struct tessera_hca_wire_counts {
   uint64_t timeouts;
   uint64_t send_errors;
   uint64_t full;
+  uint64_t bad_qkey;
+  uint64_t unjudged;
 } tessera_hca_wire_counts;
-_Static_assert(sizeof(tessera_hca_wire_counts) == 120, "tessera_hca_wire_counts");
+_Static_assert(sizeof(tessera_hca_wire_counts) == 136, "tessera_hca_wire_counts");
 _Static_assert(offsetof(tessera_hca_wire_counts, received) == 0, "tessera_hca_wire_counts.received");
 _Static_assert(offsetof(tessera_hca_wire_counts, sent) == 8, "tessera_hca_wire_counts.sent");
 _Static_assert(offsetof(tessera_hca_wire_counts, malformed) == 16, "tessera_hca_wire_counts.malformed");
@@ -1345,6 +1363,18 @@ _Static_assert(offsetof(tessera_hca_wire_counts, duplicates) == 88, "tessera_hca
 _Static_assert(offsetof(tessera_hca_wire_counts, timeouts) == 96, "tessera_hca_wire_counts.timeouts");
 _Static_assert(offsetof(tessera_hca_wire_counts, send_errors) == 104, "tessera_hca_wire_counts.send_errors");
 _Static_assert(offsetof(tessera_hca_wire_counts, full) == 112, "tessera_hca_wire_counts.full");
+_Static_assert(offsetof(tessera_hca_wire_counts, bad_qkey) == 120, "tessera_hca_wire_counts.bad_qkey");
+_Static_assert(offsetof(tessera_hca_wire_counts, unjudged) == 128, "tessera_hca_wire_counts.unjudged");
+
+typedef struct tessera_hca_asked {
+  uint64_t wire;
+  uint8_t own[16];
+  uint8_t source[16];
+} tessera_hca_asked;
+_Static_assert(sizeof(tessera_hca_asked) == 40, "tessera_hca_asked");
+_Static_assert(offsetof(tessera_hca_asked, wire) == 0, "tessera_hca_asked.wire");
+_Static_assert(offsetof(tessera_hca_asked, own) == 8, "tessera_hca_asked.own");
+_Static_assert(offsetof(tessera_hca_asked, source) == 24, "tessera_hca_asked.source");
 
 typedef struct tessera_hca_cq_resize {
   uint32_t handle;
