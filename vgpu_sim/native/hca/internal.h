@@ -162,6 +162,7 @@ struct hca {
   struct wire_batch *wire_batch; /* NULL until there is a wire, like what follows */
   uint8_t *wire_room;
   int wire_epoll_fd;
+  struct hca_pacing *pacing; /* NULL: there are no QoS classes */
 };
 
 /* objects.c: the engine may sleep: it looks at its queue again. */
@@ -246,6 +247,8 @@ bool hca_wire_is_busy(const struct hca_qp *qp);
 bool hca_wire_turn(struct hca *hca, struct hca_qp *qp);
 bool hca_wire_poll(struct hca *hca); /* true where something came */
 void hca_wire_end(struct hca *hca);
+/* wire_pace.c: a queue pair with a wire sends no more. */
+void hca_wire_stop(struct hca *hca, struct hca_qp *qp);
 
 static inline void hca_enter(struct hca *hca) {
   atomic_fetch_add(&hca->callers, 1);

@@ -5,6 +5,7 @@
 #define HCA_WIRE_H
 
 #include "internal.h"
+#include "wire_pace.h"
 #include "wire_packet.h"
 
 enum {
@@ -28,6 +29,8 @@ struct hca_wire {
   uint32_t room_bytes; /* of the socket that receives; the peer's is taken to be like it */
   bool segments; /* the kernel cuts and joins buffers: UDP_SEGMENT, UDP_GRO */
   tessera_hca_wire_counts counts;
+  struct hca_bucket port; /* of everything that is sent; without a rate: no limit */
+  struct hca_bucket ceilings[TESSERA_HCA_QOS_CLASSES + 1];
 };
 
 /* A request that was taken out of the ring and is not complete yet. */
@@ -81,13 +84,15 @@ struct hca_wired {
   struct hca_qp *qp;
   struct wire_requester requester;
   struct wire_responder responder;
+  struct wire_pace pace;
+  struct wire_congestion congestion;
 };
 
 /* What a packet is for, and where it lies in the buffer. */
 struct wire_out {
   struct hca_wired *wired;
   uint32_t offset, bytes; /* with ICRC */
-  uint8_t kind;
+  uint8_t kind, tos;
 };
 
 struct wire_batch {
@@ -154,6 +159,22 @@ void wire_note(struct hca *hca, struct hca_wired *wired);
 /* As the table of partition keys is now. */
 static inline uint16_t wire_pkey(const struct hca_qp *qp) {
   return qp->client->pkeys[qp->attributes.pkey_index % TESSERA_HCA_PKEYS];
+}
+
+/* Whether a packet may have to wait for anything but its window. */
+static inline bool wire_is_paced(const struct hca *hca, const struct hca_wired *wired) {
+  return hca->pacing || wired->congestion.limited || wired->wire->port.per_ns != 0;
+}
+
+/* Whether the next packet has to wait; asked again it says the same. */
+static inline bool wire_pace_holds(struct hca *hca, struct hca_qp *qp) {
+  return wire_is_paced(hca, qp->wired) && wire_pace_asks(hca, qp);
+}
+
+/* The packet that was made last is sent. */
+static inline void wire_pace_spend(struct hca *hca, struct hca_qp *qp) {
+  qp->wired->congestion.sent = true;
+  if (wire_is_paced(hca, qp->wired)) wire_pace_charge(hca, qp);
 }
 
 static inline uint32_t wire_packets(uint32_t bytes, uint32_t mtu) {

@@ -102,6 +102,7 @@
 #define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
 #define TESSERA_HCA_VERBS UINT64_C(0x9)
 #define TESSERA_HCA_WIRE_LANES UINT64_C(0x8)
+#define TESSERA_HCA_QOS_CLASSES UINT64_C(0x3f)
 
 #define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
 #define TESSERA_CM_MAX_IDS UINT64_C(0x1000)
@@ -1219,8 +1220,10 @@ typedef struct tessera_hca_policy_change {
   uint32_t revoke;
   uint32_t pkey;
   uint64_t address_handle;
+  uint32_t qos_class;
+  uint32_t reserved;
 } tessera_hca_policy_change;
-_Static_assert(sizeof(tessera_hca_policy_change) == 56, "tessera_hca_policy_change");
+_Static_assert(sizeof(tessera_hca_policy_change) == 64, "tessera_hca_policy_change");
 _Static_assert(offsetof(tessera_hca_policy_change, queue_pair) == 0, "tessera_hca_policy_change.queue_pair");
 _Static_assert(offsetof(tessera_hca_policy_change, out) == 8, "tessera_hca_policy_change.out");
 _Static_assert(offsetof(tessera_hca_policy_change, in_) == 16, "tessera_hca_policy_change.in_");
@@ -1230,6 +1233,8 @@ _Static_assert(offsetof(tessera_hca_policy_change, receives) == 36, "tessera_hca
 _Static_assert(offsetof(tessera_hca_policy_change, revoke) == 40, "tessera_hca_policy_change.revoke");
 _Static_assert(offsetof(tessera_hca_policy_change, pkey) == 44, "tessera_hca_policy_change.pkey");
 _Static_assert(offsetof(tessera_hca_policy_change, address_handle) == 48, "tessera_hca_policy_change.address_handle");
+_Static_assert(offsetof(tessera_hca_policy_change, qos_class) == 56, "tessera_hca_policy_change.qos_class");
+_Static_assert(offsetof(tessera_hca_policy_change, reserved) == 60, "tessera_hca_policy_change.reserved");
 
 typedef struct tessera_hca_flow_counts {
   uint64_t operations[9];
@@ -1241,6 +1246,22 @@ _Static_assert(offsetof(tessera_hca_flow_counts, operations) == 0, "tessera_hca_
 _Static_assert(offsetof(tessera_hca_flow_counts, bytes) == 72, "tessera_hca_flow_counts.bytes");
 _Static_assert(offsetof(tessera_hca_flow_counts, denied) == 144, "tessera_hca_flow_counts.denied");
 
+typedef struct tessera_hca_qos_class {
+  uint64_t bytes_at_most;
+  uint64_t bytes_at_least;
+  uint32_t weight;
+  uint8_t traffic_class;
+  uint8_t cnp_traffic_class;
+  uint8_t reserved[2];
+} tessera_hca_qos_class;
+_Static_assert(sizeof(tessera_hca_qos_class) == 24, "tessera_hca_qos_class");
+_Static_assert(offsetof(tessera_hca_qos_class, bytes_at_most) == 0, "tessera_hca_qos_class.bytes_at_most");
+_Static_assert(offsetof(tessera_hca_qos_class, bytes_at_least) == 8, "tessera_hca_qos_class.bytes_at_least");
+_Static_assert(offsetof(tessera_hca_qos_class, weight) == 16, "tessera_hca_qos_class.weight");
+_Static_assert(offsetof(tessera_hca_qos_class, traffic_class) == 20, "tessera_hca_qos_class.traffic_class");
+_Static_assert(offsetof(tessera_hca_qos_class, cnp_traffic_class) == 21, "tessera_hca_qos_class.cnp_traffic_class");
+_Static_assert(offsetof(tessera_hca_qos_class, reserved) == 22, "tessera_hca_qos_class.reserved");
+
 typedef struct tessera_hca_wire {
   uint8_t gid[16];
   uint32_t scope;
@@ -1249,8 +1270,9 @@ typedef struct tessera_hca_wire {
   uint32_t reserved;
   int32_t fds[8];
   uint16_t ports[8];
+  uint64_t bytes_per_second;
 } tessera_hca_wire;
-_Static_assert(sizeof(tessera_hca_wire) == 80, "tessera_hca_wire");
+_Static_assert(sizeof(tessera_hca_wire) == 88, "tessera_hca_wire");
 _Static_assert(offsetof(tessera_hca_wire, gid) == 0, "tessera_hca_wire.gid");
 _Static_assert(offsetof(tessera_hca_wire, scope) == 16, "tessera_hca_wire.scope");
 _Static_assert(offsetof(tessera_hca_wire, lanes) == 20, "tessera_hca_wire.lanes");
@@ -1258,6 +1280,7 @@ _Static_assert(offsetof(tessera_hca_wire, segments) == 24, "tessera_hca_wire.seg
 _Static_assert(offsetof(tessera_hca_wire, reserved) == 28, "tessera_hca_wire.reserved");
 _Static_assert(offsetof(tessera_hca_wire, fds) == 32, "tessera_hca_wire.fds");
 _Static_assert(offsetof(tessera_hca_wire, ports) == 64, "tessera_hca_wire.ports");
+_Static_assert(offsetof(tessera_hca_wire, bytes_per_second) == 80, "tessera_hca_wire.bytes_per_second");
 
 typedef struct tessera_hca_wire_counts {
   uint64_t received;
@@ -1275,8 +1298,12 @@ typedef struct tessera_hca_wire_counts {
   uint64_t timeouts;
   uint64_t send_errors;
   uint64_t full;
+  uint64_t np_ecn_marked;
+  uint64_t np_cnp_sent;
+  uint64_t rp_cnp_handled;
+  uint64_t rp_cnp_ignored;
 } tessera_hca_wire_counts;
-_Static_assert(sizeof(tessera_hca_wire_counts) == 120, "tessera_hca_wire_counts");
+_Static_assert(sizeof(tessera_hca_wire_counts) == 152, "tessera_hca_wire_counts");
 _Static_assert(offsetof(tessera_hca_wire_counts, received) == 0, "tessera_hca_wire_counts.received");
 _Static_assert(offsetof(tessera_hca_wire_counts, sent) == 8, "tessera_hca_wire_counts.sent");
 _Static_assert(offsetof(tessera_hca_wire_counts, malformed) == 16, "tessera_hca_wire_counts.malformed");
@@ -1292,6 +1319,10 @@ _Static_assert(offsetof(tessera_hca_wire_counts, duplicates) == 88, "tessera_hca
 _Static_assert(offsetof(tessera_hca_wire_counts, timeouts) == 96, "tessera_hca_wire_counts.timeouts");
 _Static_assert(offsetof(tessera_hca_wire_counts, send_errors) == 104, "tessera_hca_wire_counts.send_errors");
 _Static_assert(offsetof(tessera_hca_wire_counts, full) == 112, "tessera_hca_wire_counts.full");
+_Static_assert(offsetof(tessera_hca_wire_counts, np_ecn_marked) == 120, "tessera_hca_wire_counts.np_ecn_marked");
+_Static_assert(offsetof(tessera_hca_wire_counts, np_cnp_sent) == 128, "tessera_hca_wire_counts.np_cnp_sent");
+_Static_assert(offsetof(tessera_hca_wire_counts, rp_cnp_handled) == 136, "tessera_hca_wire_counts.rp_cnp_handled");
+_Static_assert(offsetof(tessera_hca_wire_counts, rp_cnp_ignored) == 144, "tessera_hca_wire_counts.rp_cnp_ignored");
 
 typedef struct tessera_hca_cq_resize {
   uint32_t handle;
