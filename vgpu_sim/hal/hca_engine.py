@@ -69,7 +69,8 @@ class HcaPolicyChange(ctypes.Structure):
     ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and that
     of it. ``out`` and ``in_`` are the rows of counters of both, 0 for none. ``pkey`` has
     its membership bit. ``revoke`` ends the queue pair. ``queue_pair`` is the engine's own, or
-    0 and ``address_handle`` is that of a datagram's. ``qos_class`` is the place of its class, 0: none.
+    0 and ``address_handle`` is that of a datagram's. ``qos_class`` is the place of its class, 0 for
+    none.
     """
 
     _fields_ = (
