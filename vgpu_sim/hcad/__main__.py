@@ -207,7 +207,7 @@ async def _serve(
             ended.set()
 
     offering = None
-    wires = [engine.add_wire(one.structure()) for one in sockets]
+    wires = server.wires_made = [engine.add_wire(one.structure()) for one in sockets]
     for one in sockets:
         one.close()
     served = policy_admin.operations(server.enforcer)
