@@ -173,7 +173,7 @@ static inline bool wire_pace_holds(struct hca *hca, struct hca_qp *qp) {
 
 /* The packet that was made last is sent. */
 static inline void wire_pace_spend(struct hca *hca, struct hca_qp *qp) {
-  qp->wired->congestion.sent = true;
+  qp->wired->congestion.sent += qp->wired->congestion.sent < WIRE_MOST_NOTED;
   if (wire_is_paced(hca, qp->wired)) wire_pace_charge(hca, qp);
 }
 

@@ -13,6 +13,7 @@
 enum wire_ecn { WIRE_ECN_NONE, WIRE_ECN_1, WIRE_ECN_0, WIRE_ECN_MARKED, WIRE_ECN_MASK = 3 };
 
 enum {
+  WIRE_MOST_NOTED = 256, /* packets that notifications may still come of */
   WIRE_CNP = 0x81, /* BTH opcode (IBTA annex A17) */
   WIRE_USUAL_TOS = WIRE_ECN_0, /* as sockets are opened: a packet with another one says so itself */
   WIRE_CNP_TOS = 48 << 2, /* CS6, as network cards have it; not to be marked itself */
@@ -44,8 +45,8 @@ struct wire_pace {
 /* A reaction point's (DCQCN), and when its owner notified the peer last. */
 struct wire_congestion {
   bool limited;
-  bool sent; /* something, since the last notification */
-  uint64_t notified_ns, cut_ns, next_ns;
+  uint32_t sent; /* packets that nobody has notified of */
+  uint64_t notified_ns, next_cut_ns, next_ns;
   unsigned times, volumes; /* how often time and volume have passed since the last notification */
   uint64_t bytes;          /* of the volume that is not complete */
   double alpha, rate, target; /* rates in bytes per ns */
