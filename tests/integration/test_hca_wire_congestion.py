@@ -40,7 +40,9 @@ def saying(awaited: str, *command: str) -> tuple[str, ...]:
 
 
 def counters(said: str) -> dict[str, int]:
-    return {name: int(value) for name, value in re.findall(r"^([a-z_]+)=(\d+)$", said, re.MULTILINE)}
+    return {
+        name: int(value) for name, value in re.findall(r"^([a-z_]+)=(\d+)$", said, re.MULTILINE)
+    }
 
 
 def megabytes(said: str) -> float:
