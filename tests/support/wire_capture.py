@@ -1,5 +1,7 @@
 """``python wire_capture.py FILE``: every opcode of a reliable connection, captured from the kernel.
 
+Last come packets that are marked as congested, and the notifications that these bring.
+
 To be run in a network namespace of its own, whose loopback interface it sets up: over IPv4 and IPv6.
 """
 
@@ -10,9 +12,11 @@ import sys
 import time
 
 import hca_rig
-from hca_rig import BASE
+from hca_rig import BASE, until
 from wire_rig import RELIABLE, End, gid_of
+from wire_watcher import MARKED
 
+from vgpu_sim.fabric import wire_sockets
 from vgpu_sim.hal.verbs import VerbsOpcode as Op
 
 PAIRS = (("10.9.0.1", "10.9.0.2"), ("fd00::1", "fd00::2"))
@@ -33,6 +37,9 @@ def main() -> None:
     with hca_rig.running_engine() as first, hca_rig.running_engine() as second:
         for here, there in PAIRS:
             _play(End(first, here), End(second, there))
+        wire_sockets._ECN_CAPABLE = MARKED  # as if routers had marked all that is sent from now on
+        for here, there in PAIRS:
+            _congest(End(first, here), End(second, there))
     watching.setblocking(False)
     with open(sys.argv[1], "wb") as capture:
         capture.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 1 << 16, ETHERNET))
@@ -65,6 +72,19 @@ def _play(a: End, b: End) -> None:
                 immediate=0x01020304,
             )
             assert a.send_cq.poll().status == 0
+    a.close()
+    b.close()
+
+
+def _congest(a: End, b: End) -> None:
+    a.connect(b.ip, b.qp.number, **RELIABLE)
+    b.connect(a.ip, a.qp.number, **RELIABLE)
+    here, there = a.region(), b.region()
+    write = (Op.RDMA_WRITE, [(BASE, SIZES[0], here.key)])
+    a.qp.send(*write, remote_address=BASE, remote_key=there.key)
+    assert a.send_cq.poll().status == 0
+    assert b.counts.np_cnp_sent == 1
+    assert until(lambda: a.counts.rp_cnp_handled == 1)
     a.close()
     b.close()
 

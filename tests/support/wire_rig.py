@@ -43,11 +43,14 @@ class End:
         ip: str | None = None,
         segments: bool = False,
         kind: VerbsQpType = VerbsQpType.RC,
+        bytes_per_second: int = 0,
     ) -> None:
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
         sockets = open_sockets(address, lanes=2, segments=segments)
-        self.wire: EngineWire = engine.add_wire(sockets.structure())
+        structure = sockets.structure()
+        structure.bytes_per_second = bytes_per_second
+        self.wire: EngineWire = engine.add_wire(structure)
         sockets.close()
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))

@@ -22,6 +22,7 @@ from vgpu_sim.hal.hca_engine import (
     HcaAsked,
     HcaFlowCounts,
     HcaPolicyChange,
+    HcaQosClass,
     HcaSavedCq,
     HcaSavedQp,
     HcaSavedSrq,
@@ -83,6 +84,7 @@ _SIGNATURES = {
     "hca_limit_free": (None, [_P, _P]),
     "hca_flow_limit": (_I, [_P, _P, _P, _U32]),
     "hca_policies_set": (None, [_P, _P, _U32]),
+    "hca_qos_classes_set": (_I, [_P, _P, _U32]),
     "hca_wire_new": (_P, [_P, _P]),
     "hca_wire_free": (None, [_P, _P]),
     "hca_wire_counts": (None, [_P, _P, _P]),
@@ -321,6 +323,13 @@ class Engine:
         """Give queue pairs their policies at once; afterwards nothing moves that they forbid."""
         listed = (HcaPolicyChange * len(changes))(*changes)
         self._library.hca_policies_set(self._engine, listed, len(changes))
+
+    def set_qos_classes(self, classes: Sequence[HcaQosClass]) -> None:
+        """Replace the QoS classes that policies name by their place, from 1 on. Raises OSError."""
+        listed = (HcaQosClass * len(classes))(*classes)
+        number = self._library.hca_qos_classes_set(self._engine, listed, len(classes))
+        if number:
+            raise OSError(number, os.strerror(number))
 
     def add_wire(self, wanted: HcaWire) -> EngineWire:
         """Let queue pairs with an address reach others elsewhere. Raises OSError."""

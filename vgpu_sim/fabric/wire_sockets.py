@@ -24,6 +24,7 @@ _IPV6_MTU_DISCOVER: Final = 23
 _PMTUDISC_DO: Final = 2
 _SO_RCVBUFFORCE: Final = 33
 _UDP_GRO: Final = 104
+_ECN_CAPABLE: Final = 2  # ECT(0), RFC 3168: routers mark such packets instead of dropping them
 _RECEIVE_BYTES: Final = 8 << 20
 _SEND_BYTES: Final = 4 << 20
 _TRIES: Final = 64
@@ -90,9 +91,13 @@ def _socket(address: WireAddress) -> socket.socket:
     made.setblocking(False)
     if four:
         made.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _ECN_CAPABLE)
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
     else:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _ECN_CAPABLE)
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
     return made
 

@@ -122,7 +122,8 @@ class HcaPolicyChange(ctypes.Structure):
     ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and that
     of it. ``out`` and ``in_`` are the rows of counters of both, 0 for none. ``pkey`` has
     its membership bit. ``revoke`` ends the queue pair. ``queue_pair`` is the engine's own, or
-    0 and ``address_handle`` is that of a datagram's.
+    0 and ``address_handle`` is that of a datagram's. ``qos_class`` is the place of its class, 0 for
+    none.
     """
 
     _fields_ = (
@@ -135,6 +136,8 @@ class HcaPolicyChange(ctypes.Structure):
         ("revoke", c_uint32),
         ("pkey", c_uint32),
         ("address_handle", c_uint64),
+        ("qos_class", c_uint32),
+        ("reserved", c_uint32),
     )
 
 
@@ -148,11 +151,28 @@ class HcaFlowCounts(ctypes.Structure):
     )
 
 
+class HcaQosClass(ctypes.Structure):
+    """A QoS class: rates in bytes a second, 0 for none; traffic classes with ECN bits of zero.
+
+    ``bytes_at_most`` is of each address that sends; ``bytes_at_least`` and ``weight`` of all.
+    """
+
+    _fields_ = (
+        ("bytes_at_most", c_uint64),
+        ("bytes_at_least", c_uint64),
+        ("weight", c_uint32),
+        ("traffic_class", c_uint8),
+        ("cnp_traffic_class", c_uint8),
+        ("reserved", c_uint8 * 2),
+    )
+
+
 class HcaWire(ctypes.Structure):
     """An address on a wire, from hcad to its engine: UDP sockets that are bound to it.
 
     ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO). ``path_mtu`` is verbs'
-    ibv_mtu of the interface: the longest datagram.
+    ibv_mtu of the interface: the longest datagram. ``bytes_per_second`` is what all that it sends
+    may take, 0 for no limit.
     """
 
     _fields_ = (
@@ -163,6 +183,7 @@ class HcaWire(ctypes.Structure):
         ("path_mtu", c_uint32),
         ("fds", c_int32 * HCA_WIRE_LANES),
         ("ports", c_uint16 * HCA_WIRE_LANES),
+        ("bytes_per_second", c_uint64),
     )
 
 
@@ -185,6 +206,10 @@ class HcaWireCounts(ctypes.Structure):
         ("timeouts", c_uint64),
         ("send_errors", c_uint64),
         ("full", c_uint64),
+        ("np_ecn_marked", c_uint64),
+        ("np_cnp_sent", c_uint64),
+        ("rp_cnp_handled", c_uint64),
+        ("rp_cnp_ignored", c_uint64),
         ("bad_qkey", c_uint64),
         ("unjudged", c_uint64),
     )
@@ -210,6 +235,7 @@ STRUCTURES: Final = (
     HcaSavedWindow,
     HcaPolicyChange,
     HcaFlowCounts,
+    HcaQosClass,
     HcaWire,
     HcaWireCounts,
     HcaAsked,

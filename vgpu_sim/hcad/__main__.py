@@ -228,6 +228,7 @@ async def _serve(
             ended.set()
 
     offering = None
+    server.wires_made = sources.wires
     served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     lingering = loop.create_task(linger())

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +87,11 @@ class PodWires:
                 del self._wires[key]
                 if one.made is not None:
                     (self.sources or self._engine).remove_wire(one.made)
+
+    def made(self, pod: PodUid, addresses: Sequence[IpAddress]) -> tuple[EngineWire, ...]:
+        """Return the engine's wires of a pod's addresses, as far as there are."""
+        found = (self._wires.get((pod, address)) for address in addresses)
+        return tuple(one.made for one in found if one is not None and one.made is not None)
 
     def status(self) -> Mapping[str, Any]:
         """Return which wires there are, and why others are not."""

@@ -11,11 +11,11 @@ import logging
 import resource
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
@@ -97,6 +97,8 @@ class PodServer(Server):
         listener = seqpacket.bind(home / SOCKET_NAME, _SOCKET_MODE)
         refusing = foreign.refuse_descriptors(listener)
         listener.listen(socket.SOMAXCONN)
+        if not self._listeners:
+            self._begin(self._show())
         self._listeners[name] = listener
         self._begin(
             self._accept(listener, lambda client: self._serve_pod(function, client, refusing))
@@ -155,10 +157,19 @@ class PodServer(Server):
             for held in (function.binding,)
         ]
 
+    def _wired(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
+        for function in self._table.all():
+            held = function.binding
+            made = self.wires.made(held.pod_uid, held.addresses) if held is not None else ()
+            if made:
+                yield self._device(function), made
+
+    def _device(self, function: Function) -> Path:
+        return self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
+
     def _write(self, function: Function) -> None:
         """Show tools what the device is now; in place, as containers have the folder mounted."""
-        home = self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
-        sysfs.write(home, function.address, FIRMWARE, BOARD, function.link)
+        sysfs.write(self._device(function), function.address, FIRMWARE, BOARD, function.link)
 
     def _of_pod(self, function: Function, binding: Binding, mtu: int) -> OpenedFunction:
         """Return what a program of a pod gets. Raises NotPermitted: it is another pod's by now."""

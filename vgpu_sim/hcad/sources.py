@@ -5,6 +5,7 @@ keeps his first datagrams, and says so by a descriptor; what policy lets him sen
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineWire
@@ -22,6 +23,11 @@ class Sources:
         self._engine = engine
         self._enforcer = enforcer
         self._wires: dict[EngineWire, dict[bytes, EngineAh]] = {}
+
+    @property
+    def wires(self) -> Sequence[EngineWire]:
+        """The wires that there are."""
+        return tuple(self._wires)
 
     def add_wire(self, wanted: HcaWire) -> EngineWire:
         """Add a wire; who sends over it is judged from now on, by the running loop.

@@ -165,6 +165,7 @@ struct hca {
   int wire_epoll_fd;
   int asks_fd; /* eventfd: somebody is to be judged */
   bool judged; /* somebody was, whose datagrams wait */
+  struct hca_pacing *pacing; /* NULL: there are no QoS classes */
 };
 
 /* objects.c: the engine may sleep: it looks at its queue again. */
@@ -252,6 +253,8 @@ void hca_wire_end(struct hca *hca);
 /* wire_handover.c. False: no memory, or no wire of its address. */
 void hca_wire_save(const struct hca_qp *qp, tessera_hca_saved_wired *saved);
 bool hca_wire_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_wired *saved);
+/* wire_pace.c: a queue pair with a wire sends no more. */
+void hca_wire_stop(struct hca *hca, struct hca_qp *qp);
 
 static inline void hca_enter(struct hca *hca) {
   atomic_fetch_add(&hca->callers, 1);

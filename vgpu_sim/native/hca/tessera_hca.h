@@ -102,6 +102,10 @@ HCA_EXPORT int hca_flow_limit(struct hca *hca, struct hca_flow *flow,
  * byte moves any more that the new policies forbid. A new queue pair may do nothing. */
 HCA_EXPORT void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
                                  uint32_t count);
+/* wire_pace.c: the QoS classes that policies name by place, from 1 on; at most
+ * TESSERA_HCA_QOS_CLASSES. An errno value, or 0. */
+HCA_EXPORT int hca_qos_classes_set(struct hca *hca, const tessera_hca_qos_class *classes,
+                                   uint32_t count);
 /* Lets queue pairs with this address of their own reach others elsewhere, over UDP sockets that are
  * bound to it: the engine duplicates them. The first receives; each sends from a port of its own. */
 HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted);

@@ -162,6 +162,7 @@ static void drain(struct hca *hca, struct hca_qp *qp) {
 
 bool hca_turn(struct hca *hca, struct hca_qp *qp) {
   wake_requester(hca, qp);
+  if (qp->wired && qp->attributes.state > TESSERA_VERBS_STATE_SQD) hca_wire_stop(hca, qp);
   uint64_t budget = TURN_BYTES;
   for (unsigned i = 0; i < TURN_REQUESTS; i++) {
     switch (qp->attributes.state) {

@@ -45,6 +45,7 @@ static bool open_engine(struct hca *hca) {
 }
 
 void hca_wire_end(struct hca *hca) {
+  free(hca->pacing);
   if (!hca->wire_batch) return;
   close(hca->wire_epoll_fd);
   free(hca->wire_room);
@@ -68,6 +69,7 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
   wire->scope = wanted->scope;
   wire->segments = wanted->segments != 0;
   wire->mtu = 128u << wanted->path_mtu % 6;
+  wire->port = hca_bucket_of(wanted->bytes_per_second);
   bool made = true;
   for (; wire->lanes < wanted->lanes && made; wire->lanes += made) {
     wire->ports[wire->lanes] = wanted->ports[wire->lanes];
@@ -97,9 +99,9 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
 static void leave(struct hca *hca, struct hca_qp *qp) {
   if (!qp->wired) return;
   qp->wired->wire->pairs--;
+  hca_wire_stop(hca, qp);
   free(qp->wired);
   qp->wired = NULL;
-  (void)hca;
 }
 
 void hca_wire_free(struct hca *hca, struct hca_wire *wire) {
@@ -197,13 +199,16 @@ bool hca_wire_is_busy(const struct hca_qp *qp) {
 }
 
 bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
+  wire_pace_begin(qp);
   bool more = wire_answer_reads(hca, qp);
   wire_answer(hca, qp);
   wire_flush(hca);
   const uint32_t state = qp->attributes.state;
   if (state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD)
     more |= wire_request(hca, qp);
-  return more || qp->attributes.state == TESSERA_VERBS_STATE_ERR;
+  /* Who has failed meanwhile has only to flush. */
+  if (qp->attributes.state > TESSERA_VERBS_STATE_SQD) return true;
+  return wire_pace_end(hca, qp, more);
 }
 
 bool hca_wire_poll(struct hca *hca) {

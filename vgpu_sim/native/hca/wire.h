@@ -5,6 +5,7 @@
 #define HCA_WIRE_H
 
 #include "internal.h"
+#include "wire_pace.h"
 #include "wire_packet.h"
 
 enum {
@@ -36,6 +37,8 @@ struct hca_wire {
   struct wire_held *held;                         /* whose were not yet, the oldest first */
   unsigned held_count;
   struct hca_wired *datagrams; /* where the one goes that is being sent */
+  struct hca_bucket port; /* of everything that is sent; without a rate: no limit */
+  struct hca_bucket ceilings[TESSERA_HCA_QOS_CLASSES + 1];
 };
 
 /* A request that was taken out of the ring and is not complete yet. */
@@ -97,9 +100,12 @@ struct hca_wired {
   unsigned lane;
   uint32_t mtu;
   struct hca_wired *next_noted;
-  struct hca_qp *qp;
+  struct hca_qp *qp; /* NULL: datagrams */
+  uint8_t tos;       /* of datagrams */
   struct wire_requester requester;
   struct wire_responder responder;
+  struct wire_pace pace;
+  struct wire_congestion congestion;
 };
 
 /* wire.c: connects a queue pair over its address's wire, at its beginning. False: no memory. */
@@ -111,7 +117,7 @@ struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
 struct wire_out {
   struct hca_wired *wired;
   uint32_t offset, bytes; /* with ICRC */
-  uint8_t opcode;
+  uint8_t opcode, tos;
 };
 
 struct wire_batch {
@@ -245,6 +251,22 @@ void wire_refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int e
 /* As the table of partition keys is now. */
 static inline uint16_t wire_pkey(const struct hca_qp *qp) {
   return qp->client->pkeys[qp->attributes.pkey_index % TESSERA_HCA_PKEYS];
+}
+
+/* Whether a packet may have to wait for anything but its window. */
+static inline bool wire_is_paced(const struct hca *hca, const struct hca_wired *wired) {
+  return hca->pacing || wired->congestion.limited || wired->wire->port.per_ns != 0;
+}
+
+/* Whether the next packet has to wait; asked again it says the same. */
+static inline bool wire_pace_holds(struct hca *hca, struct hca_qp *qp) {
+  return wire_is_paced(hca, qp->wired) && wire_pace_asks(hca, qp);
+}
+
+/* The packet that was made last is sent. */
+static inline void wire_pace_spend(struct hca *hca, struct hca_qp *qp) {
+  qp->wired->congestion.sent += qp->wired->congestion.sent < WIRE_MOST_NOTED;
+  if (wire_is_paced(hca, qp->wired)) wire_pace_charge(hca, qp);
 }
 
 static inline uint32_t wire_packets(uint32_t bytes, uint32_t mtu) {

@@ -31,6 +31,10 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
                    unsigned part, const uint8_t *data, size_t bytes) {
   struct wire_packet packet;
   wire->counts.received++;
+  if (bytes && data[0] == WIRE_CNP) {
+    wire_congestion_take(hca, wire, path, data, bytes);
+    return;
+  }
   if (!wire_parse(&packet, data, bytes)) {
     wire->counts.malformed++;
     return;
@@ -45,6 +49,7 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     wire->counts.bad_icrc++;
     return;
   }
+  if (path->marked) wire_congestion_marked(hca, qp, packet.opcode);
   if (!hca_receives(qp)) {
     wire->counts.not_ready++;
     return;

@@ -20,6 +20,7 @@ static struct hca_wired *towards(struct hca *hca, const struct hca_qp *qp, struc
   struct hca_wired *to = wire->datagrams;
   if (!to) return NULL;
   to->wire = wire;
+  to->tos = path->traffic_class & ~WIRE_ECN_MASK; /* nobody is told of congestion */
   to->lane = wire_lane_of(wire, path->flow_label, qp->number, qp->work.send.remote_qpn);
   to->path = (struct wire_path){.source_port = wire->ports[to->lane],
                                 .destination_port = WIRE_PORT};

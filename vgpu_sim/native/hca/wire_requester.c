@@ -292,9 +292,11 @@ static bool send_some(struct hca *hca, struct hca_qp *qp, uint64_t now_ns) {
   uint32_t psns[WIRE_BATCH];
   unsigned made = 0;
   while (made < WIRE_BATCH) {
+    if (wire_pace_holds(hca, qp)) break;
     psns[made] = requester->next_psn;
     const uint32_t packets = wire_make_next(hca, qp);
     if (packets == 0) break;
+    wire_pace_spend(hca, qp);
     requester->next_psn = wire_psn_add(requester->next_psn, packets);
     if (wire_psn_distance(requester->next_psn, requester->top_psn) > 0)
       requester->top_psn = requester->next_psn;
@@ -326,6 +328,10 @@ bool wire_request(struct hca *hca, struct hca_qp *qp) {
     more = send_some(hca, qp, now_ns);
     if (has_failed(hca, qp)) return false;
   }
+  /* What waits for its rate is not late. */
+  const uint64_t held_ns = qp->wired->pace.wake_ns;
+  if (requester->deadline_ns && held_ns && requester->deadline_ns < held_ns + timeout_ns(qp))
+    requester->deadline_ns = held_ns + timeout_ns(qp);
   if (requester->deadline_ns && qp->waiting == HCA_WAIT_NONE)
     hca_wait_until(hca, qp, HCA_WAIT_WIRE, requester->deadline_ns);
   return more;

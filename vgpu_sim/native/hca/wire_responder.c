@@ -353,10 +353,12 @@ bool wire_answer_reads(struct hca *hca, struct hca_qp *qp) {
   wire_flush(hca); /* so that what is counted here is all that there is */
   bool there = true;
   while (place != end && count < WIRE_BATCH) {
+    if (wire_pace_holds(hca, qp)) break;
     struct wire_reading *reading = &responder->reading[place % WIRE_READS];
     made[count].place = place;
     made[count].done = reading->done;
     if (!(there = make_answer(hca, qp, reading))) break;
+    wire_pace_spend(hca, qp);
     count++;
     if (reading->done == reading->bytes) place++;
   }

@@ -46,7 +46,8 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
                                   packet->payload_bytes);
   const uint32_t bytes = (uint32_t)(end - data) + WIRE_ICRC_BYTES;
   batch->out[batch->count++] = (struct wire_out){
-      wired, batch->used, bytes, packet->opcode};
+      wired, batch->used, bytes, packet->opcode,
+      wired->qp ? wire_tos(hca, wired->qp, packet->opcode) : wired->tos};
   batch->used += bytes;
 }
 
@@ -60,11 +61,23 @@ static unsigned together(const struct wire_batch *batch, unsigned first) {
   unsigned count = 1;
   for (; first + count < batch->count && count < WIRE_MAX_GSO_ID; count++) {
     const struct wire_out *next = &batch->out[first + count];
-    if (next->wired != head->wired || next->opcode != head->opcode || next->bytes > head->bytes) break;
+    if (next->wired != head->wired || next->opcode != head->opcode || next->tos != head->tos) break;
+    if (next->bytes > head->bytes) break;
     if ((bytes += next->bytes) > MAX_BUFFER) break;
     if (next->bytes < head->bytes) return count + 1;
   }
   return count;
+}
+
+/* Adds what the kernel is told beside a buffer. */
+static void say(struct msghdr *header, unsigned message, int level, int type, const void *value,
+                size_t bytes) {
+  uint8_t *place = scratch.controls[message].room + header->msg_controllen;
+  struct cmsghdr *entry = (struct cmsghdr *)(void *)place;
+  *entry = (struct cmsghdr){.cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(bytes)};
+  memcpy(CMSG_DATA(entry), value, bytes);
+  header->msg_control = &scratch.controls[message];
+  header->msg_controllen += CMSG_SPACE(bytes);
 }
 
 static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsigned message) {
@@ -82,15 +95,16 @@ static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsig
                             .msg_namelen = name_of(head->wired, &scratch.names[message]),
                             .msg_iov = &scratch.vectors[message],
                             .msg_iovlen = 1};
-  if (count == 1) return;
-  union wire_control *control = &scratch.controls[message];
-  header->msg_control = control;
-  header->msg_controllen = CMSG_SPACE(sizeof(uint16_t));
-  control->header = (struct cmsghdr){.cmsg_level = SOL_UDP,
-                                     .cmsg_type = UDP_SEGMENT,
-                                     .cmsg_len = CMSG_LEN(sizeof(uint16_t))};
-  const uint16_t size = (uint16_t)head->bytes;
-  memcpy(CMSG_DATA(&control->header), &size, sizeof size);
+  if (count > 1) {
+    const uint16_t size = (uint16_t)head->bytes;
+    say(header, message, SOL_UDP, UDP_SEGMENT, &size, sizeof size);
+  }
+  if (head->tos == WIRE_USUAL_TOS) return;
+  const int tos = head->tos;
+  if (wire_is_ipv4(head->wired->path.destination))
+    say(header, message, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+  else
+    say(header, message, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
 }
 
 /* Sends buffers that share a socket; returns how many are left because there is no room. */

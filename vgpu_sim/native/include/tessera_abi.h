@@ -103,6 +103,7 @@
 #define TESSERA_HCA_VERBS UINT64_C(0x9)
 #define TESSERA_HCA_WIRE_LANES UINT64_C(0x8)
 #define TESSERA_HCA_WIRE_READS UINT64_C(0x10)
+#define TESSERA_HCA_QOS_CLASSES UINT64_C(0x3f)
 
 #define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
 #define TESSERA_CM_MAX_IDS UINT64_C(0x1000)
@@ -1288,8 +1289,10 @@ typedef struct tessera_hca_policy_change {
   uint32_t revoke;
   uint32_t pkey;
   uint64_t address_handle;
+  uint32_t qos_class;
+  uint32_t reserved;
 } tessera_hca_policy_change;
-_Static_assert(sizeof(tessera_hca_policy_change) == 56, "tessera_hca_policy_change");
+_Static_assert(sizeof(tessera_hca_policy_change) == 64, "tessera_hca_policy_change");
 _Static_assert(offsetof(tessera_hca_policy_change, queue_pair) == 0, "tessera_hca_policy_change.queue_pair");
 _Static_assert(offsetof(tessera_hca_policy_change, out) == 8, "tessera_hca_policy_change.out");
 _Static_assert(offsetof(tessera_hca_policy_change, in_) == 16, "tessera_hca_policy_change.in_");
@@ -1299,6 +1302,8 @@ _Static_assert(offsetof(tessera_hca_policy_change, receives) == 36, "tessera_hca
 _Static_assert(offsetof(tessera_hca_policy_change, revoke) == 40, "tessera_hca_policy_change.revoke");
 _Static_assert(offsetof(tessera_hca_policy_change, pkey) == 44, "tessera_hca_policy_change.pkey");
 _Static_assert(offsetof(tessera_hca_policy_change, address_handle) == 48, "tessera_hca_policy_change.address_handle");
+_Static_assert(offsetof(tessera_hca_policy_change, qos_class) == 56, "tessera_hca_policy_change.qos_class");
+_Static_assert(offsetof(tessera_hca_policy_change, reserved) == 60, "tessera_hca_policy_change.reserved");
 
 typedef struct tessera_hca_flow_counts {
   uint64_t operations[9];
@@ -1310,6 +1315,22 @@ _Static_assert(offsetof(tessera_hca_flow_counts, operations) == 0, "tessera_hca_
 _Static_assert(offsetof(tessera_hca_flow_counts, bytes) == 72, "tessera_hca_flow_counts.bytes");
 _Static_assert(offsetof(tessera_hca_flow_counts, denied) == 144, "tessera_hca_flow_counts.denied");
 
+typedef struct tessera_hca_qos_class {
+  uint64_t bytes_at_most;
+  uint64_t bytes_at_least;
+  uint32_t weight;
+  uint8_t traffic_class;
+  uint8_t cnp_traffic_class;
+  uint8_t reserved[2];
+} tessera_hca_qos_class;
+_Static_assert(sizeof(tessera_hca_qos_class) == 24, "tessera_hca_qos_class");
+_Static_assert(offsetof(tessera_hca_qos_class, bytes_at_most) == 0, "tessera_hca_qos_class.bytes_at_most");
+_Static_assert(offsetof(tessera_hca_qos_class, bytes_at_least) == 8, "tessera_hca_qos_class.bytes_at_least");
+_Static_assert(offsetof(tessera_hca_qos_class, weight) == 16, "tessera_hca_qos_class.weight");
+_Static_assert(offsetof(tessera_hca_qos_class, traffic_class) == 20, "tessera_hca_qos_class.traffic_class");
+_Static_assert(offsetof(tessera_hca_qos_class, cnp_traffic_class) == 21, "tessera_hca_qos_class.cnp_traffic_class");
+_Static_assert(offsetof(tessera_hca_qos_class, reserved) == 22, "tessera_hca_qos_class.reserved");
+
 typedef struct tessera_hca_wire {
   uint8_t gid[16];
   uint32_t scope;
@@ -1318,8 +1339,9 @@ typedef struct tessera_hca_wire {
   uint32_t path_mtu;
   int32_t fds[8];
   uint16_t ports[8];
+  uint64_t bytes_per_second;
 } tessera_hca_wire;
-_Static_assert(sizeof(tessera_hca_wire) == 80, "tessera_hca_wire");
+_Static_assert(sizeof(tessera_hca_wire) == 88, "tessera_hca_wire");
 _Static_assert(offsetof(tessera_hca_wire, gid) == 0, "tessera_hca_wire.gid");
 _Static_assert(offsetof(tessera_hca_wire, scope) == 16, "tessera_hca_wire.scope");
 _Static_assert(offsetof(tessera_hca_wire, lanes) == 20, "tessera_hca_wire.lanes");
@@ -1327,6 +1349,7 @@ _Static_assert(offsetof(tessera_hca_wire, segments) == 24, "tessera_hca_wire.seg
 _Static_assert(offsetof(tessera_hca_wire, path_mtu) == 28, "tessera_hca_wire.path_mtu");
 _Static_assert(offsetof(tessera_hca_wire, fds) == 32, "tessera_hca_wire.fds");
 _Static_assert(offsetof(tessera_hca_wire, ports) == 64, "tessera_hca_wire.ports");
+_Static_assert(offsetof(tessera_hca_wire, bytes_per_second) == 80, "tessera_hca_wire.bytes_per_second");
 
 typedef struct tessera_hca_wire_counts {
   uint64_t received;
@@ -1344,10 +1367,14 @@ typedef struct tessera_hca_wire_counts {
   uint64_t timeouts;
   uint64_t send_errors;
   uint64_t full;
+  uint64_t np_ecn_marked;
+  uint64_t np_cnp_sent;
+  uint64_t rp_cnp_handled;
+  uint64_t rp_cnp_ignored;
   uint64_t bad_qkey;
   uint64_t unjudged;
 } tessera_hca_wire_counts;
-_Static_assert(sizeof(tessera_hca_wire_counts) == 136, "tessera_hca_wire_counts");
+_Static_assert(sizeof(tessera_hca_wire_counts) == 168, "tessera_hca_wire_counts");
 _Static_assert(offsetof(tessera_hca_wire_counts, received) == 0, "tessera_hca_wire_counts.received");
 _Static_assert(offsetof(tessera_hca_wire_counts, sent) == 8, "tessera_hca_wire_counts.sent");
 _Static_assert(offsetof(tessera_hca_wire_counts, malformed) == 16, "tessera_hca_wire_counts.malformed");
@@ -1363,8 +1390,12 @@ _Static_assert(offsetof(tessera_hca_wire_counts, duplicates) == 88, "tessera_hca
 _Static_assert(offsetof(tessera_hca_wire_counts, timeouts) == 96, "tessera_hca_wire_counts.timeouts");
 _Static_assert(offsetof(tessera_hca_wire_counts, send_errors) == 104, "tessera_hca_wire_counts.send_errors");
 _Static_assert(offsetof(tessera_hca_wire_counts, full) == 112, "tessera_hca_wire_counts.full");
-_Static_assert(offsetof(tessera_hca_wire_counts, bad_qkey) == 120, "tessera_hca_wire_counts.bad_qkey");
-_Static_assert(offsetof(tessera_hca_wire_counts, unjudged) == 128, "tessera_hca_wire_counts.unjudged");
+_Static_assert(offsetof(tessera_hca_wire_counts, np_ecn_marked) == 120, "tessera_hca_wire_counts.np_ecn_marked");
+_Static_assert(offsetof(tessera_hca_wire_counts, np_cnp_sent) == 128, "tessera_hca_wire_counts.np_cnp_sent");
+_Static_assert(offsetof(tessera_hca_wire_counts, rp_cnp_handled) == 136, "tessera_hca_wire_counts.rp_cnp_handled");
+_Static_assert(offsetof(tessera_hca_wire_counts, rp_cnp_ignored) == 144, "tessera_hca_wire_counts.rp_cnp_ignored");
+_Static_assert(offsetof(tessera_hca_wire_counts, bad_qkey) == 152, "tessera_hca_wire_counts.bad_qkey");
+_Static_assert(offsetof(tessera_hca_wire_counts, unjudged) == 160, "tessera_hca_wire_counts.unjudged");
 
 typedef struct tessera_hca_asked {
   uint64_t wire;
