@@ -11,6 +11,7 @@ from typing import NewType
 
 from vgpu_sim.hal.hca import (
     HCA_GIDS,
+    HCA_MAD_BYTES,
     HCA_PKEYS,
     HcaCreated,
     HcaMrCreate,
@@ -83,6 +84,8 @@ _SIGNATURES = {
     "hca_wire_new": (_P, [_P, _P]),
     "hca_wire_free": (None, [_P, _P]),
     "hca_wire_counts": (None, [_P, _P, _P]),
+    "hca_wire_mads": (_I, [_P, _P, _I]),
+    "hca_wire_send_mad": (_I, [_P, _P, ctypes.c_char_p, ctypes.c_char_p]),
     "hca_counters": (None, [_P, _P, _P]),
     "hca_hold": (None, [_P]),
     "hca_release": (None, [_P]),
@@ -323,6 +326,23 @@ class Engine:
         counts = HcaWireCounts()
         self._library.hca_wire_counts(self._engine, wire, ctypes.byref(counts))
         return counts
+
+    def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
+        """Write what comes to queue pair 1 of a wire into a pipe, each an ``HcaMad``.
+
+        Raises OSError.
+        """
+        number = self._library.hca_wire_mads(self._engine, wire, descriptor)
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes) -> None:
+        """Send a management datagram to queue pair 1 of an address. Raises OSError."""
+        assert len(gid) == 16
+        assert len(mad) == HCA_MAD_BYTES
+        number = self._library.hca_wire_send_mad(self._engine, wire, gid, mad)
+        if number:
+            raise OSError(number, os.strerror(number))
 
     def set_pkeys(self, client: EngineClient, pkeys: Sequence[int]) -> None:
         """Replace a client's table of partition keys; what is missing is 0, no key."""

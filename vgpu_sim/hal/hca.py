@@ -45,6 +45,7 @@ HCA_GUID_BYTES: Final = 8
 HCA_QPN_MASK: Final = 0xFFFFFF
 HCA_VERBS: Final = 9  # of rdma.verbs
 HCA_WIRE_LANES: Final = 8
+HCA_MAD_BYTES: Final = 256
 
 
 class HcaMessage(IntEnum):

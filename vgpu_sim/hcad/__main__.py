@@ -28,6 +28,7 @@ from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
 from vgpu_sim.hcad import handover, policy_admin, walls
 from vgpu_sim.hcad.cm_server import local_addresses
+from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
@@ -208,7 +209,9 @@ async def _serve(
 
     offering = None
     wires = [engine.add_wire(one.structure()) for one in sockets]
-    for one in sockets:
+    connections = CmWire(engine, server.cm.manager)
+    for wire, one in zip(wires, sockets, strict=True):
+        connections.add(wire, one.address.gid)
         one.close()
     served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
@@ -234,7 +237,8 @@ async def _serve(
         await admin.close()
         await server.close()
         await providers.close()
-        for wire in wires:
+        for wire, one in zip(wires, sockets, strict=True):
+            connections.remove(one.address.gid)
             engine.remove_wire(wire)
         engine.close()
         _leave(options.directory)

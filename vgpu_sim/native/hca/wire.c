@@ -52,6 +52,7 @@ void hca_wire_end(struct hca *hca) {
 }
 
 static void drop(struct hca_wire *wire) {
+  if (wire->mad_fd >= 0) close(wire->mad_fd);
   for (unsigned i = 0; i < wire->lanes; i++) close(wire->fds[i]);
   free(wire);
 }
@@ -65,6 +66,7 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
   }
   memcpy(wire->gid, wanted->gid, sizeof wire->gid);
   wire->scope = wanted->scope;
+  wire->mad_fd = -1;
   wire->segments = wanted->segments != 0;
   bool made = true;
   for (; wire->lanes < wanted->lanes && made; wire->lanes += made) {

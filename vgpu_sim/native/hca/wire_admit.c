@@ -34,6 +34,7 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     wire->counts.malformed++;
     return;
   }
+  if (wire_take_mad(wire, path, part, &packet, data, bytes)) return;
   struct hca_qp *qp = target(hca, wire, path, &packet);
   if (!qp) return;
   if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) {

@@ -102,6 +102,7 @@
 #define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
 #define TESSERA_HCA_VERBS UINT64_C(0x9)
 #define TESSERA_HCA_WIRE_LANES UINT64_C(0x8)
+#define TESSERA_HCA_MAD_BYTES UINT64_C(0x100)
 
 #define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
 #define TESSERA_CM_MAX_IDS UINT64_C(0x1000)
@@ -1292,6 +1293,14 @@ _Static_assert(offsetof(tessera_hca_wire_counts, duplicates) == 88, "tessera_hca
 _Static_assert(offsetof(tessera_hca_wire_counts, timeouts) == 96, "tessera_hca_wire_counts.timeouts");
 _Static_assert(offsetof(tessera_hca_wire_counts, send_errors) == 104, "tessera_hca_wire_counts.send_errors");
 _Static_assert(offsetof(tessera_hca_wire_counts, full) == 112, "tessera_hca_wire_counts.full");
+
+typedef struct tessera_hca_mad {
+  uint8_t source[16];
+  uint8_t data[256];
+} tessera_hca_mad;
+_Static_assert(sizeof(tessera_hca_mad) == 272, "tessera_hca_mad");
+_Static_assert(offsetof(tessera_hca_mad, source) == 0, "tessera_hca_mad.source");
+_Static_assert(offsetof(tessera_hca_mad, data) == 16, "tessera_hca_mad.data");
 
 typedef struct tessera_hca_cq_resize {
   uint32_t handle;
