@@ -33,8 +33,10 @@ class Playing:
         self.served, self.asked = (home / f"{name}.trace" for home in nodes.homes[::-1])
         self.server = self._start(1, self.served, *command)
         assert wait_until(
-            lambda: self.server.poll() is not None
-            or (self.served.exists() and bool(calls(self.served, "rdma_listen"))),
+            lambda: (
+                self.server.poll() is not None
+                or (self.served.exists() and bool(calls(self.served, "rdma_listen")))
+            ),
             60,
         )
 
@@ -95,7 +97,9 @@ def test_rping(nodes, how):
 
 @needed("ucmatose")
 def test_ucmatose_with_many_connections(nodes):
-    served, asked = both(nodes, ("ucmatose", "-c", "50"), ("ucmatose", "-s", ADDRESSES[1], "-c", "50"))
+    served, asked = both(
+        nodes, ("ucmatose", "-c", "50"), ("ucmatose", "-s", ADDRESSES[1], "-c", "50")
+    )
     for said in (served, asked):
         assert "return status 0" in said
         assert "error" not in said
@@ -147,8 +151,8 @@ def test_tshark_dissects_the_messages(nodes, tmp_path):
     watching.communicate(timeout=20)
     fields = (
         *("infiniband.mad.attributeid", "infiniband.mad.transactionid", "ip.src"),
-        *("infiniband.bth.destqp", "infiniband.deth.q_key", "infiniband.cm.req.serviceid"),
-        *("infiniband.cm.req.ip_cm.dport", "_ws.malformed"),
+        *("infiniband.bth.destqp", "infiniband.deth.q_key", "infiniband.cm.req.serviceid.dport"),
+        *("infiniband.cm.req.pppmtu", "_ws.malformed"),
     )
     done = subprocess.run(
         ["tshark", "-r", str(capture), "-T", "fields", "-E", "separator=;"]
