@@ -81,21 +81,21 @@ def placed(nodes: tuple[str, str], *, apart: bool) -> tuple[str, str]:
 
 
 @PLACES
-def test_rping(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:  # noqa: FBT001
+def test_rping(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     client = AGAIN.format("rping -c -v -C 3 -a {ip}")
     for said in play(namespace, placed(nodes, apart=apart), "rping -s -v -C 3", client):
         assert len(PING.findall(said)) == 3, said
 
 
 @PLACES
-def test_ucmatose(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:  # noqa: FBT001
+def test_ucmatose(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     client = AGAIN.format("ucmatose -c 10 -s {ip}")
     for said in play(namespace, placed(nodes, apart=apart), "ucmatose -c 10", client):
         assert "return status 0" in said
 
 
 @PLACES
-def test_perftest(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:  # noqa: FBT001
+def test_perftest(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     server, client = AGAIN.format("ib_write_bw -R -F"), AGAIN.format("ib_write_bw -R -F {ip}")
     _, said = play(namespace, placed(nodes, apart=apart), server, client)
     assert re.search(r"rdma_cm QPs\s+: ON", said)
@@ -141,7 +141,7 @@ def test_a_pod_writes_another_s_gpu_memory(
     namespace: Cluster,
     nodes: tuple[str, str],
     tmp_path: Path,
-    apart: bool,  # noqa: FBT001
+    apart: bool,
 ) -> None:
     """From one slice's memory to another's; what its owner has reset is not reached any more."""
     folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Self
 
 import pytest
 from gpud_process import wait_until
@@ -40,7 +41,7 @@ class Playing:
             60,
         )
 
-    def __enter__(self) -> "Playing":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -163,10 +164,10 @@ def test_tshark_dissects_the_messages(nodes, tmp_path):
     )
     rows = [line.split(";") for line in done.stdout.splitlines()]
     assert not [row for row in rows if row[-1]], "none is malformed"
-    print(rows)
     messages = {int(row[0], 16): row for row in rows if row[0]}
     assert set(messages) >= set(ATTRIBUTES.values())
     by_name = {name: messages[number] for name, number in ATTRIBUTES.items()}
     assert len({by_name[name][1] for name in ("REQ", "REP", "RTU")}) == 1
     assert by_name["REQ"][2] == ADDRESSES[0]
+    assert by_name["REQ"][3:7] == ["0x000001", "0x80010000", "7174", "0x03"], "an MTU of 1024"
     assert by_name["REP"][2] == ADDRESSES[1]

@@ -201,7 +201,9 @@ class Manager:
         Over a wire that can be lost: what ends a connection is repeated until it is answered.
         """
         endpoint.owner = None
-        elsewhere = endpoint.peer not in self._functions
+        elsewhere = endpoint.peer not in self._functions and self.leads_to(
+            endpoint.local, endpoint.peer
+        )
         if elsewhere and endpoint.connection.state is State.ESTABLISHED:
             self.apply(endpoint, cm.disconnect(endpoint.connection, self._clock()))
             return
@@ -211,6 +213,16 @@ class Manager:
         if message is not None:
             self._send(endpoint.local, endpoint.peer, message)
         self._forget(endpoint)
+
+    def abandon(self, gid: bytes) -> None:
+        """Forget what ends over a wire that has gone: nobody hears of it any more."""
+        ending = [
+            one
+            for one in self._endpoints.values()
+            if one.owner is None and one.local == gid and one.peer not in self._functions
+        ]
+        for endpoint in ending:
+            self._forget(endpoint)
 
     def tick(self) -> None:
         """Do what deadlines ask for that have come."""

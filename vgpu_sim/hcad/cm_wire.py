@@ -75,6 +75,7 @@ class CmWire:
         _, reading = self._wires.pop(gid)
         asyncio.get_running_loop().remove_reader(reading)
         os.close(reading)
+        self._manager.abandon(gid)
 
     def reaches(self, source: bytes, destination: bytes) -> bool:
         """Tell whether there is a way from one GID to another's node, if that has a node."""
