@@ -90,14 +90,14 @@ def calls(trace: Path, function: str) -> list[tuple[float, float]]:
     return [(float(line[0]), float(line[0]) + int(line[-2]) / 1e9) for line in made]
 
 
-def perftest_raced(serving: Serving) -> bool:
+def raced(served: Path, asking: Path) -> bool:
     """Tell whether perftest's client asked a second time before its server listened again.
 
     With ``-R`` both connect, agree on parameters by that connection, and connect again; but the
     server agrees first, and listens then. Who is rejected meanwhile uses what it has freed
     (4.5-0.17: ``rdma_cm_client_connection``), with hardware, too. This is no failure of ours.
     """
-    listened, asked = calls(serving.trace, "rdma_listen"), calls(serving.asking, "rdma_connect")
+    listened, asked = calls(served, "rdma_listen"), calls(asking, "rdma_connect")
     return len(asked) > 1 and (len(listened) < 2 or asked[1][0] < listened[1][1])
 
 
@@ -106,7 +106,7 @@ def perftest(temporary: Path, command: tuple[str, ...], tries: int = 6) -> str:
     for one in range(tries):
         with Serving(temporary, f"cm{one}", *command) as serving:
             asked = serving.client(*command, "localhost")
-            if asked.status != 0 and perftest_raced(serving):
+            if asked.status != 0 and raced(serving.trace, serving.asking):
                 continue
             assert asked.status == 0, asked.said
             served = serving.end()

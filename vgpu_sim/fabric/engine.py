@@ -12,6 +12,7 @@ from typing import NewType
 
 from vgpu_sim.hal.hca import (
     HCA_GIDS,
+    HCA_MAD_BYTES,
     HCA_PKEYS,
     HcaCreated,
     HcaMrCreate,
@@ -94,6 +95,8 @@ _SIGNATURES = {
     "hca_source_take": (None, [_P, _P]),
     "hca_source_free": (None, [_P, _P]),
     "hca_source_unknown": (None, [_P, _P, ctypes.c_char_p]),
+    "hca_wire_mads": (_I, [_P, _P, _I]),
+    "hca_wire_send_mad": (_I, [_P, _P, ctypes.c_char_p, ctypes.c_char_p]),
     "hca_counters": (None, [_P, _P, _P]),
     "hca_hold": (None, [_P]),
     "hca_release": (None, [_P]),
@@ -378,6 +381,23 @@ class Engine:
     def drop_source(self, wire: EngineWire, gid: bytes) -> None:
         """Nothing can be said of somebody: what of him has waited is dropped."""
         self._library.hca_source_unknown(self._engine, wire, gid)
+
+    def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
+        """Write what comes to queue pair 1 of a wire into a pipe, each an ``HcaMad``.
+
+        Raises OSError.
+        """
+        number = self._library.hca_wire_mads(self._engine, wire, descriptor)
+        if number:
+            raise OSError(number, os.strerror(number))
+
+    def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes) -> None:
+        """Send a management datagram to queue pair 1 of an address. Raises OSError."""
+        assert len(gid) == 16
+        assert len(mad) == HCA_MAD_BYTES
+        number = self._library.hca_wire_send_mad(self._engine, wire, gid, mad)
+        if number:
+            raise OSError(number, os.strerror(number))
 
     def set_pkeys(self, client: EngineClient, pkeys: Sequence[int]) -> None:
         """Replace a client's table of partition keys; what is missing is 0, no key."""

@@ -8,7 +8,14 @@ import ctypes
 from ctypes import c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from typing import Final
 
-from vgpu_sim.hal.hca import HCA_VERBS, HCA_WIRE_LANES, HCA_WIRE_READS, HcaQpAttributes, HcaRecvSlot
+from vgpu_sim.hal.hca import (
+    HCA_MAD_BYTES,
+    HCA_VERBS,
+    HCA_WIRE_LANES,
+    HCA_WIRE_READS,
+    HcaQpAttributes,
+    HcaRecvSlot,
+)
 
 
 class HcaSavedCq(ctypes.Structure):
@@ -225,6 +232,12 @@ class HcaAsked(ctypes.Structure):
     )
 
 
+class HcaMad(ctypes.Structure):
+    """A management datagram that has come to queue pair 1, and whose GID it came from."""
+
+    _fields_ = (("source", c_uint8 * 16), ("data", c_uint8 * HCA_MAD_BYTES))
+
+
 STRUCTURES: Final = (
     HcaSavedCq,
     HcaSavedReading,
@@ -239,4 +252,5 @@ STRUCTURES: Final = (
     HcaWire,
     HcaWireCounts,
     HcaAsked,
+    HcaMad,
 )

@@ -29,6 +29,7 @@ from vgpu_sim.hal import direct
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad import handover, policy_admin, walls, wire_luggage
 from vgpu_sim.hcad.cm_server import local_addresses
+from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
@@ -229,6 +230,9 @@ async def _serve(
 
     offering = None
     server.wires_made = sources.wires
+    connections = CmWire(engine, server.cm.manager)
+    for wire, one in zip(sources.wires, sockets, strict=True):
+        connections.add(wire, one.address.gid)
     served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     lingering = loop.create_task(linger())
@@ -253,9 +257,10 @@ async def _serve(
         await admin.close()
         await server.close()
         await providers.close()
-        sources.close()
         for one in sockets:
+            connections.remove(one.address.gid)
             one.close()
+        sources.close()
         engine.close()
         _leave(options.directory)
 

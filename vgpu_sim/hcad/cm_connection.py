@@ -99,7 +99,8 @@ def request(req: Req, now: float) -> Step:
 def requested(req: Req, local_id: int) -> Connection:
     """Return the side of whoever was asked."""
     made = Connection(State.REQ_RECEIVED, local_id, req.local_id, remote_qpn=req.qpn)
-    wait, timewait = seconds(req.response_timeout), seconds(req.path.ack_timeout)
+    wait = seconds(_within(req.response_timeout, *_WAITS))
+    timewait = seconds(_within(req.path.ack_timeout, *_WAITS))
     return replace(made, most_retries=req.max_retries, wait=wait, timewait=timewait)
 
 
@@ -220,6 +221,15 @@ def receive(one: Connection, message: Message, now: float) -> Step:
             return Step(one)
 
 
+_WAITS: Final = (16, 22)
+"""What a peer may have us wait: from 0.3 s, so that one message of it makes no burst, to 17 s."""
+_LONGEST_SERVICE: Final = 25  # 137 s
+
+
+def _within(code: int, least: int, most: int) -> int:
+    return min(max(code, least), most)
+
+
 _BEFORE: Final = (State.REQ_SENT, State.REP_SENT, State.REQ_RECEIVED, State.REP_RECEIVED)
 
 
@@ -250,7 +260,8 @@ def _receive_mra(one: Connection, mra: Mra, now: float) -> Step:
     about = {State.REQ_SENT: Rejected.REQ, State.REP_SENT: Rejected.REP}.get(one.state)
     if about is None or mra.about != about:
         return Step(one)
-    return Step(replace(one, deadline=now + one.wait + seconds(mra.service_timeout)))
+    service = seconds(min(mra.service_timeout, _LONGEST_SERVICE))
+    return Step(replace(one, deadline=now + one.wait + service))
 
 
 def _receive_dreq(one: Connection, dreq: Dreq, now: float) -> Step:

@@ -26,9 +26,15 @@ _TYPES: Final = {
 
 
 def request(
-    wanted: cm.CmConnect, number: int, service: int, path: Path, psn: int, data: bytes
+    wanted: cm.CmConnect,
+    number: int,
+    service: int,
+    path: Path,
+    psn: int,
+    data: bytes,
+    mtu: int = HCA_MAX_MTU,
 ) -> Req:
-    """Return the REQ of a client's parameters."""
+    """Return the REQ of a client's parameters; ``mtu`` is the path's, as ibv_mtu."""
     if wanted.ack_timeout:
         path = Path(path.source, path.destination, path.traffic_class, ack_timeout=_five(wanted))
     return Req(
@@ -39,7 +45,7 @@ def request(
         rnr_retry_count=min(wanted.rnr_retry_count, 7),
         flow_control=int(bool(wanted.flow_control)),
         srq=int(bool(wanted.srq)),
-        mtu=HCA_MAX_MTU,
+        mtu=mtu,
         data=data.ljust(92, b"\0"),
     )
 
@@ -116,7 +122,7 @@ def _path(one: CmId, function: Function, req: Req | None, qpn: int, psn: int) ->
     """Return what a queue pair is to be set to that talks with the peer's ``qpn``."""
     path = HcaQpAttributes(
         state=VerbsState.RTR,
-        path_mtu=min(req.mtu, HCA_MAX_MTU) if req else HCA_MAX_MTU,
+        path_mtu=min(req.mtu, function.mtu) if req else function.mtu,
         rq_psn=psn,
         sq_psn=one.psn,
         dest_qpn=qpn,

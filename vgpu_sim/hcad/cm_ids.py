@@ -13,7 +13,7 @@ from typing import TypeVar
 from vgpu_sim.fabric.addresses import NETWORK
 from vgpu_sim.hal import cm
 from vgpu_sim.hal.cm import CmEvent, CmEventType, CmPortSpace
-from vgpu_sim.hal.hca import HCA_QPN_MASK, HcaHandle
+from vgpu_sim.hal.hca import HCA_MAX_MTU, HCA_QPN_MASK, HcaHandle
 from vgpu_sim.hcad import cm_connection, cm_events, cm_private
 from vgpu_sim.hcad.cm_channel import Channel
 from vgpu_sim.hcad.cm_connection import InvalidCall, Step, Told
@@ -51,13 +51,15 @@ class Ids:
         near: Near,
         *,
         shared_loopback: bool = False,
+        mtu: int = HCA_MAX_MTU,
     ) -> None:
         """Enter the function that has these GIDs, the last of which its connections use.
 
+        ``mtu`` is the largest ibv_mtu of its paths.
         ``shared_loopback``: what is near means whoever of the fabric serves a port.
         """
         self.manager = manager
-        self.function = manager.enter(gids)
+        self.function = manager.enter(gids, mtu)
         self._near = near
         self._shared_loopback = shared_loopback
         self._next = 1
@@ -191,7 +193,8 @@ class Ids:
             request = SidrReq(number, service, data=data.ljust(MOST_DATA[SidrReq], b"\0"))
         else:
             path = Path(self.function.gid, peer, wanted.traffic_class)
-            request = cm_events.request(wanted, number, service, path, one.psn, data)
+            mtu = self.manager.mtu_of(self.function, peer)
+            request = cm_events.request(wanted, number, service, path, one.psn, data, mtu)
         one.request = request
         one.state = IdState.CONNECTING
         one.endpoint = self.manager.request(self.function, peer, request, one)
@@ -299,7 +302,7 @@ class Ids:
 
     def _unreachable(self, address: bytes) -> int:
         """Return an errno value where no function has an address, 0 where one has."""
-        if self.manager.function_at(address) is not None or self.manager.wire is not None:
+        if self.manager.leads_to(self.function.gid, address):
             return 0
         mapped = cm_private.is_mapped(address)
         inside = mapped and int.from_bytes(address[12:]) & int(NETWORK.netmask) == int(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad import cm_connection as cm, cm_private
 from vgpu_sim.hcad.cm_connection import Connection, State, Step, Told
 from vgpu_sim.hcad.cm_messages import (
@@ -55,6 +56,8 @@ class Function:
     """A member of the fabric: its GIDs, and who of its programs serves what."""
 
     gids: tuple[bytes, ...]
+    mtu: int = HCA_MAX_MTU
+    """The largest ibv_mtu of its paths."""
     clients: int = 0
     listeners: dict[int, Listener] = field(default_factory=dict)
     ports: dict[tuple[int, int], list[bool]] = field(default_factory=dict)
@@ -95,6 +98,8 @@ class Manager:
         self._wake = wake
         self.may_connect = may_connect
         self.wire = wire
+        self.reaches: Callable[[bytes, bytes], bool] = lambda *_: True
+        """Tells whether ``wire`` leads from one GID to another."""
         self._functions: dict[bytes, Function] = {}
         self._endpoints: dict[int, Endpoint] = {}
         self._asked: dict[_Key, Endpoint] = {}
@@ -104,11 +109,11 @@ class Manager:
         self._deadlines: list[tuple[float, int, Endpoint]] = []
         self._order = itertools.count()
 
-    def enter(self, gids: tuple[bytes, ...]) -> Function:
+    def enter(self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU) -> Function:
         """Return the function that has these GIDs; it is known until all who entered have left."""
         function = self._functions.get(gids[-1])
         if function is None:
-            function = Function(gids)
+            function = Function(gids, mtu)
             for gid in gids:
                 self._functions[gid] = function
         function.clients += 1
@@ -124,6 +129,17 @@ class Manager:
     def function_at(self, gid: bytes) -> Function | None:
         """Return who has an address, if anybody on this node does."""
         return self._functions.get(gid)
+
+    def leads_to(self, source: bytes, destination: bytes) -> bool:
+        """Tell whether a message can go from a function of this node to an address."""
+        if destination in self._functions:
+            return True
+        return self.wire is not None and self.reaches(source, destination)
+
+    def mtu_of(self, function: Function, peer: bytes) -> int:
+        """Return the ibv_mtu of a function's path, as far as this node knows it."""
+        other = self._functions.get(peer)
+        return function.mtu if other is None else min(function.mtu, other.mtu)
 
     def server_of(self, service: int, first: Function) -> Function:
         """Return who of the fabric serves: ``first`` if it does, else the one of least address."""
@@ -180,12 +196,33 @@ class Manager:
         return self._clock()
 
     def destroy(self, endpoint: Endpoint) -> None:
-        """Forget an endpoint; its peer is told."""
+        """Forget an endpoint; its peer is told.
+
+        Over a wire that can be lost: what ends a connection is repeated until it is answered.
+        """
         endpoint.owner = None
+        elsewhere = endpoint.peer not in self._functions and self.leads_to(
+            endpoint.local, endpoint.peer
+        )
+        if elsewhere and endpoint.connection.state is State.ESTABLISHED:
+            self.apply(endpoint, cm.disconnect(endpoint.connection, self._clock()))
+            return
+        if elsewhere and endpoint.connection.state in (State.DREQ_SENT, State.TIMEWAIT):
+            return  # until it is answered, or over
         message = cm.destroy(endpoint.connection)
         if message is not None:
             self._send(endpoint.local, endpoint.peer, message)
         self._forget(endpoint)
+
+    def abandon(self, gid: bytes) -> None:
+        """Forget what ends over a wire that has gone: nobody hears of it any more."""
+        ending = [
+            one
+            for one in self._endpoints.values()
+            if one.owner is None and one.local == gid and one.peer not in self._functions
+        ]
+        for endpoint in ending:
+            self._forget(endpoint)
 
     def tick(self) -> None:
         """Do what deadlines ask for that have come."""
@@ -263,6 +300,8 @@ class Manager:
             return _no(request, Reason.UNSUPPORTED, SidrStatus.UNSUPPORTED)
         if told.source != source:  # it would answer for somebody else
             return _no(request, Reason.UNSUPPORTED, SidrStatus.UNSUPPORTED)
+        if isinstance(request, Req) and request.mtu > function.mtu:
+            return _no(request, Reason.INVALID_PATH_MTU, SidrStatus.UNSUPPORTED)
         refusal = self._judge(source, destination, request)
         if refusal is not None:
             return _no(request, refusal.code, SidrStatus.REJECTED, refusal.data)

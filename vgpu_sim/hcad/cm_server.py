@@ -6,6 +6,7 @@ from collections.abc import Callable
 from ipaddress import IPv6Address
 from pathlib import Path
 
+from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad.cm_ids import Ids
 from vgpu_sim.hcad.cm_manager import Manager
 
@@ -26,9 +27,10 @@ class CmServer:
         self._timer: asyncio.TimerHandle | None = None
         self.manager = Manager(time.monotonic, self._defer, self._wake)
 
-    def ids(self, gids: tuple[bytes, ...]) -> Ids:
-        """Return the ids of a new client of the function that has these GIDs."""
-        return Ids(self.manager, gids, self.is_near, shared_loopback=self.shared_loopback)
+    def ids(self, gids: tuple[bytes, ...], mtu: int = HCA_MAX_MTU) -> Ids:
+        """Return the ids of a new client of the function that has these GIDs and this ibv_mtu."""
+        shared = self.shared_loopback
+        return Ids(self.manager, gids, self.is_near, shared_loopback=shared, mtu=mtu)
 
     def is_near(self, address: bytes) -> bool:
         """Tell whether an address is the loopback's, or one of this machine where those count."""

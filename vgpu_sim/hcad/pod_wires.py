@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from vgpu_sim.fabric.engine import Engine, EngineWire
-from vgpu_sim.fabric.wire import PATH_MTUS, NoWire, WireInterface
+from vgpu_sim.fabric.wire import PATH_MTUS, NoWire, WireAddress, WireInterface
 from vgpu_sim.hal import hca
 from vgpu_sim.hcad.broker import Broker, Opened
+from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.functions import IpAddress
 from vgpu_sim.hcad.netd import SOCKET_NAME
 from vgpu_sim.hcad.sources import Sources
@@ -55,6 +56,8 @@ class PodWires:
         self._segments = segments
         self.sources: Sources | None = None
         """Who judges datagrams that come over wires; without, they have to wait for ever."""
+        self.connections: CmWire | None = None
+        """Who carries the connection manager's messages; None: they do not leave the node."""
         self._broker = directory / SOCKET_NAME if directory is not None else None
         self._wires: dict[tuple[PodUid, IpAddress], _Wire] = {}
         self._carried: int | None = None
@@ -86,6 +89,8 @@ class PodWires:
             if not one.users:
                 del self._wires[key]
                 if one.made is not None:
+                    if self.connections is not None:
+                        self.connections.remove(WireAddress(address).gid)
                     (self.sources or self._engine).remove_wire(one.made)
 
     def made(self, pod: PodUid, addresses: Sequence[IpAddress]) -> tuple[EngineWire, ...]:
@@ -132,6 +137,8 @@ class PodWires:
                 raise NoWire(f"sockets of {sockets.address.ip} for {address}")
             structure = sockets.structure(opened.interface.path_mtu())
             one.made = (self.sources or self._engine).add_wire(structure)
+            if self.connections is not None:
+                self.connections.add(one.made, sockets.address.gid)
         except (NoWire, ValueError, OSError) as err:
             one.why = str(err)
             logger.warning("no_wire address=%s reason=%r", address, one.why)

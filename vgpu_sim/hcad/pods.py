@@ -21,6 +21,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaHello, HcaMessage
 from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.functions import (
     MAX_FUNCTIONS,
     Binding,
@@ -75,6 +76,7 @@ class PodServer(Server):
         self._system_classes = system_classes
         self.wires = wires or PodWires(engine, None)
         self.wires.sources = Sources(engine, self.enforcer)
+        self.wires.connections = CmWire(engine, self.cm.manager)
         self._listeners: dict[str, socket.socket] = {}
         self._connected: Counter[str] = Counter()
         self._holders: dict[str, Party] = {}

@@ -198,7 +198,7 @@ class Programs:
         function: OpenedFunction,
     ) -> None:
         """Serve a program's librdmacm."""
-        ids = self.cm.ids(function.address.gids)
+        ids = self.cm.ids(function.address.gids, function.mtu)
         self._connecting += 1
         try:
             await self._send(client, requests.encode(header, function.device()))

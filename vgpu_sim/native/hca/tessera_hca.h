@@ -125,6 +125,12 @@ HCA_EXPORT struct hca_ah *hca_source_new(struct hca *hca, struct hca_wire *wire,
 HCA_EXPORT void hca_source_take(struct hca *hca, struct hca_ah *source);
 HCA_EXPORT void hca_source_free(struct hca *hca, struct hca_ah *source); /* before its wire */
 HCA_EXPORT void hca_source_unknown(struct hca *hca, struct hca_wire *wire, const uint8_t *gid);
+/* wire_mad.c. Writes each management datagram that comes to queue pair 1 into a pipe, as a tessera_hca_mad;
+ * the engine duplicates its end, which must not block. Returns an errno value, or 0. */
+HCA_EXPORT int hca_wire_mads(struct hca *hca, struct hca_wire *wire, int fd);
+/* Sends TESSERA_HCA_MAD_BYTES from queue pair 1 to that of an address; it may get lost. */
+HCA_EXPORT int hca_wire_send_mad(struct hca *hca, struct hca_wire *wire, const uint8_t *gid,
+                                 const uint8_t *mad);
 /* resources.c. TESSERA_HCA_PKEYS partition keys, 0 for none; a new client has 0xffff first. */
 HCA_EXPORT void hca_client_set_pkeys(struct hca *hca, struct hca_client *client,
                                      const uint16_t *pkeys);

@@ -54,6 +54,7 @@ void hca_wire_end(struct hca *hca) {
 
 static void drop(struct hca_wire *wire) {
   wire_sources_end(wire);
+  if (wire->mad_fd >= 0) close(wire->mad_fd);
   for (unsigned i = 0; i < wire->lanes; i++) close(wire->fds[i]);
   free(wire);
 }
@@ -67,6 +68,7 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
   }
   memcpy(wire->gid, wanted->gid, sizeof wire->gid);
   wire->scope = wanted->scope;
+  wire->mad_fd = -1;
   wire->segments = wanted->segments != 0;
   wire->mtu = 128u << wanted->path_mtu % 6;
   wire->port = hca_bucket_of(wanted->bytes_per_second);

@@ -32,6 +32,8 @@ struct hca_wire {
   unsigned pairs;      /* that are connected over it */
   bool segments; /* the kernel cuts and joins buffers: UDP_SEGMENT, UDP_GRO */
   uint32_t mtu;  /* of the interface: the longest datagram */
+  int mad_fd;    /* hcad's pipe; -1: it wants none */
+  uint32_t mad_psn;
   tessera_hca_wire_counts counts;
   struct wire_source *sources[WIRE_SOURCE_LISTS]; /* whose datagrams were judged */
   struct wire_held *held;                         /* whose were not yet, the oldest first */
@@ -160,6 +162,10 @@ void wire_sources_end(struct hca_wire *wire);
  * carries it out. */
 void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                    unsigned part, const uint8_t *data, size_t bytes);
+
+/* wire_mad.c: takes what is for queue pair 1; false: it is for another. */
+bool wire_take_mad(struct hca_wire *wire, const struct wire_path *path, unsigned part,
+                   const struct wire_packet *packet, const uint8_t *data, size_t bytes);
 
 /* wire_memory.c: false where a region is not there, or does not allow it. */
 bool wire_gather(struct hca *hca, const struct hca_qp *qp, const tessera_hca_send_slot *send,

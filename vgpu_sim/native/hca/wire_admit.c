@@ -39,6 +39,7 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     wire->counts.malformed++;
     return;
   }
+  if (wire_take_mad(wire, path, part, &packet, data, bytes)) return;
   if (packet.opcode >> 5 == WIRE_UD) {
     wire_take_datagram(hca, wire, path, part, &packet, data, bytes);
     return;

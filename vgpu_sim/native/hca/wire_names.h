@@ -24,4 +24,8 @@ union wire_control {
   uint8_t room[2 * CMSG_SPACE(sizeof(int))];
 };
 
+struct hca_wire;
+/* wire_send.c: where packets to a GID go. */
+socklen_t wire_name_of(const struct hca_wire *wire, const uint8_t *gid, union wire_name *name);
+
 #endif

@@ -17,8 +17,7 @@ static _Thread_local struct {
   union wire_control controls[WIRE_BATCH];
 } scratch;
 
-static socklen_t name_of(const struct hca_wired *wired, union wire_name *name) {
-  const uint8_t *gid = wired->path.destination;
+socklen_t wire_name_of(const struct hca_wire *wire, const uint8_t *gid, union wire_name *name) {
   if (wire_is_ipv4(gid)) {
     name->v4 = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons(WIRE_PORT)};
     memcpy(&name->v4.sin_addr, gid + 12, 4);
@@ -26,7 +25,7 @@ static socklen_t name_of(const struct hca_wired *wired, union wire_name *name) {
   }
   name->v6 = (struct sockaddr_in6){.sin6_family = AF_INET6,
                                    .sin6_port = htons(WIRE_PORT),
-                                   .sin6_scope_id = wired->wire->scope};
+                                   .sin6_scope_id = wire->scope};
   memcpy(&name->v6.sin6_addr, gid, 16);
   return sizeof name->v6;
 }
@@ -92,7 +91,9 @@ static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsig
   scratch.vectors[message] = (struct iovec){batch->data + head->offset, bytes};
   struct msghdr *header = &scratch.messages[message].msg_hdr;
   *header = (struct msghdr){.msg_name = &scratch.names[message],
-                            .msg_namelen = name_of(head->wired, &scratch.names[message]),
+                            .msg_namelen = wire_name_of(head->wired->wire,
+                                                        head->wired->path.destination,
+                                                        &scratch.names[message]),
                             .msg_iov = &scratch.vectors[message],
                             .msg_iovlen = 1};
   if (count > 1) {

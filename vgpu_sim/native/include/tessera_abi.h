@@ -1407,6 +1407,14 @@ _Static_assert(offsetof(tessera_hca_asked, wire) == 0, "tessera_hca_asked.wire")
 _Static_assert(offsetof(tessera_hca_asked, own) == 8, "tessera_hca_asked.own");
 _Static_assert(offsetof(tessera_hca_asked, source) == 24, "tessera_hca_asked.source");
 
+typedef struct tessera_hca_mad {
+  uint8_t source[16];
+  uint8_t data[256];
+} tessera_hca_mad;
+_Static_assert(sizeof(tessera_hca_mad) == 272, "tessera_hca_mad");
+_Static_assert(offsetof(tessera_hca_mad, source) == 0, "tessera_hca_mad.source");
+_Static_assert(offsetof(tessera_hca_mad, data) == 16, "tessera_hca_mad.data");
+
 typedef struct tessera_hca_cq_resize {
   uint32_t handle;
   uint32_t entries;

@@ -1,0 +1,163 @@
+"""rdma_cm and GPUDirect in pods of one node and of two: Debian's own programs, and policy by service."""
+
+import base64
+import re
+from pathlib import Path
+from typing import Any
+
+import c_programs
+import pytest
+from cluster import Cluster, until
+
+from vgpu_sim.native import build
+
+HCA = "rdma.tessera.dev/hca"
+SLICE = "gpu.tessera.dev/mig-1g.10gb"
+IMAGE = "tessera.local/tessera-perftest:demo"
+HEADERS = Path("/usr/include/rdma/rdma_cma.h")
+COUNT = 1 << 20
+FILES = "gpu-peer"
+PING = re.compile(r"ping data: rdma-ping-\d: [!-~]{40}")
+ACK_S = 30.0
+# A client that came too early is rejected, as with any service; and perftest's own server listens
+# again only after its client may have asked.
+AGAIN = "for i in $(seq 40); do timeout 60 {} && exit; sleep 1; done; exit 1"
+PLACES = pytest.mark.parametrize("apart", [False, True], ids=["one node", "two nodes"])
+
+
+@pytest.fixture(scope="module")
+def nodes(whole_cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs."""
+    found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
+    names = sorted(
+        one["metadata"]["name"]
+        for one in found
+        if one["status"].get("allocatable", {}).get(HCA, "0") != "0"
+    )
+    if len(names) < 2:
+        pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
+    return names[0], names[1]
+
+
+def pod(name: str, command: str, node: str, **limits: int) -> dict[str, Any]:
+    """A pod of Debian's programs with one HCA function."""
+    container = {
+        "name": "main",
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sh", "-c", command],
+        "resources": {"limits": {HCA: 1, **limits}},
+        "volumeMounts": [{"name": "files", "mountPath": "/files"}],
+    }
+    spec = {
+        "restartPolicy": "Never",
+        "terminationGracePeriodSeconds": 1,
+        "nodeSelector": {"kubernetes.io/hostname": node},
+        "containers": [container],
+        "volumes": [
+            {"name": "files", "configMap": {"name": FILES, "defaultMode": 0o755, "optional": True}}
+        ],
+    }
+    metadata = {"name": name, "labels": {"app": name}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def play(
+    cluster: Cluster, places: tuple[str, str], server: str, client: str, **limits: int
+) -> tuple[str, str]:
+    """Run a server and a client to their ends, which must be good; return what they printed."""
+    cluster.apply(pod("server", server, places[0], **limits))
+    ip = str(cluster.wait_pod("server", "Running")["status"]["podIP"])
+    cluster.apply(pod("client", client.format(ip=ip), places[1], **limits))
+    ended = cluster.wait_pod("client")
+    said = cluster.logs("client")
+    assert ended["status"]["phase"] == "Succeeded", said + cluster.logs("server")
+    assert cluster.wait_pod("server")["status"]["phase"] == "Succeeded", cluster.logs("server")
+    return cluster.logs("server"), said
+
+
+def placed(nodes: tuple[str, str], *, apart: bool) -> tuple[str, str]:
+    return nodes if apart else (nodes[0], nodes[0])
+
+
+@PLACES
+def test_rping(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    client = AGAIN.format("rping -c -v -C 3 -a {ip}")
+    for said in play(namespace, placed(nodes, apart=apart), "rping -s -v -C 3", client):
+        assert len(PING.findall(said)) == 3, said
+
+
+@PLACES
+def test_ucmatose(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    client = AGAIN.format("ucmatose -c 10 -s {ip}")
+    for said in play(namespace, placed(nodes, apart=apart), "ucmatose -c 10", client):
+        assert "return status 0" in said
+
+
+@PLACES
+def test_perftest(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    server, client = AGAIN.format("ib_write_bw -R -F"), AGAIN.format("ib_write_bw -R -F {ip}")
+    _, said = play(namespace, placed(nodes, apart=apart), server, client)
+    assert re.search(r"rdma_cm QPs\s+: ON", said)
+    assert re.search(r"^ 65536 ", said, re.MULTILINE)
+
+
+def test_a_service_that_no_rule_names_is_rejected_between_nodes(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    """rping's own port is allowed, and no other: who asks reads why."""
+    policy = {
+        "apiVersion": "rdma.tessera.dev/v1alpha1",
+        "kind": "RDMANetworkPolicy",
+        "metadata": {"name": "one-service"},
+        "spec": {
+            "podSelector": {"matchLabels": {"app": "server"}},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {"from": [{"podSelector": {}}], "ports": [{"serviceID": 7174, "space": "TCP"}]}
+            ],
+        },
+    }
+    namespace.apply(policy)
+
+    def programmed() -> bool:
+        found = namespace.get("rdmanetworkpolicy", "one-service")
+        return any(
+            (one["type"], one["status"]) == ("Programmed", "True")
+            for one in found.get("status", {}).get("conditions", [])
+        )
+
+    until(programmed, ACK_S)
+    server = "rping -s -P -p 7999 & rping -s -v -C 3"
+    other = "rping -c -C 1 -p 7999 -a {ip} 2>&1; "
+    _, said = play(namespace, nodes, server, other + AGAIN.format("rping -c -v -C 3 -a {ip}"))
+    assert "RDMA_CM_EVENT_REJECTED, error 28" in said
+    assert len(PING.findall(said)) == 3, said
+
+
+@PLACES
+@pytest.mark.skipif(not HEADERS.exists(), reason=f"NOT RUN: no {HEADERS}: librdmacm-dev")
+def test_a_pod_writes_another_s_gpu_memory(
+    namespace: Cluster,
+    nodes: tuple[str, str],
+    tmp_path: Path,
+    apart: bool,
+) -> None:
+    """From one slice's memory to another's; what its owner has reset is not reached any more."""
+    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
+    libraries = ("-lcuda", "-l:libibverbs.so.1", "-l:librdmacm.so.1")
+    program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries).read_bytes()
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": FILES},
+        "binaryData": {"gpu_peer": base64.b64encode(program).decode()},
+    }
+    namespace.apply(config)
+    places = placed(nodes, apart=apart)
+    client = AGAIN.format("/files/gpu_peer {ip}")
+    served, asked = play(namespace, places, "/files/gpu_peer", client, **{SLICE: 1})
+    seen = f"listens\ntold success\ngpu has {COUNT}\nreset 0\ntells success\n"
+    assert served == seen + "RDMA_CM_EVENT_DISCONNECTED\n"
+    ends = "write success\ntells success\ntold success\nwrite remote access error\n"
+    assert asked.endswith(ends)
