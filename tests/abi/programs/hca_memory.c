@@ -81,7 +81,7 @@ static void refused(void) {
   printf(" stack %d", stack ? ibv_dereg_mr(stack) : errno);
   printf(" code %d", reg((void *)(uintptr_t)&refused, 16) == NULL ? errno : 0);
   printf(" nothing %d", reg(local, 0) == NULL ? errno : 0);
-  printf(" odp %d\n", ibv_reg_mr(pd, hole, 8, LOCAL_WRITE | 1 << 6) == NULL ? errno : 0);
+  printf(" huge %d\n", ibv_reg_mr(pd, hole, 8, LOCAL_WRITE | 1 << 7) == NULL ? errno : 0);
   printf("fork %d", ibv_fork_init());
   printf(" shared %d\n", count_shared());
 }

@@ -212,8 +212,7 @@ static int find_gaps(struct tsr_context *context, uint64_t from, uint64_t to, st
   return at < to ? -EFAULT : count;
 }
 
-/* Whether all of a segment's pages are still where they were put. */
-static bool is_in_place(const struct tsr_segment *segment) {
+bool tsr_is_pinned(const struct tsr_segment *segment) {
   if (!segment->address) return false;
   FILE *maps = fopen("/proc/self/maps", "re");
   if (!maps) return false;
@@ -246,7 +245,7 @@ static void put_back(const struct tsr_segment *segment) {
 }
 
 static void end_segment(struct tsr_context *context, struct tsr_segment *segment) {
-  if (is_in_place(segment)) put_back(segment);
+  if (tsr_is_pinned(segment)) put_back(segment);
   lose(context, segment);
   tsr_ask_handle(context, TESSERA_HCA_MESSAGE_SEGMENT_DESTROY, segment->handle);
   free(segment);
