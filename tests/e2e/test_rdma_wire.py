@@ -63,16 +63,27 @@ def nodes(whole_cluster: Cluster) -> tuple[str, str]:
     )
     if len(names) < 2:
         pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
-    if not any(one["name"] == "netd" for one in agent_of(names[0])["spec"]["containers"]):
+    if not any(one["name"] == "netd" for one in hca_pod_of(names[0])["spec"]["containers"]):
         pytest.skip("NOT RUN: the chart has rdma.wire.enabled off")
     return names[0], names[1]
 
 
-def agent_of(node: str) -> dict[str, Any]:
-    """The pod of the node agent and its daemons."""
-    listed = ("-l", "app.kubernetes.io/component=node", "--field-selector", f"spec.nodeName={node}")
+def pod_of(node: str, component: str) -> dict[str, Any]:
+    """Tessera's pod of a component on a node."""
+    label = f"app.kubernetes.io/component={component}"
+    listed = ("-l", label, "--field-selector", f"spec.nodeName={node}")
     (pod,) = SYSTEM.get("pods", *listed)["items"]
     return dict(pod)
+
+
+def agent_of(node: str) -> dict[str, Any]:
+    """The pod of the node agent and gpud."""
+    return pod_of(node, "node")
+
+
+def hca_pod_of(node: str) -> dict[str, Any]:
+    """The pod of hcad and netd."""
+    return pod_of(node, "hca")
 
 
 def policy_status(node: str) -> dict[str, Any]:

@@ -5,10 +5,11 @@ netd, or it refuses, functions reach those of their node, and ``status`` says wh
 """
 
 import asyncio
+import ipaddress
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,9 +17,12 @@ from typing import Any, Final
 
 from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.wire import PATH_MTUS, NoWire, WireInterface
+from vgpu_sim.fabric.wire_sockets import WireSockets
 from vgpu_sim.hal import hca
+from vgpu_sim.hcad import wire_luggage
 from vgpu_sim.hcad.broker import Broker, Opened
 from vgpu_sim.hcad.functions import IpAddress
+from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.netd import SOCKET_NAME
 from vgpu_sim.system.pacing import LogQuota
 from vgpu_sim.system.peers import PodUid
@@ -34,6 +38,8 @@ class _Wire:
     users: int = 0
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     made: EngineWire | None = None
+    sockets: WireSockets | None = None
+    """What the engine has copies of: a successor of this hcad gets them."""
     interface: WireInterface | None = None
     why: str = ""
 
@@ -80,6 +86,8 @@ class PodWires:
                 del self._wires[key]
                 if one.made is not None:
                     self._engine.remove_wire(one.made)
+                if one.sockets is not None:
+                    one.sockets.close()
 
     def status(self) -> Mapping[str, Any]:
         """Return which wires there are, and why others are not."""
@@ -87,6 +95,31 @@ class PodWires:
             "broker": str(self._broker) if self._broker is not None else "",
             "wires": [self._shown(address, one) for (_, address), one in self._wires.items()],
         }
+
+    def save(self, luggage: Luggage) -> list[Row]:
+        """Write the wires that there are for a successor; none is being opened."""
+        return [
+            {
+                "pod_uid": pod,
+                "address": str(address),
+                "wire": wire_luggage.save(one.interface, (one.sockets,), luggage),
+            }
+            for (pod, address), one in self._wires.items()
+            if one.sockets is not None and one.interface is not None
+        ]
+
+    def load(self, saved: Sequence[Row], luggage: Luggage) -> None:
+        """Take wires over, before who is connected over them; each is then to be ``held``.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+        """
+        for row in saved:
+            interface, (sockets,) = wire_luggage.load(row["wire"], luggage)
+            one = _Wire(sockets=sockets, interface=interface)
+            one.made = self._engine.add_wire(sockets.structure())
+            self._wires[PodUid(row["pod_uid"]), ipaddress.ip_address(row["address"])] = one
+            self._carried = PATH_MTUS[one.mtu - 1]
 
     def _shown(self, address: IpAddress, one: _Wire) -> Mapping[str, Any]:
         shown: dict[str, Any] = {"address": str(address), "programs": one.users}
@@ -119,12 +152,11 @@ class PodWires:
                 raise NoWire(f"sockets of {sockets.address.ip} for {address}")
             one.made = self._engine.add_wire(sockets.structure())
         except (NoWire, ValueError, OSError) as err:
+            opened.close()
             one.why = str(err)
             logger.warning("no_wire address=%s reason=%r", address, one.why)
             return
-        finally:
-            opened.close()
-        one.interface, one.why = opened.interface, ""
+        one.sockets, one.interface, one.why = sockets, opened.interface, ""
         self._carried = PATH_MTUS[one.mtu - 1]
 
 
