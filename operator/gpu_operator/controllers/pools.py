@@ -63,12 +63,9 @@ def reconcile(
         updated, rollout = rollouts.progress(world, document)
     elif not in_use and daemonset.name_of(name) in world.daemon_sets:
         actions.append(Delete("DaemonSet", daemonset.name_of(name), namespace))
-    if document is not None and pool is not None and daemonset.hcas_of(pool.spec, node_config):
-        hcas = hca.daemon_set(name, node_config, namespace)
-        actions.append(Apply(Manager.CHILDREN, hcas))
-        rollout = rollout or rollouts.progress(world, hcas)[1]
-    elif hca.name_of(name) in world.daemon_sets:
-        actions.append(Delete("DaemonSet", hca.name_of(name), namespace))
+    more, missing = _hcas(world, name, pool if in_use else None, node_config, namespace)
+    actions += more
+    rollout = rollout or missing
 
     if pool is not None:
         problems = {
@@ -93,6 +90,18 @@ def reconcile(
             index = pool.meta.finalizers.index(FINALIZER)
             actions.append(DropFinalizer("GPUPool", name, pool.meta.uid, index))
     return Outcome(tuple(actions))
+
+
+def _hcas(
+    world: World, name: str, pool: Pool | None, node_config: NodeConfig, namespace: str
+) -> tuple[Sequence[Action], str]:
+    """Return what makes the DaemonSet of a pool's HCAs be, or go, and what its rollout lacks."""
+    if pool is not None and daemonset.hcas_of(pool.spec, node_config) is not None:
+        document = hca.daemon_set(name, node_config, namespace)
+        return [Apply(Manager.CHILDREN, document)], rollouts.progress(world, document)[1]
+    if hca.name_of(name) in world.daemon_sets:
+        return [Delete("DaemonSet", hca.name_of(name), namespace)], ""
+    return [], ""
 
 
 def _finalizer(meta: Meta) -> Apply:

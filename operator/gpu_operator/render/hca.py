@@ -1,8 +1,8 @@
 """The pods that serve a pool's HCAs: hcad, and netd where there is a wire.
 
 They are not in the node agent's pods, so that neither an upgrade nor a restart of those touches
-a queue pair. They are rolled out with a pod of both kinds on a node for a moment: the new hcad takes
-over from the old one, which is ended once the new one is ready (ADR 52).
+a queue pair. While they are rolled out a node has two for a moment: the new hcad takes over from
+the old one, whose pod is ended once the new one is ready (ADR 52).
 """
 
 from typing import Any, Final
