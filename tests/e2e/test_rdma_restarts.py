@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 from cluster import Cluster, in_node, until
-from test_rdma_wire import (
+from rdma_nodes import (
     SYSTEM,
     Capture,
     deny_writes,
     hca_pod_of,
-    nodes,
     perftest,
     policy_status,
     running_pair,
@@ -19,7 +18,6 @@ from test_rdma_wire import (
     writes,
 )
 
-__all__ = ["nodes"]
 ROLLOUT_S = 75  # of all nodes, one after the other
 STAYS_S = 20
 NOTICED_S = 1.0
