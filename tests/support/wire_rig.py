@@ -39,11 +39,11 @@ class End:
     def __init__(self, engine: Engine, ip: str | None = None, segments: bool = False) -> None:
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
-        sockets = open_sockets(address, lanes=2, segments=segments)
-        self.wire: EngineWire = engine.add_wire(sockets.structure())
-        sockets.close()
+        self.sockets = open_sockets(address, lanes=2, segments=segments)
+        self.wire: EngineWire = engine.add_wire(self.sockets.structure())
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))
+        self.gids = named.gids
         self.client = Client(engine, Numbers(), 0, address=named)
         self.send_cq: Cq = self.client.cq(256)
         self.recv_cq: Cq = self.client.cq(256)
@@ -67,6 +67,7 @@ class End:
         """Remove it from its engine."""
         self.client.objects.close()
         self.engine.remove_wire(self.wire)
+        self.sockets.close()
 
 
 class BadNetwork:
