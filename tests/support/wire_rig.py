@@ -47,13 +47,13 @@ class End:
     ) -> None:
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
-        sockets = open_sockets(address, lanes=2, segments=segments)
-        structure = sockets.structure()
+        self.sockets = open_sockets(address, lanes=2, segments=segments)
+        structure = self.sockets.structure()
         structure.bytes_per_second = bytes_per_second
         self.wire: EngineWire = engine.add_wire(structure)
-        sockets.close()
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))
+        self.gids = named.gids
         self.client = Client(engine, Numbers(), 0, address=named)
         self.send_cq: Cq = self.client.cq(256)
         self.recv_cq: Cq = self.client.cq(256)
@@ -77,6 +77,7 @@ class End:
         """Remove it from its engine."""
         self.client.objects.close()
         self.engine.remove_wire(self.wire)
+        self.sockets.close()
 
 
 class BadNetwork:

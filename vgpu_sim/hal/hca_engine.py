@@ -56,8 +56,8 @@ class HcaSavedResult(ctypes.Structure):
 class HcaSavedWired(ctypes.Structure):
     """What a successor must know of a connection over a wire; ``wired`` 0: there is none.
 
-    ``first_psn`` is of the oldest request that is not complete, ``oldest_psn`` the first packet that
-    was not answered: it and all after it are sent again. The rest is the responder's.
+    ``first_psn`` is of the oldest request that is not complete, ``oldest_psn`` of the first packet
+    that was not answered: it and all after it are sent again. The rest is the responder's.
     """
 
     _fields_ = (

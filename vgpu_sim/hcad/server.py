@@ -22,11 +22,11 @@ from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import hw_counters, requests, sysfs
+from vgpu_sim.hcad.adoption import Adopting
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.opened import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
 from vgpu_sim.hcad.parties import Parties, Party
-from vgpu_sim.hcad.programs import Programs
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.shares import Shares
 from vgpu_sim.system import seqpacket
@@ -49,7 +49,7 @@ _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
 }
 
 
-class Server(Programs):
+class Server(Adopting):
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
 
     max_connections = MAX_CONNECTIONS

@@ -236,8 +236,8 @@ def test_a_descriptor_for_who_was_cancelled_is_closed(
         taking = asyncio.create_task(sockets.take(mine, 100))
         await asyncio.sleep(0)
         if moment == "while it is received":
-            while sockets._unfinished < 2:
-                await asyncio.sleep(0)
+            await work_of_others()
+            assert sockets._unfinished == 2, "nothing waited: the test shows nothing"
         else:
             settled = foreign._settle
 
