@@ -220,3 +220,7 @@ def _listen(path: Path) -> socket.socket:
 def _user_of(client: socket.socket) -> int:
     credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+if __name__ == "__main__":
+    main()
