@@ -147,6 +147,8 @@ class Lab:
         finally:
             receiver.kill()
             receiver.wait()
+            assert receiver.stdout is not None
+            receiver.stdout.close()
         return [json.loads(line)["opcode"] for line in came.splitlines()]
 
     def forge(self, pod: str, *bodies: bytes, source: str = "") -> list[int]:
@@ -250,7 +252,7 @@ def test_fragments_and_segments_smuggle_nothing(lab: Lab) -> None:
     whole = ipv4(own, there, udp(bth(WRITE)))
     for tags in ("81000000", "810000008100000088a80000", "8100000081000000"):
         assert lab.send("attacker", "frame", [bytes.fromhex(tags + "0800") + whole]) == []
-    assert {"fragment", "segments", "tagged"} & lab.dropped("attacker").keys() >= {"fragment"}
+    assert {"fragment", "tagged"} <= lab.dropped("attacker").keys()
 
 
 def test_a_pod_cannot_undo_it_in_its_own_network(lab: Lab) -> None:

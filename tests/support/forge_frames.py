@@ -8,6 +8,7 @@ A mark to ``mark`` follows on port 4792. Written as a script: nothing of Tessera
 import json
 import socket
 import sys
+import time
 from pathlib import Path
 
 ETH_P_ALL = 3
@@ -42,7 +43,8 @@ def gateway():
     """Return the hardware address of the next hop; whoever has the default route has been asked."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
         asking.sendto(b"", ("192.0.2.1", 9))
-    for _ in range(100):
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
         for line in Path("/proc/net/arp").read_text().splitlines()[1:]:
             address = line.split()[3]
             if address != "00:00:00:00:00:00":
