@@ -55,7 +55,7 @@ class LinkCarrier:
         self._standing = Standing()
         self._again_at = float("-inf")
         self._looked_at = float("-inf")
-        self._counted: dict[tuple[str, bool, str], int] = {}
+        self._counted: dict[tuple[str, bool, str], int] | None = None
 
     def follow(self, wanted: Tables | None) -> Standing:
         """Have the rules be those of ``wanted``, and return how far they are."""
@@ -106,8 +106,9 @@ class LinkCarrier:
             for reason, count in link["dropped"].items():
                 key = str(link["link"]), bool(link["leaving"]), str(reason)
                 counted[key] = int(count)
-                new = int(count) - self._counted.get(key, 0)
-                if new > 0:
+                # What was counted before this agent was there, another has told.
+                known = self._counted.get(key, 0) if self._counted is not None else int(count)
+                if (new := int(count) - known) > 0:
                     _log.info("dropped=%d link=%s leaving=%s reason=%s", new, *key)
                     if pod is not None:
                         self._notices.post(pod, Reason.RDMA_DROPPED, describe(*key[1:]))

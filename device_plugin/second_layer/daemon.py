@@ -13,6 +13,7 @@ import selectors
 import signal
 import socket
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +31,9 @@ from rdma.tables import NodeTables
 SOCKET_NAME: Final = "links.sock"
 MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES  # in a line of JSON each quotation mark takes two
 _SETTLE_S: Final = 0.02  # a pod's link comes as several changes
+_APART_S: Final = 0.25
 _AGAIN_S: Final = 1.0
+_LATEST_S: Final = 30.0  # although nobody has told of a change
 _READ_BYTES: Final = 1 << 16
 _BACKLOG: Final = 4
 _MOST_CLIENTS: Final = 4
@@ -63,7 +66,7 @@ class Absent:
     """
 
     generation = None
-    has_tables = False
+    is_settled = True
 
     def __init__(self, why: str) -> None:
         self._why = why
@@ -112,21 +115,23 @@ class Server:
             self._chosen.register(ready, selectors.EVENT_READ, what)
         self._chosen.register(self._wake, selectors.EVENT_READ, None)
         self._lines: dict[socket.socket, bytearray] = {}
-        self._due = False
+        self._followed_at = float("-inf")
+        self._due_at = time.monotonic() + _LATEST_S
 
     def run(self) -> None:
         """Work until told to stop, and then leave nothing."""
         while True:
-            pause = _SETTLE_S if self._due else (_AGAIN_S if self._node.has_tables else None)
-            ready = self._chosen.select(pause)
+            ready = self._chosen.select(max(0.0, self._due_at - time.monotonic()))
             if any(key.fileobj is self._wake for key, _ in ready):
                 break
             for key, _ in ready:
                 key.data(key.fileobj)
-            if not ready:
-                self._due = False
+            if time.monotonic() >= self._due_at:
                 with suppress(SecondLayerError):  # said, and tried again
                     self._node.follow()
+                self._followed_at = time.monotonic()
+                again = _LATEST_S if self._node.is_settled else _AGAIN_S
+                self._due_at = self._followed_at + again
         try:
             self._node.remove()
         except SecondLayerError as err:
@@ -146,7 +151,9 @@ class Server:
             self._chosen.register(client, selectors.EVENT_READ, self._read)
 
     def _changed(self, changes: socket.socket) -> None:
-        self._due = True
+        # A pod that takes its end up and down without end is not followed each time.
+        soon = max(time.monotonic() + _SETTLE_S, self._followed_at + _APART_S)
+        self._due_at = min(self._due_at, soon)
         with suppress(BlockingIOError, OSError):  # ENOBUFS: so much has changed
             while changes.recv(_READ_BYTES):
                 pass
@@ -220,3 +227,7 @@ def _listen(path: Path) -> socket.socket:
 def _user_of(client: socket.socket) -> int:
     credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+if __name__ == "__main__":
+    main()

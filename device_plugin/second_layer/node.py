@@ -71,9 +71,9 @@ class Node:
         return self._loaded.generation if self._loaded is not None else None
 
     @property
-    def has_tables(self) -> bool:
-        """Return whether there is something to keep in force."""
-        return self._tables is not None
+    def is_settled(self) -> bool:
+        """Return whether nothing is left to do until something changes."""
+        return self._tables is None or not (self._trouble or self._missing)
 
     def take(self, tables: NodeTables) -> None:
         """Make these tables' rules those of the links.

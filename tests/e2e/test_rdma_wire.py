@@ -1,8 +1,10 @@
 """RDMA between nodes: packets from the pods' own network namespaces, and policy on both ends."""
 
+import contextlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,25 @@ def forge(cluster: Cluster, pod: str, *arguments: str) -> list[str]:
     return cluster.kubectl(*begin, stdin=script).split()
 
 
+@contextlib.contextmanager
+def without_second_layer(nodes: tuple[str, str]) -> Iterator[None]:
+    """Have nodes without rules on links for a while; their linkd, which is stopped, loads them again."""
+    if not SYSTEM.get("daemonsets", "-l", "app.kubernetes.io/component=links")["items"]:
+        yield
+        return
+    stop = "pgrep -f 'bin/tessera-linkd( |$)' | xargs kill -"
+    for node in nodes:
+        in_node(node, "sh", "-c", f"{stop}STOP")
+    try:
+        for node in nodes:
+            for family in ("netdev", "inet"):
+                in_node(node, "nft", "delete", "table", family, "tessera_rdma")
+        yield
+    finally:
+        for node in nodes:
+            in_node(node, "sh", "-c", f"{stop}CONT")
+
+
 def server_memory(ip: str, address: int) -> bytes:
     """What the server's program has at an address now, as root of the machine sees it."""
     for process in Path("/proc").glob("[0-9]*"):
@@ -145,8 +166,9 @@ def server_memory(ip: str, address: int) -> bytes:
 def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]) -> None:
     """Who has NET_RAW and NET_ADMIN, and knows all numbers and keys, writes as little as others.
 
-    With the address of another pod: the node's kernel lets no foreign source in (rp_filter). With its
-    own, on its own live queue pair: the responder denies the verb.
+    With the address of another pod: neither the second layer nor the node's kernel (rp_filter) lets a
+    foreign source in. With its own, on its own live queue pair: the second layer drops the verb, and
+    where it is not there the responder denies it.
     """
     deny_writes(namespace)
     command = f"{PROGRAM} -F -D {RUNNING_S}"
@@ -169,6 +191,9 @@ def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]
         assert writes(link.since(), client, server) == 0, "another's address has passed"
         assert wire(nodes[0], server)["packets"]["denied"] == 0
         forge(namespace, "client", *write)
+        assert writes(link.since(), client, server) == 0, "a denied verb has passed"
+        with without_second_layer(nodes):
+            forge(namespace, "client", *write)
         assert writes(link.since(), client, server) > 0
     assert wire(nodes[0], server)["packets"]["denied"] > 0
     assert server_memory(server, int(address, 16)) == before != FORGED

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rdma.judge import Judge
-from rdma.opcodes import allowed
-from rdma.reach import Reach
+from rdma.opcodes import allowed, allowed_where
+from rdma.reach import EVERY_QPN, Reach
 from rdma.second_layer import Interface, removal, ruleset
 from rdma.tables import (
     NOBODY,
@@ -113,6 +113,29 @@ def test_what_the_judge_lets_pass_reach_does(
     flow = Flow(ends[0], ends[1], pkey, destination_qpn=qpn, traffic_class=8)
     passing = Judge(tables).judge(flow).verbs
     assert passing & ~Reach(tables).most(whose[ends[0]], whose[ends[1]]) == NONE
+    ranges = Reach(tables).ranges(whose[ends[0]], whose[ends[1]])
+    for verb in passing & ~Verb.CM:
+        assert qpn is None or any(first <= qpn <= last for first, last in ranges[verb])
+
+
+def test_ranges_are_what_both_sides_let_and_cm_is_for_queue_pair_1() -> None:
+    out = Rule("a/p", Direction.EGRESS, 0, ALL, ports=(Port(qpns=(5, 9)), Port(qpns=(10, 12))))
+    into = Rule("a/p", Direction.INGRESS, 0, Verb.READ | Verb.CM, ports=(Port(qpns=(11, 20)),))
+    one = Identity(1, None, Isolation((0,)), DEFAULT)
+    other = Identity(2, Isolation((1,)), None, DEFAULT)
+    reach = Reach(_tables(out, into, identities=(one, other)))
+    assert reach.ranges(one, other) == {Verb.READ: ((11, 12),)}
+    assert reach.ranges(other, one)[Verb.CM] == ((1, 1),)
+    assert reach.ranges(other, one)[Verb.UD] == EVERY_QPN
+    assert reach.ranges(other, other) == {Verb.READ: ((11, 20),)}  # and no CM: not its queue pair
+
+
+def test_requests_go_where_rules_say_and_answers_anywhere() -> None:
+    found = allowed_where({Verb.READ: ((7, 7),)}, Verb.READ, EVERY_QPN)
+    assert found == {
+        ((7, 7),): {0x0C},
+        EVERY_QPN: {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x81},
+    }
 
 
 def test_what_only_audits_denies_nothing() -> None:
