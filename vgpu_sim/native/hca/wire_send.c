@@ -15,6 +15,7 @@ static _Thread_local struct {
   struct iovec vectors[WIRE_BATCH];
   union wire_name names[WIRE_BATCH];
   union wire_control controls[WIRE_BATCH];
+  bool several[WIRE_BATCH]; /* packets in one buffer */
 } scratch;
 
 static socklen_t name_of(const struct hca_wired *wired, union wire_name *name) {
@@ -82,6 +83,7 @@ static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsig
                             .msg_namelen = name_of(head->wired, &scratch.names[message]),
                             .msg_iov = &scratch.vectors[message],
                             .msg_iovlen = 1};
+  scratch.several[message] = count > 1;
   if (count == 1) return;
   union wire_control *control = &scratch.controls[message];
   header->msg_control = control;
@@ -104,7 +106,7 @@ static unsigned send_all(struct hca_wire *wire, int fd, unsigned first, unsigned
     const unsigned done = sent > 0 ? (unsigned)sent : 1;
     if (sent <= 0) {
       wire->counts.send_errors++;
-      if (scratch.messages[first].msg_hdr.msg_control) wire->segments = false;
+      if (scratch.several[first]) wire->segments = false;
     }
     first += done;
     count -= done;
