@@ -188,7 +188,7 @@ def _policy_ns(engine: Engine) -> tuple[float, float]:
 
 
 def _many(engine: Engine) -> tuple[int, int]:
-    """Return how many queue pairs and regions one node has of MANY each, the last of which works."""
+    """Return how many queue pairs and regions one node has, of MANY; none if the last fail."""
     numbers = Numbers()
     ends = [_End(engine, numbers, index) for index in range(MANY // EACH)]
     qps = sum(end.crowd(EACH) for end in ends)

@@ -86,15 +86,17 @@ def _needed(tool: str, package: str) -> None:
         raise NotMeasured(f"no {tool}: apt-get install {package}")
 
 
-def _hcad(run: str) -> int:
-    """Return the process of the one fabric below a directory."""
+def _hcad(run: str, fabric: str) -> int:
+    """Return the process of a fabric below a directory."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             try:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"vgpu_sim.hcad" in words and any(run.encode() in word for word in words):
+            if b"vgpu_sim.hcad" in words and any(
+                word.startswith(run.encode()) and word.endswith(fabric.encode()) for word in words
+            ):
                 return int(entry.name)
     raise NotMeasured("no hcad serves")
 
@@ -136,7 +138,7 @@ def _connects(run: str) -> tuple[float, float]:
     count = str(CONNECTIONS)
     with _serving("cm", run, "cmtime", "-c", count):
         time.sleep(3)  # it says nowhere that it listens
-        hcad = _hcad(run)
+        hcad = _hcad(run, "cm")
         before = _cpu_s(hcad)
         said = _asked("cm", run, "cmtime", "-c", count, "-s", "127.0.0.1")
         spent = _cpu_s(hcad) - before
@@ -154,7 +156,7 @@ def _idle(run: str) -> tuple[float, float]:
     with _serving("idle", run, "sleep", "60"):
         _until(lambda: _serves(run), "hcad")
         time.sleep(1)
-        hcad = _hcad(run)
+        hcad = _hcad(run, "idle")
         before = _cpu_s(hcad)
         time.sleep(_WATCH_S)
         busy_ms = (_cpu_s(hcad) - before) * 1e3 / _WATCH_S
@@ -166,7 +168,7 @@ def _idle(run: str) -> tuple[float, float]:
 
 def _serves(run: str) -> bool:
     try:
-        return _hcad(run) > 0
+        return _hcad(run, "idle") > 0
     except NotMeasured:
         return False
 

@@ -3,8 +3,8 @@
 ``python -m benchmarks.rdma_wire``. Both move packets of the same size between the same two
 interfaces; the best of each is reported. Two engines are in this process, each with a thread. With
 an MTU of 1500 a third namespace routes between them, as nodes do between pods. The program runs
-itself again in a network namespace, of a user namespace unless it is root: then sockets have no more
-room than net.core.rmem_max allows, and fewer packets are under way.
+itself again in a network namespace, of a user namespace unless it is root: then sockets have no
+more room than net.core.rmem_max allows, and fewer packets are under way.
 """
 
 import ctypes
