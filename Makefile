@@ -58,8 +58,8 @@ bench-exec: venv ## kernels against PoCL, OpenMP C and libraries (only=NAME: con
 	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group bench
 	$(BIN)/python -m benchmarks.exec $(addprefix --only=,$(only)) $(addprefix --rounds=,$(rounds))
 
-bench-rdma: venv ## writes of one node beside memcpy, and over the wire beside UDP
-	$(BIN)/python -m benchmarks.rdma; same=$$?; $(BIN)/python -m benchmarks.rdma_wire && exit $$same
+bench-rdma: venv ## RDMA beside memcpy and UDP: bandwidth, latency, connections, policies, what hcad costs
+	$(BIN)/python -m benchmarks.rdma_all
 
 bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a verdict
 	$(BIN)/python -m benchmarks.rdma_policy

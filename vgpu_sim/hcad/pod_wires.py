@@ -54,7 +54,7 @@ class _Wire:
 class PodWires:
     """All wires of a node. ``directory`` is where netd listens; None: there is none.
 
-    ``segments``: the kernel cuts and joins packets (UDP_SEGMENT, UDP_GRO), as a link's hardware would.
+    ``segments``: the kernel cuts and joins packets (UDP_SEGMENT, UDP_GRO), as hardware would.
     """
 
     def __init__(self, engine: Engine, directory: Path | None, *, segments: bool = True) -> None:

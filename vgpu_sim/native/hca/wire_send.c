@@ -15,6 +15,7 @@ static _Thread_local struct {
   struct iovec vectors[WIRE_BATCH];
   union wire_name names[WIRE_BATCH];
   union wire_control controls[WIRE_BATCH];
+  bool several[WIRE_BATCH]; /* packets in one buffer */
 } scratch;
 
 socklen_t wire_name_of(const struct hca_wire *wire, const uint8_t *gid, union wire_name *name) {
@@ -96,6 +97,7 @@ static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsig
                                                         &scratch.names[message]),
                             .msg_iov = &scratch.vectors[message],
                             .msg_iovlen = 1};
+  scratch.several[message] = count > 1;
   if (count > 1) {
     const uint16_t size = (uint16_t)head->bytes;
     say(header, message, SOL_UDP, UDP_SEGMENT, &size, sizeof size);
@@ -119,7 +121,7 @@ static unsigned send_all(struct hca_wire *wire, int fd, unsigned first, unsigned
     const unsigned done = sent > 0 ? (unsigned)sent : 1;
     if (sent <= 0) {
       wire->counts.send_errors++;
-      if (scratch.messages[first].msg_hdr.msg_control) wire->segments = false;
+      if (scratch.several[first]) wire->segments = false;
     }
     first += done;
     count -= done;
