@@ -205,7 +205,9 @@ def judge(engine, qp, sends=ALL, receives=ALL) -> None:
 
 
 @pytest.mark.parametrize("denier", ["requester", "responder"])
-@pytest.mark.parametrize("allowed", [NONE, ALL & ~Verb.WRITE & ~Verb.WRITE_IMM], ids=["nothing", "not this"])
+@pytest.mark.parametrize(
+    "allowed", [NONE, ALL & ~Verb.WRITE & ~Verb.WRITE_IMM], ids=["nothing", "not this"]
+)
 def test_what_either_end_denies_does_not_arrive_and_nobody_is_told(engines, pair, denier, allowed):
     if denier == "requester":
         judge(engines[0], pair.a.qp, sends=allowed)
@@ -241,9 +243,7 @@ def test_over_a_bad_network_what_arrives_is_whole_in_order_and_once(engines, see
         for place, size in enumerate(sizes):
             if place % 30 == 0 and place:
                 finished(pair, network)
-            pair.a.qp.send(
-                Op.SEND_WITH_IMM, [(BASE + place, size, pair.here.key)], immediate=place
-            )
+            pair.a.qp.send(Op.SEND_WITH_IMM, [(BASE + place, size, pair.here.key)], immediate=place)
         assert pair.a.send_cq.statuses(len(sizes)) == [0] * len(sizes)
         finished(pair, network)
         before, count = -1, 0
@@ -266,7 +266,9 @@ def finished(pair: Ends, network: BadNetwork) -> None:
     """Wait until all that was sent has arrived, or has not."""
     done = network.done
     assert until(
-        lambda: pair.a.send_cq.page.head == pair.a.qp.page.send_head
-        and network.passed + done["drop"] - done["twice"] == pair.a.counts.sent
-        and pair.b.counts.received == network.passed
+        lambda: (
+            pair.a.send_cq.page.head == pair.a.qp.page.send_head
+            and network.passed + done["drop"] - done["twice"] == pair.a.counts.sent
+            and pair.b.counts.received == network.passed
+        )
     )

@@ -65,6 +65,7 @@ static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
   requester->tail++;
+  hca_count_done(qp->policy.out, hca_verbs_of(request->send.opcode), request->bytes);
   hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
   return may_end(qp);
 }
@@ -313,7 +314,7 @@ bool wire_request(struct hca *hca, struct hca_qp *qp) {
     more = send_some(hca, qp, now_ns);
     if (has_failed(hca, qp)) return false;
   }
-  if (requester->deadline_ns && qp->waiting == HCA_WAIT_NONE)
-    hca_wait_until(hca, qp, HCA_WAIT_WIRE, requester->deadline_ns);
+  const uint64_t wake_ns = wire_wake_ns(requester);
+  if (wake_ns && qp->waiting == HCA_WAIT_NONE) hca_wait_until(hca, qp, HCA_WAIT_WIRE, wake_ns);
   return more;
 }

@@ -131,8 +131,16 @@ uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp) {
   if (under_way >= requester->window) return 0;
   const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
   if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
-  if (wire_is_answered(request)) return ask(hca, qp, request, under_way);
-  if (make(hca, qp, request, requester->window - under_way)) return 1;
+  if (wire_is_held_back(qp)) return 0;
+  if (wire_is_answered(request)) {
+    const uint32_t packets = ask(hca, qp, request, under_way);
+    if (packets) wire_spend(qp, request, packets);
+    return packets;
+  }
+  if (make(hca, qp, request, requester->window - under_way)) {
+    wire_spend(qp, request, 1);
+    return 1;
+  }
   request->status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
   return 0;
 }
