@@ -14,7 +14,12 @@ from wire_nodes import needs_namespaces
 
 pytestmark = needs_namespaces
 
-OPCODES = set(range(18))
+CONNECTED = range(12)
+OPCODES = {
+    *(*range(21), roce.SEND_LAST_INV, roce.SEND_ONLY_INV),
+    *(roce.UC | opcode for opcode in CONNECTED),
+    *(roce.UD | opcode for opcode in (roce.SEND_ONLY, roce.SEND_ONLY_IMM)),
+}
 SYSTEM_PYTHON = "/usr/bin/python3"
 CHECK = """
 import sys

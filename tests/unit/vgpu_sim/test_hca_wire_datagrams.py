@@ -270,7 +270,7 @@ def row_operations(node: Node, row) -> int:
 
 
 def test_a_multicast_address_leads_to_members_here_alone(pair):
-    a, b = pair
+    a, _ = pair
     group = bytes(10) + b"\xff\xff\xe0\x01\x02\x03"
     a.qp.send(
         *(Op.SEND, (), b"x"),
