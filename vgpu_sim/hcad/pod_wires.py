@@ -101,6 +101,7 @@ class PodWires:
             "interface": one.interface.name,
             "interface_mtu": one.interface.mtu,
             "path_mtu": PATH_MTUS[one.mtu - 1],
+            "datagram_sources": self.sources.known(one.made) if self.sources is not None else 0,
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
 

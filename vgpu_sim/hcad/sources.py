@@ -42,6 +42,10 @@ class Sources:
             asyncio.get_running_loop().remove_reader(self._engine.asks_fd)
         self._engine.remove_wire(wire)
 
+    def known(self, wire: EngineWire) -> int:
+        """Return how many were judged who send datagrams over a wire."""
+        return len(self._wires[wire])
+
     def answer(self) -> None:
         """Judge everybody whose datagrams wait."""
         for asked in self._engine.asked():

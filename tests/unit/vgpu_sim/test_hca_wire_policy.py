@@ -210,3 +210,34 @@ def test_each_operation_is_judged_by_the_responder(engines, name, side, kind):
         (rule,) = node.rules()
         # A SEND that invalidates is counted as a SEND, which the rule has.
         assert rule["denied"] == (verb != "Invalidate")
+
+
+def test_new_tables_hold_for_what_was_taken_before_and_waits(judged):
+    """A ceiling has let the first part go; the rest of it, and what is behind it, is forbidden then."""
+    a, b, pods = judged
+    held = policy({"app": "server"}, ingress=[allow(limits={"bandwidth": "1", "burst": "4Ki"})])
+    a.switch(rdma_lab.tables(2, pods, [held]))  # b denies nothing
+    here, there = a.region(1 << 17), b.region(1 << 17)
+    here.view[:] = bytes([7]) * len(here.view)
+    for address in (BASE, BASE + (1 << 16)):
+        a.qp.send(
+            *(Op.RDMA_WRITE, [(BASE, 1 << 16, here.key)]),
+            remote_address=address,
+            remote_key=there.key,
+        )
+    assert until(lambda: there.view[4095] == 7)
+    a.switch(rdma_lab.tables(3, pods, [policy({"app": "server"}, ingress=[allow("Send")])]))
+    reliable = a.qp.kind == VerbsQpType.RC
+    first = Status.REM_ACCESS_ERR if reliable else Status.SUCCESS
+    second = Status.WR_FLUSH_ERR if reliable else Status.SUCCESS
+    assert a.send_cq.statuses(2) == [first, second]
+    assert not any(there.view[1 << 15 :])
+    if not reliable:
+        a.switch(rdma_lab.tables(4, pods))
+        a.qp.send(
+            *(Op.RDMA_WRITE, [(BASE, 9, here.key)]), remote_address=BASE, remote_key=there.key
+        )
+        assert a.send_cq.poll().status == 0
+        b.qp.receive((BASE + (1 << 16), 64, there.key))
+        a.qp.send(Op.SEND, (), b"after")
+        assert b.recv_cq.poll().bytes == 5

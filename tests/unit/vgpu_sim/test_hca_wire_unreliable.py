@@ -110,8 +110,8 @@ def test_writes_arrive_and_are_answered_by_nothing(pair):
     assert pair.b.counts.sent == 0
 
 
-@pytest.mark.parametrize("opcode", [Op.RDMA_READ, Op.ATOMIC_FETCH_AND_ADD])
-def test_what_would_be_answered_is_no_operation_of_it(pair, opcode):
+@pytest.mark.parametrize("opcode", [Op.RDMA_READ, Op.ATOMIC_FETCH_AND_ADD, Op.SEND_WITH_INV])
+def test_what_would_be_answered_or_invalidate_is_no_operation_of_it(pair, opcode):
     pair.a.qp.send(
         *(opcode, [(BASE, 8, pair.here.key)]), remote_address=BASE, remote_key=pair.there.key
     )

@@ -1,12 +1,27 @@
-/* Ceilings of rate: what goes out for the first time waits until its flow may have more; what is sent
+/* What policy says of a request that is under way: new tables, and ceilings of rate. What goes out for the first time waits until its flow may have more; what is sent
  * again was paid for. */
 #define _GNU_SOURCE
 #include "clock.h"
 #include "wire.h"
+#include "wire_policy.h"
 #include "work.h"
 
 static bool is_new(const struct wire_requester *requester) {
   return requester->next_psn == requester->top_psn;
+}
+
+void wire_deny(struct hca *hca, struct hca_qp *qp, struct wire_request *request) {
+  struct wire_requester *requester = &qp->wired->requester;
+  hca_count_denied(qp->policy.out, hca_verbs_of(request->send.opcode));
+  if (!wire_is_unreliable(qp)) {
+    request->status = wire_denied(qp);
+    return;
+  }
+  /* Nothing more is sent of it, and what stands behind it is taken again, with other PSNs. */
+  request->packets = 0;
+  requester->head = requester->sending + 1;
+  requester->free_psn = requester->next_psn;
+  hca_enqueue(hca, qp);
 }
 
 bool wire_is_held_back(struct hca_qp *qp) {
