@@ -57,6 +57,51 @@ def test_perftest(nodes, command, options):
     assert "Mtu             : 4096[B]" in said
 
 
+@needed("ibv_uc_pingpong")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ibv_uc_pingpong", "-g", "1"),
+        ("ibv_uc_pingpong", "-g", "0", "-e"),
+        ("ibv_ud_pingpong", "-g", "1"),
+        ("ibv_ud_pingpong", "-g", "0", "-e"),
+        ("ibv_srq_pingpong", "-g", "1", "-q", "4"),
+    ],
+    ids=" ".join,
+)
+def test_the_other_pingpongs(nodes, command):
+    """Of unreliable connections, datagrams (over IPv4 and IPv6), and shared receive queues."""
+    for said in nodes.play(*command, "-n", "100"):
+        assert "iters in" in said
+
+
+# Nothing holds an unreliable sender back: what these send at once fits into a socket's buffer.
+FEW = ("-n", "20", "-s", "1024")
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ib_send_bw", "-c", "UC", *FEW),
+        ("ib_send_bw", "-c", "UD", *FEW),
+        ("ib_write_bw", "-c", "UC"),
+        ("ib_send_lat", "-c", "UC", "-n", "50"),
+        ("ib_send_lat", "-c", "UD", "-n", "50"),
+        ("ib_write_lat", "-c", "UC", "-n", "50"),
+        ("ib_read_lat", "-n", "50"),
+        ("ib_atomic_bw", "-n", "200"),
+        ("ib_atomic_bw", "-A", "CMP_AND_SWAP", "-n", "200"),
+        ("ib_atomic_lat", "-n", "50"),
+        ("ib_send_bw", "--use-srq", "-q", "2", "-n", "100"),
+    ],
+    ids=" ".join,
+)
+def test_every_transport_and_operation_of_perftest(nodes, command):
+    for said in nodes.play(*command, "-F"):
+        assert "tessera_0" in said
+
+
 @needed("ib_write_bw")
 @pytest.mark.parametrize(
     "command",

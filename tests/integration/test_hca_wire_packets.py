@@ -16,7 +16,12 @@ from wire_nodes import needs_namespaces
 pytestmark = needs_namespaces
 
 CNP = 0x81
-OPCODES = {*range(18), CNP}
+CONNECTED = range(12)
+OPCODES = {
+    *(*range(21), roce.SEND_LAST_INV, roce.SEND_ONLY_INV, CNP),
+    *(roce.UC | opcode for opcode in CONNECTED),
+    *(roce.UD | opcode for opcode in (roce.SEND_ONLY, roce.SEND_ONLY_IMM)),
+}
 SYSTEM_PYTHON = "/usr/bin/python3"
 CHECK = """
 import sys

@@ -97,11 +97,11 @@ class Node:
         assert len(self.enforcer.flows) == 0
 
 
-def pods_of(*nodes: Node, labels: Sequence[str] = ("client", "server")) -> tuple[PodFacts, ...]:
-    """Return pods at the nodes' addresses, with a label app each."""
+def pods_of(*ips: str, labels: Sequence[str] = ("client", "server")) -> tuple[PodFacts, ...]:
+    """Return pods at these addresses, with a label app each."""
     return tuple(
-        PodFacts(f"uid-{app}", "default", app, rdma_lab.NODE, {"app": app}, (node.ip,))
-        for node, app in zip(nodes, labels, strict=True)
+        PodFacts(f"uid-{app}", "default", app, rdma_lab.NODE, {"app": app}, (ip,))
+        for ip, app in zip(ips, labels, strict=True)
     )
 
 

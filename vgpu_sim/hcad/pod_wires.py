@@ -156,6 +156,7 @@ class PodWires:
             "interface_mtu": one.interface.mtu,
             "segments": self._segments,
             "path_mtu": PATH_MTUS[one.mtu - 1],
+            "datagram_sources": self.sources.known(one.made) if self.sources is not None else 0,
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
 

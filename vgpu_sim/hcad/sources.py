@@ -53,6 +53,10 @@ class Sources:
         for wire in tuple(self._wires):
             self.remove_wire(wire)
 
+    def known(self, wire: EngineWire) -> int:
+        """Return how many were judged who send datagrams over a wire."""
+        return len(self._wires[wire])
+
     def answer(self) -> None:
         """Judge everybody whose datagrams wait."""
         for asked in self._engine.asked():

@@ -128,9 +128,7 @@ def test_a_region_that_is_not_for_atomics(pair):
 
 def test_an_atomic_that_comes_again_is_answered_again_and_not_done_again(stage):
     end, peer, ip, region = stage
-    packet = Packet(
-        roce.FETCH_ADD, end.qp.number, 100, atomic_eth(BASE, region.key, 7)
-    )
+    packet = Packet(roce.FETCH_ADD, end.qp.number, 100, atomic_eth(BASE, region.key, 7))
     for _ in range(5):
         peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
         answer = told(peer)
@@ -253,7 +251,11 @@ def test_a_shared_receive_queue_serves_what_comes_over_the_wire(engines):
             if turn < 3:
                 assert pair.a.send_cq.poll().status == 0
                 came = pair.b.recv_cq.poll()
-                assert (came.status, came.id, came.qpn) == (0, turn, (first, second)[turn % 2].number)
+                assert (came.status, came.id, came.qpn) == (
+                    0,
+                    turn,
+                    (first, second)[turn % 2].number,
+                )
         assert (Event.SRQ_LIMIT_REACHED, srq.handle) in pair.b.client.events()
         srq.receive((BASE, 4096, pair.there.key))  # the fourth has waited for it
         assert pair.a.send_cq.poll().status == 0

@@ -48,10 +48,10 @@ def stage(engines):
         node = Node(engines[0])
         stack.callback(node.close)
         node.qp.listen(QKEY)
-        yield node, stack.enter_context(wire_rig_socket())
+        yield node, stack.enter_context(Forger())
 
 
-class wire_rig_socket(socket.socket):
+class Forger(socket.socket):
     """A peer made of a socket."""
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ def test_who_floods_with_addresses_is_forgotten_and_asked_about_again(stage, mon
     node, first = stage
     region = node.region()
     with ExitStack() as stack:
-        peers = [first, *(stack.enter_context(wire_rig_socket()) for _ in range(9))]
+        peers = [first, *(stack.enter_context(Forger()) for _ in range(9))]
         for peer in (*peers, first):
             node.qp.receive((BASE, 100, region.key))
             peer.say(node)
@@ -205,7 +205,7 @@ def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
     """The peer is a socket: no engine of its own has denied anything."""
     node, peer = stage
     region = node.region()
-    pods = (*pods_of(node, labels=["server"]), *pods_of(peer, labels=["client"]))
+    pods = pods_of(node.ip, peer.ip, labels=("server", "client"))
     denying = (
         policy({"app": "client"}, policyTypes=["Egress"], egress=[allow("Write")])
         if side == "source"
@@ -231,7 +231,7 @@ def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
 
 def test_who_is_in_no_tables_reaches_nobody(stage):
     node, peer = stage
-    node.switch(rdma_lab.tables(1, pods_of(node, labels=["server"])))
+    node.switch(rdma_lab.tables(1, pods_of(node.ip, labels=["server"])))
     node.qp.receive((BASE, 100, node.region().key))
     peer.say(node)
     assert until(lambda: node.counts.denied == 1)
@@ -240,7 +240,7 @@ def test_who_is_in_no_tables_reaches_nobody(stage):
 def test_a_sender_that_is_denied_sends_nothing_and_is_told_nothing(pair):
     a, b = pair
     denying = policy(SERVER, ingress=[allow("Write")])
-    a.switch(rdma_lab.tables(1, pods_of(a, b), [denying]))
+    a.switch(rdma_lab.tables(1, pods_of(a.ip, b.ip), [denying]))
     assert send(a, b) == 0
     assert a.counts.sent == 0
     assert a.rules()[0]["denied"] == 1
@@ -248,8 +248,8 @@ def test_a_sender_that_is_denied_sends_nothing_and_is_told_nothing(pair):
 
 def test_a_ceiling_holds_datagrams_on_the_wire_back(pair):
     a, b = pair
-    limited = policy(SERVER, ingress=[allow(limits={"ops": 200})])
-    a.switch(rdma_lab.tables(1, pods_of(a, b), [limited]))
+    limited = policy(SERVER, ingress=[allow(limits={"ops": "200"})])
+    a.switch(rdma_lab.tables(1, pods_of(a.ip, b.ip), [limited]))
     assert send(a, b) == 0  # the burst is 2
     assert send(a, b) == 0
     row = next(iter(a.enforcer.flows._rows.values()))
@@ -270,7 +270,7 @@ def row_operations(node: Node, row) -> int:
 
 
 def test_a_multicast_address_leads_to_members_here_alone(pair):
-    a, b = pair
+    a, _ = pair
     group = bytes(10) + b"\xff\xff\xe0\x01\x02\x03"
     a.qp.send(
         *(Op.SEND, (), b"x"),

@@ -17,6 +17,10 @@ PLACES = 24
 ROOM = 5000
 COUNTER = 1 << 17  # a word behind the places
 ATOMIC = Op.ATOMIC_FETCH_AND_ADD
+KINDS = (
+    *(Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM, Op.RDMA_READ),
+    *(ATOMIC, ATOMIC),
+)
 BAD = {"drop": 0.04, "twice": 0.04, "late": 0.04, "corrupt": 0.03}
 
 
@@ -39,10 +43,7 @@ def play(pair: Ends, chosen: random.Random, rounds: int) -> None:
         for place in range(PLACES):
             size = chosen.choice((0, 1, 100, 1024, 1025, chosen.randrange(ROOM)))
             at = place * ROOM
-            kind = chosen.choice(
-                (Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM, Op.RDMA_READ)
-                + (ATOMIC, ATOMIC)
-            )
+            kind = chosen.choice(KINDS)
             if kind == ATOMIC:
                 expected.append((pair.here, at, counted.to_bytes(8, "little")))
                 counted += 1 + place

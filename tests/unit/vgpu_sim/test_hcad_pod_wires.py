@@ -81,6 +81,7 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
         assert (wire["interface"], wire["interface_mtu"]) == ("eth0", 1500)
         assert (wire["programs"], wire["path_mtu"]) == (2, 1024)
         assert wire["packets"]["received"] == 0
+        assert wire["datagram_sources"] == 0, "whoever sends is judged"
         assert (await said["policy-generation"]({}))["path_mtu"] == 1024
         first.close()
         await until(lambda: wires_of(node)[0]["programs"] == 1)

@@ -116,6 +116,9 @@ void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
     };
     if (qp && change->revoke) revoke(hca, qp);
   }
+  /* Who waits for a ceiling that was may have another one now, or be denied. */
+  for (struct hca_qp *qp = hca->first_waiting; qp; qp = qp->next_waiting)
+    if (qp->waiting == HCA_WAIT_RATE || qp->waiting == HCA_WAIT_WIRE) hca_enqueue(hca, qp);
   hca_leave(hca);
   hca_ring(hca);
 }

@@ -60,6 +60,7 @@ struct wire_requester {
   unsigned retries, pauses, refusals; /* since there was progress */
   uint64_t deadline_ns; /* 0: nothing is under way */
   bool paused;          /* by the peer, until then */
+  uint64_t resume_ns;   /* by policy's ceilings: until then; 0: not at all */
   unsigned read_count;
   uint32_t read_ends[WIRE_READS]; /* PSNs behind what was asked for */
   struct wire_request requests[WIRE_REQUESTS];
@@ -215,6 +216,15 @@ void wire_requester_resume(struct hca_qp *qp, uint32_t first_psn, uint32_t oldes
 bool wire_request(struct hca *hca, struct hca_qp *qp);
 void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
 void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+
+/* wire_ceilings.c. New tables forbid the request that the next packet is of. */
+void wire_deny(struct hca *hca, struct hca_qp *qp, struct wire_request *request);
+/* Whether the next packet has to wait for its flow's ceilings. */
+bool wire_is_held_back(struct hca_qp *qp);
+/* The next `packets` PSNs, of `request`, are used. */
+void wire_spend(struct hca_qp *qp, const struct wire_request *request, uint32_t packets);
+/* When a requester goes on though nothing comes; 0: not at all. */
+uint64_t wire_wake_ns(struct wire_requester *requester);
 
 /* wire_own.c: carries out what stands first and is not sent; false where that ends the queue
  * pair. */

@@ -78,6 +78,7 @@ static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
   requester->tail++;
+  hca_count_done(qp->policy.out, hca_verbs_of(request->send.opcode), request->bytes);
   hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
   return may_end(qp);
 }
@@ -332,7 +333,7 @@ bool wire_request(struct hca *hca, struct hca_qp *qp) {
   const uint64_t held_ns = qp->wired->pace.wake_ns;
   if (requester->deadline_ns && held_ns && requester->deadline_ns < held_ns + timeout_ns(qp))
     requester->deadline_ns = held_ns + timeout_ns(qp);
-  if (requester->deadline_ns && qp->waiting == HCA_WAIT_NONE)
-    hca_wait_until(hca, qp, HCA_WAIT_WIRE, requester->deadline_ns);
+  const uint64_t wake_ns = wire_wake_ns(requester);
+  if (wake_ns && qp->waiting == HCA_WAIT_NONE) hca_wait_until(hca, qp, HCA_WAIT_WIRE, wake_ns);
   return more;
 }

@@ -22,6 +22,8 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
     qp->work.send = qp->send_slots[(qp->send_tail + under_way) & (qp->send_count - 1)];
     qp->work.bytes = 0;
     uint32_t status = hca_check_local(hca, qp);
+    if (qp->work.send.opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV && wire_is_unreliable(qp))
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* IBTA volume 1, table 38: no such opcode */
     bool silent = hca_is_own(qp->work.send.opcode);
     if (status == TESSERA_VERBS_STATUS_SUCCESS && !silent &&
         !wire_may_request(qp, qp->work.send.opcode)) {
@@ -142,8 +144,20 @@ uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp) {
   if (under_way >= requester->window) return 0;
   const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
   if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
-  if (wire_is_answered(request)) return ask(hca, qp, request, under_way);
-  if (make(hca, qp, request, requester->window - under_way)) return 1;
+  if (!wire_may_request(qp, request->send.opcode)) {
+    wire_deny(hca, qp, request); /* since it was taken */
+    return 0;
+  }
+  if (wire_is_held_back(qp)) return 0;
+  if (wire_is_answered(request)) {
+    const uint32_t packets = ask(hca, qp, request, under_way);
+    if (packets) wire_spend(qp, request, packets);
+    return packets;
+  }
+  if (make(hca, qp, request, requester->window - under_way)) {
+    wire_spend(qp, request, 1);
+    return 1;
+  }
   request->status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
   return 0;
 }

@@ -159,8 +159,10 @@ static void carry_out_known(struct hca *hca, struct hca_wire *wire) {
   while (held && !find(wire, held->path.source)) held = held->next;
   if (!held) return;
   struct wire_held *released = release(wire, held->path.source);
-  for (held = released; held; held = held->next)
+  for (held = released; held; held = held->next) {
+    wire->counts.received--; /* it was counted when it came */
     hca_wire_take(hca, wire, &held->path, held->part, held->data, held->bytes);
+  }
   free_all(released);
   carry_out_known(hca, wire);
 }
