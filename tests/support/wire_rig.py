@@ -17,6 +17,7 @@ from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.wire import WireAddress
 from vgpu_sim.fabric.wire_sockets import open_sockets
 from vgpu_sim.hal.hca_engine import HcaWireCounts
+from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
 
 RELIABLE = {"timeout": 14, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,
@@ -37,7 +38,7 @@ class End:
     """An engine with one address on the wire, and one program."""
 
     def __init__(self, engine: Engine, ip: str | None = None, segments: bool = False,
-                 bytes_per_second: int = 0) -> None:  # fmt: skip
+                 bytes_per_second: int = 0, enforcer: Enforcer | None = None) -> None:  # fmt: skip
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
         sockets = open_sockets(address, lanes=2, segments=segments)
@@ -47,7 +48,7 @@ class End:
         sockets.close()
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))
-        self.client = Client(engine, Numbers(), 0, address=named)
+        self.client = Client(engine, Numbers(), 0, enforcer, address=named)
         self.send_cq: Cq = self.client.cq(256)
         self.recv_cq: Cq = self.client.cq(256)
         self.qp: Qp = self.client.qp(self.send_cq, self.recv_cq, depth=64)
