@@ -143,3 +143,12 @@ def test_an_address_that_is_taken_is_an_error(nodes):
     finally:
         first.terminate()
         first.communicate(timeout=20)
+
+
+@needed("ib_write_bw")
+def test_an_address_sends_no_more_than_its_rate(nodes):
+    """perftest's own average: 20 MiB in what its table calls MB (2^20 bytes)."""
+    command = ("ib_write_bw", "-F", "-n", "200")
+    said = nodes.play(*command, options=("--wire-rate", "20Mi"))[0]
+    (average,) = re.findall(r"^ *65536 +200 +[\d.]+ +([\d.]+) ", said, re.MULTILINE)
+    assert float(average) <= 25

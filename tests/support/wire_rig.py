@@ -42,9 +42,7 @@ class End:
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
         sockets = open_sockets(address, lanes=2, segments=segments)
-        structure = sockets.structure()
-        structure.bytes_per_second = bytes_per_second
-        self.wire: EngineWire = engine.add_wire(structure)
+        self.wire: EngineWire = engine.add_wire(sockets.structure(bytes_per_second))
         sockets.close()
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))

@@ -44,10 +44,13 @@ class WireSockets:
         """Return the port that each sends from."""
         return tuple(opened.getsockname()[1] for opened in self.sockets)
 
-    def structure(self) -> HcaWire:
-        """Return them as the engine takes them."""
+    def structure(self, bytes_per_second: int = 0) -> HcaWire:
+        """Return them as the engine takes them; they send at most so much, 0 for no limit."""
         wire = HcaWire(
-            scope=self.address.scope, lanes=len(self.sockets), segments=int(self.segments)
+            scope=self.address.scope,
+            lanes=len(self.sockets),
+            segments=int(self.segments),
+            bytes_per_second=bytes_per_second,
         )
         ctypes.memmove(wire.gid, self.address.gid, len(self.address.gid))
         for lane, (opened, port) in enumerate(zip(self.sockets, self.ports, strict=True)):

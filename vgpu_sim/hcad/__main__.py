@@ -54,6 +54,7 @@ class _Options:
     near: frozenset[bytes]
     wire: WireInterface | None
     segment: bool
+    wire_rate: int
 
 
 @click.command()
@@ -73,6 +74,7 @@ class _Options:
 )
 @click.option("--wire", help="Interface or address whose network others are reached over.")
 @click.option("--segment", is_flag=True, help="Let the kernel cut and join packets of the wire.")
+@click.option("--wire-rate", type=int, default=0, help="Bytes a second that an address may send.")
 def main(
     directory: Path,
     ready_fd: int,
@@ -83,6 +85,7 @@ def main(
     shared_loopback: bool,
     wire: str | None,
     segment: bool,
+    wire_rate: int,
 ) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
@@ -92,7 +95,7 @@ def main(
             *(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds),
             *(shared_loopback, local_addresses()),
             find(wire) if wire is not None else None,
-            segment,
+            *(segment, wire_rate),
         )
         shares = Shares(usable(walls.limit()))
         asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
@@ -207,7 +210,9 @@ async def _serve(
             ended.set()
 
     offering = None
-    wires = server.wires_made = [engine.add_wire(one.structure()) for one in sockets]
+    wires = server.wires_made = [
+        engine.add_wire(one.structure(options.wire_rate)) for one in sockets
+    ]
     for one in sockets:
         one.close()
     served = policy_admin.operations(server.enforcer)

@@ -81,16 +81,16 @@ class QoSClass(Model):
         default=None,
         ge=0,
         le=63,
-        description="DSCP that its packets have, whatever their program asked for. Connections whose"
-        " traffic class has this DSCP are in the class, too, unless a rule names another; 0 (default)"
-        " is had by name alone. Of two classes with one DSCP that is the first by name.",
+        description="DSCP that its packets have, whatever their program asked for. Connections"
+        " whose traffic class has this DSCP are in the class, too, unless a rule names another; 0"
+        " (default) is had by name alone. Of two classes with one DSCP that is the first by name.",
     )
     sl: int | None = Field(
         default=None,
         ge=0,
         le=15,
-        description="InfiniBand service level. Without a VLAN tag no frame carries it: nodes name it"
-        " as not enforced.",
+        description="InfiniBand service level. Without a VLAN tag no frame carries it: nodes name"
+        " it as not enforced.",
     )
     weight: int | None = Field(
         default=None,
