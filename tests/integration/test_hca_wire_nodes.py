@@ -226,3 +226,12 @@ def test_perftest_runs_across_hand_overs_of_both_ends(nodes, tool):
         for process in (server, *([client] if client else []), *successors):
             process.kill()
             process.wait()
+
+
+@needed("ib_write_bw")
+def test_an_address_sends_no_more_than_its_rate(nodes):
+    """perftest's own average: 20 MiB in what its table calls MB (2^20 bytes)."""
+    command = ("ib_write_bw", "-F", "-n", "200")
+    said = nodes.play(*command, options=("--wire-rate", "20Mi"))[0]
+    (average,) = re.findall(r"^ *65536 +200 +[\d.]+ +([\d.]+) ", said, re.MULTILINE)
+    assert float(average) <= 25

@@ -18,6 +18,7 @@ from vgpu_sim.fabric.wire import WireAddress
 from vgpu_sim.fabric.wire_sockets import open_sockets
 from vgpu_sim.hal.hca_engine import HcaWireCounts
 from vgpu_sim.hal.verbs import VerbsQpType
+from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
 
 RELIABLE = {"timeout": 14, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,
@@ -44,17 +45,17 @@ class End:
         segments: bool = False,
         kind: VerbsQpType = VerbsQpType.RC,
         bytes_per_second: int = 0,
+        enforcer: Enforcer | None = None,
     ) -> None:
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
         self.sockets = open_sockets(address, lanes=2, segments=segments)
-        structure = self.sockets.structure()
-        structure.bytes_per_second = bytes_per_second
+        structure = self.sockets.structure(bytes_per_second=bytes_per_second)
         self.wire: EngineWire = engine.add_wire(structure)
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))
         self.gids = named.gids
-        self.client = Client(engine, Numbers(), 0, address=named)
+        self.client = Client(engine, Numbers(), 0, enforcer, address=named)
         self.send_cq: Cq = self.client.cq(256)
         self.recv_cq: Cq = self.client.cq(256)
         self.qp: Qp = self.client.qp(self.send_cq, self.recv_cq, depth=64, kind=kind)

@@ -44,13 +44,18 @@ class WireSockets:
         """Return the port that each sends from."""
         return tuple(opened.getsockname()[1] for opened in self.sockets)
 
-    def structure(self, path_mtu: int = HCA_MAX_MTU) -> HcaWire:
-        """Return them as the engine takes them; ``path_mtu`` is the interface's, as ibv_mtu."""
+    def structure(self, path_mtu: int = HCA_MAX_MTU, bytes_per_second: int = 0) -> HcaWire:
+        """Return them as the engine takes them.
+
+        ``path_mtu`` is the interface's, as ibv_mtu; they send at most ``bytes_per_second``, 0 for no
+        limit.
+        """
         wire = HcaWire(
             scope=self.address.scope,
             lanes=len(self.sockets),
             segments=int(self.segments),
             path_mtu=path_mtu,
+            bytes_per_second=bytes_per_second,
         )
         ctypes.memmove(wire.gid, self.address.gid, len(self.address.gid))
         for lane, (opened, port) in enumerate(zip(self.sockets, self.ports, strict=True)):

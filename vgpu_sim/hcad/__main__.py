@@ -57,6 +57,7 @@ class _Options:
     near: frozenset[bytes]
     wire: WireInterface | None
     segment: bool
+    wire_rate: int
 
 
 @click.command()
@@ -76,6 +77,7 @@ class _Options:
 )
 @click.option("--wire", help="Interface or address whose network others are reached over.")
 @click.option("--segment", is_flag=True, help="Let the kernel cut and join packets of the wire.")
+@click.option("--wire-rate", type=int, default=0, help="Bytes a second that an address may send.")
 def main(
     directory: Path,
     ready_fd: int,
@@ -86,6 +88,7 @@ def main(
     shared_loopback: bool,
     wire: str | None,
     segment: bool,
+    wire_rate: int,
 ) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
@@ -95,7 +98,7 @@ def main(
             *(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds),
             *(shared_loopback, local_addresses()),
             find(wire) if wire is not None else None,
-            segment,
+            *(segment, wire_rate),
         )
         shares = Shares(usable(walls.limit()))
         asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
@@ -129,7 +132,7 @@ def _wired(
     sources = Sources(engine, server.enforcer)
     mtu = options.wire.path_mtu() if options.wire is not None else HCA_MAX_MTU
     for one in sockets:
-        sources.add_wire(one.structure(mtu))
+        sources.add_wire(one.structure(mtu, options.wire_rate))
     return sources
 
 

@@ -202,6 +202,12 @@ def test_an_unknown_name_is_told_with_its_remedy(world: RdmaWorld) -> None:
     assert world.condition(POLICY_KIND, "ml/p", "Accepted")[0] == "True"
 
 
+def test_qos_classes_are_shown_with_their_dscp(world: RdmaWorld) -> None:
+    world.network("one", qosClasses=[{"name": "bulk", "dscp": 8}, {"name": "plain"}])
+    world.settle(A, B)
+    assert world.objects[NETWORK_KIND, "one"]["status"]["qosClasses"] == "bulk=8,plain=0"
+
+
 def test_allocated_p_keys_are_told_and_kept(world: RdmaWorld) -> None:
     train = {"name": "train", "members": [{"podSelector": {}}]}
     world.network("one", partitions=[train, {**train, "name": "fixed", "pkey": 7}])

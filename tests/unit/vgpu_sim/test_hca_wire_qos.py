@@ -4,9 +4,11 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import count
 
 import hca_rig
 import pytest
+import rdma_lab
 import roce
 import wire_rig
 from hca_rig import BASE, Qp, until
@@ -14,9 +16,12 @@ from roce import Packet, reth
 from wire_rig import RELIABLE, End
 from wire_watcher import CNP, ECT_0, MARKED, Watcher
 
+from rdma.objects import PodFacts
 from rdma.verbs import ALL
 from vgpu_sim.hal.hca_engine import HcaPolicyChange, HcaQosClass
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsStatus as Status
+from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.parties import Parties
 
 QPN = 0x123456
 MESSAGE = 1 << 16
@@ -154,33 +159,33 @@ def test_what_a_class_is_promised_it_has_before_weights_are_asked(engines):
 
 
 def test_a_class_has_no_more_than_its_ceiling(engines):
-    rate, count = 4_000_000, 16
+    rate, times = 4_000_000, 16
     with ExitStack() as stack:
         port = Port(engines, stack)
         port.engine.set_qos_classes([HcaQosClass(weight=1, bytes_at_most=rate)])
         flow = port.flow(1)
         began = time.monotonic()
-        flow.post(count)
-        assert until(lambda: flow.gather() == count, 60)
-        assert time.monotonic() - began >= (count - 2) * MESSAGE / rate
+        flow.post(times)
+        assert until(lambda: flow.gather() == times, 60)
+        assert time.monotonic() - began >= (times - 2) * MESSAGE / rate
 
 
 def test_all_flows_of_a_class_have_its_ceiling_together(engines):
-    rate, count = 4_000_000, 8
+    rate, times = 4_000_000, 8
     with ExitStack() as stack:
         port = Port(engines, stack)
         port.engine.set_qos_classes([HcaQosClass(weight=1, bytes_at_most=rate)])
         flows = [port.flow(1), port.flow(1)]
         began = time.monotonic()
         for flow in flows:
-            flow.post(count)
-        assert until(lambda: all(flow.gather() == count for flow in flows), 60)
-        assert time.monotonic() - began >= (2 * count - 2) * MESSAGE / rate
+            flow.post(times)
+        assert until(lambda: all(flow.gather() == times for flow in flows), 60)
+        assert time.monotonic() - began >= (2 * times - 2) * MESSAGE / rate
         assert port.a.counts.timeouts == 0, "what is held back is not late"
 
 
 def test_who_answers_a_read_sends_by_its_own_class(engines):
-    rate, count = 4_000_000, 16
+    rate, times = 4_000_000, 16
     with ExitStack() as stack:
         port = Port(engines, stack)
         flow = port.flow()
@@ -193,21 +198,21 @@ def test_who_answers_a_read_sends_by_its_own_class(engines):
         )
         flow.there.view[:] = bytes(range(256)) * (MESSAGE // 256)
         began = time.monotonic()
-        flow.post(count, Op.RDMA_READ)
-        assert until(lambda: flow.gather() == count, 60)
-        assert time.monotonic() - began >= (count - 2) * MESSAGE / rate
+        flow.post(times, Op.RDMA_READ)
+        assert until(lambda: flow.gather() == times, 60)
+        assert time.monotonic() - began >= (times - 2) * MESSAGE / rate
         assert bytes(flow.here.view) == bytes(flow.there.view)
 
 
 def test_a_port_has_a_rate_without_classes(engines):
-    count = 16
+    times = 16
     with ExitStack() as stack:
         port = Port(engines, stack, 4_000_000)
         flow = port.flow()
         began = time.monotonic()
-        flow.post(count)
-        assert until(lambda: flow.gather() == count, 60)
-        assert time.monotonic() - began >= (count - 2) * MESSAGE / 4_000_000
+        flow.post(times)
+        assert until(lambda: flow.gather() == times, 60)
+        assert time.monotonic() - began >= (times - 2) * MESSAGE / 4_000_000
 
 
 def test_a_queue_pair_that_fails_holds_nobody_up(engines):
@@ -232,6 +237,43 @@ def test_classes_may_be_replaced_while_they_send(engines):
         for flow in flows:
             flow.post(40)
         for round_ in range(20):
-            count = round_ % 3
-            port.engine.set_qos_classes([HcaQosClass(weight=1 + i) for i in range(count)])
+            port.engine.set_qos_classes([HcaQosClass(weight=1 + i) for i in range(round_ % 3)])
         assert until(lambda: all(flow.gather() == 40 for flow in flows), 60)
+
+
+def test_tables_say_which_class_a_connection_is_in(engines):
+    """By a rule, by a rule for a traffic class, and by DSCP; other tables change what is sent next."""
+    classes = [{"name": "bulk", "dscp": 10}, {"name": "soon", "dscp": 26, "cnpDscp": 24}]
+    network = {"metadata": {"name": "lab"}, "spec": {"qosClasses": classes}}
+    rule = {"qosClassName": "bulk"}
+    enforcer = Enforcer(engines[0], Parties())
+    with ExitStack() as stack:
+        end, peer = End(engines[0], enforcer=enforcer), Watcher()
+        stack.callback(end.close)
+        stack.callback(peer.socket.close)
+        pods = [
+            PodFacts(f"u{at}", "default", f"p{at}", rdma_lab.NODE, {"at": str(at)}, (ip,))
+            for at, ip in enumerate((end.ip, peer.ip))
+        ]
+        region = end.region()
+
+        def tables(*rules):
+            egress = [rdma_lab.policy({"at": "0"}, policyTypes=["Egress"], egress=list(rules))]
+            switch(rdma_lab.tables(next(generation), pods, egress if rules else (), [network]))
+
+        def marked() -> int:
+            end.qp.send(
+                *(Op.RDMA_WRITE, [(BASE, 8, region.key)]), remote_address=BASE, remote_key=7
+            )
+            return peer.receive()[0]
+
+        generation, switch = count(1), enforcer.switch
+        tables(rule)
+        end.connect(peer.ip, QPN, sq_psn=500, path_mtu=1, traffic_class=104, timeout=20)
+        assert marked() == 40 | ECT_0
+        tables({"ports": [{"dscp": 26}], "qosClassName": "soon"}, {})
+        assert marked() == 104 | ECT_0
+        tables({"ports": [{"dscp": 8}], "qosClassName": "bulk"}, {})
+        assert marked() == 104 | ECT_0, "by its own DSCP"
+        tables({"qosClassName": "bulk"})
+        assert marked() == 40 | ECT_0

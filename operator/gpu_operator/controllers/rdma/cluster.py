@@ -205,7 +205,8 @@ class PolicyCluster:
             if (network.meta.name, one.name) in keys
         )
         told = ",".join(f"{one.name}={one.pkey:#06x}" for one in given)
-        return RDMANetworkStatus(partitions=given, pkeys=told)
+        classes = ",".join(f"{one.name}={one.dscp}" for one in network.network.qos_classes)
+        return RDMANetworkStatus(partitions=given, pkeys=told, qos_classes=classes)
 
     # one for each kind
 
