@@ -200,6 +200,28 @@ def test_who_floods_with_addresses_is_forgotten_and_asked_about_again(stage, mon
             assert node.enforcer.connected <= 3
 
 
+def test_what_waits_for_a_judgement_is_bounded(engines):
+    """While hcad is busy 64 datagrams wait; the oldest are lost, the others come in their order."""
+    with ExitStack() as stack:
+        node = Node(engines[0], depth=128)
+        stack.callback(node.close)
+        peer = stack.enter_context(Forger())
+        node.qp.listen(QKEY)
+        region = node.region()
+        for place in range(70):
+            node.qp.receive((BASE + 64 * place, 64, region.key))
+        with node.busy():
+            for place in range(70):
+                peer.say(node, b"%04d" % place)
+                assert until(lambda expected=place + 1: node.counts.received == expected)
+            assert node.counts.unjudged == 6
+            assert node.recv_cq.page.head == 0
+        assert node.recv_cq.statuses(64) == [0] * 64
+        came = [int(region.view[64 * i + GRH :][:4]) for i in range(64)]
+        assert came == list(range(6, 70))
+        assert node.counts.received == 70
+
+
 @pytest.mark.parametrize("side", ["source", "destination"])
 def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
     """The peer is a socket: no engine of its own has denied anything."""
