@@ -13,13 +13,14 @@
 enum { FULL_PAUSE_NS = 100000 }; /* the kernel has no room for a packet */
 
 /* Where the next packet goes. What was made for others is sent before: there is one such place. */
-static struct hca_wired *towards(struct hca *hca, const struct hca_qp *qp, struct hca_wire *wire,
+static struct hca_wired *towards(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
                                  const tessera_hca_ah_create *path) {
   wire_flush(hca);
   if (!wire->datagrams) wire->datagrams = calloc(1, sizeof *wire->datagrams);
   struct hca_wired *to = wire->datagrams;
   if (!to) return NULL;
   to->wire = wire;
+  to->qp = qp;
   to->lane = wire_lane_of(wire, path->flow_label, qp->number, qp->work.send.remote_qpn);
   to->path = (struct wire_path){.source_port = wire->ports[to->lane],
                                 .destination_port = WIRE_PORT};
