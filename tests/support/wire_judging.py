@@ -64,6 +64,16 @@ class Node:
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(10)
 
+    @contextlib.contextmanager
+    def busy(self) -> Iterator[None]:
+        """Let the loop answer nobody meanwhile."""
+        done = threading.Event()
+        self._loop.call_soon_threadsafe(done.wait, 60)
+        try:
+            yield
+        finally:
+            done.set()
+
     def region(self, size: int = 1 << 16) -> Region:
         """Register memory."""
         return self.client.region(size)

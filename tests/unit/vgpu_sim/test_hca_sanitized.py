@@ -64,7 +64,7 @@ def test_nothing_is_found(sanitizer, files, tmp_path):
         cwd=HERE,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"

@@ -1,5 +1,6 @@
 """Datagrams over UDP: what arrives, who is judged when, and what forged ones gain."""
 
+import random
 import socket
 import struct
 from contextlib import ExitStack
@@ -11,13 +12,14 @@ import roce
 import wire_rig
 from hca_rig import BASE, until
 from rdma_lab import allow, policy
-from roce import UD, Packet, deth
+from roce import UD, Packet, atomic_eth, deth, reth
 from wire_judging import QKEY, Node, nodes, pods_of
 
 from vgpu_sim.hal import hca_engine
 from vgpu_sim.hal.verbs import (
     VerbsDone as Done,
     VerbsOpcode as Op,
+    VerbsQpType,
     VerbsStatus as Status,
     VerbsWcFlag as Flag,
 )
@@ -200,6 +202,28 @@ def test_who_floods_with_addresses_is_forgotten_and_asked_about_again(stage, mon
             assert node.enforcer.connected <= 3
 
 
+def test_what_waits_for_a_judgement_is_bounded(engines):
+    """While hcad is busy 64 datagrams wait; the oldest are lost, the others come in their order."""
+    with ExitStack() as stack:
+        node = Node(engines[0], depth=128)
+        stack.callback(node.close)
+        peer = stack.enter_context(Forger())
+        node.qp.listen(QKEY)
+        region = node.region()
+        for place in range(70):
+            node.qp.receive((BASE + 64 * place, 64, region.key))
+        with node.busy():
+            for place in range(70):
+                peer.say(node, b"%04d" % place)
+                assert until(lambda expected=place + 1: node.counts.received == expected)
+            assert node.counts.unjudged == 6
+            assert node.recv_cq.page.head == 0
+        assert node.recv_cq.statuses(64) == [0] * 64
+        came = [int(region.view[64 * i + GRH :][:4]) for i in range(64)]
+        assert came == list(range(6, 70))
+        assert node.counts.received == 70
+
+
 @pytest.mark.parametrize("side", ["source", "destination"])
 def test_policy_of_either_side_is_judged_by_the_responder(stage, side):
     """The peer is a socket: no engine of its own has denied anything."""
@@ -280,3 +304,52 @@ def test_a_multicast_address_leads_to_members_here_alone(pair):
     )
     assert a.send_cq.poll().status == 0
     assert a.counts.sent == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_comes_the_engine_goes_on(engines, seed):
+    """Packets of any opcode, half sensible, for queue pairs of each type; memory has what fits."""
+    chosen = random.Random(seed)
+    with ExitStack() as stack:
+        node = Node(engines[0], depth=16)
+        stack.callback(node.close)
+        peer = stack.enter_context(Forger())
+        node.qp.listen(QKEY)
+        guarded, region = node.client.region(access=0), node.region()
+        pairs = [
+            node.client.qp(node.send_cq, node.recv_cq, kind=kind)
+            for kind in (VerbsQpType.RC, VerbsQpType.UC)
+        ]
+        values = {**wire_rig.RELIABLE, "sgid_index": 1, "dgid": wire_rig.gid_of(peer.ip)}
+        for qp in pairs:
+            qp.connect(qp, **values, path_mtu=1, dest_qpn=0x55, rq_psn=100)
+        numbers = [node.qp.number, *(qp.number for qp in pairs)]
+        for qp in (node.qp, *pairs):
+            for place in range(8):
+                qp.receive((BASE + 512 * place, 512, region.key))
+        for sent in range(400):
+            opcode = chosen.choice(
+                (*range(24), *(roce.UC | one for one in range(12)), UD | 4, UD | 5)
+            )
+            if chosen.random() < 0.1:
+                opcode = chosen.randrange(256)
+            key = chosen.choice((region.key, guarded.key, 5))
+            size = chosen.choice((0, 8, chosen.randrange(1 << 32)))
+            known = (
+                *(deth(QKEY, 7), reth(BASE + chosen.randrange(4096), key, size)),
+                atomic_eth(BASE + chosen.randrange(16), key, 1, 0),
+                chosen.randbytes(chosen.randrange(32)),
+            )
+            length = chosen.choice((0, 8, 255, 256, 257))
+            headers = b"".join(chosen.sample(known, chosen.randrange(3)))
+            psn = chosen.choice((100 + sent // 3, chosen.randrange(1 << 24)))
+            packet = Packet(opcode, chosen.choice(numbers), psn, headers, chosen.randbytes(length))
+            peer.sendto(packet.sealed(peer.ip, node.ip), (node.ip, roce.PORT))
+            assert until(lambda expected=sent + 1: node.counts.received == expected)
+        assert not any(guarded.view[:])
+    with nodes(*engines) as (a, b):
+        a.qp.listen(QKEY)
+        b.qp.listen(QKEY)
+        b.qp.receive((BASE, 100, b.region().key))
+        assert send(a, b) == 0
+        assert b.recv_cq.poll().status == 0

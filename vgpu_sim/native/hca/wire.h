@@ -217,7 +217,7 @@ bool wire_request(struct hca *hca, struct hca_qp *qp);
 void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
 void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
 
-/* wire_ceilings.c. New tables forbid the request that the next packet is of. */
+/* wire_ceiling.c. New tables forbid the request that the next packet is of. */
 void wire_deny(struct hca *hca, struct hca_qp *qp, struct wire_request *request);
 /* Whether the next packet has to wait for its flow's ceilings. */
 bool wire_is_held_back(struct hca_qp *qp);

@@ -13,7 +13,7 @@
 enum { FULL_PAUSE_NS = 100000 }; /* the kernel has no room for a packet */
 
 /* Where the next packet goes. What was made for others is sent before: there is one such place. */
-static struct hca_wired *towards(struct hca *hca, const struct hca_qp *qp, struct hca_wire *wire,
+static struct hca_wired *towards(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
                                  const tessera_hca_ah_create *path) {
   wire_flush(hca);
   if (!wire->datagrams) wire->datagrams = calloc(1, sizeof *wire->datagrams);
