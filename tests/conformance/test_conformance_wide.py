@@ -79,14 +79,40 @@ def test_thirty_two_bytes_are_aligned_to_as_many() -> None:
     "access",
     [
         "ld.shared.v8.b32 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [tile];",
-        "ld.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%from];",
-        "ld.global.v8.b16 {%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%from];",
+        "ld.global.v8.b64 {%rd1, %rd2, %rd3, %rd4, %rd5, %rd6, %rd7, %rd8}, [%from];",
         "st.local.v4.f64 [own], {%rd1, %rd2, %rd3, %rd4};",
     ],
 )
-def test_thirty_two_bytes_are_global_words(access: str) -> None:
+def test_thirty_two_bytes_are_global(access: str) -> None:
     with pytest.raises(InvalidPtxError):
         _module(access)
+
+
+def test_thirty_two_bytes_by_generic_addresses() -> None:
+    data = RANDOM.integers(0, 1 << 64, (BLOCK, 4), dtype=np.uint64)
+    body = """ld.v4.b64 {%rd1, %rd2, %rd3, %rd4}, [%from]; setp.lt.u32 %p1, %t, 40;
+        @%p1 st.v4.b64 [%to], {%rd4, %rd3, %rd2, %rd1};"""
+    out, _ = _run(_module(body), data)
+    want = np.where(np.arange(BLOCK)[:, None] < 40, data[:, ::-1], 0)
+    np.testing.assert_array_equal(out, want)
+
+
+@pytest.mark.parametrize("place", ["", ".global", ".shared", ".local"])
+@pytest.mark.parametrize("type_", ["u8", "s8", "b8"])
+def test_eight_bytes_in_any_space_and_for_any_target(type_: str, place: str) -> None:
+    data = RANDOM.integers(0, 1 << 64, (BLOCK, 4), dtype=np.uint64)
+    registers = ", ".join(f"%h{i}" for i in range(8))
+    turned = ", ".join(f"%h{7 - i}" for i in range(8))
+    where = {".shared": "[%rd3]", ".local": "[%rd3]"}.get(place, "[%to+16]")
+    own = "mov.b64 %rd3, own;" if place == ".local" else ""
+    if place == ".shared":
+        own = ".shared .align 16 .b8 all[1024]; mov.b64 %rd3, all; mad.wide.u32 %rd3, %t, 16, %rd3;"
+    body = f"""{own} ld.global.v8.{type_} {{{registers}}}, [%from];
+        st{place}.v8.{type_} {where}, {{{turned}}};
+        ld{place}.v8.{type_} {{{registers}}}, {where};
+        st.v8.{type_} [%to], {{{registers}}};"""
+    out, _ = _run(_module(body, ".reg .b16 %h<8>;", target="sm_75"), data)
+    np.testing.assert_array_equal(out.view("u1")[:, :8], data.view("u1")[:, 7::-1])
 
 
 def test_thirty_two_bytes_need_their_target() -> None:

@@ -104,7 +104,7 @@ _MEMORY = f"""## Parameters, variables and addresses
 - `.local` variables of a function or of the module lie in the threads' local memory, at most
   {MAX_LOCAL_BYTES_PER_THREAD} bytes for each. What of one only its name and constants reach becomes
   registers. `cvta.local` makes addresses generic.
-- One access moves at most {memory.MAX_VECTOR_BYTES} bytes, of `.global` memory
+- One access moves at most {memory.MAX_VECTOR_BYTES} bytes, by global and generic addresses
   {memory.MAX_GLOBAL_VECTOR_BYTES}, at an address that is a multiple of that; else the launch ends
   with 716. Relaxed and stronger accesses of 128 bits are one step, as atomics are. A 32-bit
   address register is zero-extended. Cache operators, eviction priorities, prefetch sizes and cache

@@ -42,8 +42,6 @@ def _spellings(form: Form) -> Iterator[tuple[str, dict[str, str]]]:
             continue
         if bits > (256 if is_global else 128) or (type_ == "b128" and vector):
             continue
-        if vector == "v8" and int(type_[1:]) != 32:
-            continue
         words = {"type": type_}
         words |= {"vec": vector} if vector else {}
         words |= dict([extra]) if extra else {}

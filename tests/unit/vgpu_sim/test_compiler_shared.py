@@ -141,6 +141,7 @@ def test_static_shared_memory_has_bounds() -> None:
         "atom.add.u32 %a, [v], %a;",
         "red.max.u32 [v+4], %a;",
         "atom.cas.b128 %wide, [v], %wide, %wide;",
+        "atom.shared.exch.b128 _, [v], %wide;",
         "mbarrier.init.b64 [v], 12;",
         "mbarrier.arrive.b64 %l, [v+8];",
         "mbarrier.test_wait.b64 %p, [v], %l;",

@@ -31,7 +31,8 @@ _DISPLACEMENT = number("displacement", 96, 32, signed=True)
 
 def _errors(instruction: Instruction, function: Function) -> Iterator[str]:
     name, space, vector = instruction.op.name, instruction.space, instruction.vector
-    most = MAXIMUM_GLOBAL_VECTOR_BYTES if space is Space.GLOBAL else MAXIMUM_VECTOR_BYTES
+    wide = space in (Space.GLOBAL, Space.GENERIC)
+    most = MAXIMUM_GLOBAL_VECTOR_BYTES if wide else MAXIMUM_VECTOR_BYTES
     if vector * instruction.type.bits > most * 8:
         yield f"{vector} times {instruction.type.name} is more than {most} bytes"
     if instruction.volatile and space in _NEVER_VOLATILE:

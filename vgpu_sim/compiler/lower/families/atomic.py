@@ -71,6 +71,8 @@ def _space(match: Match) -> Space:
 
 def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
     if match["type"] == _WIDE:  # the halves of one register
+        if isinstance(operand, tree.Sink):
+            return (operand,) * PAIR
         if not isinstance(operand, tree.Vector) or len(operand.elements) != PAIR:
             raise Invalid("expected a register of 128 bits")
         return operand.elements

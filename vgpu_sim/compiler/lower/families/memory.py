@@ -5,7 +5,7 @@ from typing import Final
 from vgpu_sim.compiler.lower import one_word, values
 from vgpu_sim.compiler.lower.addresses import WINDOWS, address, space_of, split, whole_address
 from vgpu_sim.compiler.lower.context import Context
-from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import WORDS, Form, Lower, Match
 from vgpu_sim.compiler.lower.frames import LocalVariable
 from vgpu_sim.compiler.ptx import tree
@@ -27,6 +27,7 @@ MAX_GLOBAL_VECTOR_BYTES = 32
 
 
 _WIDE = "b128"
+_WIDE_SPACES = (Space.GLOBAL, Space.GENERIC)
 
 
 def _elements(operand: tree.Operand, match: Match) -> tuple[tree.Operand, ...]:
@@ -149,7 +150,7 @@ def store_parameter(context: Context, form: Form, match: Match) -> None:
     if found is None or not isinstance(found[1], LocalVariable):
         raise Invalid(f"{base.text!r} is no argument or result", base)
     elements = _elements(data, match)
-    _check_vector(elements, type_, Space.PARAM)
+    _check_vector(elements, type_, Space.PARAM, Space.PARAM)
     _check_inside(found[1], addend, len(elements) * type_.bytes, base)
     srcs = tuple(values.source(context, element, type_, wider=True) for element in elements)
     context.builder.emit(
@@ -171,7 +172,7 @@ def _load(
     displacement: int,
 ) -> None:
     elements = _elements(data, match)
-    _check_vector(elements, type_, space)
+    _check_vector(elements, type_, space, _space(match))
     alone = len(elements) == 1
     dsts = tuple(
         None
@@ -197,13 +198,16 @@ def _load(
     )
 
 
-def _check_vector(elements: tuple[tree.Operand, ...], type_: DataType, space: Space) -> None:
-    """Hold a vector to what PTX has: 16 bytes, in .global memory 32 of 4 or 8 bytes each."""
-    most = MAX_GLOBAL_VECTOR_BYTES if space is Space.GLOBAL else MAX_VECTOR_BYTES
-    if len(elements) * type_.bytes > most:
+def _check_vector(
+    elements: tuple[tree.Operand, ...], type_: DataType, space: Space, said: Space
+) -> None:
+    """Hold a vector to what PTX has: 16 bytes, by global and generic addresses 32."""
+    size = len(elements) * type_.bytes
+    most = MAX_GLOBAL_VECTOR_BYTES if said in _WIDE_SPACES else MAX_VECTOR_BYTES
+    if size > most:
         raise Invalid(f"an access of more than {most} bytes")
-    if len(elements) == 8 and type_.bits != 32:
-        raise Invalid(f".v8 does not take .{type_.name.lower()}")
+    if size > MAX_VECTOR_BYTES and space not in _WIDE_SPACES:
+        raise Unsupported(f"an access of {size} bytes to a {space.name.lower()} variable")
 
 
 def store(context: Context, form: Form, match: Match) -> None:
@@ -211,7 +215,7 @@ def store(context: Context, form: Form, match: Match) -> None:
     where, data, *_ = context.operands
     type_, space = _type_of(form, match), _space_of(context, match, where)
     elements = _elements(data, match)
-    _check_vector(elements, type_, space)
+    _check_vector(elements, type_, space, _space(match))
     srcs = tuple(values.source(context, element, type_, wider=True) for element in elements)
     if match.get("storing") == "release":
         _order(context, match)
