@@ -169,5 +169,6 @@ def test_tshark_dissects_the_messages(nodes, tmp_path):
     by_name = {name: messages[number] for name, number in ATTRIBUTES.items()}
     assert len({by_name[name][1] for name in ("REQ", "REP", "RTU")}) == 1
     assert by_name["REQ"][2] == ADDRESSES[0]
-    assert by_name["REQ"][3:7] == ["0x000001", "0x80010000", "7174", "0x03"], "an MTU of 1024"
+    seen = [int(part, 16) for part in by_name["REQ"][3:7]]
+    assert seen == [1, 0x80010000, 7174, 3], "queue pair 1, its Q_Key, rping's port, 1024 bytes"
     assert by_name["REP"][2] == ADDRESSES[1]
