@@ -22,17 +22,18 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 	@deploy/kind/shell $(BIN)/python deploy/demo.py
 
 # The cluster comes first: the chart's tests need its helm. On it everything runs on the JIT; on the
-# interpreter what depends on the backend, and helm uninstall at the very end.
+# interpreter what depends on the backend, and helm uninstall at the very end. A test of processes
+# that fails beside others runs once more alone, and is named (tests/support/failed_alone.py).
 test: venv ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@deploy/kind/up
-	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60
+	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
 	@deploy/install
 	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'not last'
 	@TESSERA_BACKEND=interp deploy/install
 	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'backend or last'
 
 test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
-	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12
+	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
 
 mutate: venv ## would the tests notice? a sample of small defects (N=55 SEED=1 ROOM=jit ARGS=--narrow)
 	$(BIN)/python tests/mutation -n $(or $(N),55) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
@@ -57,11 +58,14 @@ bench-exec: venv ## kernels against PoCL, OpenMP C and libraries (only=NAME: con
 	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group bench
 	$(BIN)/python -m benchmarks.exec $(addprefix --only=,$(only)) $(addprefix --rounds=,$(rounds))
 
-bench-rdma: venv ## writes of one node beside memcpy, and over the wire beside UDP
-	$(BIN)/python -m benchmarks.rdma; same=$$?; $(BIN)/python -m benchmarks.rdma_wire && exit $$same
+bench-rdma: venv ## RDMA beside memcpy and UDP: bandwidth, latency, connections, policies, what hcad costs
+	$(BIN)/python -m benchmarks.rdma_all
 
 bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a verdict
 	$(BIN)/python -m benchmarks.rdma_policy
+
+bench-rdma-cluster: venv ## on the demo's cluster: an edit of a policy until every node enforces it
+	@deploy/kind/shell $(BIN)/python -m benchmarks.rdma_cluster
 
 shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's cluster
 	@deploy/kind/shell
@@ -83,4 +87,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test test-quick mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy shell clean venv
+.PHONY: help demo test test-quick mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster shell clean venv

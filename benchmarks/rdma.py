@@ -34,6 +34,7 @@ ROUNDS = 15
 SMALL = 8
 SMALL_WRITES = 16384
 SMALL_ROUNDS = 100
+MANY, EACH = 1000, 100
 ACCESS = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE
 
 
@@ -94,6 +95,22 @@ class _End:
             attributes.state = state
             wanted = hca.HcaQpModify(self.qp.handle, mask.STATE | given, attributes)
             self.objects.modify_qp(wanted)
+
+    def crowd(self, count: int) -> int:
+        """Have so many more queue pairs, connected each to itself, and regions; return how many."""
+        pd, cq = next(iter(self.objects._pds)), next(iter(self.objects._cqs))
+        own, made = self.qp, 0
+        for place in range(count):
+            self.qp, fd = self.objects.create_qp(hca.HcaQpCreate(pd, cq, cq, 2, 16, 16, 0))
+            os.close(fd)
+            self.connect(self)
+            made += 1
+            region = hca.HcaMrCreate(pd, ACCESS, place * hca.HCA_PAGE_BYTES, 64, 1)
+            segment = next(iter(self.objects._segments))
+            region.pieces[0] = hca.HcaPiece(segment, 0, 0, 64)
+            self.objects.create_region(region)
+        self.qp = own
+        return made
 
     def fill(self, key: int, count: int = BLOCKS, size: int = BLOCK) -> hca.HcaQpPage:
         """Lay writes into the ring, one beside the other; return the ring's counters."""
@@ -170,6 +187,23 @@ def _policy_ns(engine: Engine) -> tuple[float, float]:
     return bare, policed
 
 
+def _many(engine: Engine) -> tuple[int, int]:
+    """Return how many queue pairs and regions one node has, of MANY; none if the last fail."""
+    numbers = Numbers()
+    ends = [_End(engine, numbers, index) for index in range(MANY // EACH)]
+    qps = sum(end.crowd(EACH) for end in ends)
+    regions = sum(len(end.objects._regions) for end in ends)
+    first, last = ends[0], ends[-1]
+    first.connect(last)
+    last.connect(first)
+    first.memory[:SMALL] = b"the last"
+    _write_s(first, first.fill(last.key, 1, SMALL), 1)
+    works = last.memory[:SMALL] == b"the last"
+    for end in ends:
+        end.objects.close()
+    return (qps + len(ends), regions) if works else (0, 0)
+
+
 def measure() -> Section:
     """Measure it. Raises OSError."""
     engine, numbers = Engine(), Numbers()
@@ -182,6 +216,7 @@ def measure() -> Section:
     source.objects.close()
     target.objects.close()
     bare, policed = _policy_ns(engine)
+    most = _many(engine)
     engine.close()
     name = f"same node, writes of {BLOCK >> 10} KiB"
     return Section(
@@ -192,6 +227,8 @@ def measure() -> Section:
             Row("rdma", "writes / memcpy", written / copied, "", 0.5, at_least=True),
             Row("rdma", f"write of {SMALL} bytes, nobody manages", bare, "ns"),
             Row("rdma", "what policy adds to it", max(policed - bare, 0.0), "ns", 50.0),
+            Row("rdma", "queue pairs of one node, in RTS", most[0], "", 1000, at_least=True),
+            Row("rdma", "regions of one node", most[1], "", 1000, at_least=True),
         ),
     )
 

@@ -1,8 +1,10 @@
 """Writes over the wire between two network namespaces, beside UDP.
 
 ``python -m benchmarks.rdma_wire``. Both move packets of the same size between the same two
-interfaces; the best of each is reported. Two engines are in this process, each with a thread. The
-program runs itself again in a user namespace, where it may make the others.
+interfaces; the best of each is reported. Two engines are in this process, each with a thread. With
+an MTU of 1500 a third namespace routes between them, as nodes do between pods. The program runs
+itself again in a network namespace, of a user namespace unless it is root: then sockets have no
+more room than net.core.rmem_max allows, and fewer packets are under way.
 """
 
 import ctypes
@@ -15,7 +17,7 @@ import time
 from contextlib import ExitStack
 from typing import Final
 
-from benchmarks.report import Row, Section, machine, table
+from benchmarks.report import Row, Section, document, machine, table
 from vgpu_sim.fabric.addresses import Address, address_of
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca
@@ -30,7 +32,7 @@ BLOCKS: Final = WORKING_SET // BLOCK
 ROUNDS: Final = 12
 PINGS: Final = 400
 INSIDE: Final = "TESSERA_BENCH_NAMESPACE"
-ADDRESSES: Final = ("10.79.0.1", "10.79.0.2")
+ADDRESSES: Final = ("10.79.0.2", "10.79.1.2")
 NAMES: Final = ("bench_a", "bench_b")
 ACCESS: Final = VerbsAccess.LOCAL_WRITE | VerbsAccess.REMOTE_WRITE
 _HEADERS: Final = 12 + 16 + 4
@@ -121,26 +123,43 @@ def _map(fd: int, size: int) -> mmap.mmap:
 
 
 class _Namespaces:
-    """Two namespaces with a veth between them, and a broker for both."""
+    """Two namespaces with a veth between them, or with one to a router each; a broker for both."""
 
-    def __init__(self, stack: ExitStack) -> None:
-        self._holders = [self._holder(stack), self._holder(stack)]
-        self._fds = [os.open(f"/proc/{h.pid}/ns/net", os.O_RDONLY) for h in self._holders]
+    def __init__(self, stack: ExitStack, *, routed: bool) -> None:
+        self._holders = [self._holder(stack) for _ in range(3 if routed else 2)]
+        self._fds = [os.open(f"/proc/{h.pid}/ns/net", os.O_RDONLY) for h in self._holders[:2]]
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "vgpu_sim.hcad.broker", "--socket-fd", str(there.fileno())]
         self._process = subprocess.Popen(command, pass_fds=(there.fileno(),))
         there.close()
         stack.callback(self._process.wait, 20)
         self._broker = Broker(stack.enter_context(here))
-        veth = ("ip", "link", "add", NAMES[0], "type", "veth", "peer", "name", NAMES[1])
-        self._do(0, *veth, "netns", str(self._holders[1].pid))
+        self._links = [(0, NAMES[0]), (1, NAMES[1])]
+        if routed:
+            for node, name in enumerate(NAMES):
+                self._veth(node, name, 2, f"route{node}")
+            self._do(2, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        else:
+            self._veth(0, NAMES[0], 1, NAMES[1])
+        prefix = 24 if routed else 16
         for node, (name, address) in enumerate(zip(NAMES, ADDRESSES, strict=True)):
-            self._do(node, "ip", "addr", "add", f"{address}/24", "dev", name)
-            self._do(node, "ip", "link", "set", name, "up")
+            self._do(node, "ip", "addr", "add", f"{address}/{prefix}", "dev", name)
+            if routed:
+                gateway = address.rpartition(".")[0] + ".1"
+                self._do(2, "ip", "addr", "add", f"{gateway}/24", "dev", f"route{node}")
+                self._do(node, "ip", "route", "add", "default", "via", gateway)
+
+    def _veth(self, node: int, name: str, other: int, other_name: str) -> None:
+        veth = ("ip", "link", "add", name, "type", "veth", "peer", "name", other_name)
+        self._do(node, *veth, "netns", str(self._holders[other].pid))
+        for where, link in ((node, name), (other, other_name)):
+            self._do(where, "ip", "link", "set", link, "up")
+            if (where, link) not in self._links:
+                self._links.append((where, link))
 
     def set_mtu(self, mtu: int) -> None:
-        """Give both interfaces an MTU in bytes."""
-        for node, name in enumerate(NAMES):
+        """Give all interfaces an MTU in bytes."""
+        for node, name in self._links:
             self._do(node, "ip", "link", "set", name, "mtu", str(mtu))
 
     def open(self, node: int, segments: bool) -> Opened:
@@ -198,34 +217,44 @@ def _udp_s(spaces: _Namespaces, payload: int, segments: bool) -> float:
     return taken
 
 
-def _measured(spaces: _Namespaces, mtu: int, segments: bool) -> tuple[float, float, float]:
-    """Return GB/s of writes and of UDP, and half of an 8-byte write's time in microseconds."""
+def _measured(spaces: _Namespaces, mtu: int, segments: bool) -> tuple[float, float, float, float]:
+    """Return GB/s of writes, both engines' CPU time in s/GB, GB/s of UDP, an 8-byte write's time.
+
+    The last is half of it in microseconds.
+    """
     spaces.set_mtu(mtu)
     a, b = (_End(spaces.open(node, segments)) for node in (0, 1))
     a.connect(b)
     b.connect(a)
+    before = time.process_time()
     writes = [a.write_s(b.key, BLOCKS, BLOCK) for _ in range(ROUNDS)]
+    spent = (time.process_time() - before) / ROUNDS / (WORKING_SET / 1e9)
     pings = sorted(a.write_s(b.key, 1, 8) for _ in range(PINGS))
     path_mtu = 128 << a.opened.interface.path_mtu()
     a.close()
     b.close()
     bare = [_udp_s(spaces, path_mtu, segments) for _ in range(ROUNDS)]
-    return WORKING_SET / 1e9 / min(writes), WORKING_SET / 1e9 / min(bare), pings[PINGS // 2] / 2e-6
+    written, copied = WORKING_SET / 1e9 / min(writes), WORKING_SET / 1e9 / min(bare)
+    return written, spent, copied, pings[PINGS // 2] / 2e-6
 
 
 def measure() -> Section:
     """Measure it, where the kernel permits namespaces. Raises OSError."""
     rows: list[Row] = []
-    with ExitStack() as stack:
-        spaces = _Namespaces(stack)
-        for mtu, segments, goal in (
-            *((9000, False, 0.8), (9000, True, 2.5)),
-            *((1500, False, None), (1500, True, None)),
-        ):
-            written, bare, half_us = _measured(spaces, mtu, segments)
-            name = f"wire, MTU {mtu}, {'UDP_SEGMENT' if segments else 'packets'}"
+    for mtu, segments, goal in (
+        *((9000, False, 0.8), (9000, True, 2.5)),
+        *((1500, False, None), (1500, True, 0.3)),
+    ):
+        with ExitStack() as stack:
+            routed = mtu == 1500
+            written, spent, bare, half_us = _measured(
+                _Namespaces(stack, routed=routed), mtu, segments
+            )
+            name = f"{'routed' if routed else 'wire'}, MTU {mtu}, "
+            name += "UDP_SEGMENT" if segments else "packets"
             rows += [
                 Row("wire", f"{name}: writes of 64 KiB", written, "GB/s", goal, at_least=True),
+                Row("wire", f"{name}: CPU time of both ends", spent, "s/GB"),
                 Row("wire", f"{name}: bare UDP", bare, "GB/s"),
                 Row(
                     *("wire", f"{name}: 8 B write and answer, half, median", half_us, "us"),
@@ -235,10 +264,19 @@ def measure() -> Section:
     return Section("wire", tuple(rows))
 
 
+def inside(*options: str) -> list[str]:
+    """Return the command that measures in a network namespace of its own."""
+    how = "-n" if os.geteuid() == 0 else "-Urn"
+    own = [sys.executable, "-m", "benchmarks.rdma_wire", *options]
+    return ["unshare", how, "env", f"{INSIDE}=1", *own]
+
+
 def _main() -> int:
     if INSIDE not in os.environ:
-        command = ["unshare", "-Urn", sys.executable, "-m", "benchmarks.rdma_wire"]
-        return subprocess.run(command, env=os.environ | {INSIDE: "1"}, check=False).returncode
+        return subprocess.run(inside(*sys.argv[1:]), check=False).returncode
+    if "--json" in sys.argv:
+        print(document([measure()]))
+        return 0
     print(machine(), flush=True)
     section = measure()
     print(table([section]))

@@ -16,9 +16,11 @@ from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.loop import Agent, Pulse
 from device_plugin.agent.notices import Notices
+from device_plugin.agent.second_layer import LinkCarrier
 from device_plugin.agent.tables import TableCarrier
 from device_plugin.backends.gpud import Gpud
 from device_plugin.backends.hcad import Hcad
+from device_plugin.backends.linkd import Linkd
 from device_plugin.config import Settings
 from device_plugin.dp.link import Link
 from device_plugin.errors import ClusterError
@@ -29,6 +31,7 @@ from device_plugin.podresources.client import PodResources
 
 _BEAT_S = 5.0
 _LEAVING_S = 3.0  # for the last pass
+_LINKD_S = 2.0  # for rules to be loaded: the engine waits for them
 _log = logging.getLogger(__name__)
 
 
@@ -56,7 +59,12 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     probes = health.server(settings.health_port, agent.pulse)
 
     threading.excepthook = _die
-    _start("kubelet-side", lambda: kubelet_side.follow(wake.set))
+
+    def allocated() -> None:
+        wake.set()
+        binder.expect()
+
+    _start("kubelet-side", lambda: kubelet_side.follow(allocated))
     _start("gpud-events", EventFollower(gpud, holders, notices, wake.set).run)
     _start("pod-events", notices.run)
     _start("gpu-watch", lambda: _watch(kube, wake))
@@ -76,7 +84,8 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
 def _carry_tables(settings: Settings, notices: Notices) -> None:
     """Use connections of their own: a switch of large tables must not keep others waiting."""
     kube = TablesKube(settings.node_name, settings.namespace)
-    carrier = TableCarrier(kube, Hcad(settings.hcad_socket), notices)
+    links = LinkCarrier(Linkd(settings.linkd_socket, _LINKD_S), notices)
+    carrier = TableCarrier(kube, Hcad(settings.hcad_socket), notices, links=links)
     _start("rdma-tables", carrier.run)
     _start("rdma-watch", carrier.follow)
     _start("rdma-heartbeat", carrier.beat)

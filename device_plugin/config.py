@@ -55,6 +55,10 @@ class Settings:
         return self.hca_dir / "admin.sock"
 
     @property
+    def linkd_socket(self) -> Path:
+        return self.run_dir / "links" / "links.sock"
+
+    @property
     def registry_dir(self) -> Path:
         """Return where the kubelet looks for plugins by itself."""
         return self.kubelet_dir / "plugins_registry"

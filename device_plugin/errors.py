@@ -3,10 +3,12 @@
 AgentError
 ├── DaemonError          a daemon refused a request; ``code`` says how (docs/gpud-admin.md)
 │   ├── GpudError
-│   └── HcadError
+│   ├── HcadError
+│   └── LinkdError
 ├── DaemonUnreachable    nobody answers on its socket; worth retrying
 │   ├── GpudUnreachable
-│   └── HcadUnreachable
+│   ├── HcadUnreachable
+│   └── LinkdUnreachable
 ├── PodResourcesError    the kubelet did not answer; worth retrying
 ├── KubeletSideLost      the process that serves the kubelet is away; worth retrying
 ├── ClusterError         the API server refused or did not answer; worth retrying
@@ -42,6 +44,12 @@ class HcadError(DaemonError):
     daemon = "hcad"
 
 
+class LinkdError(DaemonError):
+    """linkd answered with an error."""
+
+    daemon = "linkd"
+
+
 class DaemonUnreachable(AgentError):
     """No connection to a daemon, or it was lost."""
 
@@ -52,6 +60,10 @@ class GpudUnreachable(DaemonUnreachable):
 
 class HcadUnreachable(DaemonUnreachable):
     """No connection to hcad, or it was lost."""
+
+
+class LinkdUnreachable(DaemonUnreachable):
+    """No connection to linkd, or it was lost."""
 
 
 class PodResourcesError(AgentError):

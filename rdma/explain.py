@@ -22,6 +22,7 @@ from rdma.tables import (
     Isolation,
     Membership,
     NodeTables,
+    QosClass,
     Verdict,
 )
 from rdma.verbs import NAMES, Verb
@@ -88,6 +89,8 @@ class Explanation:
         lines += [f"  {line}" for half in self.halves for line in _half_lines(half, self.verb)]
         share = "shared" if self.partition_shared else "not shared"
         lines.append(f"  partition {self.pkey:#06x}: {share} ({self.partition})")
+        if self.allowed and self.verdict.qos_class is not None:
+            lines.append(f"  QoS class {_class_shown(self.verdict.qos_class)}")
         if self.audited:
             lines.append("  audit: it would be denied if policies that audit were enforced")
         if not self.allowed:
@@ -118,6 +121,7 @@ class Explanation:
                 "shared": self.partition_shared,
                 "names": self.partition,
             },
+            "qosClass": self.verdict.qos_class.name if self.verdict.qos_class else None,
             "consequence": self.consequence,
         }
 
@@ -286,6 +290,17 @@ def _partition(pkey: int, out: Identity | None, into: Identity | None) -> str:
         ]
         words.append(f"{side}: {', '.join(names) or 'no member'}")
     return "; ".join(words)
+
+
+def _class_shown(qos_class: QosClass) -> str:
+    said = [f"weight {qos_class.weight}"]
+    if qos_class.dscp:
+        said.insert(0, f"DSCP {qos_class.dscp}")
+    if qos_class.min_rate is not None:
+        said.append(f"at least {qos_class.min_rate} bytes/s")
+    if qos_class.max_rate is not None:
+        said.append(f"at most {qos_class.max_rate} bytes/s")
+    return f"{qos_class.network}/{qos_class.name}: {', '.join(said)}"
 
 
 def _shown(address: str, endpoint: Endpoint | None) -> str:

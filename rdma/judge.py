@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from rdma import addresses
+from rdma.qos import Classes
 from rdma.sides import OPEN, OUTSIDE, Address, PreparedIsolation, PreparedRule, Side
 from rdma.tables import (
     DEFAULT_PKEY,
@@ -52,6 +53,7 @@ class Judge:
         self._identities = {identity.number: identity for identity in tables.identities}
         self._rules: list[PreparedRule] | None = None
         self._kinds: dict[int, _Kind] = {}
+        self._classes = Classes(tables.qos_classes)
 
     def judge(self, flow: Flow) -> Verdict:
         """Return what the flow may do: source's egress and destination's ingress and partitions."""
@@ -91,6 +93,7 @@ class Judge:
             denied_by=(*_isolating(egress), *_isolating(ingress)),
             source_pod=sender.pod if sender else "",
             destination_pod=receiver.pod if receiver else "",
+            qos_class=self._classes.of([one.rule for one in egress.rules], flow.traffic_class),
         )
 
     def _end(self, text: str) -> tuple[Address, Endpoint | None]:

@@ -3,7 +3,12 @@
 What packets of a flow look like from outside: for those who see packets and no queue pairs.
 """
 
-from rdma.verbs import ALL, Verb
+from collections.abc import Mapping
+from typing import TypeVar
+
+from rdma.verbs import ALL, NONE, Verb
+
+_Where = TypeVar("_Where")
 
 _CONGESTION = frozenset({0x81})  # CNP (annex A17): whoever gets anything may be asked to slow down
 _ACKNOWLEDGE = frozenset({0x11})
@@ -49,3 +54,19 @@ def allowed(forward: Verb, back: Verb) -> frozenset[int]:
     if forward or back:
         found |= _CONGESTION
     return frozenset(found)
+
+
+def allowed_where(
+    forward: Mapping[Verb, _Where], back: Verb, anywhere: _Where
+) -> dict[_Where, frozenset[int]]:
+    """Return the same by where packets go: requests where ``forward`` says, all others anywhere."""
+    found = {anywhere: allowed(NONE, back)}
+    if forward:
+        found[anywhere] |= _CONGESTION
+    for verb, where in forward.items():
+        found[where] = found.get(where, frozenset()) | allowed(verb, NONE)
+    passing = {
+        where: codes if where == anywhere else codes - found[anywhere]
+        for where, codes in found.items()
+    }
+    return {where: codes for where, codes in passing.items() if codes}

@@ -4,12 +4,18 @@ For those who see addresses and operations, and not the ports that a rule may as
 they let pass is judged once more where all is known.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from rdma.tables import DEFAULT_PKEY, Direction, Identity, Isolation, Membership, NodeTables, Rule
 from rdma.verbs import ALL, NONE, Verb
 
 _OUTSIDE = (Membership(DEFAULT_PKEY, full=True),)
+
+Ranges = tuple[tuple[int, int], ...]
+"""Numbers of queue pairs: ranges with both ends, in order, without overlaps."""
+EVERY_QPN: Final[Ranges] = ((0, 0xFFFFFF),)
+_CM_QPN: Final[Ranges] = ((1, 1),)  # of the general services interface (IB 3.9.5)
 
 
 class Reach:
@@ -20,10 +26,38 @@ class Reach:
 
     def most(self, source: Identity | None, destination: Identity | None) -> Verb:
         """Return the verbs that some flow between the two may have."""
-        if not _share_a_partition(source, destination):
+        if not shared_pkeys(source, destination):
             return NONE
         sent = self._allowed(source, Direction.EGRESS, destination)
         return sent & self._allowed(destination, Direction.INGRESS, source)
+
+    def ranges(
+        self, source: Identity | None, destination: Identity | None
+    ) -> Mapping[Verb, Ranges]:
+        """Return for each verb that may pass at all which queue pairs it may be meant for."""
+        if not shared_pkeys(source, destination):
+            return {}
+        sent = self._ranges(source, Direction.EGRESS, destination)
+        taken = self._ranges(destination, Direction.INGRESS, source)
+        both = {verb: _common(sent[verb], taken[verb]) for verb in sent.keys() & taken.keys()}
+        if Verb.CM in both:
+            both[Verb.CM] = _common(both[Verb.CM], _CM_QPN)
+        return {verb: ranges for verb, ranges in both.items() if ranges}
+
+    def _ranges(
+        self, own: Identity | None, direction: Direction, peer: Identity | None
+    ) -> dict[Verb, Ranges]:
+        isolation = _isolation(own, direction)
+        if isolation is None or not isolation.enforced:
+            return dict.fromkeys(Verb, EVERY_QPN)
+        found: dict[Verb, Ranges] = {}
+        for place in isolation.rules:
+            rule = self._rules[place]
+            if _concerns(rule, peer):
+                ranges = _qpns(rule)
+                for verb in rule.verbs:
+                    found[verb] = _union(found.get(verb, ()), ranges)
+        return found
 
     def _allowed(self, own: Identity | None, direction: Direction, peer: Identity | None) -> Verb:
         isolation = _isolation(own, direction)
@@ -49,10 +83,34 @@ def _concerns(rule: Rule, peer: Identity | None) -> bool:
     return peer is not None and bool(rule.peers >> peer.number & 1)
 
 
-def _share_a_partition(one: Identity | None, other: Identity | None) -> bool:
+def shared_pkeys(one: Identity | None, other: Identity | None) -> frozenset[int]:
+    """Return the partitions (15 bits) that both are in, and at least one of them fully."""
     mine, theirs = _memberships(one), _memberships(other)
-    return any(a.pkey == b.pkey and (a.full or b.full) for a in mine for b in theirs)
+    return frozenset(
+        a.pkey for a in mine for b in theirs if a.pkey == b.pkey and (a.full or b.full)
+    )
 
 
 def _memberships(own: Identity | None) -> Iterable[Membership]:
     return own.partitions if own is not None else _OUTSIDE
+
+
+def _qpns(rule: Rule) -> Ranges:
+    if not rule.ports or any(port.qpns is None for port in rule.ports):
+        return EVERY_QPN
+    return _union((), tuple(port.qpns for port in rule.ports if port.qpns is not None))
+
+
+def _union(one: Ranges, other: Ranges) -> Ranges:
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted((*one, *other)):
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
+        else:
+            merged.append((first, last))
+    return tuple(merged)
+
+
+def _common(one: Ranges, other: Ranges) -> Ranges:
+    both = ((max(a, c), min(b, d)) for a, b in one for c, d in other)
+    return _union((), tuple((first, last) for first, last in both if first <= last))

@@ -237,3 +237,5 @@ class Verdict:
     """Policies that isolate a side which does not let everything pass."""
     source_pod: str = ""
     destination_pod: str = ""
+    qos_class: QosClass | None = None
+    """How what the source sends is marked and scheduled; None: as the program asks."""

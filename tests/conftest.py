@@ -4,17 +4,23 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import failed_alone
 import pytest
 
 E2E = Path(__file__).parent / "e2e"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--with-e2e`` and ``--fuzz-seconds``."""
+    """Add ``--with-e2e``, ``--failed-alone`` and ``--fuzz-seconds``."""
     parser.addoption(
         "--with-e2e",
         action="store_true",
         help="run tests/e2e on the cluster that KUBECONFIG names (`make test` does)",
+    )
+    parser.addoption(
+        "--failed-alone",
+        action="store_true",
+        help="run what failed in the run before once more, without anything beside it",
     )
     parser.addoption(
         "--fuzz-seconds",
@@ -32,6 +38,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not config.getoption("--with-e2e"):
             item.add_marker(pytest.mark.skip(reason="NOT RUN: needs the cluster of `make test`"))
     items[:] = [item for item in items if item not in set(e2e)] + e2e
+    if config.getoption("--failed-alone"):
+        items[:] = failed_alone.selected(config, items)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Forget the failures of an earlier run."""
+    config = session.config
+    if not hasattr(config, "workerinput") and not config.getoption("--failed-alone"):
+        failed_alone.record(config, [])
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Record what failed; name what passed alone only."""
+    stats = terminalreporter.stats
+    failed = [
+        (r.nodeid, str(r.longrepr)) for key in ("failed", "error") for r in stats.get(key, [])
+    ]
+    if not config.getoption("--failed-alone"):
+        failed_alone.record(config, failed)
+    elif not failed:
+        for report in stats.get("passed", []):
+            terminalreporter.line(f"FLAKY {report.nodeid} - failed beside others, passed alone")
 
 
 @pytest.fixture

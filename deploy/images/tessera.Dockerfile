@@ -17,6 +17,9 @@ RUN sh /build/install.sh /opt/tessera --no-deps --no-index --prefix /own /produc
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title=tessera
+# For linkd, which loads rules of nftables. The base that is built from source has it.
+RUN command -v nft >/dev/null || { apt-get update && \
+    apt-get install -y --no-install-recommends nftables && rm -rf /var/lib/apt/lists/*; }
 COPY --from=dependencies /opt/tessera /opt/tessera
 ENV PATH=/opt/tessera/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     PYTHONUNBUFFERED=1

@@ -24,6 +24,8 @@ from gpu_operator.api.v1alpha1.base import Reason
 
 _RESYNC_S = 5.0
 _UNSETTLED_S = 0.25  # a program that was just started waits two seconds at most
+_EXPECTING_S = 15.0  # from Allocate until the kubelet has made the pod's folder
+_EXPECTED_AGAIN_S = 0.5  # a program that asks for its function meanwhile waits two seconds
 _HCAD_LOST_S = 20.0  # longer than a restart of hcad takes
 _ASK_AGAIN_S = (0.25, 2.0)  # between two questions about a pod: at first, and after a while
 _FACTS_S = 30.0  # a pod whose sandbox was made again has other addresses
@@ -31,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class FunctionBinder:
-    """Used by its own thread, but for ``healthy`` and ``wake``."""
+    """Used by its own thread, but for ``healthy``, ``wake`` and ``expect``."""
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class FunctionBinder:
         self._clock = clock
         self._wanted = threading.Event()
         self._seen_at = clock()
+        self._expecting_until = float("-inf")
         self._known_at: dict[str, float] = {}
         self._said: dict[str, PodFacts | None] = {}  # in this pass: a pod may have two functions
         self._asked_at: dict[str, tuple[float, float]] = {}  # first and last
@@ -71,11 +74,20 @@ class FunctionBinder:
         """Have holders looked at now; for any thread."""
         self._wanted.set()
 
+    def expect(self) -> None:
+        """Ask the kubelet again and again for a while: it gives something away; for any thread.
+
+        A pod that is made again under its name is listed at once, but known by the UID of the one
+        before until its folder is there: nothing else shows that the holder is another.
+        """
+        self._expecting_until = self._clock() + _EXPECTING_S
+        self._wanted.set()
+
     def run(self) -> Never:
         """Work without end: at every wake-up, and every few seconds."""
         while True:
             settled = self.attempt()
-            self._wanted.wait(_RESYNC_S if settled else _UNSETTLED_S)
+            self._wanted.wait(self._pause_s(settled))
             self._wanted.clear()
 
     def attempt(self) -> bool:
@@ -115,8 +127,19 @@ class FunctionBinder:
                 self._hcad.release(function.id)
         return settled
 
+    @property
+    def _expecting(self) -> bool:
+        return self._clock() < self._expecting_until
+
+    def _pause_s(self, settled: bool) -> float:
+        if not settled:
+            return _UNSETTLED_S
+        return _EXPECTED_AGAIN_S if self._expecting else _RESYNC_S
+
     def _view(self) -> View:
         """Return who holds what; asks again where the kubelet has not made a pod's folder yet."""
+        if self._expecting and self._holders.age_s() >= _UNSETTLED_S:
+            return self._holders.refresh()
         view = self._holders.believed()
         ours = [pod for one in self._functions for pod in view.holders.get(one.id, ())]
         if all(pod.uid for pod in ours) or self._holders.age_s() < _UNSETTLED_S:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Never, Protocol
 
 from device_plugin.agent.notices import Notices
+from device_plugin.agent.second_layer import LinkCarrier, Standing
 from device_plugin.errors import ClusterError, DaemonError, DaemonUnreachable
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.tables import Tables, TablesKube
@@ -45,7 +46,9 @@ class TableCarrier:
         hcad: Daemon,
         notices: Notices,
         clock: Callable[[], float] = time.monotonic,
+        links: LinkCarrier | None = None,
     ) -> None:
+        self._links = links
         self._kube = kube
         self._hcad = hcad
         self._notices = notices
@@ -89,6 +92,8 @@ class TableCarrier:
     def attempt(self) -> bool:
         """Make one pass; return whether nothing is left to do."""
         wanted = self._wanted
+        # First, so that what the engine lets pass is not dropped on its way.
+        standing = self._links.follow(wanted) if self._links is not None else Standing()
         try:
             status = self._hand_over(wanted)
             self._alive_at = self._clock()
@@ -97,6 +102,8 @@ class TableCarrier:
             self._handed = None
         if wanted is None:
             return True
+        second = {"second_layer": standing.state, "second_layer_message": standing.message}
+        status = status.model_copy(update=second)
         return self._say(wanted, status) and status.hcad is HcadState.ENFORCING
 
     def beat(self) -> Never:

@@ -1,72 +1,86 @@
-"""Loads the second layer where the host's ends of the pods' links are: by ``nft`` and ``tc``."""
+"""Loads the second layer where the host's ends of the pods' links are: ``nft``, and a classifier.
 
+``nft`` is the reference implementation of its own language, and the language is what documents the
+rules: libraries that speak the kernel's netlink messages cover a part of it.
+"""
+
+import json
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
 from device_plugin.errors import SecondLayerError
-from device_plugin.second_layer import segments
-from rdma.second_layer import Interface, removal, ruleset
+from device_plugin.second_layer.kernel import Namespace
+from rdma.second_layer import TABLE, Interface, removal, ruleset
 from rdma.tables import NodeTables
 
-_TOOLS = ("nft", "tc")
-_PRIORITY = "4791"  # of our classifier among those of others
+_TOOL = "nft"
 _TIMEOUT_S = 20.0
 
 
 class Links:
-    """The second layer of one network namespace, entered by a command that others are put behind.
+    """The second layer of one network namespace.
 
-    ``pinned`` is where the classifier is kept, in a BPF file system that outlives this process.
+    ``entering`` is a command that ``nft`` is put behind, for another namespace than this process's.
     """
 
-    def __init__(self, entering: Sequence[str], pinned: Path) -> None:
-        """Load the classifier. Raises SecondLayerError: the node has not what it takes."""
+    def __init__(self, namespace: Namespace, entering: Sequence[str] = ()) -> None:
+        """Raises SecondLayerError: the image has not what it takes."""
         self._entering = tuple(entering)
-        self._pinned = pinned
-        missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
-        if missing:
-            raise SecondLayerError(f"{' and '.join(missing)} missing in the image")
-        try:
-            segments.pin(pinned)
-        except OSError as err:
-            raise SecondLayerError(f"{pinned}: {err}") from err
+        self._namespace = namespace
+        self._classified: frozenset[int] = frozenset()
+        if shutil.which(_TOOL) is None:
+            raise SecondLayerError(f"{_TOOL} is missing in the image")
 
-    def apply(self, tables: NodeTables, interfaces: Iterable[Interface]) -> None:
+    def apply(
+        self,
+        tables: NodeTables,
+        interfaces: Iterable[Interface],
+        others: Iterable[str] | None = None,
+    ) -> None:
         """Make the rules those of ``tables``, in one step, and see to every link's classifier.
 
+        ``others`` as in ``ruleset``.
+
         Raises:
-            SecondLayerError: a tool refused it; the rules that were there are still there.
+            SecondLayerError: the tool or the kernel refused it; the rules that were there are
+                still there.
         """
         listed = tuple(interfaces)
-        for one in listed:
-            self._run("tc", "qdisc", "replace", "dev", one.name, "clsact")
-            # A handle of our own: what is there is replaced, and nothing of others is.
-            classifier = ("bpf", "direct-action", "object-pinned", str(self._pinned))
-            place = ("ingress", "prio", _PRIORITY, "handle", "1")
-            self._run("tc", "filter", "replace", "dev", one.name, *place, *classifier)
-        self._run("nft", "-f", "-", given=ruleset(tables, listed))
+        wanted = frozenset(one.index for one in listed)
+        for index in sorted(wanted - self._classified):
+            self._namespace.classify(index)
+        self._load(ruleset(tables, listed, others=others, counts=self.counts()))
+        for index in sorted(self._namespace.classified() - wanted):
+            self._namespace.declassify(index)
+        self._classified = wanted
 
-    def remove(self, names: Iterable[str]) -> None:
-        """Leave nothing on the links of these names; those that have gone are passed over.
+    def counts(self) -> Mapping[str, int]:
+        """Return the packets that every counter has counted. Raises SecondLayerError."""
+        done = self._run(_TOOL, "-j", "list", "counters")
+        try:
+            found = [one["counter"] for one in json.loads(done)["nftables"] if "counter" in one]
+            return {one["name"]: int(one["packets"]) for one in found if one["table"] == TABLE}
+        except (ValueError, KeyError, TypeError) as err:
+            raise SecondLayerError(f"{_TOOL} list counters: {err!r}") from err
+
+    def remove(self) -> None:
+        """Leave nothing: no rule and no classifier, not of an earlier process either.
 
         Raises:
-            SecondLayerError: the rules could not be removed.
+            SecondLayerError: something could not be removed.
         """
-        for name in names:
-            self._attempt("tc", "filter", "del", "dev", name, "ingress", "prio", _PRIORITY)
-        self._run("nft", "-f", "-", given=removal())
+        self._load(removal())
+        for index in sorted(self._namespace.classified()):
+            self._namespace.declassify(index)
+        self._classified = frozenset()
 
-    def _run(self, *command: str, given: str = "") -> None:
-        done = self._attempt(*command, given=given)
-        if done.returncode != 0:
-            said = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0]
-            raise SecondLayerError(f"{' '.join(command)}: {said or done.returncode}")
+    def _load(self, text: str) -> None:
+        self._run(_TOOL, "-f", "-", given=text)
 
-    def _attempt(self, *command: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    def _run(self, *command: str, given: str = "") -> str:
         try:
-            return subprocess.run(
+            done = subprocess.run(
                 [*self._entering, *command],
                 input=given,
                 text=True,
@@ -76,3 +90,7 @@ class Links:
             )
         except (OSError, subprocess.TimeoutExpired) as err:
             raise SecondLayerError(f"{' '.join(command)}: {err}") from err
+        if done.returncode != 0:
+            said = (done.stderr.strip() or done.stdout.strip()).partition("\n")[0]
+            raise SecondLayerError(f"{' '.join(command)}: {said or done.returncode}")
+        return done.stdout

@@ -43,6 +43,7 @@ class WireConfig(_Section):
     """The chart's ``rdma.wire`` values."""
 
     enabled: bool = True
+    segments: bool = True
     resources: dict[str, Any] = Field(default_factory=dict)
 
 

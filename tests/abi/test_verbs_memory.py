@@ -15,14 +15,14 @@ def test_registered_memory_keeps_its_content_and_comes_back(tmp_path):
         "dereg 0 shared 0",
         "remapped 1 fresh dereg 0 fresh",
         f"aperture 1 1 dereg 0 nothing there {gone}",
-        f"shared {no} hole {gone} stack {no} code {no} nothing {bad} odp {no}",
+        f"shared {no} hole {gone} stack 0 code {no} nothing {bad} huge {no}",
         f"fork {bad} shared 0",
         "close 0 0",
     ]
     assert done.returncode == 0
     for text in (
         "shared memory cannot be registered",
-        "access flags 0x41 are not supported",
+        "access flags 0x81 are not supported",
         "provides",
     ):
         assert text in done.stderr

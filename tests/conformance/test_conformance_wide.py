@@ -197,3 +197,15 @@ def test_vectors_of_registers_whole_and_by_element() -> None:
     b[:, 1] = b[:, 2] * a[:, 2]
     b[:, 0] = np.arange(BLOCK) + BLOCK
     np.testing.assert_array_equal(out, np.hstack([a[:, [2, 3, 0, 1]], b]))
+
+
+def test_strong_accesses_of_128_bits_to_a_threads_own_memory() -> None:
+    """By its variable's name alone they are no atomics: nobody else sees half of a store."""
+    data = RANDOM.integers(0, 1 << 64, (BLOCK, 4), dtype=np.uint64)
+    body = """ld.global.b128 %wide, [%from]; st.release.gpu.b128 [own+16], %wide;
+        ld.acquire.gpu.b128 %wide, [own+16]; st.global.b128 [%to+16], %wide;
+        ld.global.b128 %wide, [%from+16]; st.relaxed.sys.b128 [own+32], %wide;
+        mov.b64 %rd0, own; add.u64 %rd0, %rd0, 32; ld.local.v2.b64 {%rd1, %rd2}, [%rd0];
+        st.global.v2.b64 [%to], {%rd1, %rd2};"""
+    out, _ = _run(_module(body, ".reg .b128 %wide;"), data)
+    np.testing.assert_array_equal(out, np.roll(data, 2, axis=1))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cluster import EXAMPLES, Cluster, until
+from rdma_nodes import two_nodes
 
 SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
 RESTRICTED_SECURITY = {
@@ -44,6 +45,12 @@ def whole_cluster() -> Cluster:
     cluster.delete("-f", str(EXAMPLES / "deployment-tenants.yaml"))
     cluster.delete("pod", "vectoradd")
     return cluster
+
+
+@pytest.fixture(scope="session")
+def nodes(whole_cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs and wires."""
+    return two_nodes(whole_cluster)
 
 
 @pytest.fixture

@@ -1,36 +1,34 @@
 """RDMA between nodes: packets from the pods' own network namespaces, and policy on both ends."""
 
-import json
+import contextlib
 import re
-import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
-from cluster import EXAMPLES, Cluster, in_node, until
+from cluster import Cluster, in_node, until
+from rdma_nodes import (
+    DENIED,
+    RUNNING_S,
+    SUPPORT,
+    SYSTEM,
+    Capture,
+    deny_writes,
+    node_process,
+    perftest,
+    running_pair,
+    serve,
+    wire,
+    writes,
+)
 
-HCA = "rdma.tessera.dev/hca"
-IMAGE = "tessera.local/tessera-perftest:demo"
-LISTENS = f"{18515:04X}"  # perftest's default port
 FIGURES = re.compile(r"^ 65536 +[0-9]+ +[0-9.]+ +([0-9.]+)", re.MULTILINE)
 OWN = re.compile(r"local address: .*RKey (0x[0-9a-f]+) VAddr (0x[0-9a-f]+)")
 PROGRAM = "ib_read_bw"
 FORGED = b"forged!!"
-ACK_S = 30.0
-RUNNING_S = 25
-DENIED = "Failed status 10"  # IBV_WC_REM_ACCESS_ERR
-WRITES = range(6, 12)  # RC's opcodes of RDMA WRITE
-SUPPORT = Path(__file__).parents[1] / "support"
-CAPTURE = SUPPORT / "link_capture.py"
-POLICY_STATUS = """
-import json
-from pathlib import Path
-from device_plugin.backends.hcad import Hcad
-print(json.dumps(Hcad(Path("/run/tessera/hca/admin.sock")).call("policy-status")))
-"""
-SYSTEM = Cluster("tessera-system")
 ASK = """
 import os, socket, sys
 from vgpu_sim.fabric.wire import NoWire
@@ -50,153 +48,6 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             print("refused:", err)
 """
 HCAD_USER = "64009"
-
-
-@pytest.fixture(scope="module")
-def nodes(whole_cluster: Cluster) -> tuple[str, str]:
-    """Two nodes with HCAs and wires."""
-    found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    names = sorted(
-        one["metadata"]["name"]
-        for one in found
-        if one["status"].get("allocatable", {}).get(HCA, "0") != "0"
-    )
-    if len(names) < 2:
-        pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
-    if not any(one["name"] == "netd" for one in agent_of(names[0])["spec"]["containers"]):
-        pytest.skip("NOT RUN: the chart has rdma.wire.enabled off")
-    return names[0], names[1]
-
-
-def agent_of(node: str) -> dict[str, Any]:
-    """The pod of the node agent and its daemons."""
-    listed = ("-l", "app.kubernetes.io/component=node", "--field-selector", f"spec.nodeName={node}")
-    (pod,) = SYSTEM.get("pods", *listed)["items"]
-    return dict(pod)
-
-
-def policy_status(node: str) -> dict[str, Any]:
-    """What hcad on a node enforces, and its wires."""
-    name = agent_of(node)["metadata"]["name"]
-    said = SYSTEM.kubectl("exec", name, "-c", "agent", "--", "python", "-c", POLICY_STATUS)
-    return dict(json.loads(said))
-
-
-def wire(node: str, ip: str) -> dict[str, Any]:
-    """The wire of an address; empty where there is none."""
-    return next((one for one in policy_status(node)["wire"]["wires"] if one["address"] == ip), {})
-
-
-def perftest(name: str, command: str, node: str, **labels: str) -> dict[str, Any]:
-    """A pod of Debian's programs with one HCA function."""
-    container = {
-        "name": "main",
-        "image": IMAGE,
-        "imagePullPolicy": "IfNotPresent",
-        "command": ["sh", "-c", f"exec stdbuf -oL {command}"],
-        "resources": {"limits": {HCA: 1}},
-    }
-    spec = {
-        "restartPolicy": "Never",
-        "terminationGracePeriodSeconds": 1,
-        "nodeSelector": {"kubernetes.io/hostname": node},
-        "containers": [container],
-    }
-    metadata = {"name": name, "labels": labels}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def serve(cluster: Cluster, command: str, node: str) -> str:
-    """Start a server, called "server" and labelled as the example's app; return its address."""
-    cluster.apply(perftest("server", command, node, app="weights"))
-    ip = str(cluster.wait_pod("server", "Running")["status"]["podIP"])
-
-    def listens() -> bool:
-        show = ("exec", "server", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6")
-        words = (line.split() for line in cluster.kubectl(*show).splitlines())
-        return any(w[3:4] == ["0A"] and w[1].endswith(f":{LISTENS}") for w in words)
-
-    until(listens, 60)
-    return ip
-
-
-def running_pair(cluster: Cluster, nodes: tuple[str, str], command: str) -> tuple[str, str]:
-    """A server and a client that works on it, on two nodes; return their addresses."""
-    server = serve(cluster, command, nodes[0])
-    cluster.apply(perftest("client", f"{command} {server}", nodes[1]))
-    client = str(cluster.wait_pod("client", "Running")["status"]["podIP"])
-    until(lambda: "remote address" in cluster.logs("client"), 60)
-    return server, client
-
-
-def deny_writes(cluster: Cluster) -> None:
-    """Apply the example, and wait until every node has acknowledged it."""
-    cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
-
-    def programmed() -> bool:
-        found = cluster.get("rdmanetworkpolicy", "deny-writes")
-        return any(
-            (one["type"], one["status"]) == ("Programmed", "True")
-            and one["observedGeneration"] == found["metadata"]["generation"]
-            for one in found.get("status", {}).get("conditions", [])
-        )
-
-    until(programmed, ACK_S, every_s=0.1)
-
-
-def node_process(node: str) -> str:
-    """The process of a kind node, which is a container of the host's Docker engine."""
-    if shutil.which("nsenter") is None:
-        pytest.skip("NOT RUN: no nsenter: apt-get install util-linux")
-    show = ["docker", "inspect", "-f", "{{.State.Pid}}", node]
-    return subprocess.run(show, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def link_of(node: str, ip: str) -> str:
-    """The host's end of a pod's link: where the node's routes send its address."""
-    route = ["nsenter", "-t", node_process(node), "-n", "ip", "-j", "route", "get", ip]
-    done = subprocess.run(route, capture_output=True, text=True, check=True)
-    return str(json.loads(done.stdout)[0]["dev"])
-
-
-Seen = list[dict[str, Any]]
-
-
-class Capture:
-    """What is on UDP port 4791 of the host's end of a pod's link."""
-
-    def __init__(self, node: str, ip: str) -> None:
-        entering = ["nsenter", "-t", node_process(node), "-n", "--"]
-        command = [*entering, sys.executable, str(CAPTURE), link_of(node, ip)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self._seen = self._process.stdout
-        assert self._seen is not None
-        assert self._seen.readline() == "ready\n"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=20)
-
-    def since(self) -> Seen:
-        """What has been there since the last time."""
-        assert self._process.stdin is not None
-        assert self._seen is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        return list(json.loads(self._seen.readline()))
-
-
-def writes(seen: Seen, source: str, destination: str) -> int:
-    """How many packets of RDMA WRITE one has sent to the other."""
-    return sum(
-        one["packets"]
-        for one in seen
-        if (one["source"], one["destination"]) == (source, destination) and one["opcode"] in WRITES
-    )
 
 
 def test_ib_write_bw_plays_between_two_nodes(namespace: Cluster, nodes: tuple[str, str]) -> None:
@@ -277,6 +128,25 @@ def forge(cluster: Cluster, pod: str, *arguments: str) -> list[str]:
     return cluster.kubectl(*begin, stdin=script).split()
 
 
+@contextlib.contextmanager
+def without_second_layer(nodes: tuple[str, str]) -> Iterator[None]:
+    """Have nodes without rules on links for a while; their linkd, which is stopped, loads them again."""
+    if not SYSTEM.get("daemonsets", "-l", "app.kubernetes.io/component=links")["items"]:
+        yield
+        return
+    stop = "pgrep -f 'bin/tessera-linkd( |$)' | xargs kill -"
+    for node in nodes:
+        in_node(node, "sh", "-c", f"{stop}STOP")
+    try:
+        for node in nodes:
+            for family in ("netdev", "inet"):
+                in_node(node, "nft", "delete", "table", family, "tessera_rdma")
+        yield
+    finally:
+        for node in nodes:
+            in_node(node, "sh", "-c", f"{stop}CONT")
+
+
 def server_memory(ip: str, address: int) -> bytes:
     """What the server's program has at an address now, as root of the machine sees it."""
     for process in Path("/proc").glob("[0-9]*"):
@@ -296,8 +166,9 @@ def server_memory(ip: str, address: int) -> bytes:
 def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]) -> None:
     """Who has NET_RAW and NET_ADMIN, and knows all numbers and keys, writes as little as others.
 
-    With the address of another pod: the node's kernel lets no foreign source in (rp_filter). With its
-    own, on its own live queue pair: the responder denies the verb.
+    With the address of another pod: neither the second layer nor the node's kernel (rp_filter) lets a
+    foreign source in. With its own, on its own live queue pair: the second layer drops the verb, and
+    where it is not there the responder denies it.
     """
     deny_writes(namespace)
     command = f"{PROGRAM} -F -D {RUNNING_S}"
@@ -320,6 +191,9 @@ def test_forged_packets_write_nothing(namespace: Cluster, nodes: tuple[str, str]
         assert writes(link.since(), client, server) == 0, "another's address has passed"
         assert wire(nodes[0], server)["packets"]["denied"] == 0
         forge(namespace, "client", *write)
+        assert writes(link.since(), client, server) == 0, "a denied verb has passed"
+        with without_second_layer(nodes):
+            forge(namespace, "client", *write)
         assert writes(link.since(), client, server) > 0
     assert wire(nodes[0], server)["packets"]["denied"] > 0
     assert server_memory(server, int(address, 16)) == before != FORGED

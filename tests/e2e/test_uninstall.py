@@ -43,3 +43,6 @@ def test_helm_uninstall_ends_and_removes_what_was_installed(whole_cluster: Clust
         name = node["metadata"]["name"]
         left_over = "ls /var/run/cdi/tessera* 2>/dev/null; grep -c /run/tessera/ /proc/mounts"
         assert in_node(name, "sh", "-c", f"{left_over} || true").split() == ["0"]
+        assert "tessera" not in in_node(name, "nft", "list", "ruleset")
+        filters = "for d in /sys/class/net/*; do tc filter show dev ${d##*/} ingress; done"
+        assert "tessera" not in in_node(name, "sh", "-c", filters)

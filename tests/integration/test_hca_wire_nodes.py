@@ -3,7 +3,9 @@
 import re
 import signal
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
+import hcad_process
 import pytest
 from tessera_run import environment, tessera
 from verbs_tools import needed
@@ -53,6 +55,51 @@ def test_perftest(nodes, command, options):
     for said in nodes.play(*command, "-F", options=options):
         assert "tessera_0" in said
     assert "Mtu             : 4096[B]" in said
+
+
+@needed("ibv_uc_pingpong")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ibv_uc_pingpong", "-g", "1"),
+        ("ibv_uc_pingpong", "-g", "0", "-e"),
+        ("ibv_ud_pingpong", "-g", "1"),
+        ("ibv_ud_pingpong", "-g", "0", "-e"),
+        ("ibv_srq_pingpong", "-g", "1", "-q", "4"),
+    ],
+    ids=" ".join,
+)
+def test_the_other_pingpongs(nodes, command):
+    """Of unreliable connections, datagrams (over IPv4 and IPv6), and shared receive queues."""
+    for said in nodes.play(*command, "-n", "100"):
+        assert "iters in" in said
+
+
+# Nothing holds an unreliable sender back: what these send at once fits into a socket's buffer.
+FEW = ("-n", "20", "-s", "1024")
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ib_send_bw", "-c", "UC", *FEW),
+        ("ib_send_bw", "-c", "UD", *FEW),
+        ("ib_write_bw", "-c", "UC"),
+        ("ib_send_lat", "-c", "UC", "-n", "50"),
+        ("ib_send_lat", "-c", "UD", "-n", "50"),
+        ("ib_write_lat", "-c", "UC", "-n", "50"),
+        ("ib_read_lat", "-n", "50"),
+        ("ib_atomic_bw", "-n", "200"),
+        ("ib_atomic_bw", "-A", "CMP_AND_SWAP", "-n", "200"),
+        ("ib_atomic_lat", "-n", "50"),
+        ("ib_send_bw", "--use-srq", "-q", "2", "-n", "100"),
+    ],
+    ids=" ".join,
+)
+def test_every_transport_and_operation_of_perftest(nodes, command):
+    for said in nodes.play(*command, "-F"):
+        assert "tessera_0" in said
 
 
 @needed("ib_write_bw")
@@ -143,3 +190,48 @@ def test_an_address_that_is_taken_is_an_error(nodes):
     finally:
         first.terminate()
         first.communicate(timeout=20)
+
+
+@needed("ib_write_bw")
+@pytest.mark.parametrize("tool", ["ib_send_bw", "ib_read_bw"])
+def test_perftest_runs_across_hand_overs_of_both_ends(nodes, tool):
+    """Sockets, and where each connection is in its packets, are a successor's afterwards."""
+    name = tool.replace("_", "-")
+    options = ("--fabric", name)
+    command = ("stdbuf", "-oL", tool, "-F", "-D", "12")
+    server = nodes.start(1, *command, options=options)
+    successors: list[subprocess.Popen[bytes]] = []
+    client = None
+
+    def succeed(node: int) -> subprocess.Popen[bytes]:
+        (folder,) = nodes.homes[node].glob(f"tessera-fabrics-*/{name}")
+        return hcad_process.start(folder, "--take-over", within=nodes.inside(node))
+
+    try:
+        nodes.until_listening(server, 30)
+        client = nodes.start(0, *command, ADDRESSES[1], options=options)
+        assert client.stdout is not None
+        for line in client.stdout:
+            if line.startswith(" #bytes"):
+                break
+        with ThreadPoolExecutor() as both:  # two at a time: each takes seconds to start
+            successors += both.map(succeed, (0, 1))
+        assert client.poll() is None, "it ended before both hand-overs: nothing is shown"
+        said, _ = client.communicate(timeout=60)
+        assert client.returncode == 0, said
+        heard, _ = server.communicate(timeout=30)
+        assert server.returncode == 0, heard
+        assert [one.wait(20) for one in successors] == [0, 0]
+    finally:
+        for process in (server, *([client] if client else []), *successors):
+            process.kill()
+            process.wait()
+
+
+@needed("ib_write_bw")
+def test_an_address_sends_no_more_than_its_rate(nodes):
+    """perftest's own average: 20 MiB in what its table calls MB (2^20 bytes)."""
+    command = ("ib_write_bw", "-F", "-n", "200")
+    said = nodes.play(*command, options=("--wire-rate", "20Mi"))[0]
+    (average,) = re.findall(r"^ *65536 +200 +[\d.]+ +([\d.]+) ", said, re.MULTILINE)
+    assert float(average) <= 25

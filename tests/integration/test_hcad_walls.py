@@ -26,16 +26,25 @@ NEEDED = {
     *("file in its folder", "folder in its folder", "remove in its folder", "thread", "pipe"),
     *("memory file", "memory", "signal a thread of its own"),
 }
+# Functions come and go there, and who connects is looked up in /proc. Of its own memory map it
+# learns nothing that it does not know.
+NEEDED_ON_A_NODE = NEEDED | {
+    *("unix socket", "bound unix socket", "link out", "mode", "/proc of itself"),
+    *("addresses of another", "control groups of another", "list of classes"),
+}
 FALLOC_PUNCH = 1 | 2  # FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE
 
 
-def test_what_is_denied_is_denied_and_what_is_needed_works(tmp_path):
+@pytest.mark.parametrize(
+    ("where", "needed"), [((), NEEDED), (("node",), NEEDED_ON_A_NODE)], ids=["fabric", "node"]
+)
+def test_what_is_denied_is_denied_and_what_is_needed_works(tmp_path, where, needed):
     folder = tmp_path / "fabric"
     folder.mkdir()
     outside = tmp_path / "outside"
     outside.write_text("secret")
     done = subprocess.run(
-        [sys.executable, PROBE, folder, outside],
+        [sys.executable, PROBE, folder, outside, *where],
         capture_output=True,
         text=True,
         timeout=60,
@@ -46,8 +55,8 @@ def test_what_is_denied_is_denied_and_what_is_needed_works(tmp_path):
     if "no Landlock" in done.stderr:
         pytest.skip("NOT RUN: this kernel has no Landlock")
     outcomes = json.loads(done.stdout)
-    assert {name for name, outcome in outcomes.items() if outcome == "ok"} == NEEDED
-    denied = {outcome for name, outcome in outcomes.items() if name not in NEEDED}
+    assert {name for name, outcome in outcomes.items() if outcome == "ok"} == needed
+    denied = {outcome for name, outcome in outcomes.items() if name not in needed}
     assert denied <= {"EPERM", "EACCES"}, outcomes
 
 
@@ -102,6 +111,22 @@ def test_a_call_is_allowed_if_its_number_is_listed():
 def test_calls_that_do_many_things_are_allowed_by_what_they_do(number, arguments, allowed):
     expected = bpf.ALLOW if allowed else bpf.ERRNO | errno.EPERM
     assert bpf.decide(calls_filter.program(), number, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "allowed"),
+    [
+        (41, (1, 5), True),  # socket of AF_UNIX
+        (41, (2, 2), False),  # AF_INET
+        (41, (16, 3), False),  # AF_NETLINK
+        *((number, (), True) for number in (42, 49, 54, 88, 90, 95)),
+        *((number, (), False) for number in (57, 59, 62, 82, 86, 92, 101, 165, 272, 308, 310)),
+        (9, (0, 4096, mmap.PROT_EXEC), False),
+    ],
+)
+def test_on_a_node_it_may_have_local_sockets_and_no_others(number, arguments, allowed):
+    expected = bpf.ALLOW if allowed else bpf.ERRNO | errno.EPERM
+    assert bpf.decide(calls_filter.program(node=True), number, arguments) == expected
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import time
 import pytest
 from gpud_process import wait_until
 from tessera_run import (
+    COMPUTES,
     EXAMPLES,
     environment,
     parts_when_computing,
@@ -25,7 +26,7 @@ signal.signal(signal.SIGTERM, lambda *_: (print("term", flush=True), os._exit(7)
 print(os.getpid(), os.environ["TESSERA_TOKEN"], flush=True)
 time.sleep(60)
 """
-LONG = (sys.executable, str(EXAMPLES / "vectoradd.py"), "--n", "2048", "--seconds")
+VECTOR_ADD = f"{sys.executable} {EXAMPLES}/vectoradd.py --n 2048 --seconds 1"
 
 
 @pytest.mark.parametrize(
@@ -127,8 +128,8 @@ print("interrupts", len(got), flush=True)
 
 
 def test_sigkill_of_the_run_leaves_nothing(place):
-    with start(place, *LONG, "60") as running:
-        parts = parts_when_computing(place)
+    with start(place, *COMPUTES) as running:
+        parts = parts_when_computing(place, running)
         assert parts.any_left()
         running.kill()
         running.communicate(timeout=30)
@@ -139,13 +140,13 @@ def test_sigkill_of_the_run_leaves_nothing(place):
 
 def test_what_two_kills_leave_the_next_run_removes(place):
     """Of the command and of its gpud: nobody is left to remove the directory, token and all."""
-    with start(place, *LONG, "60") as running:
-        parts = parts_when_computing(place)
+    with start(place, *COMPUTES) as running:
+        parts = parts_when_computing(place, running)
         (left,) = place.glob("tessera-*")
         assert (left / "token").stat().st_mode & 0o777 == 0o600
         running.send_signal(signal.SIGSTOP)  # it sees nothing of gpud's end
         os.kill(parts.gpud, signal.SIGKILL)
-        (program,) = (p for p, c in processes_naming(str(place)) if c.split()[1:2] == [LONG[1]])
+        (program,) = (p for p, c in processes_naming(str(place)) if c.split()[1:2] == [COMPUTES[1]])
         running.kill()
         os.kill(program, signal.SIGKILL)
         running.communicate(timeout=30)
@@ -156,10 +157,10 @@ def test_what_two_kills_leave_the_next_run_removes(place):
 
 
 def test_an_ordinary_end_leaves_nothing(place):
-    with start(place, *LONG, "2") as running:
-        parts = parts_when_computing(place)
-        running.communicate(timeout=60)
-        assert running.returncode == 0
+    with start(place, *COMPUTES) as running:
+        parts = parts_when_computing(place, running)
+        _, errors = running.communicate(timeout=60)
+        assert running.returncode == 0, errors
     assert not parts.any_left()
     assert not list(place.glob("tessera-*"))
 
@@ -177,8 +178,8 @@ def test_sigkill_of_the_run_ends_its_programs_children_too(place):
 
 
 def test_sigkill_of_gpud_does_not_disturb_the_program(place):
-    with start(place, *LONG, "4") as running:
-        parts = parts_when_computing(place)
+    with start(place, *COMPUTES) as running:
+        parts = parts_when_computing(place, running)
         os.kill(parts.gpud, signal.SIGKILL)
         output, errors = running.communicate(timeout=60)
         assert running.returncode == 0, errors
@@ -187,8 +188,8 @@ def test_sigkill_of_gpud_does_not_disturb_the_program(place):
 
 
 def test_sigkill_of_the_worker_is_a_clean_error_of_the_program(place):
-    with start(place, *LONG, "60") as running:
-        parts = parts_when_computing(place)
+    with start(place, *COMPUTES) as running:
+        parts = parts_when_computing(place, running)
         os.kill(parts.workers[0], signal.SIGKILL)
         output, errors = running.communicate(timeout=60)
         assert running.returncode == 1
@@ -197,11 +198,11 @@ def test_sigkill_of_the_worker_is_a_clean_error_of_the_program(place):
 
 
 def test_a_stopped_worker_stops_the_program_and_nothing_is_computed(place):
-    with start(place, *LONG, "3") as running:
-        (worker,) = parts_when_computing(place).workers
+    with start(place, *COMPUTES) as running:
+        (worker,) = parts_when_computing(place, running).workers
         os.kill(worker, signal.SIGSTOP)
         with pytest.raises(subprocess.TimeoutExpired):
-            running.wait(6)
+            running.communicate(timeout=6)  # it is told to end; its last launches need the worker
         os.kill(worker, signal.SIGCONT)
         output, errors = running.communicate(timeout=60)
         assert running.returncode == 0, errors
@@ -211,8 +212,7 @@ def test_a_stopped_worker_stops_the_program_and_nothing_is_computed(place):
 def test_two_runs_at_once_do_not_see_each_other(place):
     code = "import os; print(sorted(os.listdir(os.environ['TESSERA_SLICES_DIR'])))"
     both = [
-        start(place, "sh", "-c", f'{" ".join(LONG)} 1; {sys.executable} -c "{code}"')
-        for _ in range(2)
+        start(place, "sh", "-c", f'{VECTOR_ADD}; {sys.executable} -c "{code}"') for _ in range(2)
     ]
     slices = []
     for running in both:

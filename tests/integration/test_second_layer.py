@@ -8,15 +8,24 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import pytest
 
 from device_plugin.errors import SecondLayerError
+from device_plugin.second_layer.kernel import Namespace
 from device_plugin.second_layer.links import Links
-from rdma.second_layer import TABLE, Interface, removal, ruleset
-from rdma.tables import Direction, Endpoint, Identity, Isolation, Membership, NodeTables, Rule
+from rdma.second_layer import TABLE, Interface, link_counter, removal, ruleset
+from rdma.tables import (
+    Direction,
+    Endpoint,
+    Identity,
+    Isolation,
+    Membership,
+    NodeTables,
+    Port,
+    Rule,
+)
 from rdma.verbs import Verb
 
 DEFAULT = (Membership(0x7FFF, full=True),)
@@ -39,7 +48,12 @@ _SENDER = """
 import json, socket, sys
 for line in sys.stdin:
     how = json.loads(line)
-    if how["raw"]:
+    if how["frame"]:
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as s:
+            s.bind(("eth0", 0))
+            for data in how["data"]:
+                s.send(bytes.fromhex(data))
+    elif how["raw"]:
         with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as s:
             for data in how["data"]:
                 s.sendto(bytes.fromhex(data), (how["to"], 0))
@@ -73,9 +87,9 @@ with (
 """
 
 
-def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16)) -> bytes:
+def bth(opcode: int, pkey: int = 0xFFFF, payload: bytes = bytes(16), qpn: int = 0x1234) -> bytes:
     """Return a packet from the base transport header on; nobody here checks the rest."""
-    return struct.pack(">BBHII", opcode, 0, pkey, 0x1234, 7) + payload
+    return struct.pack(">BBHII", opcode, 0, pkey, qpn, 7) + payload
 
 
 def ip(source: str, destination: str, body: bytes, *, offset: int = 0, more: bool = False) -> bytes:
@@ -105,11 +119,30 @@ class Net:
     def at(self, place: str, *command: str) -> list[str]:
         return ["ip", "netns", "exec", f"{self.name}{place}", *command]
 
+    def interfaces(self) -> list[Interface]:
+        """The host's ends of the pods' links."""
+        state = json.loads(
+            subprocess.run(
+                ["ip", "-n", f"{self.name}h", "-j", "link"], check=True, capture_output=True
+            ).stdout
+        )
+        index = {one["ifname"]: one["ifindex"] for one in state}
+        return [
+            Interface(f"pod{n}", (f"10.91.{n}.2",), n, mtu=1024, index=index[f"pod{n}"])
+            for n in (1, 2, 3)
+        ]
+
+    def hardware(self, place: str, link: str) -> bytes:
+        """The Ethernet address of a link."""
+        command = ["ip", "-n", f"{self.name}{place}", "-j", "link", "show", link]
+        (found,) = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+        return bytes.fromhex(found["address"].replace(":", ""))
+
     def load(self, text: str) -> None:
         subprocess.run(self.at("h", "nft", "-f", "-"), input=text, text=True, check=True)
 
-    def counted(self, name: str) -> int:
-        command = self.at("h", "nft", "-j", "list", "counter", "netdev", TABLE, name)
+    def counted(self, name: str, family: str = "netdev") -> int:
+        command = self.at("h", "nft", "-j", "list", "counter", family, TABLE, name)
         done = subprocess.run(command, check=True, capture_output=True, text=True)
         return int(json.loads(done.stdout)["nftables"][1]["counter"]["packets"])
 
@@ -121,6 +154,7 @@ class Net:
         raw: bool = True,
         segment: int = 0,
         port: int = 4791,
+        frame: bool = False,
     ) -> list[str]:
         """Send packets out of pod 1, then a mark; return what came before it."""
         place = to.split(".")[2]
@@ -135,8 +169,22 @@ class Net:
             listed = [(ip(source, to, udp(p)) if raw else p).hex() for p in packets]
             if raw and packets and packets[0][:1] == b"\x45":
                 listed = [p.hex() for p in packets]
-            how = {"raw": raw, "to": to, "port": port, "segment": segment, "data": listed}
-            mark = {**how, "raw": False, "port": 4792, "segment": 0, "data": [bytes(4000).hex()]}
+            how = {
+                "frame": frame,
+                "raw": raw,
+                "to": to,
+                "port": port,
+                "segment": segment,
+                "data": listed,
+            }
+            mark = {
+                **how,
+                "frame": False,
+                "raw": False,
+                "port": 4792,
+                "segment": 0,
+                "data": [bytes(4000).hex()],
+            }
             lines = "".join(json.dumps(one) + "\n" for one in (how, mark))
             command = self.at("1", sys.executable, "-c", _SENDER)
             subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL)
@@ -177,24 +225,18 @@ def made(worker_id: str) -> Iterator[Net]:
 
 
 @pytest.fixture(scope="module")
-def links(made: Net, worker_id: str) -> Iterator[Links]:
-    # A process of the namespace must see it, so it lies where mounts are shared with it.
-    folder = Path("/run") / f"tsr-{worker_id}-bpf"
-    folder.mkdir(exist_ok=True)
-    if subprocess.run(["mount", "-t", "bpf", "bpf", str(folder)], check=False).returncode:
-        folder.rmdir()
-        pytest.skip("NOT RUN: a BPF file system cannot be mounted here")
+def links(made: Net) -> Iterator[Links]:
+    namespace = Namespace(f"{made.name}h")
     try:
-        yield Links(made.at("h"), folder / "segments")
+        yield Links(namespace, made.at("h"))
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
-        folder.rmdir()
+        namespace.close()
 
 
 @pytest.fixture
 def net(made: Net, links: Links) -> Net:
-    interfaces = [Interface(f"pod{n}", (f"10.91.{n}.2",), n, mtu=1024) for n in (1, 2, 3)]
-    links.apply(TABLES, interfaces)
+    links.remove()
+    links.apply(TABLES, made.interfaces())
     return made
 
 
@@ -235,8 +277,35 @@ def test_segments_that_hide_behind_the_first_do_not_pass(
     hidden = b"".join(bth(op, payload=bytes(payload)) for op in codes)
     assert net.arrived(hidden, raw=False, segment=12 + payload) == []
     assert len(net.arrived(bth(READ_REQUEST), raw=False, segment=1000)) == 1  # it is only one
-    links.remove(["pod1", "pod2", "pod3", "gone"])
+    links.remove()
     assert len(net.arrived(hidden, raw=False, segment=12 + payload)) == 4
+
+
+PADDED = bytes(500)
+
+
+def test_segments_that_are_alike_pass(net: Net) -> None:
+    """As hcad sends them: the last may be shorter."""
+    alike = bth(READ_RESPONSE, payload=PADDED) * 62 + bth(READ_RESPONSE)
+    assert len(net.arrived(alike, raw=False, to=APART, segment=512)) == 0, "another partition"
+    assert len(net.arrived(alike, raw=False, segment=512)) == 63
+    assert net.counted("segments") == 0
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        bth(READ_REQUEST, pkey=0x8011, payload=PADDED),
+        bth(READ_REQUEST, payload=PADDED, qpn=0x1235),
+        bth(READ_RESPONSE, payload=PADDED),
+        bth(READ_REQUEST)[:12],
+    ],
+    ids=["partition", "queue pair", "opcode", "cut short"],
+)
+@pytest.mark.parametrize("place", [1, 2, 62])
+def test_segments_of_which_one_differs_do_not_pass(net: Net, other: bytes, place: int) -> None:
+    first = bth(READ_REQUEST, payload=PADDED) * place
+    assert net.arrived(first + other, raw=False, segment=512) == []
 
 
 def test_long_datagrams_of_others_and_their_segments_pass(net: Net) -> None:
@@ -245,8 +314,8 @@ def test_long_datagrams_of_others_and_their_segments_pass(net: Net) -> None:
 
 
 def test_a_link_that_is_not_there_is_named_and_the_rules_stay(net: Net, links: Links) -> None:
-    with pytest.raises(SecondLayerError, match=r"tc .*gone"):
-        links.apply(TABLES, [Interface("gone", (A,), 1)])
+    with pytest.raises(SecondLayerError, match=r"link 9999"):
+        links.apply(TABLES, [Interface("gone", (A,), 1, index=9999)])
     assert net.arrived(bth(WRITE_ONLY)) == []
 
 
@@ -261,3 +330,85 @@ def test_new_rules_replace_the_old_ones_at_once(net: Net) -> None:
     assert net.arrived(bth(READ_REQUEST)) == []
     net.load(ruleset(TABLES, [Interface("pod1", (A,), 1)]))
     assert len(net.arrived(bth(READ_REQUEST))) == 1
+
+
+@pytest.mark.parametrize("tags", ["81000000", "8100000081000000", "88a8000081000000"])
+def test_tags_of_vlans_hide_nothing(net: Net, links: Links, tags: str) -> None:
+    """The kernel takes off as many of VLAN 0 as there are, some of them behind our hook."""
+    head = net.hardware("h", "pod1") + net.hardware("1", "eth0") + bytes.fromhex(tags + "0800")
+    packet = bytearray(ip(A, B, udp(bth(WRITE_ONLY))))
+    total = sum(struct.unpack(">10H", packet[:20]))
+    total = (total & 0xFFFF) + (total >> 16)
+    packet[10:12] = struct.pack(">H", ~((total & 0xFFFF) + (total >> 16)) & 0xFFFF)
+    assert net.arrived(head + packet, raw=False, frame=True) == []
+    links.remove()
+    assert len(net.arrived(head + packet, raw=False, frame=True)) == 1
+
+
+def test_only_queue_pairs_that_a_rule_names_are_reached(net: Net, links: Links) -> None:
+    named = replace(TABLES.rules[0], ports=(Port(qpns=(0x11, 0x1FF)), Port(qpns=(0x300, 0x300))))
+    links.apply(replace(TABLES, rules=(named,)), net.interfaces())
+    numbers = (0x10, 0x11, 0x1FF, 0x200, 0x300)
+    packets = [bth(READ_REQUEST)[:4] + struct.pack(">I", n) + bytes(20) for n in numbers]
+    came = [int(line[8:16], 16) for line in net.arrived(*packets)]
+    assert came == [0x11, 0x1FF, 0x300]
+    assert len(net.arrived(bth(READ_RESPONSE))) == 1  # an answer is for whoever asked
+
+
+def test_a_link_without_rules_forwards_no_roce(net: Net, links: Links) -> None:
+    """It came just now; what a veth is that has no pod behind it, is told from outside."""
+    first, second, _ = net.interfaces()
+    for known, others, passes in (
+        ((first,), [], False),
+        ((second,), [], False),
+        ((first,), ["pod2"], True),
+        ((first, second), [], True),
+    ):
+        links.apply(TABLES, known, others)
+        assert bool(net.arrived(bth(READ_REQUEST))) is passes
+    assert net.arrived(bytes(16), raw=False, port=4793) != []
+    assert net.counted("stranger", "inet") == 2
+
+
+def test_counters_go_on_when_rules_are_replaced(net: Net, links: Links) -> None:
+    net.arrived(bth(WRITE_ONLY))
+    links.apply(replace(TABLES, generation=2), net.interfaces(), [])
+    net.arrived(bth(WRITE_ONLY))
+    counts = links.counts()
+    (first, *_) = net.interfaces()
+    assert counts["operation"] == 2
+    assert counts[link_counter(first.index, True, "denied")] == 2
+
+
+def test_nothing_is_left_of_an_earlier_process_either(net: Net, made: Net) -> None:
+    namespace = Namespace(f"{made.name}h")
+    try:
+        Links(namespace, made.at("h")).remove()
+        assert not namespace.classified()
+    finally:
+        namespace.close()
+    shown = subprocess.run(net.at("h", "nft", "list", "ruleset"), capture_output=True, text=True)
+    assert TABLE not in shown.stdout
+    for n in "123":
+        command = net.at("h", "tc", "qdisc", "show", "dev", f"pod{n}")
+        assert "clsact" not in subprocess.run(command, capture_output=True, text=True).stdout
+
+
+def test_what_another_has_on_a_link_stays(net: Net, links: Links) -> None:
+    pass_all = ("bpf", "direct-action", "bytecode", "1,6 0 0 0")
+    add = net.at("h", "tc", "filter", "add", "dev", "pod1", "egress", *pass_all)
+    subprocess.run(add, check=True)
+    links.remove()
+    show = net.at("h", "tc", "filter", "show", "dev", "pod1", "egress")
+    assert "1,6 0 0 0" in subprocess.run(show, capture_output=True, text=True).stdout
+    subprocess.run(net.at("h", "tc", "qdisc", "del", "dev", "pod1", "clsact"), check=True)
+
+
+def test_without_its_tool_it_says_so(made: Net, monkeypatch: pytest.MonkeyPatch) -> None:
+    namespace = Namespace(f"{made.name}h")
+    monkeypatch.setenv("PATH", "/nowhere")
+    try:
+        with pytest.raises(SecondLayerError, match="nft is missing"):
+            Links(namespace)
+    finally:
+        namespace.close()

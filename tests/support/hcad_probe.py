@@ -1,6 +1,6 @@
 """Run as a program: enters hcad's walls and reports what can still be done, as JSON.
 
-``python hcad_probe.py FOLDER OUTSIDE_FILE``: a name → outcome table, "ok" or an errno's name.
+``python hcad_probe.py FOLDER OUTSIDE_FILE [node]``: a name → outcome table, "ok" or an errno's name.
 """
 
 import ctypes
@@ -44,7 +44,7 @@ def main() -> None:
     folder, outside = Path(sys.argv[1]), Path(sys.argv[2])
     parent = os.getppid()
     walls.limit()
-    walls.enter(folder)
+    (walls.enter_on_node if sys.argv[3:] == ["node"] else walls.enter)(folder)
     attempts: dict[str, Callable[[], object]] = {
         "file in its folder": _write(folder / "mine"),
         "folder in its folder": (folder / "deep").mkdir,
@@ -69,6 +69,14 @@ def main() -> None:
         "read another's memory": _raw(_PROCESS_VM_READV, parent, 0, 0, 0, 0, 0),
         "unix socket": lambda: socket.socket(socket.AF_UNIX),
         "tcp socket": socket.socket,
+        "udp socket": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+        "netlink socket": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
+        "bound unix socket": lambda: socket.socket(socket.AF_UNIX).bind(str(folder / "bound")),
+        "unix socket outside": lambda: socket.socket(socket.AF_UNIX).bind(f"{outside}.sock"),
+        "addresses of another": Path(f"/proc/{parent}/net/fib_trie").read_bytes,
+        "control groups of another": Path(f"/proc/{parent}/cgroup").read_bytes,
+        "list of classes": lambda: os.listdir("/sys/class"),
+        "read a class": lambda: Path("/sys/class/net/lo/mtu").read_bytes(),
         "socket pair": socket.socketpair,
         "executable memory": lambda: mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC),
         "rename": lambda: os.rename(folder / "deep", folder / "deeper"),

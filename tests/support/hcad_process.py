@@ -5,7 +5,7 @@ import os
 import select
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,16 +18,21 @@ from vgpu_sim.system import python_process
 ANSWER_SECONDS = 20.0
 
 
-def start(directory: Path, *options: str, memory: int = 1 << 30) -> subprocess.Popen[bytes]:
-    """Start hcad and wait until it serves."""
+def start(
+    directory: Path, *options: str, memory: int = 1 << 30, within: Sequence[str] = ()
+) -> subprocess.Popen[bytes]:
+    """Start hcad and wait until it serves; ``within`` is a command that begins before it."""
     reading, writing = os.pipe()
     try:
         process = subprocess.Popen(
-            python_process.module_command(
-                "vgpu_sim.hcad",
-                *("--directory", str(directory), "--ready-fd", str(writing)),
-                *("--memory", str(memory), *options),
-            ),
+            [
+                *within,
+                *python_process.module_command(
+                    "vgpu_sim.hcad",
+                    *("--directory", str(directory), "--ready-fd", str(writing)),
+                    *("--memory", str(memory), *options),
+                ),
+            ],
             env=python_process.module_environment(),
             pass_fds=(writing,),
         )

@@ -136,6 +136,12 @@ def watched_call() -> Any:
     return found
 
 
+def prepare() -> None:
+    """Compile what ``run`` needs in this process, for all its children: gcc takes most of a second."""
+    worker_code()
+    watched_call()
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a launch ended: its status, the last block begun, the signal (0: none) and its address."""
@@ -193,7 +199,7 @@ def in_child(test: Callable[[], None]) -> None:
     Raises:
         AssertionError: when it raises or does not end by itself; the message says how.
     """
-    watched_call()
+    prepare()
     reader, writer = os.pipe()
     child = os.fork()
     if not child:

@@ -5,9 +5,11 @@ name, how it ended, and why it was skipped or failed. Nothing of this repository
 """
 
 import json
+import os
 import sys
 import unittest
 
+ADDRESS = "TESSERA_HCA_ADDRESS"
 DEVICE = ["--dev", "tessera_0", "--port", "1", "--gid", "1"]
 
 
@@ -36,6 +38,19 @@ class Recorder(unittest.TestResult):
     addFailure = addError  # noqa: N815 - unittest's name
 
 
+def tell_address(case):
+    """Have the tests of rdma_cm use the function's address.
+
+    They look for the network interface that belongs to the device, and for its address. This device
+    has an address, and no interface.
+    """
+
+    def take_from_environment(self, device, port, index):
+        self.args.append([device, port, index, os.environ.get(ADDRESS), None])
+
+    case._get_ip_mac = take_from_environment
+
+
 def main(folder, results, *modules):
     """Run the modules of that folder."""
     sys.path[:0] = [folder, f"{folder}/tests"]
@@ -43,6 +58,9 @@ def main(folder, results, *modules):
     from args_parser import parser
 
     parser.parse_args()
+    from tests.base import RDMATestCase
+
+    tell_address(RDMATestCase)
     loader = unittest.TestLoader()
     with open(results, "w", encoding="utf-8") as rows:
         recorder = Recorder(rows)

@@ -63,6 +63,36 @@ def allowed(world: World, attempt: Try) -> tuple[set[str], set[str]]:
     return passing, passing - (out_strict & in_strict)
 
 
+def qos_class(world: World, attempt: Try) -> str | None:
+    """Return the name of the class that what the source sends is in."""
+    classes: dict[str, Dict] = {}
+    for network in sorted(world.networks, key=lambda one: one["metadata"]["name"]):
+        for said in network["spec"].get("qosClasses", []):
+            classes.setdefault(said["name"], said)
+    source, destination = owner(world, attempt.source), owner(world, attempt.destination)
+    found: list[tuple[str, int, str]] = []
+    for policy in world.policies:
+        spec, space = policy["spec"], policy["metadata"]["namespace"]
+        if not isinstance(source, dict) or source is destination:
+            continue
+        if spec.get("enforcement") == "Audit" or space != source["metadata"]["namespace"]:
+            continue
+        if not selects(spec["podSelector"], source["metadata"].get("labels", {})):
+            continue
+        if "Egress" not in (spec.get("policyTypes") or ["Ingress", "Egress"]):
+            continue
+        for index, rule in enumerate(spec.get("egress") or []):
+            wanted = rule.get("qosClassName")
+            peer = attempt.destination, destination, attempt
+            if wanted in classes and rule_grants(world, policy, rule, "egress", *peer):
+                found.append((f"{space}/{policy['metadata']['name']}", index, wanted))
+    if found:
+        return min(found)[2]
+    marked = attempt.traffic_class // 4
+    return min((name for name, said in classes.items() if marked and said.get("dscp") == marked),
+               default=None)  # fmt: skip
+
+
 def owner(world: World, address: str) -> Dict | str | None:
     """Return the pod that has an address, None outside, "contested" where two pods claim it."""
     claims = []

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any
 
-from rdma_oracle import Try, World, allowed
+from rdma_oracle import Try, World, allowed, qos_class
 
 from rdma import manifests
 from rdma.compiler import Compiler
@@ -136,7 +136,8 @@ TRAIN = network(
                 },
             ],
         }
-    ]
+    ],
+    qosClasses=[{"name": "bulk", "dscp": 10, "weight": 4}, {"name": "late", "dscp": 10}],
 )
 
 
@@ -238,4 +239,7 @@ def differences(
             )
             if (names(verdict.verbs), names(verdict.audited)) != (passing, audited):
                 found.append(f"{attempt}: oracle {sorted(passing)}, judge {verdict}")
+            chosen = verdict.qos_class.name if verdict.qos_class is not None else None
+            if chosen != qos_class(world, attempt):
+                found.append(f"{attempt}: class {qos_class(world, attempt)}, judge {chosen}")
     return found

@@ -29,9 +29,11 @@ class Ended:
 
 
 class Serving:
-    """A program that serves, in a run of its own, once it listens."""
+    """A program that serves, in a run of its own, once it has made the call that is awaited."""
 
-    def __init__(self, temporary: Path, fabric: str, *command: str) -> None:
+    def __init__(
+        self, temporary: Path, fabric: str, *command: str, awaited: str = "rdma_listen"
+    ) -> None:
         self.temporary, self.fabric = temporary, fabric
         trace = self.trace = temporary / f"{fabric}.trace"
         self.process = subprocess.Popen(
@@ -45,7 +47,7 @@ class Serving:
 
         def listens() -> bool:
             ended = self.process.poll() is not None
-            return ended or (trace.exists() and " rdma_listen(" in trace.read_text())
+            return ended or (trace.exists() and f" {awaited}(" in trace.read_text())
 
         assert wait_until(listens, 60)
 

@@ -10,7 +10,9 @@ PORT = 4791
 SEND_FIRST, SEND_MIDDLE, SEND_LAST, SEND_LAST_IMM, SEND_ONLY, SEND_ONLY_IMM = range(6)
 WRITE_FIRST, WRITE_MIDDLE, WRITE_LAST, WRITE_LAST_IMM, WRITE_ONLY, WRITE_ONLY_IMM = range(6, 12)
 READ_REQUEST, RESPONSE_FIRST, RESPONSE_MIDDLE, RESPONSE_LAST, RESPONSE_ONLY = range(12, 17)
-ACKNOWLEDGE = 17
+ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE, COMPARE_SWAP, FETCH_ADD = range(17, 21)
+SEND_LAST_INV, SEND_ONLY_INV = 22, 23
+UC, UD = 1 << 5, 3 << 5
 PSNS = 1 << 24
 RNR, NAK = 0x20, 0x60
 
@@ -83,15 +85,28 @@ class Packet:
 
 def header_bytes(opcode: int) -> int:
     """Return how many bytes lie between BTH and payload."""
+    transport, opcode = opcode >> 5 << 5, opcode & 31
     immediate = opcode in (SEND_LAST_IMM, SEND_ONLY_IMM, WRITE_LAST_IMM, WRITE_ONLY_IMM)
+    invalidate = opcode in (SEND_LAST_INV, SEND_ONLY_INV)
     reth = opcode in (WRITE_FIRST, WRITE_ONLY, WRITE_ONLY_IMM, READ_REQUEST)
-    aeth = opcode in (RESPONSE_FIRST, RESPONSE_LAST, RESPONSE_ONLY, ACKNOWLEDGE)
-    return 4 * immediate + 16 * reth + 4 * aeth
+    aeth = opcode in (RESPONSE_FIRST, RESPONSE_LAST, RESPONSE_ONLY, ACKNOWLEDGE, ATOMIC_ACKNOWLEDGE)
+    words = immediate + invalidate + 4 * reth + aeth + 2 * (opcode == ATOMIC_ACKNOWLEDGE)
+    return 4 * (words + 7 * (opcode in (COMPARE_SWAP, FETCH_ADD)) + 2 * (transport == UD))
 
 
 def reth(address: int, key: int, size: int) -> bytes:
     """Return an RDMA extended transport header."""
     return struct.pack("!QII", address, key, size)
+
+
+def atomic_eth(address: int, key: int, swap_or_add: int, compare: int = 0) -> bytes:
+    """Return an atomic's extended transport header."""
+    return struct.pack("!QIQQ", address, key, swap_or_add, compare)
+
+
+def deth(qkey: int, source_qpn: int) -> bytes:
+    """Return a datagram's extended transport header."""
+    return struct.pack("!II", qkey, source_qpn)
 
 
 def aeth(syndrome: int, msn: int = 0) -> bytes:

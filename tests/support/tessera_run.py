@@ -16,6 +16,9 @@ from vgpu_sim.system import processes
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"
 LIBCUDA = REPOSITORY / "vgpu_sim" / "native" / "lib" / "libcuda.so.1"
+_STARTS_WITHIN_S = 120  # on a slow and busy machine
+# Launches kernels until its standard input ends, then verifies.
+COMPUTES = (sys.executable, str(Path(__file__).with_name("compute_until_told.py")))
 
 
 def tessera(*arguments: str) -> list[str]:
@@ -66,11 +69,12 @@ def run(
 
 
 def start(temporary: Path, *command: str) -> subprocess.Popen[str]:
-    """Begin to run a command on a slice."""
+    """Begin to run a command on a slice; ``communicate`` ends its standard input."""
     return subprocess.Popen(
         run_command(*command),
-        env=environment(temporary),
+        env=environment(temporary) | {"PYTHONPATH": f"{REPOSITORY}:{EXAMPLES}"},
         cwd=temporary,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -90,19 +94,23 @@ class Parts:
         return any(processes.start_ticks(pid) == ticks for pid, ticks in self.born)
 
 
-def parts_when_computing(temporary: Path, launches: int = 1) -> Parts:
-    """Wait until the run below a directory has launched kernels, and name its processes."""
+def parts_when_computing(temporary: Path, running: subprocess.Popen[str]) -> Parts:
+    """Wait until the run below a directory has launched kernels, and name its processes.
+
+    gpud hears of launches once a second, so the program must go on until it is told to end.
+    """
 
     def contexts() -> list[dict[str, Any]]:
+        assert running.poll() is None, running.communicate()
         found: list[dict[str, Any]] = []
         with contextlib.suppress(OSError):  # gpud is still starting
             for run_dir in temporary.glob("tessera-*"):
                 with AdminClient(run_dir) as admin:
                     for gpu in admin.call("inventory")["gpus"]:
                         found += (one for slice_ in gpu["instances"] for one in slice_["contexts"])
-        return [context for context in found if context["launches"] >= launches]
+        return [context for context in found if context["launches"]]
 
-    workers = tuple(context["pid"] for context in wait_until(contexts))
+    workers = tuple(context["pid"] for context in wait_until(contexts, _STARTS_WITHIN_S))
     (gpud,) = (
         pid for pid, command in processes_naming(str(temporary)) if "vgpu_sim.gpud" in command
     )

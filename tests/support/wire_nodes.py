@@ -103,14 +103,16 @@ class Nodes:
             text=True,
         )
 
-    def until_listening(self, server: "subprocess.Popen[str]", seconds: float) -> None:
+    def until_listening(
+        self, server: "subprocess.Popen[str]", seconds: float, port: int = PORT
+    ) -> None:
         """Wait until somebody listens on node 1 for the exchange of addresses."""
         end = time.monotonic() + seconds
         table = Path(f"/proc/{self._holders[1].pid}/net")
         while server.poll() is None and time.monotonic() < end:
             text = (table / "tcp").read_text() + (table / "tcp6").read_text()
             rows = [line.split() for line in text.splitlines()]
-            if any(row[1].endswith(f":{PORT:04X}") and row[3] == "0A" for row in rows):
+            if any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows):
                 return  # others are connections of a program before
             time.sleep(0.02)
         raise AssertionError(f"nobody listens: {server.poll()}")

@@ -17,6 +17,8 @@ from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.wire import WireAddress
 from vgpu_sim.fabric.wire_sockets import open_sockets
 from vgpu_sim.hal.hca_engine import HcaWireCounts
+from vgpu_sim.hal.verbs import VerbsQpType
+from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
 
 RELIABLE = {"timeout": 14, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,
@@ -36,18 +38,27 @@ def gid_of(ip: str) -> bytes:
 class End:
     """An engine with one address on the wire, and one program."""
 
-    def __init__(self, engine: Engine, ip: str | None = None, segments: bool = False) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        ip: str | None = None,
+        segments: bool = False,
+        kind: VerbsQpType = VerbsQpType.RC,
+        bytes_per_second: int = 0,
+        enforcer: Enforcer | None = None,
+    ) -> None:
         self.engine, self.ip = engine, ip or fresh_address()
         address = WireAddress(ipaddress.ip_address(self.ip))
-        sockets = open_sockets(address, lanes=2, segments=segments)
-        self.wire: EngineWire = engine.add_wire(sockets.structure())
-        sockets.close()
+        self.sockets = open_sockets(address, lanes=2, segments=segments)
+        structure = self.sockets.structure(bytes_per_second=bytes_per_second)
+        self.wire: EngineWire = engine.add_wire(structure)
         own = address_of(0)
         named = Address(own.guid, (own.gids[0], address.gid))
-        self.client = Client(engine, Numbers(), 0, address=named)
+        self.gids = named.gids
+        self.client = Client(engine, Numbers(), 0, enforcer, address=named)
         self.send_cq: Cq = self.client.cq(256)
         self.recv_cq: Cq = self.client.cq(256)
-        self.qp: Qp = self.client.qp(self.send_cq, self.recv_cq, depth=64)
+        self.qp: Qp = self.client.qp(self.send_cq, self.recv_cq, depth=64, kind=kind)
 
     def connect(self, ip: str, qpn: int, **values: object) -> None:
         """Go to RTS towards a queue pair elsewhere."""
@@ -67,6 +78,7 @@ class End:
         """Remove it from its engine."""
         self.client.objects.close()
         self.engine.remove_wire(self.wire)
+        self.sockets.close()
 
 
 class BadNetwork:
@@ -155,8 +167,9 @@ class Ends:
     """Two engines, connected; ``a`` asks and ``b`` answers, mostly."""
 
     def __init__(self, first: Engine, second: Engine, network: BadNetwork | None = None,
-                 segments: bool = False, **values: object) -> None:  # fmt: skip
-        self.a, self.b = End(first, segments=segments), End(second, segments=segments)
+                 segments: bool = False, kind: VerbsQpType = VerbsQpType.RC,
+                 **values: object) -> None:  # fmt: skip
+        self.a, self.b = (End(one, segments=segments, kind=kind) for one in (first, second))
         towards = network.towards if network else [self.b.ip, self.a.ip]
         if network:
             network.start(self.a.ip, self.b.ip)

@@ -122,6 +122,13 @@ def _complete_command(
     " nothing on the way must see each packet.",
 )
 @click.option(
+    "--wire-rate",
+    callback=run_hca.read_rate,
+    metavar="BYTES",
+    help="Send at most so many bytes a second from each address of the wire, such as 400Mi; QoS"
+    " classes share them.",
+)
+@click.option(
     "--count",
     type=click.IntRange(min=1),
     default=1,
@@ -181,6 +188,7 @@ def command(
     rdma_policies: list[Document],
     wire: WireInterface | None,
     wire_gso: bool,
+    wire_rate: int,
     count: int,
     backend: str,
     capability: tuple[int, int] | None,
@@ -206,8 +214,8 @@ def command(
         raise click.UsageError("--rdma-labels and --rdma-policy need --hca")
     if wire is not None and not hca:
         raise click.UsageError("--wire needs --hca")
-    if wire_gso and wire is None:
-        raise click.UsageError("--wire-gso needs --wire")
+    if (wire_gso or wire_rate) and wire is None:
+        raise click.UsageError("--wire-gso and --wire-rate need --wire")
     if profile_name is None and not hca:
         missing = "--board" if board is None else "--slice"
         raise click.UsageError(f"Missing option '{missing}' (or --hca).")
@@ -247,7 +255,7 @@ def command(
                 _say_how_to_choose(count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
-                asked = rdma_labels, rdma_policies, wire, wire_gso
+                asked = rdma_labels, rdma_policies, wire, wire_gso, wire_rate
                 member = stack.enter_context(run_hca.member(fabric_name, token_hex, *asked))
                 environment = config.with_hca(
                     *(environment, member.socket_path, token_hex),

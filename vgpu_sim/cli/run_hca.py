@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from rdma import quantity
 from rdma.fields import LABEL_KEY, LABEL_VALUE
 from vgpu_sim import config
 from vgpu_sim.cli.clients import fabric
@@ -47,6 +48,14 @@ def parse_labels(
     return labels
 
 
+def read_rate(_context: click.Context, _option: click.Parameter, value: str | None) -> int:
+    """Return bytes a second, as a quantity of Kubernetes; 0 for none. Raises BadParameter."""
+    try:
+        return quantity.parse(value) if value is not None else 0
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 def find_wire(
     _context: click.Context, _parameter: click.Parameter, value: str | None
 ) -> WireInterface | None:
@@ -76,11 +85,13 @@ def member(
     policies: Sequence[Document],
     wire: WireInterface | None = None,
     gso: bool = False,
+    bytes_per_second: int = 0,
 ) -> FabricMember:
     """Return a place on the fabric of that name."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
     parents = config.private_dir_parents()
-    return FabricMember(parents, name, token_hex, half, labels, policies, wire, gso)
+    asked = labels, policies, wire, gso, bytes_per_second
+    return FabricMember(parents, name, token_hex, half, *asked)
 
 
 def sysfs_of(joined: FabricMember) -> Callable[[], None]:

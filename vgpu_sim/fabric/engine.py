@@ -4,6 +4,7 @@ Everything returned is to be freed in the reverse order of its making.
 """
 
 import ctypes
+import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +20,10 @@ from vgpu_sim.hal.hca import (
     HcaQpCreate,
 )
 from vgpu_sim.hal.hca_engine import (
+    HcaAsked,
     HcaFlowCounts,
     HcaPolicyChange,
+    HcaQosClass,
     HcaSavedCq,
     HcaSavedQp,
     HcaSavedSrq,
@@ -45,6 +48,7 @@ EngineAh = NewType("EngineAh", int)
 EngineWindow = NewType("EngineWindow", int)
 EngineMember = NewType("EngineMember", int)
 
+_ASKED = 64
 _P, _I, _U32, _U64 = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_uint64
 _SIGNATURES = {
     "hca_new": (_P, []),
@@ -81,9 +85,16 @@ _SIGNATURES = {
     "hca_limit_free": (None, [_P, _P]),
     "hca_flow_limit": (_I, [_P, _P, _P, _U32]),
     "hca_policies_set": (None, [_P, _P, _U32]),
+    "hca_qos_classes_set": (_I, [_P, _P, _U32]),
     "hca_wire_new": (_P, [_P, _P]),
     "hca_wire_free": (None, [_P, _P]),
     "hca_wire_counts": (None, [_P, _P, _P]),
+    "hca_asks_fd": (_I, [_P]),
+    "hca_asked": (_U32, [_P, _P, _U32]),
+    "hca_source_new": (_P, [_P, _P, ctypes.c_char_p]),
+    "hca_source_take": (None, [_P, _P]),
+    "hca_source_free": (None, [_P, _P]),
+    "hca_source_unknown": (None, [_P, _P, ctypes.c_char_p]),
     "hca_wire_mads": (_I, [_P, _P, _I]),
     "hca_wire_send_mad": (_I, [_P, _P, ctypes.c_char_p, ctypes.c_char_p]),
     "hca_counters": (None, [_P, _P, _P]),
@@ -92,7 +103,7 @@ _SIGNATURES = {
     "hca_cq_save": (None, [_P, _P, _P]),
     "hca_cq_load": (None, [_P, _P, _P]),
     "hca_qp_save": (None, [_P, _P, _P]),
-    "hca_qp_load": (None, [_P, _P, _P]),
+    "hca_qp_load": (ctypes.c_bool, [_P, _P, _P]),
     "hca_srq_save": (None, [_P, _P, _P]),
     "hca_srq_load": (None, [_P, _P, _P]),
     "hca_window_save": (None, [_P, _P, _P]),
@@ -243,8 +254,12 @@ class Engine:
         return saved
 
     def load_qp(self, qp: EngineQp, saved: HcaSavedQp) -> None:
-        """Go on where a predecessor was; the engine is held."""
-        self._library.hca_qp_load(self._engine, qp, ctypes.byref(saved))
+        """Go on where a predecessor was; the engine is held, and its wires are there.
+
+        Raises OSError.
+        """
+        if not self._library.hca_qp_load(self._engine, qp, ctypes.byref(saved)):
+            raise OSError(errno.ENETUNREACH, "a queue pair's wire is not there, or no memory")
 
     def save_srq(self, srq: EngineSrq) -> HcaSavedSrq:
         """Return how far a shared receive queue is; the engine is held."""
@@ -312,6 +327,13 @@ class Engine:
         listed = (HcaPolicyChange * len(changes))(*changes)
         self._library.hca_policies_set(self._engine, listed, len(changes))
 
+    def set_qos_classes(self, classes: Sequence[HcaQosClass]) -> None:
+        """Replace the QoS classes that policies name by their place, from 1 on. Raises OSError."""
+        listed = (HcaQosClass * len(classes))(*classes)
+        number = self._library.hca_qos_classes_set(self._engine, listed, len(classes))
+        if number:
+            raise OSError(number, os.strerror(number))
+
     def add_wire(self, wanted: HcaWire) -> EngineWire:
         """Let queue pairs with an address reach others elsewhere. Raises OSError."""
         made = self._library.hca_wire_new(self._engine, ctypes.byref(wanted))
@@ -326,6 +348,39 @@ class Engine:
         counts = HcaWireCounts()
         self._library.hca_wire_counts(self._engine, wire, ctypes.byref(counts))
         return counts
+
+    @property
+    def asks_fd(self) -> int:
+        """The eventfd that is readable while ``asked`` has something to say; the engine's own."""
+        number: int = self._library.hca_asks_fd(self._engine)
+        return number
+
+    def asked(self) -> list[HcaAsked]:
+        """Return whose datagrams wait to be judged, each once and some at a time."""
+        found = (HcaAsked * _ASKED)()
+        count: int = self._library.hca_asked(self._engine, found, _ASKED)
+        return list(found[:count])
+
+    def add_source(self, wire: EngineWire, gid: bytes) -> EngineAh:
+        """Know somebody elsewhere, who may do nothing yet. Raises OSError.
+
+        What he may is set as an address handle's policy: its ``receives``.
+        """
+        assert len(gid) == 16
+        made = self._library.hca_source_new(self._engine, wire, gid)
+        return EngineAh(self._made(made, "a source of datagrams"))
+
+    def take_source(self, source: EngineAh) -> None:
+        """Somebody was judged: carry out, or drop, what of him has waited."""
+        self._library.hca_source_take(self._engine, source)
+
+    def remove_source(self, source: EngineAh) -> None:
+        """Forget somebody: he is asked about again. His wire is still there."""
+        self._library.hca_source_free(self._engine, source)
+
+    def drop_source(self, wire: EngineWire, gid: bytes) -> None:
+        """Nothing can be said of somebody: what of him has waited is dropped."""
+        self._library.hca_source_unknown(self._engine, wire, gid)
 
     def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
         """Write what comes to queue pair 1 of a wire into a pipe, each an ``HcaMad``.

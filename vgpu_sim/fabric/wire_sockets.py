@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from vgpu_sim.fabric.wire import NoWire, WireAddress
-from vgpu_sim.hal.hca import HCA_WIRE_LANES
+from vgpu_sim.hal.hca import HCA_MAX_MTU, HCA_WIRE_LANES
 from vgpu_sim.hal.hca_engine import HcaWire
 
 PORT: Final = 4791
@@ -24,6 +24,7 @@ _IPV6_MTU_DISCOVER: Final = 23
 _PMTUDISC_DO: Final = 2
 _SO_RCVBUFFORCE: Final = 33
 _UDP_GRO: Final = 104
+_ECN_CAPABLE: Final = 2  # ECT(0), RFC 3168: routers mark such packets instead of dropping them
 _RECEIVE_BYTES: Final = 8 << 20
 _SEND_BYTES: Final = 4 << 20
 _TRIES: Final = 64
@@ -43,10 +44,18 @@ class WireSockets:
         """Return the port that each sends from."""
         return tuple(opened.getsockname()[1] for opened in self.sockets)
 
-    def structure(self) -> HcaWire:
-        """Return them as the engine takes them."""
+    def structure(self, path_mtu: int = HCA_MAX_MTU, bytes_per_second: int = 0) -> HcaWire:
+        """Return them as the engine takes them.
+
+        ``path_mtu`` is the interface's, as ibv_mtu; they send at most ``bytes_per_second``, 0 for no
+        limit.
+        """
         wire = HcaWire(
-            scope=self.address.scope, lanes=len(self.sockets), segments=int(self.segments)
+            scope=self.address.scope,
+            lanes=len(self.sockets),
+            segments=int(self.segments),
+            path_mtu=path_mtu,
+            bytes_per_second=bytes_per_second,
         )
         ctypes.memmove(wire.gid, self.address.gid, len(self.address.gid))
         for lane, (opened, port) in enumerate(zip(self.sockets, self.ports, strict=True)):
@@ -87,9 +96,13 @@ def _socket(address: WireAddress) -> socket.socket:
     made.setblocking(False)
     if four:
         made.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _PMTUDISC_DO)
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _ECN_CAPABLE)
+        made.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
     else:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.setsockopt(socket.IPPROTO_IPV6, _IPV6_MTU_DISCOVER, _PMTUDISC_DO)
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, _ECN_CAPABLE)
+        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_RECVTCLASS, 1)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)
     return made
 

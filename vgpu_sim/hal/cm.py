@@ -39,6 +39,7 @@ class CmMessage(IntEnum):
     DISCONNECT = 226  # HcaHandle ->
     MIGRATE = 228  # CmPair: id, channel ->
     NOTIFY = 230  # HcaHandle ->: data came before the RTU
+    JOIN = 232  # CmBind: id, the group as destination ->, then MULTICAST_JOIN
 
 
 class CmEventType(IntEnum):

@@ -45,6 +45,8 @@ HCA_GUID_BYTES: Final = 8
 HCA_QPN_MASK: Final = 0xFFFFFF
 HCA_VERBS: Final = 9  # of rdma.verbs
 HCA_WIRE_LANES: Final = 8
+HCA_WIRE_READS: Final = 16  # of a peer's that a queue pair answers at a time
+HCA_QOS_CLASSES: Final = 63  # of a node's tables
 HCA_MAD_BYTES: Final = 256
 
 

@@ -12,6 +12,7 @@ from vgpu_sim.hal.hca import (
     HCA_MAD_BYTES,
     HCA_VERBS,
     HCA_WIRE_LANES,
+    HCA_WIRE_READS,
     HcaQpAttributes,
     HcaRecvSlot,
 )
@@ -28,6 +29,58 @@ class HcaSavedCq(ctypes.Structure):
     )
 
 
+class HcaSavedReading(ctypes.Structure):
+    """A READ of a peer's, over a wire, that is being answered; or an atomic, with what it found."""
+
+    _fields_ = (
+        ("psn", c_uint32),
+        ("key", c_uint32),
+        ("bytes", c_uint32),
+        ("done", c_uint32),
+        ("address", c_uint64),
+        ("atomic", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+class HcaSavedResult(ctypes.Structure):
+    """What an atomic of a peer's has found: told again, never done again."""
+
+    _fields_ = (
+        ("before", c_uint64),
+        ("psn", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+class HcaSavedWired(ctypes.Structure):
+    """What a successor must know of a connection over a wire; ``wired`` 0: there is none.
+
+    ``first_psn`` is of the oldest request that is not complete, ``oldest_psn`` of the first packet
+    that was not answered: it and all after it are sent again. The rest is the responder's.
+    """
+
+    _fields_ = (
+        ("wired", c_uint32),
+        ("first_psn", c_uint32),
+        ("oldest_psn", c_uint32),
+        ("psn", c_uint32),
+        ("msn", c_uint32),
+        ("last_psn", c_uint32),
+        ("refused", c_uint32),
+        ("answers", c_uint32),
+        ("message", c_uint32),
+        ("key", c_uint32),
+        ("bytes", c_uint32),
+        ("done", c_uint32),
+        ("address", c_uint64),
+        ("reading_count", c_uint32),
+        ("result_count", c_uint32),
+        ("reading", HcaSavedReading * HCA_WIRE_READS),
+        ("results", HcaSavedResult * HCA_WIRE_READS),
+    )
+
+
 class HcaSavedQp(ctypes.Structure):
     """The same of a queue pair."""
 
@@ -40,6 +93,7 @@ class HcaSavedQp(ctypes.Structure):
         ("holds", c_uint32),
         ("attributes", HcaQpAttributes),
         ("held", HcaRecvSlot),
+        ("wire", HcaSavedWired),
     )
 
 
@@ -75,7 +129,8 @@ class HcaPolicyChange(ctypes.Structure):
     ``sends`` and ``receives`` are masks of ``rdma.verbs``: what it may ask of its peer, and that
     of it. ``out`` and ``in_`` are the rows of counters of both, 0 for none. ``pkey`` has
     its membership bit. ``revoke`` ends the queue pair. ``queue_pair`` is the engine's own, or
-    0 and ``address_handle`` is that of a datagram's.
+    0 and ``address_handle`` is that of a datagram's. ``qos_class`` is the place of its class, 0 for
+    none.
     """
 
     _fields_ = (
@@ -88,6 +143,8 @@ class HcaPolicyChange(ctypes.Structure):
         ("revoke", c_uint32),
         ("pkey", c_uint32),
         ("address_handle", c_uint64),
+        ("qos_class", c_uint32),
+        ("reserved", c_uint32),
     )
 
 
@@ -101,10 +158,28 @@ class HcaFlowCounts(ctypes.Structure):
     )
 
 
+class HcaQosClass(ctypes.Structure):
+    """A QoS class: rates in bytes a second, 0 for none; traffic classes with ECN bits of zero.
+
+    ``bytes_at_most`` is of each address that sends; ``bytes_at_least`` and ``weight`` of all.
+    """
+
+    _fields_ = (
+        ("bytes_at_most", c_uint64),
+        ("bytes_at_least", c_uint64),
+        ("weight", c_uint32),
+        ("traffic_class", c_uint8),
+        ("cnp_traffic_class", c_uint8),
+        ("reserved", c_uint8 * 2),
+    )
+
+
 class HcaWire(ctypes.Structure):
     """An address on a wire, from hcad to its engine: UDP sockets that are bound to it.
 
-    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO).
+    ``segments``: the kernel may cut and join buffers (UDP_SEGMENT, UDP_GRO). ``path_mtu`` is verbs'
+    ibv_mtu of the interface: the longest datagram. ``bytes_per_second`` is what all that it sends
+    may take, 0 for no limit.
     """
 
     _fields_ = (
@@ -112,9 +187,10 @@ class HcaWire(ctypes.Structure):
         ("scope", c_uint32),
         ("lanes", c_uint32),
         ("segments", c_uint32),
-        ("reserved", c_uint32),
+        ("path_mtu", c_uint32),
         ("fds", c_int32 * HCA_WIRE_LANES),
         ("ports", c_uint16 * HCA_WIRE_LANES),
+        ("bytes_per_second", c_uint64),
     )
 
 
@@ -137,6 +213,22 @@ class HcaWireCounts(ctypes.Structure):
         ("timeouts", c_uint64),
         ("send_errors", c_uint64),
         ("full", c_uint64),
+        ("np_ecn_marked", c_uint64),
+        ("np_cnp_sent", c_uint64),
+        ("rp_cnp_handled", c_uint64),
+        ("rp_cnp_ignored", c_uint64),
+        ("bad_qkey", c_uint64),
+        ("unjudged", c_uint64),
+    )
+
+
+class HcaAsked(ctypes.Structure):
+    """Somebody elsewhere whose datagrams wait, at a wire, until it is known what he may send."""
+
+    _fields_ = (
+        ("wire", c_uint64),
+        ("own", c_uint8 * 16),
+        ("source", c_uint8 * 16),
     )
 
 
@@ -148,12 +240,17 @@ class HcaMad(ctypes.Structure):
 
 STRUCTURES: Final = (
     HcaSavedCq,
+    HcaSavedReading,
+    HcaSavedResult,
+    HcaSavedWired,
     HcaSavedQp,
     HcaSavedSrq,
     HcaSavedWindow,
     HcaPolicyChange,
     HcaFlowCounts,
+    HcaQosClass,
     HcaWire,
     HcaWireCounts,
+    HcaAsked,
     HcaMad,
 )

@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -26,7 +26,8 @@ from vgpu_sim.gpud.admin import server as admin_server
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.hal import direct
-from vgpu_sim.hcad import handover, policy_admin, walls
+from vgpu_sim.hal.hca import HCA_MAX_MTU
+from vgpu_sim.hcad import handover, policy_admin, walls, wire_luggage
 from vgpu_sim.hcad.cm_server import local_addresses
 from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.fabric_server import FabricServer
@@ -35,6 +36,7 @@ from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
 from vgpu_sim.hcad.shares import Shares, usable
+from vgpu_sim.hcad.sources import Sources
 from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
@@ -55,6 +57,7 @@ class _Options:
     near: frozenset[bytes]
     wire: WireInterface | None
     segment: bool
+    wire_rate: int
 
 
 @click.command()
@@ -74,6 +77,7 @@ class _Options:
 )
 @click.option("--wire", help="Interface or address whose network others are reached over.")
 @click.option("--segment", is_flag=True, help="Let the kernel cut and join packets of the wire.")
+@click.option("--wire-rate", type=int, default=0, help="Bytes a second that an address may send.")
 def main(
     directory: Path,
     ready_fd: int,
@@ -84,6 +88,7 @@ def main(
     shared_loopback: bool,
     wire: str | None,
     segment: bool,
+    wire_rate: int,
 ) -> None:
     """Serve the fabric in DIRECTORY."""
     logging.basicConfig(level=logging.WARNING, format="hcad: %(message)s")
@@ -93,7 +98,7 @@ def main(
             *(directory, ready_fd, memory_bytes, allow_weak_sandbox, linger_seconds),
             *(shared_loopback, local_addresses()),
             find(wire) if wire is not None else None,
-            segment,
+            *(segment, wire_rate),
         )
         shares = Shares(usable(walls.limit()))
         asyncio.run(_succeed(options, shares) if take_over else _begin(options, shares))
@@ -117,20 +122,36 @@ async def _begin(options: _Options, shares: Shares) -> None:
         *(options, server, engine, ended, successors, administration),
         lambda: server.open(listener, refusing=refusing),
         sockets,
+        _wired(options, server, engine, sockets),
     )
+
+
+def _wired(
+    options: _Options, server: FabricServer, engine: Engine, sockets: Sequence[WireSockets]
+) -> Sources:
+    sources = Sources(engine, server.enforcer)
+    mtu = options.wire.path_mtu() if options.wire is not None else HCA_MAX_MTU
+    for one in sockets:
+        sources.add_wire(one.structure(mtu, options.wire_rate))
+    return sources
 
 
 async def _succeed(options: _Options, shares: Shares) -> None:
     predecessor, document, luggage = handover.ask(options.directory)
     try:  # what the walls forbid comes before them
         providers = Providers(socket.socket(fileno=luggage.take(document["direct"])))
+        wire, sockets = None, tuple[WireSockets, ...]()
+        if document["wire"] is not None:
+            wire, sockets = wire_luggage.load(document["wire"], luggage)
     except (KeyError, TypeError, ValueError) as err:
         raise HandoverFailed(f"the document makes no sense: {err!r}") from err
     engine = _confined_engine(options)
     engine.hold()
     ended = asyncio.Event()
+    options = replace(options, wire=wire)
     server = _server(options, engine, ended, shares, providers)
     try:
+        sources = _wired(options, server, engine, sockets)  # before who is on them
         successors = socket.socket(fileno=luggage.take(document["successors"]))
         administration = socket.socket(fileno=luggage.take(document["administration"]))
         serve = handover.accept(predecessor, document, luggage, server)
@@ -143,7 +164,9 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         serve()
         engine.release()
 
-    await _serve(options, server, engine, ended, successors, administration, start)
+    await _serve(
+        *(options, server, engine, ended, successors, administration, start, sockets, sources)
+    )
 
 
 def _confined_engine(options: _Options) -> Engine:
@@ -180,7 +203,8 @@ async def _serve(
     successors: socket.socket,
     administration: socket.socket,
     start: Callable[[], None],
-    sockets: Sequence[WireSockets] = (),
+    sockets: Sequence[WireSockets],
+    sources: Sources,
 ) -> None:
     loop = asyncio.get_running_loop()
     providers = server.providers
@@ -190,9 +214,9 @@ async def _serve(
     loop.add_signal_handler(signal.SIGINT, ended.set)
 
     def more(luggage: Luggage) -> Row:
-        if wires:
-            raise HandoverFailed("what is under way on a wire cannot be handed over")
+        wire = options.wire
         return {
+            "wire": wire_luggage.save(wire, sockets, luggage) if wire is not None else None,
             "successors": luggage.pack(successors.fileno()),
             "administration": luggage.pack(administration.fileno()),
             "direct": luggage.pack(providers.listener.fileno()),
@@ -208,11 +232,10 @@ async def _serve(
             ended.set()
 
     offering = None
-    wires = [engine.add_wire(one.structure()) for one in sockets]
+    server.wires_made = sources.wires
     connections = CmWire(engine, server.cm.manager)
-    for wire, one in zip(wires, sockets, strict=True):
+    for wire, one in zip(sources.wires, sockets, strict=True):
         connections.add(wire, one.address.gid)
-        one.close()
     served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     lingering = loop.create_task(linger())
@@ -237,9 +260,10 @@ async def _serve(
         await admin.close()
         await server.close()
         await providers.close()
-        for wire, one in zip(wires, sockets, strict=True):
+        for one in sockets:
             connections.remove(one.address.gid)
-            engine.remove_wire(wire)
+            one.close()
+        sources.close()
         engine.close()
         _leave(options.directory)
 

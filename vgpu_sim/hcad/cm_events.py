@@ -14,6 +14,8 @@ from vgpu_sim.hcad.cm_manager import Function
 from vgpu_sim.hcad.cm_messages import Message, Path, Rej, Rep, Req, SidrRep, SidrReq
 from vgpu_sim.hcad.cm_private import HEADER_BYTES
 
+MULTICAST_QPN: Final = 0xFFFFFF
+
 _TYPES: Final = {
     Told.RESPONSE: CmEventType.CONNECT_RESPONSE,
     Told.ESTABLISHED: CmEventType.ESTABLISHED,
@@ -115,6 +117,15 @@ def told(one: CmId, function: Function, told: Told, message: Message | None) -> 
     if told is Told.FOUND and isinstance(message, SidrRep):
         event.qpn, event.qkey = message.qpn, message.qkey
         event.path = _path(one, function, None, message.qpn, 0)
+    return event
+
+
+def joined(one: CmId, function: Function, group: bytes) -> CmEvent:
+    """Return the event of a multicast group that an id may use: its address is the group's GID."""
+    event = plain(one, CmEventType.MULTICAST_JOIN, function.gid)
+    event.qpn, event.qkey = MULTICAST_QPN, cm.CM_UDP_QKEY
+    event.path = _path(one, function, None, MULTICAST_QPN, 0)
+    ctypes.memmove(event.path.dgid, group, 16)
     return event
 
 

@@ -153,6 +153,9 @@ class Ids:
             if source not in (_ANY, *self.function.gids) and not self._near(source):
                 raise _refused(errno.EADDRNOTAVAIL)
             self._bind(one, source, wanted.source.port, bool(wanted.reuse))
+        if cm_private.is_multicast(destination):
+            self._resolve_group(one, destination)
+            return
         one.anywhere = destination == _ANY or self._near(destination)
         one.destination, one.destination_port = destination, wanted.destination.port
         status = 0 if one.anywhere else self._unreachable(destination)
@@ -168,10 +171,30 @@ class Ids:
         one.state = IdState.ROUTED
         self._emit(one, cm_events.plain(one, CmEventType.ROUTE_RESOLVED, self.function.gid))
 
+    def _resolve_group(self, one: CmId, group: bytes) -> None:
+        if not one.is_datagrams:
+            raise _refused(errno.EADDRNOTAVAIL)
+        one.destination, one.state = group, IdState.RESOLVED
+        self._emit(one, cm_events.plain(one, CmEventType.ADDR_RESOLVED, self.function.gid))
+
+    def join(self, wanted: cm.CmBind) -> None:
+        """Let an id of datagrams use a multicast group; an event says its GID. Raises OSError.
+
+        Its queue pair enters the group by verbs, where its owner is judged.
+        """
+        one = _get(self._ids, wanted.handle)
+        group = bytes(wanted.destination.address)
+        bound = one.state in (IdState.BOUND, IdState.RESOLVED, IdState.ROUTED)
+        if not (one.is_datagrams and bound and cm_private.is_multicast(group)):
+            raise _refused(errno.EINVAL)
+        if one.channel.is_full:
+            raise _refused(errno.ENOBUFS)
+        self._emit(one, cm_events.joined(one, self.function, group))
+
     def connect(self, wanted: cm.CmConnect) -> None:
         """Ask for a connection, or for a queue pair of datagrams. Raises OSError."""
         one = _get(self._ids, wanted.handle)
-        if one.state is not IdState.ROUTED:
+        if one.state is not IdState.ROUTED or cm_private.is_multicast(one.destination):
             raise _refused(errno.EINVAL)
         service = one.port_space << 16 | one.destination_port
         peer = one.destination

@@ -32,6 +32,11 @@ def is_mapped(address: bytes) -> bool:
     return address.startswith(_MAPPED)
 
 
+def is_multicast(address: bytes) -> bool:
+    """Tell whether an address of 16 bytes is a group's, of IPv4 or IPv6."""
+    return address[12] >> 4 == 0xE if is_mapped(address) else address[0] == 0xFF
+
+
 def text(address: bytes) -> str:
     """Return an address as policies have it: IPv4 where it is mapped."""
     whole = IPv6Address(address)

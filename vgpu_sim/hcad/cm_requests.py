@@ -56,6 +56,7 @@ _ROWS: Final[Mapping[int, _Row]] = {
     CmMessage.DISCONNECT: _handle(Ids.disconnect),
     CmMessage.MIGRATE: _plain(cm.CmPair, Ids.migrate),
     CmMessage.NOTIFY: _handle(Ids.notify),
+    CmMessage.JOIN: _plain(cm.CmBind, Ids.join),
 }
 _EXPECTED: Final = {kind: row.structure for kind, row in _ROWS.items()}
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rdma.judge import Judge
+from rdma.qos import Classes
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
 from rdma.verbs import ALL, NONE, Verb
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
@@ -23,6 +24,7 @@ from vgpu_sim.hcad.cm_policy import Refusal, Service
 from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
 from vgpu_sim.hcad.flows import Flows, Row
 from vgpu_sim.hcad.parties import Parties, Party
+from vgpu_sim.hcad.qos import EngineClasses
 
 _DEFAULT: Final = DEFAULT_PKEY | FULL
 
@@ -56,6 +58,7 @@ class _Judgement:
     sends: Verb = NONE
     receives: Verb = NONE
     rows: tuple[Row, ...] = ()
+    qos_class: int = 0
 
     def change(self, end: "_End", generation: int, *, is_path: bool) -> HcaPolicyChange:
         """Return what the engine is told of a queue pair, or of an address handle."""
@@ -63,6 +66,7 @@ class _Judgement:
         return HcaPolicyChange(
             *(0 if is_path else end, out, in_, generation, self.sends, self.receives),
             *(int(not self.sends and not self.receives), self.pkey, end if is_path else 0),
+            qos_class=self.qos_class,
         )
 
 
@@ -98,6 +102,7 @@ class Enforcer:
         self._identities: Mapping[str, Identity] = {}
         self._pods: Mapping[str, Pod] = {}
         self._asks_qpn = self._asks_class = False
+        self._classes = EngineClasses(engine)
         self._changed = asyncio.Event()
         self.managed = managed
         """Whether policy decides at all. Once true it stays."""
@@ -139,7 +144,10 @@ class Enforcer:
         self.managed, self.tables, self._judge = True, tables, judge
         ports = [port for rule in tables.rules for port in rule.ports]
         self._asks_qpn = any(port.qpns for port in ports)
-        self._asks_class = any(p.traffic_class is not None or p.dscp is not None for p in ports)
+        self._asks_class = Classes(tables.qos_classes).asks_traffic_class or any(
+            port.traffic_class is not None or port.dscp is not None for port in ports
+        )
+        self._classes.follow(tables.qos_classes)
         self._pods = {pod.uid: pod for pod in tables.pods}
         numbers = {identity.number: identity for identity in tables.identities}
         self._identities = {
@@ -214,6 +222,11 @@ class Enforcer:
         if not judgement.sends:
             self._deny(connection, judgement)
         self._enter(path, connection, judgement)
+
+    def connect_source(self, party: Party, source: EngineAh, gid: bytes) -> None:
+        """Judge who sends datagrams to somebody here over a wire; what is denied is dropped."""
+        connection = _Connection(party, (gid, 0, 0, 0, 0), is_path=True)
+        self._enter(source, connection, self._judged(connection))
 
     def forget(self, end: _End) -> None:
         """A queue pair or an address handle has no peer any more: it goes, or begins again."""
@@ -329,7 +342,9 @@ class Enforcer:
         rules = self.tables.rules
         rows = tuple(self.flows.row(flow, self._judge.judge(flow), rules) for flow in flows)
         sends, receives = (memory_rules.allowed(row.verdict) for row in rows)
-        return _Judgement(pkey, sends, receives, rows)
+        return _Judgement(
+            pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)
+        )
 
     def _is_known(self, party: Party, address: str) -> bool:
         """Tell whether tables say who is at an address, and that it is this pod if it is one."""

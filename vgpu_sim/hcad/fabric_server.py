@@ -10,13 +10,8 @@ from functools import partial
 from typing import Any
 
 from rdma import codec
-from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.luggage import Luggage, Row
-from vgpu_sim.hcad.objects import AdoptedObjects, Objects
-from vgpu_sim.hcad.opened import OpenedFunction
-from vgpu_sim.hcad.requests import Malformed
-from vgpu_sim.hcad.server import Server, logger
-from vgpu_sim.hcad.shares import CLIENT_DESCRIPTORS
+from vgpu_sim.hcad.server import Server
 from vgpu_sim.system.foreign import ForeignSockets
 
 
@@ -71,7 +66,8 @@ class FabricServer(Server):
         for row in saved["programs"]:
             token, client = bytes.fromhex(row["token"]), self._adopt(row, luggage)
             objects = self._adopt_objects(self._functions[token], row["objects"], luggage)
-            works.append(partial(self._adopted_program, client, token, objects))
+            function = self._functions[token]
+            works.append(partial(self._adopted_program, client, token, function, objects))
 
         def serve() -> None:
             self.enforcer.parties_changed()  # ends what policy denies by now
@@ -83,41 +79,9 @@ class FabricServer(Server):
 
         return serve
 
-    @staticmethod
-    def _adopt(row: Row, luggage: Luggage) -> socket.socket:
-        client = socket.socket(fileno=luggage.take(row["socket"]))
-        client.setblocking(False)
-        return client
-
-    def _adopt_objects(self, function: OpenedFunction, saved: Row, luggage: Luggage) -> Objects:
-        objects = AdoptedObjects(
-            *(self._engine, self._numbers, function.address.gids, self._memory_bytes),
-            luggage.take_all(saved["descriptors"]),
-            Guard(self.enforcer, function.party),
-            function.mtu,
-        )
-        objects.share = function.share
-        objects.providers = self.providers
-        objects.service_of = self.cm.manager.service_of
-        with function.share.adopting():
-            function.share.take(CLIENT_DESCRIPTORS)
-            objects.load(saved, luggage)
-        return objects
-
     async def _adopted_member(self, client: socket.socket, token: bytes) -> None:
         sockets = ForeignSockets("hca", self._refusing)
         with suppress(OSError):
             await sockets.receive(client, 1)
         sockets.close(client)
         self._remove_member(token)
-
-    async def _adopted_program(self, client: socket.socket, token: bytes, objects: Objects) -> None:
-        sockets = ForeignSockets("hca", self._refusing)
-        try:
-            with self._among_programs(token):
-                await self._requests(client, sockets, token, self._functions[token], objects)
-        except (Malformed, TimeoutError, OSError) as err:
-            if self._log_quota.take():
-                logger.info("client_dropped reason=%r", str(err) or "timeout")
-        finally:
-            sockets.close(client)

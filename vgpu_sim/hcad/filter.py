@@ -81,6 +81,23 @@ _ALLOWED: Final = {
     "epoll_pwait2": 441,
 }
 
+# A node's hcad: functions come and go, and each has a socket and a folder; netd is asked again for
+# each pod. The kernel makes no other sockets for it than local ones.
+_ALLOWED_ON_A_NODE: Final = {
+    "connect": 42,
+    "bind": 49,
+    "setsockopt": 54,
+    "symlink": 88,
+    "readlink": 89,
+    "chmod": 90,
+    "umask": 95,
+    "readlinkat": 267,
+    "symlinkat": 266,
+    "fchmodat": 268,
+}
+_SOCKET: Final = 41
+_LOCAL: Final = 1  # AF_UNIX
+
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL = 0, 1, 2, 3, 4
 _F_DUPFD_CLOEXEC, _F_ADD_SEALS, _F_GET_SEALS = 1030, 1033, 1034
 _FCNTL_COMMANDS: Final = (
@@ -106,13 +123,18 @@ def _by_argument(pid: int) -> dict[str, filters.ByArgument]:
     }
 
 
-def program() -> bytes:
-    """Return the filter for this process."""
+def program(*, node: bool = False) -> bytes:
+    """Return the filter for this process: a fabric's hcad, or a node's."""
     plain = [filters.without_bits(number, 2, _PROT_EXEC) for number in _MEMORY.values()]
     first = [step for steps in (filters.THREADS, *plain) for step in steps]
-    return filters.assemble(first, _by_argument(os.getpid()), _ALLOWED.values())
+    by_argument = _by_argument(os.getpid())
+    numbers = set(_ALLOWED.values())
+    if node:
+        by_argument["socket"] = (_SOCKET, 0, (_LOCAL,))
+        numbers |= set(_ALLOWED_ON_A_NODE.values())
+    return filters.assemble(first, by_argument, numbers)
 
 
-def install() -> None:
+def install(*, node: bool = False) -> None:
     """Filter this thread and all that it will start; needs no_new_privs. Raises OSError."""
-    filters.apply(program())
+    filters.apply(program(node=node))

@@ -14,10 +14,9 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Never, Protocol
 
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import peer_of
@@ -25,7 +24,7 @@ from vgpu_sim.system.peers import peer_of
 logger = logging.getLogger("tessera.hcad")
 
 SOCKET_NAME: Final = "successor.sock"
-VERSION: Final = 2
+VERSION: Final = 3
 SECONDS: Final = 10.0
 """How long the fabric stands still for a successor, at most, beside the making of the document."""
 _BATCH: Final = 200  # descriptors in a message, below SCM_MAX_FD
@@ -33,14 +32,32 @@ _ASK, _READY, _GO = b"TAKE", b"READY", b"GO"
 _MAX_WORD: Final = 256
 
 
+class HandsOver(Protocol):
+    """A fabric's server, or a node's."""
+
+    async def pause(self) -> str: ...
+    def resume(self) -> None: ...
+    def save(self, luggage: Luggage) -> Row: ...
+    def load(self, saved: Row, luggage: Luggage) -> Callable[[], None]: ...
+
+
 class HandoverFailed(Exception):
     """Nothing was handed over; the message says why."""
 
 
+def end() -> Never:
+    """End at once, without touching anything that is the successor's."""
+    os._exit(0)
+
+
 async def offer(
-    listener: socket.socket, server: FabricServer, engine: Engine, more: Callable[[Luggage], Row]
+    listener: socket.socket,
+    server: HandsOver,
+    engine: Engine,
+    more: Callable[[Luggage], Row],
+    leave: Callable[[], Never] = end,
 ) -> None:
-    """Wait for successors; when one has taken over, this process ends. ``more``: of the caller."""
+    """Wait for successors; when one has taken over, ``leave``. ``more``: of the caller."""
     while True:
         await seqpacket.readable(listener.fileno())
         try:
@@ -50,7 +67,7 @@ async def offer(
         with successor:
             successor.settimeout(SECONDS)
             try:
-                await _hand_over(successor, server, engine, more)
+                await _hand_over(successor, server, engine, more, leave)
             except (OSError, HandoverFailed, MemoryError) as err:
                 logger.warning("not handed over: %s", str(err) or "the successor is too slow")
                 engine.release()
@@ -58,7 +75,11 @@ async def offer(
 
 
 async def _hand_over(
-    successor: socket.socket, server: FabricServer, engine: Engine, more: Callable[[Luggage], Row]
+    successor: socket.socket,
+    server: HandsOver,
+    engine: Engine,
+    more: Callable[[Luggage], Row],
+    leave: Callable[[], Never],
 ) -> None:
     if peer_of(successor).uid != os.geteuid():
         raise HandoverFailed("the successor is another user's")
@@ -80,7 +101,7 @@ async def _hand_over(
     successor.send(_GO)
     # All that this process has is the successor's now: a message that it reads would be lost, and
     # a file that it removes, missed.
-    os._exit(0)
+    leave()
 
 
 async def _first_word(successor: socket.socket) -> bytes:
@@ -138,7 +159,7 @@ def _one(predecessor: socket.socket) -> tuple[bytes, list[int], int, object]:
 
 
 def accept(
-    predecessor: socket.socket, document: Row, luggage: Luggage, server: FabricServer
+    predecessor: socket.socket, document: Row, luggage: Luggage, server: HandsOver
 ) -> Callable[[], None]:
     """Make everything again, and wait for the predecessor's word; return what begins to serve.
 

@@ -10,6 +10,7 @@ from typing import Final
 
 from rdma.tables import Limits, NodeTables, Verdict
 from rdma.verbs import NONE, Verb
+from vgpu_sim.hcad import qos
 
 BY_KEY: Final = Verb.WRITE | Verb.WRITE_IMM | Verb.READ | Verb.ATOMIC_CAS | Verb.ATOMIC_FAA
 _NAMED: Final = "Named"
@@ -30,8 +31,7 @@ def refused(tables: NodeTables) -> Iterator[str]:
         where = f"{rule.policy} {rule.direction}[{rule.index}]"
         if rule.memory.scope == _NAMED:
             yield f"{where}.memory.scope Named: regions have no names here; verbs by key are denied"
-        if rule.qos_class:
-            yield f"{where}.qosClassName {rule.qos_class}: not marked, nothing is scheduled"
+    yield from qos.refused(tables.qos_classes)
 
 
 def limits_of(tables: NodeTables, address: str) -> Limits:

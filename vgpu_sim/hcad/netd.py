@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from vgpu_sim.hcad import broker
+from vgpu_sim.hcad import broker, netd_walls
 from vgpu_sim.hcad.namespaces import Rules, identity_of, tables_of
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import peer_of
@@ -38,6 +38,7 @@ def main(directory: Path, user: int) -> None:
     try:
         rules = rules_of_node()
         with listen(directory) as listener:
+            netd_walls.enter()
             while True:
                 serve_one(listener, user, rules)
     except OSError as err:

@@ -41,6 +41,11 @@ class Objects(Groups, Paths, DeviceRegions, Windows):
         self._guard = guard or unmanaged(engine, gids)
         self.set_pkeys(self._guard.pkeys())
 
+    @property
+    def mtu(self) -> int:
+        """Return its port's, of verbs."""
+        return self._mtu
+
     def close(self) -> None:
         """Remove everything that the client has."""
         for number in list(self._qps):

@@ -5,10 +5,11 @@ netd, or it refuses, functions reach those of their node, and ``status`` says wh
 """
 
 import asyncio
+import ipaddress
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,11 +17,15 @@ from typing import Any, Final
 
 from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.wire import PATH_MTUS, NoWire, WireAddress, WireInterface
+from vgpu_sim.fabric.wire_sockets import WireSockets
 from vgpu_sim.hal import hca
+from vgpu_sim.hcad import wire_luggage
 from vgpu_sim.hcad.broker import Broker, Opened
 from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.functions import IpAddress
+from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.netd import SOCKET_NAME
+from vgpu_sim.hcad.sources import Sources
 from vgpu_sim.system.pacing import LogQuota
 from vgpu_sim.system.peers import PodUid
 
@@ -35,6 +40,8 @@ class _Wire:
     users: int = 0
     opening: asyncio.Lock = field(default_factory=asyncio.Lock)
     made: EngineWire | None = None
+    sockets: WireSockets | None = None
+    """What the engine has copies of: a successor of this hcad gets them."""
     interface: WireInterface | None = None
     why: str = ""
 
@@ -45,10 +52,16 @@ class _Wire:
 
 
 class PodWires:
-    """All wires of a node. ``directory`` is where netd listens; None: there is none."""
+    """All wires of a node. ``directory`` is where netd listens; None: there is none.
 
-    def __init__(self, engine: Engine, directory: Path | None) -> None:
+    ``segments``: the kernel cuts and joins packets (UDP_SEGMENT, UDP_GRO), as hardware would.
+    """
+
+    def __init__(self, engine: Engine, directory: Path | None, *, segments: bool = True) -> None:
         self._engine = engine
+        self._segments = segments
+        self.sources: Sources | None = None
+        """Who judges datagrams that come over wires; without, they have to wait for ever."""
         self.connections: CmWire | None = None
         """Who carries the connection manager's messages; None: they do not leave the node."""
         self._broker = directory / SOCKET_NAME if directory is not None else None
@@ -84,7 +97,14 @@ class PodWires:
                 if one.made is not None:
                     if self.connections is not None:
                         self.connections.remove(WireAddress(address).gid)
-                    self._engine.remove_wire(one.made)
+                    (self.sources or self._engine).remove_wire(one.made)
+                if one.sockets is not None:
+                    one.sockets.close()
+
+    def made(self, pod: PodUid, addresses: Sequence[IpAddress]) -> tuple[EngineWire, ...]:
+        """Return the engine's wires of a pod's addresses, as far as there are."""
+        found = (self._wires.get((pod, address)) for address in addresses)
+        return tuple(one.made for one in found if one is not None and one.made is not None)
 
     def status(self) -> Mapping[str, Any]:
         """Return which wires there are, and why others are not."""
@@ -92,6 +112,38 @@ class PodWires:
             "broker": str(self._broker) if self._broker is not None else "",
             "wires": [self._shown(address, one) for (_, address), one in self._wires.items()],
         }
+
+    def save(self, luggage: Luggage) -> list[Row]:
+        """Write the wires that there are for a successor; none is being opened."""
+        return [
+            {
+                "pod_uid": pod,
+                "address": str(address),
+                "wire": wire_luggage.save(one.interface, (one.sockets,), luggage),
+            }
+            for (pod, address), one in self._wires.items()
+            if one.sockets is not None and one.interface is not None
+        ]
+
+    def load(self, saved: Sequence[Row], luggage: Luggage) -> None:
+        """Take wires over, before who is connected over them; each is then to be ``held``.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: what is missing or makes no sense.
+        """
+        for row in saved:
+            interface, (sockets,) = wire_luggage.load(row["wire"], luggage)
+            one = _Wire(sockets=sockets, interface=interface)
+            one.made = self._add(sockets, interface)
+            self._wires[PodUid(row["pod_uid"]), ipaddress.ip_address(row["address"])] = one
+            self._carried = PATH_MTUS[one.mtu - 1]
+
+    def _add(self, sockets: WireSockets, interface: WireInterface) -> EngineWire:
+        structure = sockets.structure(interface.path_mtu())
+        made = (self.sources or self._engine).add_wire(structure)
+        if self.connections is not None:
+            self.connections.add(made, sockets.address.gid)
+        return made
 
     def _shown(self, address: IpAddress, one: _Wire) -> Mapping[str, Any]:
         shown: dict[str, Any] = {"address": str(address), "programs": one.users}
@@ -102,7 +154,9 @@ class PodWires:
             **shown,
             "interface": one.interface.name,
             "interface_mtu": one.interface.mtu,
+            "segments": self._segments,
             "path_mtu": PATH_MTUS[one.mtu - 1],
+            "datagram_sources": self.sources.known(one.made) if self.sources is not None else 0,
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
 
@@ -112,7 +166,7 @@ class PodWires:
             return
         lent = os.dup(client.fileno())  # the thread may outlive the connection
         try:
-            opened = await asyncio.to_thread(_ask, self._broker, lent, str(address))
+            opened = await asyncio.to_thread(_ask, self._broker, lent, str(address), self._segments)
         except (NoWire, OSError) as err:
             one.why = f"netd: {err}"
             if self._quota.take():
@@ -122,24 +176,21 @@ class PodWires:
             (sockets,) = opened.wires
             if sockets.address.ip != address:
                 raise NoWire(f"sockets of {sockets.address.ip} for {address}")
-            one.made = self._engine.add_wire(sockets.structure())
-            if self.connections is not None:
-                self.connections.add(one.made, sockets.address.gid)
+            one.made = self._add(sockets, opened.interface)
         except (NoWire, ValueError, OSError) as err:
+            opened.close()
             one.why = str(err)
             logger.warning("no_wire address=%s reason=%r", address, one.why)
             return
-        finally:
-            opened.close()
-        one.interface, one.why = opened.interface, ""
+        one.sockets, one.interface, one.why = sockets, opened.interface, ""
         self._carried = PATH_MTUS[one.mtu - 1]
 
 
-def _ask(broker: Path, lent: int, wanted: str) -> Opened:
+def _ask(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
             link.settimeout(ANSWER_SECONDS)
             link.connect(str(broker))
-            return Broker(link).open(lent, wanted)
+            return Broker(link).open(lent, wanted, segments)
     finally:
         os.close(lent)

@@ -11,15 +11,18 @@ import logging
 import resource
 import socket
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaHello, HcaMessage
+from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import requests, sysfs
 from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.functions import (
@@ -36,9 +39,10 @@ from vgpu_sim.hcad.pod_wires import PodWires
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, SOCKET_NAME, Server
 from vgpu_sim.hcad.shares import Share, Shares, usable
+from vgpu_sim.hcad.sources import Sources
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
-from vgpu_sim.system.peers import peer_of
+from vgpu_sim.system.peers import Peer, peer_of
 
 logger = logging.getLogger("tessera.hcad")
 
@@ -67,16 +71,21 @@ class PodServer(Server):
         shares: Shares | None = None,
         wires: PodWires | None = None,
     ) -> None:
-        descriptors = usable(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        shared = shares or Shares(descriptors)
+        shared = shares or Shares(usable(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
         super().__init__(directory, engine, memory_bytes, lambda: None, shared)
         self._table = Functions()
         self._doorkeeper = doorkeeper or Doorkeeper()
         self._system_classes = system_classes
         self.wires = wires or PodWires(engine, None)
+        self.wires.sources = Sources(engine, self.enforcer)
         self.wires.connections = CmWire(engine, self.cm.manager)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+            self._refusing = foreign.refuse_descriptors(probe)
+        self._changing = 0
+        """How many functions are being given to pods, or taken back."""
         self._listeners: dict[str, socket.socket] = {}
         self._connected: Counter[str] = Counter()
+        self._connected_to: dict[socket.socket, str] = {}
         self._holders: dict[str, Party] = {}
         self._shared: dict[str, Share] = {}
 
@@ -95,12 +104,21 @@ class PodServer(Server):
         self._write(function)
         self._shared[name] = self._shares.share()
         listener = seqpacket.bind(home / SOCKET_NAME, _SOCKET_MODE)
-        refusing = foreign.refuse_descriptors(listener)
+        foreign.refuse_descriptors(listener)
+        self._listen(function, listener)
+
+    def _listen(self, function: Function, listener: socket.socket) -> None:
         listener.listen(socket.SOMAXCONN)
-        self._listeners[name] = listener
-        self._begin(
-            self._accept(listener, lambda client: self._serve_pod(function, client, refusing))
-        )
+        if not self._listeners:
+            self._begin(self._show())
+        self._listeners[function.name] = listener
+        self._begin(self._accept(listener, partial(self._begin_to_serve, function)))
+
+    def _begin_to_serve(
+        self, function: Function, client: socket.socket
+    ) -> Coroutine[Any, Any, None]:
+        self._connected_to[client] = function.name
+        return self._serve_pod(function, client)
 
     async def bind(self, name: str, binding: Binding) -> None:
         """Give a function to a pod; programs of whoever had it, or its address, end first.
@@ -110,16 +128,35 @@ class PodServer(Server):
         function = self._table.get(name)
         if function.binding == binding:
             return
-        for lost in self._table.losing(name, binding):
-            await self.release(lost.name)
-        self._table.bind(name, binding)
+        with self._change():
+            for lost in self._table.losing(name, binding):
+                await self.release(lost.name)
+            self._bind(function, binding)
         self._write(function)
+        self.enforcer.parties_changed()
+        logger.info("function_bound function=%s pod=%s", name, binding.pod)
+
+    def _bind(self, function: Function, binding: Binding) -> None:
+        self._table.bind(function.name, binding)
         if binding.addresses:
             pod = binding.addresses, binding.pod, binding.pod_uid
-            held = self._holders[name] = Party.of(name, function.address, *pod)
+            held = self._holders[function.name] = Party.of(function.name, function.address, *pod)
             self.enforcer.parties.enter(held)
-            self.enforcer.parties_changed()
-        logger.info("function_bound function=%s pod=%s", name, binding.pod)
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        self._changing += 1
+        try:
+            yield
+        finally:
+            self._changing -= 1
+
+    async def pause(self) -> str:
+        """See ``Programs.pause``."""
+        obstacle = await super().pause()
+        if not obstacle and self._changing:
+            return "a function is being given to a pod"
+        return obstacle
 
     async def release(self, name: str) -> None:
         """Take a function back; its programs and their objects are gone then.
@@ -132,7 +169,8 @@ class PodServer(Server):
         for task in programs:
             task.cancel()
         if programs:
-            await asyncio.wait(programs)
+            with self._change():
+                await asyncio.wait(programs)
         holder = self._holders.pop(name, None)
         if holder is not None:
             self.enforcer.parties.leave(holder)
@@ -155,10 +193,19 @@ class PodServer(Server):
             for held in (function.binding,)
         ]
 
+    def _wired(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
+        for function in self._table.all():
+            held = function.binding
+            made = self.wires.made(held.pod_uid, held.addresses) if held is not None else ()
+            if made:
+                yield self._device(function), made
+
+    def _device(self, function: Function) -> Path:
+        return self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
+
     def _write(self, function: Function) -> None:
         """Show tools what the device is now; in place, as containers have the folder mounted."""
-        home = self._directory / CLASSES_DIR / function.name / CLASS_NAME / DEVICE_NAME
-        sysfs.write(home, function.address, FIRMWARE, BOARD, function.link)
+        sysfs.write(self._device(function), function.address, FIRMWARE, BOARD, function.link)
 
     def _of_pod(self, function: Function, binding: Binding, mtu: int) -> OpenedFunction:
         """Return what a program of a pod gets. Raises NotPermitted: it is another pod's by now."""
@@ -168,13 +215,14 @@ class PodServer(Server):
         held, shared = self._holders[name], self._shared[name]
         return OpenedFunction(0, function.address, where, shared, held, function.link, mtu)
 
-    async def _serve_pod(self, function: Function, client: socket.socket, refusing: bool) -> None:
+    async def _serve_pod(self, function: Function, client: socket.socket) -> None:
         if self._connected[function.name] >= MAX_CONNECTIONS_OF_FUNCTION:
             self._silent.pop(client, None)
+            del self._connected_to[client]
             client.close()
             return
         self._connected[function.name] += 1
-        sockets = ForeignSockets(function.name, refusing)
+        sockets = ForeignSockets(function.name, self._refusing)
         try:
             peer = peer_of(client)
             async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
@@ -188,11 +236,7 @@ class PodServer(Server):
             try:
                 if hello.version != hca.HCA_VERSION:
                     raise NotPermitted(errno.EPROTO, f"a library of version {hello.version}")
-                binding = await self._doorkeeper.admit(function, client, peer, packet.sender)
-                pod = binding.pod_uid, binding.addresses[0]
-                async with self.wires.held(*pod, client) as mtu:
-                    opened = self._of_pod(function, binding, mtu)
-                    await self._opened(client, sockets, header, function.name.encode(), opened)
+                await self._open_for_pod(function, client, sockets, header, peer, packet.sender)
             except NotPermitted as err:
                 if self._log_quota.take():
                     logger.warning("open_refused function=%s reason=%r", function.name, str(err))
@@ -202,6 +246,33 @@ class PodServer(Server):
                 logger.info("client_dropped reason=%r", str(err) or "timeout")
         finally:
             self._connected[function.name] -= 1
+            del self._connected_to[client]
             self._silent.pop(client, None)
             sockets.close(client)
             sockets.end()
+
+    async def _open_for_pod(
+        self,
+        function: Function,
+        client: socket.socket,
+        sockets: ForeignSockets,
+        header: Header,
+        peer: Peer,
+        sender: Peer | None,
+    ) -> None:
+        """Let a program in and serve it. Raises NotPermitted, Malformed, TimeoutError, OSError."""
+        async with AsyncExitStack() as stack:
+            with self._letting_in():  # until it is among the programs that are handed over
+                binding = await self._doorkeeper.admit(function, client, peer, sender)
+                pod = binding.pod_uid, binding.addresses[0]
+                mtu = await stack.enter_async_context(self.wires.held(*pod, client))
+                opened = self._of_pod(function, binding, mtu)
+            await self._opened(client, sockets, header, function.name.encode(), opened)
+
+    @contextmanager
+    def _letting_in(self) -> Iterator[None]:
+        self._opening += 1
+        try:
+            yield
+        finally:
+            self._opening -= 1

@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
@@ -18,6 +19,7 @@ from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import cm_requests, lending, requests
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.enforcement import Enforcer
+from vgpu_sim.hcad.exchange import Exchange, Respond, Rest
 from vgpu_sim.hcad.guard import Guard
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import Objects
@@ -74,6 +76,8 @@ class Programs:
         self._serving.clear()
         if not self._refusing:  # a thread may have a message in its hands
             return "the kernel is older than 6.16"
+        await asyncio.sleep(0)  # what was taken in this turn of the loop is counted in the next
+        await asyncio.sleep(0)
         try:
             async with asyncio.timeout(REPLY_TIMEOUT_SECONDS + 1):
                 while self._answering:
@@ -154,16 +158,15 @@ class Programs:
         objects: Objects,
     ) -> None:
         """Answer a program until it hangs up; then its objects go."""
+
+        def respond(packet: Packet) -> Rest | None:
+            if lending.is_asked_for(packet.data):
+                return partial(self._lend, client, objects, packet, key)
+            return self._deliver(client, requests.answer(objects, packet.data))
+
         self._open[client] = key, objects
         try:
-            while True:
-                packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
-                if not packet.data:
-                    return
-                if packet.truncated:
-                    raise Malformed("too long, or brought descriptors")
-                await self._answer(client, objects, packet, key)
-                await self._serving.wait()
+            await self._converse(client, sockets, respond)
         finally:
             del self._open[client]
             self._dismiss(function, objects)
@@ -202,23 +205,37 @@ class Programs:
         self._connecting += 1
         try:
             await self._send(client, requests.encode(header, function.device()))
-            while True:
-                packet = await sockets.receive(client, requests.MAX_REQUEST_BYTES + 1)
-                if not packet.data:
-                    return
-                if packet.truncated:
-                    raise Malformed("too long, or brought descriptors")
-                await self._reply(client, cm_requests.answer(ids, packet.data))
+            await self._converse(
+                *(client, sockets),
+                lambda packet: self._deliver(client, cm_requests.answer(ids, packet.data)),
+            )
         finally:
             self._connecting -= 1
             ids.close()
 
-    async def _answer(
+    async def _converse(
+        self, client: socket.socket, sockets: ForeignSockets, respond: Respond
+    ) -> None:
+        """Answer a client until it hangs up. Raises Malformed, OSError."""
+
+        def checked(packet: Packet) -> Rest | None:
+            if packet.truncated:
+                raise Malformed("too long, or brought descriptors")
+            return respond(packet)
+
+        limit_bytes = requests.MAX_REQUEST_BYTES + 1
+        if self._refusing:
+            await Exchange(client, limit_bytes, checked, self._serving).run()
+            return
+        while (packet := await sockets.receive(client, limit_bytes)).data:
+            rest = checked(packet)
+            if rest is not None:
+                await rest()
+            await self._serving.wait()
+
+    async def _lend(
         self, client: socket.socket, objects: Objects, packet: Packet, key: bytes
     ) -> None:
-        if not lending.is_asked_for(packet.data):
-            await self._reply(client, requests.answer(objects, packet.data))
-            return
         with self._being_answered():
             made = await lending.answer(objects, key, client, packet.sender, packet.data)
             await self._reply(client, made)
@@ -234,6 +251,26 @@ class Programs:
             if not self._answering:
                 self._answered.set()
 
+    def _deliver(
+        self, client: socket.socket, made: tuple[bytes, tuple[int, ...], str]
+    ) -> Rest | None:
+        """Send an answer; return what is left to do where there is no room for it now."""
+        reply, descriptors, refused = made
+        if refused and self._log_quota.take():
+            logger.info("request_refused reason=%r", refused)
+        try:
+            if descriptors:
+                socket.send_fds(client, [reply], descriptors, socket.MSG_NOSIGNAL)
+            else:
+                client.send(reply, socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return partial(self._reply, client, (reply, descriptors, ""))
+        except BaseException:
+            _close(descriptors)
+            raise
+        _close(descriptors)
+        return None
+
     async def _reply(self, client: socket.socket, made: tuple[bytes, tuple[int, ...], str]) -> None:
         reply, descriptors, refused = made
         if refused and self._log_quota.take():
@@ -242,9 +279,7 @@ class Programs:
             with self._being_answered():
                 await self._send(client, reply, descriptors)
         finally:
-            for descriptor in descriptors:
-                with suppress(OSError):
-                    os.close(descriptor)
+            _close(descriptors)
 
     @staticmethod
     async def _send(client: socket.socket, data: bytes, descriptors: tuple[int, ...] = ()) -> None:
@@ -254,3 +289,9 @@ class Programs:
                 return
         async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
             await seqpacket.send(client, data, descriptors)
+
+
+def _close(descriptors: tuple[int, ...]) -> None:
+    for descriptor in descriptors:
+        with suppress(OSError):
+            os.close(descriptor)

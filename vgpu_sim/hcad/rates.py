@@ -1,13 +1,14 @@
 """Ceilings of rules: what one rule lets one pod move in a second, whoever its peers are.
 
-A flow is held back by every rule that matches it; the slowest decides. What a rule of the
-destination allows is kept on the requester's node, so requesters of two nodes have it twice.
+A flow is held back by every rule that matches it, and by its QoS class; the slowest decides. What
+a rule of the destination allows is kept on the requester's node, so requesters of two nodes have it
+twice.
 """
 
 from dataclasses import dataclass, field
 from typing import Final
 
-from rdma.tables import Direction, Flow, Limits, Rule, Verdict
+from rdma.tables import Direction, Flow, Limits, QosClass, Rule, Verdict
 from vgpu_sim.fabric.engine import Engine, EngineFlow, EngineLimit
 
 _LEAST_BURST_BYTES: Final = 64 << 10
@@ -42,6 +43,8 @@ class Rates:
             for rule in matched
             if rule.limits.bytes_per_second or rule.limits.operations_per_second
         )
+        if verdict.qos_class is not None and verdict.qos_class.max_rate:
+            wanted |= {_class_key(flow, verdict.qos_class)}
         before = self._keys.get(row, frozenset())
         if wanted == before:
             return
@@ -74,3 +77,8 @@ class Rates:
 def _key(flow: Flow, rule: Rule) -> _Key:
     limited = flow.source if rule.direction == Direction.EGRESS else flow.destination
     return limited, rule.policy, rule.direction, rule.index, rule.limits
+
+
+def _class_key(flow: Flow, qos_class: QosClass) -> _Key:
+    limits = Limits(bytes_per_second=qos_class.max_rate)
+    return flow.source, f"QoS class {qos_class.name}", Direction.EGRESS, 0, limits

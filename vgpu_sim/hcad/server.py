@@ -9,23 +9,24 @@ import ctypes
 import errno
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from vgpu_sim.fabric.addresses import address_of
-from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.engine import Engine, EngineWire
 from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import requests, sysfs
+from vgpu_sim.hcad import hw_counters, requests, sysfs
+from vgpu_sim.hcad.adoption import Adopting
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.opened import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
 from vgpu_sim.hcad.parties import Parties, Party
-from vgpu_sim.hcad.programs import Programs
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.shares import Shares
 from vgpu_sim.system import seqpacket
@@ -48,7 +49,7 @@ _HELLOS: Mapping[int, type[ctypes.Structure] | None] = {
 }
 
 
-class Server(Programs):
+class Server(Adopting):
     """Serves a fabric in ``directory``. ``on_empty`` is called when its last member has gone."""
 
     max_connections = MAX_CONNECTIONS
@@ -81,6 +82,9 @@ class Server(Programs):
         self._tasks: set[asyncio.Task[None]] = set()
         self._silent: dict[socket.socket, asyncio.Task[None]] = {}
         """Connections that have not said who they are, the oldest first."""
+        self.wires_made: Sequence[EngineWire] = ()
+        """The engine's wires that all functions have."""
+        self._shown: dict[Path, hw_counters.Shown] = {}
         self._members: dict[bytes, socket.socket] = {}
 
     @property
@@ -95,6 +99,7 @@ class Server(Programs):
         self._listener.listen(_BACKLOG)
         self._begin(self._accept(self._listener, self._serve))
         self._begin(self._gather())
+        self._begin(self._show())
 
     async def close(self) -> None:
         """Hang up on everybody; their objects go."""
@@ -117,6 +122,23 @@ class Server(Programs):
         while True:
             await asyncio.sleep(GATHER_SECONDS)
             self.enforcer.flows.gather()
+
+    async def _show(self) -> None:
+        """Have the devices' files say what the engine has counted."""
+        while True:
+            await asyncio.sleep(hw_counters.REFRESH_SECONDS)
+            devices = dict(self._wired())
+            self._shown = {path: one for path, one in self._shown.items() if path in devices}
+            for path, wires in devices.items():
+                shown = self._shown.setdefault(path, hw_counters.Shown(path))
+                with suppress(OSError):  # its folder goes before its function
+                    shown.show([self._engine.wire_counts(wire) for wire in wires])
+
+    def _wired(self) -> Iterator[tuple[Path, Sequence[EngineWire]]]:
+        """Return the folders of devices that are on wires, and those."""
+        if self.wires_made:
+            for function in self._functions.values():
+                yield function.directory / DEVICE_NAME, self.wires_made
 
     async def _accept(
         self, listener: socket.socket, serve: Callable[[socket.socket], Coroutine[Any, Any, None]]

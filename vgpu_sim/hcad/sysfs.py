@@ -8,6 +8,7 @@ from pathlib import Path
 from vgpu_sim.fabric.addresses import Address
 from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.hal.hca import HCA_PKEYS
+from vgpu_sim.hcad import hw_counters
 from vgpu_sim.hcad.client import DEFAULT_PKEY
 
 # What of a class depends on the network namespace of whoever mounted sysfs.
@@ -50,6 +51,7 @@ def files(
         "board_id": board,
         "hca_type": board,
         **{f"ports/1/{name}": text for name, text in port.items()},
+        **{f"{hw_counters.FOLDER}/{name}": text for name, text in hw_counters.texts().items()},
     }
 
 

@@ -10,6 +10,7 @@ import importlib
 import logging
 import resource
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -28,6 +29,9 @@ _LATE_CODECS: Final = ("ascii", "latin-1", "utf-8")
 _LATE_IMPORTS: Final = ("concurrent.futures.thread",)
 """Modules that others import when they are first needed: ``asyncio.to_thread``, for policy."""
 _FOLDER_RIGHTS: Final = landlock.FILES | landlock.MAKE_DIR | landlock.REMOVE_DIR
+_NODE_FOLDER_RIGHTS: Final = _FOLDER_RIGHTS | landlock.MAKE_SOCK | landlock.MAKE_SYM
+_PROC: Final = Path("/proc")
+_SYS_CLASS: Final = Path("/sys/class")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +61,33 @@ def limit() -> int:
 
 
 def enter(directory: Path, *, weak: bool = False) -> Level:
-    """Lock this process down; it must have one thread. ``weak``: serve without a filter if need be.
+    """Lock a fabric's hcad down; it must have one thread.
+
+    ``weak``: serve without a filter if need be.
 
     Raises:
         OSError: there is no filter of system calls, or what every kernel allows is refused.
     """
+    # Of the folder above it may only remove empty folders: its own, in the end.
+    allowed = {directory: _FOLDER_RIGHTS, directory.parent: landlock.REMOVE_DIR}
+    return _enter(allowed, weak=weak, node=False)
+
+
+def enter_on_node(directory: Path, *, weak: bool = False) -> Level:
+    """Lock a node's hcad down; see ``enter``.
+
+    Of ``/proc`` it reads the control groups and addresses of who connects, which all may read; of
+    ``/sys/class`` it copies links.
+    """
+    allowed = {
+        directory: _NODE_FOLDER_RIGHTS,
+        _PROC: landlock.READ_FILE,
+        _SYS_CLASS: landlock.READ_DIR,
+    }
+    return _enter(allowed, weak=weak, node=True)
+
+
+def _enter(allowed: Mapping[Path, int], *, weak: bool, node: bool) -> Level:
     for codec in _LATE_CODECS:
         codecs.lookup(codec)
     for module in _LATE_IMPORTS:
@@ -72,15 +98,12 @@ def enter(directory: Path, *, weak: bool = False) -> Level:
     identity.hide_from_ptrace()
     confined = True
     try:
-        # Of the folder above it may only remove empty folders: its own, in the end.
-        landlock.restrict_to(
-            {directory: _FOLDER_RIGHTS, directory.parent: landlock.REMOVE_DIR},
-        )
+        landlock.restrict_to(allowed)
     except OSError as err:
         confined = False
         logger.warning("no Landlock: %s: files are kept from hcad by their permissions alone", err)
     try:
-        calls_filter.install()
+        calls_filter.install(node=node)
     except OSError as err:
         if not weak:
             raise OSError(err.errno, f"no filter of system calls: {err.strerror}") from err

@@ -77,14 +77,15 @@ class ForeignSockets:
     async def take(self, sock: socket.socket, limit_bytes: int) -> tuple[bytes, list[int]]:
         """Receive one message and up to one descriptor, which is then the caller's. Raises OSError.
 
-        The caller closes it by ``close_descriptor``.
+        The caller closes it by ``close_descriptor``. What comes for a caller that has been
+        cancelled meanwhile is closed here.
         """
         flags = socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC
         while True:
             await seqpacket.readable(sock.fileno())
             with suppress(BlockingIOError):
                 data, descriptors, _, _ = await self._done_by_thread(
-                    partial(socket.recv_fds, sock, limit_bytes, 1, flags)
+                    partial(socket.recv_fds, sock, limit_bytes, 1, flags), self._close_all
                 )
                 return data, descriptors
 
@@ -92,7 +93,14 @@ class ForeignSockets:
         """Close what may be anything."""
         self._submit(partial(os.close, descriptor))
 
-    async def _done_by_thread(self, work: Callable[[], _T]) -> _T:
+    def _close_all(self, received: tuple[bytes, list[int], int, Any]) -> None:
+        for descriptor in received[1]:
+            self.close_descriptor(descriptor)
+
+    async def _done_by_thread(
+        self, work: Callable[[], _T], unwanted: Callable[[_T], None] = lambda _: None
+    ) -> _T:
+        """Return what ``work`` does, or give it to ``unwanted`` if nobody waits for it any more."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_T] = loop.create_future()
 
@@ -102,10 +110,15 @@ class ForeignSockets:
             except OSError as err:
                 _call(loop, _fail, answer, err)
             else:
-                _call(loop, _settle, answer, result)
+                _call(loop, _settle, answer, result, unwanted)
 
         self._submit(job)
-        return await answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                unwanted(answer.result())  # it was there, and this task was cancelled then
+            raise
 
     def close(self, sock: socket.socket) -> None:
         """Close a socket that nobody else has; call nothing more on it."""
@@ -178,8 +191,10 @@ def _call(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *value
         return  # gpud has ended meanwhile
 
 
-def _settle(future: asyncio.Future[_T], result: _T) -> None:
-    if not future.done():
+def _settle(future: asyncio.Future[_T], result: _T, unwanted: Callable[[_T], None]) -> None:
+    if future.done():
+        unwanted(result)
+    else:
         future.set_result(result)
 
 

@@ -14,6 +14,8 @@ _RULE_PATH_BENEATH: Final = 1
 _EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << i for i in range(6))
 MAKE_DIR: Final = 1 << 7
 MAKE_REG: Final = 1 << 8
+MAKE_SOCK: Final = 1 << 9
+MAKE_SYM: Final = 1 << 12
 TRUNCATE: Final = 1 << 14
 # Rights known to each version of the interface; what a kernel does not know it must not be asked.
 _ALL_RIGHTS: Final = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}

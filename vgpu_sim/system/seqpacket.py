@@ -12,6 +12,7 @@ from vgpu_sim.system.peers import CREDENTIALS_BYTES, Peer, sender_of
 
 MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 SCM_MAX_FD = 253  # Linux: descriptors in one message
+_CREDENTIALS = socket.CMSG_SPACE(CREDENTIALS_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,8 @@ async def receive(sock: socket.socket, limit_bytes: int) -> Packet:
 
 def receive_now(sock: socket.socket, limit_bytes: int) -> Packet | None:
     """Receive one message that is there, or return None; closes descriptors. Raises OSError."""
-    space = socket.CMSG_SPACE(CREDENTIALS_BYTES)
     try:
-        data, ancillary, flags, _ = sock.recvmsg(limit_bytes, space, socket.MSG_CMSG_CLOEXEC)
+        data, ancillary, flags, _ = sock.recvmsg(limit_bytes, _CREDENTIALS, socket.MSG_CMSG_CLOEXEC)
     except BlockingIOError:
         return None
     descriptors = _descriptors(ancillary)

@@ -22,7 +22,7 @@ from gpu_operator.controllers.conditions import (
 from gpu_operator.controllers.release import release
 from gpu_operator.controllers.world import Node, Outcome, World
 from gpu_operator.kube.actions import Action, Apply, Delete, DropFinalizer, Manager, PatchNode
-from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
+from gpu_operator.render import daemonset, gpu as gpu_render, hca, node as node_render
 from mig import geometry
 
 _TOLD = 5  # nodes that a message names before it says how many more
@@ -63,6 +63,9 @@ def reconcile(
         updated, rollout = rollouts.progress(world, document)
     elif not in_use and daemonset.name_of(name) in world.daemon_sets:
         actions.append(Delete("DaemonSet", daemonset.name_of(name), namespace))
+    more, missing = _hcas(world, name, pool if in_use else None, node_config, namespace)
+    actions += more
+    rollout = rollout or missing
 
     if pool is not None:
         problems = {
@@ -81,11 +84,24 @@ def reconcile(
             wanted = _without_hcas(wanted)
         wanted = blocked(wanted, world.refused_writes.get(("GPUPool", name), ""))
         actions += report(pool.meta, pool.status, status, wanted, now)
-        finished = not in_use and daemonset.name_of(name) not in world.daemon_sets
+        sets = {daemonset.name_of(name), hca.name_of(name)}
+        finished = not in_use and sets.isdisjoint(world.daemon_sets)
         if pool.meta.deleting and finished and FINALIZER in pool.meta.finalizers:
             index = pool.meta.finalizers.index(FINALIZER)
             actions.append(DropFinalizer("GPUPool", name, pool.meta.uid, index))
     return Outcome(tuple(actions))
+
+
+def _hcas(
+    world: World, name: str, pool: Pool | None, node_config: NodeConfig, namespace: str
+) -> tuple[Sequence[Action], str]:
+    """Return what makes the DaemonSet of a pool's HCAs be, or go, and what its rollout lacks."""
+    if pool is not None and daemonset.hcas_of(pool.spec, node_config) is not None:
+        document = hca.daemon_set(name, node_config, namespace)
+        return [Apply(Manager.CHILDREN, document)], rollouts.progress(world, document)[1]
+    if hca.name_of(name) in world.daemon_sets:
+        return [Delete("DaemonSet", hca.name_of(name), namespace)], ""
+    return [], ""
 
 
 def _finalizer(meta: Meta) -> Apply:

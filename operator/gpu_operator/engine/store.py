@@ -14,7 +14,8 @@ from gpu_operator import kinds
 from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
 from gpu_operator.api.v1alpha1.resource import Broken, Resource, parse
 from gpu_operator.controllers.world import AgentPod, AgentSet, ChartPolicy, Node, World
-from gpu_operator.render.daemonset import RENDERED
+from gpu_operator.render import hca
+from gpu_operator.render.daemonset import COMPONENT_LABEL, RENDERED
 
 Document = Mapping[str, Any]
 
@@ -208,6 +209,8 @@ def _agent(document: Document) -> AgentPod | None:
     metadata = document["metadata"]
     if not pool or not node or metadata.get("deletionTimestamp"):
         return None
+    if (metadata.get("labels") or {}).get(COMPONENT_LABEL) == hca.COMPONENT:
+        return None  # beside the agent: a node may have two for a moment
     problem, failing = _pod_problem(document.get("status") or {})
     rendered = (metadata.get("annotations") or {}).get(RENDERED, "")
     return AgentPod(metadata["name"], node, pool, problem, failing, rendered)

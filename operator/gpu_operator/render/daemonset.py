@@ -1,4 +1,7 @@
-"""The pods of a pool's nodes: gpud and the node agent, each with the least that it needs."""
+"""The pods of a pool's nodes: gpud and the node agent, each with the least that it needs.
+
+hcad and netd are in pods of their own: see ``render.hca``.
+"""
 
 import hashlib
 import json
@@ -13,12 +16,12 @@ from gpu_operator.config import NodeConfig
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
 COMPONENT: Final = "node"
 RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet and its pods are of
-_RUN_DIR = "/run/tessera"
+RUN_DIR = "/run/tessera"
 _STATE_DIR = "/var/lib/tessera"
-_HCA_DIR = f"{_RUN_DIR}/hca"
-_HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
+HCA_DIR = f"{RUN_DIR}/hca"
+HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
 _HEALTH_PORT = 8081
-_LOCKED_DOWN: dict[str, Any] = {
+LOCKED_DOWN: dict[str, Any] = {
     "runAsUser": 0,
     "runAsGroup": 0,
     "privileged": False,
@@ -55,8 +58,8 @@ def daemon_set(
             "tolerations": [dict(t) for t in node.tolerations],
             "affinity": dict(node.affinity),
             "imagePullSecrets": [dict(s) for s in node.image_pull_secrets],
-            **_containers(pool, policy, node),
-            "volumes": _volumes(node.device_plugin.kubelet_dir, hcas_of(pool, node) is not None),
+            "containers": [_gpud(pool, node), _agent(pool, policy, node)],
+            "volumes": _volumes(node.device_plugin.kubelet_dir),
         },
     }
     spec: dict[str, Any] = {
@@ -64,15 +67,22 @@ def daemon_set(
         "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
         "template": template,
     }
+    return document(name_of(pool_name), namespace, labels, spec)
+
+
+def document(
+    name: str, namespace: str, labels: Mapping[str, str], spec: dict[str, Any]
+) -> dict[str, Any]:
+    """Return a DaemonSet, whose pods say what they are of."""
     digest = hashlib.blake2s(json.dumps(spec, sort_keys=True).encode(), digest_size=8).hexdigest()
-    template["metadata"]["annotations"][RENDERED] = digest  # each pod says what it is of
+    spec["template"]["metadata"]["annotations"][RENDERED] = digest
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {
-            "name": name_of(pool_name),
+            "name": name,
             "namespace": namespace,
-            "labels": labels,
+            "labels": dict(labels),
             "annotations": {RENDERED: digest},
         },
         "spec": spec,
@@ -89,81 +99,10 @@ def hcas_of(pool: GPUPoolSpec, node: NodeConfig) -> HCAs | None:
     return pool.hcas if node.rdma.enabled else None
 
 
-def _containers(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[str, Any]:
-    containers = [_gpud(pool, node), _agent(pool, policy, node)]
-    if hcas_of(pool, node) is None:
-        return {"containers": containers}
-    return {"initContainers": [_hca_directory(node)], "containers": [*containers, *_rdma(node)]}
-
-
-def _rdma(node: NodeConfig) -> list[dict[str, Any]]:
-    return [_hcad(node), _netd(node)] if node.rdma.wire.enabled else [_hcad(node)]
-
-
-def _hca_directory(node: NodeConfig) -> dict[str, Any]:
-    """Make hcad's directory its group's: root may that without any capability, hcad never."""
-    make = f"mkdir -p {_HCA_DIR} && chgrp {_HCAD_USER} {_HCA_DIR} && chmod 0775 {_HCA_DIR}"
-    return {
-        "name": "hca-directory",
-        "image": node.image,
-        "imagePullPolicy": node.image_pull_policy,
-        "command": ["sh", "-c", make],
-        "securityContext": {
-            **_LOCKED_DOWN,
-            "runAsGroup": _HCAD_USER,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [{"name": "run", "mountPath": _RUN_DIR}],
-    }
-
-
-def _hcad(node: NodeConfig) -> dict[str, Any]:
-    return {
-        "name": "hcad",
-        "image": node.image,
-        "imagePullPolicy": node.image_pull_policy,
-        "command": ["tessera-hcad"],
-        "args": [f"--directory={_HCA_DIR}", *([] if node.rdma.wire.enabled else ["--no-wire"])],
-        "resources": dict(node.rdma.resources),
-        "securityContext": {
-            **_LOCKED_DOWN,
-            "runAsUser": _HCAD_USER,
-            "runAsGroup": _HCAD_USER,
-            "runAsNonRoot": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": [
-            {"name": "hca", "mountPath": _HCA_DIR},
-            {"name": "tmp", "mountPath": "/tmp"},
-        ],
-    }
-
-
-def _netd(node: NodeConfig) -> dict[str, Any]:
-    return {
-        "name": "netd",
-        "image": node.image,
-        "imagePullPolicy": node.image_pull_policy,
-        "command": ["tessera-netd"],
-        "args": [f"--directory={_HCA_DIR}", f"--user={_HCAD_USER}"],
-        "resources": dict(node.rdma.wire.resources),
-        "securityContext": {
-            **_LOCKED_DOWN,
-            "runAsGroup": _HCAD_USER,  # its socket is that group's
-            # To be told the network namespace of a pod's socket, and to enter it (ADR 46).
-            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"]},
-        },
-        "volumeMounts": [
-            {"name": "hca", "mountPath": _HCA_DIR},
-            {"name": "tmp", "mountPath": "/tmp"},
-        ],
-    }
-
-
 def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
     budget = budget_of(pool, node)
     arguments = [
-        f"--run-dir={_RUN_DIR}",
+        f"--run-dir={RUN_DIR}",
         f"--state-dir={_STATE_DIR}",
         f"--backend={node.gpud.backend}",
         f"--budget={quantity.to_bytes(budget)}",
@@ -174,7 +113,7 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
     if node.gpud.allow_weak_sandbox:
         arguments.append("--allow-weak-sandbox")
     if hcas_of(pool, node) is not None:  # GPUDirect RDMA
-        arguments += [f"--hca-socket={_HCA_DIR}/direct.sock", f"--hcad-user={_HCAD_USER}"]
+        arguments += [f"--hca-socket={HCA_DIR}/direct.sock", f"--hcad-user={HCAD_USER}"]
     resources = dict(node.gpud.resources)
     # Device memory lies in the slices' own cgroups, which the kubelet does not know: requesting it
     # here is what makes the scheduler see it.
@@ -187,12 +126,12 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
         "args": arguments,
         "resources": resources,
         "securityContext": {
-            **_LOCKED_DOWN,
+            **LOCKED_DOWN,
             # To start each worker as its own user, without capabilities, and to end it.
             "capabilities": {"drop": ["ALL"], "add": ["SETUID", "SETGID", "KILL", "SETPCAP"]},
         },
         "volumeMounts": [
-            {"name": "run", "mountPath": _RUN_DIR},
+            {"name": "run", "mountPath": RUN_DIR},
             {"name": "state", "mountPath": _STATE_DIR},
             # No mountPropagation: the node's cgroup mounts are not shared, it would fail.
             {"name": "cgroup", "mountPath": "/sys/fs/cgroup"},
@@ -233,7 +172,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
         ],
         "ports": [{"name": "health", "containerPort": _HEALTH_PORT, "protocol": "TCP"}],
         "resources": dict(node.device_plugin.resources),
-        "securityContext": {**_LOCKED_DOWN, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {**LOCKED_DOWN, "capabilities": {"drop": ["ALL"]}},
         "startupProbe": {**probe, "periodSeconds": 2, "failureThreshold": 60},
         "livenessProbe": {**probe, "periodSeconds": 20, "timeoutSeconds": 5},
         "readinessProbe": {
@@ -242,7 +181,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
             "timeoutSeconds": 5,
         },
         "volumeMounts": [
-            {"name": "run", "mountPath": _RUN_DIR},
+            {"name": "run", "mountPath": RUN_DIR},
             {"name": "libraries", "mountPath": f"{_STATE_DIR}/lib"},
             {"name": "plugins-registry", "mountPath": f"{kubelet}/plugins_registry"},
             {"name": "pod-resources", "mountPath": f"{kubelet}/pod-resources"},
@@ -253,14 +192,13 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
     }
 
 
-def _volumes(kubelet: str, rdma: bool) -> list[dict[str, Any]]:
+def _volumes(kubelet: str) -> list[dict[str, Any]]:
     def host(name: str, path: str, kind: str) -> dict[str, Any]:
         return {"name": name, "hostPath": {"path": path, "type": kind}}
 
     create = "DirectoryOrCreate"
     return [
-        host("run", _RUN_DIR, create),
-        *([host("hca", _HCA_DIR, create)] if rdma else ()),
+        host("run", RUN_DIR, create),
         host("state", _STATE_DIR, create),
         host("libraries", f"{_STATE_DIR}/lib", create),
         host("cgroup", "/sys/fs/cgroup", "Directory"),

@@ -77,10 +77,11 @@ static void refused(void) {
   munmap(hole + PAGE, PAGE);
   printf("shared %d", reg(shared, PAGE) == NULL ? errno : 0);
   printf(" hole %d", reg(hole, 3 * PAGE) == NULL ? errno : 0);
-  printf(" stack %d", reg(local, sizeof local) == NULL ? errno : 0);
+  struct ibv_mr *stack = reg(local, sizeof local);
+  printf(" stack %d", stack ? ibv_dereg_mr(stack) : errno);
   printf(" code %d", reg((void *)(uintptr_t)&refused, 16) == NULL ? errno : 0);
   printf(" nothing %d", reg(local, 0) == NULL ? errno : 0);
-  printf(" odp %d\n", ibv_reg_mr(pd, hole, 8, LOCAL_WRITE | 1 << 6) == NULL ? errno : 0);
+  printf(" huge %d\n", ibv_reg_mr(pd, hole, 8, LOCAL_WRITE | 1 << 7) == NULL ? errno : 0);
   printf("fork %d", ibv_fork_init());
   printf(" shared %d\n", count_shared());
 }

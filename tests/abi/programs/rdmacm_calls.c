@@ -112,6 +112,49 @@ static void connects(struct rdma_event_channel *here, struct rdma_event_channel 
   rdma_destroy_event_channel(other);
 }
 
+static void datagrams(struct rdma_event_channel *channel) {
+  struct rdma_cm_id *id;
+  struct sockaddr_in group = {.sin_family = AF_INET}, from = own;
+  inet_pton(AF_INET, "239.1.2.3", &group.sin_addr);
+  struct sockaddr *to = (struct sockaddr *)&group;
+  WANT(rdma_create_id(channel, &id, NULL, RDMA_PS_UDP) == 0);
+  WANT(rdma_join_multicast(id, to, NULL) == -1 && errno == EINVAL);
+  WANT(rdma_resolve_addr(id, (struct sockaddr *)&from, to, 1000) == 0);
+  skip(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+  struct ibv_qp_init_attr attr = {.cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_UD};
+  WANT(rdma_create_qp(id, NULL, &attr) == 0);
+  WANT(rdma_join_multicast(id, (struct sockaddr *)&from, NULL) == -1 && errno == EINVAL);
+  WANT(rdma_join_multicast(id, to, &group) == 0);
+  WANT(rdma_join_multicast(id, to, NULL) == -1 && errno == EADDRINUSE);
+  struct rdma_cm_event *joined = next(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+  const struct rdma_ud_param *ud = &joined->param.ud;
+  const union ibv_gid *gid = &ud->ah_attr.grh.dgid;
+  WANT(ud->qp_num == 0xffffff && ud->private_data == &group && ud->ah_attr.is_global);
+  WANT(ud->qkey == RDMA_UDP_QKEY && memcmp(gid->raw + 12, &group.sin_addr, 4) == 0);
+  WANT(ibv_detach_mcast(id->qp, gid, 0) == 0); /* so it was inside */
+  WANT(ibv_attach_mcast(id->qp, gid, 0) == 0);
+  rdma_ack_cm_event(joined);
+  WANT(rdma_leave_multicast(id, to) == 0);
+  WANT(rdma_leave_multicast(id, to) == -1 && errno == EADDRNOTAVAIL);
+  struct rdma_cm_join_mc_attr_ex sends = {.comp_mask = RDMA_CM_JOIN_MC_ATTR_ADDRESS};
+  WANT(rdma_join_multicast_ex(id, &sends, NULL) == -1 && errno == EINVAL);
+  sends.comp_mask |= RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS;
+  sends.join_flags = RDMA_MC_JOIN_FLAG_SENDONLY_FULLMEMBER;
+  sends.addr = to;
+  WANT(rdma_join_multicast_ex(id, &sends, NULL) == 0);
+  joined = next(channel, RDMA_CM_EVENT_MULTICAST_JOIN);
+  WANT(ibv_detach_mcast(id->qp, &joined->param.ud.ah_attr.grh.dgid, 0) == EINVAL);
+  rdma_ack_cm_event(joined);
+  /* An event that nobody has read when its group is left is not given any more. */
+  WANT(rdma_leave_multicast(id, to) == 0 && rdma_join_multicast(id, to, NULL) == 0);
+  WANT(rdma_leave_multicast(id, to) == 0);
+  WANT(rdma_resolve_route(id, 1000) == 0);
+  skip(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+  WANT(rdma_connect(id, NULL) == -1 && errno == EINVAL);
+  rdma_destroy_qp(id);
+  WANT(rdma_destroy_id(id) == 0);
+}
+
 static void errors(struct rdma_event_channel *channel, uint16_t port) {
   struct rdma_cm_id *id;
   WANT(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) == 0);
@@ -120,7 +163,7 @@ static void errors(struct rdma_event_channel *channel, uint16_t port) {
   WANT(rdma_bind_addr(id, (struct sockaddr *)&to) == -1 && errno == EADDRINUSE);
   WANT(rdma_resolve_route(id, 1) == -1 && errno == EINVAL);
   WANT(rdma_connect(id, NULL) == -1 && errno == EINVAL);
-  WANT(rdma_join_multicast(id, (struct sockaddr *)&to, NULL) == -1 && errno == EOPNOTSUPP);
+  WANT(rdma_join_multicast(id, (struct sockaddr *)&to, NULL) == -1 && errno == EINVAL);
   uint8_t tos = 8;
   WANT(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 1) == 0);
   WANT(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 4) == -1 && errno == EINVAL);
@@ -169,6 +212,7 @@ int main(void) {
   rejects(here, there, port);
   connects(here, there, port);
   endpoints();
+  datagrams(here);
   errors(here, port);
   WANT(rdma_destroy_id(listener) == 0);
   rdma_destroy_event_channel(here);

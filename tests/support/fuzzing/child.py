@@ -54,9 +54,7 @@ def run(
     cpu_seconds: int = 10,
 ) -> Ending:
     """Run native code in a child with so much CPU time; say how it ended."""
-    native_launch.watched_call()
-    if loaded.groups or shared_bytes:
-        native_launch.worker_code()
+    native_launch.prepare()
     report = mmap.mmap(-1, mmap.PAGESIZE)
     child = os.fork()
     if not child:

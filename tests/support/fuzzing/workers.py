@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Self
 
+import native_launch
 from fuzzing import trial
 from fuzzing.trial import Finding, Report
 from random_kernels import functions, kernels, meetings
@@ -52,6 +53,7 @@ class Workers:
 
     def __init__(self, jobs: int, max_stage_seconds: float = _MAX_STAGE_SECONDS) -> None:
         self._max_stage_seconds = max_stage_seconds
+        native_launch.prepare()
         self._directory = tempfile.TemporaryDirectory(prefix="fuzz-")
         self._workers = [self._start(i) for i in range(jobs)]
 

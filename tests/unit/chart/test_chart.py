@@ -223,6 +223,23 @@ def test_everything_but_the_node_pods_fits_pod_security_restricted() -> None:
             assert security["capabilities"] == {"drop": ["ALL"]}, name
 
 
+def test_linkd_has_two_capabilities_and_no_token() -> None:
+    """It alone is on the nodes' network; off, nothing of it is left."""
+    (found,) = render()["DaemonSet"].values()
+    spec = found["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is False
+    assert not {"hostPID", "hostIPC"} & spec.keys()
+    (linkd,) = spec["containers"]
+    security = linkd["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN", "BPF"]}
+    assert security["readOnlyRootFilesystem"] is True
+    assert security["privileged"] is False
+    assert security["allowPrivilegeEscalation"] is False
+    assert [one["hostPath"]["path"] for one in spec["volumes"]] == ["/run/tessera/links"]
+    for off in ("rdma.enabled=false", "rdma.secondLayer.enabled=false"):
+        assert "DaemonSet" not in render(off)
+
+
 def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> None:
     group = "gpu.tessera.dev"
     without_rdma = {

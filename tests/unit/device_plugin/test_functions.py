@@ -180,6 +180,29 @@ def test_a_pod_whose_folder_is_not_there_yet_is_listed_again(world: World) -> No
     assert world.calls == [("bind", A.id, UID)]
 
 
+def test_a_pod_made_again_under_its_name_is_bound_as_soon_as_its_folder_is_there(
+    world: World,
+) -> None:
+    """Until then it is listed under the UID of the one before, and all seems settled."""
+    again = HolderPod(POD.namespace, POD.name, OTHER_UID)
+    world.there[A.id] = FunctionState(A.id, UID, ("10.0.0.1",), "")
+    world.holds((A, POD))
+    world.pods["one"] = facts()
+    assert world.binder.reconcile()
+    assert world.binder._pause_s(settled=True) == 5.0
+    world.binder.expect()
+    world.pods["one"] = facts(OTHER_UID)
+    world.refreshed = world.view
+    assert world.binder.reconcile(), "the folder is not there yet"
+    assert world.binder._pause_s(settled=True) < 2.0, "a program waits two seconds for its function"
+    world.refreshed = View({A.id: (again,)}, complete=True)
+    assert world.binder.reconcile()
+    assert world.calls == [("release", A.id), ("bind", A.id, OTHER_UID)]
+    world.now += 20
+    world.view, world.refreshed = world.refreshed, None
+    assert world.binder.reconcile(), "nobody is asked for ever"
+
+
 def test_a_pod_that_is_gone_loses_its_function_and_one_of_unknown_uid_does_not(
     world: World,
 ) -> None:

@@ -412,6 +412,22 @@ def test_what_the_api_server_refuses_is_told() -> None:
     assert "quota exceeded" in message
 
 
+def test_a_pool_with_hcas_has_a_second_daemon_set_which_goes_with_them() -> None:
+    with_hcas = pool(hcas=HCAs(count=2))
+    seen = world(node(labels=IN_POOL), with_hcas, gpu(), daemon_sets=agent_set(with_hcas))
+    actions = decide(seen).actions
+    sets = [a.document for a in actions if isinstance(a, Apply) and not a.status]
+    names = [d["metadata"]["name"] for d in sets if d["kind"] == "DaemonSet"]
+    assert names == ["tessera-node-p", "tessera-hca-p"]
+    assert "tessera-hca-p is being written" in condition(actions, "Ready")[2]
+    there = {**agent_set(), "tessera-hca-p": AgentSet("p")}
+    actions = decide(world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=there)).actions
+    assert [a.name for a in actions if isinstance(a, Delete)] == ["tessera-hca-p"]
+    left = world(pool(meta={"deleting": True}), daemon_sets={"tessera-hca-p": AgentSet("p")})
+    assert finalizers_dropped(decide(left)) == []
+    assert [a.name for a in decide(left).actions if isinstance(a, Delete)] == ["tessera-hca-p"]
+
+
 def test_hcas_that_the_chart_does_not_serve_are_told() -> None:
     hcas = HCAs(count=2)
     seen = world(node(labels=IN_POOL), pool(hcas=hcas), gpu(), daemon_sets=agent_set())

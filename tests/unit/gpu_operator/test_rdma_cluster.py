@@ -202,6 +202,12 @@ def test_an_unknown_name_is_told_with_its_remedy(world: RdmaWorld) -> None:
     assert world.condition(POLICY_KIND, "ml/p", "Accepted")[0] == "True"
 
 
+def test_qos_classes_are_shown_with_their_dscp(world: RdmaWorld) -> None:
+    world.network("one", qosClasses=[{"name": "bulk", "dscp": 8}, {"name": "plain"}])
+    world.settle(A, B)
+    assert world.objects[NETWORK_KIND, "one"]["status"]["qosClasses"] == "bulk=8,plain=0"
+
+
 def test_allocated_p_keys_are_told_and_kept(world: RdmaWorld) -> None:
     train = {"name": "train", "members": [{"podSelector": {}}]}
     world.network("one", partitions=[train, {**train, "name": "fixed", "pkey": 7}])
@@ -229,6 +235,32 @@ def test_an_mtu_that_an_interface_does_not_carry_is_refused(world: RdmaWorld) ->
     assert (status, reason) == ("False", "MTUExceedsInterface")
     assert "1024" in message
     assert "node b" in message
+
+
+def test_where_hcad_alone_judges_the_policy_says_so_and_is_programmed(world: RdmaWorld) -> None:
+    world.policy("ml/p", **only_send())
+    world.settle(A, B)
+
+    def second_layer() -> tuple[str, str, str]:
+        world.step()
+        status, reason, message = world.condition(POLICY_KIND, "ml/p", "SecondLayer")
+        return status, reason, message
+
+    assert second_layer()[:2] == ("Unknown", "Pending")
+    said = {name: world.tables(name).generation for name in (A, B)}
+    rules: dict[str, Any] = {"hcad": "Enforcing", "secondLayer": "Enforcing"}
+    world.agent(A, generation=said[A], **rules)
+    assert second_layer()[:2] == ("Unknown", "Pending")
+    lacking = {"secondLayer": "EngineOnly", "secondLayerMessage": "nft is missing"}
+    world.agent(B, generation=said[B], hcad="Enforcing", **lacking)
+    status, reason, message = second_layer()
+    assert (status, reason) == ("False", "EngineOnly")
+    assert "b: nft is missing" in message
+    assert world.programmed("ml/p")[:2] == ("True", "Programmed")
+    world.agent(B, generation=said[B], **rules)
+    assert second_layer()[:2] == ("True", "Enforced")
+    told = [event.reason for event in world.events if event.reason == "EngineOnly"]
+    assert len(told) == 1
 
 
 def test_a_node_without_hcas_keeps_no_tables(world: RdmaWorld) -> None:

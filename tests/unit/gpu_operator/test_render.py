@@ -10,7 +10,7 @@ from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs, Isolation, LinkSpeed
 from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig, RdmaConfig, WireConfig
-from gpu_operator.render import daemonset, gpu as gpu_render, node as node_render
+from gpu_operator.render import daemonset, gpu as gpu_render, hca, node as node_render
 from mig import geometry
 from vgpu_sim.hal import direct
 
@@ -179,8 +179,14 @@ RDMA_POOL = POOL.model_copy(
 )
 
 
+def hca_rendered(**config: Any) -> dict[str, Any]:
+    rdma = RdmaConfig(**config)
+    node = NodeConfig(image="tessera:1", service_account="tessera-node", rdma=rdma)
+    return hca.daemon_set("p", node, "ns")
+
+
 def test_hcad_has_a_user_of_its_own_no_capability_and_one_directory() -> None:
-    document = rendered(RDMA_POOL, rdma=RdmaConfig(resources={"limits": {"memory": "1Gi"}}))
+    document = hca_rendered(resources={"limits": {"memory": "1Gi"}})
     spec = document["spec"]["template"]["spec"]
     hcad = containers(document)["hcad"]
     security = hcad["securityContext"]
@@ -197,9 +203,29 @@ def test_hcad_has_a_user_of_its_own_no_capability_and_one_directory() -> None:
     assert first["securityContext"]["runAsGroup"] == security["runAsGroup"]
 
 
+def test_the_next_hcad_is_ready_before_the_one_before_is_ended() -> None:
+    document = hca_rendered()
+    rolling = {"maxSurge": 1, "maxUnavailable": 0}
+    assert document["spec"]["updateStrategy"] == {"type": "RollingUpdate", "rollingUpdate": rolling}
+    hcad = containers(document)["hcad"]
+    (ready,) = (one.partition("=")[2] for one in hcad["args"] if one.startswith("--ready-file"))
+    assert hcad["readinessProbe"]["exec"] == {"command": ["test", "-s", ready]}
+    (tmp,) = (one for one in document["spec"]["template"]["spec"]["volumes"] if "emptyDir" in one)
+    assert {m["name"] for m in hcad["volumeMounts"] if ready.startswith(m["mountPath"] + "/")} == {
+        tmp["name"]
+    }
+
+
+def test_an_upgrade_of_the_agent_s_pods_is_none_of_hcad_s() -> None:
+    assert set(containers(rendered(RDMA_POOL))) == {"gpud", "agent"}
+    selectors = [d["spec"]["selector"]["matchLabels"] for d in (rendered(), hca_rendered())]
+    assert selectors[0] != selectors[1]
+    assert hca_rendered()["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
 def test_gpud_finds_hcad_where_there_is_one() -> None:
     document = rendered(RDMA_POOL)
-    hcad = containers(document)["hcad"]
+    hcad = containers(hca_rendered())["hcad"]
     asked = [one for one in containers(document)["gpud"]["args"] if "hca" in one]
     (directory,) = (one.partition("=")[2] for one in hcad["args"] if "--directory" in one)
     user = hcad["securityContext"]["runAsUser"]
@@ -210,7 +236,7 @@ def test_gpud_finds_hcad_where_there_is_one() -> None:
 
 def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
     wire = WireConfig(resources={"limits": {"memory": "96Mi"}})
-    found = containers(rendered(RDMA_POOL, rdma=RdmaConfig(wire=wire)))
+    found = containers(hca_rendered(wire=wire))
     netd, hcad = found["netd"], found["hcad"]
     security = netd["securityContext"]
     assert security["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"]}
@@ -221,13 +247,21 @@ def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
     assert {m["mountPath"] for m in netd["volumeMounts"]} == {"/run/tessera/hca", "/tmp"}
     assert netd["resources"] == {"limits": {"memory": "96Mi"}}
     assert "--no-wire" not in hcad["args"]
-    off = containers(rendered(RDMA_POOL, rdma=RdmaConfig(wire=WireConfig(enabled=False))))
-    assert set(off) == {"gpud", "agent", "hcad"}
+    off = containers(hca_rendered(wire=WireConfig(enabled=False)))
+    assert set(off) == {"hcad"}
     assert "--no-wire" in off["hcad"]["args"]
-    for others in (found.values(), off.values()):
+    for others in (found.values(), off.values(), containers(rendered(RDMA_POOL)).values()):
         for one in others:
             added = one["securityContext"]["capabilities"].get("add", [])
             assert one["name"] == "netd" or not {"SYS_ADMIN", "NET_ADMIN"} & set(added)
+
+
+def test_packets_are_cut_by_the_kernel_unless_the_chart_says_no() -> None:
+    def arguments(wire: WireConfig) -> list[str]:
+        return list(containers(rendered(RDMA_POOL, rdma=RdmaConfig(wire=wire)))["hcad"]["args"])
+
+    assert "--no-segments" not in arguments(WireConfig())
+    assert "--no-segments" in arguments(WireConfig(segments=False))
 
 
 def test_the_agent_is_told_of_a_pool_s_hcas_and_of_none_without() -> None:
@@ -236,6 +270,4 @@ def test_the_agent_is_told_of_a_pool_s_hcas_and_of_none_without() -> None:
     assert said["TESSERA_FUNCTIONS_PER_HCA"] == "4"
     assert said["TESSERA_HCA_GBPS"] == "200"
     for document in (rendered(), rendered(RDMA_POOL, rdma=RdmaConfig(enabled=False))):
-        assert set(containers(document)) == {"gpud", "agent"}
-        assert "initContainers" not in document["spec"]["template"]["spec"]
         assert not any("HCA" in name for name in environment(document))

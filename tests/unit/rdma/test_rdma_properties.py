@@ -62,12 +62,21 @@ def rule(side: str) -> st.SearchStrategy[Dict]:
     )
 
 
+def egress_rule() -> st.SearchStrategy[Dict]:
+    named = st.sampled_from([None, None, "bulk", "soon", "unknown"])
+    return st.builds(
+        lambda said, name: said if name is None else {**said, "qosClassName": name},
+        rule("to"),
+        named,
+    )
+
+
 SPECS = st.fixed_dictionaries(
     {"podSelector": SELECTORS},
     optional={
         "policyTypes": st.sampled_from([["Ingress"], ["Egress"], ["Ingress", "Egress"]]),
         "ingress": st.lists(rule("from"), max_size=2),
-        "egress": st.lists(rule("to"), max_size=2),
+        "egress": st.lists(egress_rule(), max_size=2),
         "enforcement": st.sampled_from(["Enforce", "Audit"]),
     },
 )
@@ -87,6 +96,14 @@ PARTITIONS = st.lists(
     max_size=2,
     unique_by=lambda partition: partition["name"],
 )
+CLASSES = st.lists(
+    st.fixed_dictionaries(
+        {"name": st.sampled_from(["bulk", "soon"])},
+        optional={"dscp": st.sampled_from([0, 10, 26]), "weight": st.integers(1, 256)},
+    ),
+    max_size=2,
+    unique_by=lambda one: one["name"],
+)
 SPACES = st.sampled_from("abc")
 STEPS = st.one_of(
     st.builds(
@@ -102,7 +119,7 @@ STEPS = st.one_of(
     st.tuples(st.just("no namespace"), SPACES),
     st.tuples(st.just("policy"), SPACES, st.sampled_from("pq"), SPECS),
     st.tuples(st.just("no policy"), SPACES, st.sampled_from("pq")),
-    st.tuples(st.just("network"), st.sampled_from(["lab", "late"]), PARTITIONS),
+    st.tuples(st.just("network"), st.sampled_from(["lab", "late"]), PARTITIONS, CLASSES),
     st.tuples(st.just("no network"), st.sampled_from(["lab", "late"])),
     st.just(("look",)),
 )
@@ -144,7 +161,7 @@ class Both:
             self.objects.pop(("policy", *said), None)
             compiler.delete_policy("/".join(said))
         elif kind == "network":
-            made = network(said[1], said[0])
+            made = network(said[1], said[0], qosClasses=said[2])
             self.objects["network", said[0]] = made
             compiler.upsert_network(manifests.network(made))
         elif kind == "no network":
@@ -176,7 +193,10 @@ def meaning(compiler: Compiler) -> Any:
         )
 
     rules = {
-        place: (one.policy, one.direction, one.index, one.verbs, uids(one.peers), one.blocks)
+        place: (
+            *(one.policy, one.direction, one.index, one.verbs, uids(one.peers), one.blocks),
+            one.qos_class,
+        )
         for place, one in enumerate(tables.rules)
         if one.policy
     }
@@ -201,6 +221,7 @@ def meaning(compiler: Compiler) -> Any:
         },
         {one.address: (one.pod, of_identity[one.identity]) for one in tables.endpoints},
         {one.uid: (one.name, one.addresses) for one in pods},
+        tables.qos_classes,
     )
 
 
@@ -227,13 +248,21 @@ POLICIES_AT_FIRST = st.lists(
 
 
 @settings(QUICK, max_examples=150)
-@given(PODS_AT_FIRST, POLICIES_AT_FIRST, PARTITIONS, st.lists(STEPS, max_size=12), st.integers(0))
+@given(
+    *(PODS_AT_FIRST, POLICIES_AT_FIRST, PARTITIONS, CLASSES, st.lists(STEPS, max_size=12)),
+    st.integers(0),
+)
 def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(
-    pods: Any, policies: list[Any], partitions: list[Dict], steps: list[Any], waits: int
+    pods: Any,
+    policies: list[Any],
+    partitions: list[Dict],
+    classes: list[Dict],
+    steps: list[Any],
+    waits: int,
 ) -> None:
     """Tables are made after each step, but where a bit of ``waits`` lets some gather."""
     both = Both()
-    for step in (*pods, *policies, ("network", "lab", partitions), ("look",)):
+    for step in (*pods, *policies, ("network", "lab", partitions, classes), ("look",)):
         both.do(step)
     for at, step in enumerate(steps):
         both.do(step)
@@ -244,7 +273,8 @@ def test_step_by_step_is_the_same_as_at_once_and_as_the_oracle(
     assert meaning(both.compiler) == meaning(at_once)
     assert both.compiler.pkeys == at_once.pkeys
     pkeys = {0xFFFF, *(key | 0x8000 for key in both.compiler.pkeys.values())}
-    assert differences(world, both.compiler, pkeys=sorted(pkeys)) == []
+    tries = ({}, {"traffic_class": 42})
+    assert differences(world, both.compiler, tries, sorted(pkeys)) == []
     tables = both.compiler.tables("node-x", 7)
     assert codec.decode(codec.encode(tables)) == tables
 

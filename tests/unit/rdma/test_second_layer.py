@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from rdma.judge import Judge
-from rdma.opcodes import allowed
-from rdma.reach import Reach
+from rdma.opcodes import allowed, allowed_where
+from rdma.reach import EVERY_QPN, Reach
 from rdma.second_layer import Interface, removal, ruleset
 from rdma.tables import (
     NOBODY,
@@ -113,6 +113,29 @@ def test_what_the_judge_lets_pass_reach_does(
     flow = Flow(ends[0], ends[1], pkey, destination_qpn=qpn, traffic_class=8)
     passing = Judge(tables).judge(flow).verbs
     assert passing & ~Reach(tables).most(whose[ends[0]], whose[ends[1]]) == NONE
+    ranges = Reach(tables).ranges(whose[ends[0]], whose[ends[1]])
+    for verb in passing & ~Verb.CM:
+        assert qpn is None or any(first <= qpn <= last for first, last in ranges[verb])
+
+
+def test_ranges_are_what_both_sides_let_and_cm_is_for_queue_pair_1() -> None:
+    out = Rule("a/p", Direction.EGRESS, 0, ALL, ports=(Port(qpns=(5, 9)), Port(qpns=(10, 12))))
+    into = Rule("a/p", Direction.INGRESS, 0, Verb.READ | Verb.CM, ports=(Port(qpns=(11, 20)),))
+    one = Identity(1, None, Isolation((0,)), DEFAULT)
+    other = Identity(2, Isolation((1,)), None, DEFAULT)
+    reach = Reach(_tables(out, into, identities=(one, other)))
+    assert reach.ranges(one, other) == {Verb.READ: ((11, 12),)}
+    assert reach.ranges(other, one)[Verb.CM] == ((1, 1),)
+    assert reach.ranges(other, one)[Verb.UD] == EVERY_QPN
+    assert reach.ranges(other, other) == {Verb.READ: ((11, 20),)}  # and no CM: not its queue pair
+
+
+def test_requests_go_where_rules_say_and_answers_anywhere() -> None:
+    found = allowed_where({Verb.READ: ((7, 7),)}, Verb.READ, EVERY_QPN)
+    assert found == {
+        ((7, 7),): {0x0C},
+        EVERY_QPN: {0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x81},
+    }
 
 
 def test_what_only_audits_denies_nothing() -> None:
@@ -124,24 +147,25 @@ def test_a_pod_is_let_do_to_a_peer_what_both_allow() -> None:
     text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1",), 1)])
     leaving = _chain(text, "leaving_1")
     (towards,) = [line for line in leaving if line.startswith("ip daddr @identity_2_v4 ")]
-    operations = _chain(text, towards.rpartition(" ")[2])
-    assert operations[0].startswith("@th,64,8 { 0x0c, ")
-    assert " 0x0a" not in operations[0]
-    assert leaving[0] == "@th,80,16 & 0x7fff != { 0x7fff } counter name partition drop"
+    partition, operations, rest = _chain(text, towards.rpartition(" ")[2])
+    assert operations.startswith("@th,64,8 { 0x0c, ")
+    assert " 0x0a" not in operations
+    assert partition == "@th,80,16 & 0x7fff != { 0x7fff } counter name partition return"
+    assert rest == "counter name operation return"
 
 
 def test_nothing_of_rdma_passes_a_pod_of_whom_nothing_is_known() -> None:
     for identity in (None, 77):
         text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1",), identity)])
-        assert _chain(text, "judge_from_0")[-1] == "counter name peer drop"
-        assert _chain(text, "judge_to_0")[-1] == "counter name peer drop"
+        for place in ("from", "to"):
+            denied = f"counter name link_1_{place}_denied drop"
+            assert _chain(text, f"judge_{place}_1")[-2:] == ["counter name peer", denied]
     nobody = _tables(identities=(Identity(NOBODY, Isolation(), Isolation()),))
     text = ruleset(nobody, [Interface("veth1", ("10.0.0.1",), NOBODY)])
     assert _chain(text, "leaving_0") == [
-        "counter name partition drop",
-        "ip daddr @identity_1_v4 counter name peer drop",
-        "ip daddr @identity_2_v4 counter name peer drop",
-        "counter name peer drop",
+        "ip daddr @identity_1_v4 counter name peer return",
+        "ip daddr @identity_2_v4 counter name peer return",
+        "counter name peer return",
     ]
 
 

@@ -6,7 +6,7 @@ from interpreted_ptx import compile_verified, kernel, run
 
 from vgpu_sim.compiler.errors import InvalidPtxError
 from vgpu_sim.exec.errors import AddressFault
-from vgpu_sim.isa import Literal, Op, Register
+from vgpu_sim.isa import EFFECTS, Literal, Op, Register, Space
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -133,3 +133,45 @@ def test_static_shared_memory_has_bounds() -> None:
     text = kernel("st.shared.u32 [tile+16], 1;", registers=".shared .b32 tile[4];")
     with pytest.raises(AddressFault):
         run(text, [], block=(1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "atom.add.u32 %a, [v], %a;",
+        "red.max.u32 [v+4], %a;",
+        "atom.cas.b128 %wide, [v], %wide, %wide;",
+        "mbarrier.init.b64 [v], 12;",
+        "mbarrier.arrive.b64 %l, [v+8];",
+        "mbarrier.test_wait.b64 %p, [v], %l;",
+        "mbarrier.inval.b64 [v];",
+        "cp.async.mbarrier.arrive.b64 [v];",
+        "ldmatrix.sync.aligned.m8n8.x1.b16 {%a}, [v];",
+        "stmatrix.sync.aligned.m8n8.x1.b16 [v], {%a};",
+    ],
+)
+def test_a_shared_variables_name_says_the_space_where_the_instruction_does_not(statement) -> None:
+    registers = """.reg .b32 %a; .reg .b64 %l; .reg .b128 %wide; .reg .pred %p;
+        .shared .align 128 .b8 v[256];"""
+    function = compile_verified(kernel(statement, registers=registers)).functions[0]
+    reached = {word.space for word in function.code if EFFECTS[word.op].accesses}
+    assert reached == {Space.SHARED}
+
+
+@pytest.mark.parametrize("space", ["shared", "local", "global"])
+def test_hints_take_variables_of_any_space(space: str) -> None:
+    body = "prefetch.L1 [v]; discard.L2 [v], 128; applypriority.L2::evict_normal [v], 128;"
+    module = compile_verified(kernel(body, registers=f".{space} .align 128 .b8 v[256];"))
+    assert [word.op for word in module.functions[0].code] == [Op.RET]
+
+
+def test_updates_by_a_shared_variables_name_reach_it() -> None:
+    body = """
+        ld.param.u64 %o, [out]; mov.u32 %t, %tid.x;
+        atom.add.u32 %a, [v], 3; red.max.u32 [v+4], %t; bar.sync 0;
+        ld.shared.v2.u32 {%a, %t}, [v]; st.global.v2.u32 [%o], {%a, %t};
+    """
+    registers = ".reg .b32 %t, %a; .reg .b64 %o; .shared .align 8 .b32 v[2];"
+    text = kernel(body, ".param .u64 out", registers=registers)
+    (out,) = run(text, [np.zeros(2, np.uint32)], block=(40, 1, 1))
+    assert out.tolist() == [120, 39]

@@ -218,3 +218,46 @@ def test_where_the_kernel_can_no_descriptor_comes_in(tmp_path: Path) -> None:
             socket.send_fds(client, [b"x"], [0])
         assert os.fstat(0)
     listener.close()
+
+
+@pytest.mark.parametrize("moment", ["while it is received", "when it has been received"])
+def test_a_descriptor_for_who_was_cancelled_is_closed(
+    patient: None, pair: Pair, moment: str
+) -> None:
+    async def scenario() -> None:
+        sockets = ForeignSockets("slice", refusing=False)
+        busy = threading.Event()
+        if moment == "while it is received":
+            sockets._submit(busy.wait)  # the thread comes to it later
+        mine, its = pair()
+        reading, writing = os.pipe()
+        socket.send_fds(its, [b"hello"], [writing])
+        os.close(writing)
+        taking = asyncio.create_task(sockets.take(mine, 100))
+        await asyncio.sleep(0)
+        if moment == "while it is received":
+            await work_of_others()
+            assert sockets._unfinished == 2, "nothing waited: the test shows nothing"
+        else:
+            settled = foreign._settle
+
+            def then_cancelled(future, result, unwanted) -> None:
+                settled(future, result, unwanted)
+                taking.cancel()
+
+            foreign._settle = then_cancelled
+        try:
+            if moment == "while it is received":
+                taking.cancel()
+            busy.set()
+            with pytest.raises(asyncio.CancelledError):
+                await taking
+        finally:
+            if moment != "while it is received":
+                foreign._settle = settled
+        await all_closed(sockets)
+        await asyncio.to_thread(os.read, reading, 1)  # its end: nobody has the other end any more
+        os.close(reading)
+        sockets.end()
+
+    run(scenario)

@@ -371,6 +371,22 @@ def test_ceilings_hold_a_flow_back(pair, enforcer, limits, size, count, seconds)
     assert timed(pair, size, count) < seconds
 
 
+@pytest.mark.parametrize("how", ["by a rule", "by its DSCP"])
+def test_a_qos_class_holds_a_flow_back_on_one_node_too(engine, enforcer, how):
+    network = {
+        "metadata": {"name": "lab"},
+        "spec": {"qosClasses": [{"name": "slow", "dscp": 10, "maxRate": "16Mi"}]},
+    }
+    by_rule = [policy(CLIENT, policyTypes=["Egress"], egress=[allow(qosClassName="slow")])]
+    enforcer.switch(rdma_lab.tables(2, PODS, by_rule if how == "by a rule" else (), [network]))
+    pair = Pair(engine, 0, enforcer, traffic_class=0 if how == "by a rule" else 41)
+    assert timed(pair, 1 << 20, 4) > 0.15
+    assert len(enforcer.flows.rates) > 0
+    enforcer.switch(rdma_lab.tables(3, PODS))
+    assert len(enforcer.flows.rates) == 0
+    pair.close()
+
+
 def test_the_flows_of_a_rule_share_its_ceiling(engine, enforcer):
     """Two clients of one server: both together have what the rule lets the server's peers have."""
     pods = (*PODS, pod(2, app="client"))

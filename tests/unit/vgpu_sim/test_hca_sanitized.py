@@ -27,7 +27,9 @@ FILES = {
     "memory": ("hca_engine", "hca_hostile", "hca_verbs", "hca_hostile_verbs"),
     "objects": ("hca_datagrams", "hca_windows", "hca_policy", "hcad_saving"),
     "device": ("hcad_device_regions",),
-    "wire": ("hca_wire", "hca_wire_hostile", "hca_wire_faults", "hca_wire_policy"),
+    "wire": ("hca_wire", "hca_wire_hostile"),
+    "harm": ("hca_wire_faults", "hca_wire_policy"),
+    "operations": ("hca_wire_atomics", "hca_wire_unreliable", "hca_wire_datagrams"),
 }
 
 

@@ -391,3 +391,29 @@ def test_idle_engines_sleep(engines):
         assert [now - then for now, then in zip(after, before, strict=True)] == [0, 0]
         ask(pair, Op.RDMA_WRITE, 8)
         assert pair.a.send_cq.poll().status == 0, "a packet wakes the responder"
+
+
+def test_where_the_kernel_cannot_cut_packets_they_go_one_by_one(engines, monkeypatch):
+    """Without checksums of UDP the kernel refuses to cut (EINVAL): so do links that cannot."""
+    opened = wire_rig.open_sockets
+
+    def unable(*given, **named):
+        made = opened(*given, **named)
+        for one in made.sockets:
+            one.setsockopt(socket.SOL_SOCKET, 11, 1)  # SO_NO_CHECK
+        return made
+
+    monkeypatch.setattr(wire_rig, "open_sockets", unable)
+    made = Ends(*engines, segments=True)
+    try:
+        made.here.view[: len(MESSAGE)] = MESSAGE
+        ask(made, Op.RDMA_WRITE, len(MESSAGE))
+        assert made.a.send_cq.poll().status == 0
+        assert made.there.view[: len(MESSAGE)] == MESSAGE
+        refused = made.a.counts.send_errors
+        assert refused >= 1
+        ask(made, Op.RDMA_WRITE, len(MESSAGE))
+        assert made.a.send_cq.poll().status == 0
+        assert made.a.counts.send_errors == refused, "it is tried once"
+    finally:
+        made.close()

@@ -15,6 +15,12 @@ from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsStatus as Status
 SEEDS = int(os.environ.get("HCA_WIRE_SEEDS", "20"))
 PLACES = 24
 ROOM = 5000
+COUNTER = 1 << 17  # a word behind the places
+ATOMIC = Op.ATOMIC_FETCH_AND_ADD
+KINDS = (
+    *(Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM, Op.RDMA_READ),
+    *(ATOMIC, ATOMIC),
+)
 BAD = {"drop": 0.04, "twice": 0.04, "late": 0.04, "corrupt": 0.03}
 
 
@@ -29,15 +35,20 @@ def play(pair: Ends, chosen: random.Random, rounds: int) -> None:
     key_here, key_there = pair.here.key, pair.there.key
     for _ in range(rounds):
         expected, received, kinds = [], [], []
+        counted = 0
         pair.here.view[:] = chosen.randbytes(len(pair.here.view))
         pair.there.view[:] = chosen.randbytes(len(pair.there.view))
+        pair.there.view[COUNTER - 8 :] = bytes(8)
         before = bytes(pair.there.view[:])
         for place in range(PLACES):
             size = chosen.choice((0, 1, 100, 1024, 1025, chosen.randrange(ROOM)))
             at = place * ROOM
-            kind = chosen.choice(
-                (Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE, Op.RDMA_WRITE_WITH_IMM, Op.RDMA_READ)
-            )
+            kind = chosen.choice(KINDS)
+            if kind == ATOMIC:
+                expected.append((pair.here, at, counted.to_bytes(8, "little")))
+                counted += 1 + place
+                kinds.append((kind, at, 8, place))
+                continue
             if kind in (Op.SEND, Op.SEND_WITH_IMM, Op.RDMA_WRITE_WITH_IMM):
                 pair.b.qp.receive((BASE + at, ROOM, key_there))
                 received.append((size, place if kind != Op.SEND else 0))
@@ -49,9 +60,10 @@ def play(pair: Ends, chosen: random.Random, rounds: int) -> None:
         for kind, at, size, place in kinds:
             pair.a.qp.send(
                 *(kind, [(BASE + at, size, key_here)] if size else []),
-                remote_address=BASE + at,
+                remote_address=BASE + (COUNTER - 8 if kind == ATOMIC else at),
                 remote_key=key_there,
                 immediate=place,
+                compare_add=1 + place,
                 flags=2 | chosen.choice((0, 1)),
             )
         for place in range(PLACES):
@@ -60,6 +72,7 @@ def play(pair: Ends, chosen: random.Random, rounds: int) -> None:
         for size, immediate in received:
             came = pair.b.recv_cq.poll(30)
             assert (came.status, came.bytes, came.immediate) == (0, size, immediate)
+        assert int.from_bytes(pair.there.view[COUNTER - 8 :], "little") == counted
         for target, at, data in expected:
             found = target.view[at : at + len(data)]
             assert hashlib.sha256(found).digest() == hashlib.sha256(data).digest(), at

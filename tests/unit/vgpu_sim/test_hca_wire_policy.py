@@ -5,15 +5,18 @@ from contextlib import ExitStack
 
 import hca_rig
 import pytest
+import rdma_lab
 import roce
 import wire_rig
 from hca_rig import BASE, until
+from rdma_lab import allow, policy
 from roce import Packet, reth
+from wire_judging import Node, nodes, pods_of
 from wire_rig import End, Ends
 
 from rdma.verbs import ALL, NONE, Verb
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
-from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
+from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
 
 QPN = 0x123456
 
@@ -91,3 +94,150 @@ def test_a_forged_packet_with_a_verb_that_is_denied_changes_nothing(engines):
         judge(engines[0], end.qp)
         peer.sendto(write.sealed(ip, end.ip), (end.ip, roce.PORT))
         assert until(lambda: bytes(region.view[:8]) == b"forged!!"), "policy alone was against it"
+
+
+@pytest.fixture(params=[VerbsQpType.RC, VerbsQpType.UC], ids=["RC", "UC"])
+def judged(engines, request):
+    """A client's and a server's queue pair, connected under tables that let everything pass."""
+    with nodes(*engines, kind=request.param) as (a, b):
+        pods = pods_of(a.ip, b.ip)
+        for node in (a, b):
+            node.switch(rdma_lab.tables(1, pods))
+        for node, peer in ((a, b), (b, a)):
+            values = {**wire_rig.RELIABLE, "sgid_index": 1, "dgid": peer.gid}
+            node.qp.connect(node.qp, **values, dest_qpn=peer.qp.number)
+        yield a, b, pods
+
+
+def seconds(a, b, size: int, count: int) -> float:
+    """Have some WRITEs carried out; return how long they took, from completion to completion."""
+    here, there = a.region(1 << 17), b.region(1 << 17)
+    for _ in range(count):
+        a.qp.send(
+            *(Op.RDMA_WRITE, [(BASE, size, here.key)]),
+            remote_address=BASE,
+            remote_key=there.key,
+        )
+    stamps = [a.send_cq.poll(30).timestamp for _ in range(count)]
+    return (stamps[-1] - stamps[0]) / 1e9
+
+
+@pytest.mark.parametrize("side", ["source", "destination"])
+def test_a_ceiling_of_bytes_holds_on_the_wire(judged, side):
+    a, b, pods = judged
+    limits = {"bandwidth": "8Mi", "burst": "64Ki"}
+    limited = (
+        policy({"app": "client"}, policyTypes=["Egress"], egress=[allow(limits=limits)])
+        if side == "source"
+        else policy({"app": "server"}, ingress=[allow(limits=limits)])
+    )
+    for node in (a, b):
+        node.switch(rdma_lab.tables(2, pods, [limited]))
+    took = seconds(a, b, 1 << 16, 16)
+    assert took >= 0.9 * 14 / 128, "a burst, and the rest at 8 MiB/s"
+    (rule,) = a.rules()
+    assert (rule["operations"], rule["bytes"], rule["denied"]) == (16, 16 << 16, 0)
+    assert b.rules()[0]["operations"] == 0, "counted once, where it was asked for"
+
+
+def test_a_ceiling_of_operations_holds_on_the_wire(judged):
+    a, b, pods = judged
+    limited = policy({"app": "server"}, ingress=[allow(limits={"ops": "200"})])
+    for node in (a, b):
+        node.switch(rdma_lab.tables(2, pods, [limited]))
+    assert seconds(a, b, 8, 30) >= 0.9 * 27 / 200
+
+
+FORGED = {
+    "Send": (roce.SEND_ONLY, ""),
+    "Send with immediate": (roce.SEND_ONLY_IMM, "imm"),
+    "Invalidate": (roce.SEND_ONLY_INV, "imm"),
+    "Write": (roce.WRITE_ONLY, "reth"),
+    "WriteImm": (roce.WRITE_ONLY_IMM, "reth imm"),
+    "Read": (roce.READ_REQUEST, "reth"),
+    "AtomicCAS": (roce.COMPARE_SWAP, "atomic"),
+    "AtomicFAA": (roce.FETCH_ADD, "atomic"),
+}
+
+
+@pytest.mark.parametrize("kind", [VerbsQpType.RC, VerbsQpType.UC], ids=["RC", "UC"])
+@pytest.mark.parametrize("side", ["source", "destination"])
+@pytest.mark.parametrize("name", FORGED)
+def test_each_operation_is_judged_by_the_responder(engines, name, side, kind):
+    """The peer is a socket: no engine of its own has denied anything. Both sides' rules count."""
+    opcode, parts = FORGED[name]
+    unreliable = kind == VerbsQpType.UC
+    if unreliable and (opcode > roce.WRITE_ONLY_IMM):
+        return  # no operation of it
+    verb = name.split(" ", 1)[0]
+    others = [one for one in FORGED if one != verb and " " not in one]
+    others = [one for one in others if verb != "Send" or one != "Invalidate"]
+    denying = (
+        policy({"app": "client"}, policyTypes=["Egress"], egress=[allow(*others)])
+        if side == "source"
+        else policy({"app": "server"}, ingress=[allow(*others)])
+    )
+    with ExitStack() as stack:
+        node = Node(engines[0], kind=kind)
+        stack.callback(node.close)
+        peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        ip = wire_rig.fresh_address()
+        peer.bind((ip, roce.PORT))
+        peer.settimeout(5)
+        pods = pods_of(node.ip, ip, labels=("server", "client"))
+        node.switch(rdma_lab.tables(1, pods, [denying]))
+        values = {**wire_rig.RELIABLE, "sgid_index": 1, "dgid": wire_rig.gid_of(ip)}
+        node.qp.connect(node.qp, **values, dest_qpn=QPN, rq_psn=100)
+        region = node.region()
+        node.qp.receive((BASE, 64, region.key))
+        known = {
+            "reth": reth(BASE, region.key, 0 if opcode == roce.READ_REQUEST else 8),
+            "imm": bytes(4),
+            "atomic": roce.atomic_eth(BASE, region.key, 1),
+        }
+        headers = b"".join(known[part] for part in parts.split())
+        payload = b"forged!!" if opcode <= roce.WRITE_ONLY_IMM else b""
+        packet = Packet(opcode | (roce.UC if unreliable else 0), node.qp.number, 100, headers)
+        data = packet.but(payload=payload).sealed(ip, node.ip)
+        peer.sendto(data, (node.ip, roce.PORT))
+        assert until(lambda: node.counts.denied == 1)
+        if not unreliable:
+            answer = Packet.parse(peer.recvfrom(4096)[0])
+            assert (answer.opcode, answer.syndrome) == (roce.ACKNOWLEDGE, roce.NAK | 2)
+        assert not any(region.view[:64])
+        assert node.qp.state == VerbsState.RTS
+        assert node.recv_cq.page.head == 0
+        (rule,) = node.rules()
+        # A SEND that invalidates is counted as a SEND, which the rule has.
+        assert rule["denied"] == (verb != "Invalidate")
+
+
+def test_new_tables_hold_for_what_was_taken_before_and_waits(judged):
+    """A ceiling has let the first part go; the rest of it, and what is behind it, is forbidden then."""
+    a, b, pods = judged
+    held = policy({"app": "server"}, ingress=[allow(limits={"bandwidth": "1", "burst": "4Ki"})])
+    a.switch(rdma_lab.tables(2, pods, [held]))  # b denies nothing
+    here, there = a.region(1 << 17), b.region(1 << 17)
+    here.view[:] = bytes([7]) * len(here.view)
+    for address in (BASE, BASE + (1 << 16)):
+        a.qp.send(
+            *(Op.RDMA_WRITE, [(BASE, 1 << 16, here.key)]),
+            remote_address=address,
+            remote_key=there.key,
+        )
+    assert until(lambda: there.view[4095] == 7)
+    a.switch(rdma_lab.tables(3, pods, [policy({"app": "server"}, ingress=[allow("Send")])]))
+    reliable = a.qp.kind == VerbsQpType.RC
+    first = Status.REM_ACCESS_ERR if reliable else Status.SUCCESS
+    second = Status.WR_FLUSH_ERR if reliable else Status.SUCCESS
+    assert a.send_cq.statuses(2) == [first, second]
+    assert not any(there.view[1 << 15 :])
+    if not reliable:
+        a.switch(rdma_lab.tables(4, pods))
+        a.qp.send(
+            *(Op.RDMA_WRITE, [(BASE, 9, here.key)]), remote_address=BASE, remote_key=there.key
+        )
+        assert a.send_cq.poll().status == 0
+        b.qp.receive((BASE + (1 << 16), 64, there.key))
+        a.qp.send(Op.SEND, (), b"after")
+        assert b.recv_cq.poll().bytes == 5

@@ -1,21 +1,24 @@
 """netd: sockets in pods' network namespaces, for hcad alone, and nowhere else."""
 
+import errno
 import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import bpf
 import pytest
 from wire_nodes import missing
 
 from vgpu_sim.fabric.wire import NoWire
-from vgpu_sim.hcad import netd
+from vgpu_sim.hcad import netd, netd_walls
 from vgpu_sim.hcad.broker import Broker, Opened
 from vgpu_sim.hcad.namespaces import Rules, identity_of, tables_of
-from vgpu_sim.system import seqpacket
+from vgpu_sim.system import python_process, seqpacket
 
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or bool(missing()),
@@ -189,3 +192,79 @@ def test_who_says_nothing_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.Monk
             link.connect(str(tmp_path / netd.SOCKET_NAME))
             netd.serve_one(listener, os.geteuid(), Rules())
             assert link.recv(1) == b""
+
+
+@needs_root
+def test_it_works_behind_its_walls(tmp_path: Path) -> None:
+    """The real program, in a network of its own, asked for a socket of a pod's."""
+    with ExitStack() as stack:
+        module = python_process.module_command(
+            "vgpu_sim.hcad.netd", "--directory", str(tmp_path), "--user", str(os.geteuid())
+        )
+        process = subprocess.Popen(
+            ["unshare", "-n", *module],
+            env=python_process.module_environment(),
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        assert process.stderr is not None
+        stack.callback(process.stderr.close)
+        accepted = Pod(stack).accepted(stack, tmp_path)
+        end = time.monotonic() + 30
+        while not (tmp_path / netd.SOCKET_NAME).exists():
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        for wanted, interface in ((ADDRESS, "eth0"), ("10.79.0.99", None), ("eth0", None)):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+                link.settimeout(20)
+                connect_when_it_listens(link, tmp_path / netd.SOCKET_NAME)
+                if interface is None:
+                    with pytest.raises(NoWire):
+                        Broker(link).open(accepted.fileno(), wanted)
+                    continue
+                opened = Broker(link).open(accepted.fileno(), wanted)
+                assert (opened.interface.name, opened.wires[0].ports[0]) == (interface, 4791)
+                opened.close()
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        assert "Seccomp:\t2\n" in status
+        assert "NoNewPrivs:\t1\n" in status
+
+
+def connect_when_it_listens(link: socket.socket, path: Path) -> None:
+    end = time.monotonic() + 20
+    while True:
+        try:
+            link.connect(str(path))
+        except ConnectionRefusedError:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        else:
+            return
+
+
+@pytest.mark.parametrize(
+    ("number", "arguments", "allowed"),
+    [
+        (308, (3, 0x4000_0000), True),  # setns into a network
+        (308, (3, 0), False),  # whatever it is
+        (308, (3, 0x0002_0000), False),  # a mount namespace
+        (41, (socket.AF_INET, socket.SOCK_DGRAM), True),
+        (41, (socket.AF_INET6, socket.SOCK_DGRAM), True),
+        (41, (socket.AF_UNIX, socket.SOCK_STREAM), False),
+        (41, (socket.AF_NETLINK, socket.SOCK_RAW), False),
+        (41, (socket.AF_PACKET, socket.SOCK_RAW), False),
+        (16, (3, 0x894C), True),  # SIOCGSKNS
+        (16, (3, 0x8914), False),  # SIOCSIFFLAGS
+        (9, (0, 4096, 1), True),
+        (9, (0, 4096, 4), False),  # PROT_EXEC
+        *((number, (), False) for number in (56, 57, 58, 59, 322)),  # clone, fork, vfork, execve
+        *((number, (), False) for number in (42, 62, 101, 165, 175, 272, 310, 321, 435, 438)),
+    ],
+)
+def test_what_netd_does_not_need_is_denied(number, arguments, allowed) -> None:
+    decided = bpf.decide(netd_walls.program(), number, arguments)
+    denied = (bpf.ERRNO | errno.EPERM, bpf.ERRNO | errno.ENOSYS)  # clone3: libc tries clone then
+    assert decided == bpf.ALLOW if allowed else decided in denied

@@ -37,13 +37,13 @@ def netd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Answers with real sockets of whatever loopback address is asked for; says what was asked."""
     asked: list[str] = []
 
-    def answer(broker: Path, lent: int, wanted: str) -> Opened:
+    def answer(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
         os.fstat(lent)
         os.close(lent)
         asked.append(wanted)
         address = WireAddress(ipaddress.ip_address(wanted))
         interface = WireInterface("eth0", 1500, address)
-        return Opened(interface, (open_sockets(address),))
+        return Opened(interface, (open_sockets(address, segments=segments),))
 
     monkeypatch.setattr(pod_wires, "_ask", answer)
     return asked
@@ -81,6 +81,7 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
         assert (wire["interface"], wire["interface_mtu"]) == ("eth0", 1500)
         assert (wire["programs"], wire["path_mtu"]) == (2, 1024)
         assert wire["packets"]["received"] == 0
+        assert wire["datagram_sources"] == 0, "whoever sends is judged"
         assert (await said["policy-generation"]({}))["path_mtu"] == 1024
         first.close()
         await until(lambda: wires_of(node)[0]["programs"] == 1)
@@ -122,7 +123,7 @@ def test_netd_is_asked_again_by_the_next_program(
 ) -> None:
     answer = pod_wires._ask
 
-    def refuse(broker: Path, lent: int, wanted: str) -> Opened:
+    def refuse(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
         os.close(lent)
         raise NoWire("not yet")
 
@@ -146,7 +147,9 @@ def test_sockets_of_another_address_are_not_taken(
     tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answer = pod_wires._ask
-    monkeypatch.setattr(pod_wires, "_ask", lambda at, lent, _: answer(at, lent, "127.46.0.9"))
+    monkeypatch.setattr(
+        pod_wires, "_ask", lambda at, lent, _, cut: answer(at, lent, "127.46.0.9", cut)
+    )
 
     async def play() -> None:
         node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
@@ -160,16 +163,45 @@ def test_sockets_of_another_address_are_not_taken(
     asyncio.run(play())
 
 
+@pytest.mark.parametrize("segments", [True, False])
+def test_sockets_cut_packets_unless_the_node_is_told_not_to(
+    tmp_path: Path,
+    engine: Engine,
+    netd: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    segments: bool,
+) -> None:
+    answer, made = pod_wires._ask, []
+
+    def watched(broker: Path, lent: int, wanted: str, wish: bool) -> Opened:
+        opened = answer(broker, lent, wanted, wish)
+        made.append(opened.wires[0].structure().segments)
+        return opened
+
+    monkeypatch.setattr(pod_wires, "_ask", watched)
+
+    async def play() -> None:
+        node = node_of(tmp_path, engine, PodWires(engine, tmp_path, segments=segments))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        client, _ = await node.open(A)
+        assert [wire["segments"] for wire in wires_of(node)] == [segments]
+        assert made == [int(segments)]
+        client.close()
+        await node.server.close()
+
+    asyncio.run(play())
+
+
 def test_who_loses_its_function_while_netd_works_opens_nothing(
     tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next holder of the same address has a wire of its own, not the one before's."""
     answer, let_go, asked = pod_wires._ask, threading.Event(), threading.Event()
 
-    def slow(broker: Path, lent: int, wanted: str) -> Opened:
+    def slow(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
         asked.set()
         assert let_go.wait(20)
-        return answer(broker, lent, wanted)
+        return answer(broker, lent, wanted, segments)
 
     monkeypatch.setattr(pod_wires, "_ask", slow)
 

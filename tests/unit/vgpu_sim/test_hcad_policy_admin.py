@@ -267,7 +267,7 @@ def test_what_is_not_enforced_is_named(tmp_path, engine):
         "ingress": [{"memory": {"scope": "Named", "regions": ["weights"]}}],
         "egress": [{"qosClassName": "bulk"}],
     }
-    classes = [{"name": "bulk", "dscp": 10}]
+    classes = [{"name": "bulk", "dscp": 10, "sl": 3}]
     network = {"metadata": {"name": "n"}, "spec": {"qosClasses": classes}}
 
     def client() -> None:
@@ -277,7 +277,7 @@ def test_what_is_not_enforced_is_named(tmp_path, engine):
             )
             assert [text.partition(":")[0] for text in answer["refused"]] == [
                 "default/p ingress[0].memory.scope Named",
-                "default/p egress[0].qosClassName bulk",
+                "qosClass bulk.sl",
             ]
             assert admin.call("policy-status")["refused"] == answer["refused"]
 

@@ -207,12 +207,20 @@ def test_narrowing_in_any_direction(to: str, source: str, mode: str) -> None:
         assert int(result) == wanted, (hex(pattern), hex(int(result)), hex(wanted))
 
 
+@pytest.mark.parametrize(("to", "source"), [("f16", "bf16"), ("bf16", "f16")])
+def test_one_half_from_the_other_is_rounded_to_nearest_where_nothing_is_said(to, source) -> None:
+    a = np.arange(1 << 16, dtype=np.uint16)
+    nearest = evaluate(f"cvt.rn.{to}.{source} %d, %a;", 16, a)
+    assert (evaluate(f"cvt.{to}.{source} %d, %a;", 16, a) == nearest).all()
+
+
+@pytest.mark.parametrize("mode", ["", ".rn", ".rz", ".rm", ".rp"])  # assemblers take one
 @pytest.mark.parametrize("to", ["f32", "f64"])
 @np.errstate(all="ignore")
-def test_widening_of_every_bfloat16(to: str) -> None:
+def test_widening_of_every_bfloat16(to: str, mode: str) -> None:
     a = np.arange(1 << 16, dtype=np.uint16)
     bits = int(to[1:])
-    got = evaluate(f"cvt.{to}.bf16 %d, %a;", bits, a)
+    got = evaluate(f"cvt{mode}.{to}.bf16 %d, %a;", bits, a)
     number = a.view(ml_dtypes.bfloat16).astype(np.float32 if bits == 32 else np.float64)
     wanted = np.where(np.isnan(number), BY_NAME[to.upper()].nan, number.view(f"<u{bits // 8}"))
     assert (got == wanted).all()
@@ -415,8 +423,8 @@ def test_pack(word: str) -> None:
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        ("cvt.f16.bf16 %h, %h;", UnsupportedPtxError, "with another rounding"),
-        ("cvt.rn.f32.bf16 %r, %h;", UnsupportedPtxError, "with another rounding"),
+        ("cvt.rn.f32.f16 %r, %h;", PtxSyntaxError, "cannot stand after"),
+        ("cvt.rni.f32.bf16 %r, %h;", PtxSyntaxError, "cannot stand after"),
         ("cvt.bf16.f32 %h, %r;", InvalidPtxError, "cannot stand after"),
         ("cvt.rm.relu.f16.f32 %h, %r;", PtxSyntaxError, "cannot stand after"),
         ("cvt.rz.satfinite.e4m3x2.f32 %h, %r, %r;", InvalidPtxError, "needs .target sm_107a"),

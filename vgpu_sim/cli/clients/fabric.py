@@ -54,10 +54,12 @@ class FabricMember:
         policies: Sequence[fabric_policy.Document] = (),
         wire: WireInterface | None = None,
         segment: bool = False,
+        bytes_per_second: int = 0,
     ) -> None:
         """``labels`` are what policies know it by; ``policies`` are put on the fabric."""
         self._wire = wire
         self._segment = segment
+        self._bytes_per_second = bytes_per_second
         self._parents = tuple(parents)
         self._name = name
         self._token = bytes.fromhex(token_hex)
@@ -144,7 +146,8 @@ class FabricMember:
             return ()
         addresses = self._wire.addresses
         named = self._wire.name if len(addresses) > 1 else str(addresses[0].ip)
-        return ("--wire", named, *(("--segment",) if self._segment else ()))
+        rate = ("--wire-rate", str(self._bytes_per_second)) if self._bytes_per_second else ()
+        return ("--wire", named, *(("--segment",) if self._segment else ()), *rate)
 
     def _check_wire(self, device: HcaDevice) -> None:
         """A fabric has one wire, its first member's. Raises FabricFailed."""

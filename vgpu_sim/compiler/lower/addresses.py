@@ -62,6 +62,18 @@ def symbol_of(context: Context, operand: tree.Operand) -> tuple[Symbol | Literal
     return None
 
 
+def space_of(
+    context: Context, where: tree.Operand, said: Space, windows: tuple[Space, ...] = (Space.SHARED,)
+) -> Space:
+    """Return the space of an access: the one it says or, where it says none, that of the variable
+    it names, if that is one of ``windows``."""
+    if said is Space.GENERIC and isinstance(where, tree.Memory) and len(where.parts) == 1:
+        symbol = symbol_of(context, where.parts[0])
+        if symbol is not None and symbol[1] in windows:
+            return symbol[1]
+    return said
+
+
 def address(context: Context, operand: tree.Operand, space: Space) -> tuple[Operand, int]:
     """Return base and displacement in bytes of a ``[...]`` operand.
 

@@ -7,7 +7,7 @@ memory to lose what it holds; here it keeps it.
 from typing import Final
 
 from vgpu_sim.compiler.lower import values
-from vgpu_sim.compiler.lower.addresses import address
+from vgpu_sim.compiler.lower.addresses import WINDOWS, address, space_of
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -20,7 +20,8 @@ _LINE_BYTES = 128
 def nothing(context: Context, form: Form, match: Match) -> None:
     """Check the address, and emit nothing; it may be one that no load could use."""
     where, *sizes = context.operands
-    address(context, where, Space.GLOBAL if "global" in match else Space.GENERIC)
+    said = Space.GLOBAL if "global" in match else Space.GENERIC
+    address(context, where, space_of(context, where, said, WINDOWS))
     if any(not isinstance(s, tree.Integer) or s.value != _LINE_BYTES for s in sizes):
         raise Invalid(f"the size is the constant {_LINE_BYTES}")
 

@@ -6,11 +6,12 @@ A lane has two neighbours of a row in one register. Each row's address comes fro
 from typing import Final
 
 from vgpu_sim.compiler.lower import fragments, values
-from vgpu_sim.compiler.lower.addresses import whole_address
+from vgpu_sim.compiler.lower.addresses import space_of, whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Match
 from vgpu_sim.compiler.lower.fragments import EDGE, Lanes
 from vgpu_sim.compiler.lower.sequences import Sequence
+from vgpu_sim.compiler.ptx import tree
 from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Space
 
 D = DataType
@@ -19,9 +20,8 @@ D = DataType
 class _Rows:
     """Where a lane reads or writes its part of matrices whose rows lie where lanes say."""
 
-    def __init__(self, context: Context, match: Match, where: Operand) -> None:
-        self.sequence, self._where = Sequence(context.builder), where
-        self._space = Space.SHARED if "own" in match else Space.GENERIC
+    def __init__(self, context: Context, match: Match, where: Operand, space: Space) -> None:
+        self.sequence, self._where, self._space = Sequence(context.builder), where, space
         self._lanes = lanes = Lanes(context.builder)
         self._type = D.U32 if self._space is Space.SHARED else D.U64
         self._builder = context.builder
@@ -47,6 +47,10 @@ class _Rows:
         self._builder.emit(Op.ST, type=type_, srcs=(place, value), space=self._space)
 
 
+def _space(context: Context, match: Match, where: tree.Operand) -> Space:
+    return Space.SHARED if "own" in match else space_of(context, where, Space.GENERIC)
+
+
 def _count(match: Match) -> int:
     return next(int(word[1]) for word in ("x1", "x2", "x4") if match.get("matrices") == word)
 
@@ -56,7 +60,7 @@ def load(context: Context, form: Form, match: Match) -> None:
     data, where = context.operands
     count = _count(match)
     to = fragments.destinations(context, data, count, D.B32)
-    space = Space.SHARED if "own" in match else Space.GENERIC
+    space = _space(context, match, where)
     if space is Space.SHARED:
         row = whole_address(context, where, space)
         context.builder.emit(
@@ -68,7 +72,7 @@ def load(context: Context, form: Form, match: Match) -> None:
             transposed="trans" in match,
         )
         return
-    rows = _Rows(context, match, whole_address(context, where, space))
+    rows = _Rows(context, match, whole_address(context, where, space), space)
     found = []
     for matrix in range(count):
         word = context.builder.scratch(32)
@@ -88,8 +92,8 @@ def store(context: Context, form: Form, match: Match) -> None:
     where, data = context.operands
     count = _count(match)
     words = fragments.sources(context, data, count, D.B32)
-    space = Space.SHARED if "own" in match else Space.GENERIC
-    rows = _Rows(context, match, whole_address(context, where, space))
+    space = _space(context, match, where)
+    rows = _Rows(context, match, whole_address(context, where, space), space)
     places = [rows.place(m, odd) for m in range(count) for odd in range(1 + ("trans" in match))]
     if "trans" not in match:
         for place, word in zip(places, words, strict=True):

@@ -5,7 +5,7 @@
 from typing import Final
 
 from vgpu_sim.compiler.lower import values
-from vgpu_sim.compiler.lower.addresses import whole_address
+from vgpu_sim.compiler.lower.addresses import space_of, whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -26,9 +26,9 @@ from vgpu_sim.isa import (
 from vgpu_sim.isa.families.atomic import MBARRIER_COUNT, MBARRIER_EXPECTED, MBARRIER_PENDING
 
 
-def _space(match: Match) -> Space:
+def _space(context: Context, match: Match, where: tree.Operand) -> Space:
     shared = "within" in match or "own" in match
-    return Space.SHARED if shared else Space.GENERIC
+    return Space.SHARED if shared else space_of(context, where, Space.GENERIC)
 
 
 def _count(context: Context, operand: tree.Operand) -> Operand:
@@ -51,7 +51,7 @@ def _wide(context: Context, value: Operand) -> Register:
 def init(context: Context, form: Form, match: Match) -> None:
     """Lower init: the first phase begins, and waits for so many threads."""
     where, operand = context.operands
-    space = _space(match)
+    space = _space(context, match, where)
     place = whole_address(context, where, space)
     count = _count(context, operand)
     if isinstance(count, Literal):
@@ -69,8 +69,9 @@ def init(context: Context, form: Form, match: Match) -> None:
 
 def inval(context: Context, form: Form, match: Match) -> None:
     """Lower inval: what is there is no mbarrier object any more."""
-    space = _space(match)
-    _store(context, whole_address(context, context.operands[0], space), Literal(0), space)
+    (where,) = context.operands
+    space = _space(context, match, where)
+    _store(context, whole_address(context, where, space), Literal(0), space)
 
 
 def _store(context: Context, place: Operand, state: Operand, space: Space) -> None:
@@ -80,7 +81,7 @@ def _store(context: Context, place: Operand, state: Operand, space: Space) -> No
 def arrive(context: Context, form: Form, match: Match) -> None:
     """Lower arrive and arrive_drop; the state is what the object was before."""
     first, where, *counts = context.operands
-    space = _space(match)
+    space = _space(context, match, where)
     place = whole_address(context, where, space)
     if match.get("within") == "shared::cluster" and not isinstance(first, tree.Sink):
         raise Invalid("an arrival in .shared::cluster returns no state")
@@ -98,8 +99,9 @@ def arrive(context: Context, form: Form, match: Match) -> None:
 def copies_arrive(context: Context, form: Form, match: Match) -> None:
     """Lower cp.async.mbarrier.arrive: the copies before it are complete. Without .noinc the count
     is first raised by what then arrives."""
-    space = _space(match)
-    place = whole_address(context, context.operands[0], space)
+    (where,) = context.operands
+    space = _space(context, match, where)
+    place = whole_address(context, where, space)
     update, operand = Update.OR, Literal(0)
     if "noinc" in match:
         update, operand = Update.ARRIVE, Literal(1)
@@ -111,7 +113,7 @@ def copies_arrive(context: Context, form: Form, match: Match) -> None:
 def wait(context: Context, form: Form, match: Match) -> None:
     """Lower test_wait and try_wait: whether the phase is another than that of the state."""
     first, where, phase, *hints = context.operands
-    space, builder = _space(match), context.builder
+    space, builder = _space(context, match, where), context.builder
     place = whole_address(context, where, space)
     if "parity" in match:
         before: Operand = _wide(context, values.source(context, phase, DataType.U32))

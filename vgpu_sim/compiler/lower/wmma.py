@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from vgpu_sim.compiler.lower import fragments, one_word, values
-from vgpu_sim.compiler.lower.addresses import address
+from vgpu_sim.compiler.lower.addresses import address, space_of
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.forms import Form, Lower, Match
 from vgpu_sim.compiler.lower.fragments import EDGE, QUAD, Lanes, shape_of
@@ -92,7 +92,8 @@ class _Memory:
     ) -> None:
         self._builder, self._tile = context.builder, tile
         self.sequence = sequence = Sequence(context.builder)
-        self._space = Space[(match.get("tile") or "generic").partition("::")[0].upper()]
+        said = Space[(match.get("tile") or "generic").partition("::")[0].upper()]
+        self._space = space_of(context, where[0], said)
         self._type = UNSIGNED[32 if self._space is Space.SHARED else 64]
         layout = match.get("layout") or tile.straight
         self.straight = layout == tile.straight

@@ -48,8 +48,10 @@ enum hca_step hca_admit_datagram(struct hca *hca, struct hca_qp *qp, const struc
     hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
     return HCA_STEP_FAILED;
   }
+  if (qp->work.admitted) return HCA_STEP_AGAIN; /* it has waited for room on a wire */
   const enum hca_step step = pace(hca, qp, ah->policy.out);
   if (step != HCA_STEP_AGAIN) return step;
+  qp->work.admitted = true;
   account(ah->policy.out, TESSERA_VERB_UD, qp->work.bytes, qp->work.bytes, true);
   hca_wait_end(hca, qp);
   return HCA_STEP_AGAIN;

@@ -1,6 +1,7 @@
 /* Datagrams (UD): one packet, to the queue pairs of one address, acknowledged by nobody. */
 #include <string.h>
 
+#include "wire.h"
 #include "work.h"
 
 enum { IPV4_BYTES = 20, HOP_LIMIT = 64, UDP = 17 };
@@ -26,10 +27,8 @@ static void put16(uint8_t *at, uint32_t value) {
   at[1] = (uint8_t)value;
 }
 
-/* The 40 bytes before a datagram: the IP header as RoCE version 2 has it, in the last 20 for IPv4.
- * Lengths count what a packet adds: UDP, BTH, DETH, ICRC. */
-static void write_header(uint8_t *header, const uint8_t *source,
-                         const tessera_hca_ah_create *path, uint32_t bytes) {
+void hca_write_grh(uint8_t *header, const uint8_t *source, const tessera_hca_ah_create *path,
+                   uint32_t bytes) {
   const uint32_t payload = 8 + 12 + 8 + bytes + 4;
   const uint8_t hops = path->hop_limit ? path->hop_limit : HOP_LIMIT;
   memset(header, 0, TESSERA_HCA_GRH_BYTES);
@@ -84,19 +83,11 @@ static bool scatter(struct hca *hca, struct hca_qp *peer, uint32_t bytes) {
   return true;
 }
 
-static bool has_qkey(const struct hca_qp *qp, const struct hca_qp *peer) {
-  const uint32_t wanted = qp->work.send.remote_key;
-  /* The highest bit asks for the sender's own, which a program without privilege cannot choose. */
-  return (wanted >> 31 ? qp->attributes.qkey : wanted) == peer->attributes.qkey;
-}
-
-static void deliver(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
-                    const struct hca_ah *ah) {
+void hca_deliver_datagram(struct hca *hca, struct hca_qp *peer,
+                          const struct hca_datagram *datagram) {
   if (peer->type != TESSERA_VERBS_QP_TYPE_UD || !hca_receives(peer)) return;
-  if (!hca_same_partition(qp, peer) || !has_qkey(qp, peer)) return;
-  if (hca_take(hca, peer) != HCA_TAKEN) return;
-  const uint32_t bytes = TESSERA_HCA_GRH_BYTES + qp->work.bytes;
-  const tessera_hca_send_slot *send = &qp->work.send;
+  if (datagram->qkey != peer->attributes.qkey || hca_take(hca, peer) != HCA_TAKEN) return;
+  const uint32_t bytes = TESSERA_HCA_GRH_BYTES + datagram->bytes;
   uint32_t status = TESSERA_VERBS_STATUS_SUCCESS;
   if (peer->held.sge_count > TESSERA_HCA_MAX_SGE)
     status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
@@ -104,20 +95,40 @@ static void deliver(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
     return; /* the request waits for one that fits */
   else if (!scatter(hca, peer, bytes))
     status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
-  const bool immediate = hca_has_immediate(send->opcode);
   peer->holds = false;
   hca_finish(hca, peer, peer->recv_cq,
              (tessera_hca_cqe){.id = peer->held.id,
                                .status = status,
                                .opcode = TESSERA_VERBS_DONE_RECV,
                                .bytes = bytes,
-                               .immediate = immediate ? send->immediate : 0,
+                               .immediate = datagram->has_immediate ? datagram->immediate : 0,
+                               .source_qpn = datagram->source_qpn,
+                               .service_level = datagram->service_level,
+                               .flags = TESSERA_VERBS_WC_FLAG_GRH |
+                                        (datagram->has_immediate ? TESSERA_VERBS_WC_FLAG_WITH_IMM
+                                                                 : 0)},
+             datagram->solicited);
+  if (status != TESSERA_VERBS_STATUS_SUCCESS) hca_fail(hca, peer);
+}
+
+/* What the request that `qp` is at says. */
+static struct hca_datagram datagram_of(const struct hca_qp *qp, const struct hca_ah *ah) {
+  const tessera_hca_send_slot *send = &qp->work.send;
+  /* The highest bit asks for the sender's own, which a program without privilege cannot choose. */
+  const uint32_t qkey = send->remote_key >> 31 ? qp->attributes.qkey : send->remote_key;
+  return (struct hca_datagram){.bytes = qp->work.bytes,
+                               .qkey = qkey,
+                               .immediate = send->immediate,
                                .source_qpn = qp->number,
                                .service_level = ah->path.service_level,
-                               .flags = TESSERA_VERBS_WC_FLAG_GRH |
-                                        (immediate ? TESSERA_VERBS_WC_FLAG_WITH_IMM : 0)},
-             send->flags & TESSERA_VERBS_SEND_SOLICITED);
-  if (status != TESSERA_VERBS_STATUS_SUCCESS) hca_fail(hca, peer);
+                               .has_immediate = hca_has_immediate(send->opcode),
+                               .solicited = send->flags & TESSERA_VERBS_SEND_SOLICITED};
+}
+
+static void deliver(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer,
+                    const struct hca_ah *ah) {
+  const struct hca_datagram datagram = datagram_of(qp, ah);
+  if (hca_same_partition(qp, peer)) hca_deliver_datagram(hca, peer, &datagram);
 }
 
 static void deliver_to_group(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah) {
@@ -136,7 +147,13 @@ enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp) {
   const enum hca_step admitted = hca_admit_datagram(hca, qp, ah);
   if (admitted != HCA_STEP_AGAIN) return admitted;
   if (!gather(hca, qp)) return hca_fail_send(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
-  write_header(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
+  struct hca_wire *wire = NULL;
+  if (!is_multicast(ah->path.dgid)) wire = hca_wire_towards(hca, qp->client, &ah->path);
+  if (wire) {
+    const struct hca_datagram datagram = datagram_of(qp, ah);
+    return hca_wire_send_datagram(hca, qp, wire, &ah->path, &datagram);
+  }
+  hca_write_grh(hca->datagram, qp->client->gids[ah->path.sgid_index], &ah->path, qp->work.bytes);
   if (is_multicast(ah->path.dgid)) {
     deliver_to_group(hca, qp, ah);
   } else {

@@ -153,6 +153,7 @@ static struct hca *give_up(struct hca *hca) {
   if (hca->epoll_fd >= 0) close(hca->epoll_fd);
   if (hca->wake_fd >= 0) close(hca->wake_fd);
   if (hca->absent_fd >= 0) close(hca->absent_fd);
+  if (hca->asks_fd >= 0) close(hca->asks_fd);
   free(hca);
   errno = error;
   return NULL;
@@ -167,7 +168,8 @@ struct hca *hca_new(void) {
   hca->absent_fd = hca_absent_open();
   hca->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
   hca->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (hca->epoll_fd < 0 || hca->wake_fd < 0 || !watch(hca)) return give_up(hca);
+  hca->asks_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (hca->epoll_fd < 0 || hca->wake_fd < 0 || hca->asks_fd < 0 || !watch(hca)) return give_up(hca);
   const int error = pthread_create(&hca->thread, NULL, serve, hca);
   if (error == 0) return hca;
   errno = error;

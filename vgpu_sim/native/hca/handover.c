@@ -43,10 +43,11 @@ void hca_qp_save(struct hca *hca, const struct hca_qp *qp, tessera_hca_saved_qp 
                                   .holds = qp->holds,
                                   .attributes = qp->attributes,
                                   .held = qp->held};
+  hca_wire_save(qp, &saved->wire);
   hca_leave(hca);
 }
 
-void hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp *saved) {
+bool hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp *saved) {
   hca_enter(hca);
   qp->send_tail = saved->send_tail;
   qp->recv_tail = saved->recv_tail;
@@ -56,8 +57,10 @@ void hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp 
   qp->holds = saved->holds != 0;
   qp->held = saved->held;
   qp->attributes = saved->attributes;
+  const bool loaded = hca_wire_load(hca, qp, &saved->wire);
   hca_enqueue(hca, qp); /* it may have been at a request, or have something to flush */
   hca_leave(hca);
+  return loaded;
 }
 
 void hca_srq_save(struct hca *hca, const struct hca_srq *srq, tessera_hca_saved_srq *saved) {

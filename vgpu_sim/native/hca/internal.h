@@ -95,6 +95,7 @@ struct hca_cursor {
 struct hca_work {
   bool active;
   bool denied; /* by policy, which was counted */
+  bool admitted; /* a datagram, by policy: it was counted */
   bool receives; /* the peer's next receive request is in `recv` */
   uint32_t bytes, done;
   tessera_hca_send_slot send; /* the one copy that is checked and used */
@@ -162,6 +163,9 @@ struct hca {
   struct wire_batch *wire_batch; /* NULL until there is a wire, like what follows */
   uint8_t *wire_room;
   int wire_epoll_fd;
+  int asks_fd; /* eventfd: somebody is to be judged */
+  bool judged; /* somebody was, whose datagrams wait */
+  struct hca_pacing *pacing; /* NULL: there are no QoS classes */
 };
 
 /* objects.c: the engine may sleep: it looks at its queue again. */
@@ -246,6 +250,11 @@ bool hca_wire_is_busy(const struct hca_qp *qp);
 bool hca_wire_turn(struct hca *hca, struct hca_qp *qp);
 bool hca_wire_poll(struct hca *hca); /* true where something came */
 void hca_wire_end(struct hca *hca);
+/* wire_handover.c. False: no memory, or no wire of its address. */
+void hca_wire_save(const struct hca_qp *qp, tessera_hca_saved_wired *saved);
+bool hca_wire_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_wired *saved);
+/* wire_pace.c: a queue pair with a wire sends no more. */
+void hca_wire_stop(struct hca *hca, struct hca_qp *qp);
 
 static inline void hca_enter(struct hca *hca) {
   atomic_fetch_add(&hca->callers, 1);

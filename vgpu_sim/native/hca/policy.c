@@ -64,7 +64,7 @@ int hca_flow_limit(struct hca *hca, struct hca_flow *flow, struct hca_limit *con
   return 0;
 }
 
-static uint64_t bucket_wait_ns(struct hca_bucket *bucket, uint64_t now_ns) {
+uint64_t hca_bucket_wait_ns(struct hca_bucket *bucket, uint64_t now_ns) {
   if (bucket->per_ns == 0) return 0;
   if (now_ns > bucket->filled_ns) {
     bucket->tokens += (double)(now_ns - bucket->filled_ns) * bucket->per_ns;
@@ -77,8 +77,8 @@ static uint64_t bucket_wait_ns(struct hca_bucket *bucket, uint64_t now_ns) {
 uint64_t hca_flow_wait_ns(struct hca_flow *flow, uint64_t now_ns) {
   uint64_t longest_ns = 0;
   for (uint32_t i = 0; i < flow->limit_count; i++) {
-    const uint64_t bytes_ns = bucket_wait_ns(&flow->limits[i]->bytes, now_ns);
-    const uint64_t operations_ns = bucket_wait_ns(&flow->limits[i]->operations, now_ns);
+    const uint64_t bytes_ns = hca_bucket_wait_ns(&flow->limits[i]->bytes, now_ns);
+    const uint64_t operations_ns = hca_bucket_wait_ns(&flow->limits[i]->operations, now_ns);
     if (bytes_ns > longest_ns) longest_ns = bytes_ns;
     if (operations_ns > longest_ns) longest_ns = operations_ns;
   }
@@ -112,9 +112,13 @@ void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
         .generation = change->generation,
         .out = (struct hca_flow *)(uintptr_t)change->out,
         .in = (struct hca_flow *)(uintptr_t)change->in_,
+        .qos_class = change->qos_class,
     };
     if (qp && change->revoke) revoke(hca, qp);
   }
+  /* Who waits for a ceiling that was may have another one now, or be denied. */
+  for (struct hca_qp *qp = hca->first_waiting; qp; qp = qp->next_waiting)
+    if (qp->waiting == HCA_WAIT_RATE || qp->waiting == HCA_WAIT_WIRE) hca_enqueue(hca, qp);
   hca_leave(hca);
   hca_ring(hca);
 }

@@ -27,6 +27,9 @@ struct hca_flow {
   uint32_t limit_count;
 };
 
+/* policy.c: what comes at a rate must wait so long, 0 for not at all. */
+uint64_t hca_bucket_wait_ns(struct hca_bucket *bucket, uint64_t now_ns);
+
 /* policy.c: how long a flow must wait, 0 for not at all; and what it has spent. */
 uint64_t hca_flow_wait_ns(struct hca_flow *flow, uint64_t now_ns);
 void hca_flow_spend(struct hca_flow *flow, uint64_t bytes, unsigned operations);
@@ -40,6 +43,7 @@ struct hca_policy {
   uint32_t pkey;     /* 15 bits of a partition, and HCA_PKEY_FULL */
   uint64_t generation;
   struct hca_flow *out, *in; /* NULL: not counted */
+  uint32_t qos_class;        /* 0: none */
 };
 
 enum hca_verdict { HCA_ALLOWED, HCA_DENIED, HCA_SILENT };

@@ -71,7 +71,7 @@ HCA_EXPORT void hca_release(struct hca *hca);
 HCA_EXPORT void hca_cq_save(struct hca *hca, const struct hca_cq *cq, tessera_hca_saved_cq *saved);
 HCA_EXPORT void hca_cq_load(struct hca *hca, struct hca_cq *cq, const tessera_hca_saved_cq *saved);
 HCA_EXPORT void hca_qp_save(struct hca *hca, const struct hca_qp *qp, tessera_hca_saved_qp *saved);
-HCA_EXPORT void hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp *saved);
+HCA_EXPORT bool hca_qp_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_qp *saved);
 HCA_EXPORT void hca_srq_save(struct hca *hca, const struct hca_srq *srq,
                              tessera_hca_saved_srq *saved);
 HCA_EXPORT void hca_srq_load(struct hca *hca, struct hca_srq *srq,
@@ -102,6 +102,10 @@ HCA_EXPORT int hca_flow_limit(struct hca *hca, struct hca_flow *flow,
  * byte moves any more that the new policies forbid. A new queue pair may do nothing. */
 HCA_EXPORT void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
                                  uint32_t count);
+/* wire_pace.c: the QoS classes that policies name by place, from 1 on; at most
+ * TESSERA_HCA_QOS_CLASSES. An errno value, or 0. */
+HCA_EXPORT int hca_qos_classes_set(struct hca *hca, const tessera_hca_qos_class *classes,
+                                   uint32_t count);
 /* Lets queue pairs with this address of their own reach others elsewhere, over UDP sockets that are
  * bound to it: the engine duplicates them. The first receives; each sends from a port of its own. */
 HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted);
@@ -109,6 +113,18 @@ HCA_EXPORT struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire
 HCA_EXPORT void hca_wire_free(struct hca *hca, struct hca_wire *wire);
 HCA_EXPORT void hca_wire_counts(struct hca *hca, struct hca_wire *wire,
                                 tessera_hca_wire_counts *counts);
+/* wire_sources.c: who sends datagrams over a wire is judged by the caller, once and again with other
+ * policies. An eventfd, readable while hca_asked() has anything to say: -1 where there is no wire. */
+HCA_EXPORT int hca_asks_fd(const struct hca *hca);
+/* Whose datagrams wait: each once, at most `room`; how many. */
+HCA_EXPORT uint32_t hca_asked(struct hca *hca, tessera_hca_asked *asked, uint32_t room);
+/* One who may do nothing until hca_policies_set() is told of it as of an address handle. */
+HCA_EXPORT struct hca_ah *hca_source_new(struct hca *hca, struct hca_wire *wire,
+                                         const uint8_t *gid);
+/* Carries out, or drops, what has waited. */
+HCA_EXPORT void hca_source_take(struct hca *hca, struct hca_ah *source);
+HCA_EXPORT void hca_source_free(struct hca *hca, struct hca_ah *source); /* before its wire */
+HCA_EXPORT void hca_source_unknown(struct hca *hca, struct hca_wire *wire, const uint8_t *gid);
 /* wire_mad.c. Writes each management datagram that comes to queue pair 1 into a pipe, as a tessera_hca_mad;
  * the engine duplicates its end, which must not block. Returns an errno value, or 0. */
 HCA_EXPORT int hca_wire_mads(struct hca *hca, struct hca_wire *wire, int fd);

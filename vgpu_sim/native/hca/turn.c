@@ -16,7 +16,7 @@ static enum hca_step start(struct hca *hca, struct hca_qp *qp) {
     return HCA_STEP_DONE;
   work->send = qp->send_slots[qp->send_tail & (qp->send_count - 1)];
   work->bytes = work->done = 0;
-  work->receives = work->denied = false;
+  work->receives = work->denied = work->admitted = false;
   const uint32_t status = hca_check_local(hca, qp);
   if (status != TESSERA_VERBS_STATUS_SUCCESS) return hca_fail_send(hca, qp, status);
   work->active = true;
@@ -162,6 +162,7 @@ static void drain(struct hca *hca, struct hca_qp *qp) {
 
 bool hca_turn(struct hca *hca, struct hca_qp *qp) {
   wake_requester(hca, qp);
+  if (qp->wired && qp->attributes.state > TESSERA_VERBS_STATE_SQD) hca_wire_stop(hca, qp);
   uint64_t budget = TURN_BYTES;
   for (unsigned i = 0; i < TURN_REQUESTS; i++) {
     switch (qp->attributes.state) {

@@ -15,10 +15,10 @@ enum { ROOM_BYTES = 32 * 65536, EVENTS = 32 };
 
 /* What a flow label says about the source port (rdma-core's ibv_flow_label_to_udp_sport()): here,
  * which of the ports that there are. */
-static unsigned lane_of(const struct hca_wire *wire, const struct hca_qp *qp) {
-  uint32_t label = qp->attributes.flow_label & 0xFFFFF;
+unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own, uint32_t other) {
+  label &= 0xFFFFF;
   if (label == 0) {
-    const uint64_t pair = (uint64_t)qp->number * qp->attributes.dest_qpn;
+    const uint64_t pair = (uint64_t)own * other;
     label = (uint32_t)(pair ^ pair >> 20 ^ pair >> 40) & 0xFFFFF;
   }
   return ((label & 0x3FFF) ^ label >> 14) % wire->lanes;
@@ -45,6 +45,7 @@ static bool open_engine(struct hca *hca) {
 }
 
 void hca_wire_end(struct hca *hca) {
+  free(hca->pacing);
   if (!hca->wire_batch) return;
   close(hca->wire_epoll_fd);
   free(hca->wire_room);
@@ -52,6 +53,7 @@ void hca_wire_end(struct hca *hca) {
 }
 
 static void drop(struct hca_wire *wire) {
+  wire_sources_end(wire);
   if (wire->mad_fd >= 0) close(wire->mad_fd);
   for (unsigned i = 0; i < wire->lanes; i++) close(wire->fds[i]);
   free(wire);
@@ -68,6 +70,8 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
   wire->scope = wanted->scope;
   wire->mad_fd = -1;
   wire->segments = wanted->segments != 0;
+  wire->mtu = 128u << wanted->path_mtu % 6;
+  wire->port = hca_bucket_of(wanted->bytes_per_second);
   bool made = true;
   for (; wire->lanes < wanted->lanes && made; wire->lanes += made) {
     wire->ports[wire->lanes] = wanted->ports[wire->lanes];
@@ -96,9 +100,10 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
 
 static void leave(struct hca *hca, struct hca_qp *qp) {
   if (!qp->wired) return;
+  qp->wired->wire->pairs--;
+  hca_wire_stop(hca, qp);
   free(qp->wired);
   qp->wired = NULL;
-  (void)hca;
 }
 
 void hca_wire_free(struct hca *hca, struct hca_wire *wire) {
@@ -140,12 +145,37 @@ static bool is_here(const struct hca *hca, const uint8_t *gid) {
   return false;
 }
 
-static struct hca_wire *wire_of(const struct hca *hca, const struct hca_qp *qp) {
-  if (qp->attributes.sgid_index >= TESSERA_HCA_GIDS) return NULL;
-  const uint8_t *gid = qp->client->gids[qp->attributes.sgid_index];
+struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
+                         unsigned sgid_index) {
+  if (sgid_index >= TESSERA_HCA_GIDS) return NULL;
+  const uint8_t *gid = client->gids[sgid_index];
   for (struct hca_wire *wire = hca->wires; wire; wire = wire->next)
     if (memcmp(wire->gid, gid, sizeof wire->gid) == 0) return wire;
   return NULL;
+}
+
+bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
+  const tessera_hca_qp_attributes *attributes = &qp->attributes;
+  qp->wired = calloc(1, sizeof *qp->wired);
+  if (!qp->wired) return false;
+  qp->wired->wire = wire;
+  wire->pairs++;
+  qp->wired->qp = qp;
+  qp->wired->lane = wire_lane_of(wire, attributes->flow_label, qp->number, attributes->dest_qpn);
+  qp->wired->mtu = 128u << attributes->path_mtu;
+  qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
+                                       .destination_port = WIRE_PORT};
+  memcpy(qp->wired->path.source, wire->gid, sizeof wire->gid);
+  memcpy(qp->wired->path.destination, attributes->dgid, sizeof attributes->dgid);
+  wire_responder_begin(qp);
+  return true;
+}
+
+struct hca_wire *hca_wire_towards(const struct hca *hca, const struct hca_client *client,
+                                  const tessera_hca_ah_create *path) {
+  struct hca_wire *wire = hca->wires ? wire_of(hca, client, path->sgid_index) : NULL;
+  if (!wire || wire_is_ipv4(wire->gid) != wire_is_ipv4(path->dgid)) return NULL;
+  return is_here(hca, path->dgid) ? NULL : wire;
 }
 
 bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
@@ -153,21 +183,11 @@ bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
   if (attributes->state == TESSERA_VERBS_STATE_RESET) leave(hca, qp);
   if (attributes->state == TESSERA_VERBS_STATE_RTR && from != TESSERA_VERBS_STATE_RTR) {
     leave(hca, qp);
-    struct hca_wire *wire = wire_of(hca, qp);
-    if (!wire || qp->type != TESSERA_VERBS_QP_TYPE_RC || is_here(hca, attributes->dgid))
+    struct hca_wire *wire = wire_of(hca, qp->client, attributes->sgid_index);
+    if (!wire || qp->type == TESSERA_VERBS_QP_TYPE_UD || is_here(hca, attributes->dgid))
       return true;
     if (wire_is_ipv4(wire->gid) != wire_is_ipv4(attributes->dgid)) return true;
-    qp->wired = calloc(1, sizeof *qp->wired);
-    if (!qp->wired) return false;
-    qp->wired->wire = wire;
-    qp->wired->qp = qp;
-    qp->wired->lane = lane_of(wire, qp);
-    qp->wired->mtu = 128u << attributes->path_mtu;
-    qp->wired->path = (struct wire_path){.source_port = wire->ports[qp->wired->lane],
-                                         .destination_port = WIRE_PORT};
-    memcpy(qp->wired->path.source, wire->gid, sizeof wire->gid);
-    memcpy(qp->wired->path.destination, attributes->dgid, sizeof attributes->dgid);
-    wire_responder_begin(qp);
+    if (!wire_join(wire, qp)) return false;
   }
   if (qp->wired && attributes->state == TESSERA_VERBS_STATE_RTS && from == TESSERA_VERBS_STATE_RTR)
     wire_requester_begin(qp);
@@ -181,17 +201,21 @@ bool hca_wire_is_busy(const struct hca_qp *qp) {
 }
 
 bool hca_wire_turn(struct hca *hca, struct hca_qp *qp) {
+  wire_pace_begin(qp);
   bool more = wire_answer_reads(hca, qp);
   wire_answer(hca, qp);
   wire_flush(hca);
   const uint32_t state = qp->attributes.state;
   if (state == TESSERA_VERBS_STATE_RTS || state == TESSERA_VERBS_STATE_SQD)
     more |= wire_request(hca, qp);
-  return more || qp->attributes.state == TESSERA_VERBS_STATE_ERR;
+  /* Who has failed meanwhile has only to flush. */
+  if (qp->attributes.state > TESSERA_VERBS_STATE_SQD) return true;
+  return wire_pace_end(hca, qp, more);
 }
 
 bool hca_wire_poll(struct hca *hca) {
   if (!hca->wires) return false;
+  wire_take_judged(hca);
   struct epoll_event events[EVENTS];
   const int count = epoll_wait(hca->wire_epoll_fd, events, EVENTS, 0);
   bool came = false;

@@ -5,15 +5,18 @@
 #define HCA_WIRE_H
 
 #include "internal.h"
+#include "wire_pace.h"
 #include "wire_packet.h"
 
 enum {
   WIRE_LANES = TESSERA_HCA_WIRE_LANES, /* sockets of an address that differ in their port */
   WIRE_BATCH = 64,   /* packets that are made, sent or received at a time */
   WIRE_REQUESTS = 64, /* of a queue pair that are under way */
-  WIRE_READS = 16,   /* the same, READs alone: responder resources */
+  WIRE_READS = TESSERA_HCA_WIRE_READS, /* the same, READs alone: responder resources */
   WIRE_LEAST_ROOM = 8, /* packets of a queue pair that are under way: at most so many ... */
-  WIRE_MOST_ROOM = 256,
+  WIRE_MOST_ROOM = 1024,
+  WIRE_FAIR_ROOM = 256, /* ... of which a queue pair keeps so many, however many share it */
+  WIRE_SOURCE_LISTS = 64,
   WIRE_PACKET_COST = 1280, /* ... as a socket's buffer holds twice, with what the kernel adds */
 };
 
@@ -26,10 +29,18 @@ struct hca_wire {
   int fds[WIRE_LANES]; /* the first receives */
   uint16_t ports[WIRE_LANES];
   uint32_t room_bytes; /* of the socket that receives; the peer's is taken to be like it */
+  unsigned pairs;      /* that are connected over it */
   bool segments; /* the kernel cuts and joins buffers: UDP_SEGMENT, UDP_GRO */
+  uint32_t mtu;  /* of the interface: the longest datagram */
   int mad_fd;    /* hcad's pipe; -1: it wants none */
   uint32_t mad_psn;
   tessera_hca_wire_counts counts;
+  struct wire_source *sources[WIRE_SOURCE_LISTS]; /* whose datagrams were judged */
+  struct wire_held *held;                         /* whose were not yet, the oldest first */
+  unsigned held_count;
+  struct hca_wired *datagrams; /* where the one goes that is being sent */
+  struct hca_bucket port; /* of everything that is sent; without a rate: no limit */
+  struct hca_bucket ceilings[TESSERA_HCA_QOS_CLASSES + 1];
 };
 
 /* A request that was taken out of the ring and is not complete yet. */
@@ -49,15 +60,26 @@ struct wire_requester {
   unsigned retries, pauses, refusals; /* since there was progress */
   uint64_t deadline_ns; /* 0: nothing is under way */
   bool paused;          /* by the peer, until then */
+  uint64_t resume_ns;   /* by policy's ceilings: until then; 0: not at all */
   unsigned read_count;
   uint32_t read_ends[WIRE_READS]; /* PSNs behind what was asked for */
   struct wire_request requests[WIRE_REQUESTS];
 };
 
-/* A READ that is being answered. */
+/* A READ, or an atomic that was carried out, that is being answered. */
 struct wire_reading {
   uint32_t psn, key, bytes, done;
-  uint64_t address;
+  uint64_t address; /* of an atomic: what was there before */
+  bool atomic;
+};
+
+/* What atomics have found: whoever asks for one again is told, and nothing is done again. */
+struct wire_results {
+  unsigned count, next;
+  struct {
+    uint32_t psn;
+    uint64_t before;
+  } of[WIRE_READS];
 };
 
 struct wire_responder {
@@ -71,6 +93,7 @@ struct wire_responder {
   uint64_t address;
   unsigned reading_first, reading_count;
   struct wire_reading reading[WIRE_READS];
+  struct wire_results results;
 };
 
 /* What a queue pair has that is connected over a wire. */
@@ -80,16 +103,24 @@ struct hca_wired {
   unsigned lane;
   uint32_t mtu;
   struct hca_wired *next_noted;
-  struct hca_qp *qp;
+  struct hca_qp *qp; /* NULL: datagrams */
+  uint8_t tos;       /* of datagrams */
   struct wire_requester requester;
   struct wire_responder responder;
+  struct wire_pace pace;
+  struct wire_congestion congestion;
 };
+
+/* wire.c: connects a queue pair over its address's wire, at its beginning. False: no memory. */
+bool wire_join(struct hca_wire *wire, struct hca_qp *qp);
+struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
+                         unsigned sgid_index);
 
 /* What a packet is for, and where it lies in the buffer. */
 struct wire_out {
   struct hca_wired *wired;
   uint32_t offset, bytes; /* with ICRC */
-  uint8_t kind;
+  uint8_t opcode, tos;
 };
 
 struct wire_batch {
@@ -107,6 +138,26 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
 unsigned wire_flush(struct hca *hca);
 /* wire_receive.c: hands what came to hca_wire_take(); true where something did. */
 bool wire_receive(struct hca *hca, struct hca_wire *wire);
+
+/* wire.c: which of the ports that there are a flow label says, or without one two queue pairs. */
+unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own, uint32_t other);
+/* The wire that a path of `client` leads over; NULL: it leads nowhere else. */
+struct hca_wire *hca_wire_towards(const struct hca *hca, const struct hca_client *client,
+                                  const tessera_hca_ah_create *path);
+
+/* wire_datagram.c */
+void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                        unsigned part, const struct wire_packet *packet, const uint8_t *data,
+                        size_t bytes);
+
+/* wire_sources.c */
+/* What somebody may send here; NULL: it was not judged yet, and the packet waits. */
+const struct hca_policy *wire_source_of(struct hca *hca, struct hca_wire *wire,
+                                        const struct wire_path *path, unsigned part,
+                                        const uint8_t *data, size_t bytes);
+/* Takes what has waited for a judgement that is there now. */
+void wire_take_judged(struct hca *hca);
+void wire_sources_end(struct hca_wire *wire);
 
 /* wire_admit.c: judges one packet from `path->source`, part number `part` of what came together, and
  * carries it out. */
@@ -136,6 +187,21 @@ static inline bool wire_is_read(const struct wire_request *request) {
   return request->send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
 }
 
+/* What the peer answers with data. */
+static inline bool wire_is_answered(const struct wire_request *request) {
+  return request->send.opcode >= TESSERA_VERBS_OPCODE_RDMA_READ &&
+         request->send.opcode <= TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD;
+}
+
+/* What nothing is sent of: a window that is bound, or what policy drops where nobody is told. */
+static inline bool wire_is_silent(const struct wire_request *request) {
+  return request->status == TESSERA_VERBS_STATUS_SUCCESS && request->packets == 0;
+}
+
+static inline bool wire_is_unreliable(const struct hca_qp *qp) {
+  return qp->type == TESSERA_VERBS_QP_TYPE_UC;
+}
+
 /* wire_requests.c: takes requests out of the ring, and gives them their PSNs. */
 void wire_take_requests(struct hca *hca, struct hca_qp *qp);
 /* Makes the next packet; returns how many PSNs it takes, 0 where nothing may be sent now. */
@@ -143,10 +209,36 @@ uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp);
 
 /* wire_requester.c */
 void wire_requester_begin(struct hca_qp *qp);
+/* Goes on where a predecessor was: requests are taken out of the ring again, from `first_psn` on;
+ * sending goes on with `oldest_psn`, which may be in the middle of the first of them. */
+void wire_requester_resume(struct hca_qp *qp, uint32_t first_psn, uint32_t oldest_psn);
 /* Sends what may be sent; true where more could be at once. */
 bool wire_request(struct hca *hca, struct hca_qp *qp);
 void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
 void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+
+/* wire_ceilings.c. New tables forbid the request that the next packet is of. */
+void wire_deny(struct hca *hca, struct hca_qp *qp, struct wire_request *request);
+/* Whether the next packet has to wait for its flow's ceilings. */
+bool wire_is_held_back(struct hca_qp *qp);
+/* The next `packets` PSNs, of `request`, are used. */
+void wire_spend(struct hca_qp *qp, const struct wire_request *request, uint32_t packets);
+/* When a requester goes on though nothing comes; 0: not at all. */
+uint64_t wire_wake_ns(struct wire_requester *requester);
+
+/* wire_own.c: carries out what stands first and is not sent; false where that ends the queue
+ * pair. */
+bool wire_end_silent(struct hca *hca, struct hca_qp *qp);
+
+/* wire_atomic.c */
+void wire_keep_result(struct hca_qp *qp, uint32_t psn, uint64_t before);
+struct wire_packet wire_ask_atomic(const tessera_hca_send_slot *send);
+void wire_carry_out_atomic(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+/* Answers again what was carried out before. */
+void wire_repeat_atomic(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+
+/* wire_unreliable.c: what comes of an unreliable connection. */
+void wire_respond_unreliably(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
 
 /* wire_responder.c */
 void wire_responder_begin(struct hca_qp *qp);
@@ -156,10 +248,41 @@ bool wire_answer_reads(struct hca *hca, struct hca_qp *qp);
 /* Acknowledges what came, if nothing has to be answered before. */
 void wire_answer(struct hca *hca, struct hca_qp *qp);
 void wire_note(struct hca *hca, struct hca_wired *wired);
+/* Which request of verbs a packet belongs to: what policy is asked about. */
+uint32_t wire_opcode_of(const struct wire_packet *packet);
+/* Whether a packet may come at this place of a message, with this length. */
+bool wire_fits(const struct hca_qp *qp, const struct wire_packet *packet);
+bool wire_may_reach(struct hca *hca, const struct hca_qp *qp, const struct wire_packet *packet,
+                    uint32_t access, uint32_t bytes);
+/* How many READs and atomics a peer may have under way. */
+unsigned wire_most_answers(const struct hca_qp *qp);
+void wire_add_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading reading);
+/* Forgets answers that are not sent yet, from a PSN on: they are asked for again. */
+void wire_forget_answers(struct hca_qp *qp, uint32_t psn);
+void wire_end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
+                      uint32_t status);
+/* Ends the queue pair, and tells the peer why; `event` tells its owner, -1: nothing does. */
+void wire_refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int event);
 
 /* As the table of partition keys is now. */
 static inline uint16_t wire_pkey(const struct hca_qp *qp) {
   return qp->client->pkeys[qp->attributes.pkey_index % TESSERA_HCA_PKEYS];
+}
+
+/* Whether a packet may have to wait for anything but its window. */
+static inline bool wire_is_paced(const struct hca *hca, const struct hca_wired *wired) {
+  return hca->pacing || wired->congestion.limited || wired->wire->port.per_ns != 0;
+}
+
+/* Whether the next packet has to wait; asked again it says the same. */
+static inline bool wire_pace_holds(struct hca *hca, struct hca_qp *qp) {
+  return wire_is_paced(hca, qp->wired) && wire_pace_asks(hca, qp);
+}
+
+/* The packet that was made last is sent. */
+static inline void wire_pace_spend(struct hca *hca, struct hca_qp *qp) {
+  qp->wired->congestion.sent += qp->wired->congestion.sent < WIRE_MOST_NOTED;
+  if (wire_is_paced(hca, qp->wired)) wire_pace_charge(hca, qp);
 }
 
 static inline uint32_t wire_packets(uint32_t bytes, uint32_t mtu) {

@@ -19,7 +19,8 @@ static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struc
     wire->counts.bad_pkey++;
     return NULL;
   }
-  if (packet->opcode >> 5 != WIRE_RC || packet->payload_bytes > qp->wired->mtu) {
+  const unsigned transport = wire_is_unreliable(qp) ? WIRE_UC : WIRE_RC;
+  if (packet->opcode >> 5 != transport || packet->payload_bytes > qp->wired->mtu) {
     wire->counts.malformed++;
     return NULL;
   }
@@ -30,28 +31,43 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
                    unsigned part, const uint8_t *data, size_t bytes) {
   struct wire_packet packet;
   wire->counts.received++;
+  if (bytes && data[0] == WIRE_CNP) {
+    wire_congestion_take(hca, wire, path, data, bytes);
+    return;
+  }
   if (!wire_parse(&packet, data, bytes)) {
     wire->counts.malformed++;
     return;
   }
   if (wire_take_mad(wire, path, part, &packet, data, bytes)) return;
+  if (packet.opcode >> 5 == WIRE_UD) {
+    wire_take_datagram(hca, wire, path, part, &packet, data, bytes);
+    return;
+  }
   struct hca_qp *qp = target(hca, wire, path, &packet);
   if (!qp) return;
   if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) {
     wire->counts.bad_icrc++;
     return;
   }
+  if (path->marked) wire_congestion_marked(hca, qp, packet.opcode);
   if (!hca_receives(qp)) {
     wire->counts.not_ready++;
+    return;
+  }
+  if (wire_is_unreliable(qp)) {
+    wire_respond_unreliably(hca, qp, &packet);
     return;
   }
   switch (packet.form.kind) {
     case WIRE_SEND:
     case WIRE_WRITE:
     case WIRE_READ:
+    case WIRE_ATOMIC:
       wire_respond(hca, qp, &packet);
       break;
     case WIRE_READ_RESPONSE:
+    case WIRE_ATOMIC_ACK:
       wire_read_response(hca, qp, &packet);
       break;
     case WIRE_ACK:

@@ -11,7 +11,7 @@ void hca_crc_choose(void);
 uint32_t hca_crc_update(uint32_t state, const uint8_t *data, size_t bytes);
 /* What `state` becomes after `bytes` zeros; a function that is linear in `state`. */
 uint32_t hca_crc_shift(uint32_t state, size_t bytes);
-/* Which way was chosen: "pclmulqdq" or "slicing-by-8". */
+/* Which way was chosen: "vpclmulqdq", "pclmulqdq" or "slicing-by-8". */
 const char *hca_crc_way(void);
 
 #endif

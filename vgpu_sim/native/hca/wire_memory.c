@@ -7,7 +7,10 @@
 static bool move(struct hca *hca, const struct hca_qp *qp, uint64_t address, uint32_t key,
                  uint32_t access, uint32_t bytes, uint8_t *packet, bool store) {
   if (bytes == 0) return true;
-  const struct hca_region *region = hca_region_of(hca, qp, key, address, bytes, access);
+  const uint32_t from_peers = TESSERA_VERBS_ACCESS_REMOTE_WRITE | TESSERA_VERBS_ACCESS_REMOTE_READ;
+  const struct hca_region *region = access & from_peers
+                                        ? hca_reach(hca, qp, key, &address, bytes, access)
+                                        : hca_region_of(hca, qp, key, address, bytes, access);
   if (!region) return false;
   while (bytes) {
     uint64_t part;

@@ -21,7 +21,7 @@ union wire_name {
 
 union wire_control {
   struct cmsghdr header;
-  uint8_t room[CMSG_SPACE(sizeof(int))];
+  uint8_t room[2 * CMSG_SPACE(sizeof(int))];
 };
 
 struct hca_wire;

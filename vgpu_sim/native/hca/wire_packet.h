@@ -104,6 +104,7 @@ struct wire_packet {
 struct wire_path {
   uint8_t source[16], destination[16]; /* IPv4 as mapped */
   uint16_t source_port, destination_port;
+  bool marked; /* a packet that came met congestion (ECN) */
 };
 
 static inline uint32_t wire_psn_add(uint32_t psn, uint32_t count) {

@@ -41,6 +41,19 @@ static uint32_t segment_of(struct msghdr *header, uint32_t bytes) {
   return bytes;
 }
 
+/* Whether the network has marked it (ECN): IPv4 says so in a byte, IPv6 in an int. */
+static bool is_marked(struct msghdr *header) {
+  for (struct cmsghdr *entry = CMSG_FIRSTHDR(header); entry; entry = CMSG_NXTHDR(header, entry)) {
+    int tos = 0;
+    if (entry->cmsg_level == IPPROTO_IP && entry->cmsg_type == IP_TOS)
+      tos = *CMSG_DATA(entry);
+    else if (entry->cmsg_level == IPPROTO_IPV6 && entry->cmsg_type == IPV6_TCLASS)
+      memcpy(&tos, CMSG_DATA(entry), sizeof tos);
+    if ((tos & WIRE_ECN_MASK) == WIRE_ECN_MARKED) return true;
+  }
+  return false;
+}
+
 bool wire_receive(struct hca *hca, struct hca_wire *wire) {
   for (unsigned i = 0; i < RECEIVES; i++) {
     scratch.vectors[i] = (struct iovec){hca->wire_room + (size_t)i * RECEIVE_ROOM, RECEIVE_ROOM};
@@ -65,6 +78,7 @@ bool wire_receive(struct hca *hca, struct hca_wire *wire) {
     came[i].known = !(header->msg_flags & MSG_TRUNC) && source_of(&scratch.names[i], &came[i].path);
     memcpy(came[i].path.destination, wire->gid, sizeof wire->gid);
     came[i].path.destination_port = WIRE_PORT;
+    came[i].path.marked = is_marked(header);
   }
   for (int i = 0; i < count; i++) {
     const uint8_t *data = hca->wire_room + (size_t)i * RECEIVE_ROOM;

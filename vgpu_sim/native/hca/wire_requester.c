@@ -41,10 +41,23 @@ void wire_requester_begin(struct hca_qp *qp) {
   memset(requester, 0, sizeof *requester);
   requester->free_psn = requester->oldest_psn = requester->next_psn = requester->top_psn =
       qp->attributes.sq_psn;
-  requester->room = qp->wired->wire->room_bytes / (mtu + WIRE_PACKET_COST) / 2;
+  /* An engine that waits for a CPU answers after milliseconds: whoever is alone has much under way. */
+  const uint32_t there = qp->wired->wire->room_bytes / (mtu + WIRE_PACKET_COST) / 2;
+  const uint32_t share = there / qp->wired->wire->pairs;
+  requester->room = there < WIRE_FAIR_ROOM ? there : WIRE_FAIR_ROOM;
+  if (requester->room < share) requester->room = share;
   if (requester->room > WIRE_MOST_ROOM) requester->room = WIRE_MOST_ROOM;
   if (requester->room < WIRE_LEAST_ROOM) requester->room = WIRE_LEAST_ROOM;
   requester->window = requester->room;
+}
+
+void wire_requester_resume(struct hca_qp *qp, uint32_t first_psn, uint32_t oldest_psn) {
+  struct wire_requester *requester = &qp->wired->requester;
+  wire_requester_begin(qp);
+  requester->free_psn = first_psn;
+  /* What was sent after that is not known to have been: an answer to it counts once it has been
+   * sent again. */
+  requester->oldest_psn = requester->next_psn = requester->top_psn = oldest_psn;
 }
 
 /* Ends the oldest request, and with it the queue pair. */
@@ -53,7 +66,8 @@ static void fail(struct hca *hca, struct hca_qp *qp, uint32_t status) {
   const struct wire_request *request = wire_request_at(requester, requester->tail);
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
-  requester->tail = requester->head;
+  requester->tail = requester->sending = requester->head;
+  requester->free_psn = requester->next_psn; /* an unreliable one may begin again */
   hca_fail_send(hca, qp, status);
 }
 
@@ -64,6 +78,7 @@ static bool complete_oldest(struct hca *hca, struct hca_qp *qp) {
   qp->work.send = request->send;
   qp->work.bytes = request->bytes;
   requester->tail++;
+  hca_count_done(qp->policy.out, hca_verbs_of(request->send.opcode), request->bytes);
   hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
   return may_end(qp);
 }
@@ -73,7 +88,7 @@ static uint32_t find(struct wire_requester *requester, uint32_t psn) {
   uint32_t index = requester->tail;
   for (; index != requester->head; index++) {
     const struct wire_request *request = wire_request_at(requester, index);
-    if (request->status != TESSERA_VERBS_STATUS_SUCCESS) break;
+    if (request->status != TESSERA_VERBS_STATUS_SUCCESS || wire_is_silent(request)) break;
     if (wire_psn_distance(psn, end_of(request)) < 0) break;
   }
   return index;
@@ -141,8 +156,8 @@ static bool advance(struct hca *hca, struct hca_qp *qp, uint32_t end) {
   struct wire_requester *requester = &qp->wired->requester;
   while (requester->tail != requester->head) {
     const struct wire_request *request = wire_request_at(requester, requester->tail);
-    if (request->status != TESSERA_VERBS_STATUS_SUCCESS) break;
-    if (wire_is_read(request)) {
+    if (request->status != TESSERA_VERBS_STATUS_SUCCESS || wire_is_silent(request)) break;
+    if (wire_is_answered(request)) {
       if (wire_psn_distance(request->first_psn, requester->oldest_psn) > 0 &&
           wire_psn_distance(end, request->first_psn) >= 0)
         set_oldest(qp, request->first_psn);
@@ -219,16 +234,23 @@ void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_pa
   if (!is_under_way(requester, packet->psn) || !advance(hca, qp, packet->psn)) return;
   if (requester->tail == requester->head) return;
   const struct wire_request *request = wire_request_at(requester, requester->tail);
-  if (!wire_is_read(request) || request->status != TESSERA_VERBS_STATUS_SUCCESS) return;
+  if (!wire_is_answered(request) || request->status != TESSERA_VERBS_STATUS_SUCCESS) return;
+  const bool atomic = packet->form.kind == WIRE_ATOMIC_ACK;
+  if (atomic == wire_is_read(request)) {
+    qp->wired->wire->counts.malformed++;
+    return;
+  }
   const int32_t place = wire_psn_distance(packet->psn, request->first_psn);
   if (place < 0 || (uint32_t)place >= request->packets) return;
   const uint32_t offset = (uint32_t)place * qp->wired->mtu, left = request->bytes - offset;
-  if (packet->payload_bytes != (left < qp->wired->mtu ? left : qp->wired->mtu)) {
+  const uint8_t *data = atomic ? (const uint8_t *)&packet->result : packet->payload;
+  const uint32_t bytes = atomic ? (uint32_t)sizeof packet->result : packet->payload_bytes;
+  if (bytes != (left < qp->wired->mtu ? left : qp->wired->mtu)) {
     qp->wired->wire->counts.malformed++;
     return;
   }
   if (!wire_scatter(hca, qp, request->send.payload.sges, request->send.sge_count, offset,
-                    packet->payload, packet->payload_bytes)) {
+                    data, bytes)) {
     fail(hca, qp, TESSERA_VERBS_STATUS_LOC_PROT_ERR);
     return;
   }
@@ -271,9 +293,11 @@ static bool send_some(struct hca *hca, struct hca_qp *qp, uint64_t now_ns) {
   uint32_t psns[WIRE_BATCH];
   unsigned made = 0;
   while (made < WIRE_BATCH) {
+    if (wire_pace_holds(hca, qp)) break;
     psns[made] = requester->next_psn;
     const uint32_t packets = wire_make_next(hca, qp);
     if (packets == 0) break;
+    wire_pace_spend(hca, qp);
     requester->next_psn = wire_psn_add(requester->next_psn, packets);
     if (wire_psn_distance(requester->next_psn, requester->top_psn) > 0)
       requester->top_psn = requester->next_psn;
@@ -283,8 +307,11 @@ static bool send_some(struct hca *hca, struct hca_qp *qp, uint64_t now_ns) {
   }
   const unsigned unsent = wire_flush(hca);
   if (made && requester->deadline_ns == 0) requester->deadline_ns = now_ns + timeout_ns(qp);
+  if (unsent) set_next(requester, psns[made - unsent]);
+  /* Where nobody answers, what was sent is done. */
+  if (wire_is_unreliable(qp) && made != unsent && !advance(hca, qp, requester->next_psn))
+    return false;
   if (unsent == 0) return made == WIRE_BATCH;
-  set_next(requester, psns[made - unsent]);
   hca_wait_until(hca, qp, HCA_WAIT_WIRE, now_ns + FULL_PAUSE_NS);
   return false;
 }
@@ -297,12 +324,16 @@ bool wire_request(struct hca *hca, struct hca_qp *qp) {
   bool more = false;
   if (!requester->paused) {
     wire_take_requests(hca, qp);
-    if (!may_end(qp) || has_failed(hca, qp)) return false;
+    if (!may_end(qp) || !wire_end_silent(hca, qp) || has_failed(hca, qp)) return false;
     /* What was taken may be what `sending` waited for. */
     more = send_some(hca, qp, now_ns);
     if (has_failed(hca, qp)) return false;
   }
-  if (requester->deadline_ns && qp->waiting == HCA_WAIT_NONE)
-    hca_wait_until(hca, qp, HCA_WAIT_WIRE, requester->deadline_ns);
+  /* What waits for its rate is not late. */
+  const uint64_t held_ns = qp->wired->pace.wake_ns;
+  if (requester->deadline_ns && held_ns && requester->deadline_ns < held_ns + timeout_ns(qp))
+    requester->deadline_ns = held_ns + timeout_ns(qp);
+  const uint64_t wake_ns = wire_wake_ns(requester);
+  if (wake_ns && qp->waiting == HCA_WAIT_NONE) hca_wait_until(hca, qp, HCA_WAIT_WIRE, wake_ns);
   return more;
 }

@@ -22,15 +22,28 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
     qp->work.send = qp->send_slots[(qp->send_tail + under_way) & (qp->send_count - 1)];
     qp->work.bytes = 0;
     uint32_t status = hca_check_local(hca, qp);
-    if (qp->work.send.opcode > TESSERA_VERBS_OPCODE_RDMA_READ)
-      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* not over a wire yet */
-    if (status == TESSERA_VERBS_STATUS_SUCCESS && !wire_may_request(qp, qp->work.send.opcode))
-      status = wire_denied(qp);
-    const bool reads = qp->work.send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ;
-    if (status == TESSERA_VERBS_STATUS_SUCCESS && reads && qp->attributes.max_rd_atomic == 0)
+    if (qp->work.send.opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV && wire_is_unreliable(qp))
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* IBTA volume 1, table 38: no such opcode */
+    bool silent = hca_is_own(qp->work.send.opcode);
+    if (status == TESSERA_VERBS_STATUS_SUCCESS && !silent &&
+        !wire_may_request(qp, qp->work.send.opcode)) {
+      hca_count_denied(qp->policy.out, hca_verbs_of(qp->work.send.opcode));
+      silent = wire_is_unreliable(qp); /* who sends so is told of nothing */
+      if (!silent) status = wire_denied(qp);
+    }
+    const bool asks = qp->work.send.opcode == TESSERA_VERBS_OPCODE_RDMA_READ ||
+                      hca_is_atomic(qp->work.send.opcode);
+    if (status == TESSERA_VERBS_STATUS_SUCCESS && asks && qp->attributes.max_rd_atomic == 0)
       status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
-    const uint32_t packets =
-        status == TESSERA_VERBS_STATUS_SUCCESS ? wire_packets(qp->work.bytes, qp->wired->mtu) : 0;
+    const bool sent = status == TESSERA_VERBS_STATUS_SUCCESS && !silent;
+    uint32_t packets = sent ? wire_packets(qp->work.bytes, qp->wired->mtu) : 0;
+    /* A predecessor of this engine was answered more than that: the program has changed a request
+     * that it had posted. */
+    if (packets && wire_psn_distance(wire_psn_add(requester->free_psn, packets),
+                                     requester->oldest_psn) <= 0) {
+      status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
+      packets = 0;
+    }
     const uint32_t taken =
         (uint32_t)wire_psn_distance(requester->free_psn, requester->oldest_psn);
     if (under_way && taken + packets > MOST_PSNS) return;
@@ -45,11 +58,10 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
 }
 
 static uint8_t opcode_of(uint32_t opcode, bool first, bool last) {
-  const bool immediate = opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM ||
-                         opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM;
-  const bool send =
-      opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM;
-  const unsigned base = send ? WIRE_SEND_FIRST : WIRE_WRITE_FIRST;
+  const bool immediate = hca_has_immediate(opcode);
+  const unsigned base = hca_is_send(opcode) ? WIRE_SEND_FIRST : WIRE_WRITE_FIRST;
+  if (opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV && last)
+    return first ? WIRE_SEND_ONLY_INVALIDATE : WIRE_SEND_LAST_INVALIDATE;
   if (first && last) return (uint8_t)(base + WIRE_SEND_ONLY + immediate);
   if (last) return (uint8_t)(base + WIRE_SEND_LAST + immediate);
   return (uint8_t)(base + (first ? WIRE_SEND_FIRST : WIRE_SEND_MIDDLE));
@@ -60,7 +72,7 @@ static struct wire_packet headers(const struct hca_qp *qp, uint32_t psn) {
       .pkey = wire_pkey(qp), .qpn = qp->attributes.dest_qpn, .psn = psn};
 }
 
-/* Asks for the next part of a READ; returns how many packets of answer that is, 0: wait. Parts end
+/* Asks for an atomic, or for the next part of a READ; returns how many packets of answer that is, 0: wait. Parts end
  * at the same places when they are asked for again: for the peer a request is old or new, never
  * both. */
 static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_request *request,
@@ -70,6 +82,16 @@ static uint32_t ask(struct hca *hca, struct hca_qp *qp, const struct wire_reques
                                                                    : WIRE_READS;
   if (requester->read_count >= limit) return 0;
   const uint32_t psn = requester->next_psn, mtu = qp->wired->mtu;
+  if (!wire_is_read(request)) {
+    struct wire_packet packet = wire_ask_atomic(&request->send);
+    packet.pkey = wire_pkey(qp);
+    packet.qpn = qp->attributes.dest_qpn;
+    packet.psn = psn;
+    wire_begin(hca, qp->wired, &packet);
+    wire_end(hca, qp->wired, &packet);
+    requester->read_ends[requester->read_count++] = wire_psn_add(psn, 1);
+    return 1;
+  }
   const uint32_t done = (uint32_t)wire_psn_distance(psn, request->first_psn);
   const uint32_t part = requester->room / 2;
   uint32_t packets = part - done % part;
@@ -96,13 +118,15 @@ static bool make(struct hca *hca, struct hca_qp *qp, struct wire_request *reques
   const uint32_t offset = place * mtu, left = request->bytes - offset;
   const bool first = place == 0, last = place == request->packets - 1;
   struct wire_packet packet = headers(qp, psn);
+  const bool unreliable = wire_is_unreliable(qp);
   packet.opcode = opcode_of(request->send.opcode, first, last);
+  if (unreliable) packet.opcode |= WIRE_UC << 5;
   packet.solicited = last && (request->send.flags & TESSERA_VERBS_SEND_SOLICITED);
-  packet.acknowledge = last || room == 1 || (psn & 15) == 0;
+  packet.acknowledge = !unreliable && (last || room == 1 || (psn & 15) == 0);
   packet.address = request->send.remote_address;
   packet.key = request->send.remote_key;
   packet.bytes = request->bytes;
-  packet.immediate = request->send.immediate;
+  packet.immediate = packet.invalidate_key = request->send.immediate;
   packet.payload_bytes = left < mtu ? left : mtu;
   uint8_t *payload = wire_begin(hca, qp->wired, &packet);
   if (!wire_gather(hca, qp, &request->send, offset, packet.payload_bytes, payload)) return false;
@@ -114,14 +138,26 @@ uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp) {
   struct wire_requester *requester = &qp->wired->requester;
   if (requester->sending == requester->head) return 0;
   struct wire_request *request = wire_request_at(requester, requester->sending);
-  if (request->status != TESSERA_VERBS_STATUS_SUCCESS) return 0;
+  if (request->status != TESSERA_VERBS_STATUS_SUCCESS || wire_is_silent(request)) return 0;
   const uint32_t under_way =
       (uint32_t)wire_psn_distance(requester->next_psn, requester->oldest_psn);
   if (under_way >= requester->window) return 0;
   const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
   if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
-  if (wire_is_read(request)) return ask(hca, qp, request, under_way);
-  if (make(hca, qp, request, requester->window - under_way)) return 1;
+  if (!wire_may_request(qp, request->send.opcode)) {
+    wire_deny(hca, qp, request); /* since it was taken */
+    return 0;
+  }
+  if (wire_is_held_back(qp)) return 0;
+  if (wire_is_answered(request)) {
+    const uint32_t packets = ask(hca, qp, request, under_way);
+    if (packets) wire_spend(qp, request, packets);
+    return packets;
+  }
+  if (make(hca, qp, request, requester->window - under_way)) {
+    wire_spend(qp, request, 1);
+    return 1;
+  }
   request->status = TESSERA_VERBS_STATUS_LOC_PROT_ERR;
   return 0;
 }

@@ -45,8 +45,7 @@ static void will_answer(struct hca *hca, struct hca_qp *qp) {
   wire_note(hca, qp->wired);
 }
 
-/* Ends the queue pair, and tells the peer why; `event` tells its owner, -1: nothing does. */
-static void refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int event) {
+void wire_refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int event) {
   struct wire_responder *responder = &qp->wired->responder;
   wire_answer_reads(hca, qp); /* what came before is answered before, if it is not very much */
   if (qp->attributes.state == TESSERA_VERBS_STATE_ERR) return;
@@ -56,12 +55,15 @@ static void refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int
   hca_fail(hca, qp);
 }
 
-static void end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
-                        uint32_t status) {
+void wire_end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
+                      uint32_t status) {
   struct wire_responder *responder = &qp->wired->responder;
   const bool immediate = packet->form.parts & WIRE_IMMEDIATE;
+  const bool invalidates = packet->form.parts & WIRE_INVALIDATE;
   const bool send = packet->form.kind == WIRE_SEND;
   qp->holds = false;
+  if (invalidates && status == TESSERA_VERBS_STATUS_SUCCESS)
+    hca_invalidate(hca, packet->invalidate_key);
   hca_finish(
       hca, qp, qp->recv_cq,
       (tessera_hca_cqe){
@@ -69,16 +71,18 @@ static void end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_pa
           .status = status,
           .opcode = send ? TESSERA_VERBS_DONE_RECV : TESSERA_VERBS_DONE_RECV_RDMA_WITH_IMM,
           .bytes = responder->done,
-          .immediate = packet->immediate,
+          .immediate = invalidates ? packet->invalidate_key : packet->immediate,
           .source_qpn = qp->attributes.dest_qpn,
-          .flags = immediate ? TESSERA_VERBS_WC_FLAG_WITH_IMM : 0},
+          .flags = immediate     ? TESSERA_VERBS_WC_FLAG_WITH_IMM
+                   : invalidates ? TESSERA_VERBS_WC_FLAG_WITH_INV
+                                 : 0},
       packet->solicited);
 }
 
 static void refuse_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
                            uint32_t status, enum wire_nak reason) {
-  end_receive(hca, qp, packet, status);
-  refuse(hca, qp, reason, -1);
+  wire_end_receive(hca, qp, packet, status);
+  wire_refuse(hca, qp, reason, -1);
 }
 
 /* Takes the next receive request. False: there is none that can be used. */
@@ -106,22 +110,24 @@ static bool take_receive(struct hca *hca, struct hca_qp *qp, const struct wire_p
   return true;
 }
 
-/* Which request of verbs a packet belongs to: what policy is asked about. */
-static uint32_t opcode_of(const struct wire_packet *packet) {
+uint32_t wire_opcode_of(const struct wire_packet *packet) {
   const bool immediate = packet->form.parts & WIRE_IMMEDIATE;
   switch (packet->form.kind) {
     case WIRE_SEND:
+      if (packet->form.parts & WIRE_INVALIDATE) return TESSERA_VERBS_OPCODE_SEND_WITH_INV;
       return immediate ? TESSERA_VERBS_OPCODE_SEND_WITH_IMM : TESSERA_VERBS_OPCODE_SEND;
     case WIRE_WRITE:
       return immediate ? TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM
                        : TESSERA_VERBS_OPCODE_RDMA_WRITE;
+    case WIRE_ATOMIC:
+      return packet->opcode == WIRE_FETCH_ADD ? TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD
+                                              : TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP;
     default:
       return TESSERA_VERBS_OPCODE_RDMA_READ;
   }
 }
 
-/* Whether a packet may come at this place of a message, with this length. */
-static bool fits(const struct hca_qp *qp, const struct wire_packet *packet) {
+bool wire_fits(const struct hca_qp *qp, const struct wire_packet *packet) {
   const struct wire_responder *responder = &qp->wired->responder;
   const unsigned parts = packet->form.parts;
   const bool first = parts & WIRE_FIRST, last = parts & WIRE_LAST;
@@ -137,11 +143,11 @@ static bool fits(const struct hca_qp *qp, const struct wire_packet *packet) {
   return last ? bytes == left : bytes < left;
 }
 
-static bool may_reach(struct hca *hca, const struct hca_qp *qp, const struct wire_packet *packet,
-                      uint32_t access) {
+bool wire_may_reach(struct hca *hca, const struct hca_qp *qp, const struct wire_packet *packet,
+                    uint32_t access, uint32_t bytes) {
   if ((qp->attributes.access & access) == 0) return false;
-  return packet->bytes == 0 ||
-         hca_region_of(hca, qp, packet->key, packet->address, packet->bytes, access);
+  uint64_t address = packet->address;
+  return bytes == 0 || hca_reach(hca, qp, packet->key, &address, bytes, access);
 }
 
 static bool store(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
@@ -151,7 +157,7 @@ static bool store(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
     if (wire_store(hca, qp, responder->address + responder->done, responder->key, packet->payload,
                    bytes))
       return true;
-    refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
+    wire_refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
     return false;
   }
   const tessera_hca_recv_slot *receive = &qp->held;
@@ -173,13 +179,17 @@ static void carry_out(struct hca *hca, struct hca_qp *qp, const struct wire_pack
   const bool first = parts & WIRE_FIRST, last = parts & WIRE_LAST;
   const bool write = packet->form.kind == WIRE_WRITE;
   if (first && write) {
-    if (!may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_WRITE)) {
-      refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
+    if (!wire_may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_WRITE, packet->bytes)) {
+      wire_refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
       return;
     }
     responder->address = packet->address;
     responder->key = packet->key;
     responder->bytes = packet->bytes;
+  }
+  if (parts & WIRE_INVALIDATE && !hca_may_invalidate(hca, qp, packet->invalidate_key)) {
+    wire_refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
+    return;
   }
   if (first) responder->done = 0;
   const bool receives = write ? last && (parts & WIRE_IMMEDIATE) : first;
@@ -192,31 +202,38 @@ static void carry_out(struct hca *hca, struct hca_qp *qp, const struct wire_pack
   if (packet->acknowledge) will_answer(hca, qp);
   if (!last) return;
   responder->msn = wire_psn_add(responder->msn, 1);
-  if (qp->holds) end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
+  if (qp->holds) wire_end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
+}
+
+unsigned wire_most_answers(const struct hca_qp *qp) {
+  const unsigned limit = qp->attributes.max_dest_rd_atomic;
+  return limit < WIRE_READS ? limit : WIRE_READS;
+}
+
+void wire_add_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading reading) {
+  struct wire_responder *responder = &qp->wired->responder;
+  const unsigned place = (responder->reading_first + responder->reading_count++) % WIRE_READS;
+  responder->reading[place] = reading;
+  hca_enqueue(hca, qp);
 }
 
 static void add_reading(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
-  struct wire_responder *responder = &qp->wired->responder;
-  const unsigned place = (responder->reading_first + responder->reading_count++) % WIRE_READS;
-  responder->reading[place] = (struct wire_reading){.psn = packet->psn,
-                                                    .key = packet->key,
-                                                    .bytes = packet->bytes,
-                                                    .address = packet->address};
-  hca_enqueue(hca, qp);
+  wire_add_answer(hca, qp,
+                  (struct wire_reading){.psn = packet->psn,
+                                        .key = packet->key,
+                                        .bytes = packet->bytes,
+                                        .address = packet->address});
 }
 
 static void read_memory(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
-  const unsigned limit = qp->attributes.max_dest_rd_atomic < WIRE_READS
-                             ? qp->attributes.max_dest_rd_atomic
-                             : WIRE_READS;
   if (responder->message != WIRE_NOTHING || packet->bytes > TESSERA_HCA_MAX_MESSAGE_BYTES ||
-      responder->reading_count >= limit) {
+      responder->reading_count >= wire_most_answers(qp)) {
     qp->wired->wire->counts.out_of_sequence++;
     return;
   }
-  if (!may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_READ)) {
-    refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
+  if (!wire_may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_READ, packet->bytes)) {
+    wire_refuse(hca, qp, WIRE_NAK_ACCESS, TESSERA_VERBS_EVENT_QP_ACCESS_ERR);
     return;
   }
   add_reading(hca, qp, packet);
@@ -225,10 +242,26 @@ static void read_memory(struct hca *hca, struct hca_qp *qp, const struct wire_pa
   responder->refused = false;
 }
 
+void wire_forget_answers(struct hca_qp *qp, uint32_t psn) {
+  struct wire_responder *responder = &qp->wired->responder;
+  while (responder->reading_count) {
+    const unsigned last = responder->reading_first + responder->reading_count - 1;
+    const struct wire_reading *reading = &responder->reading[last % WIRE_READS];
+    const uint32_t end =
+        wire_psn_add(reading->psn, wire_packets(reading->bytes, qp->wired->mtu));
+    if (wire_psn_distance(end, psn) <= 0) break;
+    responder->reading_count--;
+  }
+}
+
 /* What was carried out before: READs are answered again, from there on; the rest is acknowledged. */
 static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
   qp->wired->wire->counts.duplicates++;
+  if (packet->form.kind == WIRE_ATOMIC) {
+    wire_repeat_atomic(hca, qp, packet);
+    return;
+  }
   if (packet->form.kind != WIRE_READ) {
     will_answer(hca, qp);
     return;
@@ -236,15 +269,8 @@ static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet 
   if (packet->bytes > TESSERA_HCA_MAX_MESSAGE_BYTES) return;
   const uint32_t packets = wire_packets(packet->bytes, qp->wired->mtu);
   if (wire_psn_distance(responder->psn, packet->psn) < (int32_t)packets) return;
-  if (!may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_READ)) return;
-  while (responder->reading_count) {
-    const unsigned last = responder->reading_first + responder->reading_count - 1;
-    const struct wire_reading *reading = &responder->reading[last % WIRE_READS];
-    const uint32_t end =
-        wire_psn_add(reading->psn, wire_packets(reading->bytes, qp->wired->mtu));
-    if (wire_psn_distance(end, packet->psn) <= 0) break;
-    responder->reading_count--;
-  }
+  if (!wire_may_reach(hca, qp, packet, TESSERA_VERBS_ACCESS_REMOTE_READ, packet->bytes)) return;
+  wire_forget_answers(qp, packet->psn);
   if (responder->reading_count < WIRE_READS) add_reading(hca, qp, packet);
 }
 
@@ -263,8 +289,10 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
     return;
   }
   /* Here policy is asked, for each packet, before anything of it is used. */
-  if (!wire_may_respond(qp, opcode_of(packet), packet->form.parts & WIRE_LAST)) {
+  const uint32_t opcode = wire_opcode_of(packet);
+  if (!wire_may_respond(qp, opcode, packet->form.parts & WIRE_LAST)) {
     wire->counts.denied++;
+    if (ahead == 0) hca_count_denied(qp->policy.in, hca_verbs_of(opcode));
     /* Whom policy lets do nothing gets no answer, as from an address where nobody is. */
     if (ahead == 0 && qp->policy.receives != 0)
       send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
@@ -274,7 +302,9 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
     repeat(hca, qp, packet);
   } else if (packet->form.kind == WIRE_READ) {
     read_memory(hca, qp, packet);
-  } else if (packet->form.parts & WIRE_INVALIDATE || !fits(qp, packet)) {
+  } else if (packet->form.kind == WIRE_ATOMIC) {
+    wire_carry_out_atomic(hca, qp, packet);
+  } else if (!wire_fits(qp, packet)) {
     wire->counts.out_of_sequence++;
   } else {
     carry_out(hca, qp, packet);
@@ -289,8 +319,16 @@ static bool make_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading 
                                .qpn = qp->attributes.dest_qpn,
                                .psn = wire_psn_add(reading->psn, reading->done / mtu),
                                .syndrome = WIRE_SYNDROME_ACK,
-                               .msn = qp->wired->responder.msn,
-                               .payload_bytes = last ? left : mtu};
+                               .msn = qp->wired->responder.msn};
+  if (reading->atomic) {
+    packet.opcode = WIRE_ATOMIC_ACKNOWLEDGE;
+    packet.result = reading->address;
+    wire_begin(hca, qp->wired, &packet);
+    wire_end(hca, qp->wired, &packet);
+    reading->done = reading->bytes;
+    return true;
+  }
+  packet.payload_bytes = last ? left : mtu;
   packet.opcode = first && last ? WIRE_READ_RESPONSE_ONLY
                   : first       ? WIRE_READ_RESPONSE_FIRST
                   : last        ? WIRE_READ_RESPONSE_LAST
@@ -315,10 +353,12 @@ bool wire_answer_reads(struct hca *hca, struct hca_qp *qp) {
   wire_flush(hca); /* so that what is counted here is all that there is */
   bool there = true;
   while (place != end && count < WIRE_BATCH) {
+    if (wire_pace_holds(hca, qp)) break;
     struct wire_reading *reading = &responder->reading[place % WIRE_READS];
     made[count].place = place;
     made[count].done = reading->done;
     if (!(there = make_answer(hca, qp, reading))) break;
+    wire_pace_spend(hca, qp);
     count++;
     if (reading->done == reading->bytes) place++;
   }

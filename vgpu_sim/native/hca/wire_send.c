@@ -15,6 +15,7 @@ static _Thread_local struct {
   struct iovec vectors[WIRE_BATCH];
   union wire_name names[WIRE_BATCH];
   union wire_control controls[WIRE_BATCH];
+  bool several[WIRE_BATCH]; /* packets in one buffer */
 } scratch;
 
 socklen_t wire_name_of(const struct hca_wire *wire, const uint8_t *gid, union wire_name *name) {
@@ -45,12 +46,14 @@ void wire_end(struct hca *hca, struct hca_wired *wired, const struct wire_packet
                                   packet->payload_bytes);
   const uint32_t bytes = (uint32_t)(end - data) + WIRE_ICRC_BYTES;
   batch->out[batch->count++] = (struct wire_out){
-      wired, batch->used, bytes, wire_form_of(packet->opcode).kind};
+      wired, batch->used, bytes, packet->opcode,
+      wired->qp ? wire_tos(hca, wired->qp, packet->opcode) : wired->tos};
   batch->used += bytes;
 }
 
-/* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one kind
- * and to one place, all of a size but for the last. */
+/* How many packets from `first` on go out as one buffer, which the kernel cuts again: of one opcode
+ * and to one place, all of a size but for the last. Who looks at the first of them on their way, as
+ * rules of nftables do, so knows the others. */
 static unsigned together(const struct wire_batch *batch, unsigned first) {
   const struct wire_out *head = &batch->out[first];
   if (!head->wired->wire->segments) return 1;
@@ -58,11 +61,23 @@ static unsigned together(const struct wire_batch *batch, unsigned first) {
   unsigned count = 1;
   for (; first + count < batch->count && count < WIRE_MAX_GSO_ID; count++) {
     const struct wire_out *next = &batch->out[first + count];
-    if (next->wired != head->wired || next->kind != head->kind || next->bytes > head->bytes) break;
+    if (next->wired != head->wired || next->opcode != head->opcode || next->tos != head->tos) break;
+    if (next->bytes > head->bytes) break;
     if ((bytes += next->bytes) > MAX_BUFFER) break;
     if (next->bytes < head->bytes) return count + 1;
   }
   return count;
+}
+
+/* Adds what the kernel is told beside a buffer. */
+static void say(struct msghdr *header, unsigned message, int level, int type, const void *value,
+                size_t bytes) {
+  uint8_t *place = scratch.controls[message].room + header->msg_controllen;
+  struct cmsghdr *entry = (struct cmsghdr *)(void *)place;
+  *entry = (struct cmsghdr){.cmsg_level = level, .cmsg_type = type, .cmsg_len = CMSG_LEN(bytes)};
+  memcpy(CMSG_DATA(entry), value, bytes);
+  header->msg_control = &scratch.controls[message];
+  header->msg_controllen += CMSG_SPACE(bytes);
 }
 
 static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsigned message) {
@@ -82,15 +97,17 @@ static void fill(struct wire_batch *batch, unsigned first, unsigned count, unsig
                                                         &scratch.names[message]),
                             .msg_iov = &scratch.vectors[message],
                             .msg_iovlen = 1};
-  if (count == 1) return;
-  union wire_control *control = &scratch.controls[message];
-  header->msg_control = control;
-  header->msg_controllen = CMSG_SPACE(sizeof(uint16_t));
-  control->header = (struct cmsghdr){.cmsg_level = SOL_UDP,
-                                     .cmsg_type = UDP_SEGMENT,
-                                     .cmsg_len = CMSG_LEN(sizeof(uint16_t))};
-  const uint16_t size = (uint16_t)head->bytes;
-  memcpy(CMSG_DATA(&control->header), &size, sizeof size);
+  scratch.several[message] = count > 1;
+  if (count > 1) {
+    const uint16_t size = (uint16_t)head->bytes;
+    say(header, message, SOL_UDP, UDP_SEGMENT, &size, sizeof size);
+  }
+  if (head->tos == WIRE_USUAL_TOS) return;
+  const int tos = head->tos;
+  if (wire_is_ipv4(head->wired->path.destination))
+    say(header, message, IPPROTO_IP, IP_TOS, &tos, sizeof tos);
+  else
+    say(header, message, IPPROTO_IPV6, IPV6_TCLASS, &tos, sizeof tos);
 }
 
 /* Sends buffers that share a socket; returns how many are left because there is no room. */
@@ -99,9 +116,13 @@ static unsigned send_all(struct hca_wire *wire, int fd, unsigned first, unsigned
     const int sent = sendmmsg(fd, scratch.messages + first, count, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)) return count;
     if (sent < 0 && errno == EINTR) continue;
-    /* Another error is a packet that got lost: an address that is not reached, a filter. */
+    /* Another error is a packet that got lost: an address that is not reached, a filter. Of several
+     * in one buffer it may be the way, that cannot cut them: they are sent again, one by one. */
     const unsigned done = sent > 0 ? (unsigned)sent : 1;
-    if (sent <= 0) wire->counts.send_errors++;
+    if (sent <= 0) {
+      wire->counts.send_errors++;
+      if (scratch.several[first]) wire->segments = false;
+    }
     first += done;
     count -= done;
   }

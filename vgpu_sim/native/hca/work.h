@@ -98,6 +98,23 @@ uint8_t *hca_remote_memory(struct hca *hca, struct hca_qp *peer, struct hca_work
 enum hca_step hca_lose_remote(struct hca *hca, struct hca_qp *qp, struct hca_qp *peer);
 
 /* datagram.c */
+/* What a datagram says of itself beside its data, which lies in the engine's buffer. */
+struct hca_datagram {
+  uint32_t bytes, qkey, immediate, source_qpn;
+  uint8_t service_level;
+  bool has_immediate, solicited;
+};
+/* The 40 bytes before a datagram: the IP header as RoCE version 2 has it, in the last 20 for IPv4.
+ * Lengths count what a packet adds: UDP, BTH, DETH, ICRC. */
+void hca_write_grh(uint8_t *header, const uint8_t *source, const tessera_hca_ah_create *path,
+                   uint32_t bytes);
+/* Gives a datagram to a queue pair that it may have; what it cannot take is dropped. */
+void hca_deliver_datagram(struct hca *hca, struct hca_qp *peer,
+                          const struct hca_datagram *datagram);
+/* wire_datagram.c: sends the datagram that `qp` is at, whose data lies in the engine's buffer. */
+enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
+                                     const tessera_hca_ah_create *path,
+                                     const struct hca_datagram *datagram);
 enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp);
 
 #endif

@@ -102,6 +102,8 @@
 #define TESSERA_HCA_QPN_MASK UINT64_C(0xffffff)
 #define TESSERA_HCA_VERBS UINT64_C(0x9)
 #define TESSERA_HCA_WIRE_LANES UINT64_C(0x8)
+#define TESSERA_HCA_WIRE_READS UINT64_C(0x10)
+#define TESSERA_HCA_QOS_CLASSES UINT64_C(0x3f)
 #define TESSERA_HCA_MAD_BYTES UINT64_C(0x100)
 
 #define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
@@ -344,6 +346,7 @@ enum {
   TESSERA_CM_MESSAGE_DISCONNECT = 226,
   TESSERA_CM_MESSAGE_MIGRATE = 228,
   TESSERA_CM_MESSAGE_NOTIFY = 230,
+  TESSERA_CM_MESSAGE_JOIN = 232,
 };
 
 enum {
@@ -1158,6 +1161,72 @@ _Static_assert(offsetof(tessera_hca_saved_cq, events) == 4, "tessera_hca_saved_c
 _Static_assert(offsetof(tessera_hca_saved_cq, overrun) == 8, "tessera_hca_saved_cq.overrun");
 _Static_assert(offsetof(tessera_hca_saved_cq, reserved) == 12, "tessera_hca_saved_cq.reserved");
 
+typedef struct tessera_hca_saved_reading {
+  uint32_t psn;
+  uint32_t key;
+  uint32_t bytes;
+  uint32_t done;
+  uint64_t address;
+  uint32_t atomic;
+  uint32_t reserved;
+} tessera_hca_saved_reading;
+_Static_assert(sizeof(tessera_hca_saved_reading) == 32, "tessera_hca_saved_reading");
+_Static_assert(offsetof(tessera_hca_saved_reading, psn) == 0, "tessera_hca_saved_reading.psn");
+_Static_assert(offsetof(tessera_hca_saved_reading, key) == 4, "tessera_hca_saved_reading.key");
+_Static_assert(offsetof(tessera_hca_saved_reading, bytes) == 8, "tessera_hca_saved_reading.bytes");
+_Static_assert(offsetof(tessera_hca_saved_reading, done) == 12, "tessera_hca_saved_reading.done");
+_Static_assert(offsetof(tessera_hca_saved_reading, address) == 16, "tessera_hca_saved_reading.address");
+_Static_assert(offsetof(tessera_hca_saved_reading, atomic) == 24, "tessera_hca_saved_reading.atomic");
+_Static_assert(offsetof(tessera_hca_saved_reading, reserved) == 28, "tessera_hca_saved_reading.reserved");
+
+typedef struct tessera_hca_saved_result {
+  uint64_t before;
+  uint32_t psn;
+  uint32_t reserved;
+} tessera_hca_saved_result;
+_Static_assert(sizeof(tessera_hca_saved_result) == 16, "tessera_hca_saved_result");
+_Static_assert(offsetof(tessera_hca_saved_result, before) == 0, "tessera_hca_saved_result.before");
+_Static_assert(offsetof(tessera_hca_saved_result, psn) == 8, "tessera_hca_saved_result.psn");
+_Static_assert(offsetof(tessera_hca_saved_result, reserved) == 12, "tessera_hca_saved_result.reserved");
+
+typedef struct tessera_hca_saved_wired {
+  uint32_t wired;
+  uint32_t first_psn;
+  uint32_t oldest_psn;
+  uint32_t psn;
+  uint32_t msn;
+  uint32_t last_psn;
+  uint32_t refused;
+  uint32_t answers;
+  uint32_t message;
+  uint32_t key;
+  uint32_t bytes;
+  uint32_t done;
+  uint64_t address;
+  uint32_t reading_count;
+  uint32_t result_count;
+  tessera_hca_saved_reading reading[16];
+  tessera_hca_saved_result results[16];
+} tessera_hca_saved_wired;
+_Static_assert(sizeof(tessera_hca_saved_wired) == 832, "tessera_hca_saved_wired");
+_Static_assert(offsetof(tessera_hca_saved_wired, wired) == 0, "tessera_hca_saved_wired.wired");
+_Static_assert(offsetof(tessera_hca_saved_wired, first_psn) == 4, "tessera_hca_saved_wired.first_psn");
+_Static_assert(offsetof(tessera_hca_saved_wired, oldest_psn) == 8, "tessera_hca_saved_wired.oldest_psn");
+_Static_assert(offsetof(tessera_hca_saved_wired, psn) == 12, "tessera_hca_saved_wired.psn");
+_Static_assert(offsetof(tessera_hca_saved_wired, msn) == 16, "tessera_hca_saved_wired.msn");
+_Static_assert(offsetof(tessera_hca_saved_wired, last_psn) == 20, "tessera_hca_saved_wired.last_psn");
+_Static_assert(offsetof(tessera_hca_saved_wired, refused) == 24, "tessera_hca_saved_wired.refused");
+_Static_assert(offsetof(tessera_hca_saved_wired, answers) == 28, "tessera_hca_saved_wired.answers");
+_Static_assert(offsetof(tessera_hca_saved_wired, message) == 32, "tessera_hca_saved_wired.message");
+_Static_assert(offsetof(tessera_hca_saved_wired, key) == 36, "tessera_hca_saved_wired.key");
+_Static_assert(offsetof(tessera_hca_saved_wired, bytes) == 40, "tessera_hca_saved_wired.bytes");
+_Static_assert(offsetof(tessera_hca_saved_wired, done) == 44, "tessera_hca_saved_wired.done");
+_Static_assert(offsetof(tessera_hca_saved_wired, address) == 48, "tessera_hca_saved_wired.address");
+_Static_assert(offsetof(tessera_hca_saved_wired, reading_count) == 56, "tessera_hca_saved_wired.reading_count");
+_Static_assert(offsetof(tessera_hca_saved_wired, result_count) == 60, "tessera_hca_saved_wired.result_count");
+_Static_assert(offsetof(tessera_hca_saved_wired, reading) == 64, "tessera_hca_saved_wired.reading");
+_Static_assert(offsetof(tessera_hca_saved_wired, results) == 576, "tessera_hca_saved_wired.results");
+
 typedef struct tessera_hca_saved_qp {
   uint32_t send_tail;
   uint32_t recv_tail;
@@ -1167,8 +1236,9 @@ typedef struct tessera_hca_saved_qp {
   uint32_t holds;
   tessera_hca_qp_attributes attributes;
   tessera_hca_recv_slot held;
+  tessera_hca_saved_wired wire;
 } tessera_hca_saved_qp;
-_Static_assert(sizeof(tessera_hca_saved_qp) == 368, "tessera_hca_saved_qp");
+_Static_assert(sizeof(tessera_hca_saved_qp) == 1200, "tessera_hca_saved_qp");
 _Static_assert(offsetof(tessera_hca_saved_qp, send_tail) == 0, "tessera_hca_saved_qp.send_tail");
 _Static_assert(offsetof(tessera_hca_saved_qp, recv_tail) == 4, "tessera_hca_saved_qp.recv_tail");
 _Static_assert(offsetof(tessera_hca_saved_qp, broken) == 8, "tessera_hca_saved_qp.broken");
@@ -1177,6 +1247,7 @@ _Static_assert(offsetof(tessera_hca_saved_qp, said_last_wqe) == 16, "tessera_hca
 _Static_assert(offsetof(tessera_hca_saved_qp, holds) == 20, "tessera_hca_saved_qp.holds");
 _Static_assert(offsetof(tessera_hca_saved_qp, attributes) == 24, "tessera_hca_saved_qp.attributes");
 _Static_assert(offsetof(tessera_hca_saved_qp, held) == 96, "tessera_hca_saved_qp.held");
+_Static_assert(offsetof(tessera_hca_saved_qp, wire) == 368, "tessera_hca_saved_qp.wire");
 
 typedef struct tessera_hca_saved_srq {
   uint32_t tail;
@@ -1220,8 +1291,10 @@ typedef struct tessera_hca_policy_change {
   uint32_t revoke;
   uint32_t pkey;
   uint64_t address_handle;
+  uint32_t qos_class;
+  uint32_t reserved;
 } tessera_hca_policy_change;
-_Static_assert(sizeof(tessera_hca_policy_change) == 56, "tessera_hca_policy_change");
+_Static_assert(sizeof(tessera_hca_policy_change) == 64, "tessera_hca_policy_change");
 _Static_assert(offsetof(tessera_hca_policy_change, queue_pair) == 0, "tessera_hca_policy_change.queue_pair");
 _Static_assert(offsetof(tessera_hca_policy_change, out) == 8, "tessera_hca_policy_change.out");
 _Static_assert(offsetof(tessera_hca_policy_change, in_) == 16, "tessera_hca_policy_change.in_");
@@ -1231,6 +1304,8 @@ _Static_assert(offsetof(tessera_hca_policy_change, receives) == 36, "tessera_hca
 _Static_assert(offsetof(tessera_hca_policy_change, revoke) == 40, "tessera_hca_policy_change.revoke");
 _Static_assert(offsetof(tessera_hca_policy_change, pkey) == 44, "tessera_hca_policy_change.pkey");
 _Static_assert(offsetof(tessera_hca_policy_change, address_handle) == 48, "tessera_hca_policy_change.address_handle");
+_Static_assert(offsetof(tessera_hca_policy_change, qos_class) == 56, "tessera_hca_policy_change.qos_class");
+_Static_assert(offsetof(tessera_hca_policy_change, reserved) == 60, "tessera_hca_policy_change.reserved");
 
 typedef struct tessera_hca_flow_counts {
   uint64_t operations[9];
@@ -1242,23 +1317,41 @@ _Static_assert(offsetof(tessera_hca_flow_counts, operations) == 0, "tessera_hca_
 _Static_assert(offsetof(tessera_hca_flow_counts, bytes) == 72, "tessera_hca_flow_counts.bytes");
 _Static_assert(offsetof(tessera_hca_flow_counts, denied) == 144, "tessera_hca_flow_counts.denied");
 
+typedef struct tessera_hca_qos_class {
+  uint64_t bytes_at_most;
+  uint64_t bytes_at_least;
+  uint32_t weight;
+  uint8_t traffic_class;
+  uint8_t cnp_traffic_class;
+  uint8_t reserved[2];
+} tessera_hca_qos_class;
+_Static_assert(sizeof(tessera_hca_qos_class) == 24, "tessera_hca_qos_class");
+_Static_assert(offsetof(tessera_hca_qos_class, bytes_at_most) == 0, "tessera_hca_qos_class.bytes_at_most");
+_Static_assert(offsetof(tessera_hca_qos_class, bytes_at_least) == 8, "tessera_hca_qos_class.bytes_at_least");
+_Static_assert(offsetof(tessera_hca_qos_class, weight) == 16, "tessera_hca_qos_class.weight");
+_Static_assert(offsetof(tessera_hca_qos_class, traffic_class) == 20, "tessera_hca_qos_class.traffic_class");
+_Static_assert(offsetof(tessera_hca_qos_class, cnp_traffic_class) == 21, "tessera_hca_qos_class.cnp_traffic_class");
+_Static_assert(offsetof(tessera_hca_qos_class, reserved) == 22, "tessera_hca_qos_class.reserved");
+
 typedef struct tessera_hca_wire {
   uint8_t gid[16];
   uint32_t scope;
   uint32_t lanes;
   uint32_t segments;
-  uint32_t reserved;
+  uint32_t path_mtu;
   int32_t fds[8];
   uint16_t ports[8];
+  uint64_t bytes_per_second;
 } tessera_hca_wire;
-_Static_assert(sizeof(tessera_hca_wire) == 80, "tessera_hca_wire");
+_Static_assert(sizeof(tessera_hca_wire) == 88, "tessera_hca_wire");
 _Static_assert(offsetof(tessera_hca_wire, gid) == 0, "tessera_hca_wire.gid");
 _Static_assert(offsetof(tessera_hca_wire, scope) == 16, "tessera_hca_wire.scope");
 _Static_assert(offsetof(tessera_hca_wire, lanes) == 20, "tessera_hca_wire.lanes");
 _Static_assert(offsetof(tessera_hca_wire, segments) == 24, "tessera_hca_wire.segments");
-_Static_assert(offsetof(tessera_hca_wire, reserved) == 28, "tessera_hca_wire.reserved");
+_Static_assert(offsetof(tessera_hca_wire, path_mtu) == 28, "tessera_hca_wire.path_mtu");
 _Static_assert(offsetof(tessera_hca_wire, fds) == 32, "tessera_hca_wire.fds");
 _Static_assert(offsetof(tessera_hca_wire, ports) == 64, "tessera_hca_wire.ports");
+_Static_assert(offsetof(tessera_hca_wire, bytes_per_second) == 80, "tessera_hca_wire.bytes_per_second");
 
 typedef struct tessera_hca_wire_counts {
   uint64_t received;
@@ -1276,8 +1369,14 @@ typedef struct tessera_hca_wire_counts {
   uint64_t timeouts;
   uint64_t send_errors;
   uint64_t full;
+  uint64_t np_ecn_marked;
+  uint64_t np_cnp_sent;
+  uint64_t rp_cnp_handled;
+  uint64_t rp_cnp_ignored;
+  uint64_t bad_qkey;
+  uint64_t unjudged;
 } tessera_hca_wire_counts;
-_Static_assert(sizeof(tessera_hca_wire_counts) == 120, "tessera_hca_wire_counts");
+_Static_assert(sizeof(tessera_hca_wire_counts) == 168, "tessera_hca_wire_counts");
 _Static_assert(offsetof(tessera_hca_wire_counts, received) == 0, "tessera_hca_wire_counts.received");
 _Static_assert(offsetof(tessera_hca_wire_counts, sent) == 8, "tessera_hca_wire_counts.sent");
 _Static_assert(offsetof(tessera_hca_wire_counts, malformed) == 16, "tessera_hca_wire_counts.malformed");
@@ -1293,6 +1392,22 @@ _Static_assert(offsetof(tessera_hca_wire_counts, duplicates) == 88, "tessera_hca
 _Static_assert(offsetof(tessera_hca_wire_counts, timeouts) == 96, "tessera_hca_wire_counts.timeouts");
 _Static_assert(offsetof(tessera_hca_wire_counts, send_errors) == 104, "tessera_hca_wire_counts.send_errors");
 _Static_assert(offsetof(tessera_hca_wire_counts, full) == 112, "tessera_hca_wire_counts.full");
+_Static_assert(offsetof(tessera_hca_wire_counts, np_ecn_marked) == 120, "tessera_hca_wire_counts.np_ecn_marked");
+_Static_assert(offsetof(tessera_hca_wire_counts, np_cnp_sent) == 128, "tessera_hca_wire_counts.np_cnp_sent");
+_Static_assert(offsetof(tessera_hca_wire_counts, rp_cnp_handled) == 136, "tessera_hca_wire_counts.rp_cnp_handled");
+_Static_assert(offsetof(tessera_hca_wire_counts, rp_cnp_ignored) == 144, "tessera_hca_wire_counts.rp_cnp_ignored");
+_Static_assert(offsetof(tessera_hca_wire_counts, bad_qkey) == 152, "tessera_hca_wire_counts.bad_qkey");
+_Static_assert(offsetof(tessera_hca_wire_counts, unjudged) == 160, "tessera_hca_wire_counts.unjudged");
+
+typedef struct tessera_hca_asked {
+  uint64_t wire;
+  uint8_t own[16];
+  uint8_t source[16];
+} tessera_hca_asked;
+_Static_assert(sizeof(tessera_hca_asked) == 40, "tessera_hca_asked");
+_Static_assert(offsetof(tessera_hca_asked, wire) == 0, "tessera_hca_asked.wire");
+_Static_assert(offsetof(tessera_hca_asked, own) == 8, "tessera_hca_asked.own");
+_Static_assert(offsetof(tessera_hca_asked, source) == 24, "tessera_hca_asked.source");
 
 typedef struct tessera_hca_mad {
   uint8_t source[16];

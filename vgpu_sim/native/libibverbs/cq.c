@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "api.h"
@@ -12,7 +13,16 @@
 #include "verbs_calls.h"
 
 /* Who polls an empty queue keeps a CPU from whoever is to fill it, where there are few. */
-enum { POLLS_UNTIL_YIELD = 64, POLLS_UNTIL_LOOK = 1 << 10 };
+enum {
+  POLLS_UNTIL_YIELD = 64,
+  POLLS_UNTIL_LOOK = 1 << 10,
+  POLLS_UNTIL_DOZE = 1 << 12, /* about 0.2 ms */
+  DOZE_NS = 20000,
+};
+
+/* Of this thread, whatever the queue, since it found something: one of many queues may be empty for
+ * ever while there is work in another. */
+static _Thread_local uint32_t polls_in_vain;
 
 struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_context,
                                  struct ibv_comp_channel *channel, int vector) {
@@ -131,6 +141,17 @@ static void read_entry(const tessera_hca_cqe *entry, struct ibv_wc *wc) {
                         .sl = entry->service_level};
 }
 
+/* hcad, which is to fill the queue, may wait for this very CPU. Yielding gives it to nobody of another
+ * control group, as hcad is for a pod: who has polled in vain for long sleeps in between. */
+static void let_others_run(void) {
+  if (polls_in_vain < POLLS_UNTIL_DOZE) {
+    sched_yield();
+    return;
+  }
+  const struct timespec doze = {.tv_nsec = DOZE_NS};
+  nanosleep(&doze, NULL);
+}
+
 int tsr_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
   struct tsr_cq *cq = (struct tsr_cq *)ibv;
   int taken = 0;
@@ -147,8 +168,11 @@ int tsr_poll_cq(struct ibv_cq *ibv, int count, struct ibv_wc *wc) {
   }
   const uint32_t empty = taken ? 0 : ++cq->empty_polls;
   pthread_mutex_unlock(&cq->polling);
-  if (taken) return taken;
-  if (empty % POLLS_UNTIL_YIELD == 0) sched_yield();
+  if (taken) {
+    polls_in_vain = 0;
+    return taken;
+  }
+  if (++polls_in_vain % POLLS_UNTIL_YIELD == 0) let_others_run();
   const bool dead = tsr_of(ibv->context)->dead ||
                     (empty % POLLS_UNTIL_LOOK == 0 && tsr_is_dead(tsr_of(ibv->context)));
   if (!dead) return 0;

@@ -13,7 +13,10 @@
 #include "verbs_calls.h"
 #include "hca_path.h"
 
-enum { PART = 1 }; /* the only model that there is */
+enum {
+  PART = 1, /* the only model that there is */
+  GID_ENTRIES = 8, /* of the table of GIDs: the first are in use */
+};
 
 static struct tsr_device *describe(const char *path, const tessera_hca_device *info) {
   struct tsr_device *device = calloc(1, sizeof *device);
@@ -83,6 +86,7 @@ static void set_operations(struct tsr_context *context) {
   context->verbs.create_srq_ex = tsr_create_srq_ex;
   context->verbs.query_rt_values = tsr_query_rt_values;
   context->verbs.query_device_ex = tsr_query_device_ex;
+  context->verbs.advise_mr = tsr_advise_mr;
   context->verbs.alloc_td = tsr_alloc_td;
   context->verbs.dealloc_td = tsr_dealloc_td;
   context->verbs.alloc_parent_domain = tsr_alloc_parent_domain;
@@ -168,6 +172,13 @@ int tsr_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *at
   return 0;
 }
 
+/* What requests may touch regions on demand; see paging.c for what such a region is. */
+enum {
+  PAGED_UD = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV,
+  PAGED_UC = PAGED_UD | IBV_ODP_SUPPORT_WRITE,
+  PAGED_RC = PAGED_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+};
+
 int tsr_query_device_ex(struct ibv_context *context, const uint32_t *input,
                         struct ibv_device_attr_ex *attr, size_t size) {
   (void)input; /* its comp_mask is 0: the header has looked */
@@ -175,6 +186,10 @@ int tsr_query_device_ex(struct ibv_context *context, const uint32_t *input,
   struct ibv_device_attr_ex whole = {.completion_timestamp_mask = UINT64_MAX,
                                      .hca_core_clock = 1000000, /* kHz: nanoseconds */
                                      .phys_port_cnt_ex = 1};
+  whole.odp_caps.general = IBV_ODP_SUPPORT; /* not of the implicit kind */
+  whole.odp_caps.rc = PAGED_RC;
+  whole.odp_caps.uc = PAGED_UC;
+  whole.odp_caps.ud = PAGED_UD;
   tsr_ibv_query_device(context, &whole.orig_attr);
   whole.device_cap_flags_ex = whole.orig_attr.device_cap_flags;
   memset(attr, 0, size);
@@ -190,7 +205,7 @@ int tsr_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_at
       .state = IBV_PORT_ACTIVE,
       .max_mtu = (int)info->mtu,
       .active_mtu = (int)info->mtu,
-      .gid_tbl_len = TESSERA_HCA_GIDS,
+      .gid_tbl_len = GID_ENTRIES,
       .port_cap_flags = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS,
       .max_msg_sz = TESSERA_HCA_MAX_MESSAGE_BYTES,
       .pkey_tbl_len = TESSERA_HCA_PKEYS,
@@ -209,21 +224,31 @@ int tsr_ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_por
   return tsr_query_port(context, port, attr, offsetof(struct ibv_port_attr, flags));
 }
 
+/* The GID of an entry of the table, of which not all are in use; NULL where there is no such entry. */
+static const uint8_t *gid_at(struct ibv_context *context, uint32_t port, uint32_t index) {
+  static const uint8_t empty[sizeof(union ibv_gid)];
+  if (port != 1 || index >= GID_ENTRIES) return NULL;
+  return index < TESSERA_HCA_GIDS ? tsr_of(context)->device.info.gids[index] : empty;
+}
+
 int tsr_ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid) {
-  if (port != 1 || index < 0 || index >= (int)TESSERA_HCA_GIDS) {
+  const uint8_t *own = gid_at(context, port, (uint32_t)index);
+  if (!own) {
     errno = EINVAL;
     return -1;
   }
-  memcpy(gid, tsr_of(context)->device.info.gids[index], sizeof *gid);
+  memcpy(gid, own, sizeof *gid);
   return 0;
 }
 
 int tsr__ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index,
                           struct ibv_gid_entry *entry, uint32_t flags, size_t size) {
   if (flags != 0 || size < sizeof *entry) return EINVAL;
-  if (port != 1 || index >= TESSERA_HCA_GIDS) return EINVAL;
+  const uint8_t *own = gid_at(context, port, index);
+  if (!own) return EINVAL;
+  if (index >= TESSERA_HCA_GIDS) return ENODATA;
   memset(entry, 0, size);
-  memcpy(&entry->gid, tsr_of(context)->device.info.gids[index], sizeof entry->gid);
+  memcpy(&entry->gid, own, sizeof entry->gid);
   entry->gid_index = index;
   entry->port_num = port;
   entry->gid_type = IBV_GID_TYPE_ROCE_V2;
@@ -239,15 +264,15 @@ ssize_t tsr__ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_ent
   return TESSERA_HCA_GIDS;
 }
 
-/* The private enumeration of kinds: 1 is RoCE version 2. */
+/* The private enumeration of kinds: 1 is RoCE version 2, and 0 what rdma-core says of entries that
+ * are not in use. */
 int tsr_ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index,
                            unsigned *type) {
-  (void)context;
-  if (port != 1 || index >= TESSERA_HCA_GIDS) {
+  if (!gid_at(context, port, index)) {
     errno = EINVAL;
     return -1;
   }
-  *type = 1;
+  *type = index < TESSERA_HCA_GIDS;
   return 0;
 }
 

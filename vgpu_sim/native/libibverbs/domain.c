@@ -6,7 +6,9 @@
 #include "api.h"
 #include "command.h"
 #include "device_memory.h"
+#include "domain.h"
 #include "log.h"
+#include "paging.h"
 #include "remap.h"
 
 struct ibv_pd *tsr_ibv_alloc_pd(struct ibv_context *context) {
@@ -97,6 +99,11 @@ static int make_region(struct tsr_context *context, struct tsr_mr *mr,
   return refused;
 }
 
+/* hcad knows nothing of on-demand paging; what the flags ask for without it is not to be had. */
+static unsigned without_paging(unsigned access) {
+  return access & IBV_ACCESS_ON_DEMAND ? access & ~(unsigned)TSR_PAGING_FLAGS : access;
+}
+
 struct ibv_mr *tsr_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
                                     unsigned int access) {
   struct tsr_context *context = tsr_of(pd->context);
@@ -106,13 +113,16 @@ struct ibv_mr *tsr_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length
   if (mr && wanted) {
     mr->ibv = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
     /* Optional flags are hints: who cannot follow them ignores them. */
-    mr->access = wanted->access = access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
+    mr->access = access & ~(unsigned)IBV_ACCESS_OPTIONAL_RANGE;
+    wanted->access = without_paging(mr->access);
     mr->iova = iova;
     wanted->pd = pd->handle;
     wanted->iova = iova;
     wanted->bytes = length;
     pthread_mutex_lock(&context->registering);
-    error = length == 0 ? EINVAL : make_region(context, mr, wanted);
+    error = length == 0 ? EINVAL : tsr_paging_refused(mr);
+    if (error == 0) error = make_region(context, mr, wanted);
+    if (error == 0) tsr_paging_add(context, mr);
     pthread_mutex_unlock(&context->registering);
   }
   free(wanted);
@@ -136,7 +146,10 @@ int tsr_ibv_dereg_mr(struct ibv_mr *ibv) {
   struct tsr_context *context = tsr_of(ibv->context);
   pthread_mutex_lock(&context->registering);
   const int error = tsr_ask_handle(context, TESSERA_HCA_MESSAGE_MR_DESTROY, ibv->handle);
-  if (error == 0 || context->dead) tsr_unpin(context, mr->segments, mr->piece_count);
+  if (error == 0 || context->dead) {
+    tsr_unpin(context, mr->segments, mr->piece_count);
+    tsr_paging_remove(context, mr);
+  }
   pthread_mutex_unlock(&context->registering);
   if (error != 0 && !context->dead) return error;
   free(mr);
@@ -144,20 +157,39 @@ int tsr_ibv_dereg_mr(struct ibv_mr *ibv) {
 }
 
 /* Makes a region of other pages, domain or access, which takes over the key of the old one. */
-static int change(struct tsr_context *context, struct tsr_mr *mr, struct tsr_mr *wanted) {
+static int exchange(struct tsr_context *context, struct tsr_mr *mr, struct tsr_mr *wanted) {
   tessera_hca_mr_create *request = calloc(1, sizeof *request);
   if (!request) return ENOMEM;
   *request = (tessera_hca_mr_create){.pd = wanted->ibv.pd->handle,
-                                     .access = wanted->access,
+                                     .access = without_paging(wanted->access),
                                      .iova = wanted->iova,
                                      .bytes = wanted->ibv.length,
                                      .replaced = mr->ibv.handle};
-  pthread_mutex_lock(&context->registering);
   const int error = make_region(context, wanted, request);
-  if (error == 0) tsr_unpin(context, mr->segments, mr->piece_count);
-  if (error == 0) *mr = *wanted;
-  pthread_mutex_unlock(&context->registering);
+  if (error == 0) {
+    tsr_unpin(context, mr->segments, mr->piece_count);
+    tsr_paging_remove(context, mr);
+    *mr = *wanted;
+    tsr_paging_add(context, mr);
+  }
   free(request);
+  return error;
+}
+
+static int change(struct tsr_context *context, struct tsr_mr *mr, struct tsr_mr *wanted) {
+  pthread_mutex_lock(&context->registering);
+  int error = tsr_paging_refused(wanted);
+  if (error == 0) error = exchange(context, mr, wanted);
+  pthread_mutex_unlock(&context->registering);
+  return error;
+}
+
+int tsr_region_renew(struct tsr_context *context, struct tsr_mr *mr) {
+  struct tsr_mr *again = calloc(1, sizeof *again);
+  if (!again) return ENOMEM;
+  *again = *mr;
+  const int error = exchange(context, mr, again);
+  free(again);
   return error;
 }
 

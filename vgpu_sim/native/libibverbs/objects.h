@@ -33,6 +33,7 @@ struct tsr_context {
   tessera_hca_client_page *page;
   int doorbell_fd;
   struct tsr_segment *segments;
+  struct tsr_mr *paged;
   struct tsr_cq *cqs;
   struct tsr_qp *qps;
   struct tsr_srq *srqs;
@@ -65,6 +66,7 @@ struct tsr_mr {
   struct ibv_mr ibv;
   unsigned piece_count, access;
   uint64_t iova;
+  struct tsr_mr *next_paged; /* of those on demand */
   struct tsr_segment *segments[TESSERA_HCA_MAX_PIECES];
 };
 

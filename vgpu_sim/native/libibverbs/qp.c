@@ -7,6 +7,7 @@
 #include "api.h"
 #include "command.h"
 #include "log.h"
+#include "paging.h"
 #include "verbs_calls.h"
 
 static void forget_completions(const struct ibv_qp *qp) {
@@ -150,7 +151,8 @@ static void write_attributes(const struct ibv_qp_attr *attr, tessera_hca_qp_attr
                                      .rq_psn = attr->rq_psn,
                                      .sq_psn = attr->sq_psn,
                                      .dest_qpn = attr->dest_qp_num,
-                                     .access = attr->qp_access_flags,
+                                     /* Flags of regions say nothing about a queue pair. */
+                                     .access = attr->qp_access_flags & ~(unsigned)TSR_PAGING_FLAGS,
                                      .flow_label = path->grh.flow_label,
                                      .pkey_index = attr->pkey_index,
                                      .dlid = path->dlid,

@@ -14,29 +14,33 @@
 #include "api.h"
 #include "command.h"
 #include "log.h"
+#include "own_stack.h"
 
 #define PAGE TESSERA_HCA_PAGE_BYTES
 
-/* One line of /proc/self/maps. */
+/* One line of /proc/self/maps; zeros before the first. */
 struct mapping {
   uint64_t from, to, inode;
   int protection;
-  bool shared, stack;
+  bool shared;
+  bool above_hole; /* nothing is mapped where it begins */
 };
 
+/* Reads the next one. */
 static bool read_mapping(FILE *maps, struct mapping *mapping) {
-  char line[512], flags[5], path[64] = "";
+  char line[512], flags[5];
+  const uint64_t below = mapping->to;
   if (!fgets(line, sizeof line, maps)) return false;
   if (!strchr(line, '\n')) /* a long path: its rest is not looked at */
     for (int c; (c = fgetc(maps)) != EOF && c != '\n';) continue;
-  if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %" SCNu64 " %63s", &mapping->from,
-             &mapping->to, flags, &mapping->inode, path) < 4)
+  if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %*x %*s %" SCNu64, &mapping->from,
+             &mapping->to, flags, &mapping->inode) < 4)
     return false;
   mapping->protection =
       (flags[0] == 'r' ? PROT_READ : 0) | (flags[1] == 'w' ? PROT_WRITE : 0) |
       (flags[2] == 'x' ? PROT_EXEC : 0);
   mapping->shared = flags[3] == 's';
-  mapping->stack = strcmp(path, "[stack]") == 0;
+  mapping->above_hole = mapping->from > below;
   return true;
 }
 
@@ -70,6 +74,37 @@ static bool is_ours(const struct tsr_segment *segment, const struct mapping *map
   return segment && mapping->shared && mapping->inode == segment->inode;
 }
 
+/* Pages that are to be replaced by others with the same content. The calling thread's stack may be
+ * among them: it must not be written to between the copy and the exchange, which is why both are
+ * done on a stack apart. What another thread writes to them in between is lost. */
+struct exchange {
+  const struct tsr_segment *segment;
+  uint8_t *window; /* the new memory, at another address */
+  int fd, error;
+};
+
+/* Not memcpy(): under an address sanitizer that refuses what lies between a program's variables,
+ * and under a thread sanitizer it runs the handlers of earlier signals. */
+__attribute__((no_sanitize_address, no_sanitize_thread))
+static void copy_pages(uint8_t *to, const uint8_t *from, uint64_t bytes) {
+  typedef uint64_t words __attribute__((vector_size(64), may_alias));
+  for (uint64_t at = 0; at < bytes; at += sizeof(words)) {
+    *(words *)(to + at) = *(const words *)(from + at);
+    __asm__ volatile("" ::: "memory"); /* or the compiler makes a memcpy() of it */
+  }
+}
+
+static void put_in_place(void *argument) {
+  struct exchange *exchange = argument;
+  uint8_t *const address = exchange->segment->address;
+  const uint64_t bytes = exchange->segment->bytes;
+  const int protection = exchange->segment->protection, fd = exchange->fd;
+  copy_pages(exchange->window, address, bytes);
+  const void *placed =
+      mmap(address, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
+  exchange->error = placed == MAP_FAILED ? errno : 0;
+}
+
 /* Makes memory and gives it the content of `bytes` from `from` on. */
 static int make_segment(struct tsr_context *context, uint64_t from, uint64_t bytes, int protection,
                         struct tsr_segment *segment) {
@@ -88,13 +123,10 @@ static int make_segment(struct tsr_context *context, uint64_t from, uint64_t byt
   if (window == MAP_FAILED) {
     error = errno;
   } else {
-    /* From here on nothing is written in this process until the pages are replaced: what is written
-     * to them in between, by another thread, is lost. */
-    memcpy(window, segment->address, bytes);
-    if (mmap(segment->address, bytes, protection, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0) ==
-        MAP_FAILED)
-      error = errno;
-    else if (hides_from_children && madvise(segment->address, bytes, MADV_DONTFORK) != 0)
+    struct exchange exchange = {.segment = segment, .window = window, .fd = fd};
+    error = tsr_on_own_stack(put_in_place, &exchange);
+    if (error == 0) error = exchange.error;
+    if (error == 0 && hides_from_children && madvise(segment->address, bytes, MADV_DONTFORK) != 0)
       error = errno;
     munmap(window, bytes);
   }
@@ -107,6 +139,7 @@ static int replace(struct tsr_context *context, uint64_t from, uint64_t to,
                    const struct mapping *mapping) {
   struct tsr_segment *segment = calloc(1, sizeof *segment);
   if (!segment) return ENOMEM;
+  if (from == mapping->from && mapping->above_hole) tsr_keep_growing(from);
   const int error = make_segment(context, from, to - from, mapping->protection, segment);
   if (error != 0) {
     free(segment);
@@ -130,11 +163,11 @@ static void lose(struct tsr_context *context, struct tsr_segment *segment) {
 
 /* Why the pages of a mapping cannot be replaced, or NULL. */
 static const char *obstacle(const struct mapping *mapping, uint64_t from, uint64_t to) {
-  const uintptr_t here = (uintptr_t)&mapping;
   if (mapping->shared) return "shared memory";
   if (!(mapping->protection & PROT_READ)) return "memory that cannot be read";
   if (mapping->protection & PROT_EXEC) return "code";
-  if (here >= from && here < to) return "the stack of the thread that registers it";
+  /* pthread_join() of another thread would wait for a word that is not where it was. */
+  if (tsr_has_control_block(from, to)) return "the control block of the thread that registers it";
   return NULL;
 }
 
@@ -149,7 +182,7 @@ static int find_gaps(struct tsr_context *context, uint64_t from, uint64_t to, st
   if (!maps) return -errno;
   int count = 0;
   uint64_t at = from;
-  for (struct mapping mapping; at < to && read_mapping(maps, &mapping);) {
+  for (struct mapping mapping = {0}; at < to && read_mapping(maps, &mapping);) {
     if (mapping.to <= at) continue;
     if (mapping.from > at) break; /* a hole */
     const uint64_t end = mapping.to < to ? mapping.to : to;
@@ -179,17 +212,26 @@ static int find_gaps(struct tsr_context *context, uint64_t from, uint64_t to, st
   return at < to ? -EFAULT : count;
 }
 
-/* Whether all of a segment's pages are still where they were put. */
-static bool is_in_place(const struct tsr_segment *segment) {
+bool tsr_is_pinned(const struct tsr_segment *segment) {
   if (!segment->address) return false;
   FILE *maps = fopen("/proc/self/maps", "re");
   if (!maps) return false;
   uint64_t at = (uintptr_t)segment->address;
   const uint64_t end = at + segment->bytes;
-  for (struct mapping mapping; at < end && read_mapping(maps, &mapping);)
+  for (struct mapping mapping = {0}; at < end && read_mapping(maps, &mapping);)
     if (mapping.to > at && mapping.from <= at && is_ours(segment, &mapping)) at = mapping.to;
   fclose(maps);
   return at >= end;
+}
+
+static void take_out(void *argument) {
+  struct exchange *exchange = argument;
+  uint8_t *const address = exchange->segment->address, *const own = exchange->window;
+  const uint64_t bytes = exchange->segment->bytes;
+  copy_pages(own, address, bytes);
+  const void *moved = mremap(own, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, address);
+  exchange->error = moved == MAP_FAILED ? errno : 0;
+  if (exchange->error == 0) mprotect(address, bytes, exchange->segment->protection);
 }
 
 /* Gives the program private memory of its own again. */
@@ -197,15 +239,13 @@ static void put_back(const struct tsr_segment *segment) {
   uint8_t *own = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (own == MAP_FAILED) return; /* it keeps what it has */
-  memcpy(own, segment->address, segment->bytes);
-  mprotect(own, segment->bytes, segment->protection);
-  if (mremap(own, segment->bytes, segment->bytes, MREMAP_MAYMOVE | MREMAP_FIXED,
-             segment->address) == MAP_FAILED)
+  struct exchange exchange = {.segment = segment, .window = own};
+  if (tsr_on_own_stack(take_out, &exchange) != 0 || exchange.error != 0)
     munmap(own, segment->bytes);
 }
 
 static void end_segment(struct tsr_context *context, struct tsr_segment *segment) {
-  if (is_in_place(segment)) put_back(segment);
+  if (tsr_is_pinned(segment)) put_back(segment);
   lose(context, segment);
   tsr_ask_handle(context, TESSERA_HCA_MESSAGE_SEGMENT_DESTROY, segment->handle);
   free(segment);

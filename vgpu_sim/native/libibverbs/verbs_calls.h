@@ -17,6 +17,8 @@ struct ibv_srq *tsr_create_srq_ex(struct ibv_context *context, struct ibv_srq_in
 int tsr_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 int tsr_query_device_ex(struct ibv_context *context, const uint32_t *input,
                         struct ibv_device_attr_ex *attr, size_t size);
+int tsr_advise_mr(struct ibv_pd *pd, int advice, uint32_t flags, struct ibv_sge *ranges,
+                  uint32_t count);
 struct ibv_td *tsr_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
 int tsr_dealloc_td(struct ibv_td *td);
 struct ibv_pd *tsr_alloc_parent_domain(struct ibv_context *context,

@@ -71,7 +71,9 @@ struct ibv_context {
 struct verbs_context {
   int (*query_port)(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
                     size_t size);
-  void *absent[13];
+  int (*advise_mr)(struct ibv_pd *pd, int advice, uint32_t flags, struct ibv_sge *ranges,
+                   uint32_t count);
+  void *absent[12];
   struct ibv_pd *(*alloc_parent_domain)(struct ibv_context *context,
                                         struct ibv_parent_domain_init_attr *attr);
   int (*dealloc_td)(struct ibv_td *td);

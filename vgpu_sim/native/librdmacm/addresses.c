@@ -5,7 +5,6 @@
 
 #include "api.h"
 #include "ids.h"
-#include "log.h"
 
 static size_t size_of(const struct sockaddr *address) {
   return address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
@@ -54,23 +53,12 @@ int tsr_rdma_listen(struct rdma_cm_id *rdma, int backlog) {
   return tsr_cm_result(error);
 }
 
-/* An address is one of IPv6, or of IPv4 in ::ffff:0:0/96. */
-static bool is_multicast(const uint8_t *address) {
-  static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-  const bool is_ipv4 = memcmp(address, mapped, sizeof mapped) == 0;
-  return is_ipv4 ? address[12] >> 4 == 0xe : address[0] == 0xff;
-}
-
 int tsr_rdma_resolve_addr(struct rdma_cm_id *rdma, struct sockaddr *source,
                           struct sockaddr *destination, int timeout_ms) {
   (void)timeout_ms; /* hcad knows every address */
   struct tsr_id *id = (struct tsr_id *)rdma;
   tessera_cm_bind wanted = {.handle = id->handle, .reuse = id->reuse};
   int error = destination ? tsr_address_in(destination, &wanted.destination) : EINVAL;
-  if (error == 0 && is_multicast(wanted.destination.address)) {
-    tsr_log("rdma_resolve_addr: multicast by way of librdmacm is not supported (EOPNOTSUPP)");
-    error = EOPNOTSUPP;
-  }
   if (error == 0) error = tsr_address_in(source, &wanted.source);
   if (error == 0)
     error = tsr_cm_ask(TESSERA_CM_MESSAGE_RESOLVE_ADDRESS, &wanted, sizeof wanted, NULL, 0, NULL);

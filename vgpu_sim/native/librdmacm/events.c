@@ -106,6 +106,10 @@ static bool fill(struct tsr_event *event, const tessera_cm_event *raw) {
       take_response(event, id);
       break;
     case TESSERA_CM_EVENT_TYPE_REJECTED: tsr_qp_fail(id); break;
+    case TESSERA_CM_EVENT_TYPE_MULTICAST_JOIN:
+      if (tsr_group_joined(id, &event->rdma)) break;
+      tsr_id_acknowledge(id);
+      return false;
     default: break;
   }
   return true;

@@ -38,6 +38,7 @@ int tsr_rdma_destroy_id(struct rdma_cm_id *rdma) {
   const int error = tsr_cm_ask_handle(TESSERA_CM_MESSAGE_ID_DESTROY, id->handle);
   if (error != 0 && error != EIO) return tsr_cm_result(error);
   tsr_id_remove(id);
+  tsr_groups_leave(id);
   if (rdma->event) tsr_rdma_ack_cm_event(rdma->event);
   tsr_id_wait_acknowledged(id);
   if (id->sync) tsr_rdma_destroy_event_channel(rdma->channel);

@@ -31,6 +31,7 @@ struct tsr_id {
   bool reuse;
   bool own_cqs;
   struct ibv_qp_init_attr *init; /* of a listener of rdma_create_ep: for whoever connects */
+  struct tsr_group *groups; /* that it has asked for */
   unsigned events_given, events_acknowledged;
 };
 
@@ -58,6 +59,10 @@ void tsr_id_set_route(struct tsr_id *id, const tessera_cm_route *route);
 /* Queue pairs of an id: 0, or -1 with errno set. */
 int tsr_qp_connect(struct tsr_id *id, uint8_t responder_resources, uint8_t initiator_depth);
 void tsr_qp_fail(struct tsr_id *id);
+
+/* Enters the group of a MULTICAST_JOIN event; false where the program has left it meanwhile. */
+bool tsr_group_joined(struct tsr_id *id, struct rdma_cm_event *event);
+void tsr_groups_leave(struct tsr_id *id);
 
 /* Waits for the event of a call, where the id is one whose calls do; 0, or -1 with errno set. */
 int tsr_complete(struct tsr_id *id);

@@ -45,11 +45,28 @@ static struct rdma_addrinfo *convert(const struct addrinfo *found,
   return NULL;
 }
 
+/* What the hints say, where no name is asked for. */
+static int copy_hints(const struct rdma_addrinfo *hints, struct rdma_addrinfo **made) {
+  struct rdma_addrinfo *info = calloc(1, sizeof *info);
+  if (!info) return EAI_MEMORY;
+  info->ai_flags = hints->ai_flags;
+  info->ai_family = hints->ai_family;
+  info->ai_qp_type = hints->ai_qp_type;
+  info->ai_port_space = hints->ai_port_space;
+  info->ai_src_addr = copy(hints->ai_src_addr, hints->ai_src_len);
+  info->ai_dst_addr = copy(hints->ai_dst_addr, hints->ai_dst_len);
+  if (info->ai_src_addr) info->ai_src_len = hints->ai_src_len;
+  if (info->ai_dst_addr) info->ai_dst_len = hints->ai_dst_len;
+  *made = info;
+  return 0;
+}
+
 int tsr_rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints,
                          struct rdma_addrinfo **made) {
   static const struct rdma_addrinfo NONE;
   if (!hints) hints = &NONE;
-  if (!node && !service && !(hints->ai_flags & RAI_PASSIVE)) return tsr_cm_result(EINVAL);
+  if (!node && !service && !(hints->ai_flags & RAI_PASSIVE))
+    return hints->ai_src_len || hints->ai_dst_len ? copy_hints(hints, made) : tsr_cm_result(EINVAL);
   const struct addrinfo wanted = {
       .ai_flags = (hints->ai_flags & RAI_PASSIVE ? AI_PASSIVE : 0) |
                   (hints->ai_flags & RAI_NUMERICHOST ? AI_NUMERICHOST : 0),

@@ -99,6 +99,11 @@ struct rdma_cm_event {
   } param;
 };
 
+struct rdma_cm_join_mc_attr_ex {
+  uint32_t comp_mask, join_flags;
+  struct sockaddr *addr;
+};
+
 struct rdma_addrinfo {
   int ai_flags, ai_family, ai_qp_type, ai_port_space;
   socklen_t ai_src_len, ai_dst_len;

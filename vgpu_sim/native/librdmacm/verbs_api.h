@@ -17,5 +17,7 @@ int ibv_destroy_cq(struct ibv_cq *cq);
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int ibv_destroy_qp(struct ibv_qp *qp);
+int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 
 #endif

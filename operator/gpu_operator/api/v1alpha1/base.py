@@ -24,13 +24,14 @@ class StatusModel(Model):
 
 
 class ConditionType(StrEnum):
-    """Conditions; what belongs to ``rdma.tessera.dev`` has Accepted and Programmed only."""
+    """Conditions; ``rdma.tessera.dev`` has Accepted and Programmed, and policies SecondLayer."""
 
     ACCEPTED = "Accepted"
     READY = "Ready"
     PROGRAMMED = "Programmed"
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
+    SECOND_LAYER = "SecondLayer"
 
 
 class Reason(StrEnum):
@@ -72,6 +73,9 @@ class Reason(StrEnum):
     HCA_UNAVAILABLE = "HCAUnavailable"
     MTU_EXCEEDS_INTERFACE = "MTUExceedsInterface"
     RDMA_DENIED = "RDMADenied"
+    RDMA_DROPPED = "RDMADropped"
+    ENFORCED = "Enforced"
+    ENGINE_ONLY = "EngineOnly"
 
 
 class Condition(StatusModel):

@@ -117,6 +117,7 @@ class PolicyCluster:
         for state in nodes:
             state.forget()
         reach = _Reaches(nodes, now.seconds)
+        second = reports.second_layer(nodes)
         actions: list[Action] = []
         for key, policy in self._policies.items():
             problem = policy.problem or told.get((POLICY_KIND, key), "")
@@ -126,9 +127,10 @@ class PolicyCluster:
                 nodes=NodeCount(ready=found.ready, total=found.total),
                 nodes_ready=f"{found.ready}/{found.total}",
             )
-            conditions = (
+            conditions: tuple[tuple[ConditionType, Finding], ...] = (
                 (ConditionType.ACCEPTED, reports.accepted(problem)),
                 (ConditionType.PROGRAMMED, found.finding),
+                (ConditionType.SECOND_LAYER, second),
             )
             actions += reports.report(
                 policy.meta, policy.namespace, policy.status, status, conditions, now.moment
@@ -203,7 +205,8 @@ class PolicyCluster:
             if (network.meta.name, one.name) in keys
         )
         told = ",".join(f"{one.name}={one.pkey:#06x}" for one in given)
-        return RDMANetworkStatus(partitions=given, pkeys=told)
+        classes = ",".join(f"{one.name}={one.dscp}" for one in network.network.qos_classes)
+        return RDMANetworkStatus(partitions=given, pkeys=told, qos_classes=classes)
 
     # one for each kind
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from gpu_operator.api.v1alpha1.rdma.packing import Encoding, pack
-from gpu_operator.api.v1alpha1.rdma.tables import HcadState
+from gpu_operator.api.v1alpha1.rdma.tables import HcadState, SecondLayer
 from gpu_operator.controllers.rdma.reading import SeenTables, digest
 from rdma import codec
 from rdma.tables import NodeTables
@@ -83,6 +83,11 @@ class NodeState:
         acknowledged = self.acknowledged
         needed = [sent for sent in self._sent if sent.since <= revision][-1:] or self._sent[:1]
         return bool(needed) and 0 < needed[0].generation <= acknowledged
+
+    @property
+    def second_layer(self) -> SecondLayer:
+        """Return what the node's agent says of the rules on its pods' links."""
+        return self.seen.status.second_layer if self.seen is not None else SecondLayer.UNKNOWN
 
     @property
     def acknowledged(self) -> int:

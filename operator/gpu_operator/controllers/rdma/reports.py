@@ -8,7 +8,7 @@ from typing import Any
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.rdma import API_VERSION
 from gpu_operator.api.v1alpha1.rdma.common import RDMAStatus
-from gpu_operator.api.v1alpha1.rdma.tables import HcadState
+from gpu_operator.api.v1alpha1.rdma.tables import HcadState, SecondLayer
 from gpu_operator.api.v1alpha1.resource import Meta
 from gpu_operator.controllers.rdma.nodes import NodeState
 from gpu_operator.kube.actions import Action, Apply, Manager, Record
@@ -63,6 +63,24 @@ def reach(nodes: Sequence[NodeState], revision: int, now_s: float) -> Reach:
     else:
         finding = Finding("True", Reason.PROGRAMMED, f"enforced on {total} of {total} nodes")
     return Reach(total, len(ready), finding)
+
+
+def second_layer(nodes: Sequence[NodeState]) -> Finding:
+    """Return SecondLayer: whether rules on all pods' links follow what hcad enforces."""
+    lacking: list[str] = []
+    for node in nodes:
+        if node.second_layer is SecondLayer.ENGINE_ONLY and node.seen is not None:
+            lacking.append(f"{node.name}: {node.seen.status.second_layer_message}")
+    if lacking:
+        more = f"; and {len(lacking) - _NAMED} nodes more" if len(lacking) > _NAMED else ""
+        told = "; ".join(lacking[:_NAMED])
+        return Finding("False", Reason.ENGINE_ONLY, f"hcad alone judges there: {told}{more}")
+    silent = [node.name for node in nodes if node.second_layer is SecondLayer.UNKNOWN]
+    if silent or not nodes:
+        of = _names(silent) if silent else "no node has an HCA"
+        return Finding(_UNKNOWN, Reason.PENDING, f"not reported yet: {of}")
+    message = f"rules stand on the pods' links on {len(nodes)} of {len(nodes)} nodes"
+    return Finding("True", Reason.ENFORCED, message)
 
 
 def invalid(of: Reach) -> Reach:
@@ -136,6 +154,9 @@ def _events(
             if condition.status == "True":
                 continue
             message, reason = f"{reason}: {message}", "Rejected"
+        elif condition.type == ConditionType.SECOND_LAYER.value:
+            if reason != Reason.ENGINE_ONLY.value:
+                continue
         elif condition.status == "True":
             warning = False
         elif reason not in (Reason.NODE_SILENT.value, Reason.HCA_UNAVAILABLE.value):

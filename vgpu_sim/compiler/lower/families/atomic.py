@@ -3,7 +3,7 @@
 from typing import Final
 
 from vgpu_sim.compiler.lower import halves, mbarrier, values
-from vgpu_sim.compiler.lower.addresses import whole_address
+from vgpu_sim.compiler.lower.addresses import space_of, whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -94,7 +94,7 @@ def update(context: Context, form: Form, match: Match) -> None:
     operands = context.operands[:wanted]
     first = () if form.op is Op.RED else _elements(operands[0], match)
     where, sources = operands[-1 - count], operands[-count:]
-    space = _space(match)
+    space = space_of(context, where, _space(match))
     place = whole_address(context, where, space)
     data = [e for source in sources for e in _elements(source, match)]
     fields: dict[str, Space | Update] = {"space": space, "update": Update[operation.upper()]}

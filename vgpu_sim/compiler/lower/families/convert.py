@@ -13,6 +13,7 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Rounding
 
 _CONVERTIBLE = ("u8", "s8", *INTEGERS, "f16", "bf16", *FLOATS)
 _PACKED_RESULTS = ("f8x2", "halves", "ue8m0x2", "bf16x2")
+_HALVES = {DataType.F16, DataType.BF16}
 _QUARTER = ("u4", "s4", "u2", "s2")
 
 
@@ -26,6 +27,10 @@ def cvt(context: Context, form: Form, match: Match) -> None:
     source = values.source(context, value, from_type, wider=True)
     to = values.destination(context, first, to_type, wider=True)
     fields = one_word.float_fields(match)
+    if from_type is DataType.BF16 and to_type in (DataType.F32, DataType.F64):
+        fields["rounding"] = Rounding.NONE  # assemblers take one, and nothing is rounded
+    elif {from_type, to_type} == _HALVES and "rnd" not in match:
+        fields["rounding"] = Rounding.RN  # as assemblers read it
     if fields["saturate"] and from_type.is_float and not to_type.is_float:
         fields["saturate"] = False  # such conversions clamp anyway (PTX ISA, "cvt")
     context.builder.emit(
@@ -43,9 +48,9 @@ def _check_rounding(match: Match, to: DataType, source: DataType) -> None:
     elif not source.is_float or to.bits < source.bits:
         wanted = rounded
     elif to.bits > source.bits:
-        wanted = not integral and not rounded
+        wanted = not integral and (not rounded or source is DataType.BF16)
     elif to is not source:  # .f16 and .bf16
-        wanted = rounded
+        wanted = not integral
     else:
         wanted = not rounded
     if not wanted:

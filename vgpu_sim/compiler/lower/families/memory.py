@@ -3,7 +3,7 @@
 from typing import Final
 
 from vgpu_sim.compiler.lower import one_word, values
-from vgpu_sim.compiler.lower.addresses import WINDOWS, address, split, symbol_of, whole_address
+from vgpu_sim.compiler.lower.addresses import WINDOWS, address, space_of, split, whole_address
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid
 from vgpu_sim.compiler.lower.forms import WORDS, Form, Lower, Match
@@ -56,20 +56,14 @@ def _space(match: Match) -> Space:
 
 
 def _space_of(context: Context, match: Match, where: tree.Operand) -> Space:
-    """Return the state space of an access; where none is said, that of the variable it names."""
-    space = _space(match)
-    if space is Space.GENERIC and isinstance(where, tree.Memory) and len(where.parts) == 1:
-        symbol = symbol_of(context, where.parts[0])
-        if symbol is not None and symbol[1] in WINDOWS:
-            return symbol[1]
-    return space
+    return space_of(context, where, _space(match), WINDOWS)
 
 
 def load(context: Context, form: Form, match: Match) -> None:
     """Lower ld of global, constant, shared and generic memory; cache hints change no result."""
     data, where, *_ = context.operands
     type_, space = _type_of(form, match), _space_of(context, match, where)
-    if "loading" in match and match["type"] == _WIDE:
+    if "loading" in match and match["type"] == _WIDE and space is not Space.LOCAL:
         _load_wide(context, match, data, whole_address(context, where, space), space)
     else:
         base, displacement = address(context, where, space)
@@ -221,7 +215,7 @@ def store(context: Context, form: Form, match: Match) -> None:
     srcs = tuple(values.source(context, element, type_, wider=True) for element in elements)
     if match.get("storing") == "release":
         _order(context, match)
-    if "storing" in match and match["type"] == _WIDE:
+    if "storing" in match and match["type"] == _WIDE and space is not Space.LOCAL:
         dropped = tuple(context.builder.scratch(64) for _ in elements)
         place = whole_address(context, where, space)
         _exchange(context, Update.EXCH, dropped, (place, *srcs), space)

@@ -43,9 +43,9 @@ EXPORT int rdma_get_request(struct rdma_cm_id *listen, struct rdma_cm_id **id);
 EXPORT uint16_t rdma_get_src_port(struct rdma_cm_id *id);
 EXPORT int rdma_getaddrinfo(const char *node, const char *service, const struct rdma_addrinfo *hints, struct rdma_addrinfo **info);
 EXPORT int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask);
-EXPORT int rdma_join_multicast(void);
-EXPORT int rdma_join_multicast_ex(void);
-EXPORT int rdma_leave_multicast(void);
+EXPORT int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *address, void *context);
+EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context);
+EXPORT int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *address);
 EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog);
 EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel);
 EXPORT int rdma_notify(struct rdma_cm_id *id, int event);
@@ -328,25 +328,28 @@ EXPORT int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, in
   return result;
 }
 
-EXPORT int rdma_join_multicast(void) {
-  static uint32_t said;
-  tsr_unsupported("rdma_join_multicast", "EOPNOTSUPP", &said);
-  errno = EOPNOTSUPP;
-  return -1;
+EXPORT int rdma_join_multicast(struct rdma_cm_id *id, struct sockaddr *address, void *context) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_rdma_join_multicast(id, address, context);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_rdma_join_multicast(id, address, context);
+  tsr_trace("rdma_join_multicast", "id address context", (const uint64_t[]){(uint64_t)(uintptr_t)id, (uint64_t)(uintptr_t)address, (uint64_t)(uintptr_t)context}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT int rdma_join_multicast_ex(void) {
-  static uint32_t said;
-  tsr_unsupported("rdma_join_multicast_ex", "EOPNOTSUPP", &said);
-  errno = EOPNOTSUPP;
-  return -1;
+EXPORT int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex *attr, void *context) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_rdma_join_multicast_ex(id, attr, context);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_rdma_join_multicast_ex(id, attr, context);
+  tsr_trace("rdma_join_multicast_ex", "id attr context", (const uint64_t[]){(uint64_t)(uintptr_t)id, (uint64_t)(uintptr_t)attr, (uint64_t)(uintptr_t)context}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT int rdma_leave_multicast(void) {
-  static uint32_t said;
-  tsr_unsupported("rdma_leave_multicast", "EOPNOTSUPP", &said);
-  errno = EOPNOTSUPP;
-  return -1;
+EXPORT int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *address) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_rdma_leave_multicast(id, address);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_rdma_leave_multicast(id, address);
+  tsr_trace("rdma_leave_multicast", "id address", (const uint64_t[]){(uint64_t)(uintptr_t)id, (uint64_t)(uintptr_t)address}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog) {

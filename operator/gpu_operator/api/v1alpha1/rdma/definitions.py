@@ -17,6 +17,7 @@ DEFINITIONS = (
             Column("Accepted", condition("Accepted")),
             Column("P_Keys", ".status.pkeys"),
             Column("MTU", ".spec.mtu", "integer"),
+            Column("QoS Classes", ".status.qosClasses"),
             AGE,
             Column("Reason", condition("Accepted", "reason"), wide=True),
         ),

@@ -66,7 +66,10 @@ class Partition(Model):
 
 
 class QoSClass(Model):
-    """How packets of rules that name it are marked and shaped."""
+    """How packets of rules that name it, or of programs that use its DSCP, are sent.
+
+    What is in no class shares the wire as a class of weight 1.
+    """
 
     name: str = Field(
         min_length=1,
@@ -74,17 +77,42 @@ class QoSClass(Model):
         pattern=_NAME,
         description="Name, unique in the cluster; egress rules name it as qosClassName.",
     )
-    dscp: int | None = Field(default=None, ge=0, le=63, description="DSCP of its packets.")
-    sl: int | None = Field(default=None, ge=0, le=15, description="InfiniBand service level.")
-    weight: int | None = Field(
-        default=None, ge=1, le=256, description="Share beside other classes. Default 1."
+    dscp: int | None = Field(
+        default=None,
+        ge=0,
+        le=63,
+        description="DSCP that its packets have, whatever their program asked for. Connections"
+        " whose traffic class has this DSCP are in the class, too, unless a rule names another; 0"
+        " (default) is had by name alone. Of two classes with one DSCP that is the first by name.",
     )
-    min_rate: Quantity | None = Field(default=None, description="Bytes per second it is to get.")
+    sl: int | None = Field(
+        default=None,
+        ge=0,
+        le=15,
+        description="InfiniBand service level. Without a VLAN tag no frame carries it: nodes name"
+        " it as not enforced.",
+    )
+    weight: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="Share of what a node sends over the wire, beside other classes that have"
+        " something to send, and beside what is in none (1). Default 1.",
+    )
+    min_rate: Quantity | None = Field(
+        default=None,
+        description="Bytes per second that it gets on the wire of a node before weights are asked.",
+    )
     max_rate: Quantity | None = Field(
-        default=None, description="Bytes per second it may use at most."
+        default=None,
+        description="Bytes per second that each pod may send in it at most, over the wire; and the"
+        " same to pods of its own node.",
     )
     cnp_dscp: int | None = Field(
-        default=None, ge=0, le=63, description="DSCP of congestion notification packets."
+        default=None,
+        ge=0,
+        le=63,
+        description="DSCP of congestion notification packets that its receivers send. Default 48.",
     )
 
 
@@ -132,3 +160,6 @@ class RDMANetworkStatus(RDMAStatus):
         default=(), description="P_Keys; allocated ones are kept as long as they are here."
     )
     pkeys: str = Field(default="", description="P_Keys for people, such as train=0x0a31.")
+    qos_classes: str = Field(
+        default="", description="QoS classes for people: name=DSCP, such as gradients=26."
+    )

@@ -268,7 +268,9 @@ class EgressRule(Model):
     qos_class_name: str | None = Field(
         default=None,
         max_length=253,
-        description="QoS class of an RDMANetwork that marks and shapes what is sent.",
+        description="QoS class of an RDMANetwork for what is sent to these peers. Of several rules"
+        " that match the first counts, by policy and place. Without one the DSCP of a connection's"
+        " traffic class decides.",
     )
 
 

@@ -29,6 +29,14 @@ class HcadState(StrEnum):
     REFUSED = "Refused"  # hcad took the tables for wrong; it enforces those before
 
 
+class SecondLayer(StrEnum):
+    """How far the rules on the pods' links follow the tables."""
+
+    UNKNOWN = "Unknown"
+    ENFORCING = "Enforcing"
+    ENGINE_ONLY = "EngineOnly"  # hcad alone judges what some pods send
+
+
 class RDMANodeTablesStatus(StatusModel):
     """What is enforced. ``generation`` is an acknowledgement: whom it denies has been revoked."""
 
@@ -38,6 +46,11 @@ class RDMANodeTablesStatus(StatusModel):
     )
     time: str = Field(default="", description="When the agent wrote this (RFC 3339).")
     message: str = Field(default="", description="Why it is not Enforcing.")
+    second_layer: SecondLayer = Field(
+        default=SecondLayer.UNKNOWN,
+        description="Rules on the pods' links: Enforcing, EngineOnly or Unknown.",
+    )
+    second_layer_message: str = Field(default="", description="Why it is EngineOnly.")
     path_mtu: int | None = Field(
         default=None, description="Largest path MTU in bytes that the node's interface carries."
     )

@@ -1,0 +1,233 @@
+"""``tessera-linkd``: keeps the second layer in force, in the node's own network namespace.
+
+It stands apart because of where it stands: of the node's network it has CAP_NET_ADMIN, and CAP_BPF
+for one classifier, and no other capability, no token of the cluster and nobody's namespaces. The
+node's agent hands it tables on a socket; it reads nothing that a pod wrote. Told to stop it leaves
+neither a rule nor a classifier; killed, all stay as they are until the next one has tables.
+"""
+
+import json
+import logging
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from device_plugin.errors import SecondLayerError
+from device_plugin.second_layer import kernel
+from device_plugin.second_layer.links import Links
+from device_plugin.second_layer.node import Node
+from rdma import codec
+from rdma.errors import RdmaError
+from rdma.tables import NodeTables
+
+SOCKET_NAME: Final = "links.sock"
+MAX_LINE_BYTES: Final = 2 * codec.MAX_BYTES  # in a line of JSON each quotation mark takes two
+_SETTLE_S: Final = 0.02  # a pod's link comes as several changes
+_APART_S: Final = 0.25
+_AGAIN_S: Final = 1.0
+_LATEST_S: Final = 30.0  # although nobody has told of a change
+_READ_BYTES: Final = 1 << 16
+_BACKLOG: Final = 4
+_MOST_CLIENTS: Final = 4
+_SEND_S: Final = 2.0
+_log = logging.getLogger("tessera.linkd")
+
+
+@click.command()
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("/run/tessera/links"))
+def main(directory: Path) -> None:
+    """Keep rules for the pods' links in force, with a socket in DIRECTORY, until told to stop."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    node: Node | Absent
+    try:
+        namespace = kernel.Namespace()
+        node = Node(namespace, Links(namespace))
+    except (OSError, SecondLayerError) as err:
+        _log.error("no second layer: %s", err)
+        node = Absent(str(err))
+    try:
+        Server(directory, node).run()
+    except OSError as err:
+        sys.exit(f"tessera-linkd: {err}")
+
+
+class Absent:
+    """In the place of a node where there can be no second layer, for whoever asks.
+
+    To end would have the kubelet start it again and again, for something that stays so.
+    """
+
+    generation = None
+    is_settled = True
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def take(self, tables: NodeTables) -> None:
+        """Refuse. Raises SecondLayerError."""
+        del tables
+        raise SecondLayerError(self._why)
+
+    def follow(self) -> None:
+        """Do nothing."""
+
+    def remove(self) -> None:
+        """Do nothing."""
+
+    def state(self) -> dict[str, Any]:
+        """Return why there is none."""
+        return {"generation": None, "links": 0, "able": False, "engine_only": self._why}
+
+    def drops(self) -> dict[str, Any]:
+        """Return that nothing was dropped."""
+        return {"totals": {}, "links": []}
+
+
+class Server:
+    """One thread: requests of the agent, and changes of links."""
+
+    def __init__(self, directory: Path, node: Node | Absent) -> None:
+        """Raises OSError."""
+        self._node = node
+        self._chosen = selectors.DefaultSelector()
+        self._listener = _listen(directory / SOCKET_NAME)
+        self._path = directory / SOCKET_NAME
+        self._changes = kernel.changes()
+        self._wake, woken = socket.socketpair()
+        for one in (self._wake, woken):
+            one.setblocking(False)
+        signal.set_wakeup_fd(woken.fileno())
+        self._woken = woken
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # by the descriptor
+        for ready, what in (
+            (self._listener, self._accept),
+            (self._changes, self._changed),
+        ):
+            self._chosen.register(ready, selectors.EVENT_READ, what)
+        self._chosen.register(self._wake, selectors.EVENT_READ, None)
+        self._lines: dict[socket.socket, bytearray] = {}
+        self._followed_at = float("-inf")
+        self._due_at = time.monotonic() + _LATEST_S
+
+    def run(self) -> None:
+        """Work until told to stop, and then leave nothing."""
+        while True:
+            ready = self._chosen.select(max(0.0, self._due_at - time.monotonic()))
+            if any(key.fileobj is self._wake for key, _ in ready):
+                break
+            for key, _ in ready:
+                key.data(key.fileobj)
+            if time.monotonic() >= self._due_at:
+                with suppress(SecondLayerError):  # said, and tried again
+                    self._node.follow()
+                self._followed_at = time.monotonic()
+                again = _LATEST_S if self._node.is_settled else _AGAIN_S
+                self._due_at = self._followed_at + again
+        try:
+            self._node.remove()
+        except SecondLayerError as err:
+            sys.exit(f"tessera-linkd: rules may be left: {err}")
+        finally:
+            self._path.unlink(missing_ok=True)
+        _log.info("no rule is left")
+
+    def _accept(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            client, _ = listener.accept()
+            if len(self._lines) >= _MOST_CLIENTS or _user_of(client) != os.getuid():
+                client.close()
+                return
+            client.setblocking(False)
+            self._lines[client] = bytearray()
+            self._chosen.register(client, selectors.EVENT_READ, self._read)
+
+    def _changed(self, changes: socket.socket) -> None:
+        # A pod that takes its end up and down without end is not followed each time.
+        soon = max(time.monotonic() + _SETTLE_S, self._followed_at + _APART_S)
+        self._due_at = min(self._due_at, soon)
+        with suppress(BlockingIOError, OSError):  # ENOBUFS: so much has changed
+            while changes.recv(_READ_BYTES):
+                pass
+
+    def _read(self, client: socket.socket) -> None:
+        try:
+            read = client.recv(_READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            read = b""
+        lines = self._lines[client]
+        lines += read
+        if not read or len(lines) > MAX_LINE_BYTES:
+            self._drop(client)
+            return
+        while b"\n" in read:
+            line, _, rest = bytes(lines).partition(b"\n")
+            reply = json.dumps(self._answer(line)).encode() + b"\n"
+            lines[:] = read = rest
+            try:
+                client.settimeout(_SEND_S)
+                client.sendall(reply)
+                client.setblocking(False)
+            except OSError:
+                self._drop(client)
+                return
+
+    def _drop(self, client: socket.socket) -> None:
+        self._chosen.unregister(client)
+        del self._lines[client]
+        client.close()
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        return answer(self._node, line)
+
+
+def answer(node: Node | Absent, line: bytes) -> dict[str, Any]:
+    """Return the answer to one request; ``line`` is JSON: ``id``, ``method``, ``params``."""
+    number = None
+    try:
+        request = json.loads(line)
+        number, method, params = request["id"], request["method"], request["params"]
+        if method == "tables":
+            node.take(codec.decode(params["document"]))
+            return {"id": number, "result": node.state()}
+        if method == "state":
+            return {"id": number, "result": node.state()}
+        if method == "drops":
+            return {"id": number, "result": node.drops()}
+        error = {"code": "invalid", "message": f"no method {str(method)[:40]!r}"}
+    except SecondLayerError as err:
+        error = {"code": "failed", "message": str(err)}
+    except (RdmaError, ValueError, KeyError, TypeError, RecursionError) as err:
+        error = {"code": "invalid", "message": f"no request: {err}"[:400]}
+    return {"id": number, "error": error}
+
+
+def _listen(path: Path) -> socket.socket:
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    listener.listen(_BACKLOG)
+    return listener
+
+
+def _user_of(client: socket.socket) -> int:
+    credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+if __name__ == "__main__":
+    main()

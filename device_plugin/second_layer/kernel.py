@@ -1,0 +1,206 @@
+"""What a network namespace has of links and routes, and our classifier on links: by rtnetlink.
+
+pyroute2 speaks it. ``tc`` would do for the classifier, but takes a program only from a file of a
+BPF file system, which this process would have to mount.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyroute2 import IPRoute
+from pyroute2.netlink.exceptions import NetlinkError
+
+from device_plugin.errors import SecondLayerError
+from device_plugin.second_layer import segments
+
+_PRIORITY: Final = 4791  # of our classifier among those of others
+_HANDLE: Final = 1
+_NAME: Final = "tessera_segments"
+_INGRESS: Final = 0xFFFFFFF2  # linux/pkt_sched.h: TC_H_CLSACT, TC_H_MIN_INGRESS
+_ETH_P_ALL: Final = 0x0003
+_FAMILIES: Final = (socket.AF_INET, socket.AF_INET6)
+_UNICAST: Final = 1  # linux/rtnetlink.h: RTN_UNICAST
+_MAIN: Final = 254
+_GROUPS: Final = 0x1 | 0x40 | 0x400  # RTMGRP_LINK, RTMGRP_IPV4_ROUTE, RTMGRP_IPV6_ROUTE
+_GONE: Final = (errno.ENODEV, errno.ENOENT, errno.EINVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link of the namespace; ``kind`` is what ``ip -d link`` calls it, such as veth."""
+
+    index: int
+    name: str
+    kind: str
+    mtu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A route to ``prefix`` bits of an address, by a link and maybe a gateway."""
+
+    destination: str
+    prefix: int
+    link: int
+    has_gateway: bool
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Links and unicast routes of the main table."""
+
+    links: tuple[Link, ...]
+    routes: tuple[Route, ...]
+
+
+class Namespace:
+    """One network namespace: this process's, or that of a name of ``ip netns``."""
+
+    def __init__(self, netns: str | None = None) -> None:
+        """Raises SecondLayerError: the kernel does not answer."""
+        try:
+            self._kernel: Any = IPRoute(netns=netns) if netns else IPRoute()
+        except (OSError, NetlinkError) as err:
+            raise SecondLayerError(f"rtnetlink: {err}") from err
+
+    def close(self) -> None:
+        """Hang up."""
+        self._kernel.close()
+
+    def state(self) -> State:
+        """Return what there is now. Raises SecondLayerError."""
+        with _told("links and routes"):
+            links = tuple(_link(found) for found in self._kernel.get_links())
+            routes = tuple(
+                _route(found)
+                for family in _FAMILIES
+                for found in self._kernel.get_routes(family=family)
+                if found["type"] == _UNICAST and _attribute(found, "RTA_TABLE") == _MAIN
+            )
+        return State(links, routes)
+
+    def classify(self, link: int) -> None:
+        """See to it that the classifier stands at what comes in by a link.
+
+        Raises:
+            SecondLayerError: the kernel refuses it, or the link has gone.
+        """
+        with _told(f"classifier of link {link}"):
+            try:
+                self._kernel.tc("add", "clsact", link)
+            except NetlinkError as err:
+                if err.code != errno.EEXIST:
+                    raise
+            with contextlib.closing(_Loaded()) as loaded:
+                # A handle of our own: what is there is replaced, and nothing of others is.
+                self._kernel.tc(
+                    "replace-filter",
+                    *("bpf", link, _HANDLE),
+                    fd=loaded.descriptor,
+                    name=_NAME,
+                    parent=_INGRESS,
+                    prio=_PRIORITY,
+                    protocol=_ETH_P_ALL,
+                    classid=1,
+                    direct_action=True,
+                )
+
+    def declassify(self, link: int) -> None:
+        """Take the classifier from a link, and the queue if nothing else is in it.
+
+        Raises SecondLayerError; a link that has gone has no classifier.
+        """
+        with _told(f"classifier of link {link}"), _ignoring(*_GONE):
+            self._kernel.tc(
+                "del-filter",
+                *("bpf", link, _HANDLE),
+                parent=_INGRESS,
+                prio=_PRIORITY,
+                protocol=_ETH_P_ALL,
+            )
+            others = [
+                one
+                for parent in (_INGRESS, _INGRESS + 1)
+                for one in self._kernel.get_filters(index=link, parent=parent)
+            ]
+            if not others:
+                self._kernel.tc("del", "clsact", link)
+
+    def classified(self) -> frozenset[int]:
+        """Return the indexes of the links that have our classifier. Raises SecondLayerError."""
+        with _told("classifiers"):
+            found = set()
+            for queue in self._kernel.get_qdiscs():
+                if _attribute(queue, "TCA_KIND") != "clsact":
+                    continue
+                link = int(queue["index"])
+                with _ignoring(*_GONE):
+                    for one in self._kernel.get_filters(index=link, parent=_INGRESS):
+                        options = _attribute(one, "TCA_OPTIONS")
+                        if options is not None and _attribute(options, "TCA_BPF_NAME") == _NAME:
+                            found.add(link)
+            return frozenset(found)
+
+
+class _Loaded:
+    """The classifier's program, until a filter has it."""
+
+    def __init__(self) -> None:
+        self.descriptor = segments.load()
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def changes() -> socket.socket:
+    """Return a socket that becomes readable whenever links or routes of this namespace change.
+
+    Raises OSError.
+    """
+    heard = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+    heard.setblocking(False)
+    heard.bind((0, _GROUPS))
+    return heard
+
+
+@contextlib.contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, NetlinkError) as err:
+        raise SecondLayerError(f"{what}: {err}") from err
+
+
+@contextlib.contextmanager
+def _ignoring(*codes: int) -> Iterator[None]:
+    try:
+        yield
+    except NetlinkError as err:
+        if err.code not in codes:
+            raise
+
+
+def _attribute(message: Any, name: str) -> Any:
+    return message.get_attr(name)
+
+
+def _link(found: Any) -> Link:
+    about = _attribute(found, "IFLA_LINKINFO")
+    kind = _attribute(about, "IFLA_INFO_KIND") if about is not None else ""
+    name, mtu = _attribute(found, "IFLA_IFNAME"), _attribute(found, "IFLA_MTU")
+    return Link(int(found["index"]), str(name), str(kind or ""), int(mtu or 0))
+
+
+def _route(found: Any) -> Route:
+    gateway = _attribute(found, "RTA_GATEWAY") is not None or _attribute(found, "RTA_VIA")
+    return Route(
+        str(_attribute(found, "RTA_DST") or ""),
+        int(found["dst_len"]),
+        int(_attribute(found, "RTA_OIF") or 0),
+        bool(gateway),
+    )

@@ -1,0 +1,179 @@
+"""The second layer of a node: tables that were handed over, on the links that there are."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from device_plugin.errors import SecondLayerError
+from device_plugin.second_layer import pod_links
+from device_plugin.second_layer.kernel import State
+from rdma.second_layer import LINK_REASONS, TOTALS, Interface, link_counter
+from rdma.tables import NodeTables
+
+PATIENCE_S: Final = 5.0
+"""A pod's link may come a moment after the tables know the pod, and go a moment before."""
+_NAMED: Final = 5
+_log = logging.getLogger("tessera.linkd")
+
+
+class Namespace(Protocol):
+    """What is asked of ``kernel.Namespace``."""
+
+    def state(self) -> State:
+        """Return links and routes. Raises SecondLayerError."""
+
+
+class Loader(Protocol):
+    """What is asked of ``links.Links``."""
+
+    def apply(
+        self, tables: NodeTables, interfaces: tuple[Interface, ...], others: tuple[str, ...]
+    ) -> None:
+        """Load rules. Raises SecondLayerError."""
+
+    def counts(self) -> Mapping[str, int]:
+        """Return all counters. Raises SecondLayerError."""
+
+    def remove(self) -> None:
+        """Leave nothing. Raises SecondLayerError."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    generation: int
+    interfaces: tuple[Interface, ...]
+    others: tuple[str, ...]
+
+
+class Node:
+    """Used by one thread."""
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        loader: Loader,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._namespace = namespace
+        self._loader = loader
+        self._clock = clock
+        self._tables: NodeTables | None = None
+        self._loaded: _Loaded | None = None
+        self._bound: pod_links.Bound = {}
+        self._missing: dict[str, tuple[float, str]] = {}
+        self._trouble = ""
+
+    @property
+    def generation(self) -> int | None:
+        """Return the generation of the tables that the rules are of; None: there are none."""
+        return self._loaded.generation if self._loaded is not None else None
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether nothing is left to do until something changes."""
+        return self._tables is None or not (self._trouble or self._missing)
+
+    def take(self, tables: NodeTables) -> None:
+        """Make these tables' rules those of the links.
+
+        Raises:
+            SecondLayerError: they could not be loaded; the rules before are still there.
+        """
+        self._tables = tables
+        self.follow()
+
+    def follow(self) -> None:
+        """Look at the links again, and load what is not loaded.
+
+        Where tables have no pod of any node with an HCA there is nothing to guard, and no rule.
+
+        Raises:
+            SecondLayerError: as ``take``.
+        """
+        tables = self._tables
+        if tables is None:
+            return
+        try:
+            self._follow(tables)
+        except (SecondLayerError, ValueError) as err:
+            if str(err) != self._trouble:
+                _log.warning("not loaded: %s", err)
+            self._trouble = str(err)
+            raise SecondLayerError(str(err)) from err
+        self._trouble = ""
+
+    def _follow(self, tables: NodeTables) -> None:
+        found = pod_links.Found()
+        if tables.endpoints:
+            found = pod_links.find(tables, self._namespace.state(), self._bound)
+        now = self._clock()
+        for pod in self._missing.keys() - found.missing.keys():
+            del self._missing[pod]
+        for pod, why in found.missing.items():
+            since, _ = self._missing.get(pod, (now, ""))
+            self._missing[pod] = since, why
+        wanted = _Loaded(tables.generation, found.interfaces, found.others)
+        if wanted == self._loaded:
+            return
+        if tables.endpoints:
+            self._loader.apply(tables, found.interfaces, found.others)
+        else:
+            self._bound.clear()
+            self._loader.remove()
+        before, self._loaded = self._loaded, wanted
+        if before is None or before.interfaces != wanted.interfaces:
+            judged = sum(one.identity is not None for one in wanted.interfaces)
+            _log.info(
+                "rules of generation %d on %d links, %d of them of pods with an HCA",
+                *(wanted.generation, len(wanted.interfaces), judged),
+            )
+
+    def remove(self) -> None:
+        """Leave nothing behind. Raises SecondLayerError."""
+        self._tables = self._loaded = None
+        self._loader.remove()
+
+    def state(self) -> dict[str, Any]:
+        """Return what is in force, and in ``engine_only`` why that is not all; empty: it is all."""
+        why = [self._trouble] if self._trouble else []
+        now = self._clock()
+        late = [
+            f"{pod}: {reason}"
+            for pod, (since, reason) in sorted(self._missing.items())
+            if now - since >= PATIENCE_S
+        ]
+        if len(late) > _NAMED:
+            late[_NAMED:] = [f"and {len(late) - _NAMED} more"]
+        return {
+            "generation": self.generation,
+            "links": len(self._loaded.interfaces) if self._loaded is not None else 0,
+            "able": True,
+            "engine_only": "; ".join([*why, *late]),
+        }
+
+    def drops(self) -> dict[str, Any]:
+        """Return how many packets were dropped: by reason, and of which address in which direction.
+
+        Raises SecondLayerError.
+        """
+        loaded = self._loaded
+        if loaded is None or not loaded.interfaces:
+            return {"totals": {}, "links": []}
+        counts = self._loader.counts()
+        if not set(TOTALS) <= counts.keys():
+            _log.warning("another hand has removed the rules: loading them again")
+            self._loaded = None
+            self.follow()
+        links = []
+        for one in loaded.interfaces:
+            for leaving in (True, False):
+                named = {
+                    r: counts.get(link_counter(one.index, leaving, r), 0) for r in LINK_REASONS
+                }
+                dropped = {reason: count for reason, count in named.items() if count}
+                if dropped:
+                    about = {"addresses": list(one.addresses), "link": one.name}
+                    links.append({**about, "leaving": leaving, "dropped": dropped})
+        return {"totals": {name: counts.get(name, 0) for name in TOTALS}, "links": links}

@@ -1,0 +1,137 @@
+"""The pods that serve a pool's HCAs: hcad, and netd where there is a wire.
+
+They are not in the node agent's pods, so that neither an upgrade nor a restart of those touches
+a queue pair. While they are rolled out a node has two for a moment: the new hcad takes over from
+the old one, whose pod is ended once the new one is ready (ADR 52).
+"""
+
+from typing import Any, Final
+
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.config import NodeConfig
+from gpu_operator.render.daemonset import (
+    COMPONENT_LABEL,
+    HCA_DIR,
+    HCAD_USER,
+    LOCKED_DOWN,
+    RUN_DIR,
+    document,
+)
+
+COMPONENT: Final = "hca"
+_READY: Final = "/tmp/hcad-ready"
+
+
+def name_of(pool: str) -> str:
+    """Return the name of the DaemonSet that serves a pool's HCAs."""
+    return f"tessera-hca-{pool}"
+
+
+def daemon_set(pool_name: str, node: NodeConfig, namespace: str) -> dict[str, Any]:
+    """Return the DaemonSet that serves the HCAs of one pool."""
+    labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
+    template: dict[str, Any] = {
+        "metadata": {"labels": labels, "annotations": dict(node.pod_annotations)},
+        "spec": {
+            "nodeSelector": {POOL_LABEL: pool_name},
+            "automountServiceAccountToken": False,
+            "serviceAccountName": node.service_account,
+            "hostPID": True,  # without it a client's process cannot be told
+            "terminationGracePeriodSeconds": 10,
+            "priorityClassName": node.priority_class_name,
+            "tolerations": [dict(t) for t in node.tolerations],
+            "affinity": dict(node.affinity),
+            "imagePullSecrets": [dict(s) for s in node.image_pull_secrets],
+            "initContainers": [_hca_directory(node)],
+            "containers": _rdma(node),
+            "volumes": [
+                _host("run", RUN_DIR),
+                _host("hca", HCA_DIR),
+                {"name": "tmp", "emptyDir": {}},
+            ],
+        },
+    }
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}},
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0},
+        },
+        "template": template,
+    }
+    return document(name_of(pool_name), namespace, labels, spec)
+
+
+def _host(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
+
+
+def _rdma(node: NodeConfig) -> list[dict[str, Any]]:
+    return [_hcad(node), _netd(node)] if node.rdma.wire.enabled else [_hcad(node)]
+
+
+def _hca_directory(node: NodeConfig) -> dict[str, Any]:
+    """Make hcad's directory its group's: root may that without any capability, hcad never."""
+    make = f"mkdir -p {HCA_DIR} && chgrp {HCAD_USER} {HCA_DIR} && chmod 0775 {HCA_DIR}"
+    return {
+        "name": "hca-directory",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["sh", "-c", make],
+        "securityContext": {
+            **LOCKED_DOWN,
+            "runAsGroup": HCAD_USER,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "run", "mountPath": RUN_DIR}],
+    }
+
+
+def _hcad(node: NodeConfig) -> dict[str, Any]:
+    return {
+        "name": "hcad",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["tessera-hcad"],
+        "args": [
+            f"--directory={HCA_DIR}",
+            f"--ready-file={_READY}",
+            *([] if node.rdma.wire.enabled else ["--no-wire"]),
+            *([] if node.rdma.wire.segments else ["--no-segments"]),
+        ],
+        # The pod before is ended when this one is ready: when its hcad has taken over.
+        "readinessProbe": {"exec": {"command": ["test", "-s", _READY]}, "periodSeconds": 1},
+        "resources": dict(node.rdma.resources),
+        "securityContext": {
+            **LOCKED_DOWN,
+            "runAsUser": HCAD_USER,
+            "runAsGroup": HCAD_USER,
+            "runAsNonRoot": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "hca", "mountPath": HCA_DIR},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }
+
+
+def _netd(node: NodeConfig) -> dict[str, Any]:
+    return {
+        "name": "netd",
+        "image": node.image,
+        "imagePullPolicy": node.image_pull_policy,
+        "command": ["tessera-netd"],
+        "args": [f"--directory={HCA_DIR}", f"--user={HCAD_USER}"],
+        "resources": dict(node.rdma.wire.resources),
+        "securityContext": {
+            **LOCKED_DOWN,
+            "runAsGroup": HCAD_USER,  # its socket is that group's
+            # To be told the network namespace of a pod's socket, and to enter it (ADR 46).
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", "SYS_ADMIN"]},
+        },
+        "volumeMounts": [
+            {"name": "hca", "mountPath": HCA_DIR},
+            {"name": "tmp", "mountPath": "/tmp"},
+        ],
+    }

@@ -1,0 +1,168 @@
+"""Parts of a node are replaced, restarted or killed under RDMA between pods."""
+
+import time
+from typing import Any
+
+import pytest
+from cluster import Cluster, in_node, until
+from rdma_nodes import (
+    SYSTEM,
+    Capture,
+    deny_writes,
+    hca_pod_of,
+    perftest,
+    policy_status,
+    running_pair,
+    serve,
+    wire,
+    writes,
+)
+
+ROLLOUT_S = 75  # of all nodes, one after the other
+STAYS_S = 20
+NOTICED_S = 1.0
+BACK_S = 120  # the kubelet waits before it starts again what has been killed several times
+
+
+def daemon_set() -> str:
+    """The DaemonSet of hcad and netd."""
+    listed = ("-l", "app.kubernetes.io/component=hca")
+    (found,) = SYSTEM.get("daemonsets", *listed)["items"]
+    return f"daemonset/{found['metadata']['name']}"
+
+
+def hcads() -> set[str]:
+    listed = SYSTEM.get("pods", "-l", "app.kubernetes.io/component=hca")["items"]
+    return {pod["metadata"]["uid"] for pod in listed}
+
+
+def phase(cluster: Cluster, pod: str) -> str:
+    return str(cluster.get("pod", pod)["status"]["phase"])
+
+
+def kill_hcad(node: str) -> float:
+    """Kill it; return when, by the clock of the machine, which all nodes and pods share."""
+    said = in_node(node, "sh", "-c", "date +%s.%N; pkill -KILL -f 'bin/tessera-hcad( |$)'")
+    return float(said.split()[0])
+
+
+@pytest.mark.parametrize("where", ["one node", "two nodes"])
+def test_ib_write_bw_runs_across_a_rollout(
+    namespace: Cluster, nodes: tuple[str, str], where: str
+) -> None:
+    """Every node's hcad is replaced by one of a new pod; the program notices nothing."""
+    ends = (nodes[0], nodes[0]) if where == "one node" else nodes
+    until(lambda: len(hcads()) >= 2, 60)
+    running_pair(namespace, ends, f"ib_write_bw -F -D {ROLLOUT_S}")
+    before = hcads()
+    SYSTEM.kubectl("rollout", "restart", daemon_set())
+    SYSTEM.kubectl("rollout", "status", daemon_set(), f"--timeout={ROLLOUT_S}s")
+    assert phase(namespace, "client") == "Running", "it ended before: nothing is shown"
+    until(lambda: hcads().isdisjoint(before), 30)
+    took_over = [
+        SYSTEM.kubectl("logs", hca_pod_of(node)["metadata"]["name"], "-c", "hcad")
+        for node in set(ends)
+    ]
+    assert all("took_over programs=" in said for said in took_over), took_over
+    for pod in ("client", "server"):
+        ended = namespace.wait_pod(pod, timeout_s=ROLLOUT_S + 60)
+        assert ended["status"]["phase"] == "Succeeded", namespace.logs(pod)
+
+
+@pytest.mark.parametrize("victim", ["agent", "operator"])
+def test_no_queue_pair_changes_when_others_restart(
+    namespace: Cluster, nodes: tuple[str, str], victim: str
+) -> None:
+    running_pair(namespace, nodes, f"ib_write_bw -F -D {STAYS_S}")
+    until(lambda: all(policy_status(node)["connected"] for node in nodes), 20)
+    before = [policy_status(node) for node in nodes]
+    if victim == "agent":
+        for node in nodes:
+            in_node(node, "pkill", "-KILL", "-x", "tessera-agent")
+    else:
+        listed = ("-l", "app.kubernetes.io/component=operator")
+        for pod in SYSTEM.get("pods", *listed)["items"]:
+            in_node(pod["spec"]["nodeName"], "pkill", "-KILL", "-f", "bin/tessera-operator( |$)")
+    ended = namespace.wait_pod("client", timeout_s=STAYS_S + 60)
+    assert ended["status"]["phase"] == "Succeeded", namespace.logs("client")
+    after = [policy_status(node) for node in nodes]
+    assert [one["revoked"] for one in after] == [one["revoked"] for one in before]
+
+
+def timed(name: str, command: str, node: str) -> dict[str, Any]:
+    """A pod that says when its program ended, and how."""
+    pod = perftest(name, "", node)
+    shell = f"stdbuf -oL {command}; echo ended $? at $(date +%s.%N); sleep 600"
+    pod["spec"]["containers"][0]["command"] = ["sh", "-c", shell]
+    return pod
+
+
+def end_of(cluster: Cluster, pod: str) -> tuple[int, float]:
+    """The status of a pod's program, and when it ended."""
+    line = until(
+        lambda: next((x for x in cluster.logs(pod).splitlines() if x.startswith("ended ")), ""), 60
+    )
+    _, status, _, when = line.split()
+    return int(status), float(when)
+
+
+def test_when_hcad_is_killed_both_ends_learn_it_and_the_device_comes_back(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    """The program of its own node within a second; the other's by its retries; nobody hangs."""
+    command = "ib_write_bw -F -D 60"
+    server = serve(namespace, command, nodes[0])
+    namespace.apply(timed("client", f"{command} {server}", nodes[1]))
+    client = str(namespace.wait_pod("client", "Running")["status"]["podIP"])
+    until(lambda: "remote address" in namespace.logs("client"), 60)
+    killed = kill_hcad(nodes[1])
+    status, ended = end_of(namespace, "client")
+    assert status != 0
+    assert "hcad has gone" in namespace.logs("client")
+    assert ended - killed < NOTICED_S
+
+    def back() -> bool:
+        said = namespace.kubectl("exec", "client", "--", "sh", "-c", "ibv_devinfo -v 2>&1; true")
+        return "tessera_0" in said and f"::ffff:{client}, RoCE v2" in said
+
+    until(back, BACK_S)
+    namespace.kubectl("delete", "pod", "server", "--force", "--grace-period=0")
+
+
+def test_a_requester_whose_peer_s_hcad_is_killed_gets_retry_exceeded(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    command = "ib_write_bw -F -D 60"
+    server = serve(namespace, command, nodes[0])
+    namespace.apply(timed("client", f"{command} {server}", nodes[1]))
+    until(lambda: "remote address" in namespace.logs("client"), 60)
+    killed = kill_hcad(nodes[0])
+    status, ended = end_of(namespace, "client")
+    assert status != 0
+    assert "Failed status 12" in namespace.logs("client"), "IBV_WC_RETRY_EXC_ERR"
+    assert ended - killed < 10  # 8 attempts of 67 ms, and what perftest does then
+    assert namespace.wait_pod("server", timeout_s=30)["status"]["phase"] == "Failed"
+
+
+def test_no_forbidden_packet_passes_while_hcad_is_away(
+    namespace: Cluster, nodes: tuple[str, str]
+) -> None:
+    """A pod that may not write tries without end, before, during and after the gap."""
+    deny_writes(namespace)
+    shell = "while :; do timeout 5 ib_read_bw -F; timeout 5 ib_write_bw -F; done"
+    namespace.apply(perftest("server", f"sh -c '{shell}'", nodes[0], app="weights"))
+    server = str(namespace.wait_pod("server", "Running")["status"]["podIP"])
+    tries = f"while :; do timeout 5 ib_write_bw -F {server}; timeout 5 ib_read_bw -F {server}; done"
+    namespace.apply(perftest("client", f"sh -c '{tries}'", nodes[1]))
+    client = str(namespace.wait_pod("client", "Running")["status"]["podIP"])
+    until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), 90)
+    with Capture(nodes[0], server) as there, Capture(nodes[1], client) as here:
+        kill_hcad(nodes[0])
+        until(lambda: wire(nodes[0], server).get("packets", {}).get("received"), BACK_S)
+        kill_hcad(nodes[1])
+        until(lambda: wire(nodes[1], client).get("packets", {}).get("sent"), BACK_S)
+        time.sleep(1)
+        for link in (there, here):
+            seen = link.since()
+            assert sum(one["packets"] for one in seen), "no packet at all: nothing is shown"
+            assert writes(seen, client, server) == 0

@@ -1,0 +1,94 @@
+"""Congestion between two network namespaces: the link marks what is above its rate, and senders yield."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from verbs_tools import needed
+from wire_nodes import ADDRESSES, Nodes, needs_namespaces
+
+pytestmark = [
+    needs_namespaces,
+    pytest.mark.skipif(
+        shutil.which("nft") is None, reason="NOT RUN: no nft: apt-get install nftables"
+    ),
+]
+
+LINK = "20 mbytes/second"
+RULES = f"""
+table inet marks {{
+  chain arriving {{
+    type filter hook prerouting priority 0;
+    udp dport 4791 ip ecn != not-ect limit rate over {LINK} ip ecn set ce
+  }}
+}}
+"""
+COUNTERS = "/sys/class/infiniband/tessera_0/ports/1/hw_counters"
+# The files are written every second: what is waited for comes with the next time.
+SAY = (
+    "for i in $(seq 100); do"
+    ' test "$(cat {folder}/{awaited})" != 0 && break; sleep 0.1; done;'
+    " for name in {folder}/*; do echo ${{name##*/}}=$(cat $name); done"
+)
+
+
+def saying(awaited: str, *command: str) -> tuple[str, ...]:
+    """Return what runs a program and then says its device's counters."""
+    script = SAY.format(folder=COUNTERS, awaited=awaited)
+    return ("sh", "-c", f"{' '.join(command)} && {script}")
+
+
+def counters(said: str) -> dict[str, int]:
+    return {
+        name: int(value) for name, value in re.findall(r"^([a-z_]+)=(\d+)$", said, re.MULTILINE)
+    }
+
+
+def megabytes(said: str) -> float:
+    """Return the average of perftest's table."""
+    (row,) = re.findall(r"^ *65536 +\d+ +[\d.]+ +([\d.]+) ", said, re.MULTILINE)
+    return float(row)
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    with Nodes(tmp_path) as made:
+        done = subprocess.run(
+            [*made.inside(1), "nft", "-f", "-"],
+            input=RULES,
+            text=True,
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            pytest.skip(f"NOT RUN: this kernel marks nothing: {done.stderr}")
+        yield made
+
+
+@needed("ib_write_bw")
+def test_two_flows_through_a_link_that_marks_have_shares_of_it(nodes):
+    servers, clients = [], []
+    try:
+        for port in (18515, 18516):
+            command = ("ib_write_bw", "-F", "-D", "4", "-p", str(port))
+            options = ("--fabric", "congested")
+            said = saying("np_cnp_sent", *command)
+            servers.append(nodes.start(1, *said, options=options))
+            nodes.until_listening(servers[-1], 60, port)
+            said = saying("rp_cnp_handled", *command, ADDRESSES[1])
+            clients.append(nodes.start(0, *said, options=options))
+        told = [one.communicate(timeout=90)[0] for one in (*clients, *servers)]
+    finally:
+        for one in (*clients, *servers):
+            one.kill()
+            one.wait()
+    assert [one.returncode for one in (*clients, *servers)] == [0] * 4, told
+    handled, sent = counters(told[1]), counters(told[3])
+    assert sent["np_ecn_marked_roce_packets"] >= sent["np_cnp_sent"] > 0
+    assert handled["rp_cnp_handled"] > 0
+    assert sent["rp_cnp_handled"] == handled["np_cnp_sent"] == 0
+    assert handled["lifespan"] == 1000
+    shares = sorted(megabytes(text) for text in told[:2])
+    print("MB/s", shares, handled, sent)
+    assert shares[1] <= 4 * shares[0], "neither starves the other"

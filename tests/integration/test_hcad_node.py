@@ -1,0 +1,217 @@
+"""A node's hcad as a process: behind its walls, and handed over from one to the next."""
+
+import dataclasses
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import hcad_process
+import node_hcad
+import pytest
+import rdma_lab
+from hcad_process import queue_pair, region
+
+from rdma import codec
+from vgpu_sim.cli.clients.admin import AdminClient, GpudError
+from vgpu_sim.hal import hca
+from vgpu_sim.hal.cm import CmMessage
+from vgpu_sim.hal.hca import HcaHello, HcaMessage
+
+FUNCTION = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
+LATER = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f11"
+SECONDS = 30.0
+
+
+class Connection(hcad_process.Connection):
+    """A program's connection to a function."""
+
+    def __init__(self, directory: Path, function: str = FUNCTION) -> None:
+        super().__init__(directory / "functions" / function)
+
+
+class Nodes:
+    """Every hcad that was started in a directory."""
+
+    def __init__(self, home: Path) -> None:
+        self.directory = home / "hca"
+        self.directory.mkdir()
+        self.home = home
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start one; do not wait."""
+        command = [sys.executable, node_hcad.__file__, f"--directory={self.directory}"]
+        ready = f"--ready-file={self.ready(len(self.started))}"
+        process = subprocess.Popen([*command, ready, "--no-wire", *options])
+        self.started.append(process)
+        return process
+
+    def serving(self, *options: str) -> subprocess.Popen[bytes]:
+        """Start one, and wait until it says that it is ready."""
+        process = self.start(*options)
+        self.until_ready()
+        return process
+
+    def ready(self, number: int) -> Path:
+        return self.home / f"ready{number}"
+
+    def until_ready(self) -> None:
+        ready, process = self.ready(len(self.started) - 1), self.started[-1]
+        end = time.monotonic() + SECONDS
+        while not (ready.exists() and ready.stat().st_size):
+            assert process.poll() is None, "it has ended"
+            assert time.monotonic() < end, "it does not get ready"
+            time.sleep(0.01)
+
+    def ask(self, method: str, **params: object) -> dict[str, Any]:
+        with AdminClient(self.directory, name="admin.sock") as admin:
+            return admin.call(method, **params)
+
+    def give(self, function: str = FUNCTION) -> None:
+        """Add a function and give it to the pod, which tables know."""
+        self.ask("function-add", function=function, rate_gbps=200)
+        addresses = [node_hcad.ADDRESS]
+        holder = {"pod_uid": node_hcad.POD_UID, "pod": "ns/one", "refused": ""}
+        self.ask("function-bind", function=function, addresses=addresses, **holder)
+
+    def program(self, kind: int = HcaMessage.OPEN) -> Connection:
+        """Open the function as a program does."""
+        connection = Connection(self.directory)
+        status, _body, fds = connection.ask(kind, HcaHello(hca.HCA_VERSION))
+        assert status == 0, os.strerror(status)
+        for fd in fds:
+            os.close(fd)
+        return connection
+
+
+@contextmanager
+def nodes_in(home: Path) -> Iterator[Nodes]:
+    made = Nodes(home)
+    try:
+        yield made
+    finally:
+        for process in made.started:
+            process.kill()
+            process.wait()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[Nodes]:
+    with nodes_in(tmp_path) as made:
+        made.serving()
+        pod = dataclasses.replace(rdma_lab.pod(0), uid=node_hcad.POD_UID)
+        made.ask("tables", document=codec.encode(rdma_lab.tables(7, (pod,))))
+        made.give()
+        yield made
+
+
+def holds(process: subprocess.Popen[bytes]) -> set[str]:
+    return {one.name for one in Path(f"/proc/{process.pid}/fd").iterdir()}
+
+
+def until_it_holds_nothing(process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + SECONDS
+    while holds(process) - {"0", "1", "2"}:
+        assert time.monotonic() < end, holds(process)
+        time.sleep(0.01)
+
+
+def test_it_serves_behind_its_walls(nodes: Nodes) -> None:
+    """Everything that it is asked on a node is done there: functions, pods, programs."""
+    status = Path(f"/proc/{nodes.started[0].pid}/status").read_text()
+    for line in ("NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000"):
+        assert re.search(f"^{line}$", status, re.MULTILINE), line
+    one = nodes.program()
+    qp = queue_pair(one)()
+    assert one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(qp))[0] == 0
+    region(one)()
+    device = nodes.directory / "classes" / FUNCTION / "infiniband" / "tessera_0"
+    assert (device / "ports/1/rate").read_text() == "200 Gb/sec (4X HDR)\n"
+    nodes.ask("function-release", function=FUNCTION)
+    assert one.socket.recv(1) == b""
+    one.close()
+
+
+def test_what_a_node_s_hcad_has_passes_to_the_next(nodes: Nodes) -> None:
+    old = nodes.started[0]
+    one = nodes.program()
+    made = [queue_pair(one)() for _ in range(3)]
+    asked = {number: one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))[1] for number in made}
+    late = Connection(nodes.directory)  # it has not said who it is
+    before = nodes.ask("status"), nodes.ask("policy-status")
+    new = nodes.serving()
+    until_it_holds_nothing(old)
+    assert old.poll() is None, "its container would be started again"
+    assert (nodes.ask("status"), nodes.ask("policy-status")) == before
+    for number, attributes in asked.items():
+        assert one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))[:2] == (0, attributes)
+    region(one)()
+    status, _body, fds = late.ask(HcaMessage.OPEN, HcaHello(hca.HCA_VERSION))
+    assert status == 0
+    for fd in fds:
+        os.close(fd)
+    another = nodes.program()
+    nodes.ask("function-add", function=LATER, rate_gbps=100)
+    old.send_signal(signal.SIGTERM)
+    assert old.wait(SECONDS) == 0
+    assert one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(made[0]))[0] == 0
+    assert [entry["programs"] for entry in nodes.ask("status")["functions"]] == [3, 0]
+    nodes.serving()
+    until_it_holds_nothing(new)
+    nodes.ask("function-release", function=FUNCTION)
+    for connection in (one, late, another):
+        assert connection.socket.recv(1) == b"", "it is the successor's to end"
+        connection.close()
+
+
+def test_a_refusal_is_waited_out_and_the_next_begins_anew(nodes: Nodes) -> None:
+    """A program that has librdmacm open is not handed over; a rollout must not stand for ever."""
+    old = nodes.started[0]
+    manager = nodes.program(CmMessage.OPEN)
+    nodes.serving("--patience=1")
+    assert old.poll() is None
+    assert nodes.ask("status")["functions"][0]["programs"] == 1, "the old one serves"
+    old.send_signal(signal.SIGTERM)
+    assert old.wait(SECONDS) == 0
+    assert manager.socket.recv(1) == b""
+    manager.close()
+    end = time.monotonic() + SECONDS
+    while True:
+        with suppress(GpudError, OSError):
+            if nodes.ask("status")["functions"] == []:
+                break
+        assert time.monotonic() < end, "nobody serves"
+        time.sleep(0.01)
+    nodes.give()
+
+
+def test_after_a_kill_the_next_begins_anew_at_once(nodes: Nodes) -> None:
+    one = nodes.program()
+    nodes.started[0].kill()
+    nodes.started[0].wait()
+    assert one.socket.recv(1) == b""
+    nodes.serving()
+    assert nodes.ask("status")["functions"] == []
+    nodes.give()
+    one.close()
+
+
+def test_a_successor_that_dies_changes_nothing(nodes: Nodes) -> None:
+    one = nodes.program()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as successor:
+        successor.settimeout(SECONDS)
+        successor.connect(str(nodes.directory / "successor.sock"))
+        successor.send(b"TAKE 3")
+        assert successor.recv(256)
+    assert one.ask(HcaMessage.PD_CREATE)[0] == 0
+    nodes.serving()
+    assert one.ask(HcaMessage.PD_CREATE)[0] == 0
+    one.close()

@@ -1,0 +1,178 @@
+"""tessera-linkd as a process, in a network namespace that stands for a node's."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from device_plugin.backends.linkd import Linkd
+from device_plugin.errors import LinkdUnreachable
+from device_plugin.second_layer.daemon import SOCKET_NAME
+from rdma import codec
+from rdma.second_layer import TABLE
+from rdma.tables import Endpoint, Identity, Membership, NodeTables, Pod
+
+TABLES = NodeTables(
+    generation=1,
+    node="n",
+    identities=(Identity(1, partitions=(Membership(0x7FFF, full=True),)),),
+    endpoints=(Endpoint("10.92.1.2", 1, "a/x"),),
+    pods=(Pod("u", "a/x", 1, ("10.92.1.2",)),),
+)
+
+
+def until(check: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    end = time.monotonic() + timeout_s
+    while not (result := check()):
+        assert time.monotonic() < end, "not in time"
+        time.sleep(0.02)
+    return result
+
+
+@dataclass
+class Node:
+    """A network namespace, and a daemon in it."""
+
+    name: str
+    directory: Path
+    process: subprocess.Popen[str] | None = None
+    clients: list[Linkd] = field(default_factory=list)
+
+    def run(self, *command: str) -> str:
+        entering = ["ip", "netns", "exec", self.name, *command]
+        return subprocess.run(entering, check=True, capture_output=True, text=True).stdout
+
+    def start(self, **environment: str) -> Linkd:
+        """Start the daemon; return its client."""
+        module = ["-m", "device_plugin.second_layer.daemon", f"--directory={self.directory}"]
+        entering = [shutil.which("ip") or "ip", "netns", "exec", self.name, sys.executable]
+        self.process = subprocess.Popen(
+            [*entering, *module], env=os.environ | environment, stderr=subprocess.PIPE, text=True
+        )
+        client = Linkd(self.directory / SOCKET_NAME, 20.0)
+        self.clients.append(client)
+
+        def there() -> bool:
+            assert self.process is not None
+            assert self.process.poll() is None
+            try:
+                return bool(client.call("state"))
+            except LinkdUnreachable:
+                return False
+
+        until(there)
+        return client
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> str:
+        """End the daemon; return what it has said."""
+        assert self.process is not None
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=30)
+        return said
+
+    def pod(self, link: str, address: str) -> None:
+        """Give a pod a link as a network plugin would."""
+        self.run("ip", "link", "add", link, "type", "veth", "peer", "name", f"{link}-p")
+        self.run("ip", "link", "set", link, "up")
+        self.run("ip", "route", "add", f"{address}/32", "dev", link)
+
+    @property
+    def rules(self) -> str:
+        return self.run("nft", "list", "ruleset")
+
+
+@pytest.fixture
+def node(worker_id: str, tmp_path: Path) -> Iterator[Node]:
+    name = f"tsr-linkd-{worker_id}"
+    tools = all(map(shutil.which, ("ip", "nft", "tc")))
+    if not tools or subprocess.run(["ip", "netns", "add", name], check=False).returncode:
+        pytest.skip("NOT RUN: needs root, iproute2 and nftables")
+    made = Node(name, tmp_path)
+    try:
+        yield made
+    finally:
+        for client in made.clients:
+            client.close()
+        if made.process is not None and made.process.poll() is None:
+            made.process.kill()
+            made.process.communicate(timeout=30)
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
+def test_rules_follow_tables_and_links_and_leave_with_it(node: Node) -> None:
+    node.pod("first", "10.92.1.2")
+    client = node.start()
+    said = client.call("tables", document=codec.encode(TABLES))
+    assert said == {"generation": 1, "links": 1, "able": True, "engine_only": ""}
+    assert 'device "first"' in node.rules
+    node.pod("second", "10.92.1.3")
+    until(lambda: 'device "second"' in node.rules)
+    node.run("ip", "link", "del", "first")
+    until(lambda: 'device "first"' not in node.rules)
+    assert client.call("drops")["totals"]["spoofed"] == 0
+    assert "tessera_segments" in node.run("tc", "filter", "show", "dev", "second", "ingress")
+    assert "no rule is left" in node.stop()
+    assert TABLE not in node.rules
+    assert "clsact" not in node.run("tc", "qdisc", "show", "dev", "second")
+    assert not (node.directory / SOCKET_NAME).exists()
+
+
+def test_killed_it_leaves_rules_and_the_next_one_goes_on(node: Node) -> None:
+    node.pod("first", "10.92.1.2")
+    node.start().call("tables", document=codec.encode(TABLES))
+    node.stop(signal.SIGKILL)
+    assert 'device "first"' in node.rules
+    client = node.start()
+    assert client.call("state")["generation"] is None  # and so it is handed them again
+    client.call("tables", document=codec.encode(replace(TABLES, generation=2)))
+    assert client.call("state")["generation"] == 2
+    node.stop()
+    assert TABLE not in node.rules
+
+
+def test_without_nft_it_says_why_once_to_its_log_and_to_whoever_asks(node: Node) -> None:
+    client = node.start(PATH="/nowhere")
+    for _ in range(3):
+        assert client.call("state")["engine_only"] == "nft is missing in the image"
+    said = node.stop()
+    assert said.count("nft is missing") == 1
+
+
+def test_others_than_its_own_user_are_hung_up_on(node: Node) -> None:
+    node.directory.chmod(0o711)
+    node.start()
+    path = node.directory / SOCKET_NAME
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o666)  # as if it had been: the peer's user is looked at, too
+    for above in node.directory.parents:
+        if above.stat().st_uid == os.getuid() and above.is_relative_to("/tmp"):
+            above.chmod(above.stat().st_mode | 0o011)
+    ask = (
+        "import os, socket, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
+        "s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1]);"
+        "print(s.recv(1))"
+    )
+    done = subprocess.run([sys.executable, "-c", ask, str(path)], capture_output=True, text=True)
+    assert done.stdout.strip() == "b''", done.stderr
+
+
+def test_what_is_no_request_is_refused_and_the_next_is_served(node: Node) -> None:
+    client = node.start()
+    with socket.socket(socket.AF_UNIX) as other:
+        other.settimeout(20)
+        other.connect(str(node.directory / SOCKET_NAME))
+        other.sendall(b'{"id": 1}\n' * 3)
+        said = b""
+        while said.count(b"\n") < 3:
+            said += other.recv(4096)
+        assert said.count(b'"code": "invalid"') == 3
+    assert client.call("state")["able"]

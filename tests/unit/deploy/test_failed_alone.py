@@ -1,0 +1,48 @@
+"""What may be run again alone, and what a busy machine does not excuse."""
+
+from types import SimpleNamespace
+
+import failed_alone
+import pytest
+
+
+class Cache:
+    """pytest's cache, as far as it is used."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, object] = {}
+
+    def get(self, key, default):
+        return self.kept.get(key, default)
+
+    def set(self, key, value):
+        self.kept[key] = value
+
+
+def after(*failed: tuple[str, str]) -> SimpleNamespace:
+    config = SimpleNamespace(cache=Cache())
+    failed_alone.record(config, failed)
+    return config
+
+
+ITEMS = [SimpleNamespace(nodeid=f"tests/integration/test_a.py::test_{i}") for i in range(9)]
+
+
+def test_a_test_of_processes_runs_again_and_nothing_else():
+    config = after((ITEMS[3].nodeid, "timed out"), (ITEMS[3].nodeid, "error at teardown"))
+    assert failed_alone.selected(config, ITEMS) == [ITEMS[3]]
+
+
+@pytest.mark.parametrize(
+    ("failed", "words"),
+    [
+        ([], "broke off"),
+        ([("tests/unit/isa/test_words.py::test_one", "wrong")], "not excused"),
+        ([(ITEMS[0].nodeid, "worker 'gw1' crashed while running it")], "not excused"),
+        ([(item.nodeid, "slow") for item in ITEMS[: failed_alone.MOST + 1]], "5 tests failed"),
+        ([("tests/integration/test_b.py", "cannot be imported")], "not found again"),
+    ],
+)
+def test_what_has_no_second_try(failed, words):
+    with pytest.raises(pytest.UsageError, match=words):
+        failed_alone.selected(after(*failed), ITEMS)
