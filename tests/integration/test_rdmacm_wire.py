@@ -106,6 +106,14 @@ def test_ucmatose_with_many_connections(nodes):
         assert "error" not in said
 
 
+@needed("udaddy")
+def test_udaddy(nodes):
+    """A queue pair of datagrams is found by SIDR, and its datagrams go over the wire."""
+    served, asked = both(nodes, ("udaddy", "-c", "3"), ("udaddy", "-s", ADDRESSES[1], "-c", "3"))
+    for said in (served, asked):
+        assert "return status 0" in said
+
+
 @needed("rping")
 def test_nobody_listens(nodes):
     with Playing(nodes, "other", "rping", "-s", "-p", "7999") as playing:
