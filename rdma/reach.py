@@ -15,7 +15,7 @@ _OUTSIDE = (Membership(DEFAULT_PKEY, full=True),)
 Ranges = tuple[tuple[int, int], ...]
 """Numbers of queue pairs: ranges with both ends, in order, without overlaps."""
 EVERY_QPN: Final[Ranges] = ((0, 0xFFFFFF),)
-_CM_QPN: Final[Ranges] = ((1, 1),)  # of the general services interface (IB 3.9.5)
+CM_QPN: Final[Ranges] = ((1, 1),)  # of the general services interface (IB 3.9.5)
 
 
 class Reach:
@@ -41,7 +41,7 @@ class Reach:
         taken = self._ranges(destination, Direction.INGRESS, source)
         both = {verb: _common(sent[verb], taken[verb]) for verb in sent.keys() & taken.keys()}
         if Verb.CM in both:
-            both[Verb.CM] = _common(both[Verb.CM], _CM_QPN)
+            both[Verb.CM] = _common(both[Verb.CM], CM_QPN)
         return {verb: ranges for verb, ranges in both.items() if ranges}
 
     def _ranges(

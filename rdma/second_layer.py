@@ -20,7 +20,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from rdma.opcodes import allowed_where
-from rdma.reach import EVERY_QPN, Ranges, Reach, shared_pkeys
+from rdma.reach import CM_QPN, EVERY_QPN, Ranges, Reach, shared_pkeys
 from rdma.tables import Identity, NodeTables
 from rdma.verbs import NONE, Verb
 
@@ -173,6 +173,8 @@ class _Writer:
         """Return the rule for packets of one to the other; ``strange``: tables do not say who."""
         forward = {} if strange else self._reach.ranges(source, destination)
         back = NONE if strange else _verbs(self._reach.ranges(destination, source))
+        if Verb.CM in back:  # who is asked answers, and says when it ends: to queue pair 1, too
+            forward = {Verb.CM: CM_QPN, **forward}
         passing = allowed_where(forward, back, EVERY_QPN)
         if not passing:
             return f"{match}counter name peer return"

@@ -95,6 +95,13 @@ def test_ucmatose(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> No
 
 
 @PLACES
+def test_udaddy(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
+    client = AGAIN.format("udaddy -c 2 -s {ip}")
+    for said in play(namespace, placed(nodes, apart=apart), "udaddy -c 2", client):
+        assert "return status 0" in said
+
+
+@PLACES
 def test_perftest(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     server, client = AGAIN.format("ib_write_bw -R -F"), AGAIN.format("ib_write_bw -R -F {ip}")
     _, said = play(namespace, placed(nodes, apart=apart), server, client)

@@ -106,6 +106,14 @@ def test_ucmatose_with_many_connections(nodes):
         assert "error" not in said
 
 
+@needed("udaddy")
+def test_udaddy(nodes):
+    """A queue pair of datagrams is found by SIDR, and its datagrams go over the wire."""
+    served, asked = both(nodes, ("udaddy", "-c", "3"), ("udaddy", "-s", ADDRESSES[1], "-c", "3"))
+    for said in (served, asked):
+        assert "return status 0" in said
+
+
 @needed("rping")
 def test_nobody_listens(nodes):
     with Playing(nodes, "other", "rping", "-s", "-p", "7999") as playing:
@@ -169,5 +177,6 @@ def test_tshark_dissects_the_messages(nodes, tmp_path):
     by_name = {name: messages[number] for name, number in ATTRIBUTES.items()}
     assert len({by_name[name][1] for name in ("REQ", "REP", "RTU")}) == 1
     assert by_name["REQ"][2] == ADDRESSES[0]
-    assert by_name["REQ"][3:7] == ["0x000001", "0x80010000", "7174", "0x03"], "an MTU of 1024"
+    seen = [int(part, 16) for part in by_name["REQ"][3:7]]
+    assert seen == [1, 0x80010000, 7174, 3], "queue pair 1, its Q_Key, rping's port, 1024 bytes"
     assert by_name["REP"][2] == ADDRESSES[1]

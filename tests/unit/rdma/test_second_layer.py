@@ -147,10 +147,12 @@ def test_a_pod_is_let_do_to_a_peer_what_both_allow() -> None:
     text = ruleset(_tables(), [Interface("veth1", ("10.0.0.1",), 1)])
     leaving = _chain(text, "leaving_1")
     (towards,) = [line for line in leaving if line.startswith("ip daddr @identity_2_v4 ")]
-    partition, operations, rest = _chain(text, towards.rpartition(" ")[2])
+    partition, operations, answers, rest = _chain(text, towards.rpartition(" ")[2])
     assert operations.startswith("@th,64,8 { 0x0c, ")
     assert " 0x0a" not in operations
     assert partition == "@th,80,16 & 0x7fff != { 0x7fff } counter name partition return"
+    # It may not connect, and is connected to: what it answers goes to queue pair 1 alone.
+    assert answers == "@th,64,8 { 0x64, 0x65 } @th,104,24 { 1 } accept"
     assert rest == "counter name operation return"
 
 

@@ -371,6 +371,18 @@ def test_a_wire_that_goes_takes_what_ends_over_it():
     assert not two.fabrics[0].manager._endpoints
 
 
+def test_a_path_s_mtu_is_the_smaller_of_what_two_functions_of_a_node_have():
+    """What the events say, which queue pairs are set to."""
+    fabric = Fabric()
+    asks, serves = Client(fabric, 0), Client(fabric, 1)
+    serves.ids.function.mtu = SMALL
+    serves.listener(PORT)
+    asks.connect(asks.routed(serves.gid, PORT))
+    asked = serves.event()
+    serves.accept(asked.handle)
+    assert (asked.path.path_mtu, asks.event().path.path_mtu) == (SMALL, SMALL)
+
+
 def test_an_address_of_the_other_family_or_without_a_wire_is_not_reached(end):
     async def play(stage: Stage) -> None:
         manager = stage.server.manager
