@@ -27,4 +27,6 @@ def test_its_start_and_its_messages(tmp_path):
     end = [f"state {ERROR}", "ended 0"]
     # stdout and stderr arrive in one pipe, and not in order.
     assert sorted(sender) == sorted([*start, f"status {int(VerbsStatus.REM_ACCESS_ERR)}", *end])
-    assert sorted(receiver) == sorted([*start, "event local access violation work queue error", *end])
+    assert sorted(receiver) == sorted(
+        [*start, "event local access violation work queue error", *end]
+    )
