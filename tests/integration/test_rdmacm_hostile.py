@@ -176,6 +176,7 @@ def test_random_requests_are_refused_or_carried_out(fabric):
         CmMessage.BIND: ctypes.sizeof(cm.CmBind),
         CmMessage.LISTEN: ctypes.sizeof(cm.CmPair),
         CmMessage.RESOLVE_ADDRESS: ctypes.sizeof(cm.CmBind),
+        CmMessage.JOIN: ctypes.sizeof(cm.CmBind),
         **dict.fromkeys((CmMessage.CONNECT, CmMessage.ACCEPT), ctypes.sizeof(cm.CmConnect)),
         CmMessage.REJECT: ctypes.sizeof(cm.CmReject),
         CmMessage.MIGRATE: ctypes.sizeof(cm.CmPair),

@@ -320,6 +320,7 @@ class Client:
     def events(self) -> list[tuple[int, int]]:
         """Return the asynchronous events that are there: type and object."""
         found = []
+        os.set_blocking(self.objects.async_fd, False)  # as programs may do with theirs
         try:
             while True:
                 raw = os.read(self.objects.async_fd, ctypes.sizeof(hca.HcaEvent))

@@ -61,7 +61,8 @@ class ClientPlace:
         """Make the client's page and pipes, in the order of ``descriptors``. Raises OSError."""
         page = memory.shared("hca-client", HCA_PAGE_BYTES)
         doorbell, ringing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        reading, events = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        reading, events = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(events, False)  # this end alone: programs wait at their own
         return page, ringing, reading, doorbell, events
 
     def save_place(self, luggage: Luggage) -> Row:

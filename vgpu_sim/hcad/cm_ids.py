@@ -148,17 +148,17 @@ class Ids:
         if one.channel.is_full:
             raise _refused(errno.ENOBUFS)
         destination = bytes(wanted.destination.address)
+        group = cm_private.is_multicast(destination)
+        if group and not one.is_datagrams:
+            raise _refused(errno.EADDRNOTAVAIL)
         if one.state is IdState.NEW:
             source = bytes(wanted.source.address)
             if source not in (_ANY, *self.function.gids) and not self._near(source):
                 raise _refused(errno.EADDRNOTAVAIL)
             self._bind(one, source, wanted.source.port, bool(wanted.reuse))
-        if cm_private.is_multicast(destination):
-            self._resolve_group(one, destination)
-            return
         one.anywhere = destination == _ANY or self._near(destination)
         one.destination, one.destination_port = destination, wanted.destination.port
-        status = 0 if one.anywhere else self._unreachable(destination)
+        status = 0 if one.anywhere or group else self._unreachable(destination)
         one.state = IdState.BOUND if status else IdState.RESOLVED
         kind = CmEventType.ADDR_ERROR if status else CmEventType.ADDR_RESOLVED
         self._emit(one, cm_events.plain(one, kind, self.function.gid, -status))
@@ -170,12 +170,6 @@ class Ids:
             raise _refused(errno.EINVAL)
         one.state = IdState.ROUTED
         self._emit(one, cm_events.plain(one, CmEventType.ROUTE_RESOLVED, self.function.gid))
-
-    def _resolve_group(self, one: CmId, group: bytes) -> None:
-        if not one.is_datagrams:
-            raise _refused(errno.EADDRNOTAVAIL)
-        one.destination, one.state = group, IdState.RESOLVED
-        self._emit(one, cm_events.plain(one, CmEventType.ADDR_RESOLVED, self.function.gid))
 
     def join(self, wanted: cm.CmBind) -> None:
         """Let an id of datagrams use a multicast group; an event says its GID. Raises OSError.

@@ -1,6 +1,7 @@
 """Ids of clients that behave and of clients that do not, on one fabric in this process."""
 
 import asyncio
+import ctypes
 import errno
 import itertools
 import os
@@ -497,3 +498,50 @@ def test_numbers_of_connections_are_not_to_be_guessed(fabric):
     assert len(set(numbers)) == 1000
     assert max(numbers) > 1 << 31
     assert sum(b == a + 1 for a, b in itertools.pairwise(numbers)) < 3
+
+
+def test_an_id_of_datagrams_uses_groups(two):
+    asks, serves = two
+    group = bytes(10) + b"\xff\xff" + bytes((239, 1, 2, 3))
+    wanted = cm.CmBind(asks.id(CmPortSpace.UDP))
+    ctypes.memmove(wanted.destination.address, group, 16)
+    with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+        asks.ids.join(wanted)  # it has no address yet
+    one = wanted.handle
+    assert asks.resolve(one, group, 0).type == Event.ADDR_RESOLVED
+    asks.ids.join(wanted)
+    joined = asks.event()
+    assert (joined.type, joined.handle, joined.qpn) == (Event.MULTICAST_JOIN, one, 0xFFFFFF)
+    assert (bytes(joined.path.dgid), joined.qkey) == (group, cm.CM_UDP_QKEY)
+    asks.ids.resolve_route(one)
+    assert asks.event().type == Event.ROUTE_RESOLVED
+    with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+        asks.connect(one)
+    with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+        serves.ids.join(wanted)  # another's id
+    ctypes.memmove(wanted.destination.address, serves.gid, 16)
+    with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+        asks.ids.join(wanted)  # no group
+    stream = asks.id()
+    with pytest.raises(OSError, match=os.strerror(errno.EADDRNOTAVAIL)):
+        asks.resolve(stream, group, 0)
+    asks.bind(stream, PORT)
+    wanted.handle = stream
+    ctypes.memmove(wanted.destination.address, group, 16)
+    with pytest.raises(OSError, match=os.strerror(errno.EINVAL)):
+        asks.ids.join(wanted)
+
+
+def test_who_reads_no_events_joins_no_more_groups_than_fit():
+    async def many() -> None:
+        client = Client(Fabric(), 0)
+        wanted = cm.CmBind(client.id(CmPortSpace.UDP))
+        wanted.destination.address[0] = 0xFF
+        client.resolve(wanted.handle, bytes(wanted.destination.address), 0)
+        while not client.ids._channels[client.channel].is_full:
+            client.ids.join(wanted)
+        with pytest.raises(OSError, match="buffer space"):
+            client.ids.join(wanted)
+        client.close()
+
+    asyncio.run(many())

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -105,13 +106,18 @@ void hca_cq_free(struct hca *hca, struct hca_cq *cq) {
   free(cq);
 }
 
-/* Waits until the engine has seen what was posted before: a turn that has begun, and one more. */
+/* Waits until the engine has seen what was posted before: a turn that has begun, and one more. Not
+ * for ever, but as long as its thread may wait for a CPU of a machine with too much to do. */
 static void settle(struct hca *hca) {
-  enum { TURNS = 2, MOST_YIELDS = 1000 };
+  enum { TURNS = 2, YIELDS = 200, MOST_NAPS = 10000 };
+  const struct timespec nap = {.tv_nsec = 50000};
   const unsigned long long end = atomic_load(&hca->turns) + TURNS;
-  for (unsigned i = 0; i < MOST_YIELDS && atomic_load(&hca->turns) < end; i++) {
+  for (unsigned i = 0; i < YIELDS + MOST_NAPS && atomic_load(&hca->turns) < end; i++) {
     hca_ring(hca);
-    sched_yield();
+    if (i < YIELDS)
+      sched_yield();
+    else
+      nanosleep(&nap, NULL);
   }
 }
 
