@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import ipaddress
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hcad import pod_wires
 from vgpu_sim.hcad.broker import Opened
 from vgpu_sim.hcad.functions import Binding
+from vgpu_sim.hcad.luggage import Luggage
 from vgpu_sim.hcad.pod_wires import PodWires
 from vgpu_sim.hcad.policy_admin import operations
 
@@ -95,6 +97,46 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
         await node.server.close()
 
     asyncio.run(play())
+
+
+def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
+    tmp_path: Path, engine: Engine, netd: list[str]
+) -> None:
+    """netd is not asked again, the MTU stays the program's, and the port is never free meanwhile."""
+
+    async def play(successor: Engine) -> None:
+        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        client, reply = await node.open(A)
+        assert device(reply).mtu == 3
+        assert await node.server.pause() == ""
+        engine.hold()
+        luggage = Luggage()
+        saved = json.loads(json.dumps(node.server.save(luggage)))
+        arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+        successor.hold()
+        wires = PodWires(successor, tmp_path)
+        next_one = Node(tmp_path, successor, IP, wires)
+        serve = next_one.server.load(saved, arrived)
+        assert arrived.left() == []
+        engine.release()
+        await node.server.close()
+        with pytest.raises(NoWire):
+            open_sockets(WireAddress(IP))
+        serve()
+        successor.release()
+        await until(lambda: wires_of(next_one)[0]["programs"] == 1)
+        assert wires_of(next_one)[0]["path_mtu"] == 1024
+        assert wires.path_mtu == 1024
+        assert netd == [str(IP)], "it was asked once"
+        assert next_one.server.status()[0]["programs"] == 1
+        client.close()
+        await until(lambda: not wires_of(next_one))
+        open_sockets(WireAddress(IP)).close()
+        await next_one.server.close()
+
+    with hca_rig.running_engine() as successor:
+        asyncio.run(play(successor))
 
 
 @pytest.mark.parametrize("directory", [None, Path("/nonexistent")])
