@@ -44,12 +44,15 @@ class Node:
 
     async def open(self, name: str, version: int = hca.HCA_VERSION) -> tuple[socket.socket, bytes]:
         client = self.connect(name)
-        hello = bytes(HcaHello(version))
-        header = Header(
-            messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0, len(hello), 0
-        )
-        client.send(bytes(header) + hello)
+        say_hello(client, version)
         return client, await received(client)
+
+
+def say_hello(client: socket.socket, version: int = hca.HCA_VERSION) -> None:
+    """Ask for the function, as a program that opens its device does first."""
+    hello = bytes(HcaHello(version))
+    header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0, len(hello), 0)
+    client.send(bytes(header) + hello)
 
 
 async def received(client: socket.socket) -> bytes:

@@ -12,13 +12,13 @@ from typing import Any
 
 import hca_rig
 import pytest
-from pod_node import OTHER, A, Node, device, status
+from pod_node import OTHER, A, Node, device, received, say_hello, status
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.wire import NoWire, WireAddress, WireInterface
 from vgpu_sim.fabric.wire_sockets import open_sockets
 from vgpu_sim.hal import hca
-from vgpu_sim.hcad import pod_wires
+from vgpu_sim.hcad import pod_wires, pods
 from vgpu_sim.hcad.broker import Opened
 from vgpu_sim.hcad.functions import Binding
 from vgpu_sim.hcad.luggage import Luggage
@@ -100,15 +100,21 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
 
 
 def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
-    tmp_path: Path, engine: Engine, netd: list[str]
+    tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """netd is not asked again, the MTU stays the program's, and the port is never free meanwhile."""
+    """netd is not asked again, the MTU stays the program's, and the port is never free meanwhile.
+
+    Who has connected and not said yet who it is may say it to the successor.
+    """
+    monkeypatch.setattr(pods, "HELLO_TIMEOUT_SECONDS", 3600.0)
 
     async def play(successor: Engine) -> None:
         node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         client, reply = await node.open(A)
         assert device(reply).mtu == 3
+        late = node.connect(A)
+        await until(lambda: node.server._silent)
         assert await node.server.pause() == ""
         engine.hold()
         luggage = Luggage()
@@ -130,6 +136,10 @@ def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
         assert wires.path_mtu == 1024
         assert netd == [str(IP)], "it was asked once"
         assert next_one.server.status()[0]["programs"] == 1
+        say_hello(late)
+        assert device(await received(late)).mtu == 3
+        assert netd == [str(IP)]
+        late.close()
         client.close()
         await until(lambda: not wires_of(next_one))
         open_sockets(WireAddress(IP)).close()
