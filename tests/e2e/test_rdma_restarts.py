@@ -18,7 +18,7 @@ from rdma_nodes import (
     writes,
 )
 
-ROLLOUT_S = 75  # of all nodes, one after the other
+ROLLOUT_S = 60  # of all nodes, one after the other
 STAYS_S = 20
 NOTICED_S = 1.0
 BACK_S = 120  # the kubelet waits before it starts again what has been killed several times

@@ -129,13 +129,16 @@ def test_another_user_lends_nothing(tmp_path: Path) -> None:
 
 def test_a_node_s_hcad_listens_for_its_gpud(tmp_path: Path) -> None:
     """Whatever capabilities gpud has: it is root, and modes are not in its way."""
+    ready = tmp_path / "ready"
     with subprocess.Popen(
-        python_process.module_command("vgpu_sim.hcad.node", "--directory", str(tmp_path)),
+        python_process.module_command(
+            *("vgpu_sim.hcad.node", "--directory", str(tmp_path), "--ready-file", str(ready))
+        ),
         env=python_process.module_environment(),
     ) as node:
         try:
             place = tmp_path / direct.SOCKET_NAME
-            wait_until((tmp_path / "admin.sock").exists)
+            wait_until(lambda: ready.exists() and ready.stat().st_size > 0)
             assert stat.S_IMODE(place.stat().st_mode) == 0o666
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gpud:
                 gpud.settimeout(20)

@@ -24,6 +24,7 @@ from vgpu_sim.cli.clients.admin import AdminClient, GpudError
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaHello, HcaMessage
+from vgpu_sim.system import seqpacket
 
 FUNCTION = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
 LATER = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f11"
@@ -114,12 +115,18 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def holds(process: subprocess.Popen[bytes]) -> set[str]:
-    return {one.name for one in Path(f"/proc/{process.pid}/fd").iterdir()}
+    """What a process has open, but for its standard streams."""
+    found = set()
+    for one in Path(f"/proc/{process.pid}/fd").iterdir():
+        with suppress(OSError):
+            found |= {os.readlink(one)} if int(one.name) > 2 else set()
+    return found
 
 
-def until_it_holds_nothing(process: subprocess.Popen[bytes]) -> None:
+def until_it_holds_nothing(process: subprocess.Popen[bytes], nodes: Nodes) -> None:
+    """But for the lock's file, by which it learns that nobody serves any more."""
     end = time.monotonic() + SECONDS
-    while holds(process) - {"0", "1", "2"}:
+    while holds(process) != {str(nodes.directory / "hcad.lock")}:
         assert time.monotonic() < end, holds(process)
         time.sleep(0.01)
 
@@ -145,29 +152,24 @@ def test_what_a_node_s_hcad_has_passes_to_the_next(nodes: Nodes) -> None:
     one = nodes.program()
     made = [queue_pair(one)() for _ in range(3)]
     asked = {number: one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))[1] for number in made}
-    late = Connection(nodes.directory)  # it has not said who it is
     before = nodes.ask("status"), nodes.ask("policy-status")
     new = nodes.serving()
-    until_it_holds_nothing(old)
+    until_it_holds_nothing(old, nodes)
     assert old.poll() is None, "its container would be started again"
     assert (nodes.ask("status"), nodes.ask("policy-status")) == before
     for number, attributes in asked.items():
         assert one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))[:2] == (0, attributes)
     region(one)()
-    status, _body, fds = late.ask(HcaMessage.OPEN, HcaHello(hca.HCA_VERSION))
-    assert status == 0
-    for fd in fds:
-        os.close(fd)
     another = nodes.program()
     nodes.ask("function-add", function=LATER, rate_gbps=100)
     old.send_signal(signal.SIGTERM)
     assert old.wait(SECONDS) == 0
     assert one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(made[0]))[0] == 0
-    assert [entry["programs"] for entry in nodes.ask("status")["functions"]] == [3, 0]
+    assert [entry["programs"] for entry in nodes.ask("status")["functions"]] == [2, 0]
     nodes.serving()
-    until_it_holds_nothing(new)
+    until_it_holds_nothing(new, nodes)
     nodes.ask("function-release", function=FUNCTION)
-    for connection in (one, late, another):
+    for connection in (one, another):
         assert connection.socket.recv(1) == b"", "it is the successor's to end"
         connection.close()
 
@@ -193,6 +195,18 @@ def test_a_refusal_is_waited_out_and_the_next_begins_anew(nodes: Nodes) -> None:
     nodes.give()
 
 
+def test_who_has_handed_over_ends_when_the_successor_goes(nodes: Nodes) -> None:
+    """As when a rollout is undone: its container is started again then, and serves."""
+    old = nodes.started[0]
+    new = nodes.serving()
+    until_it_holds_nothing(old, nodes)
+    new.send_signal(signal.SIGTERM)
+    assert new.wait(SECONDS) == 0
+    assert old.wait(SECONDS) == 1
+    nodes.serving()
+    nodes.give()
+
+
 def test_after_a_kill_the_next_begins_anew_at_once(nodes: Nodes) -> None:
     one = nodes.program()
     nodes.started[0].kill()
@@ -202,6 +216,21 @@ def test_after_a_kill_the_next_begins_anew_at_once(nodes: Nodes) -> None:
     assert nodes.ask("status")["functions"] == []
     nodes.give()
     one.close()
+
+
+def test_one_that_knows_no_lock_is_waited_for(tmp_path: Path) -> None:
+    """An hcad of before the lock: when it ends it removes what lies at its sockets' paths."""
+    with nodes_in(tmp_path) as made, seqpacket.bind(made.directory / "direct.sock", 0o600) as older:
+        older.listen(1)
+        waiting = made.start("--patience=0")
+        made.until_ready()
+        assert waiting.poll() is None
+        assert not (made.directory / "admin.sock").exists(), "it has begun beside the other"
+        older.close()
+        end = time.monotonic() + SECONDS
+        while not (made.directory / "admin.sock").exists():
+            assert time.monotonic() < end, "it does not begin"
+            time.sleep(0.01)
 
 
 def test_a_successor_that_dies_changes_nothing(nodes: Nodes) -> None:

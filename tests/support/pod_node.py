@@ -10,8 +10,8 @@ from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad.functions import Doorkeeper, IpAddress
+from vgpu_sim.hcad.node_server import NodeServer
 from vgpu_sim.hcad.pod_wires import PodWires
-from vgpu_sim.hcad.pods import PodServer
 from vgpu_sim.system.peers import PodUid
 
 ONE, OTHER = PodUid("1" * 32), PodUid("2" * 32)
@@ -33,7 +33,7 @@ class Node:
         self.pod = ONE
         self.directory = directory
         keeper = Doorkeeper(lambda _: self.pod, lambda _: frozenset({ip}), wait_seconds=0.05)
-        self.server = PodServer(directory, engine, 1 << 20, keeper, wires=wires)
+        self.server = NodeServer(directory, engine, 1 << 20, keeper, wires=wires)
         self.server.enforcer.managed = False  # of tables test_hcad_policy_admin.py tells
 
     def connect(self, name: str) -> socket.socket:
@@ -44,12 +44,15 @@ class Node:
 
     async def open(self, name: str, version: int = hca.HCA_VERSION) -> tuple[socket.socket, bytes]:
         client = self.connect(name)
-        hello = bytes(HcaHello(version))
-        header = Header(
-            messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0, len(hello), 0
-        )
-        client.send(bytes(header) + hello)
+        say_hello(client, version)
         return client, await received(client)
+
+
+def say_hello(client: socket.socket, version: int = hca.HCA_VERSION) -> None:
+    """Ask for the function, as a program that opens its device does first."""
+    hello = bytes(HcaHello(version))
+    header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, HcaMessage.OPEN, 1, 0, len(hello), 0)
+    client.send(bytes(header) + hello)
 
 
 async def received(client: socket.socket) -> bytes:

@@ -1,8 +1,8 @@
 """What netd may still do once it serves: open UDP sockets in network namespaces, and pass them on.
 
-It has CAP_SYS_ADMIN, so each thing that it does not need counts: no file is opened but of ``/proc``,
-to read it; no process is started, looked into or signalled; no file system is mounted, nothing of BPF
-or of the kernel's modules is reached; namespaces are entered that are networks, no others.
+It has CAP_SYS_ADMIN, so each thing that it does not need counts: no file is opened but of
+``/proc``, to read it; no process is started, looked into or signalled; no file system is mounted,
+nothing of BPF or modules is reached; namespaces are entered that are networks, no others.
 """
 
 import codecs

@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final, Never
 
@@ -47,6 +48,7 @@ _ADMIN_MODE: Final = 0o666
 _DIRECT_MODE: Final = 0o666
 """gpud is root without the capability to pass over modes; who else connects is hung up on."""
 _ASK_AGAIN_SECONDS: Final = 0.5
+_LOOK_AGAIN_SECONDS: Final = 1.0
 _FIRST_OWN_DESCRIPTOR: Final = 3
 
 
@@ -152,12 +154,10 @@ def _lock_or_ask(options: _Options) -> tuple[int, tuple[socket.socket, Row, Lugg
     end, said = time.monotonic() + options.patience_seconds, ""
     while True:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pass
-        else:
-            return lock, None
-        try:
+            if _is_free(lock):
+                if not _answers(options.directory / direct.SOCKET_NAME):
+                    return lock, None
+                raise HandoverFailed("it is of a version that hands nothing over")
             return lock, handover.ask(options.directory)
         except (HandoverFailed, OSError) as err:
             if str(err) != said:
@@ -166,6 +166,27 @@ def _lock_or_ask(options: _Options) -> tuple[int, tuple[socket.socket, Row, Lugg
         if time.monotonic() >= end:
             _say_ready(options)
         time.sleep(_ASK_AGAIN_SECONDS)
+
+
+def _is_free(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _answers(path: Path) -> bool:
+    """Tell whether somebody listens there, who would remove our sockets when it ends."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except BlockingIOError:
+            return True  # its backlog is full
+        except OSError:
+            return False
+    return True
 
 
 def _say_ready(options: _Options) -> None:
@@ -243,6 +264,7 @@ async def _serve(
         loop.add_signal_handler(number, ended.set)
     served = operations(server) | policy_admin.operations(server.enforcer, server.wires)
     admin = AdminServer(served, EventBus(), (_AGENT_UID,), policy_admin.MAX_LINE_BYTES)
+    leave = partial(_stay, options.directory)
     offering = None
     try:
         start()
@@ -251,7 +273,7 @@ async def _serve(
         listening.successors.setblocking(False)
         listening.successors.listen(1)
         offering = loop.create_task(
-            handover.offer(listening.successors, server, engine, listening.save, _stay)
+            handover.offer(listening.successors, server, engine, listening.save, leave)
         )
         _say_ready(options)
         await ended.wait()
@@ -264,19 +286,23 @@ async def _serve(
         engine.close()
 
 
-def _stay() -> Never:
-    """Keep nothing but this process's place until it is ended.
+def _stay(directory: Path) -> Never:
+    """Keep nothing but this process's place until it is ended, or nobody serves any more.
 
     Its pod is to be replaced, and is only once the successor's is ready: a container that ends
-    before would be started again. The engine is held and does not look at what is closed here.
+    before would be started again. If the successor goes instead, as when a rollout is undone, that
+    is what has to happen. The engine is held and does not look at what is closed here.
     """
     logger.info("handed_over")
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: os._exit(0))
     os.closerange(_FIRST_OWN_DESCRIPTOR, walls.MAX_DESCRIPTORS)
-    while True:
-        time.sleep(3600)
+    lock = os.open(directory / LOCK_NAME, os.O_RDWR | os.O_CLOEXEC)
+    while not _is_free(lock):
+        time.sleep(_LOOK_AGAIN_SECONDS)
+    logger.warning("the hcad that took over has gone")
+    os._exit(1)
 
 
 if __name__ == "__main__":

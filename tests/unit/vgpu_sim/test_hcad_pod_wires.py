@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import ipaddress
+import json
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -11,15 +12,16 @@ from typing import Any
 
 import hca_rig
 import pytest
-from pod_node import OTHER, A, Node, device, status
+from pod_node import OTHER, A, Node, device, received, say_hello, status
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.fabric.wire import NoWire, WireAddress, WireInterface
 from vgpu_sim.fabric.wire_sockets import open_sockets
 from vgpu_sim.hal import hca
-from vgpu_sim.hcad import pod_wires
+from vgpu_sim.hcad import pod_wires, pods
 from vgpu_sim.hcad.broker import Opened
 from vgpu_sim.hcad.functions import Binding
+from vgpu_sim.hcad.luggage import Luggage
 from vgpu_sim.hcad.pod_wires import PodWires
 from vgpu_sim.hcad.policy_admin import operations
 
@@ -96,6 +98,56 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
         await node.server.close()
 
     asyncio.run(play())
+
+
+def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
+    tmp_path: Path, engine: Engine, netd: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """netd is not asked again, the MTU stays the program's, and the port is never free meanwhile.
+
+    Who has connected and not said yet who it is may say it to the successor.
+    """
+    monkeypatch.setattr(pods, "HELLO_TIMEOUT_SECONDS", 3600.0)
+
+    async def play(successor: Engine) -> None:
+        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
+        client, reply = await node.open(A)
+        assert device(reply).mtu == 3
+        late = node.connect(A)
+        await until(lambda: node.server._silent)
+        assert await node.server.pause() == ""
+        engine.hold()
+        luggage = Luggage()
+        saved = json.loads(json.dumps(node.server.save(luggage)))
+        arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
+        successor.hold()
+        wires = PodWires(successor, tmp_path)
+        next_one = Node(tmp_path, successor, IP, wires)
+        serve = next_one.server.load(saved, arrived)
+        assert arrived.left() == []
+        engine.release()
+        await node.server.close()
+        with pytest.raises(NoWire):
+            open_sockets(WireAddress(IP))
+        serve()
+        successor.release()
+        await until(lambda: wires_of(next_one)[0]["programs"] == 1)
+        assert wires_of(next_one)[0]["path_mtu"] == 1024
+        assert wires.path_mtu == 1024
+        assert netd == [str(IP)], "it was asked once"
+        assert next_one.server.status()[0]["programs"] == 1
+        say_hello(late)
+        assert device(await received(late)).mtu == 3
+        assert netd == [str(IP)]
+        late.close()
+        client.close()
+        await until(lambda: not wires_of(next_one))
+        open_sockets(WireAddress(IP)).close()
+        await next_one.server.close()
+
+    with hca_rig.running_engine() as successor:
+        asyncio.run(play(successor))
 
 
 @pytest.mark.parametrize("directory", [None, Path("/nonexistent")])
