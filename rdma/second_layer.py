@@ -30,6 +30,8 @@ TOTALS: Final = (
     *("partition", "peer", "operation", "stranger"),
 )
 """Counters of what was dropped and why, on all links together."""
+JOINED: Final = "joined"
+"""What the classifier drops, which stands before all rules; of leaving packets alone."""
 LINK_REASONS: Final = ("spoofed", "fragment", "segments", "tagged", "denied")
 _HEADERS_BYTES: Final = 8 + 12 + 4 + 64  # UDP, BTH, ICRC, and the longest row of extended headers
 _PRIORITY: Final = -150
