@@ -132,7 +132,7 @@ class _Writer:
         ]
         parts = [
             self._counter("stranger"),
-            f"set known {{\ntype ifname\n{listed}}}",
+            f"set known {{\ntypeof meta iifname\n{listed}}}",
             _chain("strangers", strangers),
             _chain("forward", forward),
         ]
@@ -143,10 +143,11 @@ class _Writer:
 
     def _sets(self) -> Iterator[str]:
         for (identity, version), addresses in sorted(self._members.items()):
-            type_ = f"ipv{version}_addr"
+            # By type, a set of nftables 1.1 ends nft 1.0.6, a node's maybe, at whatever it lists.
+            type_ = f"typeof {_FAMILIES[version]} saddr"
             elements = ", ".join(sorted(addresses))
             yield (
-                f"set {_members(identity, version)} {{\ntype {type_}\n"
+                f"set {_members(identity, version)} {{\n{type_}\n"
                 f"elements = {{ {elements} }}\n}}"
             )
 
