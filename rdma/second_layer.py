@@ -147,8 +147,7 @@ class _Writer:
             type_ = f"typeof {_FAMILIES[version]} saddr"
             elements = ", ".join(sorted(addresses))
             yield (
-                f"set {_members(identity, version)} {{\n{type_}\n"
-                f"elements = {{ {elements} }}\n}}"
+                f"set {_members(identity, version)} {{\n{type_}\nelements = {{ {elements} }}\n}}"
             )
 
     def _kind(self, own: Identity) -> list[str]:
