@@ -31,6 +31,8 @@ TOTALS: Final = (
     *("partition", "peer", "operation", "stranger"),
 )
 """Counters of what was dropped and why, on all links together."""
+JOINED: Final = "joined"
+"""What the classifier drops, which stands before all rules; of leaving packets alone."""
 LINK_REASONS: Final = ("spoofed", "fragment", "segments", "tagged", "denied")
 _UDP_BYTES: Final = 8
 _HEADERS_BYTES: Final = 12 + 4 + 64  # BTH, ICRC, and the longest row of extended headers
@@ -133,7 +135,7 @@ class _Writer:
         ]
         parts = [
             self._counter("stranger"),
-            f"set known {{\ntype ifname\n{listed}}}",
+            f"set known {{\ntypeof meta iifname\n{listed}}}",
             _chain("strangers", strangers),
             _chain("forward", forward),
         ]
@@ -144,11 +146,11 @@ class _Writer:
 
     def _sets(self) -> Iterator[str]:
         for (identity, version), addresses in sorted(self._members.items()):
-            type_ = f"ipv{version}_addr"
+            # By type, a set of nftables 1.1 ends nft 1.0.6, a node's maybe, at whatever it lists.
+            type_ = f"typeof {_FAMILIES[version]} saddr"
             elements = ", ".join(sorted(addresses))
             yield (
-                f"set {_members(identity, version)} {{\ntype {type_}\n"
-                f"elements = {{ {elements} }}\n}}"
+                f"set {_members(identity, version)} {{\n{type_}\nelements = {{ {elements} }}\n}}"
             )
 
     def _kind(self, own: Identity) -> list[str]:

@@ -122,6 +122,7 @@ def describe(leaving: bool, reason: str) -> str:
         "spoofed": "from an address that is not the pod's" if leaving else "for another address",
         "fragment": "in fragments",
         "segments": "longer than any of an HCA's",
+        "joined": "several in one buffer, that a later hop would cut up",
         "tagged": "in tags of VLANs",
         "denied": "that no policy, partition or function of an HCA lets pass",
     }.get(reason, reason)

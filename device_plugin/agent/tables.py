@@ -92,14 +92,14 @@ class TableCarrier:
     def attempt(self) -> bool:
         """Make one pass; return whether nothing is left to do."""
         wanted = self._wanted
-        # First, so that what the engine lets pass is not dropped on its way.
-        standing = self._links.follow(wanted) if self._links is not None else Standing()
         try:
             status = self._hand_over(wanted)
             self._alive_at = self._clock()
         except DaemonUnreachable as err:
             status = RDMANodeTablesStatus(hcad=HcadState.UNREACHABLE, message=str(err)[:400])
             self._handed = None
+        # After the engine: who is denied learns it from the engine, and not by silence.
+        standing = self._links.follow(wanted) if self._links is not None else Standing()
         if wanted is None:
             return True
         second = {"second_layer": standing.state, "second_layer_message": standing.message}

@@ -8,7 +8,7 @@ import contextlib
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -145,6 +145,19 @@ class Namespace:
                         if options is not None and _attribute(options, "TCA_BPF_NAME") == _NAME:
                             found.add(link)
             return frozenset(found)
+
+    def classifier_drops(self) -> Mapping[int, int]:
+        """Return how many packets were dropped at links' clsact, by index. Raises SecondLayerError.
+
+        Nobody else's classifier is expected to drop anything there; if one does, it is counted too.
+        """
+        with _told("classifiers"):
+            return {
+                int(queue["index"]): int(stats["drop"])
+                for queue in self._kernel.get_qdiscs()
+                if _attribute(queue, "TCA_KIND") == "clsact"
+                and (stats := _attribute(queue, "TCA_STATS")) is not None
+            }
 
 
 class _Loaded:

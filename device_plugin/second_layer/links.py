@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer.kernel import Namespace
-from rdma.second_layer import TABLE, Interface, removal, ruleset
+from rdma.second_layer import JOINED, TABLE, Interface, link_counter, removal, ruleset
 from rdma.tables import NodeTables
 
 _TOOL = "nft"
@@ -55,8 +55,20 @@ class Links:
             self._namespace.declassify(index)
         self._classified = wanted
 
+    def drops(self) -> Mapping[str, int]:
+        """Return the packets that every counter has counted, and the classifiers.
+
+        Raises SecondLayerError.
+        """
+        joined = self._namespace.classifier_drops()
+        counts = dict(self.counts())
+        for index in self._classified & joined.keys():
+            counts[link_counter(index, True, JOINED)] = joined[index]
+        counts[JOINED] = sum(joined[index] for index in self._classified & joined.keys())
+        return counts
+
     def counts(self) -> Mapping[str, int]:
-        """Return the packets that every counter has counted. Raises SecondLayerError."""
+        """Return the packets that the counters of rules have counted. Raises SecondLayerError."""
         done = self._run(_TOOL, "-j", "list", "counters")
         try:
             found = [one["counter"] for one in json.loads(done)["nftables"] if "counter" in one]

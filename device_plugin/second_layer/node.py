@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 from device_plugin.errors import SecondLayerError
 from device_plugin.second_layer import pod_links
 from device_plugin.second_layer.kernel import State
-from rdma.second_layer import LINK_REASONS, TOTALS, Interface, link_counter
+from rdma.second_layer import JOINED, LINK_REASONS, TOTALS, Interface, link_counter
 from rdma.tables import NodeTables
 
 PATIENCE_S: Final = 5.0
@@ -33,7 +33,7 @@ class Loader(Protocol):
     ) -> None:
         """Load rules. Raises SecondLayerError."""
 
-    def counts(self) -> Mapping[str, int]:
+    def drops(self) -> Mapping[str, int]:
         """Return all counters. Raises SecondLayerError."""
 
     def remove(self) -> None:
@@ -161,7 +161,7 @@ class Node:
         loaded = self._loaded
         if loaded is None or not loaded.interfaces:
             return {"totals": {}, "links": []}
-        counts = self._loader.counts()
+        counts = self._loader.drops()
         if not set(TOTALS) <= counts.keys():
             _log.warning("another hand has removed the rules: loading them again")
             self._loaded = None
@@ -170,10 +170,11 @@ class Node:
         for one in loaded.interfaces:
             for leaving in (True, False):
                 named = {
-                    r: counts.get(link_counter(one.index, leaving, r), 0) for r in LINK_REASONS
+                    r: counts.get(link_counter(one.index, leaving, r), 0)
+                    for r in (*LINK_REASONS, JOINED)
                 }
                 dropped = {reason: count for reason, count in named.items() if count}
                 if dropped:
                     about = {"addresses": list(one.addresses), "link": one.name}
                     links.append({**about, "leaving": leaving, "dropped": dropped})
-        return {"totals": {name: counts.get(name, 0) for name in TOTALS}, "links": links}
+        return {"totals": {name: counts.get(name, 0) for name in (*TOTALS, JOINED)}, "links": links}

@@ -275,7 +275,12 @@ def test_segments_that_hide_behind_the_first_do_not_pass(
 ) -> None:
     codes = (READ_REQUEST, *[WRITE_ONLY] * 3)
     hidden = b"".join(bth(op, payload=bytes(payload)) for op in codes)
+    before = links.drops()["joined"]
     assert net.arrived(hidden, raw=False, segment=12 + payload) == []
+    after = links.drops()
+    (first, *_) = net.interfaces()
+    assert after["joined"] == before + 1
+    assert after[link_counter(first.index, True, "joined")] > 0
     assert len(net.arrived(bth(READ_REQUEST), raw=False, segment=1000)) == 1  # it is only one
     links.remove()
     assert len(net.arrived(hidden, raw=False, segment=12 + payload)) == 4

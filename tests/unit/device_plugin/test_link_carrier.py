@@ -128,15 +128,19 @@ def test_without_linkd_the_engine_has_its_tables(rig: Rig, error: Exception) -> 
     assert statuses[0].second_layer_message == str(error)
 
 
-def test_rules_are_there_before_the_engine_switches(rig: Rig) -> None:
+def test_rules_come_after_the_engine_has_switched_and_before_it_is_said(rig: Rig) -> None:
     class Hcad:
+        generation: int | None = None
+
         def call(self, method: str, **_: Any) -> dict[str, Any]:
             if method == "tables":
-                assert rig.linkd.generation == 5
-            return {"generation": 5, "denials": []}
+                assert rig.linkd.generation is None
+                self.generation = 5
+            return {"generation": self.generation, "denials": []}
 
     class Kube:
         def acknowledge(self, uid: str, status: RDMANodeTablesStatus) -> bool:
+            assert rig.linkd.generation == 5
             return status.second_layer is SecondLayer.ENFORCING
 
     kube: Any = Kube()

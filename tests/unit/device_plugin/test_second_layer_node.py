@@ -97,7 +97,7 @@ class Kernel:
         self.loaded.append((tables, interfaces, others))
         self.counted |= dict.fromkeys(TOTALS, 0)
 
-    def counts(self) -> Mapping[str, int]:
+    def drops(self) -> Mapping[str, int]:
         return self.counted
 
     def remove(self) -> None:
