@@ -23,6 +23,7 @@ from benchmarks.report import Row, Section, machine, table
 CONNECTIONS: Final = 400
 _PINNED_CORES: Final = 3  # two programs that poll, and the engine between them
 _WATCH_S: Final = 5.0
+_SETTLE_S: Final = 3.0  # its member's start is over then
 _LIMIT_S: Final = 60.0
 _PORT: Final = 18515
 _STEPS_UNTIL_CONNECTED: Final = (
@@ -155,7 +156,7 @@ def _idle(run: str) -> tuple[float, float]:
     """Return an idle hcad's proportional set size in MiB, and its CPU time in ms a second."""
     with _serving("idle", run, "sleep", "60"):
         _until(lambda: _serves(run), "hcad")
-        time.sleep(1)
+        time.sleep(_SETTLE_S)
         hcad = _hcad(run, "idle")
         before = _cpu_s(hcad)
         time.sleep(_WATCH_S)

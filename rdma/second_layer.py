@@ -2,10 +2,9 @@
 
 hcad judges everything that goes through it, with all that it knows. A pod may also write packets of
 its own; these rules see them where the pod cannot reach: who sends from an address that is not its
-own, what its peers and it may never do to each other, and what no HCA sends (fragments). Of packets
-that a later hop cuts out of one buffer rules see the first alone; a classifier beside them sees to it
-that all are alike. Family netdev, both hooks of
-an interface that has one pod behind it (Linux 5.16 for the outgoing one).
+own, what its peers and it may never do to each other, and what no HCA sends (fragments). Of
+packets that a later hop cuts out of one buffer rules see the first alone; a classifier beside them
+sees to it that all are alike. Family netdev, both hooks of an interface that has one pod behind it (Linux 5.16 for the outgoing one).
 
 The rules are the whole of a table that replaces the one before in a single transaction.
 """
@@ -133,7 +132,7 @@ class _Writer:
             f"udp dport != {PORT} accept",
             "ip frag-off & 0x2000 != 0 counter name fragment drop",
             "exthdr frag exists counter name fragment drop",
-            # hcad sends packets of one operation together too; the classifier looks behind the first.
+            # hcad sends packets of one opcode together; the classifier looks behind the first.
             f"udp length > {_most_bytes(one.mtu)} counter name segments drop",
         ]
         spoofed = [_not_among("ip", "saddr", own[4]), _not_among("ip6", "saddr", own[6])]
