@@ -4,7 +4,8 @@ hcad judges everything that goes through it, with all that it knows. A pod may a
 its own; these rules see them where the pod cannot reach: who sends from an address that is not its
 own, what its peers and it may never do to each other, and what no HCA sends (fragments). Of
 packets that a later hop cuts out of one buffer rules see the first alone; a classifier beside them
-sees to it that all are alike. Family netdev, both hooks of an interface that has one pod behind it (Linux 5.16 for the outgoing one).
+sees to it that all are alike. Family netdev, both hooks of an interface that has one pod behind it
+(Linux 5.16 for the outgoing one).
 
 The rules are the whole of a table that replaces the one before in a single transaction.
 """
