@@ -30,7 +30,7 @@ from vgpu_sim.hcad.parties import Parties, Party
 BLOCK = 64 << 10
 WORKING_SET = 32 << 20
 BLOCKS = WORKING_SET // BLOCK
-ROUNDS = 15
+ROUNDS = 100  # of 4 ms: the best is one that nobody interrupted
 SMALL = 8
 SMALL_WRITES = 16384
 SMALL_ROUNDS = 100

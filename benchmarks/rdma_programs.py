@@ -21,8 +21,10 @@ from typing import Final
 from benchmarks.report import Row, Section, machine, table
 
 CONNECTIONS: Final = 400
+LATENCY_WRITES: Final = "1000"
 _PINNED_CORES: Final = 3  # two programs that poll, and the engine between them
 _WATCH_S: Final = 5.0
+_SETTLE_S: Final = 3.0  # its member's start is over then
 _LIMIT_S: Final = 60.0
 _PORT: Final = 18515
 _STEPS_UNTIL_CONNECTED: Final = (
@@ -120,13 +122,13 @@ def _latency_us(run: str, pinned: bool) -> float:
     cores = sorted(os.sched_getaffinity(0))
     if pinned and len(cores) < _PINNED_CORES:
         raise NotMeasured(f"needs {_PINNED_CORES} cores: two programs poll, and an engine")
-    programs = [("ib_write_lat", "-F", "-s", "8", "-n", "5000")] * 2
+    programs = [("ib_write_lat", "-F", "-s", "8", "-n", LATENCY_WRITES)] * 2
     if pinned:
         programs = [("taskset", "-c", str(core), *programs[0]) for core in cores[:2]]
     with _serving("lat", run, *programs[0]):
         _until(_listens, "ib_write_lat")
         said = _asked("lat", run, *programs[1], "127.0.0.1")
-    row = re.search(r"^ 8 +5000 +[0-9.]+ +[0-9.]+ +([0-9.]+)", said, re.MULTILINE)
+    row = re.search(rf"^ 8 +{LATENCY_WRITES} +[0-9.]+ +[0-9.]+ +([0-9.]+)", said, re.MULTILINE)
     if row is None:
         raise NotMeasured(f"ib_write_lat says {said[-80:]!r}")
     return float(row[1])
@@ -137,7 +139,8 @@ def _connects(run: str) -> tuple[float, float]:
     _needed("cmtime", "rdmacm-utils")
     count = str(CONNECTIONS)
     with _serving("cm", run, "cmtime", "-c", count):
-        time.sleep(3)  # it says nowhere that it listens
+        _until(lambda: _serves(run, "cm"), "hcad")
+        time.sleep(_SETTLE_S)  # it says nowhere that it listens
         hcad = _hcad(run, "cm")
         before = _cpu_s(hcad)
         said = _asked("cm", run, "cmtime", "-c", count, "-s", "127.0.0.1")
@@ -154,8 +157,8 @@ def _connects(run: str) -> tuple[float, float]:
 def _idle(run: str) -> tuple[float, float]:
     """Return an idle hcad's proportional set size in MiB, and its CPU time in ms a second."""
     with _serving("idle", run, "sleep", "60"):
-        _until(lambda: _serves(run), "hcad")
-        time.sleep(1)
+        _until(lambda: _serves(run, "idle"), "hcad")
+        time.sleep(_SETTLE_S)
         hcad = _hcad(run, "idle")
         before = _cpu_s(hcad)
         time.sleep(_WATCH_S)
@@ -166,9 +169,9 @@ def _idle(run: str) -> tuple[float, float]:
     raise NotMeasured("no Pss")
 
 
-def _serves(run: str) -> bool:
+def _serves(run: str, fabric: str) -> bool:
     try:
-        return _hcad(run, "idle") > 0
+        return _hcad(run, fabric) > 0
     except NotMeasured:
         return False
 

@@ -2,10 +2,10 @@
 
 hcad judges everything that goes through it, with all that it knows. A pod may also write packets of
 its own; these rules see them where the pod cannot reach: who sends from an address that is not its
-own, what its peers and it may never do to each other, and what no HCA sends (fragments). Of packets
-that a later hop cuts out of one buffer rules see the first alone; a classifier beside them sees to it
-that all are alike. Family netdev, both hooks of
-an interface that has one pod behind it (Linux 5.16 for the outgoing one).
+own, what its peers and it may never do to each other, and what no HCA sends (fragments). Of
+packets that a later hop cuts out of one buffer rules see the first alone; a classifier beside them
+sees to it that all are alike. Family netdev, both hooks of an interface that has one pod behind it
+(Linux 5.16 for the outgoing one).
 
 A pod that has just come has no rules yet, maybe with the address of one that has gone. So what the
 node forwards is guarded besides (family inet): RoCE passes no veth that has no rules.

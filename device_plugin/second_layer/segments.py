@@ -2,10 +2,10 @@
 
 A pod may hand the kernel one large datagram with UDP_SEGMENT set; it crosses a veth whole, and
 rules of nftables see its first header alone. hcad sends so itself. No match of nftables tells what
-is behind the first; a BPF classifier can look (``gso_size`` of ``__sk_buff``, Linux 5.7): what rules
-ask about, opcode, partition and queue pair, must be the same in every segment, so that what they say
-of the first holds for all. The engine judges every segment by itself and does not need this; it
-closes the second layer. Datagrams of other ports pass.
+is behind the first; a BPF classifier can look (``gso_size`` of ``__sk_buff``, Linux 5.7): what
+rules ask about, opcode, partition and queue pair, must be the same in every segment, so that what
+they say of the first holds for all. The engine judges every segment by itself and does not need
+this; it closes the second layer. Datagrams of other ports pass.
 
 The program is written here by hand, and so needs no compiler on the node.
 """
@@ -51,8 +51,8 @@ class _Step:
     to: str = ""
 
 
-# Of the base transport header: how a part is loaded, where it lies, and where on the stack the first
-# segment's is kept. The last is a reserved byte and the queue pair.
+# Of the base transport header: how a part is loaded, where it lies, and where on the stack that of
+# the first segment is kept. The last is a reserved byte and the queue pair.
 _JUDGED: Final = (
     (_LOAD_PACKET_BYTE_AT, 0, -8),
     (_LOAD_PACKET_HALF_AT, 2, -16),
