@@ -46,6 +46,7 @@ HCA_QPN_MASK: Final = 0xFFFFFF
 HCA_VERBS: Final = 9  # of rdma.verbs
 HCA_WIRE_LANES: Final = 8
 HCA_QOS_CLASSES: Final = 63  # of a node's tables
+HCA_ACCESS_DEVICE: Final = 1 << 31  # beside verbs' flags, by hcad alone: all of it is a GPU's
 
 
 class HcaMessage(IntEnum):
