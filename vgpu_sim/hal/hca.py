@@ -48,6 +48,7 @@ HCA_WIRE_LANES: Final = 8
 HCA_WIRE_READS: Final = 16  # of a peer's that a queue pair answers at a time
 HCA_QOS_CLASSES: Final = 63  # of a node's tables
 HCA_MAD_BYTES: Final = 256
+HCA_ACCESS_DEVICE: Final = 1 << 31  # beside verbs' flags, by hcad alone: all of it is a GPU's
 
 
 class HcaMessage(IntEnum):

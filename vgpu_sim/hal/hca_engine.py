@@ -130,7 +130,7 @@ class HcaPolicyChange(ctypes.Structure):
     of it. ``out`` and ``in_`` are the rows of counters of both, 0 for none. ``pkey`` has
     its membership bit. ``revoke`` ends the queue pair. ``queue_pair`` is the engine's own, or
     0 and ``address_handle`` is that of a datagram's. ``qos_class`` is the place of its class, 0 for
-    none.
+    none. ``device_only`` are flags of remote access that its peer has to memory of a GPU alone.
     """
 
     _fields_ = (
@@ -144,7 +144,7 @@ class HcaPolicyChange(ctypes.Structure):
         ("pkey", c_uint32),
         ("address_handle", c_uint64),
         ("qos_class", c_uint32),
-        ("reserved", c_uint32),
+        ("device_only", c_uint32),
     )
 
 

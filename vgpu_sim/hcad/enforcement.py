@@ -59,6 +59,7 @@ class _Judgement:
     receives: Verb = NONE
     rows: tuple[Row, ...] = ()
     qos_class: int = 0
+    device_only: int = 0
 
     def change(self, end: "_End", generation: int, *, is_path: bool) -> HcaPolicyChange:
         """Return what the engine is told of a queue pair, or of an address handle."""
@@ -67,6 +68,7 @@ class _Judgement:
             *(0 if is_path else end, out, in_, generation, self.sends, self.receives),
             *(int(not self.sends and not self.receives), self.pkey, end if is_path else 0),
             qos_class=self.qos_class,
+            device_only=self.device_only,
         )
 
 
@@ -343,7 +345,8 @@ class Enforcer:
         rows = tuple(self.flows.row(flow, self._judge.judge(flow), rules) for flow in flows)
         sends, receives = (memory_rules.allowed(row.verdict) for row in rows)
         return _Judgement(
-            pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)
+            *(pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)),
+            memory_rules.device_only(rows[1].verdict),
         )
 
     def _is_known(self, party: Party, address: str) -> bool:

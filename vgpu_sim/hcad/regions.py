@@ -130,7 +130,10 @@ class Regions(Domains):
         listed = [found for n in used if (found := self._segments[n].engine) is not None]
         made = None
         if len(listed) == len(used):
-            made = self._engine.add_region(self._client, key, wanted, listed)
+            told = hca.HcaMrCreate.from_buffer_copy(wanted)
+            if all(self._segments[n].lent is not None for n in used):
+                told.access |= hca.HCA_ACCESS_DEVICE
+            made = self._engine.add_region(self._client, key, told, listed)
         length = hca.HcaMrCreate.pieces.offset + len(used) * sizeof(hca.HcaPiece)
         self._regions[key] = _Region(*(made, wanted.pd, wanted.bytes, used, bytes(wanted)[:length]))
         self._pds[wanted.pd] += 1

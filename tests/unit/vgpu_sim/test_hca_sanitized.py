@@ -18,7 +18,10 @@ OPTIONS = {
 }
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 # The thread sanitizer's own memmove cannot be left by a jump; idleness and bulk are not its matter.
-_BULK = "thousand or large or under_way or byte_moves or ceiling"
+_BULK = (
+    "thousand or large or under_way or byte_moves or ceiling"
+    " or by_weight or however_many or promised"
+)
 LEFT_OUT = {"address": _BULK, "thread": f"{_BULK} or vanishes or idle"}
 
 
@@ -30,6 +33,7 @@ FILES = {
     "wire": ("hca_wire", "hca_wire_hostile"),
     "harm": ("hca_wire_faults", "hca_wire_policy"),
     "operations": ("hca_wire_atomics", "hca_wire_unreliable", "hca_wire_datagrams"),
+    "pace": ("hca_wire_congestion", "hca_wire_qos"),
 }
 
 

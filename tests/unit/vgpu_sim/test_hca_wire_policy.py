@@ -16,7 +16,13 @@ from wire_rig import End, Ends
 
 from rdma.verbs import ALL, NONE, Verb
 from vgpu_sim.hal.hca_engine import HcaPolicyChange
-from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
+from vgpu_sim.hal.verbs import (
+    VerbsAccess,
+    VerbsOpcode as Op,
+    VerbsQpType,
+    VerbsState,
+    VerbsStatus as Status,
+)
 
 QPN = 0x123456
 
@@ -60,6 +66,18 @@ def test_either_end_alone_denies_a_verb_and_the_responder_stays(pair, engines, d
     assert ask(pair, Op.RDMA_WRITE) == Status.REM_ACCESS_ERR
     assert bytes(pair.there.view[:8]) == bytes(8)
     assert pair.b.qp.state == VerbsState.RTS
+
+
+def test_over_a_wire_too_a_gpu_s_memory_may_be_all_that_is_written(pair, engines):
+    own = pair.b.client.objects._qps[pair.b.qp.number].engine
+    change = HcaPolicyChange(own, pkey=0xFFFF, sends=ALL, receives=ALL)
+    change.device_only = VerbsAccess.REMOTE_WRITE
+    engines[1].set_policies([change])
+    pair.here.view[:8] = b"forbid!!"
+    assert ask(pair, Op.RDMA_READ) == Status.SUCCESS
+    pair.here.view[:8] = b"forbid!!"
+    assert ask(pair, Op.RDMA_WRITE) == Status.REM_ACCESS_ERR
+    assert bytes(pair.there.view[:8]) == bytes(8)
 
 
 @pytest.mark.parametrize("denier", ["requester", "responder"])

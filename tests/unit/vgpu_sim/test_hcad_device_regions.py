@@ -15,6 +15,7 @@ from pathlib import Path
 
 import hca_rig
 import pytest
+import rdma_lab
 from direct_rig import SIZE, FakeGpud, Worker, refuse, serving, until
 from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 
@@ -22,13 +23,15 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.hca import HcaMessage
-from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaSegmentDevice
+from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaMwCreate, HcaSegmentDevice
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hal.verbs import VerbsStatus as Status
+from vgpu_sim.hal.verbs import VerbsAccess, VerbsMwType, VerbsOpcode as Op, VerbsStatus as Status
 from vgpu_sim.hcad import lending
+from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.luggage import Luggage
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.objects import AdoptedObjects, Objects
+from vgpu_sim.hcad.parties import Parties
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.peers import Peer
@@ -426,3 +429,108 @@ def test_what_is_too_short_to_say_what_it_is_asks_for_nothing() -> None:
                 *(None, TOKEN, None, OWN, request()[:-1]),  # type: ignore[arg-type]
             )
         )
+
+
+DEVICE = {"scope": "Named", "regions": ["device"]}
+RULES = {
+    "all verbs": ([{"memory": DEVICE}], {"write", "read"}),
+    "only reading": ([{"memory": {**DEVICE, "maxAccess": "ReadOnly"}}], {"read"}),
+    "writing alone, and reading of everything": (
+        [{"verbs": ["Write"], "memory": DEVICE}, {"verbs": ["Read"]}],
+        {"write", "read", "host read"},
+    ),
+    "a rule for everything beside it": (
+        [{"memory": DEVICE}, {}],
+        {"write", "read", "host write", "host read"},
+    ),
+    "and a name that nobody knows": (
+        [{"memory": {"scope": "Named", "regions": ["device", "weights"]}}],
+        {"write", "read"},
+    ),
+    "a name that nobody knows": ([{"memory": {"scope": "Named", "regions": ["weights"]}}], set()),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_may_open_a_gpu_s_memory_alone(tmp_path: Path, engine: Engine, name: str) -> None:
+    """What it does not open ends as a wrong key does."""
+    rules, expected = RULES[name]
+    pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
+    enforcer = Enforcer(engine, Parties())
+    limited = [rdma_lab.policy({"app": "server"}, ingress=[*rules, {"verbs": ["Send"]}])]
+    enforcer.switch(rdma_lab.tables(1, pods, limited))
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        found = set()
+        for what in ("write", "read", "host write", "host read"):
+            pair = Pair(engine, 0, enforcer)
+            pair.b.objects.providers = served
+            key = register(pair.b, (await ask(pair.b.objects)).segment)
+            opcode = Op.RDMA_READ if "read" in what else Op.RDMA_WRITE
+            target = pair.there.key if "host" in what else key
+            write(pair, 5, remote_key=target, opcode=opcode)
+            (status,) = pair.a_send.statuses(1)
+            assert status in (Status.SUCCESS, Status.REM_ACCESS_ERR)
+            if status == Status.SUCCESS:
+                found.add(what)
+            pair.close()
+            enforcer.parties.leave(pair.a.party)
+            enforcer.parties.leave(pair.b.party)
+        assert found == expected
+
+    run(tmp_path, body, *[Chunk().lend] * 4)
+
+
+def test_a_region_that_is_partly_a_gpu_s_is_not_a_gpu_s(tmp_path: Path, engine: Engine) -> None:
+    pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
+    enforcer = Enforcer(engine, Parties())
+    limited = [rdma_lab.policy({"app": "server"}, ingress=[{"memory": DEVICE}])]
+    enforcer.switch(rdma_lab.tables(1, pods, limited))
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        del gpud
+        pair = Pair(engine, 0, enforcer)
+        pair.b.objects.providers = served
+        made = (await ask(pair.b.objects)).segment
+        wanted = hca.HcaMrCreate(pair.b.pd, ALL_ACCESS, 1 << 32, 8192, 2)
+        wanted.pieces[0] = hca.HcaPiece(made.handle, 0, made.offset, 4096)
+        wanted.pieces[1] = hca.HcaPiece(pair.there.segment, 0, 0, 4096)
+        key = pair.b.objects.create_region(wanted).handle
+        write(pair, 5, remote_key=key, remote=1 << 32)
+        assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
+        pair.close()
+
+    run(tmp_path, body, Chunk().lend)
+
+
+def test_a_window_opens_no_more_than_its_region(engine: Engine) -> None:
+    """It is bound to host memory, while rules open a GPU's alone."""
+    pods = (rdma_lab.pod(0, app="client"), rdma_lab.pod(1, app="server"))
+    enforcer = Enforcer(engine, Parties())
+    enforcer.switch(rdma_lab.tables(1, pods))
+    pair = Pair(engine, 0, enforcer)
+    wanted = HcaMwCreate(pair.b.pd, VerbsMwType.TYPE_1)
+    window = pair.b.objects.create_window(wanted).handle
+    slot = pair.qb.send_slots[0]
+    slot.opcode, slot.flags, slot.remote_key, slot.immediate = Op.BIND_MW, 2, window, window
+    slot.remote_address, slot.compare_add = BASE, 64
+    slot.swap = VerbsAccess.REMOTE_WRITE
+    slot.payload.sges[0].lkey = pair.there.key
+    pair.qb.page.send_head += 1
+    pair.qb.ring()
+    assert pair.b_send.statuses(1) == [Status.SUCCESS]
+    write(pair, 5, remote_key=window)
+    assert pair.a_send.statuses(1) == [Status.SUCCESS]
+    limited = [rdma_lab.policy({"app": "server"}, ingress=[{"memory": DEVICE}])]
+    enforcer.switch(rdma_lab.tables(2, pods, limited))
+    write(pair, 5, remote_key=window)
+    assert pair.a_send.statuses(1) == [Status.REM_ACCESS_ERR]
+    pair.close()
+
+
+def test_no_program_says_that_its_memory_is_a_gpu_s(engine: Engine) -> None:
+    client = Client(engine, Numbers(), 0)
+    with pytest.raises(OSError, match="not supported"):
+        client.region(access=ALL_ACCESS | hca.HCA_ACCESS_DEVICE)
+    client.objects.close()

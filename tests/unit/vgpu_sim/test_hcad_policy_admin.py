@@ -276,7 +276,7 @@ def test_what_is_not_enforced_is_named(tmp_path, engine):
                 "tables", document=document(1, [policy({"app": "ps"}, **rules)], [network])
             )
             assert [text.partition(":")[0] for text in answer["refused"]] == [
-                "default/p ingress[0].memory.scope Named",
+                "default/p ingress[0].memory.regions weights",
                 "qosClass bulk.sl",
             ]
             assert admin.call("policy-status")["refused"] == answer["refused"]

@@ -82,6 +82,7 @@ const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp,
   const struct hca_region *region = hca_table_get(&hca->regions, key);
   if (!region || region->client != qp->client || region->pd != qp->pd) return NULL;
   if ((region->access & access) != access) return NULL;
+  if (!hca_policy_opens(&qp->policy, region->access, access)) return NULL;
   return hca_holds(region->iova, region->bytes, address, bytes) ? region : NULL;
 }
 

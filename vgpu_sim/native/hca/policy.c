@@ -113,6 +113,7 @@ void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
         .out = (struct hca_flow *)(uintptr_t)change->out,
         .in = (struct hca_flow *)(uintptr_t)change->in_,
         .qos_class = change->qos_class,
+        .device_only = change->device_only,
     };
     if (qp && change->revoke) revoke(hca, qp);
   }

@@ -44,7 +44,15 @@ struct hca_policy {
   uint64_t generation;
   struct hca_flow *out, *in; /* NULL: not counted */
   uint32_t qos_class;        /* 0: none */
+  uint32_t device_only;      /* flags of access that the peer has to memory of a GPU alone */
 };
+
+/* Whether a peer may have a remote access to a region of whoever has this policy: some it may have to
+ * memory of a GPU alone. */
+static inline bool hca_policy_opens(const struct hca_policy *policy, uint32_t region_access,
+                                    uint32_t access) {
+  return (policy->device_only & access) == 0 || (region_access & TESSERA_HCA_ACCESS_DEVICE) != 0;
+}
 
 enum hca_verdict { HCA_ALLOWED, HCA_DENIED, HCA_SILENT };
 

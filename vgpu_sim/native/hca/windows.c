@@ -71,7 +71,8 @@ static const struct hca_region *through(struct hca *hca, const struct hca_qp *qp
   if (!hca_holds(zero_based ? 0 : window->address, window->bytes, *address, bytes)) return NULL;
   if (zero_based) *address += window->address;
   const struct hca_region *region = hca_region_of(hca, qp, window->region_key, *address, bytes, 0);
-  return region && region->serial == window->region_serial ? region : NULL;
+  if (!region || region->serial != window->region_serial) return NULL;
+  return hca_policy_opens(&qp->policy, region->access, access) ? region : NULL;
 }
 
 const struct hca_region *hca_reach(struct hca *hca, const struct hca_qp *qp, uint32_t key,

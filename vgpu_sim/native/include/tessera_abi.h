@@ -105,6 +105,7 @@
 #define TESSERA_HCA_WIRE_READS UINT64_C(0x10)
 #define TESSERA_HCA_QOS_CLASSES UINT64_C(0x3f)
 #define TESSERA_HCA_MAD_BYTES UINT64_C(0x100)
+#define TESSERA_HCA_ACCESS_DEVICE UINT64_C(0x80000000)
 
 #define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
 #define TESSERA_CM_MAX_IDS UINT64_C(0x1000)
@@ -1292,7 +1293,7 @@ typedef struct tessera_hca_policy_change {
   uint32_t pkey;
   uint64_t address_handle;
   uint32_t qos_class;
-  uint32_t reserved;
+  uint32_t device_only;
 } tessera_hca_policy_change;
 _Static_assert(sizeof(tessera_hca_policy_change) == 64, "tessera_hca_policy_change");
 _Static_assert(offsetof(tessera_hca_policy_change, queue_pair) == 0, "tessera_hca_policy_change.queue_pair");
@@ -1305,7 +1306,7 @@ _Static_assert(offsetof(tessera_hca_policy_change, revoke) == 40, "tessera_hca_p
 _Static_assert(offsetof(tessera_hca_policy_change, pkey) == 44, "tessera_hca_policy_change.pkey");
 _Static_assert(offsetof(tessera_hca_policy_change, address_handle) == 48, "tessera_hca_policy_change.address_handle");
 _Static_assert(offsetof(tessera_hca_policy_change, qos_class) == 56, "tessera_hca_policy_change.qos_class");
-_Static_assert(offsetof(tessera_hca_policy_change, reserved) == 60, "tessera_hca_policy_change.reserved");
+_Static_assert(offsetof(tessera_hca_policy_change, device_only) == 60, "tessera_hca_policy_change.device_only");
 
 typedef struct tessera_hca_flow_counts {
   uint64_t operations[9];

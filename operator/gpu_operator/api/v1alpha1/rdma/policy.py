@@ -209,10 +209,13 @@ class Memory(Model):
     scope: Scope | None = Field(
         default=None,
         description="Pod (default): all of its regions. ProtectionDomain: those of the queue"
-        " pair's. Named: those in regions.",
+        " pair's. Named: those in regions; another key ends as a wrong one.",
     )
     regions: tuple[str, ...] | None = Field(
-        default=None, max_length=64, description="Names of memory regions, for scope Named."
+        default=None,
+        max_length=64,
+        description="Names of memory regions, for scope Named: device is every region all of whose"
+        " memory is a GPU's. Nodes name others as not enforced: those open nothing.",
     )
 
 
