@@ -13,7 +13,7 @@ from vgpu_sim.isa import DataType, Literal, Op, Operand, Register, Rounding
 
 _CONVERTIBLE = ("u8", "s8", *INTEGERS, "f16", "bf16", *FLOATS)
 _PACKED_RESULTS = ("f8x2", "halves", "ue8m0x2", "bf16x2")
-_HALVES = {DataType.F16, DataType.BF16}
+_SCALAR_HALVES = {DataType.F16, DataType.BF16}
 _QUARTER = ("u4", "s4", "u2", "s2")
 
 
@@ -29,7 +29,7 @@ def cvt(context: Context, form: Form, match: Match) -> None:
     fields = one_word.float_fields(match)
     if from_type is DataType.BF16 and to_type in (DataType.F32, DataType.F64):
         fields["rounding"] = Rounding.NONE  # assemblers take one, and nothing is rounded
-    elif {from_type, to_type} == _HALVES and "rnd" not in match:
+    elif {from_type, to_type} == _SCALAR_HALVES and "rnd" not in match:
         fields["rounding"] = Rounding.RN  # as assemblers read it
     if fields["saturate"] and from_type.is_float and not to_type.is_float:
         fields["saturate"] = False  # such conversions clamp anyway (PTX ISA, "cvt")
