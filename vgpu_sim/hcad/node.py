@@ -224,9 +224,7 @@ def _confined_engine(options: _Options) -> Engine:
 
 
 def _server(options: _Options, engine: Engine, shares: Shares, listening: _Listening) -> NodeServer:
-    wires = PodWires(
-        engine, options.directory if options.wire else None, segments=options.segments
-    )
+    wires = PodWires(engine, options.directory if options.wire else None, segments=options.segments)
     made = NodeServer(options.directory, engine, options.memory_bytes, shares=shares, wires=wires)
     made.providers = listening.providers
     return made
