@@ -81,6 +81,34 @@ def placed(nodes: tuple[str, str], *, apart: bool) -> tuple[str, str]:
 
 
 @PLACES
+@pytest.mark.skipif(not HEADERS.exists(), reason=f"NOT RUN: no {HEADERS}: librdmacm-dev")
+def test_a_pod_writes_another_s_gpu_memory(
+    namespace: Cluster,
+    nodes: tuple[str, str],
+    tmp_path: Path,
+    apart: bool,
+) -> None:
+    """From one slice's memory to another's; what its owner has reset is not reached any more."""
+    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
+    libraries = ("-lcuda", "-l:libibverbs.so.1", "-l:librdmacm.so.1")
+    program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries).read_bytes()
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": FILES},
+        "binaryData": {"gpu_peer": base64.b64encode(program).decode()},
+    }
+    namespace.apply(config)
+    places = placed(nodes, apart=apart)
+    client = AGAIN.format("/files/gpu_peer {ip}")
+    served, asked = play(namespace, places, "/files/gpu_peer", client, **{SLICE: 1})
+    seen = f"listens\ntold success\ngpu has {COUNT}\nreset 0\ntells success\n"
+    assert served == seen + "RDMA_CM_EVENT_DISCONNECTED\n"
+    ends = "write success\ntells success\ntold success\nwrite remote access error\n"
+    assert asked.endswith(ends)
+
+
+@PLACES
 def test_rping(namespace: Cluster, nodes: tuple[str, str], apart: bool) -> None:
     client = AGAIN.format("rping -c -v -C 3 -a {ip}")
     for said in play(namespace, placed(nodes, apart=apart), "rping -s -v -C 3", client):
@@ -140,31 +168,3 @@ def test_a_service_that_no_rule_names_is_rejected_between_nodes(
     _, said = play(namespace, nodes, server, other + AGAIN.format("rping -c -v -C 3 -a {ip}"))
     assert "RDMA_CM_EVENT_REJECTED, error 28" in said
     assert len(PING.findall(said)) == 3, said
-
-
-@PLACES
-@pytest.mark.skipif(not HEADERS.exists(), reason=f"NOT RUN: no {HEADERS}: librdmacm-dev")
-def test_a_pod_writes_another_s_gpu_memory(
-    namespace: Cluster,
-    nodes: tuple[str, str],
-    tmp_path: Path,
-    apart: bool,
-) -> None:
-    """From one slice's memory to another's; what its owner has reset is not reached any more."""
-    folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
-    libraries = ("-lcuda", "-l:libibverbs.so.1", "-l:librdmacm.so.1")
-    program = c_programs.compile_program(tmp_path, "gpu_peer", *folders, *libraries).read_bytes()
-    config = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": FILES},
-        "binaryData": {"gpu_peer": base64.b64encode(program).decode()},
-    }
-    namespace.apply(config)
-    places = placed(nodes, apart=apart)
-    client = AGAIN.format("/files/gpu_peer {ip}")
-    served, asked = play(namespace, places, "/files/gpu_peer", client, **{SLICE: 1})
-    seen = f"listens\ntold success\ngpu has {COUNT}\nreset 0\ntells success\n"
-    assert served == seen + "RDMA_CM_EVENT_DISCONNECTED\n"
-    ends = "write success\ntells success\ntold success\nwrite remote access error\n"
-    assert asked.endswith(ends)

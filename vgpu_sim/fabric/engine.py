@@ -96,7 +96,7 @@ _SIGNATURES = {
     "hca_source_free": (None, [_P, _P]),
     "hca_source_unknown": (None, [_P, _P, ctypes.c_char_p]),
     "hca_wire_mads": (_I, [_P, _P, _I]),
-    "hca_wire_send_mad": (_I, [_P, _P, ctypes.c_char_p, ctypes.c_char_p]),
+    "hca_wire_send_mad": (_I, [_P, _P, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_uint16]),
     "hca_counters": (None, [_P, _P, _P]),
     "hca_hold": (None, [_P]),
     "hca_release": (None, [_P]),
@@ -391,11 +391,11 @@ class Engine:
         if number:
             raise OSError(number, os.strerror(number))
 
-    def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes) -> None:
+    def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes, pkey: int) -> None:
         """Send a management datagram to queue pair 1 of an address. Raises OSError."""
         assert len(gid) == 16
         assert len(mad) == HCA_MAD_BYTES
-        number = self._library.hca_wire_send_mad(self._engine, wire, gid, mad)
+        number = self._library.hca_wire_send_mad(self._engine, wire, gid, mad, pkey)
         if number:
             raise OSError(number, os.strerror(number))
 

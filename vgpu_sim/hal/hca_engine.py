@@ -233,9 +233,14 @@ class HcaAsked(ctypes.Structure):
 
 
 class HcaMad(ctypes.Structure):
-    """A management datagram that has come to queue pair 1, and whose GID it came from."""
+    """A management datagram that has come to queue pair 1, whose GID it came from, its P_Key."""
 
-    _fields_ = (("source", c_uint8 * 16), ("data", c_uint8 * HCA_MAD_BYTES))
+    _fields_ = (
+        ("source", c_uint8 * 16),
+        ("data", c_uint8 * HCA_MAD_BYTES),
+        ("pkey", c_uint16),
+        ("reserved", c_uint16 * 3),
+    )
 
 
 STRUCTURES: Final = (

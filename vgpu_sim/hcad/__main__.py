@@ -233,7 +233,7 @@ async def _serve(
 
     offering = None
     server.wires_made = sources.wires
-    connections = CmWire(engine, server.cm.manager)
+    connections = CmWire(engine, server.cm.manager, server.enforcer.pkeys_at)
     for wire, one in zip(sources.wires, sockets, strict=True):
         connections.add(wire, one.address.gid)
     served = policy_admin.operations(server.enforcer)

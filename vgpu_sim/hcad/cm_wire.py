@@ -9,6 +9,7 @@ import logging
 import os
 import secrets
 from collections import OrderedDict
+from collections.abc import Callable
 from ctypes import sizeof
 from typing import Final, Protocol
 
@@ -27,6 +28,7 @@ MADS_AT_ONCE: Final = 16
 TRANSACTIONS: Final = 4096
 _RECORD: Final = sizeof(HcaMad)
 _LOG_LINES_PER_MINUTE: Final = 30
+_DEFAULT_PKEY: Final = 0xFFFF
 
 
 class Mads(Protocol):
@@ -35,15 +37,24 @@ class Mads(Protocol):
     def receive_mads(self, wire: EngineWire, descriptor: int) -> None:
         """See ``Engine``."""
 
-    def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes) -> None:
+    def send_mad(self, wire: EngineWire, gid: bytes, mad: bytes, pkey: int) -> None:
         """See ``Engine``."""
 
 
 class CmWire:
     """The wires of an hcad, as its connection manager has them."""
 
-    def __init__(self, engine: Mads, manager: Manager) -> None:
-        """Carry the messages of ``manager`` to whoever is not in this hcad."""
+    def __init__(
+        self,
+        engine: Mads,
+        manager: Manager,
+        pkeys: Callable[[str], tuple[int, ...]] = lambda address: (_DEFAULT_PKEY,),
+    ) -> None:
+        """Carry the messages of ``manager`` to whoever is not in this hcad.
+
+        ``pkeys`` is the table of who has an address: its first is what connections use.
+        """
+        self._pkeys = pkeys
         self._engine = engine
         self._manager = manager
         self._wires: dict[bytes, tuple[EngineWire, int]] = {}
@@ -89,7 +100,8 @@ class CmWire:
             return
         mad = cm_mad.encode(message, self._transaction(source, destination, message))
         try:
-            self._engine.send_mad(found[0], destination, mad)
+            pkey = self._pkeys(cm_private.text(source))[0]
+            self._engine.send_mad(found[0], destination, mad, pkey)
         except OSError as err:
             if self._quota.take():
                 peer = cm_private.text(destination)
@@ -110,6 +122,8 @@ class CmWire:
         source = bytes(mad.source)
         if self._manager.function_at(source) is not None:
             return  # forged: whoever is here says nothing over a wire
+        if not any(_match(mad.pkey, own) for own in self._pkeys(cm_private.text(gid))):
+            return  # of another partition
         try:
             message, transaction = cm_mad.decode(bytes(mad.data))
         except MalformedMad as err:
@@ -137,3 +151,8 @@ class CmWire:
         number = message.request if isinstance(message, SidrRep) else message.remote_id
         local = number if isinstance(message, SidrRep) else message.local_id
         return self._theirs.get((own, peer, number), self._own | local)
+
+
+def _match(one: int, other: int) -> bool:
+    """Tell whether two P_Keys are of one partition, and not both of limited members."""
+    return (one ^ other) & 0x7FFF == 0 and (one | other) & 0x8000 != 0

@@ -78,7 +78,7 @@ class PodServer(Server):
         self._system_classes = system_classes
         self.wires = wires or PodWires(engine, None)
         self.wires.sources = Sources(engine, self.enforcer)
-        self.wires.connections = CmWire(engine, self.cm.manager)
+        self.wires.connections = CmWire(engine, self.cm.manager, self.enforcer.pkeys_at)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             self._refusing = foreign.refuse_descriptors(probe)
         self._changing = 0

@@ -74,14 +74,14 @@ class Peer:
             packet = packet.but(headers=packet.headers + bytes(4))
         self.socket.sendto(packet.sealed(self.ip, self.to), (self.to, roce.PORT))
 
-    async def hear(self) -> tuple[Message, int]:
+    async def hear(self, pkey: int = 0xFFFF) -> tuple[Message, int]:
         """Return the next message that comes, and its transaction; its packet is as it must be."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(10):
             data, (ip, port) = await loop.sock_recvfrom(self.socket, 4096)
         assert data[-4:] == roce.icrc(ip, port, self.ip, data[:-4])
-        opcode, _, pkey, qpn, _, qkey, source = struct.unpack_from("!BBHIIII", data)
-        assert (opcode, pkey, qpn, qkey, source) == (UD_SEND, 0xFFFF, 1, GSI_QKEY, 1)
+        opcode, _, said, qpn, _, qkey, source = struct.unpack_from("!BBHIIII", data)
+        assert (opcode, said, qpn, qkey, source) == (UD_SEND, pkey, 1, GSI_QKEY, 1)
         return cm_mad.decode(data[20:-4])
 
 
@@ -168,8 +168,7 @@ def test_a_request_is_answered_in_its_own_transaction(end):
         ({"payload": bytes(260)}, "malformed"),
         ({"payload": b""}, "malformed"),
         ({"opcode": 0x04, "headers": b""}, "malformed"),
-        ({"pkey": 0x7FFE}, "bad_pkey"),
-        ({"pkey": 0}, "bad_pkey"),
+        ({"pkey": 0x8000}, "bad_pkey"),
         ({"qpn": 0}, "unknown_qp"),
     ],
     ids=[
@@ -181,7 +180,6 @@ def test_a_request_is_answered_in_its_own_transaction(end):
         "long",
         "empty",
         "RC",
-        "P_Key",
         "no P_Key",
         "queue pair 0",
     ],
@@ -262,6 +260,29 @@ def test_whoever_is_here_says_nothing_over_a_wire(end):
             os.read(stage.events, 1)
         after.socket.close()
         here.close()
+
+    on_stage(end, play)
+
+
+@pytest.mark.parametrize(
+    ("own", "pkey", "heard"),
+    [
+        (0xFFFF, 0x7FFF, True),
+        (0xFFFF, 0x8001, False),
+        (0x8001, 0x8001, True),
+        (0x0001, 0x8001, True),
+        (0x0001, 0x0001, False),
+        (0x8001, 0xFFFF, False),
+    ],
+)
+def test_messages_are_of_the_partition_of_who_has_the_address(end, own, pkey, heard):
+    async def play(stage: Stage) -> None:
+        stage.wire._pkeys = lambda address: (own,)
+        stage.peer.say(stage.peer.request(), pkey=pkey)
+        stage.peer.say(stage.peer.request(local_id=8), pkey=0x8000 | own)
+        first, _ = await stage.peer.hear(pkey=own)
+        assert isinstance(first, Rej)
+        assert first.remote_id == (7 if heard else 8)
 
     on_stage(end, play)
 

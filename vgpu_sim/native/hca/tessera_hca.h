@@ -130,7 +130,7 @@ HCA_EXPORT void hca_source_unknown(struct hca *hca, struct hca_wire *wire, const
 HCA_EXPORT int hca_wire_mads(struct hca *hca, struct hca_wire *wire, int fd);
 /* Sends TESSERA_HCA_MAD_BYTES from queue pair 1 to that of an address; it may get lost. */
 HCA_EXPORT int hca_wire_send_mad(struct hca *hca, struct hca_wire *wire, const uint8_t *gid,
-                                 const uint8_t *mad);
+                                 const uint8_t *mad, uint16_t pkey);
 /* resources.c. TESSERA_HCA_PKEYS partition keys, 0 for none; a new client has 0xffff first. */
 HCA_EXPORT void hca_client_set_pkeys(struct hca *hca, struct hca_client *client,
                                      const uint16_t *pkeys);

@@ -9,7 +9,7 @@
 #include "wire.h"
 #include "wire_names.h"
 
-enum { GSI_QPN = 1, DEFAULT_PKEY = 0xFFFF };
+enum { GSI_QPN = 1 };
 static const uint32_t GSI_QKEY = 0x80010000;
 
 int hca_wire_mads(struct hca *hca, struct hca_wire *wire, int fd) {
@@ -30,7 +30,7 @@ static uint64_t *refused(struct hca_wire *wire, const struct wire_path *path, un
                     packet->payload_bytes == TESSERA_HCA_MAD_BYTES && packet->qkey == GSI_QKEY &&
                     packet->source_qpn == GSI_QPN;
   if (!form) return &wire->counts.malformed;
-  if (!wire_pkeys_match(packet->pkey, DEFAULT_PKEY)) return &wire->counts.bad_pkey;
+  if ((packet->pkey & 0x7FFF) == 0) return &wire->counts.bad_pkey; /* hcad knows which are ours */
   if (wire->mad_fd < 0) return &wire->counts.unknown_qp;
   if (!wire_is_sound(path, part % WIRE_MAX_GSO_ID, data, bytes)) return &wire->counts.bad_icrc;
   return NULL;
@@ -41,7 +41,7 @@ bool wire_take_mad(struct hca_wire *wire, const struct wire_path *path, unsigned
   if (packet->qpn != GSI_QPN) return false;
   uint64_t *why = refused(wire, path, part, packet, data, bytes);
   if (!why) {
-    tessera_hca_mad mad;
+    tessera_hca_mad mad = {.pkey = packet->pkey};
     memcpy(mad.source, path->source, sizeof mad.source);
     memcpy(mad.data, packet->payload, sizeof mad.data);
     /* Whole or not at all: it is shorter than PIPE_BUF. Where hcad does not keep up, it is lost. */
@@ -52,13 +52,13 @@ bool wire_take_mad(struct hca_wire *wire, const struct wire_path *path, unsigned
 }
 
 int hca_wire_send_mad(struct hca *hca, struct hca_wire *wire, const uint8_t *gid,
-                      const uint8_t *mad) {
+                      const uint8_t *mad, uint16_t pkey) {
   if (wire_is_ipv4(wire->gid) != wire_is_ipv4(gid)) return EAFNOSUPPORT;
   hca_enter(hca);
   const uint32_t psn = wire->mad_psn++ & WIRE_PSN_MASK;
   hca_leave(hca);
   const struct wire_packet packet = {.opcode = WIRE_UD << 5 | WIRE_SEND_ONLY,
-                                     .pkey = DEFAULT_PKEY,
+                                     .pkey = pkey,
                                      .qpn = GSI_QPN,
                                      .psn = psn,
                                      .qkey = GSI_QKEY,

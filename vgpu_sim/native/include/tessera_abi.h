@@ -1413,10 +1413,14 @@ _Static_assert(offsetof(tessera_hca_asked, source) == 24, "tessera_hca_asked.sou
 typedef struct tessera_hca_mad {
   uint8_t source[16];
   uint8_t data[256];
+  uint16_t pkey;
+  uint16_t reserved[3];
 } tessera_hca_mad;
-_Static_assert(sizeof(tessera_hca_mad) == 272, "tessera_hca_mad");
+_Static_assert(sizeof(tessera_hca_mad) == 280, "tessera_hca_mad");
 _Static_assert(offsetof(tessera_hca_mad, source) == 0, "tessera_hca_mad.source");
 _Static_assert(offsetof(tessera_hca_mad, data) == 16, "tessera_hca_mad.data");
+_Static_assert(offsetof(tessera_hca_mad, pkey) == 272, "tessera_hca_mad.pkey");
+_Static_assert(offsetof(tessera_hca_mad, reserved) == 274, "tessera_hca_mad.reserved");
 
 typedef struct tessera_hca_cq_resize {
   uint32_t handle;
