@@ -75,7 +75,7 @@ __attribute__((noinline)) static void interrupted(void) {
   counted_here = &here;
   signal(SIGALRM, tick);
   setitimer(ITIMER_REAL, &often, NULL);
-  for (int i = 0; i < 200 || counted - before < 20; i++) {
+  for (int i = 0; i < 60 || counted - before < 10; i++) {
     struct ibv_mr *mr = ibv_reg_mr(pd, (void *)&here, sizeof here, LOCAL_WRITE);
     if (!mr || ibv_dereg_mr(mr) != 0) failed++;
   }
@@ -155,7 +155,7 @@ int main(void) {
   descend(0, 0, NULL);
   report("main");
   /* Below what the kernel gave it at the start: each page that is used there is the lowest one. */
-  for (int room = ROOM; room < ROOM + 3 * PAGE; room += 1000) descend(0, room, NULL);
+  for (int room = ROOM; room < ROOM + 3 * PAGE; room += 2500) descend(0, room, NULL);
   report("growing");
   interrupted();
   report("interrupted");
