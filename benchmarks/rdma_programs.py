@@ -67,20 +67,23 @@ def _serving(fabric: str, run: str, *program: str) -> Iterator[None]:
 
 def _asked(fabric: str, run: str, *program: str) -> str:
     """Return what a client prints. Raises NotMeasured."""
+    client = subprocess.Popen(
+        _command(fabric, *program),
+        env=os.environ | {"XDG_RUNTIME_DIR": run},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            _command(fabric, *program),
-            env=os.environ | {"XDG_RUNTIME_DIR": run},
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT_S,
-            check=False,
-        )
+        said, complaint = client.communicate(timeout=_LIMIT_S)
     except subprocess.TimeoutExpired:
+        os.killpg(client.pid, signal.SIGKILL)  # the program, too: it would poll for ever
+        client.communicate()
         raise NotMeasured(f"{program[0]} took more than {_LIMIT_S:.0f} s") from None
-    if done.returncode != 0:
-        raise NotMeasured(f"{program[0]} ended with {done.returncode}: {done.stderr[-80:]!r}")
-    return done.stdout
+    if client.returncode != 0:
+        raise NotMeasured(f"{program[0]} ended with {client.returncode}: {complaint[-80:]!r}")
+    return said
 
 
 def _needed(tool: str, package: str) -> None:
