@@ -47,7 +47,7 @@ class WireSockets:
     def structure(self, path_mtu: int = HCA_MAX_MTU, bytes_per_second: int = 0) -> HcaWire:
         """Return them as the engine takes them.
 
-        ``path_mtu`` is the interface's, as ibv_mtu; they send at most ``bytes_per_second``, 0 for no
+        ``path_mtu`` is the interface's, as ibv_mtu; at most ``bytes_per_second`` are sent, 0 for no
         limit.
         """
         wire = HcaWire(
