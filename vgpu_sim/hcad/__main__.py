@@ -19,7 +19,8 @@ from pathlib import Path
 
 import click
 
-from vgpu_sim.fabric.engine import Engine, preload
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.engine_library import preload
 from vgpu_sim.fabric.wire import NoWire, WireInterface, find
 from vgpu_sim.fabric.wire_sockets import WireSockets, open_sockets
 from vgpu_sim.gpud.admin import server as admin_server

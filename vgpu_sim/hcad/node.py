@@ -24,7 +24,8 @@ from typing import Final, Never
 
 import click
 
-from vgpu_sim.fabric.engine import Engine, preload
+from vgpu_sim.fabric.engine import Engine
+from vgpu_sim.fabric.engine_library import preload
 from vgpu_sim.gpud.admin import server as admin_server
 from vgpu_sim.gpud.admin.server import AdminServer
 from vgpu_sim.gpud.events import EventBus
