@@ -118,9 +118,14 @@ def running_pair(cluster: Cluster, nodes: tuple[str, str], command: str) -> tupl
 def deny_writes(cluster: Cluster) -> None:
     """Apply the example, and wait until every node has acknowledged it."""
     cluster.kubectl("apply", "-f", str(EXAMPLES / "rdma" / "deny-writes.yaml"))
+    wait_programmed(cluster, "deny-writes")
+
+
+def wait_programmed(cluster: Cluster, policy: str) -> None:
+    """Wait until every node has acknowledged the newest generation of a policy."""
 
     def programmed() -> bool:
-        found = cluster.get("rdmanetworkpolicy", "deny-writes")
+        found = cluster.get("rdmanetworkpolicy", policy)
         return any(
             (one["type"], one["status"]) == ("Programmed", "True")
             and one["observedGeneration"] == found["metadata"]["generation"]
