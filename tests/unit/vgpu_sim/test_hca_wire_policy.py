@@ -259,3 +259,50 @@ def test_new_tables_hold_for_what_was_taken_before_and_waits(judged):
         b.qp.receive((BASE + (1 << 16), 64, there.key))
         a.qp.send(Op.SEND, (), b"after")
         assert b.recv_cq.poll().bytes == 5
+
+
+@pytest.mark.parametrize("kind", [VerbsQpType.RC, VerbsQpType.UC], ids=["RC", "UC"])
+def test_what_is_no_last_packet_of_a_write_is_a_plain_one(engines, kind):
+    """Whether it brings an immediate is said by the last packet, when all before it is written."""
+    with ExitStack() as stack:
+        end = End(engines[0], kind=kind)
+        stack.callback(end.close)
+        ip = wire_rig.fresh_address()
+        peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        peer.bind((ip, roce.PORT))
+        end.connect(ip, QPN, rq_psn=100, path_mtu=1)
+        region = end.region()
+        end.qp.receive()
+        judge(engines[0], end.qp, receives=ALL & ~Verb.WRITE)
+        transport = roce.UC if kind == VerbsQpType.UC else 0
+        first = Packet(
+            *(roce.WRITE_FIRST | transport, end.qp.number, 100, reth(BASE, region.key, 264)),
+            *(bytes([7]) * 256,),
+        )
+        last = first.but(
+            opcode=roce.WRITE_LAST_IMM | transport, psn=101, headers=bytes(4), payload=b"forged!!"
+        )
+        only = first.but(
+            opcode=roce.WRITE_ONLY_IMM | transport,
+            psn=102 if transport else 100,
+            headers=reth(BASE + 512, region.key, 8) + bytes(4),
+            payload=b"allowed!",
+        )
+        for packet in (first, last, only):
+            peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
+        assert end.recv_cq.poll().status == Status.SUCCESS
+        assert bytes(region.view[512:520]) == b"allowed!"
+        assert not any(region.view[:512])
+
+
+def test_a_requester_is_told_that_a_long_write_with_immediate_is_a_write_too(pair, engines):
+    judge(engines[0], pair.a.qp, sends=ALL & ~Verb.WRITE)
+    pair.b.qp.receive()
+    assert ask(pair, Op.RDMA_WRITE_WITH_IMM) == Status.SUCCESS
+    pair.a.qp.send(
+        *(Op.RDMA_WRITE_WITH_IMM, [(BASE, 1 << 16, pair.here.key)]),
+        remote_address=BASE,
+        remote_key=pair.there.key,
+    )
+    assert pair.a.send_cq.poll().status == Status.REM_ACCESS_ERR
+    assert pair.b.counts.denied == 0, "nothing of it was sent"

@@ -290,7 +290,7 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   }
   /* Here policy is asked, for each packet, before anything of it is used. */
   const uint32_t opcode = wire_opcode_of(packet);
-  if (!wire_may_respond(qp, opcode, packet->form.parts & WIRE_LAST)) {
+  if (!wire_may_respond(qp, opcode)) {
     wire->counts.denied++;
     if (ahead == 0) hca_count_denied(qp->policy.in, hca_verbs_of(opcode));
     /* Whom policy lets do nothing gets no answer, as from an address where nobody is. */
