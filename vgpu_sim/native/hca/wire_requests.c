@@ -28,7 +28,7 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
     const uint32_t verbs =
         wire_verbs_of(qp->work.send.opcode, qp->work.bytes, qp->wired->mtu);
     if (status == TESSERA_VERBS_STATUS_SUCCESS && !silent && !wire_may_request(qp, verbs)) {
-      hca_count_denied(qp->policy.out, verbs);
+      hca_count_denied(qp->policy.out, qp->policy.sends, verbs);
       silent = wire_is_unreliable(qp); /* who sends so is told of nothing */
       if (!silent) status = wire_denied(qp);
     }

@@ -292,7 +292,8 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   const uint32_t opcode = wire_opcode_of(packet);
   if (!wire_may_respond(qp, opcode)) {
     wire->counts.denied++;
-    if (ahead == 0) hca_count_denied(qp->policy.in, hca_verbs_of(opcode));
+    if (ahead == 0)
+      hca_count_denied(qp->policy.in, qp->policy.receives, hca_verbs_of(opcode));
     /* Whom policy lets do nothing gets no answer, as from an address where nobody is. */
     if (ahead == 0 && qp->policy.receives != 0)
       send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
