@@ -305,3 +305,47 @@ def test_a_requester_is_told_that_a_long_write_with_immediate_is_a_write_too(pai
     )
     assert pair.a.send_cq.poll().status == Status.REM_ACCESS_ERR
     assert pair.b.counts.denied == 0, "nothing of it was sent"
+
+
+AGAIN = {
+    "Write": (roce.WRITE_ONLY, "reth", b"written!", Verb.WRITE),
+    "Read": (roce.READ_REQUEST, "reth", b"", Verb.READ),
+    "AtomicFAA": (roce.FETCH_ADD, "atomic", b"", Verb.ATOMIC_FAA),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_what_comes_again_and_is_denied_meanwhile_has_an_end(engines, name):
+    """The answer was lost: what was done is said to be done, what is asked for is refused."""
+    opcode, header, payload, verb = AGAIN[name]
+    with ExitStack() as stack:
+        end = End(engines[0])
+        stack.callback(end.close)
+        ip = wire_rig.fresh_address()
+        peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        peer.bind((ip, roce.PORT))
+        peer.settimeout(5)
+        end.connect(ip, QPN, rq_psn=100)
+        region = end.region()
+        headers = {"reth": reth(BASE, region.key, 8),
+                   "atomic": roce.atomic_eth(BASE, region.key, 1)}  # fmt: skip
+        packet = Packet(opcode, end.qp.number, 100, headers[header], payload)
+        answers = []
+        for receives in (ALL, ALL & ~verb, NONE, ALL & ~verb):
+            judge(engines[0], end.qp, receives=receives)
+            peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
+            if receives == NONE:
+                peer.sendto(packet.but(psn=102).sealed(ip, end.ip), (end.ip, roce.PORT))
+                assert until(lambda: end.counts.gaps == 1)
+                assert until(lambda: end.counts.denied == 2)
+            else:
+                answers.append(Packet.parse(peer.recvfrom(4096)[0]))
+        first, *later = answers
+        assert (first.psn, first.syndrome) == (100, 0x1F)
+        expected = 0x1F if verb == Verb.WRITE else roce.NAK | 2
+        for answer in later:
+            assert (answer.opcode, answer.psn) == (roce.ACKNOWLEDGE, 100)
+            assert answer.syndrome == expected
+        assert end.qp.state == VerbsState.RTS
+        if verb == Verb.ATOMIC_FAA:
+            assert region.view[0] == 1, "once"

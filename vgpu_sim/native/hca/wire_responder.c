@@ -274,6 +274,16 @@ static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet 
   if (responder->reading_count < WIRE_READS) add_reading(hca, qp, packet);
 }
 
+/* What comes again and was carried out by other tables is acknowledged: it stays done. What it asks
+ * to be told is not told. */
+static void refuse_again(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  const unsigned kind = packet->form.kind;
+  if (kind == WIRE_SEND || kind == WIRE_WRITE)
+    will_answer(hca, qp);
+  else
+    send_answer(hca, qp, packet->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
+}
+
 void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
   struct hca_wire *wire = qp->wired->wire;
@@ -283,6 +293,7 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   responder->last_psn = packet->psn;
   if (ahead > 0) {
     wire->counts.gaps++;
+    if (qp->policy.receives == 0) return; /* as below */
     if (responder->refused && !begun_again) return;
     responder->refused = true;
     send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_SEQUENCE);
@@ -295,7 +306,10 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
     if (ahead == 0)
       hca_count_denied(qp->policy.in, qp->policy.receives, hca_verbs_of(opcode));
     /* Whom policy lets do nothing gets no answer, as from an address where nobody is. */
-    if (ahead == 0 && qp->policy.receives != 0)
+    if (qp->policy.receives == 0) return;
+    if (ahead < 0)
+      refuse_again(hca, qp, packet);
+    else
       send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
     return;
   }
