@@ -349,3 +349,32 @@ def test_what_comes_again_and_is_denied_meanwhile_has_an_end(engines, name):
         assert end.qp.state == VerbsState.RTS
         if verb == Verb.ATOMIC_FAA:
             assert region.view[0] == 1, "once"
+
+
+@pytest.mark.parametrize("receives", [ALL & ~Verb.READ, NONE], ids=["READ", "everything"])
+def test_an_answer_to_a_read_that_is_under_way_ends_with_what_allowed_it(engines, receives):
+    """It is long, and a QoS class lets it go slowly: most of it would come after the switch."""
+    with ExitStack() as stack:
+        end = End(engines[0], bytes_per_second=1 << 20)
+        stack.callback(end.close)
+        ip = wire_rig.fresh_address()
+        peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        peer.bind((ip, roce.PORT))
+        peer.settimeout(5)
+        end.connect(ip, QPN, rq_psn=100, path_mtu=1)
+        size = 1 << 20
+        region = end.region(size)
+        read = Packet(roce.READ_REQUEST, end.qp.number, 100, reth(BASE, region.key, size))
+        peer.sendto(read.sealed(ip, end.ip), (end.ip, roce.PORT))
+        assert Packet.parse(peer.recvfrom(4096)[0]).opcode == roce.RESPONSE_FIRST
+        judge(engines[0], end.qp, receives=receives)
+        sent = end.counts.sent  # by now, and no more
+        assert until(lambda: end.counts.denied == 1)
+        last = Packet.parse(peer.recvfrom(4096)[0])
+        for _ in range(sent + 1 - 2 - (receives == NONE)):
+            last = Packet.parse(peer.recvfrom(4096)[0])
+        if receives != NONE:
+            assert (last.opcode, last.syndrome) == (roce.ACKNOWLEDGE, roce.NAK | 2)
+            assert last.psn == 100 + sent
+        assert end.counts.sent == sent + (receives != NONE)
+        assert end.qp.state == VerbsState.RTS

@@ -357,8 +357,33 @@ static bool make_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading 
   return true;
 }
 
+/* Whether an answer that is under way may go on: tables may have changed since it was asked for. What
+ * an atomic has found is told, unless nothing is. */
+static bool may_answer(const struct hca_qp *qp, const struct wire_reading *reading) {
+  const uint32_t mask = qp->policy.receives;
+  return reading->atomic ? mask != 0 : hca_allowed(mask, TESSERA_VERB_READ);
+}
+
+/* Drops what policy denies by now, with all behind it, which is asked for again. */
+static void stop_answers(struct hca *hca, struct hca_qp *qp) {
+  struct wire_responder *responder = &qp->wired->responder;
+  for (unsigned i = 0; i < responder->reading_count; i++) {
+    const struct wire_reading *reading =
+        &responder->reading[(responder->reading_first + i) % WIRE_READS];
+    if (may_answer(qp, reading)) continue;
+    const uint32_t psn = wire_psn_add(reading->psn, reading->done / qp->wired->mtu);
+    responder->reading_count = i;
+    qp->wired->wire->counts.denied++;
+    hca_count_denied(qp->policy.in, qp->policy.receives, TESSERA_VERB_READ);
+    if (qp->policy.receives != 0)
+      send_answer(hca, qp, psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
+    return;
+  }
+}
+
 bool wire_answer_reads(struct hca *hca, struct hca_qp *qp) {
   struct wire_responder *responder = &qp->wired->responder;
+  stop_answers(hca, qp);
   struct {
     unsigned place;
     uint32_t done;
