@@ -226,8 +226,7 @@ def test_each_operation_is_judged_by_the_responder(engines, name, side, kind):
         assert node.qp.state == VerbsState.RTS
         assert node.recv_cq.page.head == 0
         (rule,) = node.rules()
-        # A SEND that invalidates is counted as a SEND, which the rule has.
-        assert rule["denied"] == (verb != "Invalidate")
+        assert rule["denied"] == 1, "also of a SEND which is allowed but for its invalidating"
 
 
 def test_new_tables_hold_for_what_was_taken_before_and_waits(judged):
@@ -259,3 +258,123 @@ def test_new_tables_hold_for_what_was_taken_before_and_waits(judged):
         b.qp.receive((BASE + (1 << 16), 64, there.key))
         a.qp.send(Op.SEND, (), b"after")
         assert b.recv_cq.poll().bytes == 5
+
+
+@pytest.mark.parametrize("kind", [VerbsQpType.RC, VerbsQpType.UC], ids=["RC", "UC"])
+def test_what_is_no_last_packet_of_a_write_is_a_plain_one(engines, kind):
+    """Whether it brings an immediate is said by the last packet, when all before it is written."""
+    with ExitStack() as stack:
+        end = End(engines[0], kind=kind)
+        stack.callback(end.close)
+        ip = wire_rig.fresh_address()
+        peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        peer.bind((ip, roce.PORT))
+        end.connect(ip, QPN, rq_psn=100, path_mtu=1)
+        region = end.region()
+        end.qp.receive()
+        judge(engines[0], end.qp, receives=ALL & ~Verb.WRITE)
+        transport = roce.UC if kind == VerbsQpType.UC else 0
+        first = Packet(
+            *(roce.WRITE_FIRST | transport, end.qp.number, 100, reth(BASE, region.key, 264)),
+            *(bytes([7]) * 256,),
+        )
+        last = first.but(
+            opcode=roce.WRITE_LAST_IMM | transport, psn=101, headers=bytes(4), payload=b"forged!!"
+        )
+        only = first.but(
+            opcode=roce.WRITE_ONLY_IMM | transport,
+            psn=102 if transport else 100,
+            headers=reth(BASE + 512, region.key, 8) + bytes(4),
+            payload=b"allowed!",
+        )
+        for packet in (first, last, only):
+            peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
+        assert end.recv_cq.poll().status == Status.SUCCESS
+        assert bytes(region.view[512:520]) == b"allowed!"
+        assert not any(region.view[:512])
+
+
+def test_a_requester_is_told_that_a_long_write_with_immediate_is_a_write_too(pair, engines):
+    judge(engines[0], pair.a.qp, sends=ALL & ~Verb.WRITE)
+    pair.b.qp.receive()
+    assert ask(pair, Op.RDMA_WRITE_WITH_IMM) == Status.SUCCESS
+    pair.a.qp.send(
+        *(Op.RDMA_WRITE_WITH_IMM, [(BASE, 1 << 16, pair.here.key)]),
+        remote_address=BASE,
+        remote_key=pair.there.key,
+    )
+    assert pair.a.send_cq.poll().status == Status.REM_ACCESS_ERR
+    assert pair.b.counts.denied == 0, "nothing of it was sent"
+
+
+AGAIN = {
+    "Write": (roce.WRITE_ONLY, "reth", b"written!", Verb.WRITE),
+    "Read": (roce.READ_REQUEST, "reth", b"", Verb.READ),
+    "AtomicFAA": (roce.FETCH_ADD, "atomic", b"", Verb.ATOMIC_FAA),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_what_comes_again_and_is_denied_meanwhile_has_an_end(engines, name):
+    """The answer was lost: what was done is said to be done, what is asked for is refused."""
+    opcode, header, payload, verb = AGAIN[name]
+    with ExitStack() as stack:
+        end = End(engines[0])
+        stack.callback(end.close)
+        ip = wire_rig.fresh_address()
+        peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        peer.bind((ip, roce.PORT))
+        peer.settimeout(5)
+        end.connect(ip, QPN, rq_psn=100)
+        region = end.region()
+        headers = {"reth": reth(BASE, region.key, 8),
+                   "atomic": roce.atomic_eth(BASE, region.key, 1)}  # fmt: skip
+        packet = Packet(opcode, end.qp.number, 100, headers[header], payload)
+        answers = []
+        for receives in (ALL, ALL & ~verb, NONE, ALL & ~verb):
+            judge(engines[0], end.qp, receives=receives)
+            peer.sendto(packet.sealed(ip, end.ip), (end.ip, roce.PORT))
+            if receives == NONE:
+                peer.sendto(packet.but(psn=102).sealed(ip, end.ip), (end.ip, roce.PORT))
+                assert until(lambda: end.counts.gaps == 1)
+                assert until(lambda: end.counts.denied == 2)
+            else:
+                answers.append(Packet.parse(peer.recvfrom(4096)[0]))
+        first, *later = answers
+        assert (first.psn, first.syndrome) == (100, 0x1F)
+        expected = 0x1F if verb == Verb.WRITE else roce.NAK | 2
+        for answer in later:
+            assert (answer.opcode, answer.psn) == (roce.ACKNOWLEDGE, 100)
+            assert answer.syndrome == expected
+        assert end.qp.state == VerbsState.RTS
+        if verb == Verb.ATOMIC_FAA:
+            assert region.view[0] == 1, "once"
+
+
+@pytest.mark.parametrize("receives", [ALL & ~Verb.READ, NONE], ids=["READ", "everything"])
+def test_an_answer_to_a_read_that_is_under_way_ends_with_what_allowed_it(engines, receives):
+    """It is long, and a QoS class lets it go slowly: most of it would come after the switch."""
+    with ExitStack() as stack:
+        end = End(engines[0], bytes_per_second=1 << 20)
+        stack.callback(end.close)
+        ip = wire_rig.fresh_address()
+        peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        peer.bind((ip, roce.PORT))
+        peer.settimeout(5)
+        end.connect(ip, QPN, rq_psn=100, path_mtu=1)
+        size = 1 << 20
+        region = end.region(size)
+        read = Packet(roce.READ_REQUEST, end.qp.number, 100, reth(BASE, region.key, size))
+        peer.sendto(read.sealed(ip, end.ip), (end.ip, roce.PORT))
+        assert Packet.parse(peer.recvfrom(4096)[0]).opcode == roce.RESPONSE_FIRST
+        judge(engines[0], end.qp, receives=receives)
+        sent = end.counts.sent  # by now, and no more
+        assert until(lambda: end.counts.denied == 1)
+        last = Packet.parse(peer.recvfrom(4096)[0])
+        for _ in range(sent + 1 - 2 - (receives == NONE)):
+            last = Packet.parse(peer.recvfrom(4096)[0])
+        if receives != NONE:
+            assert (last.opcode, last.syndrome) == (roce.ACKNOWLEDGE, roce.NAK | 2)
+            assert last.psn == 100 + sent
+        assert end.counts.sent == sent + (receives != NONE)
+        assert end.qp.state == VerbsState.RTS

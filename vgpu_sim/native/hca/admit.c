@@ -5,9 +5,10 @@
 
 /* Policy ends the requester alone: whoever may not write must not be able to end who may read.
  * Unreliable connections and datagrams are told of nothing. */
-static enum hca_step deny(struct hca *hca, struct hca_qp *qp, uint32_t verbs,
-                          enum hca_verdict verdict) {
-  if (!qp->work.denied) hca_count_denied(qp->policy.out, verbs);
+static enum hca_step deny(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer,
+                          uint32_t verbs, enum hca_verdict verdict) {
+  const uint32_t mask = qp->policy.sends & peer->policy.receives;
+  if (!qp->work.denied) hca_count_denied(qp->policy.out, mask, verbs);
   qp->work.denied = true;
   if (verdict == HCA_SILENT || qp->type == TESSERA_VERBS_QP_TYPE_UC)
     return hca_wait_for_peer(hca, qp);
@@ -33,7 +34,7 @@ static void account(struct hca_flow *flow, uint32_t verbs, uint32_t bytes, uint3
 enum hca_step hca_admit(struct hca *hca, struct hca_qp *qp, const struct hca_qp *peer) {
   const uint32_t verbs = hca_verbs_of(qp->work.send.opcode);
   const enum hca_verdict verdict = hca_judge(&qp->policy, &peer->policy, verbs);
-  if (verdict != HCA_ALLOWED) return deny(hca, qp, verbs, verdict);
+  if (verdict != HCA_ALLOWED) return deny(hca, qp, peer, verbs, verdict);
   return pace(hca, qp, qp->policy.out);
 }
 
@@ -44,7 +45,7 @@ void hca_account(struct hca_qp *qp, uint32_t bytes, bool done) {
 
 enum hca_step hca_admit_datagram(struct hca *hca, struct hca_qp *qp, const struct hca_ah *ah) {
   if (!hca_allowed(ah->policy.sends, TESSERA_VERB_UD)) {
-    hca_count_denied(ah->policy.out, TESSERA_VERB_UD);
+    hca_count_denied(ah->policy.out, 0, TESSERA_VERB_UD);
     hca_end_send(hca, qp, TESSERA_VERBS_STATUS_SUCCESS);
     return HCA_STEP_FAILED;
   }

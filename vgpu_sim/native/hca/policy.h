@@ -98,8 +98,10 @@ static inline void hca_count_done(struct hca_flow *flow, uint32_t verbs, uint64_
   flow->counts.bytes[verb] += bytes;
 }
 
-static inline void hca_count_denied(struct hca_flow *flow, uint32_t verbs) {
-  if (flow && verbs != 0) flow->counts.denied[__builtin_ctz(verbs)]++;
+/* The same of one that was denied, under the first of its verbs that `mask` has not. */
+static inline void hca_count_denied(struct hca_flow *flow, uint32_t mask, uint32_t verbs) {
+  const uint32_t missing = verbs & ~mask ? verbs & ~mask : verbs;
+  if (flow && verbs != 0) flow->counts.denied[__builtin_ctz(missing)]++;
 }
 
 #endif

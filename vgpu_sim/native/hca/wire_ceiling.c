@@ -12,7 +12,8 @@ static bool is_new(const struct wire_requester *requester) {
 
 void wire_deny(struct hca *hca, struct hca_qp *qp, struct wire_request *request) {
   struct wire_requester *requester = &qp->wired->requester;
-  hca_count_denied(qp->policy.out, hca_verbs_of(request->send.opcode));
+  hca_count_denied(qp->policy.out, qp->policy.sends,
+                   wire_verbs_of(request->send.opcode, request->bytes, qp->wired->mtu));
   if (!wire_is_unreliable(qp)) {
     request->status = wire_denied(qp);
     return;

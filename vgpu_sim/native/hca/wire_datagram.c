@@ -99,7 +99,7 @@ void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wir
   /* Here policy is asked, for each packet, before anything of it is used. */
   if (!hca_allowed(policy->receives, TESSERA_VERB_UD)) {
     wire->counts.denied++;
-    hca_count_denied(policy->in, TESSERA_VERB_UD);
+    hca_count_denied(policy->in, 0, TESSERA_VERB_UD);
     return;
   }
   tessera_hca_ah_create seen = {0}; /* hop limit and class are not shown by a socket */

@@ -8,9 +8,17 @@
 
 #include "wire.h"
 
-/* Whether the owner of `qp` may make a request with this opcode of verbs. */
-static inline bool wire_may_request(const struct hca_qp *qp, uint32_t opcode) {
-  return hca_allowed(qp->policy.sends, hca_verbs_of(opcode));
+/* Bits of every verb that a request of `bytes` bytes with this opcode is on a wire. Only the last
+ * packet of a WRITE says whether it brings an immediate, and those before it are written by then: who
+ * may do no WRITE may write with an immediate what one packet holds, and no more. */
+static inline uint32_t wire_verbs_of(uint32_t opcode, uint32_t bytes, uint32_t mtu) {
+  const bool several = opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM && bytes > mtu;
+  return hca_verbs_of(opcode) | (several ? TESSERA_VERB_WRITE : 0);
+}
+
+/* Whether the owner of `qp` may make a request that is these verbs. */
+static inline bool wire_may_request(const struct hca_qp *qp, uint32_t verbs) {
+  return hca_allowed(qp->policy.sends, verbs);
 }
 
 /* What a request that policy denies ends with: as one to nobody where nothing is allowed. */
@@ -19,13 +27,10 @@ static inline uint32_t wire_denied(const struct hca_qp *qp) {
                                : TESSERA_VERBS_STATUS_RETRY_EXC_ERR;
 }
 
-/* Whether the peer of `qp` may have a request with this opcode of verbs carried out. The `last`
- * packet of a WRITE alone tells whether it brings an immediate; those before it may do either. */
-static inline bool wire_may_respond(const struct hca_qp *qp, uint32_t opcode, bool last) {
-  const uint32_t mask = qp->policy.receives;
-  if (opcode == TESSERA_VERBS_OPCODE_RDMA_WRITE && !last)
-    return (mask & (TESSERA_VERB_WRITE | TESSERA_VERB_WRITE_IMM)) != 0;
-  return hca_allowed(mask, hca_verbs_of(opcode));
+/* Whether the peer of `qp` may have a request with this opcode of verbs carried out. What is no last
+ * packet of a WRITE is of a plain one: see above. */
+static inline bool wire_may_respond(const struct hca_qp *qp, uint32_t opcode) {
+  return hca_allowed(qp->policy.receives, hca_verbs_of(opcode));
 }
 
 #endif

@@ -25,9 +25,10 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
     if (qp->work.send.opcode == TESSERA_VERBS_OPCODE_SEND_WITH_INV && wire_is_unreliable(qp))
       status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR; /* IBTA volume 1, table 38: no such opcode */
     bool silent = hca_is_own(qp->work.send.opcode);
-    if (status == TESSERA_VERBS_STATUS_SUCCESS && !silent &&
-        !wire_may_request(qp, qp->work.send.opcode)) {
-      hca_count_denied(qp->policy.out, hca_verbs_of(qp->work.send.opcode));
+    const uint32_t verbs =
+        wire_verbs_of(qp->work.send.opcode, qp->work.bytes, qp->wired->mtu);
+    if (status == TESSERA_VERBS_STATUS_SUCCESS && !silent && !wire_may_request(qp, verbs)) {
+      hca_count_denied(qp->policy.out, qp->policy.sends, verbs);
       silent = wire_is_unreliable(qp); /* who sends so is told of nothing */
       if (!silent) status = wire_denied(qp);
     }
@@ -144,7 +145,7 @@ uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp) {
   if (under_way >= requester->window) return 0;
   const bool fenced = request->send.flags & TESSERA_VERBS_SEND_FENCE;
   if (fenced && requester->read_count && requester->next_psn == request->first_psn) return 0;
-  if (!wire_may_request(qp, request->send.opcode)) {
+  if (!wire_may_request(qp, wire_verbs_of(request->send.opcode, request->bytes, qp->wired->mtu))) {
     wire_deny(hca, qp, request); /* since it was taken */
     return 0;
   }

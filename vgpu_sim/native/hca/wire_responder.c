@@ -274,6 +274,16 @@ static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet 
   if (responder->reading_count < WIRE_READS) add_reading(hca, qp, packet);
 }
 
+/* What comes again and was carried out by other tables is acknowledged: it stays done. What it asks
+ * to be told is not told. */
+static void refuse_again(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
+  const unsigned kind = packet->form.kind;
+  if (kind == WIRE_SEND || kind == WIRE_WRITE)
+    will_answer(hca, qp);
+  else
+    send_answer(hca, qp, packet->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
+}
+
 void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
   struct hca_wire *wire = qp->wired->wire;
@@ -283,6 +293,7 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   responder->last_psn = packet->psn;
   if (ahead > 0) {
     wire->counts.gaps++;
+    if (qp->policy.receives == 0) return; /* as below */
     if (responder->refused && !begun_again) return;
     responder->refused = true;
     send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_SEQUENCE);
@@ -290,11 +301,15 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   }
   /* Here policy is asked, for each packet, before anything of it is used. */
   const uint32_t opcode = wire_opcode_of(packet);
-  if (!wire_may_respond(qp, opcode, packet->form.parts & WIRE_LAST)) {
+  if (!wire_may_respond(qp, opcode)) {
     wire->counts.denied++;
-    if (ahead == 0) hca_count_denied(qp->policy.in, hca_verbs_of(opcode));
+    if (ahead == 0)
+      hca_count_denied(qp->policy.in, qp->policy.receives, hca_verbs_of(opcode));
     /* Whom policy lets do nothing gets no answer, as from an address where nobody is. */
-    if (ahead == 0 && qp->policy.receives != 0)
+    if (qp->policy.receives == 0) return;
+    if (ahead < 0)
+      refuse_again(hca, qp, packet);
+    else
       send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
     return;
   }
@@ -342,8 +357,33 @@ static bool make_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading 
   return true;
 }
 
+/* Whether an answer that is under way may go on: tables may have changed since it was asked for. What
+ * an atomic has found is told, unless nothing is. */
+static bool may_answer(const struct hca_qp *qp, const struct wire_reading *reading) {
+  const uint32_t mask = qp->policy.receives;
+  return reading->atomic ? mask != 0 : hca_allowed(mask, TESSERA_VERB_READ);
+}
+
+/* Drops what policy denies by now, with all behind it, which is asked for again. */
+static void stop_answers(struct hca *hca, struct hca_qp *qp) {
+  struct wire_responder *responder = &qp->wired->responder;
+  for (unsigned i = 0; i < responder->reading_count; i++) {
+    const struct wire_reading *reading =
+        &responder->reading[(responder->reading_first + i) % WIRE_READS];
+    if (may_answer(qp, reading)) continue;
+    const uint32_t psn = wire_psn_add(reading->psn, reading->done / qp->wired->mtu);
+    responder->reading_count = i;
+    qp->wired->wire->counts.denied++;
+    hca_count_denied(qp->policy.in, qp->policy.receives, TESSERA_VERB_READ);
+    if (qp->policy.receives != 0)
+      send_answer(hca, qp, psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
+    return;
+  }
+}
+
 bool wire_answer_reads(struct hca *hca, struct hca_qp *qp) {
   struct wire_responder *responder = &qp->wired->responder;
+  stop_answers(hca, qp);
   struct {
     unsigned place;
     uint32_t done;

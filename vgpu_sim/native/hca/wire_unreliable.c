@@ -60,9 +60,10 @@ void wire_respond_unreliably(struct hca *hca, struct hca_qp *qp,
   responder->psn = wire_psn_add(packet->psn, 1);
   /* Here policy is asked, for each packet, before anything of it is used. */
   const uint32_t opcode = wire_opcode_of(packet);
-  if (!wire_may_respond(qp, opcode, parts & WIRE_LAST)) {
+  if (!wire_may_respond(qp, opcode)) {
     counts->denied++;
-    if (parts & WIRE_LAST) hca_count_denied(qp->policy.in, hca_verbs_of(opcode));
+    if (parts & WIRE_LAST)
+      hca_count_denied(qp->policy.in, qp->policy.receives, hca_verbs_of(opcode));
     drop(qp);
     return;
   }
