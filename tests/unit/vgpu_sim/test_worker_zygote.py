@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import struct
@@ -227,8 +228,20 @@ def test_ends_are_reported_and_nothing_is_left(zygote: Zygote) -> None:
                 os.kill(client.pid, signal.SIGKILL)
             else:
                 client.close()
-            assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == status
+            ended = os.waitstatus_to_exitcode(zygote.exit_status(client.pid))
+            assert ended == status, client.gpud.events
     assert len(children_of(zygote)) <= 1  # the spare
+
+
+def test_a_worker_that_is_left_by_an_exception_says_why(zygote: Zygote) -> None:
+    """Its standard error leads nowhere."""
+    with running_client(zygote) as client:
+        incomplete = spawn.encode({"type": "export"})
+        socket.send_fds(client.gpud.connection, [incomplete], [client.socket.fileno()])
+        ended = os.waitstatus_to_exitcode(zygote.exit_status(client.pid))
+        assert ended == spawn.CRASHED_STATUS
+        said = client.gpud.event("failed")["message"]
+        assert re.fullmatch(r"the worker failed: KeyError: 'address' \(channel\.py:\d+\)", said)
 
 
 def test_workers_outlive_it() -> None:
