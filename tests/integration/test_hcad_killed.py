@@ -87,7 +87,7 @@ def test_perftest_ends_with_an_error(tmp_path, command):
         while not both[1].stdout.readline().startswith(" #bytes"):
             assert both[1].poll() is None
         os.kill(hcad_of(tmp_path), signal.SIGKILL)
-        said = [process.communicate(timeout=30)[0] for process in both]
+        said = [process.communicate(timeout=60)[0] for process in both]
     finally:
         for process in both:
             process.kill()

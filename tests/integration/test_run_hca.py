@@ -43,7 +43,7 @@ def test_ibv_devices_lists_one_and_nothing_stays(tmp_path):
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\s+tessera_0\s+007e55fffe120001$", done.stdout, re.MULTILINE)
     assert done.stderr == ""
-    assert wait_until(lambda: not fabrics(tmp_path), 10)
+    assert wait_until(lambda: not fabrics(tmp_path), 60)
 
 
 @needed("ibv_devinfo")
@@ -81,7 +81,7 @@ def test_ibv_rc_pingpong(tmp_path, how):
         assert "invalid data" not in said
     assert "GID ::ffff:198.18.0.1" in client
     assert "GID ::ffff:198.18.0.2" in client
-    assert wait_until(lambda: not fabrics(tmp_path), 10)
+    assert wait_until(lambda: not fabrics(tmp_path), 60)
 
 
 @needed("ib_write_bw")
@@ -193,8 +193,8 @@ def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
             assert client.poll() is None
         time.sleep(0.3)
         server.send_signal(signal.SIGTERM)
-        server.wait(20)
-        said, _ = client.communicate(timeout=30)
+        server.wait(60)
+        said, _ = client.communicate(timeout=60)
     finally:
         for process in (client, server):
             process.kill()
@@ -216,7 +216,7 @@ def test_a_killed_hcad_hangs_nobody(tmp_path):
         assert program.stdout is not None
         assert "tessera_0" in program.stdout.readline()
         os.kill(hcad_of(tmp_path), signal.SIGKILL)
-        program.communicate(timeout=20)
+        program.communicate(timeout=60)
     finally:
         program.kill()
         program.wait()
@@ -241,8 +241,8 @@ def test_an_idle_hcad_uses_no_cpu_and_little_memory(tmp_path):
         assert int(pss[1]) <= 50 << 10
     finally:
         program.send_signal(signal.SIGTERM)
-        program.wait(20)
-    assert wait_until(lambda: not fabrics(tmp_path), 10)
+        program.wait(60)
+    assert wait_until(lambda: not fabrics(tmp_path), 60)
 
 
 def test_tools_find_the_device_in_sysfs_and_the_rest_of_it(tmp_path):

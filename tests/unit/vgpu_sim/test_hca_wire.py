@@ -352,7 +352,7 @@ def test_flow_labels_choose_the_port(engines):
         watched = wire_rig.fresh_address()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as watching:
             watching.bind((watched, roce.PORT))
-            watching.settimeout(5)
+            watching.settimeout(60)
             for label in range(1, 9):
                 qp = pair.a.client.qp(pair.a.send_cq, pair.a.recv_cq)
                 values = {**wire_rig.RELIABLE, "dgid": wire_rig.gid_of(watched), "sgid_index": 1}
