@@ -98,7 +98,7 @@ class Port:
         a, b = self.a.client, self.b.client
         cq = a.cq(256)
         first, second = a.qp(cq, cq, depth=64), b.qp(self.b.send_cq, self.b.recv_cq, depth=64)
-        values = {**RELIABLE, "timeout": 18, "sgid_index": 1}
+        values = {**RELIABLE, "timeout": 20, "sgid_index": 1}
         first.connect(first, **values, dgid=wire_rig.gid_of(self.b.ip), dest_qpn=second.number)
         second.connect(second, **values, dgid=wire_rig.gid_of(self.a.ip), dest_qpn=first.number)
         put(self.engine, first, qos_class)
