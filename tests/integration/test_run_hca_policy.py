@@ -53,7 +53,7 @@ def serving(
         stderr=subprocess.DEVNULL,
     )
     try:
-        assert wait_until(lambda: listens(port), 30)
+        assert wait_until(lambda: listens(port), 60)
         yield port
     finally:
         server.terminate()

@@ -40,7 +40,7 @@ def processes_of(pid: int) -> set[int]:
 
 def settled_spare(zygote: Zygote, *others: int) -> int:
     """The zygote's child that is none of these workers, once it waits."""
-    for _ in range(1000):
+    for _ in range(3000):
         text = ""
         for pid in children_of(zygote) - set(others):
             with contextlib.suppress(OSError):
