@@ -448,7 +448,7 @@ def test_a_stopped_worker_blocks_and_computes_nothing(cuda, node):
     thread.start()
     assert not done.wait(0.5)
     os.kill(pid, signal.SIGCONT)
-    assert done.wait(10)
+    assert done.wait(60)
     thread.join()
     back = np.zeros(1, np.uint32)
     cuda.cuMemcpyDtoH(back, target, 4)

@@ -96,7 +96,7 @@ def imposter(directory: Path) -> Iterator[socket.socket]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.bind(str(directory / "MIG-0" / "s.sock"))
         server.listen()
-        server.settimeout(20)
+        server.settimeout(60)
         yield server
 
 

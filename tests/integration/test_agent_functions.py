@@ -40,7 +40,7 @@ class Node:
     def end_hcad(self) -> None:
         assert self.hcad is not None
         self.hcad.kill()
-        self.hcad.wait(10)
+        self.hcad.wait(60)
 
     def functions(self) -> dict[str, FunctionState]:
         try:
@@ -101,12 +101,12 @@ def test_functions_are_offered_bound_kept_over_restarts_and_released(node: Node)
     wait_until(lambda: len(node.functions()) == 2)
     wait_until(lambda: any(node.agent.sockets()))
     with node.channel() as channel:
-        stream = node.stub(channel).ListAndWatch(dp.Empty(), timeout=20)
+        stream = node.stub(channel).ListAndWatch(dp.Empty(), timeout=60)
         first, second = (one.ID for one in next(stream).devices)
         assert {first, second} == set(node.functions())
         wanted = [dp.ContainerAllocateRequest(devices_ids=[first])]
         answer = node.stub(channel).Allocate(
-            dp.AllocateRequest(container_requests=wanted), timeout=10
+            dp.AllocateRequest(container_requests=wanted), timeout=60
         )
         (container,) = answer.container_responses
         assert [d.name for d in container.cdi_devices] == [f"rdma.tessera.dev/function={first}"]
@@ -128,7 +128,7 @@ def test_functions_are_offered_bound_kept_over_restarts_and_released(node: Node)
     node.start_hcad()
     wait_until(lambda: node.bound().keys() == {first})
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-        client.settimeout(5)
+        client.settimeout(60)
         client.connect(str(node.directory / "functions" / first / "hca.sock"))
 
     node.kubelet.pods = [("tessera-system", OWN_POD, {})]

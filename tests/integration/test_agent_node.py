@@ -152,12 +152,12 @@ def test_restarts_of_gpud_and_agent_and_kubelet_leave_holders_as_they_are(node: 
 
     node.gpud.end(signal.SIGKILL)
     node.gpud.start()
-    wait_until(lambda: node.holders(uuid) == [POD_UID], 3)
+    wait_until(lambda: node.holders(uuid) == [POD_UID])
 
     node.kubelet.stop()  # gpud forgets while nobody can say who holds what
     node.gpud.end(signal.SIGKILL)
     node.gpud.start()
-    wait_until(lambda: node.holders(uuid) == [POD_UID], 3)
+    wait_until(lambda: node.holders(uuid) == [POD_UID])
     node.kubelet.pods, listed = [], node.kubelet.pods  # a kubelet that has not synced yet
     node.kubelet.start()
     seen = node.kubelet.lists

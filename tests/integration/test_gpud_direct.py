@@ -46,7 +46,7 @@ class Hcad:
         """Wait for gpud; return whose memory it provides."""
         self.link.close()
         self.link, _ = self.listener.accept()
-        self.link.settimeout(10)
+        self.link.settimeout(60)
         return self.link.recv(64)
 
     def ask(self, address: int, size: int, pid: int, skip: int) -> tuple[int, list[int]]:
@@ -61,7 +61,7 @@ class Hcad:
 
 def _seqpacket() -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    made.settimeout(10)
+    made.settimeout(60)
     return made
 
 
@@ -108,7 +108,7 @@ class Asker:
         if status == 0:
             self.socket.close()
             self.socket = socket.socket(fileno=ends[0])
-            self.socket.settimeout(10)
+            self.socket.settimeout(60)
             data, self.descriptors, _, _ = socket.recv_fds(self.socket, 64, 4)
             self.grant = DirectGrant.from_buffer_copy(data)
 
@@ -227,7 +227,7 @@ _STRANGER = """
 import os, socket, sys
 os.setuid(12345)
 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-    listener.settimeout(20)
+    listener.settimeout(60)
     listener.bind(sys.argv[1])
     listener.listen(1)
     print("ready", flush=True)
@@ -247,4 +247,4 @@ def test_only_hcad_is_told_anything(options: tuple[str, ...], heard: int) -> Non
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == "ready\n"
         with gpud(*options, "--hca-socket", place, token=TOKEN):
-            assert int(stranger.communicate(timeout=30)[0]) == heard
+            assert int(stranger.communicate(timeout=60)[0]) == heard

@@ -43,7 +43,7 @@ def node():
 
 def connect(node: Gpud) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    sock.settimeout(10)
+    sock.settimeout(60)
     sock.connect(f"{node.slice['socket_dir']}/s.sock")
     return sock
 
@@ -265,7 +265,7 @@ def test_a_withdrawn_slice_answers_queries_and_refuses_contexts(node):
 
 def admin_lines(node: Gpud, data: bytes) -> list[dict]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.settimeout(10)
+        sock.settimeout(60)
         sock.connect(str(node.run_dir / "gpud.sock"))
         sock.sendall(data)
         sock.shutdown(socket.SHUT_WR)

@@ -115,7 +115,7 @@ def test_a_worker_that_ignores_the_fence_is_killed(node, pods):
         worker = node.instance(made["uuid"])["contexts"][0]["pid"]
         os.kill(worker, 19)  # SIGSTOP: it cannot even read the fence
         agent.call("set_holders", holders={}, complete=True)
-        wait_until(lambda: not node.instance(made["uuid"])["contexts"], 10)
+        wait_until(lambda: not node.instance(made["uuid"])["contexts"], 60)
         events = {}
         while "context_ended" not in events:
             event = agent.next_event()
@@ -243,7 +243,7 @@ def test_a_worker_without_its_client_is_ended_after_a_restart(node, pods):
         client.communicate()
     node.start()
     assert node.instance(made["uuid"])["contexts"]
-    wait_until(lambda: not node.instance(made["uuid"])["contexts"], 15)
+    wait_until(lambda: not node.instance(made["uuid"])["contexts"], 60)
 
 
 def test_a_slice_is_held_to_the_nodes_budget_where_that_is_less(node):

@@ -3,8 +3,10 @@
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
+from perftest_clock import FOR_AN_HOUR, measuring, strike
 from verbs_tools import needed
 from wire_nodes import ADDRESSES, Nodes, needs_namespaces
 
@@ -24,10 +26,11 @@ table inet marks {{
   }}
 }}
 """
+MEASURED_S = 3
 COUNTERS = "/sys/class/infiniband/tessera_0/ports/1/hw_counters"
 # The files are written every second: what is waited for comes with the next time.
 SAY = (
-    "for i in $(seq 100); do"
+    "for i in $(seq 600); do"
     ' test "$(cat {folder}/{awaited})" != 0 && break; sleep 0.1; done;'
     " for name in {folder}/*; do echo ${{name##*/}}=$(cat $name); done"
 )
@@ -71,13 +74,18 @@ def test_two_flows_through_a_link_that_marks_have_shares_of_it(nodes):
     servers, clients = [], []
     try:
         for port in (18515, 18516):
-            command = ("ib_write_bw", "-F", "-D", "4", "-p", str(port))
+            command = ("ib_write_bw", "-F", *FOR_AN_HOUR, "-p", str(port))
             options = ("--fabric", "congested")
             said = saying("np_cnp_sent", *command)
             servers.append(nodes.start(1, *said, options=options))
-            nodes.until_listening(servers[-1], 60, port)
+            nodes.until_listening(servers[-1], 90, port)
             said = saying("rp_cnp_handled", *command, ADDRESSES[1])
             clients.append(nodes.start(0, *said, options=options))
+        both = [measuring(client, "ib_write_bw") for client in clients]
+        strike(*both)
+        time.sleep(MEASURED_S)  # both at the same time
+        strike(*both)
+        strike(*both)
         told = [one.communicate(timeout=90)[0] for one in (*clients, *servers)]
     finally:
         for one in (*clients, *servers):

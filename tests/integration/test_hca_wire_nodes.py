@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import hcad_process
 import pytest
+from perftest_clock import FOR_AN_HOUR, finish, measuring
 from tessera_run import environment, tessera
 from verbs_tools import needed
 from wire_nodes import ADDRESSES, NAMES, Nodes, needs_namespaces
@@ -119,17 +120,14 @@ def test_perftest_over_small_packets(small, command):
 @needed("ib_write_bw")
 def test_a_peer_that_is_killed_is_an_error_and_not_a_hang(nodes):
     """Its hcad ends with it: nobody answers any more, and what is sent comes to an end."""
-    command = ("ib_write_bw", "-F", "-D", "60")
+    command = ("ib_write_bw", "-F", *FOR_AN_HOUR)
     server = nodes.start(1, *command)
-    nodes.until_listening(server, 30)
-    client = nodes.start(0, "stdbuf", "-oL", *command, ADDRESSES[1])
+    nodes.until_listening(server, 90)
+    client = nodes.start(0, *command, ADDRESSES[1])
     try:
-        assert client.stdout is not None
-        for line in client.stdout:
-            if line.startswith(" #bytes"):
-                break
+        measuring(client, "ib_write_bw")
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=30)
+        server.communicate(timeout=60)
         said, _ = client.communicate(timeout=60)
     finally:
         for process in (client, server):
@@ -160,7 +158,7 @@ def test_a_wire_that_is_not_there_is_an_error(tmp_path, wire, why):
 def test_a_fabric_has_one_wire(nodes, tmp_path):
     """Who joins with another one is refused, and who joins with the same is on it."""
     names = ("--fabric", "one")
-    holder = nodes.start(0, "sh", "-c", "echo there; exec sleep 60", options=names)
+    holder = nodes.start(0, "sh", "-c", "echo there; exec sleep 600", options=names)
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "there\n"
@@ -176,12 +174,12 @@ def test_a_fabric_has_one_wire(nodes, tmp_path):
         assert "fabric one is there, and not on the wire 127.0.0.1" in joined.stderr
     finally:
         holder.terminate()
-        holder.communicate(timeout=20)
+        holder.communicate(timeout=60)
 
 
 def test_an_address_that_is_taken_is_an_error(nodes):
     """Two fabrics cannot have one address: the second hcad says so."""
-    first = nodes.start(0, "sh", "-c", "echo there; exec sleep 60")
+    first = nodes.start(0, "sh", "-c", "echo there; exec sleep 600")
     try:
         assert first.stdout is not None
         assert first.stdout.readline() == "there\n"
@@ -189,7 +187,7 @@ def test_an_address_that_is_taken_is_an_error(nodes):
         assert re.search(r"UDP \S+ port 4791: Address already in use", said)
     finally:
         first.terminate()
-        first.communicate(timeout=20)
+        first.communicate(timeout=60)
 
 
 @needed("ib_write_bw")
@@ -198,7 +196,7 @@ def test_perftest_runs_across_hand_overs_of_both_ends(nodes, tool):
     """Sockets, and where each connection is in its packets, are a successor's afterwards."""
     name = tool.replace("_", "-")
     options = ("--fabric", name)
-    command = ("stdbuf", "-oL", tool, "-F", "-D", "12")
+    command = (tool, "-F", *FOR_AN_HOUR)
     server = nodes.start(1, *command, options=options)
     successors: list[subprocess.Popen[bytes]] = []
     client = None
@@ -208,20 +206,20 @@ def test_perftest_runs_across_hand_overs_of_both_ends(nodes, tool):
         return hcad_process.start(folder, "--take-over", within=nodes.inside(node))
 
     try:
-        nodes.until_listening(server, 30)
+        nodes.until_listening(server, 90)
         client = nodes.start(0, *command, ADDRESSES[1], options=options)
-        assert client.stdout is not None
-        for line in client.stdout:
-            if line.startswith(" #bytes"):
-                break
+        counting = [measuring(client, tool)]
+        if tool == "ib_send_bw":  # who is read from counts nothing
+            counting.append(measuring(server, tool))
         with ThreadPoolExecutor() as both:  # two at a time: each takes seconds to start
             successors += both.map(succeed, (0, 1))
         assert client.poll() is None, "it ended before both hand-overs: nothing is shown"
+        finish(*counting)
         said, _ = client.communicate(timeout=60)
         assert client.returncode == 0, said
-        heard, _ = server.communicate(timeout=30)
+        heard, _ = server.communicate(timeout=60)
         assert server.returncode == 0, heard
-        assert [one.wait(20) for one in successors] == [0, 0]
+        assert [one.wait(60) for one in successors] == [0, 0]
     finally:
         for process in (server, *([client] if client else []), *successors):
             process.kill()

@@ -28,7 +28,7 @@ from vgpu_sim.system import seqpacket
 
 FUNCTION = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10"
 LATER = "HCA-6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f11"
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class Connection(hcad_process.Connection):

@@ -17,7 +17,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaMessage
 
 HOG, OTHER = b"h" * 32, b"o" * 32
-PROMPT_SECONDS = 5.0  # of a machine on which others work, too
+PROMPT_SECONDS = 30.0  # of a machine on which others work, too
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_connections_that_come_and_go_leave_nothing(tmp_path):
             Connection(tmp_path).close()
             serves(tmp_path, OTHER) if _ % 50 == 0 else program(tmp_path, OTHER).close()
         serves(tmp_path, OTHER)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while open_files(process) > before and time.monotonic() < deadline:
             time.sleep(0.01)
         assert open_files(process) <= before
@@ -205,7 +205,7 @@ def test_a_process_that_ends_takes_its_objects_with_it_whoever_has_its_pid_next(
             finally:
                 os.kill(os.getpid(), 9)
         os.waitpid(child, 0)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while open_files(process) > before and time.monotonic() < deadline:
             time.sleep(0.01)
         assert open_files(process) <= before

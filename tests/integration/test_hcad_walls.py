@@ -73,7 +73,7 @@ def test_the_process_that_serves_stands_behind_them(tmp_path):
         assert re.search(r"^Max core file size +0 +0 ", limits, re.MULTILINE)
         assert re.search(r"^Max data size +1073741824 +1073741824 ", limits, re.MULTILINE)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_call_is_allowed_if_its_number_is_listed():

@@ -30,7 +30,7 @@ TABLES = NodeTables(
 )
 
 
-def until(check: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+def until(check: Callable[[], Any], timeout_s: float = 60.0) -> Any:
     end = time.monotonic() + timeout_s
     while not (result := check()):
         assert time.monotonic() < end, "not in time"
@@ -76,7 +76,7 @@ class Node:
         """End the daemon; return what it has said."""
         assert self.process is not None
         self.process.send_signal(number)
-        _, said = self.process.communicate(timeout=30)
+        _, said = self.process.communicate(timeout=60)
         return said
 
     def pod(self, link: str, address: str) -> None:
@@ -91,8 +91,8 @@ class Node:
 
 
 @pytest.fixture
-def node(worker_id: str, tmp_path: Path) -> Iterator[Node]:
-    name = f"tsr-linkd-{worker_id}"
+def node(tmp_path: Path) -> Iterator[Node]:
+    name = f"tsr-linkd-{os.getpid()}"  # another run may be on this machine
     tools = all(map(shutil.which, ("ip", "nft", "tc")))
     if not tools or subprocess.run(["ip", "netns", "add", name], check=False).returncode:
         pytest.skip("NOT RUN: needs root, iproute2 and nftables")
@@ -104,7 +104,7 @@ def node(worker_id: str, tmp_path: Path) -> Iterator[Node]:
             client.close()
         if made.process is not None and made.process.poll() is None:
             made.process.kill()
-            made.process.communicate(timeout=30)
+            made.process.communicate(timeout=60)
         subprocess.run(["ip", "netns", "del", name], check=True)
 
 
@@ -158,7 +158,7 @@ def test_others_than_its_own_user_are_hung_up_on(node: Node) -> None:
             above.chmod(above.stat().st_mode | 0o011)
     ask = (
         "import os, socket, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534);"
-        "s = socket.socket(socket.AF_UNIX); s.settimeout(20); s.connect(sys.argv[1]);"
+        "s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect(sys.argv[1]);"
         "print(s.recv(1))"
     )
     done = subprocess.run([sys.executable, "-c", ask, str(path)], capture_output=True, text=True)
@@ -168,7 +168,7 @@ def test_others_than_its_own_user_are_hung_up_on(node: Node) -> None:
 def test_what_is_no_request_is_refused_and_the_next_is_served(node: Node) -> None:
     client = node.start()
     with socket.socket(socket.AF_UNIX) as other:
-        other.settimeout(20)
+        other.settimeout(60)
         other.connect(str(node.directory / SOCKET_NAME))
         other.sendall(b'{"id": 1}\n' * 3)
         said = b""

@@ -123,7 +123,7 @@ def test_a_peer_that_is_killed_disconnects(tmp_path):
             assert asks.stdout is not None
             assert "rdma-ping" in asks.stdout.readline()
             serving.process.send_signal(signal.SIGKILL)
-            rest, _ = asks.communicate(timeout=30)
+            rest, _ = asks.communicate(timeout=60)
         finally:
             asks.kill()
             asks.wait()

@@ -157,7 +157,7 @@ def test_tshark_dissects_the_messages(nodes, tmp_path):
     assert watching.stdout is not None
     assert watching.stdout.readline() == "ready\n"
     both(nodes, ("rping", "-s", "-C", "1"), ("rping", "-c", "-a", ADDRESSES[1], "-C", "1"))
-    watching.communicate(timeout=20)
+    watching.communicate(timeout=60)
     fields = (
         *("infiniband.mad.attributeid", "infiniband.mad.transactionid", "ip.src"),
         *("infiniband.bth.destqp", "infiniband.deth.q_key", "infiniband.cm.req.serviceid.dport"),

@@ -43,7 +43,7 @@ def test_ibv_devices_lists_one_and_nothing_stays(tmp_path):
     assert done.returncode == 0, done.stderr
     assert re.search(r"^\s+tessera_0\s+007e55fffe120001$", done.stdout, re.MULTILINE)
     assert done.stderr == ""
-    assert wait_until(lambda: not fabrics(tmp_path), 10)
+    assert wait_until(lambda: not fabrics(tmp_path), 60)
 
 
 @needed("ibv_devinfo")
@@ -81,7 +81,7 @@ def test_ibv_rc_pingpong(tmp_path, how):
         assert "invalid data" not in said
     assert "GID ::ffff:198.18.0.1" in client
     assert "GID ::ffff:198.18.0.2" in client
-    assert wait_until(lambda: not fabrics(tmp_path), 10)
+    assert wait_until(lambda: not fabrics(tmp_path), 60)
 
 
 @needed("ib_write_bw")
@@ -172,14 +172,14 @@ def test_programs_with_drivers_linked_in_are_loaded(tmp_path, tool):
 def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
     """The partner's program is killed while data flows: this one gets an error completion."""
     port = free_port()
-    full = ("stdbuf", "-oL", "ib_write_bw", "-F", "-D", "60", "-p", str(port))
+    full = ("stdbuf", "-oL", "ib_write_bw", "-F", "-D", "3600", "-p", str(port))
     server = subprocess.Popen(
         run_hca(tmp_path, *full, fabric="k"),
         env=environment(tmp_path),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    assert wait_until(lambda: listens(port), 30)
+    assert wait_until(lambda: listens(port), 60)
     client = subprocess.Popen(
         run_hca(tmp_path, *full, "127.0.0.1", fabric="k"),
         env=environment(tmp_path),
@@ -193,8 +193,8 @@ def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
             assert client.poll() is None
         time.sleep(0.3)
         server.send_signal(signal.SIGTERM)
-        server.wait(20)
-        said, _ = client.communicate(timeout=30)
+        server.wait(60)
+        said, _ = client.communicate(timeout=60)
     finally:
         for process in (client, server):
             process.kill()
@@ -216,7 +216,7 @@ def test_a_killed_hcad_hangs_nobody(tmp_path):
         assert program.stdout is not None
         assert "tessera_0" in program.stdout.readline()
         os.kill(hcad_of(tmp_path), signal.SIGKILL)
-        program.communicate(timeout=20)
+        program.communicate(timeout=60)
     finally:
         program.kill()
         program.wait()
@@ -224,25 +224,29 @@ def test_a_killed_hcad_hangs_nobody(tmp_path):
 
 
 def test_an_idle_hcad_uses_no_cpu_and_little_memory(tmp_path):
-    program = subprocess.Popen(run_hca(tmp_path, "sleep", "60"), env=environment(tmp_path))
+    program = subprocess.Popen(run_hca(tmp_path, "sleep", "600"), env=environment(tmp_path))
     try:
-        assert wait_until(lambda: find_hcad(tmp_path) and len(fabrics(tmp_path)) == 1, 30)
-        time.sleep(1.5)
+        assert wait_until(lambda: find_hcad(tmp_path) and len(fabrics(tmp_path)) == 1, 60)
         process = Path("/proc") / str(hcad_of(tmp_path))
-        before = (process / "stat").read_text().rpartition(")")[2].split()
-        time.sleep(2)
-        after = (process / "stat").read_text().rpartition(")")[2].split()
-        ticks = sum(
-            int(now) - int(then) for now, then in zip(after[11:13], before[11:13], strict=True)
-        )
-        assert ticks <= 2
+
+        def ticks() -> int:
+            fields = (process / "stat").read_text().rpartition(")")[2].split()
+            return sum(map(int, fields[11:13]))
+
+        def is_idle() -> bool:
+            """It may have to start first, beside others."""
+            before = ticks()
+            time.sleep(2)
+            return ticks() - before <= 2
+
+        assert wait_until(is_idle, 60)
         pss = re.search(r"^Pss:\s+(\d+) kB", (process / "smaps_rollup").read_text(), re.MULTILINE)
         assert pss is not None
         assert int(pss[1]) <= 50 << 10
     finally:
         program.send_signal(signal.SIGTERM)
-        program.wait(20)
-    assert wait_until(lambda: not fabrics(tmp_path), 10)
+        program.wait(60)
+    assert wait_until(lambda: not fabrics(tmp_path), 60)
 
 
 def test_tools_find_the_device_in_sysfs_and_the_rest_of_it(tmp_path):

@@ -2,6 +2,7 @@
 write them, against the rules that it cannot reach."""
 
 import json
+import os
 import shutil
 import socket
 import struct
@@ -75,7 +76,7 @@ with (
     looked_at.bind(("", int(sys.argv[1])))
     marked.bind(("", 4792))
     print("ready", flush=True)
-    marked.settimeout(20)
+    marked.settimeout(60)
     assert len(marked.recv(65536)) == 4000
     looked_at.setblocking(False)
     while True:
@@ -188,7 +189,7 @@ class Net:
             lines = "".join(json.dumps(one) + "\n" for one in (how, mark))
             command = self.at("1", sys.executable, "-c", _SENDER)
             subprocess.run(command, input=lines, text=True, check=True, stdout=subprocess.DEVNULL)
-            said = receiver.communicate(timeout=30)[0]
+            said = receiver.communicate(timeout=60)[0]
             assert receiver.returncode == 0, "the mark did not come"
         finally:
             receiver.kill()
@@ -197,13 +198,13 @@ class Net:
 
 
 @pytest.fixture(scope="module")
-def made(worker_id: str) -> Iterator[Net]:
+def made() -> Iterator[Net]:
+    net = Net(f"tsr-{os.getpid()}-")  # another run may be on this machine
     tools = all(map(shutil.which, ("ip", "nft", "tc")))
-    if not tools or subprocess.run(["ip", "netns", "add", "tsr-probe"], check=False).returncode:
+    host = ["ip", "netns", "add", f"{net.name}h"]
+    if not tools or subprocess.run(host, check=False).returncode:
         pytest.skip("NOT RUN: needs root, iproute2 and nftables")
-    subprocess.run(["ip", "netns", "del", "tsr-probe"], check=True)
-    net = Net(f"tsr-{worker_id}-")
-    lines = [f"netns add {net.name}{place}" for place in "h123"]
+    lines = [f"netns add {net.name}{place}" for place in "123"]
     for n in "123":
         pod, host = f"{net.name}{n}", f"{net.name}h"
         lines += [

@@ -21,7 +21,7 @@ from device_plugin.proto import deviceplugin_pb2 as dp, deviceplugin_pb2_grpc as
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OWN_POD = "tessera-node-demo-agent"
-LISTED_WITHIN_S = 10.0
+LISTED_WITHIN_S = 60.0
 
 
 class AgentProcess:
@@ -79,7 +79,9 @@ class AgentProcess:
         assert self.process is not None
         assert self.process.poll() is None, self.log
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as found:
+            with urllib.request.urlopen(
+                f"http://127.0.0.1:{self._port}{path}", timeout=60
+            ) as found:
                 return int(found.status)
         except urllib.error.HTTPError as err:
             return err.code
@@ -90,7 +92,7 @@ class AgentProcess:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(15)
+        return self.process.wait(60)
 
     def child(self, name: str) -> int:
         """Return the process ID of one of its two processes; 0 while it is not there."""
@@ -109,7 +111,7 @@ class AgentProcess:
     def devices(self, profile: str) -> dict[str, str]:
         """Return device ids and health of a resource, as a kubelet that has just connected."""
         with self._channel(profile) as channel:
-            stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=10)
+            stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
             return {device.ID: device.health for device in next(stream).devices}
 
     @contextlib.contextmanager
@@ -132,7 +134,7 @@ class AgentProcess:
         wanted = [dp.ContainerAllocateRequest(devices_ids=[device])]
         request = dp.AllocateRequest(container_requests=wanted)
         with self._channel(profile) as channel:
-            response = dp_grpc.DevicePluginStub(channel).Allocate(request, timeout=10)
+            response = dp_grpc.DevicePluginStub(channel).Allocate(request, timeout=60)
         return [d.name for d in response.container_responses[0].cdi_devices]
 
     def _channel(self, profile: str) -> grpc.Channel:

@@ -22,7 +22,7 @@ from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
 from vgpu_sim.hal.messages import Chunk, Header, MessageType
 from vgpu_sim.system import python_process
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:

@@ -77,7 +77,7 @@ MASKS = {
 }
 
 
-def until(happens: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(happens: Callable[[], bool], seconds: float = 60.0) -> bool:
     """Wait for something; tell whether it came."""
     end = time.monotonic() + seconds
     while not happens():
@@ -108,7 +108,7 @@ class Cq:
         self.entries = (hca.HcaCqe * self.count).from_buffer(self.map, ctypes.sizeof(hca.HcaCqPage))
         self.tail = 0
 
-    def poll(self, seconds: float = 10.0) -> hca.HcaCqe:
+    def poll(self, seconds: float = 60.0) -> hca.HcaCqe:
         """Take the next completion; fail where none comes."""
         assert until(lambda: self.page.head != self.tail, seconds), "no completion came"
         taken = hca.HcaCqe.from_buffer_copy(self.entries[self.tail % self.count])

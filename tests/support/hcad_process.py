@@ -15,7 +15,7 @@ from vgpu_sim.hal.messages import Header
 from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.system import python_process
 
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
 
 
 def start(

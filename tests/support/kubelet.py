@@ -44,7 +44,7 @@ class FakeKubelet:
 
     def stop(self) -> None:
         if self._server is not None:
-            self._server.stop(0).wait(5)
+            self._server.stop(0).wait(60)
             self._server = None
 
     def log_directory(self, namespace: str, name: str, uid: str) -> Path:

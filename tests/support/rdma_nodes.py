@@ -170,7 +170,7 @@ class Capture:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=60)
 
     def since(self) -> Seen:
         """What has been there since the last time."""

@@ -1,9 +1,11 @@
 """Debian's unmodified RDMA programs, and how ``tessera run --hca`` starts them."""
 
+import secrets
 import shutil
 import socket
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import c_programs
@@ -41,11 +43,13 @@ def alone(temporary: Path, *command: str, seconds: float = 60) -> subprocess.Com
 
 
 def free_port() -> int:
-    """Return a TCP port that nobody had a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Return a TCP port that nobody has, and that the kernel gives nobody who asks for any."""
+    least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = 10_000 + secrets.randbelow(max(least - 10_000, 10_000))
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("", port))
+            return port
 
 
 def listens(port: int) -> bool:
@@ -76,7 +80,8 @@ def two_runs(temporary: Path, *command: str, seconds: float = 90) -> tuple[str, 
     )
     try:
         end = time.monotonic() + seconds
-        while not listens(port) and server.poll() is None and time.monotonic() < end:
+        while not listens(port) and server.poll() is None:
+            assert time.monotonic() < end, "nobody listens"
             time.sleep(0.02)
         client = subprocess.run(
             run_hca(temporary, *full, "127.0.0.1", fabric=fabric),

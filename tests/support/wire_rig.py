@@ -21,7 +21,8 @@ from vgpu_sim.hal.verbs import VerbsQpType
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.numbers import Numbers
 
-RELIABLE = {"timeout": 14, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,
+# Seconds may pass before a thread has its turn on a busy machine: nothing is lost meanwhile.
+RELIABLE = {"timeout": 18, "retry_count": 7, "rnr_retry": 7, "max_rd_atomic": 4,
             "max_dest_rd_atomic": 16, "min_rnr_timer": 12}  # fmt: skip
 
 
@@ -172,6 +173,7 @@ class Ends:
         self.a, self.b = (End(one, segments=segments, kind=kind) for one in (first, second))
         towards = network.towards if network else [self.b.ip, self.a.ip]
         if network:
+            values = {"timeout": 14, **values}  # what is lost is soon sent again
             network.start(self.a.ip, self.b.ip)
         self.a.connect(towards[0], self.b.qp.number, **values)
         self.b.connect(towards[1], self.a.qp.number, **values)

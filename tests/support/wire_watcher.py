@@ -20,7 +20,7 @@ class Watcher:
         self.socket.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
         self.socket.bind((self.ip, roce.PORT))
-        self.socket.settimeout(5)
+        self.socket.settimeout(60)
 
     def receive(self) -> tuple[int, bytes]:
         """Return the next packet's TOS and bytes."""

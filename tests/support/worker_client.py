@@ -72,7 +72,7 @@ class Gpud:
     def fence(self, reason: str) -> None:
         self.connection.send(spawn.encode({"type": "fence", "reason": reason}))
 
-    def event(self, name: str, timeout_s: float = 10, **fields: object) -> dict[str, Any]:
+    def event(self, name: str, timeout_s: float = 60, **fields: object) -> dict[str, Any]:
         """Wait for an event of that name with those fields."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
@@ -123,7 +123,7 @@ class Zygote:
             self.exits[message["pid"]] = message["status"]
         return dict(message)
 
-    def exit_status(self, pid: int, timeout_s: float = 10) -> int:
+    def exit_status(self, pid: int, timeout_s: float = 60) -> int:
         """Wait for a worker's end; return its status as from waitpid."""
         self.socket.settimeout(timeout_s)
         while pid not in self.exits:
@@ -132,7 +132,7 @@ class Zygote:
 
     def close(self) -> None:
         self.socket.close()
-        self.process.wait(10)
+        self.process.wait(60)
 
 
 @dataclass
@@ -362,7 +362,7 @@ class Client:
         self.put(stream, bytes(slot))
         return self.values[stream]
 
-    def wait(self, stream: int, value: int, timeout_s: float = 20) -> None:
+    def wait(self, stream: int, value: int, timeout_s: float = 60) -> None:
         """Wait until a stream has reached a value.
 
         Raises RuntimeError when the context dies, TimeoutError when nothing happens.
@@ -377,7 +377,7 @@ class Client:
                 raise TimeoutError(f"stream {stream} is at {self.page.timeline[stream]}")
             time.sleep(0.0005)
 
-    def wait_for_error(self, timeout_s: float = 10) -> abi.WorkerPage:
+    def wait_for_error(self, timeout_s: float = 60) -> abi.WorkerPage:
         """Wait until the context is dead; return its page."""
         deadline = time.monotonic() + timeout_s
         while not self.page.error:

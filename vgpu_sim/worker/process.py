@@ -82,11 +82,13 @@ def run(
     except _ApertureTakenError:
         _refuse(client, config.request, CudaError.MAP_FAILED)
     except Exception as err:  # noqa: BLE001 - whatever it is, client and gpud must hear of it
-        reason = f"a worker cannot start: {type(err).__name__}: {err}"
-        with suppress(OSError):
-            gpud.send(spawn.encode({"type": "event", "event": "failed", "message": reason}))
+        _tell_failure(gpud, "a worker cannot start", err)
         _refuse(client, config.request, CudaError.OPERATING_SYSTEM)
-    serve()
+    try:
+        serve()
+    except Exception as err:
+        _tell_failure(gpud, "the worker failed", err)  # its standard error leads nowhere
+        raise
 
 
 def _set_up(
@@ -201,6 +203,19 @@ def _welcome(client: socket.socket, request: int, area: int, page: int) -> None:
     wire.reply(client, MessageType.CONTEXT_READY, request, CudaError.SUCCESS, ready, (area, page))
     os.close(area)
     os.close(page)
+
+
+def _tell_failure(gpud: socket.socket, what: str, err: Exception) -> None:
+    """Tell gpud why the process ends, and where that came from."""
+    where = ""
+    place = err.__traceback__
+    while place is not None:  # not the traceback module: that reads the source, which is out of reach
+        where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
+        place = place.tb_next
+    reason = f"{what}: {type(err).__name__}: {err} ({where})"
+    with suppress(OSError):
+        message = spawn.encode({"type": "event", "event": "failed", "message": reason})
+        gpud.send(message, socket.MSG_DONTWAIT)
 
 
 def _refuse(client: socket.socket, request: int, status: CudaError) -> NoReturn:

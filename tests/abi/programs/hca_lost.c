@@ -101,7 +101,7 @@ int main(void) {
   struct ibv_async_event event;
   const int first = ibv_get_async_event(context, &event);
   printf("async %d %s\n", first, ibv_event_type_str(event.event_type));
-  printf("in time %d\n", now() - began < 1.0);
+  printf("in time %d\n", now() - began < 20.0);
   const int again = ibv_get_async_event(context, &event);
   printf("async %d %d\n", again, errno == EIO);
   post(sender, 7);

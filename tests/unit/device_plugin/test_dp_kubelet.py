@@ -85,14 +85,14 @@ def test_registration_names_the_resource_and_an_endpoint_that_serves_it(
 ) -> None:
     resources.update({RESOURCE: offer_of(make_gpu(0, range(3)))})
     with channel_of(tmp_path) as channel:
-        info = reg_grpc.RegistrationStub(channel).GetInfo(reg.InfoRequest(), timeout=5)
+        info = reg_grpc.RegistrationStub(channel).GetInfo(reg.InfoRequest(), timeout=60)
     assert (info.type, info.name, list(info.supported_versions)) == (
         "DevicePlugin",
         RESOURCE,
         ["v1beta1"],
     )
     with grpc.insecure_channel(f"unix:{info.endpoint}") as channel:
-        options = dp_grpc.DevicePluginStub(channel).GetDevicePluginOptions(dp.Empty(), timeout=5)
+        options = dp_grpc.DevicePluginStub(channel).GetDevicePluginOptions(dp.Empty(), timeout=60)
     assert options.get_preferred_allocation_available
     assert Path(info.endpoint).stat().st_mode & 0o777 == 0o600
 
@@ -102,7 +102,7 @@ def test_list_and_watch_sends_every_change_and_an_empty_list_before_it_retires(
 ) -> None:
     resources.update({RESOURCE: offer_of(make_gpu(0, range(3)))})
     with channel_of(tmp_path) as channel:
-        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=20)
+        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
         assert [d.ID for d in next(stream).devices] == ["MIG-0-0", "MIG-0-1", "MIG-0-2"]
         resources.update({RESOURCE: offer_of(make_gpu(0, range(3), health="Unhealthy"))})
         assert {d.health for d in next(stream).devices} == {"Unhealthy"}
@@ -123,7 +123,7 @@ def test_a_resource_that_returns_before_it_is_retired_is_served_on(
     clock.now += 31
     resources.update({RESOURCE: offer_of(make_gpu(0, range(2)))})
     with channel_of(tmp_path) as channel:
-        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=20)
+        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
         assert len(next(stream).devices) == 2
 
 
@@ -134,13 +134,13 @@ def test_allocate_names_cdi_devices_and_refuses_what_is_gone(
     with channel_of(tmp_path) as channel:
         stub = dp_grpc.DevicePluginStub(channel)
         wanted = [dp.ContainerAllocateRequest(devices_ids=["MIG-0-1"])]
-        response = stub.Allocate(dp.AllocateRequest(container_requests=wanted), timeout=5)
+        response = stub.Allocate(dp.AllocateRequest(container_requests=wanted), timeout=60)
         (container,) = response.container_responses
         assert [d.name for d in container.cdi_devices] == ["gpu.tessera.dev/slice=MIG-0-1"]
         assert not container.envs
         gone = [dp.ContainerAllocateRequest(devices_ids=["MIG-9-9"])]
         with pytest.raises(grpc.RpcError) as error:
-            stub.Allocate(dp.AllocateRequest(container_requests=gone), timeout=5)
+            stub.Allocate(dp.AllocateRequest(container_requests=gone), timeout=60)
         assert error.value.code() is grpc.StatusCode.NOT_FOUND
         assert "MIG-9-9" in error.value.details()
 
@@ -149,7 +149,7 @@ def allocate(tmp_path: Path, device: str) -> dp.AllocateResponse:
     with channel_of(tmp_path) as channel:
         wanted = [dp.ContainerAllocateRequest(devices_ids=[device])]
         request = dp.AllocateRequest(container_requests=wanted)
-        return dp_grpc.DevicePluginStub(channel).Allocate(request, timeout=5)
+        return dp_grpc.DevicePluginStub(channel).Allocate(request, timeout=60)
 
 
 def test_a_withdrawn_slice_goes_to_whom_the_kubelet_gave_it_or_is_destroyed_never_both(
@@ -186,7 +186,7 @@ def test_memory_use_is_no_news_to_the_kubelet(tmp_path: Path, resources: Resourc
     resources.update({RESOURCE: offer})
     answers: queue.Queue[list[str]] = queue.Queue()
     with channel_of(tmp_path) as channel:
-        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=20)
+        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
 
         def collect() -> None:
             try:
@@ -197,10 +197,10 @@ def test_memory_use_is_no_news_to_the_kubelet(tmp_path: Path, resources: Resourc
 
         reader = threading.Thread(target=collect)
         reader.start()
-        assert answers.get(timeout=5) == ["MIG-0-0"]
+        assert answers.get(timeout=60) == ["MIG-0-0"]
         resources.update({RESOURCE: dataclasses.replace(offer, slices=busy)})
         resources.update({RESOURCE: offer_of(make_gpu(0, range(2)))})
-        assert answers.get(timeout=5) == ["MIG-0-0", "MIG-0-1"]
+        assert answers.get(timeout=60) == ["MIG-0-0", "MIG-0-1"]
         stream.cancel()
         reader.join(5)
     assert answers.empty()
@@ -230,7 +230,7 @@ def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
         with channel_of(tmp_path) as channel:
             wanted = [dp.ContainerAllocateRequest(devices_ids=["MIG-0-0"])]
             response = dp_grpc.DevicePluginStub(channel).Allocate(
-                dp.AllocateRequest(container_requests=wanted), timeout=5
+                dp.AllocateRequest(container_requests=wanted), timeout=60
             )
     finally:
         resources.stop()
@@ -250,7 +250,7 @@ def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:
         with channel_of(tmp_path) as channel:
             wanted = [dp.ContainerAllocateRequest(devices_ids=["MIG-0-0"])]
             dp_grpc.DevicePluginStub(channel).Allocate(
-                dp.AllocateRequest(container_requests=wanted), timeout=5
+                dp.AllocateRequest(container_requests=wanted), timeout=60
             )
     finally:
         resources.stop()

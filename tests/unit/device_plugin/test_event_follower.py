@@ -24,11 +24,11 @@ class Subscription:
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(path))
         self._server.listen()
-        self._server.settimeout(5)
+        self._server.settimeout(60)
 
     def accept(self) -> socket.socket:
         connection, _ = self._server.accept()
-        connection.settimeout(5)
+        connection.settimeout(60)
         request = json.loads(connection.makefile().readline())
         assert request["method"] == "subscribe"
         connection.sendall(b'{"id":0,"result":{}}\n')

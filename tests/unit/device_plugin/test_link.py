@@ -124,7 +124,7 @@ def test_offers_stand_while_an_agent_is_away_and_not_for_good(
     monkeypatch.setattr(kubelet_side, "AGENT_LOST_S", 0.05)
     hang_up(link)
     assert side.resources.offered == {"MIG-1": HEALTHY}
-    assert side.resources.changed.wait(10)
+    assert side.resources.changed.wait(60)
     assert side.resources.offered == {"MIG-1": UNHEALTHY}
 
 
@@ -156,9 +156,9 @@ def test_an_agent_that_came_back_has_the_whole_time_again(monkeypatch: pytest.Mo
 def test_an_agent_is_woken_at_once_and_at_every_change(side: Side) -> None:
     woken = threading.Semaphore(0)
     threading.Thread(target=side.link().follow, args=(woken.release,), daemon=True).start()
-    assert woken.acquire(timeout=10)
+    assert woken.acquire(timeout=60)
     side.woken.set()
-    assert woken.acquire(timeout=10)
+    assert woken.acquire(timeout=60)
 
 
 def test_nobody_there_is_an_error_that_is_tried_again(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_workers_compile_helper_is_left_to_it(tmp_path: Path, pair) -> None:
 
     try:
         asyncio.run(scenario())
-        assert stranger.wait(20) == -signal.SIGKILL
+        assert stranger.wait(60) == -signal.SIGKILL
         assert worker.poll() is None
         assert processes.parent(helper) == worker.pid
     finally:

@@ -158,7 +158,7 @@ class Slow:
         assert threading.current_thread() is not threading.main_thread()
         self.calls.append(arguments)
         self.begun.set()
-        assert self.go_on.wait(30)
+        assert self.go_on.wait(60)
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ def test_a_pool_starts_no_thread_when_it_is_needed() -> None:
         together = threading.Barrier(4)
         for _ in range(3):
             pool.submit(together.wait)
-        together.wait(30)
+        together.wait(60)
         assert set(threading.enumerate()) - before == made
 
 

@@ -1,8 +1,10 @@
 """The engine among hostile clients, again, with sanitizers compiled in."""
 
+import fcntl
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import hca_rig
@@ -25,6 +27,8 @@ _BULK = (
 LEFT_OUT = {"address": _BULK, "thread": f"{_BULK} or vanishes or idle"}
 
 
+SECONDS = 900
+ENGINE = "libtessera_hca.so"
 # Harm by the network is a matter of many packets: a few seeds are enough here.
 FILES = {
     "memory": ("hca_engine", "hca_hostile", "hca_verbs", "hca_hostile_verbs"),
@@ -37,14 +41,33 @@ FILES = {
 }
 
 
+@pytest.fixture
+def built(tmp_path_factory, worker_id) -> Callable[[str], Path]:
+    """Return what builds the engine with a sanitizer, once for all processes of this test run."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder if worker_id == "master" else folder.parent
+
+    def build_once(sanitizer: str) -> Path:
+        library = folder / f"hca-{sanitizer}" / ENGINE
+        library.parent.mkdir(exist_ok=True)
+        with (library.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not library.exists():
+                build.build_all(library.parent, sanitizer, only=(ENGINE,))
+        return library
+
+    return build_once
+
+
+@pytest.mark.timeout(SECONDS + 60)  # on a busy machine; it takes seconds on an idle one
 @pytest.mark.parametrize("files", FILES)
 @pytest.mark.parametrize("sanitizer", RUNTIMES)
-def test_nothing_is_found(sanitizer, files, tmp_path):
+def test_nothing_is_found(sanitizer, files, built):
     cc = [build.compiler(), f"-print-file-name={RUNTIMES[sanitizer]}"]
     runtime = subprocess.run(cc, check=True, capture_output=True, text=True).stdout.strip()
     if not Path(runtime).is_absolute():
         pytest.skip(f"NOT RUN: no {RUNTIMES[sanitizer]}: apt-get install gcc")
-    (library,) = build.build_all(tmp_path, sanitizer, only=("libtessera_hca.so",))
+    library = built(sanitizer)
     environment = os.environ | OPTIONS[sanitizer]
     environment["HCA_WIRE_SEEDS"] = "3"
     environment |= {hca_rig.LIBRARY_VARIABLE: str(library), "LD_PRELOAD": runtime}
@@ -68,7 +91,7 @@ def test_nothing_is_found(sanitizer, files, tmp_path):
         cwd=HERE,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"

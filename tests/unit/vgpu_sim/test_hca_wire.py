@@ -247,7 +247,7 @@ def test_no_receive_request_is_waited_for_and_ends(engines):
         started = time.monotonic()
         ask(pair, Op.SEND, 8)
         assert pair.a.send_cq.poll().status == Status.RNR_RETRY_EXC_ERR
-        assert 2 * 0.00128 <= time.monotonic() - started < 5
+        assert 2 * 0.00128 <= time.monotonic() - started < 60
         assert pair.b.qp.state == VerbsState.RTS, "nothing happens there"
 
 
@@ -270,7 +270,7 @@ def test_an_absent_peer_is_waited_for_and_ends(engines):
         started = time.monotonic()
         ask(pair, Op.RDMA_WRITE, 8)
         assert pair.a.send_cq.poll().status == Status.RETRY_EXC_ERR
-        assert 3 * 0.0020 <= time.monotonic() - started < 5
+        assert 3 * 0.0020 <= time.monotonic() - started < 60
         assert pair.a.counts.timeouts == 2
         assert pair.b.counts.unknown_qp >= 3
 
@@ -352,7 +352,7 @@ def test_flow_labels_choose_the_port(engines):
         watched = wire_rig.fresh_address()
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as watching:
             watching.bind((watched, roce.PORT))
-            watching.settimeout(5)
+            watching.settimeout(60)
             for label in range(1, 9):
                 qp = pair.a.client.qp(pair.a.send_cq, pair.a.recv_cq)
                 values = {**wire_rig.RELIABLE, "dgid": wire_rig.gid_of(watched), "sgid_index": 1}

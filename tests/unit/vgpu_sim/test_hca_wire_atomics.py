@@ -51,7 +51,7 @@ def stage(engines):
         ip = wire_rig.fresh_address()
         peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         peer.bind((ip, roce.PORT))
-        peer.settimeout(5)
+        peer.settimeout(60)
         end.connect(ip, QPN, rq_psn=100, sq_psn=500, path_mtu=1, timeout=18, max_dest_rd_atomic=2)
         yield end, peer, ip, end.region()
 
@@ -271,7 +271,7 @@ def test_a_fence_waits_for_an_atomic(stage):
     peer.settimeout(0.05)
     with pytest.raises(TimeoutError):
         told(peer)
-    peer.settimeout(5)
+    peer.settimeout(60)
     right = Packet(
         roce.ATOMIC_ACKNOWLEDGE, end.qp.number, 500, roce.aeth(0x1F) + struct.pack("!Q", 77)
     )

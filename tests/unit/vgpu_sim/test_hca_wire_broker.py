@@ -19,7 +19,7 @@ from vgpu_sim.hcad.broker import Broker
 def link():
     """Both ends, and a broker on one; it is a thread: setns() is of threads."""
     here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    here.settimeout(20)
+    here.settimeout(60)
     serving = threading.Thread(target=broker.serve, args=(there,))
     serving.start()
     yield here
@@ -43,7 +43,7 @@ def test_sockets_are_in_the_namespace_that_was_named(tmp_path):
             stack.enter_context(end)
             for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         )
-        here.settimeout(20)
+        here.settimeout(60)
         process = subprocess.Popen(
             [sys.executable, "-m", "vgpu_sim.hcad.broker", "--socket-fd", str(there.fileno())],
             pass_fds=(there.fileno(),),
@@ -67,11 +67,11 @@ def test_sockets_are_in_the_namespace_that_was_named(tmp_path):
             assert [wire.ports[0] for wire in found.wires] == [4791, 4791]
         sent, received = opened[0].wires[0].sockets[3], opened[1].wires[0].sockets[0]
         received.setblocking(True)
-        received.settimeout(5)
+        received.settimeout(60)
         sent.sendto(b"across", (ADDRESSES[1], 4791))
         assert received.recvfrom(100) == (b"across", (ADDRESSES[0], opened[0].wires[0].ports[3]))
         here.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(

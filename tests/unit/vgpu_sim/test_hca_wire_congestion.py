@@ -229,7 +229,7 @@ class Flood:
 
 def test_a_flood_of_forged_notifications_does_not_stop_a_flow(engines):
     """They say the connected peer's address, a live queue pair and a right checksum."""
-    with wire_rig.ends(*engines, path_mtu=5, timeout=18) as pair:
+    with wire_rig.ends(*engines, path_mtu=5, timeout=20) as pair:
         flood = Flood(pair)
         pair.a.qp.send(
             *(Op.RDMA_WRITE, [(BASE, SIZE, pair.here.key)]),
@@ -239,7 +239,7 @@ def test_a_flood_of_forged_notifications_does_not_stop_a_flow(engines):
         began = time.monotonic()
         while pair.a.send_cq.page.head == pair.a.send_cq.tail:
             flood.send()
-            assert time.monotonic() - began < 20 + SIZE / LEAST_RATE
+            assert time.monotonic() - began < 60 + SIZE / LEAST_RATE
         assert pair.a.send_cq.poll().status == Status.SUCCESS
         began = time.monotonic()
         for _ in range(4):

@@ -25,7 +25,7 @@ class Peer:
         self.ip = ip
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind((ip, roce.PORT))
-        self.socket.settimeout(5)
+        self.socket.settimeout(60)
 
     def send(self, end: End, packet: Packet) -> None:
         """Send a packet with a right checksum."""

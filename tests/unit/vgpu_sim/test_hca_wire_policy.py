@@ -201,7 +201,7 @@ def test_each_operation_is_judged_by_the_responder(engines, name, side, kind):
         peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         ip = wire_rig.fresh_address()
         peer.bind((ip, roce.PORT))
-        peer.settimeout(5)
+        peer.settimeout(60)
         pods = pods_of(node.ip, ip, labels=("server", "client"))
         node.switch(rdma_lab.tables(1, pods, [denying]))
         values = {**wire_rig.RELIABLE, "sgid_index": 1, "dgid": wire_rig.gid_of(ip)}

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 
 import hca_rig
@@ -55,7 +55,7 @@ class Flow:
     cq: hca_rig.Cq
     here: hca_rig.Region
     there: hca_rig.Region
-    done: int = 0
+    times: list[int] = field(default_factory=list)
 
     def post(self, count: int, opcode: Op = Op.RDMA_WRITE) -> None:
         """Ask for so many messages."""
@@ -69,9 +69,18 @@ class Flow:
     def gather(self) -> int:
         """Return how many have been carried out so far."""
         while self.cq.page.head != self.cq.tail:
-            assert self.cq.poll().status == Status.SUCCESS
-            self.done += 1
-        return self.done
+            taken = self.cq.poll()
+            assert taken.status == Status.SUCCESS
+            self.times.append(taken.timestamp)
+        return len(self.times)
+
+    def gathered_with(self, other: "Flow") -> int:
+        """Return how many were carried out by the time of another's last so far.
+
+        The engine says when: this test may look long after.
+        """
+        self.gather()
+        return sum(time <= other.times[-1] for time in self.times)
 
 
 class Port:
@@ -89,7 +98,7 @@ class Port:
         a, b = self.a.client, self.b.client
         cq = a.cq(256)
         first, second = a.qp(cq, cq, depth=64), b.qp(self.b.send_cq, self.b.recv_cq, depth=64)
-        values = {**RELIABLE, "timeout": 18, "sgid_index": 1}
+        values = {**RELIABLE, "timeout": 20, "sgid_index": 1}
         first.connect(first, **values, dgid=wire_rig.gid_of(self.b.ip), dest_qpn=second.number)
         second.connect(second, **values, dgid=wire_rig.gid_of(self.a.ip), dest_qpn=first.number)
         put(self.engine, first, qos_class)
@@ -130,7 +139,7 @@ def test_classes_share_a_port_by_weight(engines, weights):
             flow.post(60)
         heavy, light = sorted(flows, key=lambda one: weights[flows.index(one)], reverse=True)
         assert until(lambda: heavy.gather() == 60, 60)
-        assert 60 / 8 <= light.gather() <= 60 / 2.5, "a quarter of it"
+        assert 60 / 8 <= light.gathered_with(heavy) <= 60 / 2.5, "a quarter of it"
         assert until(lambda: light.gather() == 60, 60), "and then it has all"
 
 
@@ -142,7 +151,7 @@ def test_a_class_shares_with_who_has_none_however_many_they_are(engines):
         for flow in (chosen, *others):
             flow.post(60)
         assert until(lambda: chosen.gather() == 60, 60)
-        assert sum(flow.gather() for flow in others) <= 60 / 2.5
+        assert sum(flow.gathered_with(chosen) for flow in others) <= 60 / 2.5
 
 
 def test_what_a_class_is_promised_it_has_before_weights_are_asked(engines):
@@ -155,7 +164,7 @@ def test_what_a_class_is_promised_it_has_before_weights_are_asked(engines):
         heavy.post(60)
         promised.post(60)
         assert until(lambda: heavy.gather() == 60, 60)
-        assert promised.gather() >= 30, "by weights it would be none"
+        assert promised.gathered_with(heavy) >= 30, "by weights it would be none"
 
 
 def test_a_class_has_no_more_than_its_ceiling(engines):

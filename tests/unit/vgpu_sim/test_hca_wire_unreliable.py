@@ -53,7 +53,7 @@ class Stage:
         self.ip = wire_rig.fresh_address()
         self.peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self.peer.bind((self.ip, roce.PORT))
-        self.peer.settimeout(5)
+        self.peer.settimeout(60)
         self.end.connect(self.ip, QPN, rq_psn=100, sq_psn=500, path_mtu=1)
         self.region = self.end.region()
         self.came = 0

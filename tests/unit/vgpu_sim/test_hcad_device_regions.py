@@ -345,7 +345,7 @@ def test_a_process_that_has_ended_is_lent_nothing(tmp_path: Path, engine: Engine
     """Its number may be another's by now."""
     chunk = Chunk()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        listener.settimeout(20)
+        listener.settimeout(60)
         listener.bind(str(tmp_path / "l"))
         listener.listen(1)
         with subprocess.Popen([sys.executable, "-c", _CONNECTS, str(tmp_path / "l")]) as process:

@@ -49,7 +49,7 @@ class Pod:
         """Return the server's end of a connection that a socket of this namespace made."""
         listener = stack.enter_context(seqpacket.bind(tmp_path / "function.sock", 0o666))
         listener.setblocking(True)
-        listener.settimeout(20)
+        listener.settimeout(60)
         listener.listen(1)
 
         def connect() -> None:
@@ -84,13 +84,13 @@ def asked(tmp_path: Path) -> Iterator[Callable[..., Opened]]:
         def ask(descriptor: int, wanted: str, rules: Rules, user: int | None = None) -> Opened:
             path = tmp_path / netd.SOCKET_NAME
             listener = stack.enter_context(netd.listen(tmp_path))
-            listener.settimeout(20)
+            listener.settimeout(60)
             told = os.geteuid() if user is None else user
             serving = threading.Thread(target=netd.serve_one, args=(listener, told, rules))
             serving.start()
             try:
                 with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
-                    link.settimeout(20)
+                    link.settimeout(60)
                     link.connect(str(path))
                     return Broker(link).open(descriptor, wanted)
             finally:
@@ -186,9 +186,9 @@ def test_another_user_is_hung_up_on(asked) -> None:
 def test_who_says_nothing_is_hung_up_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netd, "_REQUEST_SECONDS", 0.05)
     with netd.listen(tmp_path) as listener:
-        listener.settimeout(20)
+        listener.settimeout(60)
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
-            link.settimeout(20)
+            link.settimeout(60)
             link.connect(str(tmp_path / netd.SOCKET_NAME))
             netd.serve_one(listener, os.geteuid(), Rules())
             assert link.recv(1) == b""
@@ -219,7 +219,7 @@ def test_it_works_behind_its_walls(tmp_path: Path) -> None:
             time.sleep(0.01)
         for wanted, interface in ((ADDRESS, "eth0"), ("10.79.0.99", None), ("eth0", None)):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
-                link.settimeout(20)
+                link.settimeout(60)
                 connect_when_it_listens(link, tmp_path / netd.SOCKET_NAME)
                 if interface is None:
                     with pytest.raises(NoWire):

@@ -252,7 +252,7 @@ def test_who_loses_its_function_while_netd_works_opens_nothing(
 
     def slow(broker: Path, lent: int, wanted: str, segments: bool) -> Opened:
         asked.set()
-        assert let_go.wait(20)
+        assert let_go.wait(60)
         return answer(broker, lent, wanted, segments)
 
     monkeypatch.setattr(pod_wires, "_ask", slow)

@@ -59,7 +59,7 @@ def greeting(kind: int) -> bytes:
 def hello(path, kind: int) -> tuple[socket.socket, Header]:
     """Say hello to hcad; return the connection and the header of its answer."""
     link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    link.settimeout(20)
+    link.settimeout(60)
     link.connect(str(path))
     link.send(greeting(kind))
     return link, Header.from_buffer_copy(link.recv(messages.MAX_MESSAGE_BYTES))
@@ -136,7 +136,7 @@ def test_a_program_is_shown_its_first_partition(tmp_path, engine):
         with AdminClient(tmp_path, name="admin.sock") as admin:
             admin.call("tables", document=document(1, (), [network]))
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        link.settimeout(20)
+        link.settimeout(60)
         link.connect(str(tmp_path / server.SOCKET_NAME))
         link.send(greeting(HcaMessage.OPEN))
         device = hca.HcaDevice.from_buffer_copy(link.recv(4096), ctypes.sizeof(Header))
@@ -154,7 +154,7 @@ def test_who_waits_opens_as_soon_as_tables_come(tmp_path, engine, monkeypatch):
         path = tmp_path / server.SOCKET_NAME
         member, _ = hello(path, HcaMessage.JOIN)
         waiting = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        waiting.settimeout(10)
+        waiting.settimeout(60)
         waiting.connect(str(path))
         waiting.send(greeting(HcaMessage.OPEN))
         with AdminClient(tmp_path, name="admin.sock") as admin:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import struct
@@ -39,7 +40,7 @@ def processes_of(pid: int) -> set[int]:
 
 def settled_spare(zygote: Zygote, *others: int) -> int:
     """The zygote's child that is none of these workers, once it waits."""
-    for _ in range(1000):
+    for _ in range(3000):
         text = ""
         for pid in children_of(zygote) - set(others):
             with contextlib.suppress(OSError):
@@ -129,8 +130,8 @@ def test_a_spare_ends_with_the_zygote(zygote: Zygote):
     with running_client(zygote) as first:
         spare = settled_spare(zygote, first.pid)
         zygote.socket.close()
-        zygote.process.wait(10)
-        deadline = time.monotonic() + 10
+        zygote.process.wait(60)
+        deadline = time.monotonic() + 60
         while os.path.exists(f"/proc/{spare}") and time.monotonic() < deadline:
             status = Path(f"/proc/{spare}/status")
             with contextlib.suppress(OSError):
@@ -227,14 +228,26 @@ def test_ends_are_reported_and_nothing_is_left(zygote: Zygote) -> None:
                 os.kill(client.pid, signal.SIGKILL)
             else:
                 client.close()
-            assert os.waitstatus_to_exitcode(zygote.exit_status(client.pid)) == status
+            ended = os.waitstatus_to_exitcode(zygote.exit_status(client.pid))
+            assert ended == status, client.gpud.events
     assert len(children_of(zygote)) <= 1  # the spare
+
+
+def test_a_worker_that_is_left_by_an_exception_says_why(zygote: Zygote) -> None:
+    """Its standard error leads nowhere."""
+    with running_client(zygote) as client:
+        incomplete = spawn.encode({"type": "export"})
+        socket.send_fds(client.gpud.connection, [incomplete], [client.socket.fileno()])
+        ended = os.waitstatus_to_exitcode(zygote.exit_status(client.pid))
+        assert ended == spawn.CRASHED_STATUS
+        said = client.gpud.event("failed")["message"]
+        assert re.fullmatch(r"the worker failed: KeyError: 'address' \(channel\.py:\d+\)", said)
 
 
 def test_workers_outlive_it() -> None:
     with running_zygote() as zygote, running_client(zygote) as client:
         zygote.socket.close()
-        assert zygote.process.wait(10) == 0
+        assert zygote.process.wait(60) == 0
         assert client.memory_info()[0] > 0
         memory = client.allocate(4096)
         client.wait(0, client.fill(memory.address, 4, 7, 1))
