@@ -336,3 +336,21 @@ def test_the_header_that_tests_make_is_what_engines_read(stage):
     assert (came.opcode, came.qpn, came.psn) == (roce.WRITE_ONLY_IMM, QPN, 500)
     assert came.headers == struct.pack("!QII", 0x1122334455667788, 0x99AABBCC, 3) + b"\1\2\3\4"
     assert (came.payload, came.ack, came.solicited, came.pkey) == (SECRET[:3], True, True, 0xFFFF)
+
+
+def test_who_was_handed_over_may_go_before_its_answer_does(stage):
+    """An acknowledgement was due; a program's last act comes before the engine's first turn."""
+    end, peer, region = stage
+    engine, objects = end.engine, end.client.objects
+    engine.hold()
+    saved = engine.save_qp(objects._qps[end.qp.number].engine)
+    saved.wire.answers = 1
+    taken_over = [end.client.qp(end.send_cq, end.recv_cq) for _ in range(2)]
+    for qp in taken_over:
+        engine.load_qp(objects._qps[qp.number].engine, saved)
+    objects.destroy_qp(taken_over[0].number)
+    engine.release()
+    answer = peer.receive()
+    assert (answer.opcode, answer.psn, answer.syndrome) == (roce.ACKNOWLEDGE, 99, 0x1F)
+    objects.destroy_qp(taken_over[1].number)
+    works_still(end, peer, region)
