@@ -354,3 +354,13 @@ def test_who_was_handed_over_may_go_before_its_answer_does(stage):
     assert (answer.opcode, answer.psn, answer.syndrome) == (roce.ACKNOWLEDGE, 99, 0x1F)
     objects.destroy_qp(taken_over[1].number)
     works_still(end, peer, region)
+
+
+def test_a_read_that_is_under_way_is_completed_while_its_queue_pair_drains(stage):
+    end, peer, region = stage
+    end.qp.send(Op.RDMA_READ, [(BASE + 1000, 8, region.key)], remote_address=0, remote_key=1)
+    assert peer.receive().opcode == roce.READ_REQUEST
+    end.qp.modify(1, state=VerbsState.SQD)
+    peer.send(end, Packet(roce.RESPONSE_ONLY, end.qp.number, 500, aeth(0x1F), b"answered"))
+    assert end.send_cq.poll().status == Status.SUCCESS
+    assert region.view[1000:1008] == b"answered"

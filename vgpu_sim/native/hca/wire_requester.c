@@ -230,7 +230,7 @@ void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_pac
 
 void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_requester *requester = &qp->wired->requester;
-  if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
+  if (!may_end(qp)) return;
   if (!is_under_way(requester, packet->psn) || !advance(hca, qp, packet->psn)) return;
   if (requester->tail == requester->head) return;
   const struct wire_request *request = wire_request_at(requester, requester->tail);
