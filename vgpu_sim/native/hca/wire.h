@@ -75,7 +75,7 @@ struct wire_reading {
 
 /* What atomics have found: whoever asks for one again is told, and nothing is done again. */
 struct wire_results {
-  unsigned count, next;
+  unsigned count, next; /* a ring of all places: how many are kept may change while it drains */
   struct {
     uint32_t psn;
     uint64_t before;

@@ -37,10 +37,9 @@ static void save_responder(const struct hca_qp *qp, tessera_hca_saved_wired *sav
                                                     .atomic = reading->atomic};
   }
   const struct wire_results *results = &responder->results;
-  const unsigned limit = wire_most_answers(qp);
   saved->result_count = results->count;
   for (unsigned i = 0; i < results->count; i++) { /* the oldest first */
-    const unsigned at = (results->next + limit - results->count + i) % limit;
+    const unsigned at = (results->next + WIRE_READS - results->count + i) % WIRE_READS;
     saved->results[i] = (tessera_hca_saved_result){.psn = results->of[at].psn,
                                                    .before = results->of[at].before};
   }
