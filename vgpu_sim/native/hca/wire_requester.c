@@ -51,13 +51,16 @@ void wire_requester_begin(struct hca_qp *qp) {
   requester->window = requester->room;
 }
 
-void wire_requester_resume(struct hca_qp *qp, uint32_t first_psn, uint32_t oldest_psn) {
+void wire_requester_resume(struct hca_qp *qp, const tessera_hca_saved_wired *saved) {
   struct wire_requester *requester = &qp->wired->requester;
   wire_requester_begin(qp);
-  requester->free_psn = first_psn;
+  /* Others may be connected by now: parts of a READ that are asked for again stay the same. */
+  if (saved->room >= WIRE_LEAST_ROOM && saved->room <= WIRE_MOST_ROOM)
+    requester->window = requester->room = saved->room;
+  requester->free_psn = saved->first_psn;
   /* What was sent after that is not known to have been: an answer to it counts once it has been
    * sent again. */
-  requester->oldest_psn = requester->next_psn = requester->top_psn = oldest_psn;
+  requester->oldest_psn = requester->next_psn = requester->top_psn = saved->oldest_psn;
 }
 
 /* Ends the oldest request, and with it the queue pair. */
