@@ -57,7 +57,8 @@ class HcaSavedWired(ctypes.Structure):
     """What a successor must know of a connection over a wire; ``wired`` 0: there is none.
 
     ``first_psn`` is of the oldest request that is not complete, ``oldest_psn`` of the first packet
-    that was not answered: it and all after it are sent again. The rest is the responder's.
+    that was not answered: it and all after it are sent again. ``room`` is how many packets may be
+    under way: READs are asked for in parts of half of it. The rest is the responder's.
     """
 
     _fields_ = (
@@ -78,6 +79,8 @@ class HcaSavedWired(ctypes.Structure):
         ("result_count", c_uint32),
         ("reading", HcaSavedReading * HCA_WIRE_READS),
         ("results", HcaSavedResult * HCA_WIRE_READS),
+        ("room", c_uint32),
+        ("reserved", c_uint32),
     )
 
 

@@ -17,6 +17,7 @@ from vgpu_sim.hal.verbs import (
     VerbsAccess as Access,
     VerbsDone as Done,
     VerbsEvent as Event,
+    VerbsMask as Mask,
     VerbsMwType,
     VerbsOpcode as Op,
     VerbsSend as Flag,
@@ -277,3 +278,21 @@ def test_a_fence_waits_for_an_atomic(stage):
     )
     peer.sendto(right.sealed(ip, end.ip), (end.ip, roce.PORT))
     assert told(peer).opcode == roce.SEND_ONLY
+
+
+@pytest.mark.parametrize("limit", [0, 1, 16])
+def test_how_many_results_are_kept_may_change_while_a_queue_pair_drains(stage, limit):
+    end, peer, ip, region = stage
+    packet = Packet(roce.FETCH_ADD, end.qp.number, 100, atomic_eth(BASE, region.key, 1))
+    for psn in (100, 101, 102):
+        peer.sendto(packet.but(psn=psn).sealed(ip, end.ip), (end.ip, roce.PORT))
+        assert told(peer).opcode == roce.ATOMIC_ACKNOWLEDGE
+    end.qp.modify(1, state=VerbsState.SQD)
+    end.qp.modify(1 | Mask.MAX_DEST_RD_ATOMIC, state=VerbsState.SQD, max_dest_rd_atomic=limit)
+    saved = end.engine.save_qp(end.client.objects._qps[end.qp.number].engine).wire
+    kept = [(one.psn, one.before) for one in saved.results[: saved.result_count]]
+    assert kept == [(101, 1), (102, 2)], "two were agreed on"
+    peer.sendto(packet.but(psn=102).sealed(ip, end.ip), (end.ip, roce.PORT))
+    answer = told(peer)
+    assert (answer.psn, answer.headers[4:]) == (102, struct.pack("!Q", 2))
+    assert word(region) == 3

@@ -1,5 +1,7 @@
 """Forged packets: whoever can send them changes nothing, and what is counted says why not."""
 
+import contextlib
+import ctypes
 import socket
 import struct
 from contextlib import ExitStack
@@ -12,6 +14,8 @@ from hca_rig import BASE, until
 from roce import Packet, aeth, reth
 from wire_rig import End
 
+from rdma.verbs import ALL
+from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsState, VerbsStatus as Status
 
 QPN = 0x123456
@@ -34,6 +38,14 @@ class Peer:
     def raw(self, end: End, data: bytes) -> None:
         """Send bytes."""
         self.socket.sendto(data, (end.ip, roce.PORT))
+
+    def drain(self) -> None:
+        """Forget what has come."""
+        self.socket.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self.socket.recv(65536)
+        self.socket.settimeout(5)
 
     def receive(self) -> Packet:
         """Return the next packet that comes."""
@@ -336,3 +348,66 @@ def test_the_header_that_tests_make_is_what_engines_read(stage):
     assert (came.opcode, came.qpn, came.psn) == (roce.WRITE_ONLY_IMM, QPN, 500)
     assert came.headers == struct.pack("!QII", 0x1122334455667788, 0x99AABBCC, 3) + b"\1\2\3\4"
     assert (came.payload, came.ack, came.solicited, came.pkey) == (SECRET[:3], True, True, 0xFFFF)
+
+
+def test_who_was_handed_over_may_go_before_its_answer_does(stage):
+    """An acknowledgement was due; a program's last act comes before the engine's first turn."""
+    end, peer, region = stage
+    engine, objects = end.engine, end.client.objects
+    engine.hold()
+    saved = engine.save_qp(objects._qps[end.qp.number].engine)
+    saved.wire.answers = 1
+    taken_over = [end.client.qp(end.send_cq, end.recv_cq) for _ in range(2)]
+    for qp in taken_over:
+        engine.load_qp(objects._qps[qp.number].engine, saved)
+    objects.destroy_qp(taken_over[0].number)
+    engine.release()
+    answer = peer.receive()
+    assert (answer.opcode, answer.psn, answer.syndrome) == (roce.ACKNOWLEDGE, 99, 0x1F)
+    objects.destroy_qp(taken_over[1].number)
+    works_still(end, peer, region)
+
+
+def test_a_read_that_is_under_way_is_completed_while_its_queue_pair_drains(stage):
+    end, peer, region = stage
+    end.qp.send(Op.RDMA_READ, [(BASE + 1000, 8, region.key)], remote_address=0, remote_key=1)
+    assert peer.receive().opcode == roce.READ_REQUEST
+    end.qp.modify(1, state=VerbsState.SQD)
+    peer.send(end, Packet(roce.RESPONSE_ONLY, end.qp.number, 500, aeth(0x1F), b"answered"))
+    assert end.send_cq.poll().status == Status.SUCCESS
+    assert region.view[1000:1008] == b"answered"
+
+
+def test_a_read_is_asked_for_again_in_the_same_parts_after_a_hand_over(stage):
+    """For a peer a request is old or new; one that is both is none. Others were connected since."""
+    end, peer, _ = stage
+    engine, objects, size = end.engine, end.client.objects, 1 << 20
+    region = end.region(size)
+    end.qp.send(Op.RDMA_READ, [(BASE, size, region.key)], remote_address=0, remote_key=1)
+    asked = [peer.receive()]
+    parts = struct.unpack("!QII", asked[0].headers)[2]
+    assert parts < size, "more than one part"
+    engine.hold()
+    saved = engine.save_qp(objects._qps[end.qp.number].engine)
+    successor = end.client.qp(end.send_cq, end.recv_cq)
+    ctypes.memmove(successor.send_slots, end.qp.send_slots, ctypes.sizeof(successor.send_slots))
+    successor.page.send_head = end.qp.page.send_head
+    for _ in range(16):
+        other = end.client.qp(end.send_cq, end.recv_cq)
+        other.connect(other, **wire_rig.RELIABLE, sgid_index=1, dgid=wire_rig.gid_of(peer.ip))
+    own = objects._qps[successor.number].engine
+    engine.load_qp(own, saved)
+    engine.set_policies([HcaPolicyChange(own, pkey=0xFFFF, sends=ALL, receives=ALL)])
+    objects.destroy_qp(end.qp.number)
+    peer.drain()
+    engine.release()
+    again = peer.receive()
+    assert (again.opcode, again.psn, again.headers) == (asked[0].opcode, 500, asked[0].headers)
+
+
+def test_a_peer_is_answered_while_its_queue_pair_drains(stage):
+    end, peer, region = stage
+    end.qp.modify(1, state=VerbsState.SQD)
+    peer.send(end, Packet(roce.READ_REQUEST, end.qp.number, 100, reth(BASE, region.key, 8)))
+    answer = peer.receive()
+    assert (answer.opcode, answer.payload) == (roce.RESPONSE_ONLY, SECRET[:8])

@@ -55,6 +55,7 @@ class Flow:
     cq: hca_rig.Cq
     here: hca_rig.Region
     there: hca_rig.Region
+    peer: Qp
     times: list[int] = field(default_factory=list)
 
     def post(self, count: int, opcode: Op = Op.RDMA_WRITE) -> None:
@@ -102,7 +103,7 @@ class Port:
         first.connect(first, **values, dgid=wire_rig.gid_of(self.b.ip), dest_qpn=second.number)
         second.connect(second, **values, dgid=wire_rig.gid_of(self.a.ip), dest_qpn=first.number)
         put(self.engine, first, qos_class)
-        return Flow(first, cq, a.region(MESSAGE), b.region(MESSAGE))
+        return Flow(first, cq, a.region(MESSAGE), b.region(MESSAGE), second)
 
 
 def test_packets_have_the_dscp_of_their_class_whatever_the_program_asked_for(engines):
@@ -286,3 +287,26 @@ def test_tables_say_which_class_a_connection_is_in(engines):
         assert marked() == 104 | ECT_0, "by its own DSCP"
         tables({"qosClassName": "bulk"})
         assert marked() == 40 | ECT_0
+
+
+def test_nobody_waits_for_a_class_whose_own_ceiling_holds_its_answers(engines):
+    """It has an answer to give all the time, and sends little: the other class is ahead for ever."""
+    rate, times = 1 << 20, 60
+    with ExitStack() as stack:
+        port = Port(engines, stack)
+        port.engine.set_qos_classes(
+            [HcaQosClass(weight=1, bytes_at_most=rate), HcaQosClass(weight=1)]
+        )
+        held, free = port.flow(1), port.flow(2)
+        held.here.view[:] = bytes([7]) * MESSAGE
+        for _ in range(30):
+            held.peer.send(
+                *(Op.RDMA_READ, [(BASE, MESSAGE, held.there.key)]),
+                remote_address=BASE,
+                remote_key=held.here.key,
+            )
+        assert until(lambda: held.there.view[MESSAGE - 1] == 7), "the burst is over"
+        began = time.monotonic()
+        free.post(times)
+        assert until(lambda: free.gather() == times, 60)
+        assert time.monotonic() - began < times * MESSAGE / rate / 2, "as slow as the other"

@@ -171,6 +171,7 @@ bool hca_turn(struct hca *hca, struct hca_qp *qp) {
       case TESSERA_VERBS_STATE_SQD:
         if (qp->work.active || hca_wire_is_busy(qp)) break;
         drain(hca, qp);
+        if (qp->wired) break; /* what its peer asks for is answered */
         return false;
       case TESSERA_VERBS_STATE_ERR:
         flush_sends(hca, qp);

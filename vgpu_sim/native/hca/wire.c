@@ -100,6 +100,12 @@ struct hca_wire *hca_wire_new(struct hca *hca, const tessera_hca_wire *wanted) {
 
 static void leave(struct hca *hca, struct hca_qp *qp) {
   if (!qp->wired) return;
+  /* It may have been loaded, and not had a turn yet. */
+  for (struct hca_wired **link = &hca->wire_noted; *link; link = &(*link)->next_noted) {
+    if (*link != qp->wired) continue;
+    *link = qp->wired->next_noted;
+    break;
+  }
   qp->wired->wire->pairs--;
   hca_wire_stop(hca, qp);
   free(qp->wired);
@@ -221,6 +227,7 @@ bool hca_wire_poll(struct hca *hca) {
   bool came = false;
   for (int i = 0; i < count; i++) came |= wire_receive(hca, events[i].data.ptr);
   while (hca->wire_noted) {
+    came = true;
     struct hca_wired *wired = hca->wire_noted;
     hca->wire_noted = wired->next_noted;
     wired->responder.noted = false;

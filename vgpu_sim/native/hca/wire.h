@@ -75,7 +75,7 @@ struct wire_reading {
 
 /* What atomics have found: whoever asks for one again is told, and nothing is done again. */
 struct wire_results {
-  unsigned count, next;
+  unsigned count, next; /* a ring of all places: how many are kept may change while it drains */
   struct {
     uint32_t psn;
     uint64_t before;
@@ -211,7 +211,7 @@ uint32_t wire_make_next(struct hca *hca, struct hca_qp *qp);
 void wire_requester_begin(struct hca_qp *qp);
 /* Goes on where a predecessor was: requests are taken out of the ring again, from `first_psn` on;
  * sending goes on with `oldest_psn`, which may be in the middle of the first of them. */
-void wire_requester_resume(struct hca_qp *qp, uint32_t first_psn, uint32_t oldest_psn);
+void wire_requester_resume(struct hca_qp *qp, const tessera_hca_saved_wired *saved);
 /* Sends what may be sent; true where more could be at once. */
 bool wire_request(struct hca *hca, struct hca_qp *qp);
 void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);

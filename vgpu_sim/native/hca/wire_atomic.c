@@ -21,8 +21,8 @@ void wire_keep_result(struct hca_qp *qp, uint32_t psn, uint64_t before) {
   const unsigned limit = wire_most_answers(qp);
   results->of[results->next].psn = psn;
   results->of[results->next].before = before;
-  results->next = (results->next + 1) % limit;
-  if (results->count < limit) results->count++;
+  results->next = (results->next + 1) % WIRE_READS;
+  results->count = results->count < limit ? results->count + 1 : limit;
 }
 
 static void answer(struct hca *hca, struct hca_qp *qp, uint32_t psn, uint64_t before) {
@@ -75,10 +75,11 @@ void wire_carry_out_atomic(struct hca *hca, struct hca_qp *qp, const struct wire
 void wire_repeat_atomic(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   const struct wire_results *results = &qp->wired->responder.results;
   for (unsigned i = 0; i < results->count; i++) {
-    if (results->of[i].psn != packet->psn) continue;
+    const unsigned at = (results->next + WIRE_READS - 1 - i) % WIRE_READS;
+    if (results->of[at].psn != packet->psn) continue;
     wire_forget_answers(qp, packet->psn);
     if (qp->wired->responder.reading_count < WIRE_READS)
-      answer(hca, qp, packet->psn, results->of[i].before);
+      answer(hca, qp, packet->psn, results->of[at].before);
     return;
   }
 }

@@ -9,6 +9,7 @@ static void save_requester(const struct hca_qp *qp, tessera_hca_saved_wired *sav
   struct wire_requester *requester = &qp->wired->requester;
   const bool busy = requester->tail != requester->head;
   saved->oldest_psn = requester->oldest_psn;
+  saved->room = requester->room;
   saved->first_psn =
       busy ? wire_request_at(requester, requester->tail)->first_psn : requester->free_psn;
 }
@@ -37,10 +38,9 @@ static void save_responder(const struct hca_qp *qp, tessera_hca_saved_wired *sav
                                                     .atomic = reading->atomic};
   }
   const struct wire_results *results = &responder->results;
-  const unsigned limit = wire_most_answers(qp);
   saved->result_count = results->count;
   for (unsigned i = 0; i < results->count; i++) { /* the oldest first */
-    const unsigned at = (results->next + limit - results->count + i) % limit;
+    const unsigned at = (results->next + WIRE_READS - results->count + i) % WIRE_READS;
     saved->results[i] = (tessera_hca_saved_result){.psn = results->of[at].psn,
                                                    .before = results->of[at].before};
   }
@@ -85,7 +85,7 @@ bool hca_wire_load(struct hca *hca, struct hca_qp *qp, const tessera_hca_saved_w
   if (!saved->wired) return true;
   struct hca_wire *wire = wire_of(hca, qp->client, qp->attributes.sgid_index);
   if (!wire || !wire_join(wire, qp)) return false;
-  wire_requester_resume(qp, saved->first_psn, saved->oldest_psn);
+  wire_requester_resume(qp, saved);
   load_responder(hca, qp, saved);
   return true;
 }

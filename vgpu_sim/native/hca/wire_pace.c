@@ -158,7 +158,9 @@ void wire_pace_charge(struct hca *hca, struct hca_qp *qp) {
 
 bool wire_pace_end(struct hca *hca, struct hca_qp *qp, bool more) {
   struct wire_pace *pace = &qp->wired->pace;
-  if (hca->pacing) set_ready(hca, qp->wired, more || pace->wants);
+  /* Who is held by a ceiling of its own could not send, whatever there is: nobody waits for it. */
+  const bool own = pace->wake_ns != 0 && !pace->wants;
+  if (hca->pacing) set_ready(hca, qp->wired, !own && (more || pace->wants));
   if (pace->wake_ns) {
     const bool sooner = qp->waiting == HCA_WAIT_WIRE && qp->wake_ns < pace->wake_ns;
     if (!sooner) hca_wait_until(hca, qp, HCA_WAIT_WIRE, pace->wake_ns);

@@ -51,13 +51,16 @@ void wire_requester_begin(struct hca_qp *qp) {
   requester->window = requester->room;
 }
 
-void wire_requester_resume(struct hca_qp *qp, uint32_t first_psn, uint32_t oldest_psn) {
+void wire_requester_resume(struct hca_qp *qp, const tessera_hca_saved_wired *saved) {
   struct wire_requester *requester = &qp->wired->requester;
   wire_requester_begin(qp);
-  requester->free_psn = first_psn;
+  /* Others may be connected by now: parts of a READ that are asked for again stay the same. */
+  if (saved->room >= WIRE_LEAST_ROOM && saved->room <= WIRE_MOST_ROOM)
+    requester->window = requester->room = saved->room;
+  requester->free_psn = saved->first_psn;
   /* What was sent after that is not known to have been: an answer to it counts once it has been
    * sent again. */
-  requester->oldest_psn = requester->next_psn = requester->top_psn = oldest_psn;
+  requester->oldest_psn = requester->next_psn = requester->top_psn = saved->oldest_psn;
 }
 
 /* Ends the oldest request, and with it the queue pair. */
@@ -230,7 +233,7 @@ void wire_acknowledged(struct hca *hca, struct hca_qp *qp, const struct wire_pac
 
 void wire_read_response(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_requester *requester = &qp->wired->requester;
-  if (qp->attributes.state != TESSERA_VERBS_STATE_RTS) return;
+  if (!may_end(qp)) return;
   if (!is_under_way(requester, packet->psn) || !advance(hca, qp, packet->psn)) return;
   if (requester->tail == requester->head) return;
   const struct wire_request *request = wire_request_at(requester, requester->tail);

@@ -1208,8 +1208,10 @@ typedef struct tessera_hca_saved_wired {
   uint32_t result_count;
   tessera_hca_saved_reading reading[16];
   tessera_hca_saved_result results[16];
+  uint32_t room;
+  uint32_t reserved;
 } tessera_hca_saved_wired;
-_Static_assert(sizeof(tessera_hca_saved_wired) == 832, "tessera_hca_saved_wired");
+_Static_assert(sizeof(tessera_hca_saved_wired) == 840, "tessera_hca_saved_wired");
 _Static_assert(offsetof(tessera_hca_saved_wired, wired) == 0, "tessera_hca_saved_wired.wired");
 _Static_assert(offsetof(tessera_hca_saved_wired, first_psn) == 4, "tessera_hca_saved_wired.first_psn");
 _Static_assert(offsetof(tessera_hca_saved_wired, oldest_psn) == 8, "tessera_hca_saved_wired.oldest_psn");
@@ -1227,6 +1229,8 @@ _Static_assert(offsetof(tessera_hca_saved_wired, reading_count) == 56, "tessera_
 _Static_assert(offsetof(tessera_hca_saved_wired, result_count) == 60, "tessera_hca_saved_wired.result_count");
 _Static_assert(offsetof(tessera_hca_saved_wired, reading) == 64, "tessera_hca_saved_wired.reading");
 _Static_assert(offsetof(tessera_hca_saved_wired, results) == 576, "tessera_hca_saved_wired.results");
+_Static_assert(offsetof(tessera_hca_saved_wired, room) == 832, "tessera_hca_saved_wired.room");
+_Static_assert(offsetof(tessera_hca_saved_wired, reserved) == 836, "tessera_hca_saved_wired.reserved");
 
 typedef struct tessera_hca_saved_qp {
   uint32_t send_tail;
@@ -1239,7 +1243,7 @@ typedef struct tessera_hca_saved_qp {
   tessera_hca_recv_slot held;
   tessera_hca_saved_wired wire;
 } tessera_hca_saved_qp;
-_Static_assert(sizeof(tessera_hca_saved_qp) == 1200, "tessera_hca_saved_qp");
+_Static_assert(sizeof(tessera_hca_saved_qp) == 1208, "tessera_hca_saved_qp");
 _Static_assert(offsetof(tessera_hca_saved_qp, send_tail) == 0, "tessera_hca_saved_qp.send_tail");
 _Static_assert(offsetof(tessera_hca_saved_qp, recv_tail) == 4, "tessera_hca_saved_qp.recv_tail");
 _Static_assert(offsetof(tessera_hca_saved_qp, broken) == 8, "tessera_hca_saved_qp.broken");
