@@ -209,7 +209,7 @@ def _tell_failure(gpud: socket.socket, what: str, err: Exception) -> None:
     """Tell gpud why the process ends, and where that came from."""
     where = ""
     place = err.__traceback__
-    while place is not None:  # the traceback module would read the source, which is out of reach
+    while place is not None:  # the traceback module would read the source: out of reach
         where = f"{Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
         place = place.tb_next
     reason = f"{what}: {type(err).__name__}: {err} ({where})"

@@ -42,10 +42,10 @@ FILES = {
 
 
 @pytest.fixture
-def built(tmp_path_factory, worker_id) -> Callable[[str], Path]:
+def built(tmp_path_factory) -> Callable[[str], Path]:
     """Return what builds the engine with a sanitizer, once for all processes of this test run."""
     folder = tmp_path_factory.getbasetemp()
-    folder = folder if worker_id == "master" else folder.parent
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
     def build_once(sanitizer: str) -> Path:
         library = folder / f"hca-{sanitizer}" / ENGINE

@@ -36,7 +36,7 @@ def test_65536_elements_take_less_than_two_seconds() -> None:
     data = bytearray(np.ones(2 * count, dtype=np.float32).tobytes() + bytes(4 * count))
     parameters = struct.pack("<QQQI", BASE, BASE + 4 * count, BASE + 8 * count, count)
     memory = interp.BufferMemory(BASE, data)
-    begin = time.perf_counter()
+    begin = time.process_time()
     interp.run(MODULE, VECADD, (256, 1, 1), (256, 1, 1), parameters, memory)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
     assert (np.frombuffer(data, np.float32)[2 * count :] == 2).all()

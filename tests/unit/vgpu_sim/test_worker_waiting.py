@@ -2,7 +2,6 @@
 
 import os
 import struct
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -119,6 +118,4 @@ def test_who_waits_for_ever_dies_with_the_client(zygote: Zygote, backend: str) -
         _launch(client, again)
         client.gpud.event("stats", running_kernel="waits")
         client.close()
-        begin = time.monotonic()
         zygote.exit_status(client.pid)
-        assert time.monotonic() - begin < 1
