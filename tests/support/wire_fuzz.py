@@ -81,7 +81,7 @@ class Target:
     @property
     def kind(self) -> Type:
         """What connection it is of."""
-        return self.qp.kind
+        return Type(self.qp.kind)
 
 
 class Peer(socket.socket):
