@@ -374,6 +374,7 @@ def test_a_wire_that_is_taken_away_ends_what_is_connected(engines):
     with ExitStack() as stack:
         pair = Ends(*engines)
         stack.callback(pair.b.close)
+        stack.callback(pair.a.sockets.close)
         stack.callback(pair.a.client.objects.close)
         engines[0].remove_wire(pair.a.wire)
         assert pair.a.qp.state == VerbsState.ERR
