@@ -38,6 +38,7 @@ FILES = {
     "harm": ("hca_wire_faults", "hca_wire_policy"),
     "operations": ("hca_wire_atomics", "hca_wire_unreliable", "hca_wire_datagrams"),
     "pace": ("hca_wire_congestion", "hca_wire_qos"),
+    "random": ("hca_wire_fuzz",),
 }
 
 

@@ -1,0 +1,41 @@
+"""A share of the fuzzer: nothing is written that policy denies, whatever happens meanwhile."""
+
+import os
+from contextlib import ExitStack
+
+import hca_rig
+import pytest
+import wire_fuzz
+from wire_fuzz import RECEIVES, SEND_TAG, UD_TAG, WRITE_TAG, Fuzz, Violation
+
+from rdma.verbs import Verb
+
+SEEDS = int(os.environ.get("HCA_WIRE_SEEDS", "3"))
+
+
+@pytest.fixture(scope="module")
+def engines():
+    with ExitStack() as stack:
+        yield tuple(stack.enter_context(hca_rig.running_engine()) for _ in range(2))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_packets_write_nothing_that_policy_denies(engines, seed):
+    done = wire_fuzz.run(engines, seed, 600)
+    assert done["send"] > 200
+    assert done["judge_one"] > 20
+
+
+@pytest.mark.parametrize(
+    ("place", "byte"),
+    [(5, WRITE_TAG + 6), (RECEIVES, SEND_TAG + 4), (5, UD_TAG), (wire_fuzz.ADDS, 1)],
+)
+def test_the_oracle_sees_what_should_not_be_there(engines, place, byte):
+    fuzz = Fuzz(engines, 1)
+    target = fuzz.targets[0]
+    fuzz.engine.set_policies([fuzz.change(target, Verb.WRITE_IMM)])
+    target.mask = Verb.WRITE_IMM
+    target.region.view[place] = byte
+    with pytest.raises(Violation, match=hex(byte)):
+        fuzz.check(target)
+    fuzz.close()
