@@ -38,6 +38,9 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
       status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
     const bool sent = status == TESSERA_VERBS_STATUS_SUCCESS && !silent;
     uint32_t packets = sent ? wire_packets(qp->work.bytes, qp->wired->mtu) : 0;
+    const uint32_t taken =
+        (uint32_t)wire_psn_distance(requester->free_psn, requester->oldest_psn);
+    if (under_way && taken + packets > MOST_PSNS) return;
     /* A predecessor of this engine was answered more than that: the program has changed a request
      * that it had posted. */
     if (packets && wire_psn_distance(wire_psn_add(requester->free_psn, packets),
@@ -45,9 +48,6 @@ void wire_take_requests(struct hca *hca, struct hca_qp *qp) {
       status = TESSERA_VERBS_STATUS_LOC_QP_OP_ERR;
       packets = 0;
     }
-    const uint32_t taken =
-        (uint32_t)wire_psn_distance(requester->free_psn, requester->oldest_psn);
-    if (under_way && taken + packets > MOST_PSNS) return;
     *request = (struct wire_request){.send = qp->work.send,
                                      .status = status,
                                      .bytes = qp->work.bytes,
