@@ -11,8 +11,12 @@ from collections.abc import Iterable
 import pytest
 
 KEY = "tessera/failed"
-OF_PROCESSES = ("tests/abi/", "tests/integration/")
-MOST = 4  # more of them are no accident
+OF_PROCESSES = (
+    *("tests/abi/", "tests/integration/"),
+    # Engines with threads, daemons, and the same once more with sanitizers.
+    *("tests/unit/vgpu_sim/test_hca", "tests/unit/vgpu_sim/test_rdmacm"),
+)
+MOST = 6  # more of them are no accident
 
 
 def record(config: pytest.Config, failed: Iterable[tuple[str, str]]) -> None:

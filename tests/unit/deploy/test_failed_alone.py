@@ -39,7 +39,7 @@ def test_a_test_of_processes_runs_again_and_nothing_else():
         ([], "broke off"),
         ([("tests/unit/isa/test_words.py::test_one", "wrong")], "not excused"),
         ([(ITEMS[0].nodeid, "worker 'gw1' crashed while running it")], "not excused"),
-        ([(item.nodeid, "slow") for item in ITEMS[: failed_alone.MOST + 1]], "5 tests failed"),
+        ([(item.nodeid, "slow") for item in ITEMS[: failed_alone.MOST + 1]], "7 tests failed"),
         ([("tests/integration/test_b.py", "cannot be imported")], "not found again"),
     ],
 )

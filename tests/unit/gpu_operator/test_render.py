@@ -258,7 +258,7 @@ def test_netd_alone_may_enter_networks_and_only_where_there_is_a_wire() -> None:
 
 def test_packets_are_cut_by_the_kernel_unless_the_chart_says_no() -> None:
     def arguments(wire: WireConfig) -> list[str]:
-        return list(containers(rendered(RDMA_POOL, rdma=RdmaConfig(wire=wire)))["hcad"]["args"])
+        return list(containers(hca_rendered(wire=wire))["hcad"]["args"])
 
     assert "--no-segments" not in arguments(WireConfig())
     assert "--no-segments" in arguments(WireConfig(segments=False))

@@ -312,7 +312,7 @@ def test_setp_without_first_destination() -> None:
         ("fma.rn.oob.f16 %h0, %h1, %h2, %h0;", UnsupportedPtxError, ".oob of fma.rn is not"),
         ("add %r0, %r1, %r2;", InvalidPtxError, "'add' needs a further modifier"),
         ("sqrt.f32 %r0, %r1;", InvalidPtxError, "'.f32' cannot stand after 'sqrt'"),
-        ("ld.v4.u64 {%o, %w, %off, _}, [%o];", InvalidPtxError, "more than 16 bytes"),
+        ("ld.shared.v4.u64 {%o, %w, %off, _}, [%o];", InvalidPtxError, "cannot stand after"),
         ("call f, (%r0);", InvalidPtxError, "'f' is not declared"),
         (
             "mov.u32 %r0, %perctamemorysize;",

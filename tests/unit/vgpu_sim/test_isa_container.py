@@ -270,7 +270,14 @@ _MOV = Instruction(Op.MOV, DataType.B32, (Register(0),), (Literal(1),))
             "parameter bytes 13 to 17 do not exist",
         ),
         (
-            Instruction(Op.LD, DataType.B64, (Register(1),) * 4, (Register(1),), vector=4),
+            Instruction(
+                Op.LD,
+                DataType.B64,
+                tuple(map(Register, range(4))),
+                (Register(1),),
+                vector=4,
+                space=Space.SHARED,
+            ),
             "4 times B64 is more than 16 bytes",
         ),
         (

@@ -4,6 +4,7 @@
  * The network marks (ECN). The notification point, who receives, tells the sender by a CNP, at most
  * one a queue pair in 50 us. The reaction point, who sends, cuts its rate, and raises it again by
  * itself: first back to half the way of what was lost, then by steps, then by larger ones. */
+#define _GNU_SOURCE
 #include <string.h>
 
 #include "clock.h"

@@ -1,13 +1,11 @@
 /* On-demand paging. Pages of these regions, too, are replaced when they are registered, so that no
- * request faults. A region follows what was mapped in their place when it is advised to. */
+ * request faults. advise.c has them follow what was mapped in their place. */
 #include "paging.h"
 
 #include <errno.h>
 
 #include "domain.h"
 #include "log.h"
-#include "remap.h"
-#include "verbs_calls.h"
 
 int tsr_paging_refused(const struct tsr_mr *mr) {
   if (!(mr->access & IBV_ACCESS_ON_DEMAND)) return 0;
@@ -28,34 +26,4 @@ void tsr_paging_remove(struct tsr_context *context, struct tsr_mr *mr) {
       *link = mr->next_paged;
       return;
     }
-}
-
-static int prefetch(struct tsr_context *context, const struct ibv_pd *pd, int advice,
-                    const struct ibv_sge *range) {
-  struct tsr_mr *mr = context->paged;
-  while (mr && mr->ibv.lkey != range->lkey) mr = mr->next_paged;
-  if (!mr) return EFAULT;
-  if (mr->ibv.pd->handle != pd->handle) return EPERM;
-  const uint64_t offset = range->addr - mr->iova;
-  if (offset > mr->ibv.length || range->length > mr->ibv.length - offset) return EFAULT;
-  if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
-      !(mr->access & TESSERA_VERBS_ACCESS_LOCAL_WRITE))
-    return EPERM;
-  if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return 0;
-  for (unsigned i = 0; i < mr->piece_count; i++)
-    if (!tsr_is_pinned(mr->segments[i])) return tsr_region_renew(context, mr);
-  return 0;
-}
-
-int tsr_advise_mr(struct ibv_pd *pd, int advice, uint32_t flags, struct ibv_sge *ranges,
-                  uint32_t count) {
-  if (advice < 0 || advice > IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT) return EOPNOTSUPP;
-  if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH || count == 0) return EINVAL;
-  struct tsr_context *context = tsr_of(pd->context);
-  pthread_mutex_lock(&context->registering);
-  int error = 0;
-  for (uint32_t i = 0; i < count && error == 0; i++)
-    error = prefetch(context, pd, advice, &ranges[i]);
-  pthread_mutex_unlock(&context->registering);
-  return error;
 }

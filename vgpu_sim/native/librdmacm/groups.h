@@ -1,0 +1,22 @@
+/* Multicast groups of an id. */
+#ifndef TESSERA_GROUPS_H
+#define TESSERA_GROUPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ids.h"
+
+struct tsr_group {
+  struct tsr_group *next;
+  union ibv_gid gid;
+  void *context;
+  bool sends_only, entered;
+};
+
+/* Where a group hangs, or would. */
+struct tsr_group **tsr_group_find(struct tsr_id *id, const uint8_t *gid);
+/* Leaves and frees a group; an errno value, or 0. */
+int tsr_group_leave(struct tsr_id *id, struct tsr_group **link);
+
+#endif
