@@ -139,6 +139,10 @@ unsigned wire_flush(struct hca *hca);
 /* wire_receive.c: hands what came to hca_wire_take(); true where something did. */
 bool wire_receive(struct hca *hca, struct hca_wire *wire);
 
+/* wire_target.c: the connected queue pair that a packet may be for: of this wire, from its peer's
+ * address, and of its partition. NULL, and counted: there is none. */
+struct hca_qp *wire_target(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
+                           uint32_t qpn, uint16_t pkey);
 /* wire.c: which of the ports that there are a flow label says, or without one two queue pairs. */
 unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own, uint32_t other);
 /* The wire that a path of `client` leads over; NULL: it leads nowhere else. */

@@ -3,22 +3,11 @@
 
 #include "wire.h"
 
-/* The queue pair that a packet may be for: its address and its peer's are those of the packet. */
+/* The queue pair that a packet may be for, which is of its transport and no longer than its MTU. */
 static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                              const struct wire_packet *packet) {
-  struct hca_qp *qp = hca_table_get(&hca->qps, packet->qpn);
-  if (!qp || !qp->wired || qp->wired->wire != wire) {
-    wire->counts.unknown_qp++;
-    return NULL;
-  }
-  if (memcmp(path->source, qp->wired->path.destination, sizeof path->source) != 0) {
-    wire->counts.wrong_source++;
-    return NULL;
-  }
-  if (!wire_pkeys_match(packet->pkey, wire_pkey(qp))) {
-    wire->counts.bad_pkey++;
-    return NULL;
-  }
+  struct hca_qp *qp = wire_target(hca, wire, path, packet->qpn, packet->pkey);
+  if (!qp) return NULL;
   const unsigned transport = wire_is_unreliable(qp) ? WIRE_UC : WIRE_RC;
   if (packet->opcode >> 5 != transport || packet->payload_bytes > qp->wired->mtu) {
     wire->counts.malformed++;

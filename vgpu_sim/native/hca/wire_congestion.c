@@ -126,19 +126,9 @@ static struct hca_qp *target(struct hca *hca, struct hca_wire *wire, const struc
     return NULL;
   }
   const uint32_t qpn = (uint32_t)data[5] << 16 | (uint32_t)data[6] << 8 | data[7];
-  struct hca_qp *qp = hca_table_get(&hca->qps, qpn);
-  if (!qp || !qp->wired || qp->wired->wire != wire) {
-    wire->counts.unknown_qp++;
-    return NULL;
-  }
-  if (memcmp(path->source, qp->wired->path.destination, sizeof path->source) != 0) {
-    wire->counts.wrong_source++;
-    return NULL;
-  }
-  if (!wire_pkeys_match((uint16_t)(data[2] << 8 | data[3]), wire_pkey(qp))) {
-    wire->counts.bad_pkey++;
-    return NULL;
-  }
+  const uint16_t pkey = (uint16_t)(data[2] << 8 | data[3]);
+  struct hca_qp *qp = wire_target(hca, wire, path, qpn, pkey);
+  if (!qp) return NULL;
   if (!wire_is_sound(path, 0, data, bytes)) {
     wire->counts.bad_icrc++;
     return NULL;
