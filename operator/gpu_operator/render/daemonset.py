@@ -47,7 +47,26 @@ def daemon_set(
     """Return the DaemonSet that serves the GPUs of one pool."""
     labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
     selector = {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
-    template: dict[str, Any] = {
+    template = pod_template(
+        pool_name,
+        labels,
+        node,
+        containers=[_gpud(pool, node), _agent(pool, policy, node)],
+        volumes=_volumes(node.device_plugin.kubelet_dir),
+    )
+    spec: dict[str, Any] = {
+        "selector": {"matchLabels": selector},
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+        "template": template,
+    }
+    return document(name_of(pool_name), namespace, labels, spec)
+
+
+def pod_template(
+    pool_name: str, labels: Mapping[str, str], node: NodeConfig, **more: Any
+) -> dict[str, Any]:
+    """Return the template of pods that serve a pool's nodes; ``more`` is of its spec."""
+    return {
         "metadata": {"labels": labels, "annotations": dict(node.pod_annotations)},
         "spec": {
             "nodeSelector": {POOL_LABEL: pool_name},
@@ -58,16 +77,9 @@ def daemon_set(
             "tolerations": [dict(t) for t in node.tolerations],
             "affinity": dict(node.affinity),
             "imagePullSecrets": [dict(s) for s in node.image_pull_secrets],
-            "containers": [_gpud(pool, node), _agent(pool, policy, node)],
-            "volumes": _volumes(node.device_plugin.kubelet_dir),
+            **more,
         },
     }
-    spec: dict[str, Any] = {
-        "selector": {"matchLabels": selector},
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-        "template": template,
-    }
-    return document(name_of(pool_name), namespace, labels, spec)
 
 
 def document(

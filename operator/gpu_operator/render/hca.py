@@ -16,6 +16,7 @@ from gpu_operator.render.daemonset import (
     LOCKED_DOWN,
     RUN_DIR,
     document,
+    pod_template,
 )
 
 COMPONENT: Final = "hca"
@@ -30,27 +31,19 @@ def name_of(pool: str) -> str:
 def daemon_set(pool_name: str, node: NodeConfig, namespace: str) -> dict[str, Any]:
     """Return the DaemonSet that serves the HCAs of one pool."""
     labels = {**node.labels, COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}
-    template: dict[str, Any] = {
-        "metadata": {"labels": labels, "annotations": dict(node.pod_annotations)},
-        "spec": {
-            "nodeSelector": {POOL_LABEL: pool_name},
-            "automountServiceAccountToken": False,
-            "serviceAccountName": node.service_account,
-            "hostPID": True,  # without it a client's process cannot be told
-            "terminationGracePeriodSeconds": 10,
-            "priorityClassName": node.priority_class_name,
-            "tolerations": [dict(t) for t in node.tolerations],
-            "affinity": dict(node.affinity),
-            "imagePullSecrets": [dict(s) for s in node.image_pull_secrets],
-            "initContainers": [_hca_directory(node)],
-            "containers": _rdma(node),
-            "volumes": [
-                _host("run", RUN_DIR),
-                _host("hca", HCA_DIR),
-                {"name": "tmp", "emptyDir": {}},
-            ],
-        },
-    }
+    template = pod_template(
+        pool_name,
+        labels,
+        node,
+        automountServiceAccountToken=False,
+        initContainers=[_hca_directory(node)],
+        containers=_rdma(node),
+        volumes=[
+            _host("run", RUN_DIR),
+            _host("hca", HCA_DIR),
+            {"name": "tmp", "emptyDir": {}},
+        ],
+    )
     spec: dict[str, Any] = {
         "selector": {"matchLabels": {COMPONENT_LABEL: COMPONENT, POOL_LABEL: pool_name}},
         "updateStrategy": {
