@@ -8,12 +8,11 @@ from typing import Any
 import c_programs
 import pytest
 from cluster import Cluster, until
+from rdma_nodes import HCA, IMAGE, two_with_hcas
 
 from vgpu_sim.native import build
 
-HCA = "rdma.tessera.dev/hca"
 SLICE = "gpu.tessera.dev/mig-1g.10gb"
-IMAGE = "tessera.local/tessera-perftest:demo"
 HEADERS = Path("/usr/include/rdma/rdma_cma.h")
 COUNT = 1 << 20
 FILES = "gpu-peer"
@@ -28,15 +27,7 @@ PLACES = pytest.mark.parametrize("apart", [False, True], ids=["one node", "two n
 @pytest.fixture(scope="module")
 def nodes(whole_cluster: Cluster) -> tuple[str, str]:
     """Two nodes with HCAs."""
-    found = whole_cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
-    names = sorted(
-        one["metadata"]["name"]
-        for one in found
-        if one["status"].get("allocatable", {}).get(HCA, "0") != "0"
-    )
-    if len(names) < 2:
-        pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
-    return names[0], names[1]
+    return two_with_hcas(whole_cluster)
 
 
 def pod(name: str, command: str, node: str, **limits: int) -> dict[str, Any]:

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 from cluster import EXAMPLES, Cluster, until
+from rdma_nodes import HCA, SYSTEM, two_with_hcas
 
-HCA = "rdma.tessera.dev/hca"
 TABLE = "tessera_rdma"
 SUPPORT = Path(__file__).parents[1] / "support"
-SYSTEM = Cluster("tessera-system")
 LINKS = ("-l", "app.kubernetes.io/component=links")
 ACK_S = 30.0
 SEND, READ, READ_RESPONSE, ACKNOWLEDGE = 0x04, 0x0C, 0x10, 0x11
@@ -166,17 +165,10 @@ class Lab:
 @pytest.fixture(scope="module")
 def nodes(whole_cluster: Cluster) -> tuple[str, str]:
     """Two nodes with HCAs, and linkd."""
-    found = whole_cluster.get("nodes", "-l", "gpu.tessera.dev/pool")["items"]
-    names = sorted(
-        one["metadata"]["name"]
-        for one in found
-        if one["status"].get("allocatable", {}).get(HCA, "0") != "0"
-    )
-    if len(names) < 2:
-        pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
+    found = two_with_hcas(whole_cluster)
     if not SYSTEM.get("daemonsets", *LINKS)["items"]:
         pytest.skip("NOT RUN: the chart has rdma.secondLayer.enabled off")
-    return names[0], names[1]
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ print(json.dumps(Hcad(Path("/run/tessera/hca/admin.sock")).call("policy-status")
 SYSTEM = Cluster("tessera-system")
 
 
-def two_nodes(cluster: Cluster) -> tuple[str, str]:
-    """Two nodes with HCAs and wires; skips the test where there are not."""
+def two_with_hcas(cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs; skips the test where there are not."""
     found = cluster.get("nodes", "-l", "node-role.tessera.dev/gpu")["items"]
     names = sorted(
         one["metadata"]["name"]
@@ -38,9 +38,15 @@ def two_nodes(cluster: Cluster) -> tuple[str, str]:
     )
     if len(names) < 2:
         pytest.skip(f"NOT RUN: two nodes that offer {HCA} are needed, there are {len(names)}")
-    if not any(one["name"] == "netd" for one in hca_pod_of(names[0])["spec"]["containers"]):
-        pytest.skip("NOT RUN: the chart has rdma.wire.enabled off")
     return names[0], names[1]
+
+
+def two_nodes(cluster: Cluster) -> tuple[str, str]:
+    """Two nodes with HCAs and wires; skips the test where there are not."""
+    nodes = two_with_hcas(cluster)
+    if not any(one["name"] == "netd" for one in hca_pod_of(nodes[0])["spec"]["containers"]):
+        pytest.skip("NOT RUN: the chart has rdma.wire.enabled off")
+    return nodes
 
 
 def pod_of(node: str, component: str) -> dict[str, Any]:
