@@ -24,7 +24,7 @@ demo: venv ## kind cluster, images, chart and samples; then a verified CUDA prog
 # The cluster comes first: the chart's tests need its helm. On it everything runs on the JIT; on the
 # interpreter what depends on the backend, and helm uninstall at the very end. A test of processes
 # that fails beside others runs once more alone, and is named (tests/support/failed_alone.py).
-test: venv ## everything: unit, golden, ABI and conformance tests, then the same product on kind
+test: venv judge ## everything: unit, golden, ABI and conformance tests, then the same product on kind
 	@deploy/kind/up
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
 	@deploy/install
@@ -34,6 +34,17 @@ test: venv ## everything: unit, golden, ABI and conformance tests, then the same
 
 test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
+
+# Measurements of real boards (82 MB), and others' device plugins and NVML programs, built from Go
+# modules: without them the tests of accuracy and of agreement are skipped, and say so.
+judge: venv
+	@$(BIN)/python -c 'import aiconfigurator_core, pyarrow, scipy' 2>/dev/null || \
+	  $(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt --group judge || \
+	  echo 'no measurements of real boards: the accuracy of the performance model is not tested' >&2
+	@PYTHONPATH=tests/support $(BIN)/python -m go_programs
+
+conformance: judge ## judge device plugins and DRA drivers, ours and others'; writes docs/conformance.md
+	@PYTHONPATH=tests/support:operator $(BIN)/python -m conformance_subjects
 
 mutate: venv ## would the tests notice? a sample of small defects (N=55 SEED=1 ROOM=jit ARGS=--narrow)
 	$(BIN)/python tests/mutation -n $(or $(N),55) --seed $(or $(SEED),1) $(addprefix --room=,$(ROOM)) $(ARGS)
@@ -67,6 +78,11 @@ bench-rdma-policy: venv ## compile 10,000 pods and 1,000 policies, one edit, a v
 bench-rdma-cluster: venv ## on the demo's cluster: an edit of a policy until every node enforces it
 	@deploy/kind/shell $(BIN)/python -m benchmarks.rdma_cluster
 
+scale: venv ## a fleet on a bare API server: rollouts, the operator's cost, leader killed (nodes=20,100; pods=500; plot=1)
+	@[ -x "$${TESSERA_CACHE:-$$HOME/.cache/tessera-cluster}/node-bin/kube-scheduler" ] || deploy/kind/build-programs nodes
+	$(BIN)/python -m benchmarks.scale $(addprefix --nodes=,$(nodes)) $(addprefix --pods=,$(pods)) \
+	  $(addprefix --within=,$(within)) $(if $(plot),--plot)
+
 shell: ## a shell with kind, kubectl and helm on PATH, talking to the demo's cluster
 	@deploy/kind/shell
 
@@ -83,8 +99,9 @@ venv: .venv/.installed
 	@[ -n "$(PYTHON)" ] || { echo 'error: Python 3.11 or newer is needed (PYTHON=...)' >&2; exit 1; }
 	@echo "Installing into .venv ($(PYTHON))"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip hatchling editables
+	@# setuptools: gpustat is published as sources only, and the one that venv brings cannot make a wheel
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip hatchling editables setuptools setuptools-scm
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test test-quick mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster shell clean venv
+.PHONY: help demo test test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster scale shell clean venv judge

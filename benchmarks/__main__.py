@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from benchmarks import cluster, idle, latency, throughput
+from benchmarks import cluster, idle, latency, planner, sharing, throughput
 from benchmarks.compile_c import CompilerMissing
 from benchmarks.on_slice import ProgramFailed
 from benchmarks.report import Section, document, machine, table
@@ -14,6 +14,8 @@ SECTIONS: dict[str, Callable[[], Section]] = {
     throughput.NAME: throughput.measure,
     latency.NAME: latency.measure,
     idle.NAME: idle.measure,
+    planner.NAME: planner.measure,
+    sharing.NAME: sharing.measure,
     cluster.NAME: cluster.measure,
 }
 

@@ -1,5 +1,8 @@
 """In a cluster: what a slice adds to a pod's start, and what a launch costs inside a pod.
 
+A slice comes by an extended resource, and by a ResourceClaim where a node gives GPUs to claims too
+(``kubectl label node NAME tessera.dev/allocation=Both``, with a GPU that no layout has all of).
+
 Needs a configuration for the cluster (KUBECONFIG), a free slice, and clocks of nodes and this
 machine that agree, as on kind, where they are one clock.
 """
@@ -19,6 +22,7 @@ from benchmarks.report import Row, Section
 NAME = "cluster"
 PAIRS = 10
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
+DRIVER, CLASS = "gpu.tessera.dev", "mig-1g.10gb.tessera.dev"
 IMAGE = "tessera.local/tessera-sample:demo"
 _NAMESPACE = "default"
 _POD_S = 120.0
@@ -27,12 +31,16 @@ _POD_S = 120.0
 class _Pods:
     """Pods of one run, deleted one by one."""
 
-    def __init__(self, core: Any) -> None:
+    def __init__(self, core: Any, template: str = "") -> None:
+        """``template`` is a ResourceClaimTemplate."""
         self._core = core
+        self._template = template
         self._run = uuid.uuid4().hex[:6]
         self._count = 0
 
-    def logs(self, command: list[str], with_slice: bool, volume: str = "") -> tuple[float, str]:
+    def logs(
+        self, command: list[str], with_slice: bool, volume: str = "", by_claim: bool = False
+    ) -> tuple[float, str]:
         """Run a pod to its end; return when it was asked for (epoch, s) and what it printed."""
         from kubernetes.client import ApiException
 
@@ -40,7 +48,10 @@ class _Pods:
         name = f"bench-{self._run}-{self._count}"
         container: dict[str, Any] = {"name": "main", "image": IMAGE, "command": command}
         spec: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
-        if with_slice:
+        if with_slice and by_claim:
+            spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": self._template}]
+            container["resources"] = {"claims": [{"name": "gpu"}]}
+        elif with_slice:
             container["resources"] = {"limits": {RESOURCE: "1"}}
         if volume:
             container["volumeMounts"] = [{"name": "files", "mountPath": "/bench"}]
@@ -71,9 +82,35 @@ class _Pods:
         raise ProgramFailed(f"pod {name} has not ended in {_POD_S:.0f} s")
 
 
-def _start_s(pods: _Pods, with_slice: bool) -> float:
-    asked, text = pods.logs(["date", "+%s.%N"], with_slice)
+def _start_s(pods: _Pods, with_slice: bool, by_claim: bool = False) -> float:
+    asked, text = pods.logs(["date", "+%s.%N"], with_slice, by_claim=by_claim)
     return float(text) - asked
+
+
+def _claim_rows(core: Any, resource: Any) -> tuple[Row, ...]:
+    """Start pods with a slice by the device plugin and by a claim, in turns.
+
+    Nothing is measured where no node publishes devices for claims.
+    """
+    published = [one.spec for one in resource.list_resource_slice().items]
+    if not any(one.driver == DRIVER and one.devices for one in published):
+        return ()
+    name = f"bench-{uuid.uuid4().hex[:6]}"
+    request = {"name": "gpu", "exactly": {"deviceClassName": CLASS}}
+    template = {"metadata": {"name": name}, "spec": {"spec": {"devices": {"requests": [request]}}}}
+    resource.create_namespaced_resource_claim_template(_NAMESPACE, template)
+    try:
+        pods = _Pods(core, name)
+        _start_s(pods, True, by_claim=True)
+        pairs = [(_start_s(pods, True), _start_s(pods, True, by_claim=True)) for _ in range(PAIRS)]
+    finally:
+        resource.delete_namespaced_resource_claim_template(name, _NAMESPACE)
+    plugin, claim = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
+    return (
+        Row(NAME, f"start with a slice by the device plugin, median of {PAIRS}", plugin, "ms"),
+        Row(NAME, "start with a slice by a claim", claim, "ms"),
+        Row(NAME, "what the claim costs beside the plugin", claim - plugin, "ms", 150),
+    )
 
 
 def _latency_rows(core: Any, pods: _Pods) -> tuple[Row, ...]:
@@ -118,6 +155,7 @@ def measure() -> Section:
         for with_slice in (False, True):  # images and caches
             _start_s(pods, with_slice)
         pairs = [(_start_s(pods, False), _start_s(pods, True)) for _ in range(PAIRS)]
+        claimed = _claim_rows(core, client.ResourceV1Api())
         inside = _latency_rows(core, pods)
     except unreachable as err:
         return Section(NAME, skipped=str(err))
@@ -128,6 +166,7 @@ def measure() -> Section:
             Row(NAME, f"start of a pod, median of {PAIRS}", without, "ms"),
             Row(NAME, "the same with a slice", with_slices, "ms"),
             Row(NAME, "what the slice costs", with_slices - without, "ms", 150),
+            *claimed,
             *inside,
         ),
     )

@@ -56,7 +56,7 @@ def slices() -> list[tuple[str, ...]]:
         spec, status = gpu["spec"], gpu.get("status", {})
         for item in status.get("slices", []):
             holders = ", ".join(f"{h['namespace']}/{h['name']}" for h in item.get("holders", []))
-            where = format_place(item["profile"], item["start"])
+            where = format_place(item["profile"], item["start"], item.get("computeStart"))
             rows.append((spec["nodeName"], str(spec["index"]), where, item["uuid"], holders or "-"))
     return sorted(rows)
 

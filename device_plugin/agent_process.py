@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Never
 
 from device_plugin.agent import health, libraries
+from device_plugin.agent.claims import ClaimOffer, NoClaims, PublishedOffer
 from device_plugin.agent.events import EventFollower
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.loop import Agent, Pulse
 from device_plugin.agent.notices import Notices
+from device_plugin.agent.orphans import Orphans
+from device_plugin.agent.rivals import Rivals
 from device_plugin.agent.second_layer import LinkCarrier
 from device_plugin.agent.tables import TableCarrier
 from device_plugin.backends.gpud import Gpud
@@ -23,10 +26,14 @@ from device_plugin.backends.hcad import Hcad
 from device_plugin.backends.linkd import Linkd
 from device_plugin.config import Settings
 from device_plugin.dp.link import Link
-from device_plugin.errors import ClusterError
+from device_plugin.dra.names import DRIVER
+from device_plugin.dra.publisher import Publisher
 from device_plugin.inventory.functions import functions_of
-from device_plugin.kube.client import Kube
+from device_plugin.kube.claims import ClaimsKube
+from device_plugin.kube.gpu_watch import GpuWatch
+from device_plugin.kube.slices import SliceKube
 from device_plugin.kube.tables import TablesKube
+from device_plugin.metrics import METRICS
 from device_plugin.podresources.client import PodResources
 
 _BEAT_S = 5.0
@@ -44,19 +51,34 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C: the supervisor stops us
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # in all threads: waited for below
-    kube = Kube(settings.node_name)
+    kube = ClaimsKube(settings.node_name)  # one client: each reads all certificates that it trusts
     wake = threading.Event()
     gpud = Gpud(settings.gpud_socket)
     pods = PodResources(settings.pod_resources_socket, settings.pod_logs_dir)
-    holders = Holders(pods, gpud, settings.resource_prefix, settings.pod_name)
+    holders = Holders(pods, gpud, settings.pod_name)
     notices = Notices(kube)
     directory = libraries.install(settings.libraries_dir)
     kubelet_side = Link(address, key)
     functions = functions_of(settings.node_name, settings.hcas, settings.hca_dir)
     hcad = Hcad(settings.hcad_socket)
     binder = FunctionBinder(functions, settings.hcas.rate_gbps, hcad, holders, kube, notices)
-    agent = Agent(settings, gpud, holders, kube, kubelet_side, directory, wake, notices, binder)
-    probes = health.server(settings.health_port, agent.pulse)
+    gpus = GpuWatch(kube, wake.set)
+    claims = _offer_to_claims(settings, notices) if settings.dra else NoClaims()
+    agent = Agent(
+        settings,
+        gpud,
+        holders,
+        gpus,
+        kubelet_side,
+        directory,
+        wake,
+        notices,
+        binder,
+        claims,
+        Rivals(pods, notices),
+    )
+    metrics = METRICS if settings.metrics else None
+    probes = health.server(settings.health_port, agent.pulse, metrics=metrics)
 
     threading.excepthook = _die
 
@@ -67,8 +89,11 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     _start("kubelet-side", lambda: kubelet_side.follow(allocated))
     _start("gpud-events", EventFollower(gpud, holders, notices, wake.set).run)
     _start("pod-events", notices.run)
-    _start("gpu-watch", lambda: _watch(kube, wake))
+    _start("gpu-watch", gpus.run)
     _start("reconcile", agent.run)
+    if settings.dra:
+        orphans = Orphans(gpud, holders, kube, notices, settings.node_name, settings.cdi_dir)
+        _start("claims", orphans.run)
     if functions:
         _start("hca-functions", binder.run)
         _carry_tables(settings, notices)
@@ -79,6 +104,14 @@ def run(settings: Settings, address: Path, key: bytes, beat: Callable[[], None])
     agent.leave(_LEAVING_S)
     time.sleep(settings.leave_s)  # pods that are on their way are still admitted
     os._exit(0)  # threads hold nothing that needs more than this
+
+
+def _offer_to_claims(settings: Settings, notices: Notices) -> ClaimOffer:
+    """Use connections of their own: many slices are much to send."""
+    publisher = Publisher(SliceKube(settings.node_name, DRIVER))
+    _start("dra-watch", publisher.follow)
+    _start("dra-slices", publisher.run)
+    return PublishedOffer(settings, publisher, notices)
 
 
 def _carry_tables(settings: Settings, notices: Notices) -> None:
@@ -107,13 +140,3 @@ def _give_signs_of_life(pulse: Pulse, beat: Callable[[], None]) -> Never:
         status, _ = health.judge("/healthz", pulse, time.monotonic())
         if status == http.HTTPStatus.OK:
             beat()
-
-
-def _watch(kube: Kube, wake: threading.Event) -> Never:
-    while True:
-        try:
-            for _ in kube.changes():
-                wake.set()
-        except ClusterError as err:
-            _log.info("watch ended: %s", err)
-        time.sleep(1)

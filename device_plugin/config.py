@@ -38,8 +38,16 @@ class Settings:
     listed_within_s: float = LISTED_WITHIN_S
     """From an allocation until the kubelet lists the pod, or has given it up."""
     hcas: Hcas = Hcas()
+    nvidia_smi: bool = False
+    """Whether containers get the command nvidia-smi with their slice."""
     leave_s: float = 3.0
     """From saying that no pod is admitted here until that is so: pods under way still are."""
+    metrics: bool = False
+    """Whether ``/metrics`` is answered beside the probes."""
+    dra: bool = False
+    """Whether GPUs may be given to ResourceClaims."""
+    dra_extended: bool = False
+    """Whether DeviceClasses serve extended resources, too."""
 
     @property
     def gpud_socket(self) -> Path:
@@ -64,6 +72,11 @@ class Settings:
         return self.kubelet_dir / "plugins_registry"
 
     @property
+    def plugins_dir(self) -> Path:
+        """Return where plugins of the kubelet have directories of their own."""
+        return self.kubelet_dir / "plugins"
+
+    @property
     def pod_resources_socket(self) -> Path:
         return self.kubelet_dir / "pod-resources" / "kubelet.sock"
 
@@ -81,6 +94,9 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
     strategy = env.get("TESSERA_DEVICE_LIST_STRATEGY", "cdi")
     if strategy not in ("cdi", "mounts"):
         raise SettingsError(f"TESSERA_DEVICE_LIST_STRATEGY={strategy}: cdi or mounts")
+    nvidia_smi = env.get("TESSERA_NVIDIA_SMI", "false")
+    if nvidia_smi not in ("true", "false"):
+        raise SettingsError(f"TESSERA_NVIDIA_SMI={nvidia_smi}: true or false")
     port = env.get("TESSERA_HEALTH_PORT", "8081")
     if not port.isdecimal() or not 0 <= int(port) < 65536:
         raise SettingsError(f"TESSERA_HEALTH_PORT={port}: not a port")
@@ -106,10 +122,39 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         libraries_dir=Path(env.get("TESSERA_LIBRARIES_DIR", "/var/lib/tessera/lib")),
         resource_prefix=env.get("TESSERA_RESOURCE_PREFIX", "gpu.tessera.dev"),
         use_cdi=strategy == "cdi",
+        nvidia_smi=nvidia_smi == "true",
         budget=env.get("TESSERA_NODE_BUDGET") or "0",
         health_port=int(port),
+        metrics=env.get("TESSERA_METRICS", "") == "true",
+        dra=env.get("TESSERA_DRA", "") == "true",
+        dra_extended=env.get("TESSERA_DRA_EXTENDED_RESOURCES", "") == "true",
         **seconds,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterSettings:
+    """What the exporter is told: whose figures, where they come from, where it listens."""
+
+    node_name: str
+    socket: Path = Path("/run/tessera/telemetry/gpud.sock")
+    port: int = 9400
+
+
+def exporter_from_environment(environment: Mapping[str, str] | None = None) -> ExporterSettings:
+    """Read the exporter's settings.
+
+    Raises:
+        SettingsError: one is missing or is not what it should be.
+    """
+    env = os.environ if environment is None else environment
+    if not env.get("NODE_NAME"):
+        raise SettingsError("NODE_NAME is not set: the DaemonSet takes it from spec.nodeName")
+    port = env.get("TESSERA_EXPORTER_PORT", "9400")
+    if not port.isdecimal() or not 0 <= int(port) < 65536:
+        raise SettingsError(f"TESSERA_EXPORTER_PORT={port}: not a port")
+    socket = env.get("TESSERA_TELEMETRY_SOCKET", "/run/tessera/telemetry/gpud.sock")
+    return ExporterSettings(env["NODE_NAME"], Path(socket), int(port))
 
 
 def _hcas(env: Mapping[str, str]) -> Hcas:

@@ -12,6 +12,7 @@ AgentError
 ├── PodResourcesError    the kubelet did not answer; worth retrying
 ├── KubeletSideLost      the process that serves the kubelet is away; worth retrying
 ├── ClusterError         the API server refused or did not answer; worth retrying
+├── ClaimError           a ResourceClaim cannot be prepared or unprepared; the kubelet asks again
 ├── SecondLayerError     the node's links cannot be given rules; the engine's stay
 └── SettingsError        the environment lacks something; the agent does not start
 """
@@ -80,6 +81,10 @@ class ClusterError(AgentError):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+
+class ClaimError(AgentError):
+    """What a ResourceClaim was allocated cannot be had now, or not be given back."""
 
 
 class SettingsError(AgentError):

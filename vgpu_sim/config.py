@@ -15,11 +15,14 @@ HCA_VARIABLE = "TESSERA_HCA"  # hcad's socket
 HCA_ADDRESS_VARIABLE = "TESSERA_HCA_ADDRESS"  # its function's IP address
 RUN_DIR_VARIABLE = "TESSERA_RUN_DIR"
 VISIBLE_DEVICES_VARIABLE = "CUDA_VISIBLE_DEVICES"
+DRIVERS_VARIABLE = "IBV_DRIVERS"
 LIBRARY_PATH_VARIABLE = "LD_LIBRARY_PATH"
 LINK_PATH_VARIABLE = "LIBRARY_PATH"  # where gcc and clang look for -lcuda
 
 LIBRARIES_DIR = Path(__file__).parent / "native" / "lib"  # where the build hook puts libcuda.so.1
 RDMA_LIBRARIES_DIR = LIBRARIES_DIR / "rdma"  # and libibverbs.so.1
+PROVIDER_PATH = LIBRARIES_DIR / "provider" / "libtessera"  # as rdma-core names it
+PROGRAMS_DIR = LIBRARIES_DIR / "bin"  # and nvidia-smi
 
 DEFAULT_RUN_DIR = Path("/run/tessera")
 DEFAULT_STATE_DIR = Path("/var/lib/tessera")
@@ -65,9 +68,11 @@ def own_environment() -> Mapping[str, str]:
 def program_environment(slices: Path, token_hex: str, libraries: Path) -> Mapping[str, str]:
     """Return this process's environment with what finds a slice and its client library.
 
-    Programs find the library when they start, and compilers when they link with ``-lcuda``.
+    Programs find the library when they start, and compilers when they link with ``-lcuda``. Our
+    nvidia-smi comes before one of the system, which the library answers but in part.
     """
     environment = _with_libraries(os.environ, libraries)
+    environment["PATH"] = f"{PROGRAMS_DIR}{os.pathsep}{environment.get('PATH') or os.defpath}"
     environment[SLICES_DIR_VARIABLE] = str(slices)
     environment[TOKEN_VARIABLE] = token_hex
     return environment
@@ -80,8 +85,15 @@ def with_hca(
     libraries: Path,
     address: str = "",
 ) -> Mapping[str, str]:
-    """Return an environment with what finds an HCA, its libraries, and its address."""
-    return _with_libraries(environment, libraries) | {
+    """Return an environment with what finds an HCA, its libraries, and its address.
+
+    Instead of a folder of libraries it may be PROVIDER_PATH, for the system's libibverbs to load.
+    """
+    if libraries == PROVIDER_PATH:
+        found = {**environment, DRIVERS_VARIABLE: str(libraries)}
+    else:
+        found = _with_libraries(environment, libraries)
+    return found | {
         HCA_VARIABLE: str(socket),
         HCA_ADDRESS_VARIABLE: address,
         TOKEN_VARIABLE: token_hex,

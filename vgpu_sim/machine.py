@@ -4,6 +4,7 @@ import os
 import socket
 from typing import NoReturn
 
+from vgpu_sim.hal.modelled import MODELLED
 from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.system import calls
@@ -52,13 +53,14 @@ def _make_backend(
     Raises:
         ValueError: for a backend that does not exist.
     """
+    if config.backend == "interp" or config.clock == MODELLED:
+        # numpy brings a linear algebra library that starts threads of its own unless told not to.
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
     if config.backend == "jit":
         from vgpu_sim.worker.backends.jit import JitBackend
 
         return JitBackend()
     if config.backend == "interp":
-        # numpy brings a linear algebra library that starts threads of its own unless told not to.
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"
         from vgpu_sim.worker.backends.interp import InterpBackend
 
         return InterpBackend(runtime.regions, config.multiprocessors)

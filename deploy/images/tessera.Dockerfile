@@ -13,7 +13,8 @@ RUN sh /build/install.sh /opt/tessera -c /build/constraints.txt -r /build/requir
 FROM dependencies AS product
 LABEL org.opencontainers.image.title=tessera
 COPY product/ /product/
-RUN sh /build/install.sh /opt/tessera --no-deps --no-index --prefix /own /product/*.whl
+RUN sh /build/install.sh /opt/tessera --no-deps --no-index --prefix /own /product/*.whl && cd /own/bin && \
+    ln -s ../lib/python3*/site-packages/vgpu_sim/native/lib/bin/nvidia-smi nvidia-smi
 
 FROM ${BASE}
 LABEL org.opencontainers.image.title=tessera

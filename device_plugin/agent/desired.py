@@ -7,9 +7,13 @@ from device_plugin.inventory.model import Gpu, Inventory
 from device_plugin.kube.gpu_object import GpuObject
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.api.v1alpha1.gpu import GPUSpec, PlacedInstance
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, MigMode, PlacedInstance
+from gpu_operator.api.v1alpha1.gpupolicy import Strategy
+from gpu_operator.api.v1alpha1.sharing import Shared
 from mig import geometry
 from mig.errors import UnknownBoardError
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.topology import topology_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +29,20 @@ class Desired:
     frozen: frozenset[str] = frozenset()
     all_frozen: bool = False
     budget_bytes: int = 0
+    strategy: Strategy = Strategy.MIXED
+
+    @property
+    def sharing(self) -> dict[str, tuple[Shared, ...]]:
+        """Return how the resources of each GPU are shared, by its UUID."""
+        return {uuid: spec.sharing for uuid, spec in self.gpus.items()}
 
     def instances(self, gpu: Gpu) -> tuple[PlacedInstance, ...] | None:
         """Return the instances that a device is to have; None: those that it has."""
         spec = self.gpus.get(gpu.uuid)
         if spec is not None:
-            return spec.instances if _fits(gpu, spec) else ()  # first its slices go, then it does
+            return (
+                spec.layout_instances if _fits(gpu, spec) else ()
+            )  # first its slices go, then it does
         if self.all_frozen or gpu.uuid in self.frozen:
             return None
         return ()
@@ -38,12 +50,12 @@ class Desired:
     def configuration(self, inventory: Inventory) -> list[dict[str, str | int]]:
         """Return the devices that gpud is to have; one with slices stays until they are gone."""
         found: dict[str, dict[str, str | int]] = {
-            uuid: {"uuid": uuid, "index": spec.index, "board": geometry.board(spec.board).key}
+            uuid: _row(uuid, spec.index, geometry.board(spec.board).key, spec.topology.value)
             for uuid, spec in self.gpus.items()
         }
         for gpu in inventory.gpus:
             if gpu.slices or (gpu.uuid not in found and self.instances(gpu) is None):
-                found[gpu.uuid] = {"uuid": gpu.uuid, "index": gpu.index, "board": gpu.board.key}
+                found[gpu.uuid] = _row(gpu.uuid, gpu.index, gpu.board.key, gpu.topology)
         return sorted(found.values(), key=lambda gpu: (gpu["index"], gpu["uuid"]))
 
 
@@ -66,7 +78,19 @@ def sort_out(objects: Sequence[GpuObject], default_budget_bytes: int) -> Desired
         gpus[wanted.spec.uuid] = wanted.spec
         if wanted.spec.node_budget:
             budget_bytes = quantity.to_bytes(wanted.spec.node_budget)
-    return Desired(gpus, refused, frozenset(frozen - gpus.keys()), all_frozen, budget_bytes)
+    strategies = [spec.mig_strategy for spec in sorted(gpus.values(), key=lambda s: s.index)]
+    return Desired(
+        gpus,
+        refused,
+        frozenset(frozen - gpus.keys()),
+        all_frozen,
+        budget_bytes,
+        strategies[0] if strategies else Strategy.MIXED,
+    )
+
+
+def _row(uuid: str, index: int, board: str, topology: str) -> dict[str, str | int]:
+    return {"uuid": uuid, "index": index, "board": board, "topology": topology}
 
 
 def _fits(gpu: Gpu, spec: GPUSpec) -> bool:
@@ -82,9 +106,19 @@ def _problem(wanted: GpuObject, before: Mapping[str, GPUSpec]) -> tuple[Reason, 
     except UnknownBoardError as err:
         return Reason.UNKNOWN_BOARD, str(err)
     try:
+        topology_named(spec.topology.value, spec.index + 1)
+    except BadShape as err:
+        return Reason.INVALID_SPEC, f"spec.topology: {err}"
+    try:
         quantity.to_bytes(spec.node_budget or "0")
     except ValueError as err:
         return Reason.INVALID_SPEC, f"spec.nodeBudget: {err}"
+    whole = [instance.profile == geometry.WHOLE for instance in spec.instances]
+    if spec.mig_mode is not None and whole and all(whole) != (spec.mig_mode is MigMode.DISABLED):
+        return Reason.INVALID_SPEC, (
+            f"spec.migMode is {spec.mig_mode.value}, which is not what spec.instances mean:"
+            f" {geometry.WHOLE} is MIG off, every other profile MIG on"
+        )
     if spec.uuid in before:
         return Reason.NODE_CONFLICT, f"another GPU object of this node has {spec.uuid}"
     if any(spec.index == other.index for other in before.values()):

@@ -4,11 +4,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from device_plugin.agent.holding import HolderMemory, View
 from device_plugin.backends.gpud import Gpud
 from device_plugin.errors import PodResourcesError
-from device_plugin.inventory.model import HolderPod
+from device_plugin.inventory.model import HolderPod, shared_uuid
 from device_plugin.podresources.client import SLICE, PodResources
 
 _MAX_REMEMBERED_PODS = 4096
@@ -22,21 +23,19 @@ class Holders:
         self,
         pods: PodResources,
         gpud: Gpud,
-        prefix: str,
         own_pod: str,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``own_pod`` is a pod that surely runs here: a List without it is not the whole node."""
         self._pods = pods
         self._gpud = gpud
-        self._prefix = prefix
         self._own_pod = own_pod
         self._clock = clock
         self._lock = threading.Lock()
         self._memory = HolderMemory()
         self._by_uid: dict[str, HolderPod] = {}
         self._listed_at = float("-inf")
-        self._elsewhere: Mapping[str, str] = {}
+        self._given: Mapping[str, str] = {}
 
     def refresh(self) -> View:
         """Ask the kubelet, tell gpud, return what is believed.
@@ -51,27 +50,27 @@ class Holders:
         with self._lock:
             self._listed_at = self._clock()
             try:
-                listing = self._pods.list(self._prefix)
+                listing = self._pods.list()
             except PodResourcesError:
                 self._tell(self._memory.view)
                 raise
-            self._elsewhere = listing.elsewhere
+            self._given = {shared_uuid(device): name for device, name in listing.given.items()}
             view = self._memory.observe(
                 listing.holders, self._own_pod in listing.pod_names, self._clock()
             )
             self._remember(view)
             self._tell(view)
-            return view
+            return replace(view, devices=frozenset(listing.holders))
 
     def believed(self) -> View:
         """Return what is believed without asking anybody."""
         with self._lock:
             return self._memory.view
 
-    def elsewhere(self) -> Mapping[str, str]:
-        """Return by which resource the kubelet gave slices away that are offered as others now."""
+    def given(self) -> Mapping[str, str]:
+        """Return by which resource the kubelet gave each slice away that a pod holds."""
         with self._lock:
-            return self._elsewhere
+            return self._given
 
     def age_s(self) -> float:
         """Return how long ago the kubelet was last asked."""

@@ -9,7 +9,7 @@ the API server has told it what runs here, and fencing on such an answer would k
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from device_plugin.inventory.model import HolderPod
+from device_plugin.inventory.model import HolderPod, shared_uuid
 
 ABSENT_S = 3.0
 
@@ -20,6 +20,8 @@ class View:
 
     holders: Mapping[str, tuple[HolderPod, ...]]
     complete: bool
+    devices: frozenset[str] = frozenset()
+    """Device ids that the kubelet listed last: those of a shared slice are several."""
 
 
 class HolderMemory:
@@ -34,7 +36,7 @@ class HolderMemory:
     @property
     def view(self) -> View:
         """Return what is believed."""
-        return View(dict(self._pods), self._complete)
+        return View(_by_slice(self._pods), self._complete)
 
     def observe(
         self, listed: Mapping[str, tuple[HolderPod, ...]], kubelet_synced: bool, now: float
@@ -68,6 +70,16 @@ class HolderMemory:
         if not kubelet_synced:
             return False
         return now - self._missing_since.setdefault((uuid, pod), now) >= ABSENT_S
+
+
+def _by_slice(
+    pods: Mapping[str, tuple[HolderPod, ...]],
+) -> dict[str, tuple[HolderPod, ...]]:
+    """Return the pods of each slice, whichever of its shares they have."""
+    found: dict[str, dict[HolderPod, None]] = {}
+    for device in sorted(pods):
+        found.setdefault(shared_uuid(device), {}).update(dict.fromkeys(pods[device]))
+    return {uuid: tuple(there) for uuid, there in found.items()}
 
 
 def _with_uid(pod: HolderPod, before: tuple[HolderPod, ...]) -> HolderPod:

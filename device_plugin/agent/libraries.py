@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from device_plugin.cdi import hca, spec
+from device_plugin.cdi import hca, nvidia, spec
 from vgpu_sim import native
 
 _DIGEST_BYTES = 8
@@ -48,7 +48,11 @@ def install(root: Path, sources: Sequence[Path] = ()) -> Path:
 
 def _installed() -> tuple[Path, ...]:
     lib = Path(native.__file__).parent / "lib"
-    return lib / spec.LIBRARY, *(lib / "rdma" / library for library in hca.LIBRARIES)
+    return (
+        *(lib / library for library in spec.LIBRARIES),
+        lib / "bin" / nvidia.NVIDIA_SMI,
+        *(lib / "rdma" / library for library in hca.LIBRARIES),
+    )
 
 
 def remove_others(directory: Path) -> None:

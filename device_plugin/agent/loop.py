@@ -8,20 +8,24 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Never
 
-from device_plugin.agent import libraries
+from device_plugin.agent import faults, libraries, orphans
+from device_plugin.agent.cdi_files import CdiFiles
+from device_plugin.agent.claims import ClaimOffer, NoClaims
 from device_plugin.agent.desired import Desired, sort_out
 from device_plugin.agent.functions import FunctionBinder
+from device_plugin.agent.healths import Healths
 from device_plugin.agent.holders import Holders
 from device_plugin.agent.notices import Notices
 from device_plugin.agent.reporter import Refusals, Reporter
+from device_plugin.agent.rivals import Rivals
 from device_plugin.agent.steps import Steps, plan_steps
 from device_plugin.agent.withdrawals import Withdrawals
 from device_plugin.backends.gpud import Gpud
-from device_plugin.cdi import hca, spec, writer
+from device_plugin.cdi import nvidia
 from device_plugin.config import Settings
 from device_plugin.dp.functions import FunctionOffer
 from device_plugin.dp.kubelet_side import KubeletSide
@@ -34,15 +38,18 @@ from device_plugin.errors import (
     GpudUnreachable,
     PodResourcesError,
 )
-from device_plugin.inventory.functions import RESOURCE, HcaFunction
-from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
+from device_plugin.inventory.functions import RESOURCE
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, out_of_service
 from device_plugin.inventory.numa import numa_nodes
-from device_plugin.inventory.resources import by_resource
-from device_plugin.kube.client import Kube
+from device_plugin.inventory.resources import Offered, by_resource, offered
 from device_plugin.kube.gpu_object import GpuObject
+from device_plugin.kube.gpu_watch import Gpus
+from device_plugin.metrics import METRICS
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.api.v1alpha1.gpu import PlacedInstance
+from gpu_operator.api.v1alpha1.gpupolicy import Strategy
+from gpu_operator.api.v1alpha1.sharing import Shared
+from mig import planner
 
 _RESYNC_S = 5.0
 _UNSETTLED_S = 1.0
@@ -68,27 +75,35 @@ class Agent:
         settings: Settings,
         gpud: Gpud,
         holders: Holders,
-        kube: Kube,
+        gpu_objects: Gpus,
         kubelet_side: KubeletSide,
         libraries_dir: Path,
         wake: threading.Event,
         notices: Notices,
         binder: FunctionBinder,
+        claims: ClaimOffer | None = None,
+        rivals: Rivals | None = None,
     ) -> None:
+        self._rivals = rivals
         self._binder = binder
+        self._claims = claims or NoClaims()
         self._numa_nodes = numa_nodes()
         self._settings = settings
         self._default_budget_bytes = quantity.to_bytes(settings.budget)
         self._gpud = gpud
         self._holders = holders
-        self._kube = kube
-        self._reporter = Reporter(kube, settings.resource_prefix)
+        self._gpu_objects = gpu_objects
+        self._reporter = Reporter(gpu_objects)
         self._kubelet_side = kubelet_side
         self._libraries_dir = libraries_dir
+        self._cdi = CdiFiles(settings, libraries_dir)
         self._wake = wake
         self._withdrawals = Withdrawals(notices)
+        self._healths = Healths(notices)
         self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
         self._configured: object = None
+        self._strategy = Strategy.MIXED  # no pod comes before the API server has told otherwise
+        self._sharing: Mapping[str, Sequence[Shared]] = {}
         self._inventory: Inventory | None = None
         self._gpud_seen_at = time.monotonic()
         self._withdrawn_at: dict[str, float] = {}
@@ -116,16 +131,23 @@ class Agent:
     def _say_that_it_leaves(self) -> None:
         """Report it whatever else fails: gpud is being stopped at the same time."""
         try:
-            objects = self._kube.gpus()
+            objects = self._gpu_objects.gpus()
             self._reporter.report_leaving(objects)
             if not objects:  # the node has left its pool: nobody comes after us
-                self._write_functions(())
+                self._cdi.write_functions(())
         except (ClusterError, OSError) as err:
             _log.warning("cannot say that pods are not admitted any more: %s", err)
         self._left.set()
 
     def attempt(self) -> bool:
         """Make one pass; whatever fails is logged and tried again."""
+        began = time.monotonic()
+        succeeded, settled = self._attempt()
+        METRICS.passed(time.monotonic() - began, succeeded=succeeded)
+        return settled
+
+    def _attempt(self) -> tuple[bool, bool]:
+        """Return whether it succeeded, and whether nothing is under way."""
         try:
             settled = self.reconcile()
             self.pulse.succeeded = time.monotonic()
@@ -135,8 +157,8 @@ class Agent:
         except (AgentError, OSError) as err:
             _log.warning("will retry: %s", err)
         else:
-            return settled
-        return False
+            return True, settled
+        return False, False
 
     def reconcile(self) -> bool:
         """Make one pass; return whether nothing is under way.
@@ -148,50 +170,72 @@ class Agent:
         failures: list[AgentError] = []
         held: Mapping[str, Sequence[HolderPod]] | None = None
         try:
-            held = self._holders.refresh().holders
-            self._kubelet_side.listed(held.keys())
+            view = self._holders.refresh()
+            held = view.holders
+            self._kubelet_side.listed(view.devices)
             self._binder.wake()
         except PodResourcesError as err:
             failures.append(err)
         try:
-            self._objects = self._kube.gpus()
+            self._objects = self._gpu_objects.gpus()
         except ClusterError as err:
             failures.append(err)
         desired = Desired(all_frozen=True)
         if self._objects is not None:
             desired = sort_out(self._objects, self._default_budget_bytes)
+            self._strategy = desired.strategy
+            self._sharing = desired.sharing
         inventory, refused = self._configure(desired)
         steps = {gpu.uuid: self._steps(gpu, desired, held) for gpu in inventory.gpus}
+        self._tell_sharing(inventory, steps)  # before anybody can be given a share
         self._offer(inventory, steps)  # withdraw first, destroy later
         if any(step.destroy or step.create for step in steps.values()):
             for gpu in inventory.gpus:
                 steps[gpu.uuid] = self._take(gpu, steps[gpu.uuid])
             inventory = self._gpud.inventory()
+            self._tell_sharing(inventory, steps)
             self._offer(inventory, steps)
+        if self._objects is not None:
+            self._claims.offer(self._objects, desired, inventory)
+        results = faults.carry_out_all(self._gpud, self._objects or (), inventory, refused)
         self._inventory, self._gpud_seen_at = inventory, time.monotonic()
+        self._kubelet_side.claimed(orphans.healths(inventory))
         existing = {s.uuid for s in inventory.slices()}
         existing |= {function.id for function in self._binder.functions}
         self._kubelet_side.keep_only(existing)
         believed = self._holders.believed()
-        in_use = existing & believed.holders.keys()
+        in_use = (existing - {s.uuid for s in inventory.claimed()}) & believed.holders.keys()
         if held is not None and believed.complete and self._kubelet_side.all_ours(in_use):
             libraries.remove_others(self._libraries_dir)
         self._withdrawals.tell(inventory, steps, believed.holders, desired.gpus)
+        self._healths.tell(self._objects or (), inventory.gpus, believed.holders)
         if not any(isinstance(failure, ClusterError) for failure in failures):
             served = frozenset[str]() if self._leaving.is_set() else self._kubelet_side.connected()
+            rivals = self._look_for_rivals(inventory, steps)
             self._reporter.report(
                 self._objects or (),
                 inventory,
                 steps,
                 believed.holders,
-                served,
-                refused,
-                self._holders.elsewhere(),
+                served - rivals.keys(),
+                {**self._claims.problems(), **refused},
+                *self._named(inventory, steps),
+                results,
+                rivals,
             )
         if failures:
             raise failures[0]
         settled = not refused and all(step.settled for step in steps.values())
         return settled and not self._kubelet_side.pending()
+
+    def _look_for_rivals(
+        self, inventory: Inventory, steps: Mapping[str, Steps]
+    ) -> Mapping[str, str]:
+        if self._rivals is None:
+            return {}
+        resources = set(self._named(inventory, steps)[0].names.values())
+        ours = {s.uuid for s in inventory.slices()} | self._withdrawn_at.keys()
+        return self._rivals.look(resources, ours, self._objects or ())
 
     def _configure(self, desired: Desired) -> tuple[Inventory, Refusals]:
         """Tell gpud which GPUs exist, if that is news."""
@@ -199,8 +243,8 @@ class Agent:
         if self._objects is None:
             return inventory, {}
         gpus = desired.configuration(inventory)
-        there = sorted((gpu.index, gpu.uuid, gpu.board.key) for gpu in inventory.gpus)
-        wanted = [(gpu["index"], gpu["uuid"], gpu["board"]) for gpu in gpus]
+        there = sorted((gpu.index, gpu.uuid, gpu.board.key, gpu.topology) for gpu in inventory.gpus)
+        wanted = [(gpu["index"], gpu["uuid"], gpu["board"], gpu["topology"]) for gpu in gpus]
         if there == wanted and self._configured == (wanted, desired.budget_bytes):
             return inventory, desired.refused
         try:
@@ -216,12 +260,8 @@ class Agent:
         self, gpu: Gpu, desired: Desired, held: Mapping[str, Sequence[HolderPod]] | None
     ) -> Steps:
         instances = desired.instances(gpu)
-        if instances is None:
-            instances = tuple(
-                PlacedInstance(profile=s.instance.profile.name, start=s.instance.start)
-                for s in gpu.slices
-                if s.uuid not in self._withdrawn_at
-            )
+        kept = (s.instance for s in gpu.unclaimed if s.uuid not in self._withdrawn_at)
+        wanted = map(planner.place_of, kept) if instances is None else (i.place for i in instances)
         now = time.monotonic()
         releasable = {
             s.uuid
@@ -231,7 +271,7 @@ class Agent:
             and not s.contexts
             and now - self._withdrawn_at.get(s.uuid, now) >= _SETTLE_S
         }
-        steps = plan_steps(gpu, [(i.profile, i.start) for i in instances], releasable)
+        steps = plan_steps(gpu, list(wanted), releasable)
         withdrawn = {s.uuid for s in steps.withdraw}
         for mig_slice in gpu.slices:
             if mig_slice.uuid in withdrawn:
@@ -248,7 +288,12 @@ class Agent:
         try:
             gone.update(s.uuid for s in steps.destroy if self._destroy(gpu, s))
             for instance in steps.create:
-                self._gpud.create_instance(gpu.uuid, instance.profile.name, instance.start)
+                place = planner.place_of(instance)
+                self._gpud.create_instance(
+                    gpu.uuid, place.profile, place.start, compute_start=place.compute_start
+                )
+                if instance.profile.is_whole:  # one of its UUID may have been destroyed just now
+                    self._kubelet_side.spare(gpu.uuid)
                 made.add(instance)
                 _log.info("created %s on GPU %d", instance, gpu.index)
         except GpudError as err:
@@ -257,6 +302,7 @@ class Agent:
         return Steps(
             withdraw=tuple(s for s in steps.withdraw if s.uuid not in gone),
             create=tuple(i for i in steps.create if i not in made),
+            claimed=steps.claimed,
             problem=problem,
         )
 
@@ -275,33 +321,58 @@ class Agent:
         return True
 
     def _offer(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
-        gone = {
-            s.uuid for step in steps.values() for s in step.withdraw
-        } | self._holders.elsewhere().keys()
+        resources, elsewhere = self._named(inventory, steps)
+        gone = {s.uuid for step in steps.values() for s in step.withdraw} | elsewhere.keys()
+        if resources.problem:
+            gone |= resources.names.keys()
         prefix = self._settings.resource_prefix
-        if self._settings.use_cdi:
-            document = spec.render(prefix, str(self._libraries_dir), inventory.slices())
-            writer.write(self._settings.cdi_dir, document)
-        active = by_resource(prefix, (s for s in inventory.slices() if s.uuid not in gone))
-        withdrawn = by_resource(prefix, (s for s in inventory.slices() if s.uuid in gone))
+        directory = str(self._libraries_dir)
+        programs = nvidia.program_mounts(directory) if self._settings.nvidia_smi else ()
+        self._cdi.write_slices(inventory, programs)
+        names, kept = resources.names, self._claims.kept()
+        active = by_resource(names, (s for s in inventory.unclaimed() if s.uuid not in gone))
+        withdrawn = by_resource(names, (s for s in inventory.unclaimed() if s.uuid in gone))
         offers: dict[str, Offer] = {
             name: SliceOffer(
                 active.get(name, ()),
                 inventory.gpus,
-                str(self._libraries_dir),
+                directory,
                 withdrawn.get(name, ()),
                 prefix,
                 self._numa_nodes,
+                programs,
+                resources.shared,
+                name in kept,
             )
             for name in sorted(active.keys() | withdrawn.keys())
         }
-        self._kubelet_side.update(offers | self._functions(inventory))
+        self._kubelet_side.update(kept | offers | self._functions(inventory))
+
+    def _tell_sharing(self, inventory: Inventory, steps: Mapping[str, Steps]) -> None:
+        if self._objects is None:  # nobody has said what is shared: gpud goes by what it knows
+            return
+        shared = self._named(inventory, steps)[0].shared
+        self._gpud.set_sharing({u: (s.kind.value, s.replicas) for u, s in shared.items()})
+
+    def _named(
+        self, inventory: Inventory, steps: Mapping[str, Steps]
+    ) -> tuple[Offered, Mapping[str, str]]:
+        """Return what slices are offered as, and which ones pods got as something else."""
+        leaving = {s.uuid for step in steps.values() for s in step.withdraw}
+        prefix, slices = self._settings.resource_prefix, inventory.unclaimed()
+        resources = offered(prefix, self._strategy, slices, leaving, self._sharing)
+        given = self._holders.given()
+        return resources, {
+            uuid: given[uuid]
+            for uuid, name in resources.names.items()
+            if given.get(uuid, name) != name
+        }
 
     def _functions(self, inventory: Inventory) -> dict[str, Offer]:
         # A node without GPU objects is leaving its pool: what comes with that goes with them.
         leaving = self._objects is not None and not self._objects
         functions = () if leaving else self._binder.functions
-        self._write_functions(functions)
+        self._cdi.write_functions(functions)
         if not functions:
             return {}
         directory = str(self._libraries_dir)
@@ -309,24 +380,18 @@ class Agent:
         healthy, nodes = self._binder.healthy, self._numa_nodes
         return {RESOURCE: FunctionOffer(functions, directory, healthy, roots, nodes)}
 
-    def _write_functions(self, functions: Iterable[HcaFunction]) -> None:
-        if self._settings.use_cdi:
-            document = hca.render(str(self._libraries_dir), functions)
-            writer.write(self._settings.cdi_dir, document, hca.FILE_NAME)
-
     def _without_gpud(self, message: str) -> None:
         """Take a node whose gpud stays away out of the scheduler's sight."""
         if time.monotonic() - self._gpud_seen_at < _GPUD_LOST_S:
             return
         if self._inventory is not None:
-            gpus = tuple(
-                dataclasses.replace(gpu, health=f"Unhealthy: {message}")
-                for gpu in self._inventory.gpus
-            )
-            self._inventory = dataclasses.replace(self._inventory, gpus=gpus)
+            self._inventory = out_of_service(self._inventory, message)
             self._offer(self._inventory, {})
         try:
-            self._objects = self._kube.gpus()
+            self._objects = self._gpu_objects.gpus()
+            if self._inventory is not None:
+                desired = sort_out(self._objects, self._default_budget_bytes)
+                self._claims.offer(self._objects, desired, self._inventory)
             self._reporter.report_failure(self._objects, message)
         except ClusterError as err:
             _log.warning("status not written: %s", err)

@@ -9,9 +9,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Never
 
 from device_plugin.errors import ClusterError
+from device_plugin.inventory.claims import ClaimRef
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1.base import Reason
@@ -49,15 +51,30 @@ class Notices:
         self._kube = kube
         self._allowance = allowance or Allowance()
         self._lock = threading.Lock()  # for the allowance
-        self._queue: queue.Queue[tuple[HolderPod, Reason, str]] = queue.Queue(_MAX_QUEUED)
+        self._queue: queue.Queue[tuple[str, Callable[[], None]]] = queue.Queue(_MAX_QUEUED)
 
     def post(self, pod: HolderPod, reason: Reason, message: str) -> bool:
         """Queue an event; False if the pod had too many, or all pods together."""
+        where = f"{pod.namespace}/{pod.name}"
+        write = partial(self._kube.pod_event, pod, reason.value, message)
+        return self._post(pod.uid, where, write)
+
+    def post_gpu(self, name: str, uid: str, reason: Reason, message: str, warning: bool) -> bool:
+        """Queue an event on a GPU object; False as in ``post``."""
+        write = partial(self._kube.gpu_event, name, uid, reason.value, message, warning)
+        return self._post(f"GPU {uid}", f"GPU {name}", write)
+
+    def post_claim(self, claim: ClaimRef, reason: Reason, message: str) -> bool:
+        """Queue a warning on a ResourceClaim; False as in ``post``."""
+        write = partial(self._kube.claim_event, claim, reason.value, message)
+        return self._post(claim.uid, f"claim {claim}", write)
+
+    def _post(self, key: str, where: str, write: Callable[[], None]) -> bool:
         with self._lock:
-            if not self._allowance.take(pod.uid):
+            if not self._allowance.take(key):
                 return False
         try:
-            self._queue.put_nowait((pod, reason, message))
+            self._queue.put_nowait((where, write))
         except queue.Full:
             return False
         return True
@@ -65,8 +82,8 @@ class Notices:
     def run(self) -> Never:
         """Write events until the process ends; one that the API server refuses is lost."""
         while True:
-            pod, reason, message = self._queue.get()
+            where, write = self._queue.get()
             try:
-                self._kube.pod_event(pod, reason.value, message)
+                write()
             except ClusterError as err:
-                _log.warning("event on %s/%s not written: %s", pod.namespace, pod.name, err)
+                _log.warning("event on %s not written: %s", where, err)

@@ -1,20 +1,28 @@
-"""Writes GPU status: at once when something happened, seldom when only memory use moved."""
+"""Writes GPU status: at once when something happened, seldom when only memory use moved.
+
+With thousands of GPUs the API server would hear of nothing else: use is written every half minute
+where it has moved by a sixteenth of a slice or of the budget, every five minutes where it has moved
+at all. The exporter has it to the byte.
+"""
 
 import datetime
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
-from device_plugin.agent import status
+from device_plugin.agent import node_facts, status
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import HolderPod, Inventory
-from device_plugin.inventory.resources import resource_name
-from device_plugin.kube.client import Kube
+from device_plugin.inventory.resources import Offered
 from device_plugin.kube.gpu_object import GpuObject
+from device_plugin.kube.gpu_watch import Gpus
+from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.api.v1alpha1.gpu import GPUStatus
+from gpu_operator.api.v1alpha1.gpu import FaultStatus, GPUStatus
 
 MEMORY_INTERVAL_S = 30.0
+SMALL_MOVE_INTERVAL_S = 300.0
+_SMALL = 16  # a move by less than this part of the whole
 
 Refusals = Mapping[str, tuple[Reason, str]]
 
@@ -22,13 +30,15 @@ Refusals = Mapping[str, tuple[Reason, str]]
 class Reporter:
     """Used by the reconcile thread only."""
 
-    def __init__(
-        self, kube: Kube, prefix: str, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._kube = kube
-        self._prefix = prefix
+    def __init__(self, gpus: Gpus, clock: Callable[[], float] = time.monotonic) -> None:
+        self._gpus = gpus
         self._clock = clock
         self._written_at: dict[str, float] = {}
+        self._node = {
+            "driver_version": node_facts.driver_version(),
+            "cuda_version": node_facts.cuda_version(),
+            "machine": node_facts.machine(),
+        }
 
     def report(
         self,
@@ -38,16 +48,22 @@ class Reporter:
         holders: Mapping[str, Sequence[HolderPod]],
         served: Collection[str],
         refused: Refusals,
-        elsewhere: Mapping[str, str] = MappingProxyType({}),
+        resources: Offered,
+        elsewhere: Mapping[str, str],
+        faults: Mapping[str, tuple[FaultStatus, ...]] = MappingProxyType({}),
+        rivals: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Write what differs; ``served`` are the resources whose list a kubelet follows,
-        ``elsewhere`` as in ``Holders``.
+        ``elsewhere`` has those by which pods got slices that are offered as ``resources`` now,
+        ``faults`` what became of those that are asked for, ``rivals`` resources that another
+        plugin serves, with what to say of it.
 
         Raises:
             ClusterError: the API server did not take it.
         """
         now = datetime.datetime.now(datetime.UTC)
         gpus = {gpu.uuid: gpu for gpu in inventory.gpus}
+        names = {} if resources.problem else resources.names
         owned = {wanted.uuid for wanted in objects if wanted.name not in refused}
         for wanted in objects:
             gpu = gpus.get(wanted.uuid)
@@ -57,23 +73,27 @@ class Reporter:
             if gpu is None or (refusal is not None and gpu.uuid in owned):
                 new = status.empty(wanted.status)
             else:
+                named = [names.get(s.uuid, "") for s in gpu.slices]
                 new = status.build(
                     inventory,
                     gpu,
                     steps[gpu.uuid],
                     holders,
                     served,
-                    {s.uuid: resource_name(self._prefix, s) for s in gpu.slices} | dict(elsewhere),
+                    {s.uuid: names.get(s.uuid, "") for s in gpu.slices} | dict(elsewhere),
+                    resources.problem,
                     wanted.generation,
                     wanted.status.conditions,
                     now,
-                )
+                    faults.get(gpu.uuid, wanted.status.faults),
+                    next((rivals[name] for name in named if name in rivals), ""),
+                ).model_copy(update=self._node)
             if refusal is not None:
                 before = wanted.status.conditions
                 new = status.failed(*refusal, new, wanted.generation, before, now)
             self._write(wanted, new)
-        names = {wanted.name for wanted in objects}
-        self._written_at = {n: t for n, t in self._written_at.items() if n in names}
+        there = {wanted.name for wanted in objects}
+        self._written_at = {n: t for n, t in self._written_at.items() if n in there}
 
     def report_leaving(self, objects: Sequence[GpuObject]) -> None:
         """Say of every slice that no pod is admitted with it any more. Raises ClusterError."""
@@ -93,10 +113,33 @@ class Reporter:
         if new == wanted.status:
             return
         since = self._clock() - self._written_at.get(wanted.name, float("-inf"))
-        if _without_use(new) == _without_use(wanted.status) and since < MEMORY_INTERVAL_S:
-            return
-        self._kube.apply_status(wanted.name, new)
+        if _without_use(new) == _without_use(wanted.status):
+            moved = _has_moved(wanted.status, new)
+            if since < (MEMORY_INTERVAL_S if moved else SMALL_MOVE_INTERVAL_S):
+                return
+        self._gpus.apply_status(wanted.name, new)
         self._written_at[wanted.name] = self._clock()
+
+
+def _has_moved(before: GPUStatus, after: GPUStatus) -> bool:
+    """Return whether use is another than a person who looks at it would take it for."""
+    pairs = [
+        (old.memory_used_bytes, new.memory_used_bytes, new.memory_bytes)
+        for old, new in zip(before.slices, after.slices, strict=True)
+    ]
+    if before.budget is not None and after.budget is not None:
+        pairs.append(
+            (_bytes(before.budget.used), _bytes(after.budget.used), _bytes(after.budget.total))
+        )
+    return any(abs(new - old) * _SMALL >= max(whole, 1) for old, new, whole in pairs)
+
+
+def _bytes(text: str) -> int:
+    """Return a quantity's bytes; what somebody else wrote into the status may be none: 0."""
+    try:
+        return quantity.to_bytes(text)
+    except ValueError:
+        return 0
 
 
 def _without_use(full: GPUStatus) -> GPUStatus:
@@ -105,6 +148,7 @@ def _without_use(full: GPUStatus) -> GPUStatus:
     return full.model_copy(
         update={
             "slices": tuple(s.model_copy(update={"memory_used_bytes": 0}) for s in full.slices),
+            "claims": tuple(s.model_copy(update={"memory_used_bytes": 0}) for s in full.claims),
             "budget": budget and budget.model_copy(update={"used": "0"}),
         }
     )

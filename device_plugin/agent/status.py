@@ -2,19 +2,26 @@
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 
 from device_plugin.agent.steps import Steps
-from device_plugin.inventory.model import Gpu, HolderPod, Inventory
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, in_service
 from gpu_operator.api.v1alpha1 import quantity
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpu import (
     Budget,
+    ClaimedSlice,
+    FaultStatus,
     GPUStatus,
     Holder,
     IsolationStatus,
+    MigMode,
+    ModelledPeak,
     Slice,
     SliceState,
 )
+from mig import planner
+from vgpu_sim.perf.boards import BOARDS
 
 _State = tuple[bool, Reason, str]
 
@@ -26,44 +33,53 @@ def build(
     holders: Mapping[str, Sequence[HolderPod]],
     served: Collection[str],
     resources: Mapping[str, str],
+    unoffered: str,
     generation: int,
     before: Sequence[Condition],
     now: datetime.datetime,
+    faults: tuple[FaultStatus, ...] = (),
+    rival: str = "",
 ) -> GPUStatus:
     """Return the status of one GPU after ``steps`` were taken.
 
-    ``resources`` has the extended resource of each slice, by its UUID.
+    ``resources`` has the extended resource of each slice, by its UUID; ``unoffered`` says why the
+    node offers none of them; ``faults`` what became of those that the GPU's spec asks for;
+    ``rival`` that another plugin serves a resource of this GPU.
     """
     withdrawn = {s.uuid for s in steps.withdraw}
     slices = tuple(
         Slice(
             uuid=s.uuid,
-            profile=s.instance.profile.name,
+            profile=s.instance.device.name,
             start=s.instance.start,
+            compute_start=planner.place_of(s.instance).compute_start,
             state=SliceState.WITHDRAWING if s.uuid in withdrawn else SliceState.ACTIVE,
             resource=resources[s.uuid],
             admitted=resources[s.uuid] in served,
             memory_bytes=s.memory_bytes,
             memory_used_bytes=s.memory_used_bytes,
             multiprocessors=s.multiprocessors,
-            holders=tuple(
-                Holder(namespace=pod.namespace, name=pod.name, uid=pod.uid)
-                for pod in holders.get(s.uuid, ())
-            ),
+            holders=_pods(holders.get(s.uuid, ())),
+            health=s.health,
         )
-        for s in gpu.slices
+        for s in gpu.unclaimed
     )
-    names = sorted({f"{h.namespace}/{h.name}" for s in slices for h in s.holders})
+    claims = tuple(_claimed(s, holders.get(s.uuid, ())) for s in gpu.claimed)
+    pods = [pod for s in slices for pod in s.holders] + [p for s in claims for p in s.holders]
+    names = sorted({f"{pod.namespace}/{pod.name}" for pod in pods})
+    states = _states(gpu, steps, inventory, unoffered, rival)
     return GPUStatus(
         observed_generation=generation,
-        conditions=_conditions(_states(gpu, steps, inventory), generation, before, now),
+        conditions=_conditions(states, generation, before, now),
         product=gpu.board.product_name,
         memory_bytes=gpu.board.memory_bytes,
         multiprocessors=gpu.board.sm_count,
         health=gpu.health.partition(":")[0],
+        mig_mode=MigMode.ENABLED if gpu.mig_enabled else MigMode.DISABLED,
         slices=slices,
-        slices_total=len(slices),
-        slices_used=sum(bool(s.holders) for s in slices),
+        claims=claims,
+        slices_total=len(slices) + len(claims),
+        slices_used=sum(bool(s.holders) for s in slices) + len(claims),
         holders=",".join(names),
         budget=Budget(
             total=quantity.of_bytes(inventory.budget_total_bytes),
@@ -72,13 +88,52 @@ def build(
         isolation=IsolationStatus(
             enforced=inventory.isolation_enforced, reason=inventory.isolation_reason
         ),
+        faults=faults,
         agent_version=inventory.version,
+        modelled_peak=peak_of(gpu.board.key),
+    )
+
+
+@cache
+def peak_of(board: str) -> ModelledPeak | None:
+    """Return the data sheet's figures of a board; None: the performance model does not know it."""
+    known = BOARDS.get(board)
+    if known is None:
+        return None
+    return ModelledPeak(
+        memory_gigabytes_per_second=round(known.dram_gb_per_s.value),
+        link_gigabytes_per_second=round(known.link_gb_per_s.value),
+        pcie_gigabytes_per_second=round(known.pcie_gb_per_s.value),
+        fp32_gigaflops=round(known.vector_tflops.value * 1e3),
+        tensor_gigaflops={
+            kind: round(one.value * 1e3) for kind, one in known.tensor_tflops.items()
+        },
+    )
+
+
+def _pods(pods: Sequence[HolderPod]) -> tuple[Holder, ...]:
+    return tuple(Holder(namespace=pod.namespace, name=pod.name, uid=pod.uid) for pod in pods)
+
+
+def _claimed(s: MigSlice, pods: Sequence[HolderPod]) -> ClaimedSlice:
+    namespace, _, name = s.owner_name.partition("/")
+    return ClaimedSlice(
+        uuid=s.uuid,
+        profile=s.instance.device.name,
+        start=s.instance.start,
+        compute_start=planner.place_of(s.instance).compute_start,
+        claim=Holder(namespace=namespace, name=name, uid=s.claim_uid),
+        memory_bytes=s.memory_bytes,
+        memory_used_bytes=s.memory_used_bytes,
+        multiprocessors=s.multiprocessors,
+        holders=_pods(pods),
+        health=s.health,
     )
 
 
 def empty(before: GPUStatus) -> GPUStatus:
     """Return a status without slices: a GPU that gpud does not have has none."""
-    nothing = {"slices": (), "slices_total": 0, "slices_used": 0, "holders": ""}
+    nothing = {"slices": (), "claims": (), "slices_total": 0, "slices_used": 0, "holders": ""}
     return unknown(before).model_copy(update=nothing)
 
 
@@ -114,23 +169,37 @@ def failed(
     )
 
 
-def _states(gpu: Gpu, steps: Steps, inventory: Inventory) -> dict[ConditionType, _State]:
+def _states(
+    gpu: Gpu, steps: Steps, inventory: Inventory, unoffered: str, rival: str
+) -> dict[ConditionType, _State]:
     healthy = gpu.health == "Healthy"
     if steps.problem:
         ready: _State = (False, Reason.NOT_PLACEABLE, steps.problem)
         progressing: _State = (False, Reason.NOT_PLACEABLE, steps.problem)
     elif not steps.settled:
         waiting = ", ".join(str(s.instance) for s in steps.withdraw)
-        message = f"waiting for holders of {waiting}" if waiting else "creating slices"
-        reason = Reason.SLICE_IN_USE if waiting else Reason.APPLYING
+        claims = "; ".join(f"{s.instance} is held by claim {s.owner_name}" for s in steps.claimed)
+        message = f"waiting for holders of {waiting}" if waiting else claims or "creating slices"
+        reason = Reason.SLICE_IN_USE if waiting or claims else Reason.APPLYING
         ready = (False, reason, message)
         progressing = (True, reason, message)
     else:
-        ready = (True, Reason.RECONCILED, f"{len(gpu.slices)} slices as desired")
+        there = f"{len(gpu.unclaimed)} slices" if gpu.mig_enabled else "one whole GPU (MIG off)"
+        ready = (True, Reason.RECONCILED, f"{there} as desired")
         progressing = (False, Reason.RECONCILED, "")
     walls = f"workers are confined by: {', '.join(inventory.sandbox) or 'not known yet'}"
+    sick = [s for s in gpu.slices if s.health != "Healthy"]
     if not healthy:
-        degraded: _State = (True, Reason.UNHEALTHY, f"{gpu.uuid} is {gpu.health}")
+        reason = Reason.SUSPECT if in_service(gpu.health) else Reason.UNHEALTHY
+        degraded: _State = (True, reason, f"{gpu.uuid} is {gpu.health}")
+    elif sick:
+        reason = Reason.SUSPECT if all(in_service(s.health) for s in sick) else Reason.UNHEALTHY
+        told = "; ".join(f"slice {s.instance} ({s.uuid}) is {s.health}" for s in sick)
+        degraded = (True, reason, told)
+    elif rival:
+        degraded = (True, Reason.RESOURCE_CONFLICT, rival)
+    elif unoffered:
+        degraded = (True, Reason.MIXED_PROFILES, unoffered)
     elif not inventory.isolation_enforced:
         degraded = (
             False,

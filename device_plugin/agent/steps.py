@@ -1,11 +1,12 @@
 """The pure decision: from a GPU's slices and its desired instances to what may be done now."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry, planner
 from mig.errors import MigError
+from mig.spec import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,35 +15,49 @@ class Steps:
 
     ``withdraw`` are slices that are not desired any more: they leave the kubelet's list at once and
     are destroyed (``destroy``) when nobody holds them. ``create`` has only instances whose place is
-    free. ``problem`` says why the desired state cannot be reached, if so.
+    free. ``claimed`` are slices of ResourceClaims where desired ones should be: they stay until
+    their claims are released. ``problem`` says why the desired state cannot be reached, if so.
     """
 
     withdraw: tuple[MigSlice, ...] = ()
     destroy: tuple[MigSlice, ...] = ()
     create: tuple[geometry.Instance, ...] = ()
+    claimed: tuple[MigSlice, ...] = ()
     problem: str = ""
 
     @property
     def settled(self) -> bool:
         """Return whether the GPU is as desired."""
-        return not (self.withdraw or self.create or self.problem)
+        return not (self.withdraw or self.create or self.claimed or self.problem)
 
 
-def plan_steps(
-    gpu: Gpu, desired: Collection[tuple[str, int]], releasable: Collection[str]
-) -> Steps:
+def plan_steps(gpu: Gpu, desired: Collection[Place], releasable: Collection[str]) -> Steps:
     """Decide for one GPU. ``releasable`` are UUIDs of slices that may be destroyed right now."""
     try:
-        wanted = [geometry.Instance(gpu.board.profile(name), start) for name, start in desired]
+        wanted = [gpu.board.instance(*place) for place in desired]
         planner.check(gpu.board, wanted)
     except MigError as err:
         return Steps(problem=str(err))
-    have = {s.instance: s for s in gpu.slices}
+    have = {s.instance: s for s in gpu.unclaimed}
     withdraw = tuple(s for instance, s in have.items() if instance not in wanted)
     destroy = tuple(s for s in withdraw if s.uuid in releasable)
     remaining = [s.instance for s in gpu.slices if s not in destroy]
     create: list[geometry.Instance] = []
-    for instance in sorted(set(wanted) - set(have), key=lambda i: i.start):
+    for instance in sorted(set(wanted) - set(have), key=planner.place_order):
         if not planner.violations(gpu.board, [*remaining, *create, instance]):
             create.append(instance)
-    return Steps(withdraw=withdraw, destroy=destroy, create=tuple(create))
+    claimed = _in_the_way(gpu, wanted)
+    return Steps(withdraw=withdraw, destroy=destroy, create=tuple(create), claimed=claimed)
+
+
+def _in_the_way(gpu: Gpu, wanted: Sequence[geometry.Instance]) -> tuple[MigSlice, ...]:
+    """Return slices of claims beside which not all that is wanted can exist."""
+    claimed = gpu.claimed
+    if not planner.violations(gpu.board, [*wanted, *(s.instance for s in claimed)]):
+        return ()
+    overlapping = tuple(
+        s
+        for s in claimed
+        if any(planner.violations(gpu.board, [one, s.instance]) for one in wanted)
+    )
+    return overlapping or claimed  # each fits beside each, and all are too many

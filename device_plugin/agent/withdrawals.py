@@ -34,8 +34,11 @@ class Withdrawals:
             why = _why(specs.get(gpu.uuid))
             for mig_slice, pod in _held(steps.get(gpu.uuid, Steps()), holders):
                 key = (mig_slice.uuid, pod.uid)
+                place = f"slice {mig_slice.instance} of GPU {gpu.index}"
+                if mig_slice.instance.profile.is_whole:
+                    place = f"GPU {gpu.index} as a whole"
                 message = (
-                    f"slice {mig_slice.instance} of GPU {gpu.index} has to go: {why};"
+                    f"{place} has to go: {why};"
                     " this pod keeps it until it ends, no other pod gets it"
                 )
                 if key in self._told or self._post(pod, message):

@@ -33,13 +33,69 @@ class Gpud(Administration):
         """Make exactly these GPUs exist (``uuid``, ``index``, ``board`` each)."""
         self.call("configure", gpus=list(gpus), budget_bytes=budget_bytes)
 
-    def create_instance(self, gpu_uuid: str, profile: str, start: int) -> None:
-        """Create a MIG instance at its place."""
-        self.call("create_instance", gpu_uuid=gpu_uuid, profile=profile, start=start)
+    def create_instance(
+        self,
+        gpu_uuid: str,
+        profile: str,
+        start: int,
+        owner: str = "",
+        owner_name: str = "",
+        compute_start: int | None = None,
+    ) -> None:
+        """Create a MIG device at its place; ``conflict`` where another one is in the way.
 
-    def destroy_instance(self, uuid: str) -> None:
-        """Destroy a MIG instance; ``in_use`` while it has contexts."""
-        self.call("destroy_instance", uuid=uuid)
+        ``compute_start`` is the place of what is narrower than its GPU instance, which comes with
+        its first. ``owner`` is what it is made for: empty, or ``claim:UID`` with the claim's
+        "namespace/name".
+        """
+        more: dict[str, str | int] = {"owner": owner, "owner_name": owner_name} if owner else {}
+        if compute_start is not None:
+            more["compute_start"] = compute_start
+        self.call("create_instance", gpu_uuid=gpu_uuid, profile=profile, start=start, **more)
+
+    def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> None:
+        """Destroy a MIG instance; ``conflict`` if it was made for another than ``owner``.
+
+        ``in_use`` while it has contexts, which ``evict`` ends first.
+        """
+        self.call("destroy_instance", uuid=uuid, owner=owner, evict=evict)
+
+    def set_sharing(self, shares: Mapping[str, tuple[str, int]]) -> None:
+        """Say how slices are shared, by UUID: kind and replicas; all others are not."""
+        self.call(
+            "set_sharing",
+            shares={
+                uuid: {"kind": kind, "replicas": replicas}
+                for uuid, (kind, replicas) in shares.items()
+            },
+        )
+
+    def inject_fault(
+        self,
+        *,
+        id: str,  # noqa: A002 - gpud's word
+        gpu_uuid: str,
+        instance: str,
+        kind: str,
+        xid: int,
+        count: int,
+        duration_ms: int,
+    ) -> None:
+        """Make something fail; what was done once by its id is not done again."""
+        self.call(
+            "inject_fault",
+            id=id,
+            gpu_uuid=gpu_uuid,
+            instance=instance,
+            kind=kind,
+            xid=xid,
+            count=count,
+            duration_ms=duration_ms,
+        )
+
+    def clear_faults(self, gpu_uuid: str, fault_id: str) -> None:
+        """End a fault that lasts; ``not_found`` when it has ended."""
+        self.call("clear_faults", gpu_uuid=gpu_uuid, id=fault_id)
 
     def set_holders(self, holders: Mapping[str, Sequence[model.HolderPod]], complete: bool) -> None:
         """Say which pods may use which slice; ``complete``: what is not named has no holder."""
@@ -47,7 +103,12 @@ class Gpud(Administration):
             "set_holders",
             holders={
                 uuid: [
-                    {"pod_uid": pod.uid, "namespace": pod.namespace, "name": pod.name}
+                    {
+                        "pod_uid": pod.uid,
+                        "namespace": pod.namespace,
+                        "name": pod.name,
+                        "container": pod.container,
+                    }
                     for pod in pods
                 ]
                 for uuid, pods in holders.items()

@@ -1,8 +1,9 @@
-"""What a container gets with a slice: the slice's directory and the client library.
+"""What a container gets with a slice: the slice's directory and the client libraries.
 
-The library is mounted where loaders look without being told (docs/adr/0006-library-delivery.md);
-nothing is set in the environment. The slice's *directory* is mounted, read-only, so that a new
-gpud's socket appears in running containers.
+They are mounted where loaders look without being told (docs/adr/0006-library-delivery.md);
+nothing is set in the environment but, with NVIDIA's names, what tells which slices there are
+(``nvidia``), and no program needs that. The slice's *directory* is mounted, read-only, so that a
+new gpud's socket appears in running containers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +14,7 @@ from device_plugin.inventory.model import MigSlice
 
 CDI_VERSION = "0.6.0"
 CONTAINER_SLICES_DIR = "/run/tessera/slices"
-LIBRARY = "libcuda.so.1"
+LIBRARIES = ("libcuda.so.1", "libnvidia-ml.so.1")
 LIBRARY_DIRS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/nvidia/lib64")
 
 
@@ -31,8 +32,12 @@ def slice_mount(mig_slice: MigSlice) -> Mount:
 
 
 def library_mounts(libraries_dir: str) -> tuple[Mount, ...]:
-    """Return the mounts of the client library."""
-    return tuple(Mount(f"{libraries_dir}/{LIBRARY}", f"{d}/{LIBRARY}") for d in LIBRARY_DIRS)
+    """Return the mounts of the client libraries."""
+    return tuple(
+        Mount(f"{libraries_dir}/{library}", f"{directory}/{library}")
+        for library in LIBRARIES
+        for directory in LIBRARY_DIRS
+    )
 
 
 def kind(resource_prefix: str) -> str:
@@ -45,11 +50,16 @@ def device_name(resource_prefix: str, mig_slice: MigSlice) -> str:
     return f"{kind(resource_prefix)}={mig_slice.uuid}"
 
 
-def render(resource_prefix: str, libraries_dir: str, slices: Iterable[MigSlice]) -> dict[str, Any]:
-    """Return the CDI document for these slices; library mounts apply once a container."""
+def render(
+    resource_prefix: str,
+    libraries_dir: str,
+    slices: Iterable[MigSlice],
+    programs: Iterable[Mount] = (),
+) -> dict[str, Any]:
+    """Return the CDI document for these slices; libraries and programs apply once a container."""
     return document(
         kind(resource_prefix),
-        library_mounts(libraries_dir),
+        (*library_mounts(libraries_dir), *programs),
         {mig_slice.uuid: (slice_mount(mig_slice),) for mig_slice in slices},
     )
 

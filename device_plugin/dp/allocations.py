@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 
 from device_plugin.config import LISTED_WITHIN_S
+from device_plugin.inventory.model import shared_uuid
 
 
 class Allocations:
@@ -31,17 +32,18 @@ class Allocations:
     def allocate(self, uuids: Collection[str]) -> str | None:
         """Note an allocation; return the first slice that is being destroyed, if any is."""
         with self._lock:
-            for uuid in uuids:
-                if uuid in self._condemned:
-                    return uuid
+            for device in uuids:
+                if shared_uuid(device) in self._condemned:
+                    return device
             self._allocated_at |= dict.fromkeys(uuids, self._clock())
-            self._ours.update(uuids)
+            self._ours.update(map(shared_uuid, uuids))
             return None
 
     def condemn(self, uuid: str) -> bool:
         """Forbid allocation from now on; False if the slice is on its way to a pod."""
         with self._lock:
-            if self._clock() - self._allocated_at.get(uuid, float("-inf")) < self._listed_within_s:
+            known = self._clock() - self._listed_within_s
+            if any(shared_uuid(d) == uuid and t > known for d, t in self._allocated_at.items()):
                 return False
             self._condemned.add(uuid)
             return True
@@ -89,4 +91,5 @@ class Allocations:
         with self._lock:
             self._condemned &= set(uuids)
             self._ours &= set(uuids)
-            self._allocated_at = {u: t for u, t in self._allocated_at.items() if u in uuids}
+            there = self._allocated_at.items()
+            self._allocated_at = {d: t for d, t in there if shared_uuid(d) in uuids}

@@ -25,6 +25,10 @@ class FunctionOffer:
     def noun(self) -> str:
         return "function"
 
+    @property
+    def keep(self) -> bool:
+        return False
+
     def devices(self) -> list[pb.Device]:
         """Return the list that the kubelet gets."""
         return [

@@ -30,14 +30,20 @@ class KubeletSide(Protocol):
     def spare(self, uuid: str) -> None: ...
     def pending(self) -> bool: ...
     def all_ours(self, held: Collection[str]) -> bool: ...
+    def claimed(self, healths: Mapping[str, str]) -> None: ...
 
 
 class KubeletServer:
     """The real one. ``_lock`` makes its calls one at a time."""
 
     def __init__(
-        self, make: Callable[[Allocations], Resources], listed_within_s: float = LISTED_WITHIN_S
+        self,
+        make: Callable[[Allocations], Resources],
+        listed_within_s: float = LISTED_WITHIN_S,
+        tell_healths: Callable[[Mapping[str, str]], None] = lambda healths: None,
     ) -> None:
+        """``tell_healths`` takes the health of claims' devices, by their names."""
+        self._tell_healths = tell_healths
         self._allocations = Allocations(listed_within_s=listed_within_s)
         self._resources = make(self._allocations)
         self._lock = threading.Lock()
@@ -71,6 +77,9 @@ class KubeletServer:
 
     def all_ours(self, held: Collection[str]) -> bool:
         return self._allocations.all_ours(held)
+
+    def claimed(self, healths: Mapping[str, str]) -> None:
+        self._tell_healths(healths)
 
     def agent_came(self) -> None:
         """Take up work for an agent that knows nothing of what the one before it began."""

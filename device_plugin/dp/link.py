@@ -20,7 +20,10 @@ from device_plugin.errors import KubeletSideLost
 _CALLS: Final = "calls"
 _WAKES: Final = "wakes"
 _METHODS: Final = frozenset(
-    {"update", "connected", "listed", "keep_only", "condemn", "spare", "pending", "all_ours"}
+    {
+        *("update", "connected", "listed", "keep_only", "condemn", "spare", "pending", "all_ours"),
+        "claimed",
+    }
 )
 _AGAIN_S: Final = 0.05
 _log = logging.getLogger(__name__)
@@ -114,6 +117,9 @@ class Link:
 
     def all_ours(self, held: Collection[str]) -> bool:
         return bool(self._call("all_ours", tuple(held)))
+
+    def claimed(self, healths: Mapping[str, str]) -> None:
+        self._call("claimed", dict(healths))
 
     def _connect(self, purpose: str) -> Connection:
         connection = Client(str(self._address), authkey=self._key)

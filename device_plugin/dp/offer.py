@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Final, Protocol, Self
 
 from device_plugin.cdi.spec import Mount
 from device_plugin.proto import deviceplugin_pb2 as pb
@@ -17,6 +17,10 @@ class Offer(Protocol):
     @property
     def noun(self) -> str:
         """Return what one of these is called."""
+
+    @property
+    def keep(self) -> bool:
+        """Return whether the resource stays registered without devices."""
 
     def devices(self) -> list[pb.Device]:
         """Return the list that the kubelet gets."""
@@ -48,6 +52,7 @@ class Nothing:
     """An empty list."""
 
     noun: str = "device"
+    keep: bool = False
 
     def devices(self) -> list[pb.Device]:
         return []
@@ -76,6 +81,14 @@ class Nothing:
     def unhealthy(self, message: str) -> "Nothing":
         del message
         return self
+
+
+KEPT: Final = Nothing(keep=True)
+"""What a resource has of which claims serve the devices.
+
+Five minutes after a plugin is gone the kubelet fails every pod of a resource that a DeviceClass
+serves now, if it ever had one of the plugin's (Kubernetes 1.36, "endpoint not found in cache").
+"""
 
 
 def device(uuid: str, healthy: bool, root: int, nodes: int) -> pb.Device:

@@ -16,6 +16,7 @@ from pathlib import Path
 import grpc
 
 from device_plugin.dp.service import DevicePlugin
+from device_plugin.metrics import METRICS
 from device_plugin.proto import (
     deviceplugin_pb2_grpc,
     registration_pb2 as pb,
@@ -47,6 +48,7 @@ class Registration:
     def NotifyRegistrationStatus(  # noqa: N802
         self, request: pb.RegistrationStatus, context: grpc.ServicerContext
     ) -> pb.RegistrationStatusResponse:
+        METRICS.registered(accepted=request.plugin_registered)
         if request.plugin_registered:
             _log.info("%s: registered with the kubelet", self._resource)
         else:
@@ -112,7 +114,12 @@ def remove_stale(registry_dir: Path, resource: str) -> None:
     one later would take its successor off the node.
     """
     pattern = socket_path(registry_dir, resource, "").name.removesuffix(".sock")
-    for path in registry_dir.glob(f"{pattern}*.sock"):
+    remove_dead(registry_dir, f"{pattern}*.sock")
+
+
+def remove_dead(directory: Path, pattern: str) -> None:
+    """Delete the sockets of these names in a directory that nobody serves."""
+    for path in directory.glob(pattern):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             try:
                 probe.connect(str(path))

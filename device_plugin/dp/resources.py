@@ -61,7 +61,7 @@ class Resources:
         """
         for name in sorted(self._servers.keys() | offers.keys()):
             offer = offers.get(name, _NOTHING)
-            listed = bool(offer.devices())
+            listed = bool(offer.devices()) or offer.keep
             if listed:
                 self._emptied.pop(name, None)
                 if name not in self._servers:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import grpc
 
 from device_plugin.dp.allocations import Allocations
-from device_plugin.dp.offer import Nothing, Offer
+from device_plugin.dp.offer import HEALTHY, Nothing, Offer
+from device_plugin.metrics import METRICS
 from device_plugin.proto import deviceplugin_pb2 as pb
 
 _STREAM_POLL_S = 5.0  # how long a dead kubelet's stream may occupy a thread
@@ -39,6 +40,7 @@ class DevicePlugin:
         with self._changed:
             before, self._offer = self._offer, offer
             if offer.devices() != before.devices():
+                _count_health(before, offer)
                 self._generation += 1
                 self._changed.notify_all()
 
@@ -64,7 +66,8 @@ class DevicePlugin:
     ) -> Iterator[pb.ListAndWatchResponse]:
         """Send the whole list now and at every change, until the kubelet goes away."""
         context.add_callback(self._wake)
-        self._count(+1)
+        with METRICS.kubelet_call("ListAndWatch"):
+            self._count(+1)
         try:
             yield from self._lists(context)
         finally:
@@ -94,6 +97,10 @@ class DevicePlugin:
         self, request: pb.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> pb.PreferredAllocationResponse:
         """Give the kubelet advice; see ``prefer`` of each offer."""
+        with METRICS.kubelet_call("GetPreferredAllocation"):
+            return self._preferred(request)
+
+    def _preferred(self, request: pb.PreferredAllocationRequest) -> pb.PreferredAllocationResponse:
         response = pb.PreferredAllocationResponse()
         for wanted in request.container_requests:
             chosen = self._current().prefer(
@@ -109,6 +116,14 @@ class DevicePlugin:
         self, request: pb.AllocateRequest, context: grpc.ServicerContext
     ) -> pb.AllocateResponse:
         """Describe how devices get into the container."""
+        with METRICS.kubelet_call("Allocate"):
+            response = self._allocate(request, context)
+        METRICS.allocated(sum(len(one.devices_ids) for one in request.container_requests))
+        return response
+
+    def _allocate(
+        self, request: pb.AllocateRequest, context: grpc.ServicerContext
+    ) -> pb.AllocateResponse:
         offer = self._current()
         known = offer.known()
         response = pb.AllocateResponse()
@@ -140,3 +155,10 @@ class DevicePlugin:
     def _wake(self) -> None:
         with self._changed:
             self._changed.notify_all()
+
+
+def _count_health(before: Offer, now: Offer) -> None:
+    known = {one.ID: one.health for one in before.devices()}
+    for device in now.devices():
+        if known.get(device.ID, device.health) != device.health:
+            METRICS.health_changed(healthy=device.health == HEALTHY)

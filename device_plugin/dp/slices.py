@@ -2,13 +2,16 @@
 
 import dataclasses
 import logging
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from device_plugin.cdi import spec
+from device_plugin.cdi import nvidia, spec
+from device_plugin.cdi.spec import Mount
 from device_plugin.dp import offer
-from device_plugin.inventory.model import Gpu, MigSlice
+from device_plugin.inventory.model import Gpu, MigSlice, in_service, replica, shared_uuid
 from device_plugin.proto import deviceplugin_pb2 as pb
+from gpu_operator.api.v1alpha1.sharing import Shared
 from mig import planner
 from mig.errors import MigError
 
@@ -20,6 +23,7 @@ class SliceOffer:
     """A resource's slices at one moment, with the GPUs they lie on.
 
     ``withdrawn`` are not listed any more, but an allocation that is under way may still have them.
+    ``shared`` says, by UUID, which are listed several times: once for each container.
     """
 
     slices: tuple[MigSlice, ...]
@@ -28,6 +32,9 @@ class SliceOffer:
     withdrawn: tuple[MigSlice, ...] = ()
     prefix: str = "gpu.tessera.dev"
     numa_nodes: int = 1
+    programs: tuple[Mount, ...] = ()
+    shared: Mapping[str, Shared] = field(default_factory=dict)
+    keep: bool = False
 
     @property
     def noun(self) -> str:
@@ -35,30 +42,47 @@ class SliceOffer:
 
     def devices(self) -> list[pb.Device]:
         """Return the list that the kubelet gets."""
-        healthy = {gpu.uuid: gpu.health == offer.HEALTHY for gpu in self.gpus}
-        roots = {gpu.uuid: gpu.index for gpu in self.gpus}
+        healthy = {gpu.uuid: in_service(gpu.health) for gpu in self.gpus}
+        roots = {gpu.uuid: gpu.root for gpu in self.gpus}
         return [
             offer.device(
-                s.uuid, healthy.get(s.gpu_uuid, False), roots.get(s.gpu_uuid, 0), self.numa_nodes
+                device,
+                healthy.get(s.gpu_uuid, False) and in_service(s.health),
+                roots.get(s.gpu_uuid, 0),
+                self.numa_nodes,
             )
             for s in self.slices
+            for device in self._ids(s)
         ]
+
+    def _ids(self, s: MigSlice) -> list[str]:
+        one = self.shared.get(s.uuid)
+        return [s.uuid] if one is None else [replica(s.uuid, i) for i in range(one.replicas)]
 
     def known(self) -> Collection[str]:
         """Return what may be allocated."""
-        return {s.uuid for s in (*self.slices, *self.withdrawn)}
+        return {device for s in (*self.slices, *self.withdrawn) for device in self._ids(s)}
 
     def problem(self, ids: Sequence[str]) -> str:
-        """A container may have as many as it likes."""
-        del ids
+        """Refuse more than one of what is shared where that is asked for, in NVIDIA's words."""
+        shared = [self.shared.get(shared_uuid(device)) for device in ids]
+        if len(ids) > 1 and any(one is not None and one.fail_greater_than_one for one in shared):
+            return (
+                f"invalid request: maximum request size for shared resources is 1; found {len(ids)}"
+            )
         return ""
 
     def container(self, ids: Sequence[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
         """Describe how slices get into a container."""
         known = {s.uuid: s for s in (*self.slices, *self.withdrawn)}
-        slices = [known[uuid] for uuid in ids]
+        slices = [known[uuid] for uuid in dict.fromkeys(map(shared_uuid, ids))]
         mounts = [*(spec.slice_mount(s) for s in slices), *spec.library_mounts(self.libraries_dir)]
-        return offer.given(use_cdi, (spec.device_name(self.prefix, s) for s in slices), mounts)
+        mounts += self.programs
+        names = (spec.device_name(self.prefix, s) for s in slices)
+        response = offer.given(use_cdi, names, mounts)
+        if self.prefix == nvidia.PREFIX:
+            response.envs.update(nvidia.environment(slices))
+        return response
 
     def unhealthy(self, message: str) -> "SliceOffer":
         """Return the same on GPUs that are all unhealthy."""
@@ -78,6 +102,8 @@ class SliceOffer:
         that cannot be given (the kubelet's view is newer than ours) is the kubelet's own order.
         """
         del under_way
+        if self.shared:
+            return self._spread(available, must_include, size)
         by_uuid = {s.uuid: s for s in self.slices}
         chosen = [device for device in must_include if device in by_uuid]
         for gpu in self._fullest_first(available):
@@ -102,6 +128,21 @@ class SliceOffer:
                 _log.warning("no preference on %s: %s", gpu.uuid, err)
                 return list(available)[:size]
             chosen += [names[i] for i in picked if names[i] not in chosen]
+        return chosen[:size]
+
+    def _spread(
+        self, available: Sequence[str], must_include: Sequence[str], size: int
+    ) -> list[str]:
+        """Choose shares of slices that have the most left ("distributed" in NVIDIA's plugin)."""
+        chosen = list(must_include)
+        left = Counter(map(shared_uuid, available))
+        left.subtract(map(shared_uuid, chosen))
+        free = [device for device in available if device not in chosen]
+        while free and len(chosen) < size:
+            best = max(free, key=lambda device: left[shared_uuid(device)])
+            free.remove(best)
+            chosen.append(best)
+            left[shared_uuid(best)] -= 1
         return chosen[:size]
 
     def _fullest_first(self, available: Sequence[str]) -> list[Gpu]:

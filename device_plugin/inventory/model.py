@@ -1,24 +1,28 @@
 """gpud's inventory as values (docs/gpud-admin.md, ``inventory``)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mig import geometry
 from vgpu_sim.hal import admin
+from vgpu_sim.perf.topology import FLAT, topology_named
+
+CLAIM = "claim:"  # how owners begin that are ResourceClaims
 
 
 @dataclass(frozen=True, slots=True)
 class HolderPod:
-    """A pod that the kubelet has given a slice to."""
+    """A pod that the kubelet has given a slice to, for one of its containers."""
 
     namespace: str
     name: str
     uid: str
+    container: str = field(default="", compare=False)  # it is no part of which pod it is
 
 
 @dataclass(frozen=True, slots=True)
 class MigSlice:
-    """A MIG device as gpud has it."""
+    """A MIG device, or a whole GPU, as gpud has it."""
 
     uuid: str
     gpu_uuid: str
@@ -29,6 +33,16 @@ class MigSlice:
     socket_dir: str
     contexts: int
     holders: tuple[HolderPod, ...]
+    health: str = "Healthy"
+    owner: str = ""
+    """``claim:UID`` of the ResourceClaim that it was made for; empty: a layout, or none."""
+    owner_name: str = ""
+    """That claim's "namespace/name"."""
+
+    @property
+    def claim_uid(self) -> str:
+        """Return the UID of the ResourceClaim that it was made for; empty: none."""
+        return self.owner.removeprefix(CLAIM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +54,41 @@ class Gpu:
     board: geometry.Board
     health: str
     slices: tuple[MigSlice, ...]
+    mig_enabled: bool = True
+    topology: str = FLAT
+    faults: frozenset[str] = frozenset()
+    """Ids of the injected faults that last."""
+
+    @property
+    def root(self) -> int:
+        """Return the number of the NUMA node, or else of the PCIe root, that it is below."""
+        if self.topology == FLAT:
+            return self.index
+        return topology_named(self.topology, self.index + 1).gpus[self.index].numa
+
+    @property
+    def bus(self) -> int:
+        """Return the number of the PCI bus that it is alone on."""
+        return topology_named(self.topology, self.index + 1).gpus[self.index].bus
+
+    @property
+    def root_bus(self) -> int:
+        """Return the number of the PCIe root that it is below: the least bus there."""
+        if self.topology == FLAT:
+            return self.bus
+        there = topology_named(self.topology, self.index + 1)
+        bridge = there.gpus[self.index].bridge
+        return min(one.bus for one in (*there.gpus, *there.hcas) if one.bridge == bridge)
+
+    @property
+    def unclaimed(self) -> tuple[MigSlice, ...]:
+        """Return the slices that were not made for a ResourceClaim."""
+        return tuple(s for s in self.slices if not s.owner)
+
+    @property
+    def claimed(self) -> tuple[MigSlice, ...]:
+        """Return the slices that were made for ResourceClaims: they alone take them away."""
+        return tuple(s for s in self.slices if s.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +107,35 @@ class Inventory:
     def slices(self) -> tuple[MigSlice, ...]:
         """Return all slices of the node, in the order of GPUs and placements."""
         return tuple(s for gpu in self.gpus for s in gpu.slices)
+
+    def claimed(self) -> tuple[MigSlice, ...]:
+        """Return those of ``slices`` that were made for ResourceClaims."""
+        return tuple(s for gpu in self.gpus for s in gpu.claimed)
+
+    def unclaimed(self) -> tuple[MigSlice, ...]:
+        """Return those of ``slices`` that were not made for a ResourceClaim."""
+        return tuple(s for gpu in self.gpus for s in gpu.unclaimed)
+
+
+def replica(uuid: str, number: int) -> str:
+    """Return the device id of one share of a slice, as NVIDIA's device plugin writes it."""
+    return f"{uuid}::{number}"
+
+
+def shared_uuid(device: str) -> str:
+    """Return the UUID of the slice that a device id is of, shared or not."""
+    return device.partition("::")[0]
+
+
+def in_service(health: str) -> bool:
+    """Tell whether what has this health (``admin.Gpu``, ``admin.Instance``) may be given away."""
+    return health.partition(":")[0] in ("Healthy", "Suspect")
+
+
+def out_of_service(inventory: Inventory, why: str) -> Inventory:
+    """Return the same on GPUs that are all unhealthy."""
+    gpus = tuple(replace(gpu, health=f"Unhealthy: {why}") for gpu in inventory.gpus)
+    return replace(inventory, gpus=gpus)
 
 
 def parse(document: dict[str, Any]) -> Inventory:
@@ -81,13 +159,16 @@ def parse(document: dict[str, Any]) -> Inventory:
 
 def _gpu(gpu: admin.Gpu) -> Gpu:
     board = geometry.board(gpu.board)
-    instances = sorted(gpu.instances, key=lambda instance: instance.start)
+    instances = sorted(gpu.instances, key=lambda one: (one.start, one.compute_start or 0))
     return Gpu(
         uuid=gpu.uuid,
         index=gpu.index,
         board=board,
         health=gpu.health,
         slices=tuple(_slice(board, gpu.uuid, instance) for instance in instances),
+        mig_enabled=gpu.mig_enabled,
+        topology=gpu.topology,
+        faults=frozenset(fault.id for fault in gpu.faults),
     )
 
 
@@ -95,11 +176,17 @@ def _slice(board: geometry.Board, gpu_uuid: str, instance: admin.Instance) -> Mi
     return MigSlice(
         uuid=instance.uuid,
         gpu_uuid=gpu_uuid,
-        instance=geometry.Instance(board.profile(instance.profile), instance.start),
+        instance=board.instance(instance.profile, instance.start, instance.compute_start),
         memory_bytes=instance.memory_bytes,
         memory_used_bytes=instance.memory_used_bytes,
         multiprocessors=instance.multiprocessors,
         socket_dir=instance.socket_dir,
         contexts=len(instance.contexts),
-        holders=tuple(HolderPod(one.namespace, one.name, one.pod_uid) for one in instance.holders),
+        holders=tuple(
+            HolderPod(one.namespace, one.name, one.pod_uid, one.container)
+            for one in instance.holders
+        ),
+        health=instance.health,
+        owner=instance.owner,
+        owner_name=instance.owner_name,
     )

@@ -5,7 +5,8 @@ import datetime
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import urllib3
@@ -16,9 +17,9 @@ from kubernetes.config.config_exception import ConfigException
 from kubernetes.config.incluster_config import load_incluster_config
 from kubernetes.dynamic.client import DynamicClient
 from kubernetes.dynamic.resource import Resource
-from kubernetes.watch import Watch
 
 from device_plugin.errors import ClusterError
+from device_plugin.inventory.claims import ClaimRef
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.gpu_object import GpuObject, read
 from device_plugin.kube.pod_facts import PodFacts, read as pod_facts
@@ -27,10 +28,11 @@ from gpu_operator.api.v1alpha1.gpu import GPUStatus
 
 FIELD_MANAGER = "tessera-node-agent"
 _TIMEOUT_S = (5.0, 10.0)  # until there is a connection; between two reads from it
-_WATCH_TIMEOUT_S = 240
+_WATCH_TIMEOUT_S = 300  # at least; the connection is kept alive, so that its death is noticed
 _PAGE = 500  # objects a list asks for at a time
 _STRICT = ("fieldValidation", "Strict")
 _log = logging.getLogger(__name__)
+_jitter = random.Random()  # of this module alone: the shared one may be seeded
 
 
 @contextlib.contextmanager
@@ -137,7 +139,12 @@ class Kube:
         Raises:
             ClusterError: the API server did not answer. So do all methods of this class.
         """
-        found: list[GpuObject] = []
+        documents, _ = self.list_gpus()
+        return sorted(map(read, documents), key=lambda gpu: gpu.name)
+
+    def list_gpus(self) -> tuple[list[dict[str, Any]], str]:
+        """Return this node's GPU objects as they were sent, and the version of the list."""
+        found: list[dict[str, Any]] = []
         token = ""
         while True:
             page = self._sent(
@@ -147,29 +154,24 @@ class Kube:
                 limit=_PAGE,
                 _continue=token or None,
             )
-            found += (read(raw) for raw in page.get("items") or ())
-            token = (page.get("metadata") or {}).get("continue") or ""
+            found += page.get("items") or ()
+            metadata = page.get("metadata") or {}
+            token = metadata.get("continue") or ""
             if not token:
-                return sorted(found, key=lambda gpu: gpu.name)
+                return found, str(metadata.get("resourceVersion") or "")
 
-    def changes(self) -> Iterator[None]:
-        """Yield once for every change of this node's GPU objects; ends when the watch does.
+    def watch_gpus(
+        self, version: str, standing: Callable[[], None] = lambda: None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the events of a watch (``type``, ``object``) from a version on until it ends.
 
-        Each watch begins with all that there is, so nothing is missed between two of them, and
-        none can ask for a state that is too old.
+        ``standing`` is called when the API server has accepted it.
         """
-        with cluster_errors():
-            for _ in Watch().stream(
-                self._gpus.get,
-                label_selector=f"{NODE_LABEL}={self._node}",
-                timeout_seconds=_WATCH_TIMEOUT_S,
-                serialize=False,
-                _request_timeout=(_TIMEOUT_S[0], _WATCH_TIMEOUT_S + 10.0),
-            ):
-                yield None
+        selector = f"{NODE_LABEL}={self._node}"
+        return self._watch(self._gpus, _WATCH_TIMEOUT_S, version, standing, label_selector=selector)
 
-    def apply_status(self, name: str, status: GPUStatus) -> None:
-        """Write a GPU's status by server-side apply; a GPU deleted meanwhile is not an error."""
+    def apply_status(self, name: str, status: GPUStatus) -> dict[str, Any] | None:
+        """Write a GPU's status by server-side apply; return the GPU, None if it was deleted."""
         document = {
             "apiVersion": API_VERSION,
             "kind": "GPU",
@@ -177,7 +179,7 @@ class Kube:
             "status": status.model_dump(mode="json", by_alias=True, exclude_none=True),
         }
         try:
-            self._written(
+            return self._written(
                 self._client.server_side_apply,
                 self._gpus.subresources["status"],
                 document,
@@ -188,23 +190,36 @@ class Kube:
             if err.status != 404:
                 raise
             _log.info("gpu %s is gone", name)
+            return None
 
     def pod_event(self, pod: HolderPod, reason: str, message: str, warning: bool = True) -> None:
         """Put an event on a user's own pod; repeated ones are counted, not multiplied."""
-        key = hashlib.blake2s(f"{pod.uid}/{reason}/{message}".encode(), digest_size=8).hexdigest()
-        name = f"{pod.name[:180]}.{key}"
+        about = {"apiVersion": "v1", "kind": "Pod", "namespace": pod.namespace, "name": pod.name}
+        self._event({**about, "uid": pod.uid}, pod.namespace, reason, message, warning)
+
+    def gpu_event(self, name: str, uid: str, reason: str, message: str, warning: bool) -> None:
+        """Put an event on a GPU object; those of cluster-scoped objects live in ``default``."""
+        about = {"apiVersion": API_VERSION, "kind": "GPU", "name": name, "uid": uid}
+        self._event(about, "default", reason, message, warning)
+
+    def claim_event(self, claim: ClaimRef, reason: str, message: str) -> None:
+        """Put a warning on a ResourceClaim."""
+        about = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "name": claim.name}
+        about |= {"namespace": claim.namespace, "uid": claim.uid}
+        self._event(about, claim.namespace, reason, message, True)
+
+    def _event(
+        self, about: dict[str, str], namespace: str, reason: str, message: str, warning: bool
+    ) -> None:
+        text = f"{about['uid']}/{reason}/{message}"
+        key = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
+        name = f"{about['name'][:180]}.{key}"
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": pod.namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "uid": pod.uid,
-            },
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": about,
             "reason": reason,
             "message": message[:1024],
             "type": "Warning" if warning else "Normal",
@@ -218,7 +233,7 @@ class Kube:
         except ClusterError as err:
             if err.status != 409:
                 raise
-            self._count_again(name, pod.namespace, now)
+            self._count_again(name, namespace, now)
 
     def _count_again(self, name: str, namespace: str, now: str) -> None:
         known = self._sent(self._client.get, self._events, name=name, namespace=namespace)
@@ -231,6 +246,39 @@ class Kube:
             content_type="application/merge-patch+json",
         )
 
+    def _watch(
+        self,
+        resource: Resource,
+        least_s: int,
+        version: str,
+        standing: Callable[[], None],
+        **selector: str,
+    ) -> Iterator[dict[str, Any]]:
+        """Watch. How long it lasts is drawn, from ``least_s`` to twice as long, so that not all
+        nodes begin a new one at the same moment.
+        """
+        with cluster_errors():
+            lasts_s = _jitter.randint(least_s, 2 * least_s)
+            answer = self._client.get(
+                resource,
+                resource_version=version,
+                watch="true",
+                allow_watch_bookmarks="true",
+                timeout_seconds=lasts_s,
+                serialize=False,
+                _request_timeout=(_TIMEOUT_S[0], lasts_s + 10.0),
+                **selector,
+            )
+            try:
+                standing()
+                for line in event_lines(answer):
+                    event = json.loads(line)
+                    if not isinstance(event, dict):
+                        raise ValueError(f"no event of a watch: {line[:80]!r}")
+                    yield event
+            finally:
+                answer.close()
+
     def _written(self, verb: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Send a write; a field that the API server does not know is refused, never dropped."""
         return self._sent(verb, *args, query_params=[_STRICT], **kwargs)
@@ -240,3 +288,11 @@ class Kube:
             answer = verb(*args, serialize=False, _request_timeout=_TIMEOUT_S, **kwargs)
             document: dict[str, Any] = json.loads(answer.data)
             return document
+
+
+def event_lines(answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """Yield the lines of an answer as they come; one that is cut off in the middle is dropped."""
+    rest = b""
+    for chunk in answer.stream(decode_content=True):
+        *whole, rest = (rest + chunk).split(b"\n")
+        yield from filter(None, whole)

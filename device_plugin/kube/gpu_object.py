@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from gpu_operator.api.v1alpha1 import NODE_UID
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
 
 
@@ -23,6 +24,9 @@ class GpuObject:
     spec: GPUSpec | None
     status: GPUStatus
     problem: str = ""
+    object_uid: str = ""
+    node_uid: str = ""
+    """UID of the Node object that it was made for."""
 
 
 def read(document: Mapping[str, Any]) -> GpuObject:
@@ -49,4 +53,6 @@ def read(document: Mapping[str, Any]) -> GpuObject:
         spec=spec,
         status=status,
         problem=problem,
+        object_uid=metadata.get("uid") or "",
+        node_uid=(metadata.get("annotations") or {}).get(NODE_UID) or "",
     )

@@ -7,7 +7,7 @@ The API knows no pod UIDs; they come from the names of the kubelet's log directo
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +15,9 @@ from typing import Any, cast
 import grpc
 
 from device_plugin.errors import PodResourcesError
+from device_plugin.inventory import claims
 from device_plugin.inventory.model import HolderPod
+from device_plugin.metrics import METRICS
 from device_plugin.podresources.birth import birth_time_ns
 from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as pb_grpc
 
@@ -24,8 +26,10 @@ _TIMEOUT_S = 10.0
 _MAX_MESSAGE_BYTES = 16 << 20
 _HEX = "[0-9a-f]"
 _POD_UID = re.compile(rf"{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}|{_HEX}{{32}}", re.ASCII)
-SLICE = "MIG-"  # how the ids of slices begin
-_DEVICE = re.compile(rf"(MIG|HCA)-{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}", re.ASCII)
+SLICE = ("MIG-", "GPU-")  # how the ids of slices begin, and of whole GPUs
+_DEVICE = re.compile(
+    rf"(MIG|GPU|HCA)-{_HEX}{{8}}(-{_HEX}{{4}}){{3}}-{_HEX}{{12}}(::[0-9]{{1,3}})?", re.ASCII
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +37,13 @@ class Listing:
     """One answer of the kubelet.
 
     ``holders`` are the pods of each device id; a pod whose UID is not known yet has an empty one.
-    ``elsewhere`` has the resource by which a pod got a device, where that is of another prefix:
-    when the prefix was changed the kubelet does not know that they are the same devices.
+    ``given`` has the resource by which a pod got a slice: when prefix or strategy were changed
+    the kubelet does not know that it is what is offered by another name now.
     ``pod_names`` are all pods that the kubelet runs, with devices or without.
     """
 
     holders: dict[str, tuple[HolderPod, ...]]
-    elsewhere: dict[str, str]
+    given: dict[str, str]
     pod_names: frozenset[str]
 
 
@@ -55,53 +59,80 @@ class PodResources:
         self._lock = threading.Lock()
         self._last = float("-inf")
 
-    def list(self, resource_prefix: str) -> Listing:
+    def list(self) -> Listing:
         """Return who holds devices that are named like ours, under whatever resource name.
 
         Raises:
             PodResourcesError: the kubelet did not answer (it may be restarting).
         """
         with self._lock:
-            pause = self._last + _MIN_INTERVAL_S - self._clock()
-            if pause > 0:
-                time.sleep(pause)
+            self._pause()
             try:
-                response = self._ask()
+                with METRICS.kubelet_call("List"):
+                    response = self._ask()
             finally:
                 self._last = self._clock()
-        names = _names_by_pod(response)
-        ours = resource_prefix + "/"
         return Listing(
-            self._by_device(response, names),
+            self._by_device(response),
             {
                 device: name
-                for pod in names
-                for device, name in pod.items()
-                if device.startswith(SLICE) and not name.startswith(ours)
+                for pod in response.pod_resources
+                for device, (name, _) in _devices(pod).items()
+                if device.startswith(SLICE)
             },
             frozenset(pod.name for pod in response.pod_resources),
         )
 
+    def allocatable(self) -> dict[str, tuple[str, ...]]:
+        """Return the healthy devices that the kubelet has of each resource, whoever serves it.
+
+        Raises:
+            PodResourcesError: the kubelet did not answer.
+        """
+        with self._lock:
+            self._pause()
+            try:
+                with METRICS.kubelet_call("GetAllocatableResources"):
+                    request = pb.AllocatableResourcesRequest()
+                    response = self._call("GetAllocatableResources", request)
+            finally:
+                self._last = self._clock()
+        found: dict[str, tuple[str, ...]] = {}
+        for entry in response.devices:
+            before = found.get(entry.resource_name, ())
+            found[entry.resource_name] = (*before, *entry.device_ids)
+        return found
+
+    def _pause(self) -> None:
+        pause = self._last + _MIN_INTERVAL_S - self._clock()
+        if pause > 0:
+            time.sleep(pause)
+
     def _ask(self) -> pb.ListPodResourcesResponse:
+        return cast(pb.ListPodResourcesResponse, self._call("List", pb.ListPodResourcesRequest()))
+
+    def _call(self, method: str, request: Any) -> Any:
         options = [("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES)]
         try:
             with grpc.insecure_channel(self._target, options=options) as channel:
-                return pb_grpc.PodResourcesListerStub(channel).List(
-                    pb.ListPodResourcesRequest(), timeout=_TIMEOUT_S
-                )
+                stub = pb_grpc.PodResourcesListerStub(channel)
+                return getattr(stub, method)(request, timeout=_TIMEOUT_S)
         except grpc.RpcError as err:
             code = cast(Any, err).code().name  # every RpcError that a stub raises is a Call too
             raise PodResourcesError(f"kubelet's pod resources: {code}") from err
 
-    def _by_device(
-        self, response: pb.ListPodResourcesResponse, names: Sequence[Mapping[str, str]]
-    ) -> dict[str, tuple[HolderPod, ...]]:
+    def _by_device(self, response: pb.ListPodResourcesResponse) -> dict[str, tuple[HolderPod, ...]]:
         uids = self._pod_uids()
         found: dict[str, list[HolderPod]] = {}
-        for pod, devices in zip(response.pod_resources, names, strict=True):
+        for pod in response.pod_resources:
             uid = uids.get((pod.namespace, pod.name), "")
-            for device in devices:
-                found.setdefault(device, []).append(HolderPod(pod.namespace, pod.name, uid))
+            for device, (_, container) in _devices(pod).items():
+                holder = HolderPod(pod.namespace, pod.name, uid, container)
+                found.setdefault(device, []).append(holder)
+            for uuid, container in _claimed(pod).items():
+                holder = HolderPod(pod.namespace, pod.name, uid, container)
+                # Pods share a claim: each has a share of its own, which it alone can lose.
+                found[f"{uuid}::{pod.namespace}/{pod.name}"] = [holder]
         return {device: tuple(pods) for device, pods in found.items()}
 
     def _pod_uids(self) -> dict[tuple[str, str], str]:
@@ -124,15 +155,29 @@ class PodResources:
         return {key: uid for key, (_, uid) in newest.items()}
 
 
-def _names_by_pod(response: pb.ListPodResourcesResponse) -> list[dict[str, str]]:
-    """Return each pod's devices with the resource name it got them by."""
-    return [
-        {
-            device: entry.resource_name
-            for container in pod.containers
-            for entry in container.devices
-            for device in entry.device_ids
-            if _DEVICE.fullmatch(device)
-        }
-        for pod in response.pod_resources
-    ]
+def _devices(pod: pb.PodResources) -> dict[str, tuple[str, str]]:
+    """Return a pod's devices, each with its resource's name and that of the container it is for."""
+    return {
+        device: (entry.resource_name, container.name)
+        for container in pod.containers
+        for entry in container.devices
+        for device in entry.device_ids
+        if _DEVICE.fullmatch(device)
+    }
+
+
+def _claimed(pod: pb.PodResources) -> dict[str, str]:
+    """Return the UUIDs of slices that a pod has by claims, each with a container it is for.
+
+    A claim's slices are listed with each of its devices, so a container may seem to have one of
+    which it has not been given the socket.
+    """
+    return {
+        uuid: container.name
+        for container in pod.containers
+        for entry in container.dynamic_resources
+        for resource in entry.claim_resources
+        if resource.driver_name == claims.DRIVER
+        for device in resource.cdi_devices
+        if (uuid := claims.slice_of(device.name)) is not None
+    }

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&device_plugin/proto/deviceplugin.proto\x12\x07v1beta1\"\x07\n\x05\x45mpty\"]\n\x13\x44\x65vicePluginOptions\x12\x1a\n\x12pre_start_required\x18\x01 \x01(\x08\x12*\n\"get_preferred_allocation_available\x18\x02 \x01(\x08\"\x16\n\x08NUMANode\x12\n\n\x02ID\x18\x01 \x01(\x03\"0\n\x0cTopologyInfo\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.v1beta1.NUMANode\"M\n\x06\x44\x65vice\x12\n\n\x02ID\x18\x01 \x01(\t\x12\x0e\n\x06health\x18\x02 \x01(\t\x12\'\n\x08topology\x18\x03 \x01(\x0b\x32\x15.v1beta1.TopologyInfo\"8\n\x14ListAndWatchResponse\x12 \n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x0f.v1beta1.Device\"{\n#ContainerPreferredAllocationRequest\x12\x1b\n\x13\x61vailable_deviceIDs\x18\x01 \x03(\t\x12\x1e\n\x16must_include_deviceIDs\x18\x02 \x03(\t\x12\x17\n\x0f\x61llocation_size\x18\x03 \x01(\x05\"f\n\x1aPreferredAllocationRequest\x12H\n\x12\x63ontainer_requests\x18\x01 \x03(\x0b\x32,.v1beta1.ContainerPreferredAllocationRequest\"9\n$ContainerPreferredAllocationResponse\x12\x11\n\tdeviceIDs\x18\x01 \x03(\t\"i\n\x1bPreferredAllocationResponse\x12J\n\x13\x63ontainer_responses\x18\x01 \x03(\x0b\x32-.v1beta1.ContainerPreferredAllocationResponse\"/\n\x18\x43ontainerAllocateRequest\x12\x13\n\x0b\x64\x65vices_ids\x18\x01 \x03(\t\"P\n\x0f\x41llocateRequest\x12=\n\x12\x63ontainer_requests\x18\x01 \x03(\x0b\x32!.v1beta1.ContainerAllocateRequest\"\x19\n\tCDIDevice\x12\x0c\n\x04name\x18\x01 \x01(\t\"E\n\x05Mount\x12\x16\n\x0e\x63ontainer_path\x18\x01 \x01(\t\x12\x11\n\thost_path\x18\x02 \x01(\t\x12\x11\n\tread_only\x18\x03 \x01(\x08\"L\n\nDeviceSpec\x12\x16\n\x0e\x63ontainer_path\x18\x01 \x01(\t\x12\x11\n\thost_path\x18\x02 \x01(\t\x12\x13\n\x0bpermissions\x18\x03 \x01(\t\"\xf1\x02\n\x19\x43ontainerAllocateResponse\x12:\n\x04\x65nvs\x18\x01 \x03(\x0b\x32,.v1beta1.ContainerAllocateResponse.EnvsEntry\x12\x1e\n\x06mounts\x18\x02 \x03(\x0b\x32\x0e.v1beta1.Mount\x12$\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x13.v1beta1.DeviceSpec\x12H\n\x0b\x61nnotations\x18\x04 \x03(\x0b\x32\x33.v1beta1.ContainerAllocateResponse.AnnotationsEntry\x12\'\n\x0b\x63\x64i_devices\x18\x05 \x03(\x0b\x32\x12.v1beta1.CDIDevice\x1a+\n\tEnvsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\x10\x41llocateResponse\x12?\n\x13\x63ontainer_responses\x18\x01 \x03(\x0b\x32\".v1beta1.ContainerAllocateResponse\"/\n\x18PreStartContainerRequest\x12\x13\n\x0b\x64\x65vices_ids\x18\x01 \x03(\t\"\x1b\n\x19PreStartContainerResponse2\xa3\x03\n\x0c\x44\x65vicePlugin\x12H\n\x16GetDevicePluginOptions\x12\x0e.v1beta1.Empty\x1a\x1c.v1beta1.DevicePluginOptions\"\x00\x12\x41\n\x0cListAndWatch\x12\x0e.v1beta1.Empty\x1a\x1d.v1beta1.ListAndWatchResponse\"\x00\x30\x01\x12\x65\n\x16GetPreferredAllocation\x12#.v1beta1.PreferredAllocationRequest\x1a$.v1beta1.PreferredAllocationResponse\"\x00\x12\x41\n\x08\x41llocate\x12\x18.v1beta1.AllocateRequest\x1a\x19.v1beta1.AllocateResponse\"\x00\x12\\\n\x11PreStartContainer\x12!.v1beta1.PreStartContainerRequest\x1a\".v1beta1.PreStartContainerResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&device_plugin/proto/deviceplugin.proto\x12\x07v1beta1\"\x07\n\x05\x45mpty\"]\n\x13\x44\x65vicePluginOptions\x12\x1a\n\x12pre_start_required\x18\x01 \x01(\x08\x12*\n\"get_preferred_allocation_available\x18\x02 \x01(\x08\"z\n\x0fRegisterRequest\x12\x0f\n\x07version\x18\x01 \x01(\t\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x15\n\rresource_name\x18\x03 \x01(\t\x12-\n\x07options\x18\x04 \x01(\x0b\x32\x1c.v1beta1.DevicePluginOptions\"\x16\n\x08NUMANode\x12\n\n\x02ID\x18\x01 \x01(\x03\"0\n\x0cTopologyInfo\x12 \n\x05nodes\x18\x01 \x03(\x0b\x32\x11.v1beta1.NUMANode\"M\n\x06\x44\x65vice\x12\n\n\x02ID\x18\x01 \x01(\t\x12\x0e\n\x06health\x18\x02 \x01(\t\x12\'\n\x08topology\x18\x03 \x01(\x0b\x32\x15.v1beta1.TopologyInfo\"8\n\x14ListAndWatchResponse\x12 \n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x0f.v1beta1.Device\"{\n#ContainerPreferredAllocationRequest\x12\x1b\n\x13\x61vailable_deviceIDs\x18\x01 \x03(\t\x12\x1e\n\x16must_include_deviceIDs\x18\x02 \x03(\t\x12\x17\n\x0f\x61llocation_size\x18\x03 \x01(\x05\"f\n\x1aPreferredAllocationRequest\x12H\n\x12\x63ontainer_requests\x18\x01 \x03(\x0b\x32,.v1beta1.ContainerPreferredAllocationRequest\"9\n$ContainerPreferredAllocationResponse\x12\x11\n\tdeviceIDs\x18\x01 \x03(\t\"i\n\x1bPreferredAllocationResponse\x12J\n\x13\x63ontainer_responses\x18\x01 \x03(\x0b\x32-.v1beta1.ContainerPreferredAllocationResponse\"/\n\x18\x43ontainerAllocateRequest\x12\x13\n\x0b\x64\x65vices_ids\x18\x01 \x03(\t\"P\n\x0f\x41llocateRequest\x12=\n\x12\x63ontainer_requests\x18\x01 \x03(\x0b\x32!.v1beta1.ContainerAllocateRequest\"\x19\n\tCDIDevice\x12\x0c\n\x04name\x18\x01 \x01(\t\"E\n\x05Mount\x12\x16\n\x0e\x63ontainer_path\x18\x01 \x01(\t\x12\x11\n\thost_path\x18\x02 \x01(\t\x12\x11\n\tread_only\x18\x03 \x01(\x08\"L\n\nDeviceSpec\x12\x16\n\x0e\x63ontainer_path\x18\x01 \x01(\t\x12\x11\n\thost_path\x18\x02 \x01(\t\x12\x13\n\x0bpermissions\x18\x03 \x01(\t\"\xf1\x02\n\x19\x43ontainerAllocateResponse\x12:\n\x04\x65nvs\x18\x01 \x03(\x0b\x32,.v1beta1.ContainerAllocateResponse.EnvsEntry\x12\x1e\n\x06mounts\x18\x02 \x03(\x0b\x32\x0e.v1beta1.Mount\x12$\n\x07\x64\x65vices\x18\x03 \x03(\x0b\x32\x13.v1beta1.DeviceSpec\x12H\n\x0b\x61nnotations\x18\x04 \x03(\x0b\x32\x33.v1beta1.ContainerAllocateResponse.AnnotationsEntry\x12\'\n\x0b\x63\x64i_devices\x18\x05 \x03(\x0b\x32\x12.v1beta1.CDIDevice\x1a+\n\tEnvsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x1a\x32\n\x10\x41nnotationsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"S\n\x10\x41llocateResponse\x12?\n\x13\x63ontainer_responses\x18\x01 \x03(\x0b\x32\".v1beta1.ContainerAllocateResponse\"/\n\x18PreStartContainerRequest\x12\x13\n\x0b\x64\x65vices_ids\x18\x01 \x03(\t\"\x1b\n\x19PreStartContainerResponse2F\n\x0cRegistration\x12\x36\n\x08Register\x12\x18.v1beta1.RegisterRequest\x1a\x0e.v1beta1.Empty\"\x00\x32\xa3\x03\n\x0c\x44\x65vicePlugin\x12H\n\x16GetDevicePluginOptions\x12\x0e.v1beta1.Empty\x1a\x1c.v1beta1.DevicePluginOptions\"\x00\x12\x41\n\x0cListAndWatch\x12\x0e.v1beta1.Empty\x1a\x1d.v1beta1.ListAndWatchResponse\"\x00\x30\x01\x12\x65\n\x16GetPreferredAllocation\x12#.v1beta1.PreferredAllocationRequest\x1a$.v1beta1.PreferredAllocationResponse\"\x00\x12\x41\n\x08\x41llocate\x12\x18.v1beta1.AllocateRequest\x1a\x19.v1beta1.AllocateResponse\"\x00\x12\\\n\x11PreStartContainer\x12!.v1beta1.PreStartContainerRequest\x1a\".v1beta1.PreStartContainerResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,44 +39,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EMPTY']._serialized_end=58
   _globals['_DEVICEPLUGINOPTIONS']._serialized_start=60
   _globals['_DEVICEPLUGINOPTIONS']._serialized_end=153
-  _globals['_NUMANODE']._serialized_start=155
-  _globals['_NUMANODE']._serialized_end=177
-  _globals['_TOPOLOGYINFO']._serialized_start=179
-  _globals['_TOPOLOGYINFO']._serialized_end=227
-  _globals['_DEVICE']._serialized_start=229
-  _globals['_DEVICE']._serialized_end=306
-  _globals['_LISTANDWATCHRESPONSE']._serialized_start=308
-  _globals['_LISTANDWATCHRESPONSE']._serialized_end=364
-  _globals['_CONTAINERPREFERREDALLOCATIONREQUEST']._serialized_start=366
-  _globals['_CONTAINERPREFERREDALLOCATIONREQUEST']._serialized_end=489
-  _globals['_PREFERREDALLOCATIONREQUEST']._serialized_start=491
-  _globals['_PREFERREDALLOCATIONREQUEST']._serialized_end=593
-  _globals['_CONTAINERPREFERREDALLOCATIONRESPONSE']._serialized_start=595
-  _globals['_CONTAINERPREFERREDALLOCATIONRESPONSE']._serialized_end=652
-  _globals['_PREFERREDALLOCATIONRESPONSE']._serialized_start=654
-  _globals['_PREFERREDALLOCATIONRESPONSE']._serialized_end=759
-  _globals['_CONTAINERALLOCATEREQUEST']._serialized_start=761
-  _globals['_CONTAINERALLOCATEREQUEST']._serialized_end=808
-  _globals['_ALLOCATEREQUEST']._serialized_start=810
-  _globals['_ALLOCATEREQUEST']._serialized_end=890
-  _globals['_CDIDEVICE']._serialized_start=892
-  _globals['_CDIDEVICE']._serialized_end=917
-  _globals['_MOUNT']._serialized_start=919
-  _globals['_MOUNT']._serialized_end=988
-  _globals['_DEVICESPEC']._serialized_start=990
-  _globals['_DEVICESPEC']._serialized_end=1066
-  _globals['_CONTAINERALLOCATERESPONSE']._serialized_start=1069
-  _globals['_CONTAINERALLOCATERESPONSE']._serialized_end=1438
-  _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_start=1343
-  _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_end=1386
-  _globals['_CONTAINERALLOCATERESPONSE_ANNOTATIONSENTRY']._serialized_start=1388
-  _globals['_CONTAINERALLOCATERESPONSE_ANNOTATIONSENTRY']._serialized_end=1438
-  _globals['_ALLOCATERESPONSE']._serialized_start=1440
-  _globals['_ALLOCATERESPONSE']._serialized_end=1523
-  _globals['_PRESTARTCONTAINERREQUEST']._serialized_start=1525
-  _globals['_PRESTARTCONTAINERREQUEST']._serialized_end=1572
-  _globals['_PRESTARTCONTAINERRESPONSE']._serialized_start=1574
-  _globals['_PRESTARTCONTAINERRESPONSE']._serialized_end=1601
-  _globals['_DEVICEPLUGIN']._serialized_start=1604
-  _globals['_DEVICEPLUGIN']._serialized_end=2023
+  _globals['_REGISTERREQUEST']._serialized_start=155
+  _globals['_REGISTERREQUEST']._serialized_end=277
+  _globals['_NUMANODE']._serialized_start=279
+  _globals['_NUMANODE']._serialized_end=301
+  _globals['_TOPOLOGYINFO']._serialized_start=303
+  _globals['_TOPOLOGYINFO']._serialized_end=351
+  _globals['_DEVICE']._serialized_start=353
+  _globals['_DEVICE']._serialized_end=430
+  _globals['_LISTANDWATCHRESPONSE']._serialized_start=432
+  _globals['_LISTANDWATCHRESPONSE']._serialized_end=488
+  _globals['_CONTAINERPREFERREDALLOCATIONREQUEST']._serialized_start=490
+  _globals['_CONTAINERPREFERREDALLOCATIONREQUEST']._serialized_end=613
+  _globals['_PREFERREDALLOCATIONREQUEST']._serialized_start=615
+  _globals['_PREFERREDALLOCATIONREQUEST']._serialized_end=717
+  _globals['_CONTAINERPREFERREDALLOCATIONRESPONSE']._serialized_start=719
+  _globals['_CONTAINERPREFERREDALLOCATIONRESPONSE']._serialized_end=776
+  _globals['_PREFERREDALLOCATIONRESPONSE']._serialized_start=778
+  _globals['_PREFERREDALLOCATIONRESPONSE']._serialized_end=883
+  _globals['_CONTAINERALLOCATEREQUEST']._serialized_start=885
+  _globals['_CONTAINERALLOCATEREQUEST']._serialized_end=932
+  _globals['_ALLOCATEREQUEST']._serialized_start=934
+  _globals['_ALLOCATEREQUEST']._serialized_end=1014
+  _globals['_CDIDEVICE']._serialized_start=1016
+  _globals['_CDIDEVICE']._serialized_end=1041
+  _globals['_MOUNT']._serialized_start=1043
+  _globals['_MOUNT']._serialized_end=1112
+  _globals['_DEVICESPEC']._serialized_start=1114
+  _globals['_DEVICESPEC']._serialized_end=1190
+  _globals['_CONTAINERALLOCATERESPONSE']._serialized_start=1193
+  _globals['_CONTAINERALLOCATERESPONSE']._serialized_end=1562
+  _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_start=1467
+  _globals['_CONTAINERALLOCATERESPONSE_ENVSENTRY']._serialized_end=1510
+  _globals['_CONTAINERALLOCATERESPONSE_ANNOTATIONSENTRY']._serialized_start=1512
+  _globals['_CONTAINERALLOCATERESPONSE_ANNOTATIONSENTRY']._serialized_end=1562
+  _globals['_ALLOCATERESPONSE']._serialized_start=1564
+  _globals['_ALLOCATERESPONSE']._serialized_end=1647
+  _globals['_PRESTARTCONTAINERREQUEST']._serialized_start=1649
+  _globals['_PRESTARTCONTAINERREQUEST']._serialized_end=1696
+  _globals['_PRESTARTCONTAINERRESPONSE']._serialized_start=1698
+  _globals['_PRESTARTCONTAINERRESPONSE']._serialized_end=1725
+  _globals['_REGISTRATION']._serialized_start=1727
+  _globals['_REGISTRATION']._serialized_end=1797
+  _globals['_DEVICEPLUGIN']._serialized_start=1800
+  _globals['_DEVICEPLUGIN']._serialized_end=2219
 # @@protoc_insertion_point(module_scope)

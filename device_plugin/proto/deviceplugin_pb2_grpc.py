@@ -25,6 +25,81 @@ if _version_not_supported:
     )
 
 
+class RegistrationStub:
+    """The kubelet's own service at device-plugins/kubelet.sock, by which most plugins register.
+    """
+
+    def __init__(self, channel):
+        """Constructor.
+
+        Args:
+            channel: A grpc.Channel.
+        """
+        self.Register = channel.unary_unary(
+                '/v1beta1.Registration/Register',
+                request_serializer=device__plugin_dot_proto_dot_deviceplugin__pb2.RegisterRequest.SerializeToString,
+                response_deserializer=device__plugin_dot_proto_dot_deviceplugin__pb2.Empty.FromString,
+                _registered_method=True)
+
+
+class RegistrationServicer:
+    """The kubelet's own service at device-plugins/kubelet.sock, by which most plugins register.
+    """
+
+    def Register(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+
+def add_RegistrationServicer_to_server(servicer, server):
+    rpc_method_handlers = {
+            'Register': grpc.unary_unary_rpc_method_handler(
+                    servicer.Register,
+                    request_deserializer=device__plugin_dot_proto_dot_deviceplugin__pb2.RegisterRequest.FromString,
+                    response_serializer=device__plugin_dot_proto_dot_deviceplugin__pb2.Empty.SerializeToString,
+            ),
+    }
+    generic_handler = grpc.method_handlers_generic_handler(
+            'v1beta1.Registration', rpc_method_handlers)
+    server.add_generic_rpc_handlers((generic_handler,))
+    server.add_registered_method_handlers('v1beta1.Registration', rpc_method_handlers)
+
+
+ # This class is part of an EXPERIMENTAL API.
+class Registration:
+    """The kubelet's own service at device-plugins/kubelet.sock, by which most plugins register.
+    """
+
+    @staticmethod
+    def Register(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/v1beta1.Registration/Register',
+            device__plugin_dot_proto_dot_deviceplugin__pb2.RegisterRequest.SerializeToString,
+            device__plugin_dot_proto_dot_deviceplugin__pb2.Empty.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+
 class DevicePluginStub:
     """Missing associated documentation comment in .proto file."""
 

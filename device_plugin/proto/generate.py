@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-PROTOS = ("deviceplugin", "registration", "podresources")
+PROTOS = ("deviceplugin", "dra", "drahealth", "podresources", "registration")
 
 
 def generate(output: Path) -> None:

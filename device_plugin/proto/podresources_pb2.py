@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&device_plugin/proto/podresources.proto\x12\x02v1\"\x19\n\x17ListPodResourcesRequest\"=\n\x10\x43ontainerDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t\"I\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x14.v1.ContainerDevices\"[\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12*\n\ncontainers\x18\x03 \x03(\x0b\x32\x16.v1.ContainerResources\"C\n\x18ListPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x03(\x0b\x32\x10.v1.PodResources2Y\n\x12PodResourcesLister\x12\x43\n\x04List\x12\x1b.v1.ListPodResourcesRequest\x1a\x1c.v1.ListPodResourcesResponse\"\x00\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&device_plugin/proto/podresources.proto\x12\x02v1\"\x19\n\x17ListPodResourcesRequest\"\x1d\n\x1b\x41llocatableResourcesRequest\"=\n\x10\x43ontainerDevices\x12\x15\n\rresource_name\x18\x01 \x01(\t\x12\x12\n\ndevice_ids\x18\x02 \x03(\t\"\x19\n\tCDIDevice\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x94\x01\n\rClaimResource\x12\"\n\x0b\x63\x64i_devices\x18\x01 \x03(\x0b\x32\r.v1.CDIDevice\x12\x13\n\x0b\x64river_name\x18\x02 \x01(\t\x12\x11\n\tpool_name\x18\x03 \x01(\t\x12\x13\n\x0b\x64\x65vice_name\x18\x04 \x01(\t\x12\x15\n\x08share_id\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x0b\n\t_share_id\"j\n\x0f\x44ynamicResource\x12\x12\n\nclaim_name\x18\x02 \x01(\t\x12\x17\n\x0f\x63laim_namespace\x18\x03 \x01(\t\x12*\n\x0f\x63laim_resources\x18\x04 \x03(\x0b\x32\x11.v1.ClaimResource\"y\n\x12\x43ontainerResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12%\n\x07\x64\x65vices\x18\x02 \x03(\x0b\x32\x14.v1.ContainerDevices\x12.\n\x11\x64ynamic_resources\x18\x05 \x03(\x0b\x32\x13.v1.DynamicResource\"[\n\x0cPodResources\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tnamespace\x18\x02 \x01(\t\x12*\n\ncontainers\x18\x03 \x03(\x0b\x32\x16.v1.ContainerResources\"C\n\x18ListPodResourcesResponse\x12\'\n\rpod_resources\x18\x01 \x03(\x0b\x32\x10.v1.PodResources\"E\n\x1c\x41llocatableResourcesResponse\x12%\n\x07\x64\x65vices\x18\x01 \x03(\x0b\x32\x14.v1.ContainerDevices2\xb9\x01\n\x12PodResourcesLister\x12\x43\n\x04List\x12\x1b.v1.ListPodResourcesRequest\x1a\x1c.v1.ListPodResourcesResponse\"\x00\x12^\n\x17GetAllocatableResources\x12\x1f.v1.AllocatableResourcesRequest\x1a .v1.AllocatableResourcesResponse\"\x00\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,14 +33,24 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LISTPODRESOURCESREQUEST']._serialized_start=46
   _globals['_LISTPODRESOURCESREQUEST']._serialized_end=71
-  _globals['_CONTAINERDEVICES']._serialized_start=73
-  _globals['_CONTAINERDEVICES']._serialized_end=134
-  _globals['_CONTAINERRESOURCES']._serialized_start=136
-  _globals['_CONTAINERRESOURCES']._serialized_end=209
-  _globals['_PODRESOURCES']._serialized_start=211
-  _globals['_PODRESOURCES']._serialized_end=302
-  _globals['_LISTPODRESOURCESRESPONSE']._serialized_start=304
-  _globals['_LISTPODRESOURCESRESPONSE']._serialized_end=371
-  _globals['_PODRESOURCESLISTER']._serialized_start=373
-  _globals['_PODRESOURCESLISTER']._serialized_end=462
+  _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_start=73
+  _globals['_ALLOCATABLERESOURCESREQUEST']._serialized_end=102
+  _globals['_CONTAINERDEVICES']._serialized_start=104
+  _globals['_CONTAINERDEVICES']._serialized_end=165
+  _globals['_CDIDEVICE']._serialized_start=167
+  _globals['_CDIDEVICE']._serialized_end=192
+  _globals['_CLAIMRESOURCE']._serialized_start=195
+  _globals['_CLAIMRESOURCE']._serialized_end=343
+  _globals['_DYNAMICRESOURCE']._serialized_start=345
+  _globals['_DYNAMICRESOURCE']._serialized_end=451
+  _globals['_CONTAINERRESOURCES']._serialized_start=453
+  _globals['_CONTAINERRESOURCES']._serialized_end=574
+  _globals['_PODRESOURCES']._serialized_start=576
+  _globals['_PODRESOURCES']._serialized_end=667
+  _globals['_LISTPODRESOURCESRESPONSE']._serialized_start=669
+  _globals['_LISTPODRESOURCESRESPONSE']._serialized_end=736
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_start=738
+  _globals['_ALLOCATABLERESOURCESRESPONSE']._serialized_end=807
+  _globals['_PODRESOURCESLISTER']._serialized_start=810
+  _globals['_PODRESOURCESLISTER']._serialized_end=995
 # @@protoc_insertion_point(module_scope)

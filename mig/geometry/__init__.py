@@ -2,10 +2,12 @@
 
 from mig.geometry.boards import Board
 from mig.geometry.catalogue import BOARDS, board
-from mig.geometry.compute import ComputeProfile
+from mig.geometry.compute import ComputePlace, ComputeProfile
 from mig.geometry.naming import (
     GIB,
     MIB,
+    WHOLE,
+    WHOLE_RESOURCE,
     ParsedName,
     memory_gb,
     parse_name,
@@ -13,16 +15,20 @@ from mig.geometry.naming import (
     resource_name,
 )
 from mig.geometry.nvml import ComputeInstanceProfile, GpuInstanceProfile
-from mig.geometry.profiles import Engines, Instance, Placement, Profile
+from mig.geometry.profiles import DeviceProfile, Engines, Instance, Placement, Profile
 from mig.geometry.provenance import Provenance
 
 __all__ = [
     "BOARDS",
     "GIB",
     "MIB",
+    "WHOLE",
+    "WHOLE_RESOURCE",
     "Board",
     "ComputeInstanceProfile",
+    "ComputePlace",
     "ComputeProfile",
+    "DeviceProfile",
     "Engines",
     "GpuInstanceProfile",
     "Instance",

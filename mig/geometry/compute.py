@@ -1,11 +1,13 @@
-"""Compute instance profiles: how a GPU instance's compute slices are divided further.
+"""Compute instances: how a GPU instance's compute slices are divided further.
 
 Placements are in compute slices inside the GPU instance; memory and engines stay shared. The
-shapes below are those of ``nvidia-smi mig -lcip``.
+shapes below are those of ``nvidia-smi mig -lcip``. Compute instances exist beside each other when
+their runs of slices do not overlap: there is no other rule.
 """
 
 from dataclasses import dataclass
 
+from mig.geometry import naming
 from mig.geometry.nvml import ComputeInstanceProfile as Ci
 from mig.geometry.provenance import Provenance
 
@@ -30,8 +32,10 @@ class ComputeProfile:
     compute_slices: int
     starts: tuple[int, ...]
     """In compute slices of the GPU instance."""
-    sm_count: int | None
-    """Exclusive SMs; None where no source gives it."""
+    gi_slices: int
+    """Compute slices of the GPU instance."""
+    sm_count: int
+    """Exclusive SMs."""
     provenance: Provenance
     """Source of ``sm_count``."""
 
@@ -45,13 +49,46 @@ class ComputeProfile:
         """Return how many fit into one GPU instance."""
         return len(self.starts)
 
+    @property
+    def is_full(self) -> bool:
+        """Return whether it has all slices of its GPU instance, and so its name."""
+        return self.compute_slices == self.gi_slices
+
+    @property
+    def resource_name(self) -> str:
+        """Return the Kubernetes resource without its domain: "mig-1c.3g.40gb"."""
+        return naming.resource_name(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class ComputePlace:
+    """Where a compute instance is inside its GPU instance: ``start`` is its first compute slice.
+
+    ``Instance`` checks that the GPU instance has such a place.
+    """
+
+    profile: ComputeProfile
+    start: int
+
+    @property
+    def end(self) -> int:
+        """Return the compute slice after the last."""
+        return self.start + self.profile.compute_slices
+
+    def overlaps(self, other: "ComputePlace") -> bool:
+        """Tell whether both claim a compute slice of one GPU instance."""
+        return self.start < other.end and other.start < self.end
+
 
 def compute_profiles(
     gi_name: str,
     gi_slices: int,
     gi_sm_count: int,
     gi_provenance: Provenance,
-    sm_per_slice: int | None,
+    sm_per_slice: int,
     sm_provenance: Provenance,
 ) -> tuple[ComputeProfile, ...]:
     """Return the compute instance profiles of a GPU instance, narrowest first.
@@ -63,14 +100,14 @@ def compute_profiles(
     profiles = []
     for slices, starts in _STARTS[gi_slices].items():
         full = slices == gi_slices
-        narrow_sms = None if sm_per_slice is None else slices * sm_per_slice
         profiles.append(
             ComputeProfile(
                 name=gi_name if full else f"{slices}c.{gi_name}",
                 nvml_ci_enum=_ENUMS[slices],
                 compute_slices=slices,
                 starts=starts,
-                sm_count=gi_sm_count if full else narrow_sms,
+                gi_slices=gi_slices,
+                sm_count=gi_sm_count if full else slices * sm_per_slice,
                 provenance=gi_provenance if full else sm_provenance,
             )
         )

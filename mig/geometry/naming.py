@@ -12,6 +12,11 @@ from dataclasses import dataclass
 GIB = 1 << 30
 MIB = 1 << 20
 
+WHOLE = "whole"
+"""The name of a GPU that MIG does not divide, where a profile is named."""
+WHOLE_RESOURCE = "gpu"
+"""Its Kubernetes resource without the domain, as NVIDIA's device plugin names it."""
+
 _EIGHTHS = 8
 _NAME = re.compile(
     r"(?:(?P<compute>[1-9])c\.)?(?P<gpu>[1-9])g\.(?P<gb>0|[1-9][0-9]{0,3})gb"
@@ -47,9 +52,13 @@ def resource_name(profile: str) -> str:
     return "mig-" + profile.replace("+", ".").replace(",", ".")
 
 
-def place_name(profile: str, start: int) -> str:
-    """Return the name of a placed instance: "3g.40gb@4". ``mig.spec`` reads it back."""
-    return f"{profile}@{start}"
+def place_name(profile: str, start: int, compute_start: int | None = None) -> str:
+    """Return the name of a placed instance: "3g.40gb@4". ``mig.spec`` reads it back.
+
+    ``compute_start`` is the first compute slice of one that is narrower than its GPU instance:
+    "1c.3g.40gb@4.1".
+    """
+    return f"{profile}@{start}" if compute_start is None else f"{profile}@{start}.{compute_start}"
 
 
 @dataclass(frozen=True, slots=True)

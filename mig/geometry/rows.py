@@ -43,8 +43,12 @@ class BoardTable:
     sm_count: int
     placement_units: int
     compute_slices: int
-    ci_sm_per_slice: int | None
-    """SMs per slice of a compute instance narrower than its GPU instance; None if unknown."""
+    ci_sm_per_slice: int
+    """SMs per slice of a compute instance narrower than its GPU instance.
+
+    No listing gives it for every board; where it is derived it is the SMs of the plain one-slice
+    profile, which is what it is on every board whose listing is known.
+    """
     ci_provenance: Provenance
     rows: tuple[ProfileRow, ...]
 
@@ -65,6 +69,31 @@ def build(table: BoardTable) -> Board:
         compute_slices=table.compute_slices,
         engines=Engines(*_whole_gpu(table).engines),
         profiles=tuple(_profile(table, row, board_bytes) for row in table.rows),
+        whole=_undivided(table, board_bytes),
+    )
+
+
+def _undivided(table: BoardTable, board_bytes: int) -> Profile:
+    """Return the GPU with MIG off: everything that the board has, in one instance."""
+    return Profile(
+        board_key=table.key,
+        name=naming.WHOLE,
+        attribute="",
+        driver_id=None,
+        nvml_gi_enum=None,
+        compute_slices=table.compute_slices,
+        size=table.placement_units,
+        memory_bytes=board_bytes,
+        other_memory_bytes=(),
+        sm_count=table.sm_count,
+        max_count=1,
+        starts=(0,),
+        engines=Engines(*_whole_gpu(table).engines),
+        aliases=(),
+        provenance=table.memory_provenance,
+        derived_fields=("engines",),
+        note="MIG off: the board's own memory and SMs; engines as its largest profile prints them",
+        ci_profiles=(),
     )
 
 

@@ -1,25 +1,44 @@
 """Which slices fit where: rules, exact enumeration, plans, preferred allocation, layout changes."""
 
 from mig.planner.census import Census, census, maximal_states, multisets, states
+from mig.planner.compute import Wish, device_of, gpu_instances, place_order, room_in_divided, ways
 from mig.planner.diff import Diff, diff
 from mig.planner.headroom import Headroom, headroom
+from mig.planner.names import place_of
 from mig.planner.place import Plan, plan
 from mig.planner.preferred import preferred
+from mig.planner.relayout import Proof, Relayout, relayout
+from mig.planner.room import Making, Room, fragmentation, making, room
 from mig.planner.rules import check, violations
 
 __all__ = [
     "Census",
     "Diff",
     "Headroom",
+    "Making",
     "Plan",
+    "Proof",
+    "Relayout",
+    "Room",
+    "Wish",
     "census",
     "check",
+    "device_of",
     "diff",
+    "fragmentation",
+    "gpu_instances",
     "headroom",
+    "making",
     "maximal_states",
     "multisets",
+    "place_of",
+    "place_order",
     "plan",
     "preferred",
+    "relayout",
+    "room",
+    "room_in_divided",
     "states",
     "violations",
+    "ways",
 ]

@@ -5,12 +5,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from mig.errors import InUseError, MigError
-from mig.geometry import Board, Instance, Profile
+from mig.geometry import Board, Instance
+from mig.planner.compute import Wish, device_of, place_order, ways
 from mig.planner.explain import why_not
 from mig.planner.headroom import headroom_of
-from mig.planner.occupancy import budget_of
 from mig.planner.rules import check
-from mig.planner.search import placements
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class Diff:
 def diff(
     board: Board,
     have: Sequence[Instance],
-    desired: Sequence[Instance | Profile],
+    desired: Sequence[Instance | Wish],
     in_use: Collection[Instance] = (),
 ) -> Diff:
     """Return the steps from ``have`` to ``desired``.
@@ -55,18 +54,16 @@ def diff(
     in_use = tuple(dict.fromkeys(in_use))
     fixed = [entry for entry in desired if isinstance(entry, Instance)]
     check(board, fixed)
-    named = [entry for entry in desired if isinstance(entry, Profile)]
+    named = [device_of(entry) for entry in desired if not isinstance(entry, Instance)]
     unnamed_use = [instance for instance in in_use if instance not in fixed]
     _check_in_use(board, have, fixed, named, in_use)
 
     base = [*fixed, *unnamed_use]
     check(board, base)
-    open_wishes = list(
-        (Counter(named) - Counter(instance.profile for instance in unnamed_use)).elements()
-    )
+    open_wishes = list((Counter(named) - Counter(map(device_of, unnamed_use))).elements())
     existing = set(have)
     best = max(
-        placements(board, budget_of(board).total(base), open_wishes),
+        ways(board, base, open_wishes),
         key=lambda found: (len(existing.intersection(found[0])), headroom_of(board, found[1])),
         default=None,
     )
@@ -84,7 +81,7 @@ def _check_in_use(
     board: Board,
     have: Sequence[Instance],
     fixed: Sequence[Instance],
-    named: Sequence[Profile],
+    named: Sequence[Wish],
     in_use: Collection[Instance],
 ) -> None:
     absent = [instance for instance in in_use if instance not in have]
@@ -93,9 +90,9 @@ def _check_in_use(
     slots = Counter(named)
     lost = []
     for instance in _by_start(instance for instance in in_use if instance not in fixed):
-        slots[instance.profile] -= 1
-        displaced = any(instance.placement.overlaps(other.placement) for other in fixed)
-        if displaced or slots[instance.profile] < 0:
+        slots[instance.device] -= 1
+        displaced = any(instance.overlaps(other) for other in fixed)
+        if displaced or slots[instance.device] < 0:
             lost.append(str(instance))
     if lost:
         raise InUseError(
@@ -104,4 +101,4 @@ def _check_in_use(
 
 
 def _by_start(instances: Iterable[Instance]) -> tuple[Instance, ...]:
-    return tuple(sorted(instances, key=lambda instance: instance.start))
+    return tuple(sorted(instances, key=place_order))

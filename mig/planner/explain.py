@@ -10,6 +10,7 @@ from itertools import combinations
 
 from mig.errors import Move, Obstacle, ObstacleKind, PlanError
 from mig.geometry import Board, Engines, Instance, Placement, Profile
+from mig.planner.compute import Wish, device_of, gpu_instances, gpu_instances_for
 from mig.planner.headroom import headroom_of
 from mig.planner.occupancy import Occupancy, budget_of
 from mig.planner.rules import ENGINE_NAMES, counted, total_engines
@@ -20,22 +21,35 @@ from mig.spec import format_instances, format_requests
 def why_not(
     board: Board,
     have: Sequence[Instance],
-    want: Sequence[Profile],
+    want: Sequence[Wish],
     movable: Sequence[Instance] | None = None,
 ) -> PlanError:
     """Return the error that explains why ``want`` does not fit beside ``have``.
 
-    ``movable`` are the instances that may be proposed to move (all by default).
+    ``movable`` are the instances that may be proposed to move (all by default). What is in the way,
+    and what would move, is told in GPU instances: what divides them is never in anybody's way.
     """
-    wish = format_requests(sorted(want, key=board.profiles.index))
-    movable = have if movable is None else movable
-    if next(placements(board, Occupancy(), want), None) is None:
-        summary = f"{wish} does not fit {board.key}, even when empty"
-        return PlanError(summary, obstacles(board, (), want))
-    summary = f"{wish} does not fit {board.key} beside {format_instances(have)}"
-    moves = _moves(board, have, want, movable)
-    evictions = () if moves else tuple(map(str, _evictions(board, have, want, movable)))
-    return PlanError(summary, obstacles(board, have, want), moves, evictions)
+    rank = {profile: at for at, profile in enumerate((*board.profiles, board.whole))}
+    wish = format_requests(sorted(map(device_of, want), key=lambda one: rank[one.profile]))
+    movable = gpu_instances(have if movable is None else movable)
+    needed = gpu_instances_for((), want)
+    if next(placements(board, Occupancy(), needed), None) is None:
+        summary = f"{_told(wish, needed)} does not fit {board.key}, even when empty"
+        return PlanError(summary, obstacles(board, (), needed))
+    needed = gpu_instances_for(have, want)
+    summary = f"{_told(wish, needed)} does not fit {board.key} beside {format_instances(have)}"
+    there = gpu_instances(have)
+    moved = moves(board, there, needed, movable)
+    told = tuple(Move(str(before), str(after)) for before, after in moved)
+    gone = () if told else tuple(map(str, evictions(board, there, needed, movable)))
+    return PlanError(summary, obstacles(board, there, needed), told, gone)
+
+
+def _told(wish: str, needed: Sequence[Profile]) -> str:
+    """Write a wish, and the GPU instances that it takes where it does not say so itself."""
+    if "c." not in wish:
+        return wish
+    return f"{wish} (GPU instances: {format_requests(needed)})"
 
 
 def obstacles(
@@ -140,9 +154,9 @@ def _subsets(instances: Sequence[Instance]) -> Iterator[list[tuple[Instance, ...
         yield list(combinations(instances, count))
 
 
-def _moves(
+def moves(
     board: Board, have: Sequence[Instance], want: Sequence[Profile], movable: Sequence[Instance]
-) -> tuple[Move, ...]:
+) -> tuple[tuple[Instance, Instance], ...]:
     """Return the fewest moves, of them the least memory moved, of them the most room left."""
     budget = budget_of(board)
     for subsets in _subsets(movable):
@@ -161,15 +175,17 @@ def _moves(
     return ()
 
 
-def _pair(moved: Sequence[Instance], instances: Sequence[Instance]) -> tuple[Move, ...]:
+def _pair(
+    moved: Sequence[Instance], instances: Sequence[Instance]
+) -> tuple[tuple[Instance, Instance], ...]:
     """Give each moved instance a new placement of its profile; any will do, so the lowest."""
     targets: dict[Profile, list[Instance]] = defaultdict(list)
     for instance in instances:
         targets[instance.profile].append(instance)
-    return tuple(Move(str(instance), str(targets[instance.profile].pop(0))) for instance in moved)
+    return tuple((instance, targets[instance.profile].pop(0)) for instance in moved)
 
 
-def _evictions(
+def evictions(
     board: Board, have: Sequence[Instance], want: Sequence[Profile], movable: Sequence[Instance]
 ) -> tuple[Instance, ...]:
     """Return the fewest instances, of them the least memory, without which the wish fits."""

@@ -48,17 +48,20 @@ class Budget:
                     *(int(column == row) for column in counts),
                 ]
             )
-            for row, profile in enumerate(board.profiles)
-        }
+            for row, profile in enumerate((*board.profiles, board.whole))
+        }  # a whole GPU takes every unit: of it no count is needed
 
     def of(self, profile: Profile, start: int) -> Occupancy:
         """Return what one instance uses."""
         return Occupancy(((1 << profile.size) - 1) << start, self._usage[profile.name])
 
     def total(self, instances: Iterable[Instance]) -> Occupancy:
-        """Return what instances use together; they must be legal together."""
+        """Return what instances use together; they must be legal together.
+
+        What lies in one GPU instance uses it once.
+        """
         result = Occupancy()
-        for instance in instances:
+        for instance in dict.fromkeys(one.gpu_instance for one in instances):
             result |= self.of(instance.profile, instance.start)
         return result
 

@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mig.geometry import Board, Instance, Profile
+from mig.geometry import Board, DeviceProfile, Instance
+from mig.planner.compute import Wish, device_of, place_order, room_inside, ways
 from mig.planner.explain import why_not
 from mig.planner.headroom import Headroom, headroom_of
-from mig.planner.occupancy import budget_of
 from mig.planner.rules import check
-from mig.planner.search import placements
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +24,25 @@ class Plan:
     @property
     def layout(self) -> tuple[Instance, ...]:
         """Return all instances after the plan, by start."""
-        return tuple(sorted((*self.have, *self.placed), key=lambda instance: instance.start))
+        return tuple(sorted((*self.have, *self.placed), key=place_order))
 
 
-def plan(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Plan:
-    """Place a multiset of profiles beside the instances in use, without moving those.
+def plan(board: Board, have: Sequence[Instance], want: Sequence[Wish]) -> Plan:
+    """Place a multiset of devices beside the instances in use, without moving those.
 
     Of all feasible placements the one is taken that leaves the most: first the largest profile
     that still fits, then the number of states that can still be reached, then the free placements
-    of large profiles, then the lowest starts. Exact: every placement is looked at.
+    of large profiles, then the room in divided GPU instances, then the lowest starts. Exact: every
+    placement is looked at. Devices narrower than their GPU instance take free compute slices of
+    ``have`` first, and share as few new GPU instances as can hold them.
 
     Raises PlanError, which says why not and what would have to move, and IllegalLayoutError if
     ``have`` itself is illegal or of another board.
     """
     check(board, have)
-    occupied = budget_of(board).total(have)
     best = max(
-        placements(board, occupied, want),
-        key=lambda found: headroom_of(board, found[1]),
+        ways(board, have, want),
+        key=lambda found: (headroom_of(board, found[1]), room_inside((*have, *found[0]))),
         default=None,
     )
     if best is None:
@@ -51,8 +51,8 @@ def plan(board: Board, have: Sequence[Instance], want: Sequence[Profile]) -> Pla
     return Plan(board, tuple(have), _in_order(instances, want), headroom_of(board, total))
 
 
-def _in_order(instances: Sequence[Instance], want: Sequence[Profile]) -> tuple[Instance, ...]:
-    by_profile: dict[Profile, list[Instance]] = defaultdict(list)
+def _in_order(instances: Sequence[Instance], want: Sequence[Wish]) -> tuple[Instance, ...]:
+    by_device: dict[DeviceProfile, list[Instance]] = defaultdict(list)
     for instance in reversed(instances):
-        by_profile[instance.profile].append(instance)
-    return tuple(by_profile[profile].pop() for profile in want)
+        by_device[instance.device].append(instance)
+    return tuple(by_device[device_of(wish)].pop() for wish in want)

@@ -2,7 +2,11 @@
 
 Five rules: an instance belongs to the board, placements do not overlap, no profile exceeds its
 maximum count, and neither compute slices nor engines are given out twice. That "+me" exists once
-and that "+me.all" excludes all other media instances follows from the engines' budget.
+and that "+me.all" excludes all other media instances follows from the engines' budget. That a whole
+GPU has nothing beside it follows from its placement, which is every unit.
+
+Compute instances that are in one GPU instance (same profile, same start) count as that one; they
+must not overlap inside it.
 """
 
 from collections import Counter
@@ -24,7 +28,8 @@ def check(board: Board, instances: Sequence[Instance]) -> None:
 
 def violations(board: Board, instances: Sequence[Instance]) -> tuple[Obstacle, ...]:
     """Return every rule that the instances break together; empty if they are legal."""
-    foreign = [instance for instance in instances if instance.profile not in board.profiles]
+    own = (*board.profiles, board.whole)
+    foreign = [instance for instance in instances if instance.profile not in own]
     if foreign:
         return tuple(
             Obstacle(
@@ -33,11 +38,14 @@ def violations(board: Board, instances: Sequence[Instance]) -> tuple[Obstacle, .
             )
             for instance in foreign
         )
+    whole = [one for one in instances if one.compute is None]
+    divided = dict.fromkeys(one.gpu_instance for one in instances if one.compute is not None)
+    gpu_instances = [*whole, *divided]
     return (
         *_overlaps(instances),
-        *_max_counts(instances),
-        *_compute(board, instances),
-        *_engines(board, instances),
+        *_max_counts(gpu_instances),
+        *_compute(board, gpu_instances),
+        *_engines(board, gpu_instances),
     )
 
 
@@ -55,7 +63,7 @@ def _overlaps(instances: Sequence[Instance]) -> list[Obstacle]:
     return [
         Obstacle(ObstacleKind.PLACEMENT, f"{one} overlaps {other}")
         for one, other in combinations(instances, 2)
-        if one.placement.overlaps(other.placement)
+        if one.overlaps(other)
     ]
 
 

@@ -18,7 +18,7 @@ def placements(
 
     Instances come grouped by profile, largest first. Deterministic.
     """
-    order = {profile: index for index, profile in enumerate(board.profiles)}
+    order = {profile: index for index, profile in enumerate((*board.profiles, board.whole))}
     ranked = sorted(wanted, key=lambda p: (-p.size, -p.compute_slices, order[p]))
     groups = [(profile, sum(1 for _ in run)) for profile, run in groupby(ranked)]
     yield from _place(budget_of(board), groups, 0, occupied)

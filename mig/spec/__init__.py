@@ -2,12 +2,12 @@
 
 from mig.geometry import Instance
 from mig.spec.notation import (
+    Place,
     format_instance,
     format_instances,
     format_place,
     format_places,
     format_requests,
-    parse_entry,
     parse_instance,
     parse_instances,
     parse_places,
@@ -16,12 +16,12 @@ from mig.spec.notation import (
 
 __all__ = [
     "Instance",
+    "Place",
     "format_instance",
     "format_instances",
     "format_place",
     "format_places",
     "format_requests",
-    "parse_entry",
     "parse_instance",
     "parse_instances",
     "parse_places",

@@ -1,7 +1,9 @@
 """The notation of slices in one line of text.
 
     instance  = profile "@" start          3g.40gb@4
+              | narrow "@" start "." inner 1c.3g.40gb@4.1: in the GPU instance at 4, slice 1
     request   = [count "x"] profile        2x2g.20gb
+              | [count "x"] narrow         2x1c.3g.40gb
     instances = instance *("," instance)
     requests  = request *("," request)
 
@@ -12,84 +14,117 @@ nothing is stripped or guessed. Every failure is a SpecError that names the item
 import re
 from collections.abc import Iterable
 from itertools import groupby
+from typing import NamedTuple
 
-from mig.errors import IllegalLayoutError, SpecError, UnknownProfileError
-from mig.geometry import Board, Instance, Profile, naming
+from mig.errors import SpecError, UnknownProfileError
+from mig.geometry import Board, ComputePlace, DeviceProfile, Instance, Profile, naming
 
 MAX_TEXT_LENGTH = 4096
 MAX_REQUESTS = 64  # no board holds more than twelve; a wish above that is a mistake or an attack
 
 _ENTRY = re.compile(
-    r"(?:(?P<count>[0-9]{1,18})x)?(?P<profile>[^@,\s]{1,63})(?:@(?P<start>[0-9]{1,18}))?", re.ASCII
+    r"(?:(?P<count>[0-9]{1,18})x)?(?P<profile>[^@,\s]{1,63})"
+    r"(?:@(?P<start>[0-9]{1,18})(?:\.(?P<inner>[0-9]{1,18}))?)?",
+    re.ASCII,
 )
 _FORM = "write a profile such as 2g.20gb, a count 2x2g.20gb or a placed instance 3g.40gb@4"
 
 
-def parse_entry(
-    board: Board, text: str, position: str = "entry"
-) -> tuple[Instance] | tuple[Profile, ...]:
-    """Read one entry of any form: one placed instance, or one or more profiles.
+class Place(NamedTuple):
+    """A placed device by name, where there is no board to look it up on.
 
-    Raises SpecError, whose position is the one given.
+    ``compute_start`` is None for one that has all of its GPU instance.
     """
+
+    profile: str
+    start: int
+    compute_start: int | None = None
+
+    def __str__(self) -> str:
+        return naming.place_name(self.profile, self.start, self.compute_start)
+
+
+def _entry(board: Board, text: str, position: str) -> Instance | tuple[DeviceProfile, ...]:
     match = _ENTRY.fullmatch(text)
     if match is None:
         raise SpecError(position, f"cannot read {excerpt(text)}", _FORM)
-    profile = _profile(board, match["profile"], position)
+    device = _device(board, match["profile"], position)
     if match["start"] is None:
-        return (profile,) * _count(match["count"], position)
+        return (device,) * _count(match["count"], position)
     if match["count"] is not None:
         raise SpecError(
             position,
             f"{excerpt(text)} has a count and a start",
             "list placed instances one by one",
         )
-    try:
-        return (Instance(profile, int(match["start"])),)
-    except IllegalLayoutError as err:
-        starts = ", ".join(map(str, profile.starts))
-        raise SpecError(
-            position,
-            f"{profile.name} cannot start at {match['start']}",
-            f"legal starts on {board.key}: {starts}",
-        ) from err
+    return _placed(board, device, match, position)
+
+
+def _placed(board: Board, device: DeviceProfile, match: re.Match[str], position: str) -> Instance:
+    start = int(match["start"])
+    inner = None if match["inner"] is None else int(match["inner"])
+    if start not in device.profile.starts:
+        raise _wrong_start(position, board, device.profile.name, start, device.profile.starts)
+    if device.compute is None:
+        if inner is not None:
+            problem = f"{device} has all of its GPU instance, and no place {inner} in it"
+            raise SpecError(position, problem, f"write {device}@{start}")
+        return Instance(device.profile, start)
+    if inner not in device.compute.starts:
+        legal = device.compute.starts
+        if inner is None:
+            starts = ", ".join(map(str, legal))
+            remedy = f"write {device}@{start}.{legal[0]}; legal starts in it: {starts}"
+            raise SpecError(position, f"{device} has no place in its GPU instance", remedy)
+        raise _wrong_start(position, board, f"{device} in its GPU instance", inner, legal)
+    return Instance(device.profile, start, ComputePlace(device.compute, inner))
+
+
+def _wrong_start(
+    position: str, board: Board, what: str, start: int, legal: tuple[int, ...]
+) -> SpecError:
+    starts = ", ".join(map(str, legal))
+    problem = f"{what} cannot start at {start}"
+    return SpecError(position, problem, f"legal starts on {board.key}: {starts}")
 
 
 def parse_instance(board: Board, text: str, position: str = "instance") -> Instance:
     """Read "3g.40gb@4". Raises SpecError."""
-    entry = parse_entry(board, text, position)[0]
-    if isinstance(entry, Instance):
-        return entry
-    raise SpecError(position, f"{excerpt(text)} has no start", f"write {entry.name}@START")
+    found = _entry(board, text, position)
+    if isinstance(found, Instance):
+        return found
+    where = "START" if found[0].compute is None else "START.COMPUTE_SLICE"
+    raise SpecError(position, f"{excerpt(text)} has no start", f"write {found[0]}@{where}")
 
 
-def format_place(profile: str, start: int) -> str:
+def format_place(profile: str, start: int, compute_start: int | None = None) -> str:
     """Write "3g.40gb@4" from names alone, where there is no board to look them up on."""
-    return naming.place_name(profile, start)
+    return naming.place_name(profile, start, compute_start)
 
 
-def format_places(places: Iterable[tuple[str, int]]) -> str:
-    """Write a list of places that ``parse_places`` reads back."""
-    return ",".join(format_place(profile, start) for profile, start in places)
+def parse_places(text: str) -> tuple[Place, ...]:
+    """Read "1c.3g.40gb@4.1,1g.10gb@0" by name, order kept. "" is none.
 
-
-def parse_places(text: str) -> tuple[tuple[str, int], ...]:
-    """Read "3g.40gb@4,1g.10gb@0" as names and starts, order kept. "" is none.
-
-    Whether a board has such profiles is not asked. Raises SpecError.
+    Whether a board has such devices is not asked. Raises SpecError.
     """
     found = []
     for position, item in _items(text):
         match = _ENTRY.fullmatch(item)
         if match is None or match["count"] is not None or match["start"] is None:
             raise SpecError(position, f"cannot read {excerpt(item)}", "write 3g.40gb@4")
-        found.append((match["profile"], int(match["start"])))
+        inner = None if match["inner"] is None else int(match["inner"])
+        found.append(Place(match["profile"], int(match["start"]), inner))
     return tuple(found)
 
 
+def format_places(places: Iterable[Place]) -> str:
+    """Write a list of places that ``parse_places`` reads back."""
+    return ",".join(map(str, places))
+
+
 def format_instance(instance: Instance) -> str:
-    """Write "3g.40gb@4", which ``parse_instance`` reads back."""
-    return format_place(instance.profile.name, instance.start)
+    """Write "3g.40gb@4" or "1c.3g.40gb@4.1", which ``parse_instance`` reads back."""
+    return str(instance)
 
 
 def parse_instances(board: Board, text: str) -> tuple[Instance, ...]:
@@ -105,30 +140,30 @@ def format_instances(instances: Iterable[Instance]) -> str:
     return ",".join(map(format_instance, instances))
 
 
-def parse_requests(board: Board, text: str) -> tuple[Profile, ...]:
-    """Read "2x2g.20gb,1g.10gb" as a multiset of profiles, order kept. "" is none.
+def parse_requests(board: Board, text: str) -> tuple[DeviceProfile, ...]:
+    """Read "2x1c.3g.40gb,1g.10gb" as a multiset of device profiles, order kept. "" is none.
 
     Raises SpecError.
     """
-    wanted: list[Profile] = []
+    wanted: list[DeviceProfile] = []
     for position, item in _items(text):
-        for entry in parse_entry(board, item, position):
-            if isinstance(entry, Instance):
-                raise SpecError(
-                    position,
-                    f"{excerpt(item)} names a placement",
-                    f"ask for {entry.profile.name} and let the planner place it",
-                )
-            wanted.append(entry)
+        found = _entry(board, item, position)
+        if isinstance(found, Instance):
+            raise SpecError(
+                position,
+                f"{excerpt(item)} names a placement",
+                f"ask for {found.device} and let the planner place it",
+            )
+        wanted += found
         if len(wanted) > MAX_REQUESTS:
             raise SpecError(position, f"more than {MAX_REQUESTS} slices wanted", "ask for fewer")
     return tuple(wanted)
 
 
-def format_requests(profiles: Iterable[Profile]) -> str:
+def format_requests(profiles: Iterable[Profile] | Iterable[DeviceProfile]) -> str:
     """Write profiles so that ``parse_requests`` reads them back; neighbours are counted."""
-    runs = ((profile, sum(1 for _ in run)) for profile, run in groupby(profiles))
-    return ",".join(f"{n}x{profile.name}" if n > 1 else profile.name for profile, n in runs)
+    runs = ((name, sum(1 for _ in run)) for name, run in groupby(one.name for one in profiles))
+    return ",".join(f"{n}x{name}" if n > 1 else name for name, n in runs)
 
 
 def _items(text: str) -> list[tuple[str, str]]:
@@ -139,9 +174,9 @@ def _items(text: str) -> list[tuple[str, str]]:
     return [(f"item {number}", item) for number, item in enumerate(text.split(","), start=1)]
 
 
-def _profile(board: Board, name: str, position: str) -> Profile:
+def _device(board: Board, name: str, position: str) -> DeviceProfile:
     try:
-        return board.profile(name)
+        return board.device_profile(name)
     except UnknownProfileError as err:
         raise SpecError(
             position,

@@ -7,10 +7,10 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
 
 from gpu_operator.errors import ConfigError
@@ -22,6 +22,16 @@ class _Section(BaseModel):
     )
 
 
+_XIDS = r"^$|^[ ]*([0-9]{1,4}|all|xids)[ ]*(,[ ]*([0-9]{1,4}|all|xids)[ ]*)*$"
+
+
+class HealthChecksConfig(_Section):
+    """The chart's ``gpud.healthChecks`` values: lists as NVIDIA's device plugin has them."""
+
+    disabled: str = Field(default="", pattern=_XIDS, max_length=1000)
+    enabled: str = Field(default="", pattern=_XIDS, max_length=1000)
+
+
 class GpudConfig(_Section):
     """The chart's ``gpud`` values."""
 
@@ -29,6 +39,7 @@ class GpudConfig(_Section):
     node_budget: str = "4Gi"
     threads: int | None = None
     allow_weak_sandbox: bool = False
+    health_checks: HealthChecksConfig = HealthChecksConfig()
     resources: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -36,6 +47,7 @@ class DevicePluginConfig(_Section):
     """The chart's ``devicePlugin`` values."""
 
     kubelet_dir: str = "/var/lib/kubelet"
+    metrics: bool = True
     resources: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -55,6 +67,36 @@ class RdmaConfig(_Section):
     wire: WireConfig = WireConfig()
 
 
+class DraConfig(_Section):
+    """The chart's ``dra`` values."""
+
+    enabled: bool = False
+    """Whether the cluster has the API (resource.k8s.io/v1) and pools may use it."""
+    extended_resources: bool = False
+    """Whether DeviceClasses serve extended resources, too."""
+
+
+class MigManagerConfig(_Section):
+    """The chart's ``migManager`` values: what becomes of nodes with the label ``mig.config``."""
+
+    enabled: bool = True
+    config_map: str = "tessera-default-mig-parted-config"
+    """In the operator's namespace, in mig-parted's format."""
+    default: str = ""
+    """The configuration of nodes without the label; empty: none, and layouts as they are."""
+    on_in_use: Literal["Wait", "Evict"] = "Wait"
+    deadline_seconds: int = Field(default=600, ge=1)
+
+
+class TaintsConfig(_Section):
+    """The chart's ``nodeTaints`` values: what keeps pods off nodes of pools."""
+
+    not_ready: bool = False
+    """``gpu.tessera.dev/not-ready``, while a node does not serve its GPUs."""
+    present: bool = False
+    """``<prefix>/gpu=present``, as node groups with GPUs often have it."""
+
+
 class NodeConfig(_Section):
     """What the pods on GPU nodes are made of."""
 
@@ -70,6 +112,16 @@ class NodeConfig(_Section):
     gpud: GpudConfig = GpudConfig()
     device_plugin: DevicePluginConfig = DevicePluginConfig()
     rdma: RdmaConfig = RdmaConfig()
+    dra: DraConfig = DraConfig()
+    taints: TaintsConfig = TaintsConfig()
+    max_unavailable: int | str = 1
+    """Nodes of a pool whose pods are replaced at a time: a number, or a percentage."""
+
+    @field_validator("max_unavailable")
+    @classmethod
+    def _number_where_it_is_one(cls, value: int | str) -> int | str:
+        """Read "1", as Helm's ``--set-string`` and other charts have it, as the number."""
+        return int(value) if isinstance(value, str) and value.isdecimal() else value
 
 
 class Config(_Section):
@@ -78,12 +130,14 @@ class Config(_Section):
     node: NodeConfig
     policy: dict[str, Any] | None = None
     """Spec of the GPUPolicy called default, kept as it is here; null: it is left to others."""
+    mig_manager: MigManagerConfig = MigManagerConfig()
     owner_cluster_role: str = ""
     """With this ClusterRole, which the chart removes, go the policy and the Lease."""
     lease_name: str = "tessera-operator"
     lease_seconds: int = Field(default=15, ge=5)
     resync_seconds: int = Field(default=60, ge=5)
     health_port: int = 8080
+    metrics: bool = True
     log_level: str = "INFO"
 
 

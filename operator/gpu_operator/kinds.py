@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
-from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, VERSION, crd, rdma
+from gpu_operator.api.v1alpha1 import GROUP, MIG_CONFIG_NODE, POOL_LABEL, VERSION, crd, rdma
 from gpu_operator.api.v1alpha1.base import Model, Status
 
 POLICY_NAME: Final = "default"  # the one GPUPolicy that counts
@@ -54,6 +54,7 @@ class Kind:
     models: Models | None = None
     watched: bool = False
     reflected: bool = False  # followed by ``engine.rdma_loop``, beside or instead of kopf
+    many: bool = False  # as many as nodes, or more: ``engine.watch`` follows them without kopf
     label: str = ""  # only objects that carry it are watched
     collection: str = ""
     reconciled: bool = False
@@ -115,8 +116,9 @@ KINDS: tuple[Kind, ...] = (
     ),
     ours(
         _defined("GPU"),
+        many=True,
         collection="gpus",
-        wakes=("GPUPool", "MIGLayout"),
+        wakes=("GPUPool", "MIGLayout", "GPUFault"),
         wakes_named={"Node": lambda gpu: gpu.spec.node_name},
         woken_by={"MIGLayout": lambda gpu: gpu.spec.layout},
         survived_by={"GPUPool": lambda gpu: gpu.spec.pool},
@@ -126,6 +128,8 @@ KINDS: tuple[Kind, ...] = (
         _defined("MIGLayout"),
         collection="layouts",
         wakes=("GPUPool", "MIGLayout"),
+        wakes_named={"Node": lambda layout: layout.meta.labels.get(MIG_CONFIG_NODE)},
+        survived_by={"Node": lambda layout: layout.meta.labels.get(MIG_CONFIG_NODE)},
         on_uninstall=Uninstall.DELETE,
     ),
     ours(
@@ -135,6 +139,12 @@ KINDS: tuple[Kind, ...] = (
         always=(POLICY_NAME,),
         wakes=("GPUPool", "GPUPolicy"),
     ),
+    ours(
+        _defined("GPUFault"),
+        collection="faults",
+        wakes=("GPU",),
+        on_uninstall=Uninstall.DELETE,
+    ),
     ours_of_rdma(_defined("RDMANetwork")),
     ours_of_rdma(_defined("RDMANetworkPolicy")),
     ours_of_rdma(_defined("RDMANodeTables")),
@@ -143,6 +153,7 @@ KINDS: tuple[Kind, ...] = (
         "nodes",
         watched=True,
         reflected=True,
+        many=True,
         collection="nodes",
         reconciled=True,
         wakes=("GPUPool", "MIGLayout"),
@@ -167,8 +178,17 @@ KINDS: tuple[Kind, ...] = (
         subresources=("eviction",),
         watched=True,
         reflected=True,
+        many=True,
         label=POOL_LABEL,
         wakes=("GPUPool",),
+    ),
+    Kind(  # of the operator's namespace: configurations that nodes name by a label
+        "ConfigMap",
+        "configmaps",
+        namespaced=True,
+        watched=True,
+        collection="mig_configs",
+        wakes=("Node",),
     ),
     Kind("ClusterRole", "clusterroles", "rbac.authorization.k8s.io"),
     Kind("Deployment", "deployments", "apps", namespaced=True),

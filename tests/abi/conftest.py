@@ -12,7 +12,7 @@ import pytest
 
 from mig.geometry import board
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions
-from vgpu_sim.cli.run import configure, layout
+from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.config import program_environment
 from vgpu_sim.native import build
 
@@ -36,9 +36,9 @@ def running_node(backend: str, directory: Path) -> Iterator[StandaloneNode]:
     """A gpud with three slices on one GPU."""
     with StandaloneNode([directory], StandaloneOptions(backend=backend, threads=2)) as running:
         chosen = board("h100-80gb")
-        profile = next(one for one in chosen.profiles if one.name == "1g.10gb")
+        device = chosen.device_profile("1g.10gb")
         with running.admin() as admin:
-            configure(admin, chosen, profile, layout(chosen, profile, 3))
+            configure(admin, chosen, layout(chosen, device, 3))
         yield running
 
 

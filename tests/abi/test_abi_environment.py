@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from vgpu_sim.cli.clients.slices import query
 from vgpu_sim.hal import messages
 
 ASK = """
@@ -46,7 +47,9 @@ def python(text, environment, **more) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def slices(environment) -> list[str]:
-    return sorted(os.listdir(environment["TESSERA_SLICES_DIR"]))
+    """In CUDA's order: by place."""
+    there = Path(environment["TESSERA_SLICES_DIR"])
+    return sorted(os.listdir(there), key=lambda name: query(there / name).instance_start)
 
 
 def hexadecimal(directory: str) -> str:
@@ -84,8 +87,8 @@ def test_an_entry_that_names_no_slice_is_said(environment, slices, visible, entr
     done = python(text, environment, CUDA_VISIBLE_DEVICES=visible)
     assert done.stdout == f"{[found] * 2}\n"
     assert done.stderr == (
-        f'tessera: CUDA_VISIBLE_DEVICES: "{entry}" names none of the {len(slices)} slices here, or'
-        " more than one; as in CUDA no entry after it counts either\n"
+        f'tessera: CUDA_VISIBLE_DEVICES: "{entry}" does not name one of the devices here'
+        f" ({len(slices)}); as in CUDA, it and every entry after it are ignored\n"
     )
 
 

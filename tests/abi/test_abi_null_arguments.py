@@ -10,7 +10,7 @@ from vgpu_sim.native import build
 from vgpu_sim.native.codegen.library import load
 
 PROGRAM = Path(__file__).parent / "programs" / "null_arguments.py"
-SUCCESS, INVALID_VALUE, NOT_FOUND = 0, 1, 500
+SUCCESS, INVALID_VALUE, INVALID_DEVICE, NOT_FOUND = 0, 1, 101, 500
 
 # As the reference of the driver API has it: results that the caller may do without.
 OPTIONAL = {
@@ -35,7 +35,11 @@ OPTIONAL = {
     ("cuModuleGetGlobal_v2", "bytes"),
     ("cuStreamGetCtx_v2", "pGreenCtx"),
 }
-WHOLE_CALL = {"cuGetExportTable": NOT_FOUND}  # no table is known
+WHOLE_CALL = {
+    "cuGetExportTable": NOT_FOUND,  # no table is known
+    "cuDeviceGetByPCIBusId": INVALID_VALUE,  # the text that is passed is none
+    "cuDeviceGetP2PAttribute": INVALID_DEVICE,  # between a device and itself
+}
 
 
 @pytest.fixture(scope="module")

@@ -27,9 +27,13 @@ PREFIXES = {
     verbs.VerbsMask: "IBV_QP_",
     verbs.VerbsEvent: "IBV_EVENT_",
 }
-OWN_NUMBERS = re.findall(
-    r"\b(IBV_\w+) =", re.sub(r"#.*", "", (FOLDER / "verbs_types.h").read_text(encoding="ascii"))
-)
+OWN_NUMBERS = [
+    name
+    for file in ("verbs_types.h", "verbs_flows.h")
+    for name in re.findall(
+        r"\b(IBV_\w+) =", re.sub(r"#.*", "", (FOLDER / file).read_text(encoding="ascii"))
+    )
+]
 needs_header = pytest.mark.skipif(not HEADER.exists(), reason=f"NOT RUN: no {HEADER}: {INSTALL}")
 
 PROGRAM = """

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import barrier_kernels
 import clamp_proof
+import ir_text
 import prove_addresses
 import pytest
 import random_addresses
@@ -22,7 +23,7 @@ from vgpu_sim import compiler
 from vgpu_sim.compiler import pipeline
 from vgpu_sim.compiler.ptx import parse
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import provenance, shared_memory
+from vgpu_sim.exec.jit import llvm, provenance, shared_memory
 from vgpu_sim.exec.jit.launch import MISALIGNED_OFFSET_BYTES
 from vgpu_sim.isa import (
     DataType,
@@ -214,6 +215,28 @@ def test_a_generic_address_that_is_not_confined_is_noticed() -> None:
     for change in ((far, f"i64 {1 << 36})"), (f", {1 << 30}", f", {1 << 37}")):
         assert change[0] in text
         with pytest.raises(clamp_proof.NotShown):
+            clamp_proof.prove(text.replace(*change))
+
+
+def test_what_helpers_and_intrinsics_write_is_looked_at() -> None:
+    """A CPU without rounding in its instructions sets the mode through memory (AVX2)."""
+    module = compiler.compile_ptx(
+        """.version 8.0\n.target sm_80\n.address_size 64
+        .visible .entry k(.param .u64 a) { .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [a];
+        ld.global.f32 %f, [%a]; add.rz.f32 %f, %f, %f; st.global.f32 [%a], %f; ret; }""",
+        capability=(9, 0),
+    )
+    with llvm.generating_for(llvm.AVX2):
+        text = _text(module, (64, 1, 1), jit.Plan(8, 1))
+    assert clamp_proof.prove(text) == 2
+    mode, word = re.search(r"store (i32) \d+, ptr (%\w+)$", text, re.MULTILINE).groups()[::-1]
+    for change in (
+        (f"store {word} ", "store i64 "),
+        (f"ldmxcsr(ptr {mode})", "ldmxcsr(ptr %a0)"),
+        ("sse.stmxcsr(ptr", "fxsave(ptr"),
+    ):
+        assert change[0] in text
+        with pytest.raises((clamp_proof.NotShown, ir_text.NotRead)):
             clamp_proof.prove(text.replace(*change))
 
 

@@ -130,6 +130,41 @@ def test_packing_moving_and_unpacking_128_bits() -> None:
     np.testing.assert_array_equal(out, data[:, [1, 0, 3, 2]])
 
 
+@pytest.mark.parametrize(
+    ("type_", "dtype"), [("s32", "i4"), ("u32", "u4"), ("f32", "u4"), ("s8", "i1"), ("b64", "u8")]
+)
+def test_registers_of_128_bits_hold_what_is_narrower(type_: str, dtype: str) -> None:
+    """As wider registers always do: a signed number by its sign, any other by zeros."""
+    data = RANDOM.integers(0, 1 << 64, (BLOCK, 4), dtype=np.uint64)
+    body = f"""mov.b128 q0, {{%rd3, %rd3}}; mov.b128 q1, q0;
+        setp.lt.u32 %p1, %t, 40; @%p1 ld.global.v2.{type_} {{q0, q1}}, [%from];
+        st.global.b128 [%to], q1; st.global.b64 [%to+16], q0;
+        st.shared.v2.b32 [tile], {{q0, q1}}; ldu.global.{type_} q0, [%from];
+        mov.b128 {{%rd1, %rd2}}, q0; st.global.b64 [%to+24], %rd2;"""
+    out, _ = _run(_module("mov.b64 %rd3, 7;" + body, ".reg .b128 q<2>;"), data)
+    first, second = (data.view(dtype)[:, place].astype("i8").view("u8") for place in (0, 1))
+    high = [np.where(part.view("i8") < 0, ~np.uint64(0), np.uint64(0)) for part in (first, second)]
+    if dtype == "u8":
+        high = [np.zeros_like(part) for part in high]
+    loaded = np.arange(BLOCK) < 40
+    np.testing.assert_array_equal(out[:, 0], np.where(loaded, second, 7))
+    np.testing.assert_array_equal(out[:, 1], np.where(loaded, high[1], 7))
+    np.testing.assert_array_equal(out[:, 2], np.where(loaded, first, 7))
+    np.testing.assert_array_equal(out[:, 3], high[0])
+
+
+def test_no_other_instruction_takes_a_register_of_128_bits_for_less() -> None:
+    for body in (
+        "add.u64 %rd1, %rd1, q0;",
+        "cvt.u64.u32 q0, %t;",
+        "atom.exch.b64 q0, [%in], %rd1;",
+        "ld.global.L2::cache_hint.b32 %t, [%from], q0;",
+        "st.global.b32 [q0], %t;",
+    ):
+        with pytest.raises(InvalidPtxError, match="q0"):
+            _module(body, ".reg .b128 q<2>;")
+
+
 def test_exchange_of_128_bits_hands_a_chain_on() -> None:
     """Each thread finds what one other has left, and the last stays, in every order."""
     data = RANDOM.integers(0, 1 << 64, (BLOCK, 4), dtype=np.uint64)

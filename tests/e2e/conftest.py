@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster import EXAMPLES, Cluster, until
+from cluster import EXAMPLES, SAMPLE_IMAGE, Cluster, until
 from rdma_nodes import two_nodes
 
-SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
 RESTRICTED_SECURITY = {
     "allowPrivilegeEscalation": False,
     "readOnlyRootFilesystem": True,

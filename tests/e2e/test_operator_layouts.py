@@ -5,31 +5,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster import Cluster, until
+from cluster import Cluster, layout_of, until
+
+LAYOUT = "miglayout/e2e"
 
 Manifest = Callable[..., dict[str, Any]]
 RESOURCE = "gpu.tessera.dev/mig-2g.20gb"
-
-
-def layout(profile: str, count: int, **rollout: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "gpu.tessera.dev/v1alpha1",
-        "kind": "MIGLayout",
-        "metadata": {"name": "e2e"},
-        "spec": {
-            "selector": {"pool": "demo", "indices": [1]},
-            "instances": [{"profile": profile, "count": count}],
-            "rollout": {"maxUnavailable": 2, **rollout},
-        },
-    }
-
-
-def condition(cluster: Cluster, wanted: str) -> tuple[str, str, str]:
-    found = cluster.get("miglayout", "e2e").get("status", {}).get("conditions", [])
-    return next(
-        ((c["status"], c["reason"], c["message"]) for c in found if c["type"] == wanted),
-        ("", "", ""),
-    )
 
 
 def ready(cluster: Cluster) -> None:
@@ -41,7 +22,9 @@ def placed(cluster: Cluster) -> dict[str, list[str]]:
     result: dict[str, list[str]] = {}
     for item in cluster.slices():
         if item["gpu"].endswith("-gpu-1"):
-            result.setdefault(item["gpu"], []).append(f"{item['profile']}@{item['start']}")
+            inner = f".{item['computeStart']}" if "computeStart" in item else ""
+            place = f"{item['profile']}@{item['start']}{inner}"
+            result.setdefault(item["gpu"], []).append(place)
     return {gpu: sorted(slices) for gpu, slices in result.items()}
 
 
@@ -49,13 +32,13 @@ def placed(cluster: Cluster) -> dict[str, list[str]]:
 def slices(namespace: Cluster) -> Iterator[Cluster]:
     """The cluster with three 2g.20gb on each second GPU, and its own namespace for pods."""
     namespace.delete("miglayout", "mixed")  # the sample would hold the GPUs that are used here
-    namespace.apply(layout("2g.20gb", 3))
+    namespace.apply(layout_of("2g.20gb", 3, maxUnavailable=2))
     ready(namespace)
     assert [o.get("2g.20gb") for o in namespace.offered_slices()] == ["3", "3"]  # ready says so
     yield namespace
     namespace.delete("pods", "--all")
     namespace.delete("miglayout", "e2e")
-    until(lambda: not placed(namespace), 30)
+    until(lambda: set(map(tuple, placed(namespace).values())) == {("whole@0",)}, 30)
 
 
 def holding(sample_pod: Manifest, name: str = "holder") -> dict[str, Any]:
@@ -81,9 +64,9 @@ def test_a_slice_in_use_is_waited_for_and_its_pod_named(
     slices: Cluster, sample_pod: Manifest
 ) -> None:
     gpu = start(slices, holding(sample_pod))
-    slices.apply(layout("3g.40gb", 2))
-    until(lambda: condition(slices, "Ready")[1] == "SliceInUse", 30)
-    message = condition(slices, "Ready")[2]
+    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2))
+    until(lambda: slices.condition(LAYOUT, "Ready").reason == "SliceInUse", 30)
+    message = slices.condition(LAYOUT, "Ready").message
     assert f"pod {slices.namespace}/holder" in message
     assert gpu in message
     status = slices.get("miglayout", "e2e")["status"]
@@ -101,13 +84,48 @@ def test_a_slice_in_use_is_waited_for_and_its_pod_named(
 def test_a_slice_in_use_that_fits_stays_where_it_is(slices: Cluster, sample_pod: Manifest) -> None:
     gpu = start(slices, holding(sample_pod))
     before = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i.get("holders")}
-    wish = layout("1g.10gb", 1)
+    wish = layout_of("1g.10gb", 1, maxUnavailable=2)
     wish["spec"]["instances"] += [{"profile": "2g.20gb"}]
     slices.apply(wish)
     ready(slices)
     after = {i["uuid"] for i in slices.slices() if i["gpu"] == gpu and i["profile"] == "2g.20gb"}
     assert after == before
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
+
+
+def test_two_pods_share_a_gpu_instance_s_memory_and_each_has_its_own_sms(
+    slices: Cluster, sample_pod: Manifest
+) -> None:
+    slices.apply(layout_of("1c.3g.40gb", 3, maxUnavailable=2))
+    ready(slices)
+    assert [o.get("1c.3g.40gb") for o in slices.offered_slices()] == ["3", "3"]
+    divided = tuple(f"1c.3g.40gb@0.{at}" for at in range(3))
+    assert {tuple(one) for one in placed(slices).values()} <= {
+        divided,
+        tuple(one.replace("@0", "@4") for one in divided),
+    }
+    node = slices.slices()[0]["node"]
+    for name in ("one", "other"):
+        pod = sample_pod(name, "--n", "65536", "--hold", "600", node=node, profile="1c.3g.40gb")
+        slices.apply(pod)
+        slices.wait_pod(name, "Running")
+    held = until(lambda: _held_by(slices, "one", "other"), 60)
+    assert len({item["computeStart"] for item in held}) == 2
+    assert len({(item["gpu"], item["start"]) for item in held}) == 1
+    for name in ("one", "other"):
+        until(lambda name=name: "65536 results verified" in slices.logs(name), 60)
+        assert "SMs      16" in slices.logs(name).splitlines()
+        assert "memory   40448 MiB" in slices.logs(name)  # the GPU instance's, for both
+
+
+def _held_by(cluster: Cluster, *pods: str) -> list[dict[str, Any]]:
+    """The slices that these pods hold, once each of them holds one."""
+    found = [
+        item
+        for item in cluster.slices()
+        if any(holder["name"] in pods for holder in item.get("holders", []))
+    ]
+    return found if len(found) == len(pods) else []
 
 
 def withdrawn(cluster: Cluster, pod: str) -> str:
@@ -137,7 +155,7 @@ def test_eviction_moves_pods_away_without_a_storm(slices: Cluster, sample_pod: M
     slices.apply(deployment(sample_pod))
     slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
     until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2, 30)
-    slices.apply(layout("3g.40gb", 2, onInUse="Evict"))
+    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, onInUse="Evict"))
     ready(slices)
     replacing = [
         (pod["status"]["phase"], pod["status"].get("reason"))
@@ -160,9 +178,9 @@ def test_a_disruption_budget_is_honoured_and_named(slices: Cluster, sample_pod: 
     )
     slices.kubectl("rollout", "status", "deployment/tenants", "--timeout=60s")
     until(lambda: sum(bool(i.get("holders")) for i in slices.slices()) >= 2, 30)
-    slices.apply(layout("3g.40gb", 2, onInUse="Evict"))
-    until(lambda: "eviction refused" in condition(slices, "Ready")[2], 30)
-    assert "disruption budget" in condition(slices, "Ready")[2]
+    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, onInUse="Evict"))
+    until(lambda: "eviction refused" in slices.condition(LAYOUT, "Ready").message, 30)
+    assert "disruption budget" in slices.condition(LAYOUT, "Ready").message
     phases = {p["status"]["phase"] for p in slices.get("pods")["items"]}
     assert phases == {"Running"}
     slices.delete("deployment", "tenants")
@@ -171,28 +189,30 @@ def test_a_disruption_budget_is_honoured_and_named(slices: Cluster, sample_pod: 
 
 def test_past_its_deadline_a_change_is_rolled_back(slices: Cluster, sample_pod: Manifest) -> None:
     gpu = start(slices, holding(sample_pod))
-    slices.apply(layout("3g.40gb", 2, deadlineSeconds=8))
-    until(lambda: condition(slices, "Degraded")[1] == "DeadlineExceeded", 30)
-    assert "holder" in condition(slices, "Degraded")[2]
+    slices.apply(layout_of("3g.40gb", 2, maxUnavailable=2, deadlineSeconds=8))
+    until(lambda: slices.condition(LAYOUT, "Degraded").reason == "DeadlineExceeded", 30)
+    assert "holder" in slices.condition(LAYOUT, "Degraded").message
     until(lambda: placed(slices)[gpu] == ["2g.20gb@0", "2g.20gb@2", "2g.20gb@4"], 30)
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
-    assert condition(slices, "Ready")[0] == "False"
+    assert slices.condition(LAYOUT, "Ready").status == "False"
     until(lambda: {o["2g.20gb"] for o in slices.offered_slices()} >= {"3"}, 30)
 
 
 def test_of_two_layouts_the_younger_is_told_of_the_older(whole_cluster: Cluster) -> None:
-    wish = layout("7g.80gb", 1)
+    wish = layout_of("7g.80gb", 1, maxUnavailable=2)
     wish["spec"]["selector"]["indices"] = [0]
     whole_cluster.apply(wish)
     try:
-        until(lambda: condition(whole_cluster, "Accepted")[1] == "LayoutConflict", 30)
-        assert "follows the older layout seven" in condition(whole_cluster, "Accepted")[2]
+        until(lambda: whole_cluster.condition(LAYOUT, "Accepted").reason == "LayoutConflict", 30)
+        assert (
+            "follows the older layout seven" in whole_cluster.condition(LAYOUT, "Accepted").message
+        )
     finally:
         whole_cluster.delete("miglayout", "e2e")
 
 
 def test_the_api_server_itself_refuses_a_start_with_a_count(whole_cluster: Cluster) -> None:
-    wish = layout("1g.10gb", 2)
+    wish = layout_of("1g.10gb", 2, maxUnavailable=2)
     wish["spec"]["instances"][0]["start"] = 0
     with pytest.raises(AssertionError, match="it needs count 1"):
         whole_cluster.apply(wish)

@@ -19,14 +19,6 @@ def pool(name: str, board: str = "a30", **spec: Any) -> dict[str, Any]:
     }
 
 
-def condition(cluster: Cluster, name: str, wanted: str) -> tuple[str, str, str]:
-    found = cluster.get("gpupool", name).get("status", {}).get("conditions", [])
-    return next(
-        ((c["status"], c["reason"], c["message"]) for c in found if c["type"] == wanted),
-        ("", "", ""),
-    )
-
-
 def events(cluster: Cluster, name: str) -> dict[str, str]:
     found = cluster.get("events", "--field-selector", f"involvedObject.name={name}")["items"]
     return {e["reason"]: e["type"] for e in found}
@@ -48,22 +40,22 @@ def gpu_nodes(cluster: Cluster) -> list[str]:
 def test_a_conflict_names_nodes_and_pool_and_disturbs_nobody(scratch: Cluster) -> None:
     before = {g["metadata"]["name"]: g["metadata"]["uid"] for g in scratch.get("gpus")["items"]}
     scratch.apply(pool("e2e-pool"))
-    until(lambda: condition(scratch, "e2e-pool", "Accepted")[1] == "NodeConflict", 30)
-    message = condition(scratch, "e2e-pool", "Accepted")[2]
+    until(lambda: scratch.condition("gpupool/e2e-pool", "Accepted").reason == "NodeConflict", 30)
+    message = scratch.condition("gpupool/e2e-pool", "Accepted").message
     for node in gpu_nodes(scratch):
         assert f"node {node} is held by the older pool demo" in message
     assert scratch.get("gpupool", "e2e-pool")["status"]["conflicts"] == gpu_nodes(scratch)
     until(lambda: events(scratch, "e2e-pool").get("NodeConflict") == "Warning", 10)
     after = {g["metadata"]["name"]: g["metadata"]["uid"] for g in scratch.get("gpus")["items"]}
     assert after == before
-    assert condition(scratch, "demo", "Ready")[0] == "True"
+    assert scratch.condition("gpupool/demo", "Ready").status == "True"
 
 
 def test_an_unknown_board_lists_the_known_ones_and_touches_no_node(scratch: Cluster) -> None:
     scratch.apply(pool("e2e-pool", "h1000", nodeSelector={"e2e-pool": "yes"}))
     scratch.kubectl("label", "node", gpu_nodes(scratch)[0], "e2e-pool=yes")
-    until(lambda: condition(scratch, "e2e-pool", "Accepted")[1] == "UnknownBoard", 30)
-    message = condition(scratch, "e2e-pool", "Accepted")[2]
+    until(lambda: scratch.condition("gpupool/e2e-pool", "Accepted").reason == "UnknownBoard", 30)
+    message = scratch.condition("gpupool/e2e-pool", "Accepted").message
     assert "'h1000'" in message
     assert "rtx-pro-6000" in message
     assert {g["spec"]["pool"] for g in scratch.get("gpus")["items"]} == {"demo"}
@@ -77,7 +69,7 @@ def test_a_node_that_joins_and_leaves_a_pool(scratch: Cluster) -> None:
         if "node-role.tessera.dev/gpu" not in n["metadata"]["labels"]
     )
     scratch.apply(pool("e2e-pool", "a30", nodeSelector={"e2e-pool": "yes"}, count=2))
-    until(lambda: condition(scratch, "e2e-pool", "Ready")[1] == "NoNodes", 30)
+    until(lambda: scratch.condition("gpupool/e2e-pool", "Ready").reason == "NoNodes", 30)
     scratch.kubectl("label", "node", node, "e2e-pool=yes")
     try:
         until(lambda: len(of_node(scratch, node)) == 2, 30)

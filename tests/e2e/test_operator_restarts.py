@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from cluster import Cluster, until
+from cluster import Cluster, layout_of, until
 
 Manifest = Callable[..., dict[str, Any]]
 SYSTEM = Cluster("tessera-system")
@@ -34,18 +34,6 @@ def kill_operator() -> None:
         command = ["docker", "exec", node, "pkill", "-KILL", "-f", "bin/tessera-operator( |$)"]
         subprocess.run(command, check=True, capture_output=True)
     until(lambda: restarts() > before, 30)
-
-
-def layout(profile: str, count: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "gpu.tessera.dev/v1alpha1",
-        "kind": "MIGLayout",
-        "metadata": {"name": "e2e"},
-        "spec": {
-            "selector": {"pool": "demo", "indices": [1]},
-            "instances": [{"profile": profile, "count": count}],
-        },
-    }
 
 
 @pytest.fixture
@@ -85,16 +73,16 @@ def test_killed_at_rest_it_changes_nothing(cluster: Cluster, sample_pod: Manifes
 
 
 def test_killed_in_the_middle_of_a_change_it_finishes_it(cluster: Cluster) -> None:
-    cluster.apply(layout("2g.20gb", 3))
+    cluster.apply(layout_of("2g.20gb", 3))
     kill_operator()
     cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
-    cluster.apply(layout("3g.40gb", 2))
+    cluster.apply(layout_of("3g.40gb", 2))
     kill_operator()
     cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
 
 
 def test_what_was_deleted_while_it_was_away_is_cleared_up(cluster: Cluster) -> None:
-    cluster.apply(layout("3g.40gb", 2))
+    cluster.apply(layout_of("3g.40gb", 2))
     cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
     SYSTEM.kubectl("scale", "deployment/tessera-operator", "--replicas=0")
     until(lambda: not operators(), 60)
@@ -116,7 +104,7 @@ def test_a_standby_takes_over(whole_cluster: Cluster) -> None:
             return holder not in ("", None, leader)
 
         until(replaced, 40)
-        whole_cluster.apply(layout("3g.40gb", 2))
+        whole_cluster.apply(layout_of("3g.40gb", 2))
         whole_cluster.kubectl("wait", "--for=condition=Ready", "miglayout/e2e", "--timeout=60s")
     finally:
         whole_cluster.delete("miglayout", "e2e")

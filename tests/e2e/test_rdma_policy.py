@@ -31,19 +31,8 @@ def network(whole_cluster: Cluster) -> Iterator[str]:
     whole_cluster.delete("rdmanetwork", "cluster")
 
 
-def condition(cluster: Cluster, what: str, kind: str) -> dict[str, Any]:
-    """Return a condition of an object's present generation; empty if there is none."""
-    found = cluster.get(*what.split("/"))
-    for one in found.get("status", {}).get("conditions", []):
-        if one["type"] == kind and one["observedGeneration"] == found["metadata"]["generation"]:
-            return dict(one)
-    return {}
-
-
 def is_programmed(cluster: Cluster, policy: str) -> bool:
-    return bool(
-        condition(cluster, f"rdmanetworkpolicy/{policy}", "Programmed").get("status") == "True"
-    )
+    return bool(cluster.condition(f"rdmanetworkpolicy/{policy}", "Programmed").status == "True")
 
 
 def tables(cluster: Cluster) -> list[dict[str, Any]]:
@@ -96,7 +85,7 @@ def test_an_edit_is_programmed_again_and_a_deletion_empties_the_tables(namespace
 
 
 def test_a_network_tells_its_p_keys(whole_cluster: Cluster, network: str) -> None:
-    until(lambda: condition(whole_cluster, f"rdmanetwork/{network}", "Programmed"), ACK_S)
+    until(lambda: whole_cluster.condition(f"rdmanetwork/{network}", "Programmed").status, ACK_S)
     status = whole_cluster.get("rdmanetwork", network)["status"]
     keys = {one["name"]: one["pkey"] for one in status["partitions"]}
     assert keys["train"] == 0x0A31
@@ -122,9 +111,11 @@ def test_mistakes_are_refused_with_the_field(namespace: Cluster) -> None:
         with pytest.raises(AssertionError, match=words):
             namespace.apply(policy("wrong", ingress=[ingress]))
     namespace.apply(policy("late", ingress=[{"from": [{"partition": {"name": "nowhere"}}]}]))
-    found = until(lambda: condition(namespace, "rdmanetworkpolicy/late", "Accepted"), ACK_S)
-    assert (found["status"], found["reason"]) == ("False", "InvalidSpec")
-    assert "spec.ingress[0].from[0].partition" in found["message"]
+    accepted = "rdmanetworkpolicy/late", "Accepted"
+    until(lambda: namespace.condition(*accepted).status, ACK_S)
+    found = namespace.condition(*accepted)
+    assert (found.status, found.reason) == ("False", "InvalidSpec")
+    assert "spec.ingress[0].from[0].partition" in found.message
     until(lambda: namespace.get("events", "--field-selector", "reason=Rejected")["items"], ACK_S)
 
 
@@ -195,9 +186,9 @@ def test_a_node_whose_agent_is_silent_is_named(namespace: Cluster) -> None:
         )
         assert found
         print(f"silence is told after {time.monotonic() - began:.1f} s")
-        said = condition(namespace, "rdmanetworkpolicy/quiet", "Programmed")
-        assert said["status"] == "Unknown"
-        assert node in said["message"]
+        said = namespace.condition("rdmanetworkpolicy/quiet", "Programmed")
+        assert said.status == "Unknown"
+        assert node in said.message
     finally:
         in_node(node, "kill", "-CONT", agent)
     until(lambda: is_programmed(namespace, "quiet"), ACK_S)

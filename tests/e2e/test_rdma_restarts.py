@@ -189,16 +189,28 @@ def test_a_requester_whose_peer_s_hcad_is_killed_gets_retry_exceeded(
     assert namespace.wait_pod("server", timeout_s=30)["status"]["phase"] == "Failed"
 
 
+def both_without_end(server: str = "") -> str:
+    """Return a shell's loops of writes and of reads, side by side."""
+    loops = (
+        f"while :; do timeout 5 {tool} -F -p {port} {server}; sleep 0.1; done"
+        for port, tool in enumerate(("ib_write_bw", "ib_read_bw"), 18515)
+    )
+    return " & ".join(loops)
+
+
 def test_no_forbidden_packet_passes_while_hcad_is_away(
     namespace: Cluster, nodes: tuple[str, str]
 ) -> None:
-    """A pod that may not write tries without end, before, during and after the gap."""
+    """A pod that may not write tries without end, before, during and after the gap.
+
+    It also reads, which it may: that packets pass shows that none of a write does. Each of the two has
+    a port of its own, so that no client meets the server of the other.
+    """
     deny_writes(namespace)
-    shell = "while :; do timeout 5 ib_read_bw -F; timeout 5 ib_write_bw -F; done"
+    shell = both_without_end()
     namespace.apply(perftest("server", f"sh -c '{shell}'", nodes[0], app="weights"))
     server = str(namespace.wait_pod("server", "Running")["status"]["podIP"])
-    tries = f"while :; do timeout 5 ib_write_bw -F {server}; timeout 5 ib_read_bw -F {server}; done"
-    namespace.apply(perftest("client", f"sh -c '{tries}'", nodes[1]))
+    namespace.apply(perftest("client", f"sh -c '{both_without_end(server)}'", nodes[1]))
     client = str(namespace.wait_pod("client", "Running")["status"]["podIP"])
     until(lambda: packets(nodes[0], server, "received"), 90)
     with Capture(nodes[0], server) as there, Capture(nodes[1], client) as here:

@@ -195,18 +195,15 @@ def lab(whole_cluster: Cluster, nodes: tuple[str, str]) -> Iterator[Lab]:
         cluster.delete("pods", "--all")
 
 
-def condition(cluster: Cluster, policy: str, kind: str) -> dict[str, Any]:
-    found = cluster.get("rdmanetworkpolicy", policy)
-    for one in found.get("status", {}).get("conditions", []):
-        if one["type"] == kind and one["observedGeneration"] == found["metadata"]["generation"]:
-            return dict(one)
-    return {}
-
-
 def enforced(cluster: Cluster, policy: str) -> None:
     """Wait until a policy is programmed, in both layers."""
     for kind in ("Programmed", "SecondLayer"):
-        until(lambda kind=kind: condition(cluster, policy, kind).get("status") == "True", ACK_S)
+        until(
+            lambda kind=kind: (
+                cluster.condition(f"rdmanetworkpolicy/{policy}", kind).status == "True"
+            ),
+            ACK_S,
+        )
 
 
 def test_what_policy_denies_leaves_no_pod(lab: Lab) -> None:
@@ -310,12 +307,12 @@ def stopped(node: str) -> Iterator[None]:
 
 def test_where_it_cannot_be_had_the_policy_says_so(lab: Lab) -> None:
     with stopped(lab.nodes[1]):
-        kind = "SecondLayer"
-        until(lambda: condition(lab.cluster, "deny-writes", kind).get("status") == "False", 60)
-        found = condition(lab.cluster, "deny-writes", kind)
-        assert found["reason"] == "EngineOnly"
-        assert lab.nodes[1] in found["message"]
-        assert condition(lab.cluster, "deny-writes", "Programmed")["status"] == "True"
+        policy, condition = "rdmanetworkpolicy/deny-writes", lab.cluster.condition
+        until(lambda: condition(policy, "SecondLayer").status == "False", 60)
+        found = condition(policy, "SecondLayer")
+        assert found.reason == "EngineOnly"
+        assert lab.nodes[1] in found.message
+        assert condition(policy, "Programmed").status == "True"
         assert lab.forge("attacker", bth(WRITE), bth(READ)) == [READ]  # rules stay
     enforced(lab.cluster, "deny-writes")
 

@@ -7,18 +7,12 @@ import pytest
 from cluster import Cluster, until
 
 
-def condition(cluster: Cluster, kind: str, name: str, wanted: str) -> dict[str, Any] | None:
-    conditions = cluster.get(kind, name).get("status", {}).get("conditions", [])
-    return next((c for c in conditions if c["type"] == wanted), None)
-
-
 def refused(cluster: Cluster, kind: str, name: str, reason: str) -> str:
     """Wait for ``Accepted=False`` with that reason; returns the message."""
 
     def check() -> str | None:
-        found = condition(cluster, kind, name, "Accepted")
-        matches = found and (found["status"], found["reason"]) == ("False", reason)
-        return str(found["message"]) if found and matches else None
+        found = cluster.condition(f"{kind}/{name}", "Accepted")
+        return found.message if (found.status, found.reason) == ("False", reason) else None
 
     return str(until(check, 30))
 
@@ -58,9 +52,7 @@ def test_of_two_pools_on_a_node_the_younger_steps_back(scratch: Cluster) -> None
     selector = {"node-role.tessera.dev/gpu": ""}
     scratch.apply(manifest("GPUPool", "scratch", nodeSelector=selector, board="a30"))
     assert "demo" in refused(scratch, "gpupool", "scratch", "NodeConflict")
-    ready = condition(scratch, "gpupool", "demo", "Ready")
-    assert ready
-    assert ready["status"] == "True"
+    assert scratch.condition("gpupool/demo", "Ready").status == "True"
 
 
 def test_a_layout_that_no_board_can_hold_is_refused(scratch: Cluster) -> None:

@@ -32,7 +32,13 @@ class Node:
     api: ApiServer
     agent: AgentProcess
 
-    def want(self, *instances: tuple[str, int], board: str = "h100-80gb", gpu: str = GPU) -> None:
+    def want(
+        self,
+        *instances: tuple[str, int] | tuple[str, int, int],
+        board: str = "h100-80gb",
+        gpu: str = GPU,
+        strategy: str = "mixed",
+    ) -> None:
         self.api.put_gpu(
             f"gpu-{gpu[-1]}",
             {
@@ -41,7 +47,11 @@ class Node:
                 "board": board,
                 "uuid": gpu,
                 "pool": "demo",
-                "instances": [{"profile": p, "start": s} for p, s in instances],
+                "instances": [
+                    dict(zip(("profile", "start", "computeStart"), one, strict=False))
+                    for one in instances
+                ],
+                "migStrategy": strategy,
             },
         )
 
@@ -61,9 +71,11 @@ class Node:
 
         wait_for(self.api, as_desired)
 
-    def hold(self, slice_uuid: str, name: str = "train", uid: str = POD_UID) -> None:
+    def hold(
+        self, slice_uuid: str, name: str = "train", uid: str = POD_UID, resource: str = SMALL
+    ) -> None:
         self.kubelet.log_directory("team", name, uid)
-        self.kubelet.pods.append(("team", name, {f"gpu.tessera.dev/{SMALL}": [slice_uuid]}))
+        self.kubelet.pods.append(("team", name, {f"gpu.tessera.dev/{resource}": [slice_uuid]}))
 
     def release(self) -> None:
         self.kubelet.pods = [("tessera-system", OWN_POD, {})]
@@ -100,6 +112,34 @@ def test_slices_come_to_kubelet_cdi_and_status(node: Node) -> None:
     }
     for entry in document["containerEdits"]["mounts"]:
         assert Path(entry["hostPath"]).is_file()
+
+
+def test_parts_of_a_gpu_instance_come_go_and_are_offered_one_by_one(node: Node) -> None:
+    node.want(*(("1c.3g.40gb", 4, at) for at in range(3)))
+    node.ready()
+    parts = node.gpud.call("inventory")["gpus"][0]["instances"]
+    uuids = {one["compute_start"]: one["uuid"] for one in parts}
+    assert sorted(uuids) == [0, 1, 2]
+    assert {(one["gi_id"], one["multiprocessors"]) for one in parts} == {(parts[0]["gi_id"], 16)}
+    assert set(node.agent.devices("1c.3g.40gb")) == set(uuids.values())
+    status = node.api.status("gpu-1")
+    assert {s["resource"] for s in status["slices"]} == {"gpu.tessera.dev/mig-1c.3g.40gb"}
+    assert [s["computeStart"] for s in status["slices"]] == [0, 1, 2]
+    given = node.agent.allocate("1c.3g.40gb", uuids[1])
+    assert given == [f"gpu.tessera.dev/slice={uuids[1]}"]
+    node.hold(uuids[1], resource="mig-1c.3g.40gb")
+    wait_until(lambda: node.holders(uuids[1]) == [POD_UID])
+
+    node.want(("3g.40gb", 4))  # all of it: it waits for the part that is held
+    wait_for(node.api, lambda: node.api.condition("gpu-1", "Ready")[1] == "SliceInUse")
+    wait_until(lambda: [one["uuid"] for one in _instances(node)] == [uuids[1]])
+    node.release()
+    node.ready()
+    assert sorted(node.slices) == [("3g.40gb", 4)]
+
+
+def _instances(node: Node) -> list[dict[str, Any]]:
+    return [one for gpu in node.gpud.call("inventory")["gpus"] for one in gpu["instances"]]
 
 
 def test_a_held_slice_is_withdrawn_at_once_and_destroyed_when_its_pod_is_gone(node: Node) -> None:
@@ -302,6 +342,7 @@ def test_a_deleted_gpu_takes_its_slices_with_it(node: Node) -> None:
         ({"TESSERA_NODE_BUDGET": "many"}, "not a memory quantity"),
         ({"TESSERA_HEALTH_PORT": "99999"}, "not a port"),
         ({"TESSERA_DEVICE_LIST_STRATEGY": "envvar"}, "cdi or mounts"),
+        ({"TESSERA_NVIDIA_SMI": "yes"}, "true or false"),
     ],
 )
 def test_what_it_cannot_do_without_ends_it_with_one_line(
@@ -360,3 +401,71 @@ def test_a_new_resource_prefix_takes_no_slice_from_a_running_pod(
     assert node.agent.devices("1g.10gb") == {free: "Healthy"}  # never two pods on one slice
     node.release()
     wait_until(lambda: held in node.agent.devices("1g.10gb"))
+
+
+def test_a_whole_gpu_is_offered_held_drained_and_divided(node: Node) -> None:
+    node.want(("whole", 0))
+    node.ready()
+    (whole,) = node.slices.values()
+    assert (whole["uuid"], whole["multiprocessors"]) == (GPU, 132)
+    assert node.agent.devices("gpu") == {GPU: "Healthy"}
+    assert node.agent.allocate("gpu", GPU) == [f"gpu.tessera.dev/slice={GPU}"]
+    status = node.api.status("gpu-1")
+    assert (status["migMode"], status["slices"][0]["resource"]) == (
+        "Disabled",
+        "gpu.tessera.dev/gpu",
+    )
+    node.kubelet.log_directory("team", "train", POD_UID)
+    node.kubelet.pods.append(("team", "train", {"gpu.tessera.dev/gpu": [GPU]}))
+    wait_until(lambda: node.holders(GPU) == [POD_UID])
+
+    node.want(("1g.10gb", 0))
+    wait_for(node.api, lambda: node.api.condition("gpu-1", "Progressing")[1] == "SliceInUse")
+    assert node.gpud.call("inventory")["gpus"][0]["mig_enabled"] is False
+    node.release()
+    node.ready()
+    assert sorted(node.slices) == [("1g.10gb", 0)]
+    assert node.api.status("gpu-1")["migMode"] == "Enabled"
+
+
+def test_a_change_of_strategy_offers_no_slice_twice(node: Node) -> None:
+    small = [("1g.10gb", 0), ("1g.10gb", 1)]
+    node.want(*small)
+    node.ready()
+    held, free = (node.slices[place]["uuid"] for place in small)
+    node.agent.allocate("1g.10gb", held)
+    node.hold(held)
+    wait_until(lambda: node.holders(held) == [POD_UID])
+    node.want(*small, strategy="single")
+    node.ready()
+    # The kubelet does not know that what it gave away as mig-1g.10gb is called gpu now.
+    assert node.agent.devices("gpu") == {free: "Healthy"}
+    resources = {s["uuid"]: s["resource"] for s in node.api.status("gpu-1")["slices"]}
+    assert resources == {held: f"gpu.tessera.dev/{SMALL}", free: "gpu.tessera.dev/gpu"}
+    node.release()
+    assert wait_until(lambda: node.agent.devices("gpu") == dict.fromkeys((held, free), "Healthy"))
+
+    node.want(*small, ("2g.20gb", 2), strategy="single")
+    wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded") == ("True", "MixedProfiles"))
+    assert node.agent.devices("gpu") == {}
+    node.want(*small, ("2g.20gb", 2), strategy="none")
+    wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded")[0] == "False")
+    assert {s["resource"] for s in node.api.status("gpu-1")["slices"]} == {""}
+
+
+def test_another_plugin_that_serves_our_resource_is_told_of(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    resource, stranger = f"gpu.tessera.dev/{SMALL}", "GPU-99999999-9999-4999-8999-999999999999"
+    with node.agent.following("1g.10gb") as lists:
+        next(lists)
+        wait_for(node.api, lambda: node.admitted() == {True})
+        node.kubelet.allocatable = {resource: [stranger]}
+        degraded = ("True", "ResourceConflict")
+        wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded") == degraded)
+        assert node.admitted() == {False}, "pods would get the other's devices"
+        events = node.api.events
+        wait_until(lambda: "ResourceConflict" in {one["reason"] for one in events.values()})
+        node.kubelet.allocatable = {}
+        wait_for(node.api, lambda: node.api.condition("gpu-1", "Degraded")[0] == "False")
+        assert node.admitted() == {True}

@@ -21,6 +21,7 @@ from gpud_process import Gpud, RawClient, gpud, raw_client, wait_until
 
 from vgpu_sim.hal import direct, messages
 from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
+from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.messages import Chunk, Header, MessageType
 
@@ -49,9 +50,11 @@ class Hcad:
         self.link.settimeout(60)
         return self.link.recv(64)
 
-    def ask(self, address: int, size: int, pid: int, skip: int) -> tuple[int, list[int]]:
+    def ask(
+        self, address: int, size: int, pid: int, skip: int, named: bytes
+    ) -> tuple[int, list[int]]:
         self.requests += 1
-        asked = ExportRequest(self.requests, pid or os.getpid(), address, size, skip)
+        asked = ExportRequest(self.requests, pid or os.getpid(), address, size, skip, named)
         self.link.send(asked.encode())
         data, descriptors, _, _ = socket.recv_fds(self.link, 512, 4)
         request, status = direct.decode_answer(data)
@@ -99,10 +102,16 @@ class Asker:
     """A range that hcad asked for, until it lets go of it."""
 
     def __init__(
-        self, node: Gpud, address: int = ADDRESS, size: int = 4096, pid: int = 0, skip: int = 0
+        self,
+        node: Gpud,
+        address: int = ADDRESS,
+        size: int = 4096,
+        pid: int = 0,
+        skip: int = 0,
+        named: bytes = b"",
     ) -> None:
         self.descriptors: list[int] = []
-        status, ends = node.hcad.ask(address, size, pid, skip)
+        status, ends = node.hcad.ask(address, size, pid, skip, named)
         self.grant = DirectGrant(status)
         self.socket = _seqpacket()
         if status == 0:
@@ -122,12 +131,21 @@ class Asker:
 
 
 def free(client: RawClient) -> int:
+    return say(client, MessageType.CHUNK_FREE, Chunk(DEVICE_OFFSET, CHUNK, 0, 0))
+
+
+def say(client: RawClient, kind: MessageType, chunk: Chunk) -> int:
     assert client.sock is not None
-    chunk = Chunk(DEVICE_OFFSET, CHUNK, 0, 0)
     size = ctypes.sizeof(chunk)
-    numbers = (messages.MAGIC, messages.PROTOCOL_VERSION, MessageType.CHUNK_FREE, 9, 0, size, 0)
+    numbers = (messages.MAGIC, messages.PROTOCOL_VERSION, kind, 9, 0, size, 0)
     client.sock.send(bytes(Header(*numbers)) + bytes(chunk))
-    return client._reply(MessageType.CHUNK_FREED)
+    return client._reply(MessageType(kind + 1))
+
+
+def share(client: RawClient, offset: int, size: int) -> bytes:
+    """Let the worker name a range by a descriptor; return what that holds."""
+    assert say(client, MessageType.RANGE_SHARE, Chunk(offset, size, 0, 0)) == 0
+    return os.pread(client.descriptors[-1], direct.RANGE_BYTES, 0)
 
 
 def test_the_memory_of_the_program_is_shown_sealed(node: Gpud, program: RawClient) -> None:
@@ -160,6 +178,28 @@ def test_freeing_takes_it_back_and_waits_for_that(node: Gpud, program: RawClient
         assert os.fstat(asker.descriptors[0]).st_blocks == 0
     with Asker(node) as asker:
         assert asker.grant.status == errno.ENOENT
+
+
+def test_what_a_descriptor_names_is_shown_to_its_own_process(
+    node: Gpud, program: RawClient
+) -> None:
+    named = share(program, DEVICE_OFFSET + 8192, 8192)
+    with Asker(node, 4096, named=named) as asker:
+        assert (asker.grant.status, asker.grant.offset) == (0, 8192 + 4096)
+    with Asker(node, 4096, 4097, named=named) as asker:
+        assert (asker.grant.status, asker.descriptors) == (errno.ENOENT, [])
+    with Asker(node, 0, pid=1, named=named) as asker:
+        assert (asker.grant.status, asker.descriptors) == (errno.ESRCH, [])
+    assert free(program) == 0
+    assert program.allocate(CHUNK) == 0
+    with Asker(node, 0, named=named) as asker:
+        assert (asker.grant.status, asker.descriptors) == (errno.ENOENT, [])
+
+
+def test_what_is_no_range_has_no_descriptor(node: Gpud, program: RawClient) -> None:
+    for offset, size in ((DEVICE_OFFSET + 1, 4096), (DEVICE_OFFSET, 2 * CHUNK), (0, 4096)):
+        chunk = Chunk(offset, size, 0, 0)
+        assert say(program, MessageType.RANGE_SHARE, chunk) == CudaError.INVALID_VALUE
 
 
 def test_the_end_of_the_context_takes_it_back(node: Gpud, program: RawClient) -> None:
@@ -215,6 +255,11 @@ def test_another_process_has_nothing_to_show(node: Gpud, program: RawClient) -> 
         b'{"type":"export","request":1,"pid":1,"address":0,"bytes":1,"skip":1000000}',
         b'{"type":"fence","request":1,"pid":1,"address":0,"bytes":1,"skip":0}',
         b"[" * 500,
+        b'{"type":"export","request":1,"pid":1,"address":0,"bytes":1,"skip":0,"range":"00"}',
+        b'{"type":"export","request":1,"pid":1,"address":0,"bytes":1,"skip":0,"range":["00"]}',
+        b'{"type":"export","request":1,"pid":1,"address":0,"bytes":1,"skip":0,"range":"'
+        + b"x" * 128
+        + b'"}',
     ],
 )
 def test_an_hcad_that_makes_no_sense_is_left_and_looked_for_again(node: Gpud, data: bytes) -> None:

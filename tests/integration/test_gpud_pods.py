@@ -1,6 +1,8 @@
 """gpud of a cluster's node: real processes in real pod-named cgroups (version 1) as clients."""
 
 import os
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import suppress
@@ -16,6 +18,8 @@ from gpud_process import (
     status_of_passed_on_socket,
     wait_until,
 )
+
+from vgpu_sim.native import build
 
 HIERARCHY = Path("/sys/fs/cgroup/pids")
 PARENT = HIERARCHY / f"tessera-pods-{os.getpid()}"
@@ -98,10 +102,52 @@ def test_a_pod_that_is_listed_late_computes_and_is_fenced_when_it_is_not(node, p
             client.stdin.flush()
             assert client.stdout.readline() == "closed\n"
             client.communicate("")
-        events = [agent.next_event() for _ in range(3)]
+        events = [agent.next_event() for _ in range(4)]
+        assert [one["xid"] for one in events if one["event"] == "xid"] == [45]
+        events = [one for one in events if one["event"] != "xid"]
         assert [one["event"] for one in events] == ["context_started", "fenced", "context_ended"]
         assert {one["pod_uid"] for one in events} == {pod.uid}
         assert events[2]["reason"].startswith("fenced")
+
+
+NVML_PIDS = """
+import ctypes, sys, pynvml
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+pynvml.nvmlInit()
+gpu = pynvml.nvmlDeviceGetHandleByIndex(0)
+mig = pynvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, 0)
+print([one.pid for one in pynvml.nvmlDeviceGetComputeRunningProcesses(mig)])
+"""
+
+
+def test_nvml_shows_a_container_its_own_processes_alone(node, pods):
+    build.build_all(only=("libnvidia-ml.so.1",))
+    made = node.make_slice()
+    pod, stranger = pods
+    sidecar = Pod(pod.uid, pod.group.with_name("cri-containerd-4567.scope"))
+    sidecar.group.mkdir()
+
+    def seen_by(join) -> str:
+        return subprocess.run(
+            [sys.executable, "-c", NVML_PIDS, str(build.LIBRARIES / "libnvidia-ml.so.1")],
+            env=os.environ | {"TESSERA_SLICES_DIR": str(Path(made["socket_dir"]).parent)},
+            preexec_fn=join,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+
+    node.call("set_holders", holders={made["uuid"]: [pod.holder()]}, complete=True)
+    try:
+        with client_process(made["socket_dir"], pod.join) as client:
+            assert client.stdout.readline() == "0\n"
+            assert client.stdout.readline() == "allocated\n"
+            assert seen_by(pod.join) == f"[{client.pid}]"
+            for other in (sidecar.join, stranger.join, lambda: None):
+                assert seen_by(other) == "[]"
+            client.communicate("")
+    finally:
+        sidecar.group.rmdir()
 
 
 def test_a_worker_that_ignores_the_fence_is_killed(node, pods):

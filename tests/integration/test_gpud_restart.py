@@ -124,6 +124,7 @@ def test_a_killed_worker_gives_everything_back():
             fault = watcher.next_event()
             assert (fault["event"], fault["pid"]) == ("fault", worker)
             assert fault["message"] == "the worker ended: killed by signal 9"
+            assert watcher.next_event()["event"] == "xid"
             ended = watcher.next_event()
             assert (ended["event"], ended["reason"]) == ("context_ended", "killed by signal 9")
             assert node.call("inventory")["budget"]["used_bytes"] == 0
@@ -139,9 +140,10 @@ def test_a_worker_that_is_killed_when_its_zygote_is_gone_is_told_as_well():
             os.kill(int(node.log.split("zygote_started pid=")[1].split()[0]), signal.SIGKILL)
             wait_until(lambda: node.log.count("zygote_started") == 2)
             os.kill(worker, signal.SIGKILL)
-            events = [watcher.next_event() for _ in range(3)]
-            assert [one["event"] for one in events] == ["context_started", "fault", "context_ended"]
-            assert events[2]["reason"] == "killed by signal 9"
+            events = [watcher.next_event() for _ in range(4)]
+            names = [one["event"] for one in events]
+            assert names == ["context_started", "fault", "xid", "context_ended"]
+            assert events[3]["reason"] == "killed by signal 9"
             assert not os.path.exists(f"/proc/{worker}")  # gpud is its parent now, and waits for it
 
 
@@ -179,6 +181,29 @@ def test_an_instance_in_use_is_not_destroyed():
         wait_until(lambda: not node.instance(made["uuid"])["contexts"])
         node.call("destroy_instance", uuid=made["uuid"])
         assert not os.path.exists(made["socket_dir"])
+
+
+def test_what_was_made_for_a_claim_survives_gpud_and_goes_with_the_claim_s_programs():
+    claim = "claim:33333333-3333-4333-8333-333333333333"
+    with gpud(token=TOKEN) as node:
+        gpu = node.make_slice()
+        (uuid,) = (one["uuid"] for one in node.call("inventory")["gpus"])
+        made_for = {"owner": claim, "owner_name": "team/job"}
+        made = node.call("create_instance", gpu_uuid=uuid, profile="1g.10gb", start=3, **made_for)
+        assert (made["owner"], made["owner_name"]) == (claim, "team/job")
+        with raw_client(made["socket_dir"], TOKEN) as client:
+            assert client.open().status == 0
+            assert client.allocate(4 * MIB) == 0
+            for owner in ("", f"{claim[:-1]}4"):
+                with pytest.raises(AdminRefused, match="made for claim team/job") as refused:
+                    node.call("destroy_instance", uuid=made["uuid"], owner=owner, evict=True)
+                assert refused.value.code == "conflict"
+            assert len(node.instance(made["uuid"])["contexts"]) == 1
+            node.call("destroy_instance", uuid=made["uuid"], owner=claim, evict=True)
+        assert not os.path.exists(made["socket_dir"])
+        left = node.call("inventory")
+        assert left["budget"]["used_bytes"] == 0
+        assert [one["uuid"] for one in left["gpus"][0]["instances"]] == [gpu["uuid"]]
 
 
 def test_a_second_gpud_of_the_same_node_waits_and_then_gives_up():

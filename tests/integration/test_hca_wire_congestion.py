@@ -55,8 +55,8 @@ def megabytes(said: str) -> float:
 
 
 @pytest.fixture
-def nodes(tmp_path):
-    with Nodes(tmp_path) as made:
+def nodes():
+    with Nodes() as made:
         done = subprocess.run(
             [*made.inside(1), "nft", "-f", "-"],
             input=RULES,

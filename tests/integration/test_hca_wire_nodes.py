@@ -16,14 +16,14 @@ pytestmark = needs_namespaces
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
-    with Nodes(tmp_path_factory.mktemp("nodes")) as made:
+def nodes():
+    with Nodes() as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    with Nodes(tmp_path_factory.mktemp("small"), mtu=1500) as made:
+def small():
+    with Nodes(mtu=1500) as made:
         yield made
 
 

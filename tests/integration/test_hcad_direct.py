@@ -121,7 +121,7 @@ def test_another_user_lends_nothing(tmp_path: Path) -> None:
             [sys.executable, "-c", _STRANGER, str(place)],
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=60,
             check=False,
         )
         assert done.stdout == "0\n", done.stderr

@@ -17,7 +17,7 @@ from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaMessage
 
 HOG, OTHER = b"h" * 32, b"o" * 32
-PROMPT_SECONDS = 30.0  # of a machine on which others work, too
+PROMPT_SECONDS = 60.0  # of a machine on which others work, too
 
 
 @pytest.fixture

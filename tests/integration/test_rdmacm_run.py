@@ -15,6 +15,17 @@ from vgpu_sim import config
 from vgpu_sim.native import build
 
 HEADER = Path("/usr/include/rdma/rdma_cma.h")
+# What an hcad does that begins with it.
+WITHOUT_FEATURES = """
+import sys
+from pathlib import Path
+
+if "vgpu_sim.hcad" in sys.orig_argv:
+    import vgpu_sim.hcad.opened
+
+    vgpu_sim.hcad.opened.FEATURES = 0
+    (Path(__file__).parent / "older").touch()
+"""
 CALLS = Path(__file__).parents[1] / "abi" / "programs" / "rdmacm_calls.c"
 
 
@@ -154,7 +165,9 @@ def test_what_is_not_supported_is_refused_by_name(tmp_path, command, name):
 
 
 @pytest.mark.skipif(not HEADER.exists(), reason=f"NOT RUN: no {HEADER}: librdmacm-dev")
-def test_calls_that_the_tools_do_not_make(tmp_path):
+@pytest.mark.parametrize("features", ["all", "none"])
+def test_calls_that_the_tools_do_not_make(tmp_path, features):
+    """With an hcad that is older than the library, too: it knows no batches."""
     program = tmp_path / "calls"
     libraries = config.RDMA_LIBRARIES_DIR
     subprocess.run(
@@ -164,9 +177,22 @@ def test_calls_that_the_tools_do_not_make(tmp_path):
         ],
         check=True,
     )
-    done = alone(tmp_path, str(program))
+    more = {}
+    if features == "none":
+        (tmp_path / "sitecustomize.py").write_text(WITHOUT_FEATURES)
+        more["PYTHONPATH"] = str(tmp_path)
+    done = subprocess.run(
+        run_hca(tmp_path, str(program)),
+        env=environment(tmp_path) | more,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "rsocket is not supported" in done.stderr
+    assert (tmp_path / "older").exists() == (features == "none")
 
 
 def test_without_an_hca_calls_fail_and_nothing_hangs(tmp_path):

@@ -21,8 +21,8 @@ TRIES = 6
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory):
-    with Nodes(tmp_path_factory.mktemp("nodes"), mtu=1500) as made:
+def nodes():
+    with Nodes(mtu=1500) as made:
         yield made
 
 
@@ -33,13 +33,17 @@ class Playing:
         self.nodes = nodes
         self.served, self.asked = (home / f"{name}.trace" for home in nodes.homes[::-1])
         self.server = self._start(1, self.served, *command)
-        assert wait_until(
-            lambda: (
-                self.server.poll() is not None
-                or (self.served.exists() and bool(calls(self.served, "rdma_listen")))
-            ),
-            60,
-        )
+        try:
+            assert wait_until(
+                lambda: (
+                    self.server.poll() is not None
+                    or (self.served.exists() and bool(calls(self.served, "rdma_listen")))
+                ),
+                60,
+            )
+        except BaseException:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Self:
         return self

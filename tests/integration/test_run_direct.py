@@ -35,13 +35,30 @@ close 0 0 0
 """
 
 
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
+SHARED = f"""\
+supported 1 export 0
+write success
+right 1
+rereg -1
+export 1 1 1 1 1 1 1
+flags 801
+no descriptor 9 pipe 22 directory 22 file 22 forged {EFAULT}
+beyond {EFAULT} {EFAULT} empty 22 place 22 access 22
+map 1 read 1 write 1 size {4 << 20}
+another's {EFAULT} own 0
+free 0
+write remote access error
+freed {EFAULT} again 0 {EFAULT}
+dereg 0 reset 0
+"""
+
+
+def build_program(tmp_path: Path, name: str) -> Path:
     if not HEADERS.exists():
         pytest.skip("NOT RUN: no infiniband/verbs.h: apt-get install libibverbs-dev")
     build.build_all()
     folders = (f"-L{build.LIBRARIES}", f"-L{build.LIBRARIES / build.RDMA}")
-    return c_programs.compile_program(tmp_path, "hca_direct", *folders, "-lcuda", "-libverbs")
+    return c_programs.compile_program(tmp_path, name, *folders, "-lcuda", "-libverbs")
 
 
 def run(temporary: Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -59,10 +76,21 @@ def run(temporary: Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_processes_write_and_read_each_other_s_device_memory(
-    tmp_path: Path, program: Path
+    tmp_path: Path,
 ) -> None:
     """What is there is moved, kernels see it; what is freed, reset or another's is not reached."""
+    program = build_program(tmp_path, "hca_direct")
     done = run(tmp_path, str(program), str(EXAMPLES / "saxpy.ptx"))
     assert done.stdout == SEEN, done.stderr
     assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+
+
+def test_memory_is_registered_by_its_descriptor(tmp_path: Path) -> None:
+    """By the process that it was made for alone, and as long as its memory is there."""
+    done = run(tmp_path, str(build_program(tmp_path, "hca_dmabuf")))
+    assert done.stdout == SHARED, done.stderr
+    assert done.returncode == 0
+    for why in ("is none of cuMemGetHandleForAddressRange", "is of another process"):
+        assert why in done.stderr
     assert "Traceback" not in done.stderr

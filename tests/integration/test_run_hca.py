@@ -179,15 +179,16 @@ def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    assert wait_until(lambda: listens(port), 60)
-    client = subprocess.Popen(
-        run_hca(tmp_path, *full, "127.0.0.1", fabric="k"),
-        env=environment(tmp_path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    client = None
     try:
+        assert wait_until(lambda: listens(port), 60)
+        client = subprocess.Popen(
+            run_hca(tmp_path, *full, "127.0.0.1", fabric="k"),
+            env=environment(tmp_path),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
         assert client.stdout is not None
         while not client.stdout.readline().startswith(" #bytes"):
             assert client.poll() is None
@@ -196,7 +197,7 @@ def test_a_killed_peer_is_an_error_and_not_a_hang(tmp_path):
         server.wait(60)
         said, _ = client.communicate(timeout=60)
     finally:
-        for process in (client, server):
+        for process in (server, *([client] if client else [])):
             process.kill()
             process.wait()
     assert client.returncode != 0

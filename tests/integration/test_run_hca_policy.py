@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gpud_process import wait_until
 from tessera_run import environment, tessera
-from verbs_tools import free_port, listens, needed
+from verbs_tools import WITH_ITS_RUN, free_port, listens, needed
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "rdma"
 CLOSED = """
@@ -24,7 +24,7 @@ spec: {podSelector: {matchLabels: {app: weights}}, policyTypes: [Ingress, Egress
 
 def labelled(fabric: str, *options: str | Path) -> list[str]:
     """The argument vector of a run on a fabric, up to its program."""
-    return [*tessera("run", "--hca", "--fabric", fabric, *map(str, options)), "--"]
+    return [*tessera("run", "--hca", "--fabric", fabric, *map(str, options)), "--", *WITH_ITS_RUN]
 
 
 def said_to(fabric: str, verb: str, temporary: Path, *more: str | Path) -> tuple[int, str]:

@@ -366,9 +366,45 @@ for chosen in ("0", "1", "2"):
     assert done.stderr.splitlines() == [
         "tessera run: 2 slices; as in CUDA each process has one of them as its device: the first,"
         " or what CUDA_VISIBLE_DEVICES (0 to 1) was set to for it",
-        'tessera: CUDA_VISIBLE_DEVICES: "2" names none of the 2 slices here, or more than one; as in'
-        " CUDA no entry after it counts either",
+        'tessera: CUDA_VISIBLE_DEVICES: "2" does not name one of the devices here (2); as in CUDA,'
+        " it and every entry after it are ignored",
     ]
+
+
+HALF = """
+import os, sys
+from cuda.bindings import driver as d
+d.cuInit(0)
+device = d.cuDeviceGet(0)[1]
+sms = d.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+print(int(d.cuDeviceGetAttribute(sms, device)[1]), d.cuDeviceGetName(64, device)[1].split(b"\\0")[0])
+d.cuCtxSetCurrent(d.cuDevicePrimaryCtxRetain(device)[1])
+if len(sys.argv) == 1:
+    print(int(d.cuMemAlloc(64 << 20)[0]), flush=True)
+    sys.stdin.read()
+else:
+    _, free, total = d.cuMemGetInfo()
+    print(total >> 20, total - free >= 64 << 20, int(d.cuMemAlloc(total - (62 << 20))[0]))
+"""
+
+
+def test_two_programs_share_a_gpu_instance_s_memory_and_not_its_sms(place):
+    """A30: what one holds is missing for the other, though the node has far more."""
+    both = f"""
+import os, subprocess, sys
+def begin(chosen, *more):
+    environment = os.environ | {{"CUDA_VISIBLE_DEVICES": chosen}}
+    pipes = {{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}}
+    return subprocess.Popen([sys.executable, "-c", {HALF!r}, *more], env=environment, **pipes)
+holder = begin("0")
+print(holder.stdout.readline() + holder.stdout.readline(), end="")
+print(begin("1", "more").communicate()[0], end="")
+holder.communicate()
+"""
+    options = ("--board", "a30", "--count", "2", "--budget", str(1 << 45))
+    done = run(place, *python(both), profile="1c.2g.12gb", options=options)
+    device = "14 b'NVIDIA A30 MIG 1c.2g.12gb'"
+    assert done.stdout.splitlines() == [device, "0", device, "11968 True 2"], done.stderr
 
 
 def test_stats_say_what_a_run_has_cost(place):
@@ -416,3 +452,20 @@ launch(int(d.cuMemAlloc(4)[1])); launch(8)
     assert re.search(r"^tessera run: +1 .* poke$", done.stderr, re.MULTILINE), done.stderr
     nothing = run(place, "true", options=("--stats",))
     assert nothing.stderr.startswith("tessera run: contexts: 0\n")
+
+
+def test_without_a_slice_a_program_has_whole_gpus(place):
+    ask = (
+        "from cuda.bindings import driver as d; d.cuInit(0); n = d.cuDeviceGetCount()[1];"
+        " print(n, [d.cuDeviceGetName(99, i)[1].split(b'\\0')[0].decode() for i in range(n)],"
+        " [d.cuDeviceTotalMem(i)[1] >> 20 for i in range(n)])"
+    )
+    done = subprocess.run(
+        tessera("run", "--board", "a30", "--count", "2", "--", *python(ask)),
+        env=environment(place),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "2 ['NVIDIA A30', 'NVIDIA A30'] [24576, 24576]\n", done.stderr
+    assert done.stderr == ""

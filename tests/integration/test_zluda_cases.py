@@ -15,11 +15,9 @@ from tessera_run import run
 from zluda.table import COMMIT, INSTALL
 
 CHECKOUT = os.environ.get("TESSERA_ZLUDA", "")
+OTHER_BOARD = ("vector8", "vector8_extract")  # .target sm_120
 NOT_RIGHT = {
-    # .target sm_120, and no board with MIG that we have is one
-    "vector8": "cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU",
-    # as vector8; a register of eight elements, which NVIDIA's own assembler refuses
-    "vector8_extract": "cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU",
+    **dict.fromkeys(OTHER_BOARD, "cuModuleLoadData: CUDA_ERROR_NO_BINARY_FOR_GPU"),
     # vote without .sync for sm_70 in PTX 6.5, which NVIDIA's own assembler refuses
     "vote_ballot_nosync": "cuModuleLoadData: CUDA_ERROR_INVALID_PTX",
 }
@@ -43,3 +41,12 @@ def test_cases_of_zluda_run_right(tmp_path: Path, backend: str) -> None:
     outcomes = dict(map(json.loads, done.stdout.splitlines()))
     assert {name: said for name, said in outcomes.items() if said != "right"} == NOT_RIGHT
     assert len(outcomes) == CASES
+
+
+@pytest.mark.parametrize("backend", ["jit", "interp"])
+def test_cases_of_a_younger_board_run_right(tmp_path: Path, backend: str) -> None:
+    command = sys.executable, "-m", "zluda", CHECKOUT, *OTHER_BOARD
+    board = {"board": "rtx-pro-6000", "profile": "1g.24gb"}
+    done = run(tmp_path, *command, timeout_s=60, backend=backend, **board)
+    assert done.returncode == 0, done.stderr
+    assert dict(map(json.loads, done.stdout.splitlines())) == dict.fromkeys(OTHER_BOARD, "right")

@@ -17,7 +17,14 @@ from api_server import NODE, ApiServer
 from gpud_process import wait_until
 from kubelet import FakeKubelet
 
-from device_plugin.proto import deviceplugin_pb2 as dp, deviceplugin_pb2_grpc as dp_grpc
+from device_plugin.proto import (
+    deviceplugin_pb2 as dp,
+    deviceplugin_pb2_grpc as dp_grpc,
+    dra_pb2 as dra,
+    dra_pb2_grpc as dra_grpc,
+    registration_pb2 as reg,
+    registration_pb2_grpc as reg_grpc,
+)
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OWN_POD = "tessera-node-demo-agent"
@@ -137,9 +144,37 @@ class AgentProcess:
             response = dp_grpc.DevicePluginStub(channel).Allocate(request, timeout=60)
         return [d.name for d in response.container_responses[0].cdi_devices]
 
+    def prepare(self, name: str, uid: str) -> dra.NodePrepareResourceResponse:
+        """Have a claim of the namespace ``team`` prepared, as the kubelet does."""
+        claim = dra.Claim(namespace="team", name=name, uid=uid)
+        with self.driver() as channel:
+            response = dra_grpc.DRAPluginStub(channel).NodePrepareResources(
+                dra.NodePrepareResourcesRequest(claims=[claim]), timeout=60
+            )
+        return response.claims[uid]
+
+    def unprepare(self, name: str, uid: str) -> str:
+        """Have a claim unprepared; return the error, if any."""
+        claim = dra.Claim(namespace="team", name=name, uid=uid)
+        with self.driver() as channel:
+            response = dra_grpc.DRAPluginStub(channel).NodeUnprepareResources(
+                dra.NodeUnprepareResourcesRequest(claims=[claim]), timeout=60
+            )
+        return str(response.claims[uid].error)
+
+    def driver(self) -> grpc.Channel:
+        """Return a channel to the DRA driver: where its registration says that it is."""
+        registry = self.kubelet.dir / "plugins_registry"
+        (path,) = registry.glob("gpu.tessera.dev-*-reg.sock")
+        with grpc.insecure_channel(f"unix:{path}") as channel:
+            info = reg_grpc.RegistrationStub(channel).GetInfo(reg.InfoRequest(), timeout=60)
+        assert (info.type, info.name) == ("DRAPlugin", "gpu.tessera.dev")
+        return grpc.insecure_channel(f"unix:{info.endpoint}")
+
     def _channel(self, profile: str) -> grpc.Channel:
         registry = self.kubelet.dir / "plugins_registry"
-        (path,) = registry.glob(f"tessera-mig-{profile}-*.sock")
+        name = profile if profile == "gpu" else f"mig-{profile}"
+        (path,) = registry.glob(f"tessera-{name}-*.sock")
         return grpc.insecure_channel(f"unix:{path}")
 
 

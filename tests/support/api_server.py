@@ -1,4 +1,4 @@
-"""A tiny Kubernetes API server for the node agent: GPU objects, their status, events.
+"""A tiny Kubernetes API server for the node agent: GPU objects, their status, events, slices.
 
 It speaks the few verbs that the agent may use (list, watch, apply of status, events), keeps objects
 in memory and counts writes. It is not ours, so a stand-in is fair; what it holds is what kubectl
@@ -18,20 +18,29 @@ from kubernetes.client import ApiClient, Configuration
 from gpu_operator.api.v1alpha1 import GROUP, NODE_LABEL, VERSION
 
 GPUS = f"/apis/{GROUP}/{VERSION}/gpus"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 NODE = "node-1"
 
 
 class ApiServer:
-    """``gpus``, ``pods`` and ``events`` by name; ``broken`` makes every answer a 500."""
+    """``gpus``, ``pods``, ``claims`` and ``events`` by name; ``broken``: every answer is a 500."""
 
     def __init__(self) -> None:
         self.gpus: dict[str, dict[str, Any]] = {}
         self.pods: dict[str, dict[str, Any]] = {}
+        self.claims: dict[str, dict[str, Any]] = {}
         self.events: dict[str, dict[str, Any]] = {}
         self.status_writes = 0
         self.broken = False
         self._changed = threading.Condition()
+        self.lists = 0
+        self.watches = 0
+        self.forgotten = 0
+        """Watches from a version before this one are answered with 410 Gone."""
         self._version = 0
+        self._history: list[tuple[int, str, dict[str, Any]]] = []
+        self.slices: dict[str, dict[str, Any]] = {}
+        self._slice_history: list[tuple[int, str, dict[str, Any]]] = []
         self._clients: list[ApiClient] = []
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
 
@@ -73,18 +82,37 @@ class ApiServer:
                 "metadata": {
                     "name": name,
                     "labels": {NODE_LABEL: NODE},
+                    "uid": old["metadata"].get("uid") or f"uid-{name}-{self._version}",
                     "generation": old["metadata"]["generation"] + 1,
                 },
                 "spec": spec,
                 "status": old.get("status"),
             }
-            self._bump(name)
+            self._bump(self.gpus[name])
 
     def delete_gpu(self, name: str) -> None:
         with self._changed:
-            del self.gpus[name]
-            self._version += 1
-            self._changed.notify_all()
+            gone = self.gpus.pop(name)
+            self._bump(gone, "DELETED")
+
+    def put_claim(self, name: str, uid: str, *devices: str, **result: Any) -> None:
+        """Create a ResourceClaim of the namespace ``team`` to which these were allocated."""
+        results = [
+            {
+                "request": f"r{number}",
+                "driver": "gpu.tessera.dev",
+                "pool": NODE,
+                "device": device,
+                **result,
+            }
+            for number, device in enumerate(devices)
+        ]
+        self.claims[name] = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"namespace": "team", "name": name, "uid": uid},
+            "status": {"allocation": {"devices": {"results": results}}} if devices else {},
+        }
 
     def status(self, name: str) -> dict[str, Any]:
         return self.gpus[name].get("status") or {}
@@ -100,9 +128,9 @@ class ApiServer:
         with self._changed:
             if name not in self.gpus:
                 return None
-            self.gpus[name] |= {"status": status}
+            self.gpus[name] = {**self.gpus[name], "status": status}
             self.status_writes += 1
-            self._bump(name)
+            self._bump(self.gpus[name])
             return self.gpus[name]
 
     def wait_for_change(self, version: int, timeout_s: float) -> int:
@@ -114,9 +142,36 @@ class ApiServer:
     def version(self) -> int:
         return self._version
 
-    def _bump(self, name: str) -> None:
+    def since(self, version: int, path: str = GPUS) -> list[tuple[int, str, dict[str, Any]]]:
+        """Return what happened after a version: version, type of event, object."""
+        with self._changed:
+            history = self._slice_history if path == SLICES else self._history
+            return [entry for entry in history if entry[0] > version]
+
+    def put_slice(self, slice_: dict[str, Any]) -> dict[str, Any]:
+        """Create or replace a ResourceSlice."""
+        with self._changed:
+            self._version += 1
+            name, version = slice_["metadata"]["name"], str(self._version)
+            kind = "MODIFIED" if name in self.slices else "ADDED"
+            metadata = {"uid": f"uid-{version}"} | slice_["metadata"] | {"resourceVersion": version}
+            self.slices[name] = {**slice_, "metadata": metadata}
+            self._slice_history.append((self._version, kind, self.slices[name]))
+            self._changed.notify_all()
+            return self.slices[name]
+
+    def delete_slice(self, name: str) -> None:
+        with self._changed:
+            if (gone := self.slices.pop(name, None)) is not None:
+                self._version += 1
+                gone["metadata"]["resourceVersion"] = str(self._version)
+                self._slice_history.append((self._version, "DELETED", gone))
+                self._changed.notify_all()
+
+    def _bump(self, gpu: dict[str, Any], event: str = "MODIFIED") -> None:
         self._version += 1
-        self.gpus[name]["metadata"]["resourceVersion"] = str(self._version)
+        gpu["metadata"] = {**gpu["metadata"], "resourceVersion": str(self._version)}
+        self._history.append((self._version, event, dict(gpu)))
         self._changed.notify_all()
 
 
@@ -132,8 +187,12 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
             elif url.path == GPUS and query.get("labelSelector") != [f"{NODE_LABEL}={NODE}"]:
                 self._answer(403, {"kind": "Status", "code": 403, "message": "not your node"})
             elif url.path == GPUS and "watch" in query:
-                self._watch(float(query["timeoutSeconds"][0]))
+                api.watches += 1
+                self._watch(
+                    float(query["timeoutSeconds"][0]), int(query["resourceVersion"][0] or 0)
+                )
             elif url.path == GPUS:
+                api.lists += 1
                 items = list(api.gpus.values())
                 self._answer(
                     200,
@@ -143,6 +202,15 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
                         "items": items,
                     },
                 )
+            elif url.path == SLICES and "watch" in query:
+                timeout_s, version = query["timeoutSeconds"][0], query["resourceVersion"][0]
+                self._watch(float(timeout_s), int(version or 0), SLICES)
+            elif url.path == SLICES:
+                assert query["fieldSelector"][0].startswith(f"spec.nodeName={NODE},")
+                metadata = {"resourceVersion": str(api.version)}
+                self._answer(200, {"metadata": metadata, "items": list(api.slices.values())})
+            elif "/namespaces/team/resourceclaims/" in url.path:
+                self._find(api.claims, url.path.rsplit("/", 1)[1])
             elif "/pods/" in url.path:
                 self._find(api.pods, url.path.rsplit("/", 1)[1])
             else:
@@ -158,9 +226,16 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
                 made = api.apply_status(body["metadata"]["name"], body["status"])
                 self._answer(*((200, made) if made else (404, {"kind": "Status", "code": 404})))
                 return
+            if path.startswith(SLICES):
+                self._answer(200, api.put_slice(body))
+                return
             name = path.rsplit("/", 1)[1]
             api.events[name] |= body
             self._find(api.events, name)
+
+        def do_DELETE(self) -> None:
+            api.delete_slice(urlparse(self.path).path.rsplit("/", 1)[1])
+            self._answer(200, {"kind": "Status", "status": "Success"})
 
         def do_POST(self) -> None:
             body = self._body()
@@ -179,18 +254,20 @@ def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:
             else:
                 self._answer(404, {"kind": "Status", "code": 404})
 
-        def _watch(self, timeout_s: float) -> None:
+        def _watch(self, timeout_s: float, version: int, path: str = GPUS) -> None:
+            if version < api.forgotten:
+                self._answer(410, {"kind": "Status", "code": 410, "message": "too old"})
+                return
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            version, deadline = -1, time.monotonic() + timeout_s
+            deadline = time.monotonic() + timeout_s
             try:
                 while time.monotonic() < deadline and not api.broken:
-                    if version != api.version:
-                        version = api.version
-                        for gpu in list(api.gpus.values()):
-                            self._chunk({"type": "MODIFIED", "object": gpu})
+                    for at, kind, gpu in api.since(version, path):
+                        self._chunk({"type": kind, "object": gpu})
+                        version = at
                     api.wait_for_change(version, 0.2)
                 self.wfile.write(b"0\r\n\r\n")
             except OSError:

@@ -23,7 +23,7 @@ def furnish(cluster: FakeCluster, deployment: str) -> None:
     for kind in ("GPUPool", "MIGLayout"):
         ready = {"conditions": [{**READY, "observedGeneration": 1}]}
         cluster.add(kind, "demo")["status"] = ready
-    cluster.add("GPU", "gpu-0")["status"] = {"slices": [dict(SLICE)]}
+    cluster.add("GPU", "gpu-0", {"pool": "demo"})["status"] = {"slices": [dict(SLICE)]}
 
 
 def end_pods(cluster: FakeCluster, phase: str = "Succeeded", message: str = "") -> None:

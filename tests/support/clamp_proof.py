@@ -53,8 +53,8 @@ class FunctionProof(Sums):
         self.called = name.startswith("product.")
         self.parameters = parameters
         self.needs: dict[str, int] = {}
-        stacked = (re.search(r"(%\w+) = alloca \[(\d+) x i8\]", line) for line in lines)
-        self.scratch = {found[1]: int(found[2]) for found in stacked if found}
+        stacked = (re.search(r"(%\w+) = alloca (?:\[(\d+) x i8\]|i32$)", one) for one in lines)
+        self.scratch = {found[1]: int(found[2] or 4) for found in stacked if found}
 
     def check_calls(self, called: "dict[str, FunctionProof]") -> None:
         """Check what functions of products are given.

@@ -1,18 +1,31 @@
 """The cluster as tests see it: kubectl, with JSON in and out, and waiting with a reason."""
 
+import contextlib
 import json
+import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+SYSTEM = "tessera-system"
+SAMPLE_IMAGE = "tessera.local/tessera-sample:demo"
 DONE = ("Succeeded", "Failed")
 # The API server never saw such a request: a busy machine was slow to connect.
 NOT_SENT = ("TLS handshake timeout", "dial tcp", "connection refused")
 SENT_WITHIN_S = 60
+_FORWARDED = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
+
+
+class Condition(NamedTuple):
+    """A condition of an object; all empty where it has none of that type."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +81,15 @@ class Cluster:
         """Return what a pod's container has printed."""
         return self.kubectl("logs", name)
 
+    def condition(self, what: str, wanted: str) -> Condition:
+        """Return a condition of an object (``kind/name``) that speaks of its present generation."""
+        found = self.get(what)
+        now = found["metadata"]["generation"]
+        for one in found.get("status", {}).get("conditions", []):
+            if one["type"] == wanted and one.get("observedGeneration", now) == now:
+                return Condition(one["status"], one["reason"], one["message"])
+        return Condition()
+
     def slices(self) -> list[dict[str, Any]]:
         """All slices in the cluster as the GPUs' status has them, each with its ``node``."""
         return [
@@ -89,11 +111,48 @@ class Cluster:
         ]
 
 
+def layout_of(profile: str, count: int, name: str = "e2e", **rollout: Any) -> dict[str, Any]:
+    """Return a MIGLayout that gives each second GPU of the demo's pool so many of a profile."""
+    return {
+        "apiVersion": "gpu.tessera.dev/v1alpha1",
+        "kind": "MIGLayout",
+        "metadata": {"name": name},
+        "spec": {
+            "selector": {"pool": "demo", "indices": [1]},
+            "instances": [{"profile": profile, "count": count}],
+            "rollout": rollout,
+        },
+    }
+
+
 def in_node(node: str, *command: str) -> str:
     """Run a command inside a kind node, which is a container of the host's Docker engine."""
     done = subprocess.run(["docker", "exec", node, *command], capture_output=True, text=True)
     assert done.returncode == 0, f"{command} in {node}: {done.stderr}"
     return done.stdout
+
+
+def pod_of(cluster: Cluster, component: str, node: str) -> str:
+    """Return the name of our pod of a component on a node."""
+    pods = cluster.get("pods", "-n", SYSTEM, "-l", f"app.kubernetes.io/component={component}")
+    (name,) = (
+        one["metadata"]["name"] for one in pods["items"] if one["spec"].get("nodeName") == node
+    )
+    return str(name)
+
+
+@contextlib.contextmanager
+def forwarded(pod: str, port: int) -> Iterator[str]:
+    """Forward a local port to a pod of ours, as users do; yield the address of its metrics."""
+    command = ["kubectl", "-n", SYSTEM, "port-forward", f"pod/{pod}", f":{port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        try:
+            assert running.stdout is not None
+            found = _FORWARDED.match(running.stdout.readline())
+            assert found is not None
+            yield f"http://127.0.0.1:{found[1]}/metrics"
+        finally:
+            running.terminate()
 
 
 def until(check: Callable[[], Any], timeout_s: float, every_s: float = 0.3) -> Any:

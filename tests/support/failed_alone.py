@@ -6,27 +6,49 @@ other, and names them. It refuses what a busy machine does not explain: a test w
 crash of the test process itself, and more failures than a few.
 """
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 KEY = "tessera/failed"
+# Of processes as such; the second line starts engines with threads through a rig.
 OF_PROCESSES = (
     *("tests/abi/", "tests/integration/"),
-    # Engines with threads, daemons, and the same once more with sanitizers.
     *("tests/unit/vgpu_sim/test_hca", "tests/unit/vgpu_sim/test_rdmacm"),
 )
+# What a unit test imports to start a process or a thread of its own.
+STARTS = re.compile(
+    r"^(?:import|from) (?:asyncio|multiprocessing|subprocess|threading)\b", re.MULTILINE
+)
+CRASH = "crash: "
+LEFT = "left by another test: "  # a process, a file; the other test is blamed by its own failure
 MOST = 6  # more of them are no accident
 
 
 def record(config: pytest.Config, failed: Iterable[tuple[str, str]]) -> None:
-    """Keep (node id, report) of what failed; a crash is kept under a name that nothing forgives."""
+    """Keep (node id, report) of what failed; a crash under a name that nothing forgives."""
     if (cache := getattr(config, "cache", None)) is None:
         return  # a run inside a test's (-p no:cacheprovider): what called it fails by name
-    names = {
-        f"crash: {name}" if "crashed while running" in report else name for name, report in failed
-    }
+    names = {_kind(report) + name for name, report in failed}
     cache.set(KEY, sorted(names))
+
+
+def _kind(report: str) -> str:
+    """Return what is said before the name of a test that failed with this report."""
+    if "crashed while running" in report:
+        return CRASH
+    # pytest raises what it finds when an object is collected, in whatever test runs then.
+    return LEFT if "PytestUnraisableExceptionWarning" in report else ""
+
+
+def of_processes(name: str, root: Path) -> bool:
+    """Return whether a test has processes or threads, and so may lose to a busy machine."""
+    if name.startswith((LEFT, *OF_PROCESSES)):
+        return True
+    file = root / name.partition("::")[0]
+    return file.is_file() and STARTS.search(file.read_text()) is not None
 
 
 def selected(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Item]:
@@ -39,11 +61,12 @@ def selected(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Ite
     failed: list[str] = config.cache.get(KEY, [])
     if not failed:
         raise pytest.UsageError("no failed test was recorded: the run before broke off")
-    if refused := [name for name in failed if not name.startswith(OF_PROCESSES)]:
+    if refused := [name for name in failed if not of_processes(name, config.rootpath)]:
         raise pytest.UsageError(f"not excused by a busy machine: {', '.join(refused)}")
     if len(failed) > MOST:
         raise pytest.UsageError(f"{len(failed)} tests failed; up to {MOST} are run again")
-    chosen = [item for item in items if item.nodeid in failed]
-    if len(chosen) != len(failed):
-        raise pytest.UsageError(f"not found again: {set(failed) - {i.nodeid for i in chosen}}")
+    wanted = {name.removeprefix(LEFT) for name in failed}
+    chosen = [item for item in items if item.nodeid in wanted]
+    if len(chosen) != len(wanted):
+        raise pytest.UsageError(f"not found again: {wanted - {i.nodeid for i in chosen}}")
     return chosen

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from gpu_operator import errors
-from gpu_operator.api.v1alpha1 import FINALIZER, NODE_LABEL
+from gpu_operator.api.v1alpha1 import FINALIZER, NODE_LABEL, TAINTS
 from gpu_operator.kube.actions import (
     Action,
     Apply,
@@ -20,6 +20,7 @@ from gpu_operator.kube.actions import (
     Evict,
     PatchNode,
     Record,
+    SetTaints,
 )
 from mig import geometry, planner
 
@@ -128,6 +129,8 @@ class FakeCluster:
                     ]
             case PatchNode():
                 return self._patch_node(action)
+            case SetTaints():
+                return self._set_taints(action)
             case Record():
                 self.events.append(action)
         return None
@@ -240,6 +243,21 @@ class FakeCluster:
                 case "remove":
                     del values[key]
         node.update(patched)
+        self.writes += 1
+        self._touch(node)
+        return copy.deepcopy(node)
+
+    def _set_taints(self, action: SetTaints) -> Document:
+        node = self.objects["Node"][action.name]
+        if node["metadata"]["uid"] != action.uid:
+            raise errors.Conflict(action.what)
+        kept = [t for t in node["spec"].get("taints", []) if t["key"] not in action.remove]
+        added = [{"key": k, "value": v, "effect": "NoSchedule"} for k, v in action.add]
+        node["spec"]["taints"] = kept + added
+        annotations = node["metadata"].setdefault("annotations", {})
+        annotations.pop(TAINTS, None)
+        if action.noted:
+            annotations[TAINTS] = ",".join(action.noted)
         self.writes += 1
         self._touch(node)
         return copy.deepcopy(node)

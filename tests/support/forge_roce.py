@@ -24,7 +24,7 @@ def sniff(program, source, destination):
     found = None
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as link:
         link.bind(("eth0", 0))
-        link.settimeout(20)
+        link.settimeout(60)
         while True:
             try:
                 frame = link.recv(256)

@@ -9,6 +9,7 @@ from typing import Any
 from gpu_operator.api.v1alpha1 import FINALIZER, INDEX_LABEL, NODE_LABEL, NODE_UID, POOL_LABEL
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType
 from gpu_operator.api.v1alpha1.gpu import (
+    ClaimedSlice,
     GPUSpec,
     GPUStatus,
     Holder,
@@ -28,7 +29,7 @@ from gpu_operator.api.v1alpha1.resource import Gpu, Layout, Meta, Pool, Resource
 from gpu_operator.controllers.world import Node, World
 from gpu_operator.kube.actions import Action, Apply, Manager
 from gpu_operator.render import gpu as gpu_render
-from mig import geometry
+from mig import geometry, spec as mig_spec
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 BOARD = "h100-80gb"
@@ -55,26 +56,25 @@ def pool(name: str = "p", *, created: str = "2026-01-01T00:00:00Z", **changes: A
 
 
 def instances(*texts: str) -> tuple[PlacedInstance, ...]:
-    """Read "3g.40gb@4"."""
-    return tuple(
-        PlacedInstance(profile=text.partition("@")[0], start=int(text.partition("@")[2]))
-        for text in texts
-    )
+    """Read "3g.40gb@4", "1c.3g.40gb@4.1"."""
+    return tuple(map(PlacedInstance.at, mig_spec.parse_places(",".join(texts))))
 
 
 def mig_slice(text: str, *pods: str, withdrawing: bool = False) -> Slice:
     """A slice "3g.40gb@4" that these pods ("namespace/name") hold."""
     (instance,) = instances(text)
-    profile = geometry.board(BOARD).profile(instance.profile)
+    placed = geometry.board(BOARD).instance(*instance.place)
+    profile = placed.profile
     holders = [pod.partition("/") for pod in pods]
     return Slice(
-        uuid=f"MIG-{text}",
+        uuid=f"GPU-{text}" if profile.is_whole else f"MIG-{text}",
         profile=instance.profile,
         start=instance.start,
+        compute_start=instance.compute_start,
         state=SliceState.WITHDRAWING if withdrawing else SliceState.ACTIVE,
-        resource=f"{PREFIX}/{profile.resource_name}",
+        resource=f"{PREFIX}/{placed.device.resource_name}",
         memory_bytes=profile.memory_bytes,
-        multiprocessors=profile.sm_count,
+        multiprocessors=placed.device.sm_count,
         holders=tuple(
             Holder(namespace=ns, name=name, uid=f"uid-{name}") for ns, _, name in holders
         ),
@@ -89,6 +89,7 @@ def gpu(
     want: Sequence[str] = (),
     layout: str | None = None,
     have: Sequence[Slice] = (),
+    claims: Sequence[ClaimedSlice] = (),
     reported: bool = True,
     generation: int = 1,
     seen: int | None = None,
@@ -121,11 +122,25 @@ def gpu(
         conditions=tuple(conditions or agent_conditions()),
         health="Healthy",
         slices=tuple(have),
-        slices_total=len(have),
-        slices_used=sum(bool(s.holders) for s in have),
+        claims=tuple(claims),
+        slices_total=len(have) + len(claims),
+        slices_used=sum(bool(s.holders) for s in have) + len(claims),
         agent_version="1",
     )
     return Resource(Meta(**fields | meta), spec, status)
+
+
+def claimed(place: str, claim: str = "job") -> ClaimedSlice:
+    """A slice that was made for a ResourceClaim of the namespace ``team``."""
+    profile, _, start = place.partition("@")
+    return ClaimedSlice(
+        uuid=f"MIG-{place}",
+        profile=profile,
+        start=int(start),
+        claim=Holder(namespace="team", name=claim, uid=f"uid-{claim}"),
+        memory_bytes=1,
+        multiprocessors=1,
+    )
 
 
 def agent_conditions(
@@ -218,7 +233,7 @@ def _is(item: Any, kind: str) -> bool:
 
 def condition(actions: Sequence[Action], kind: str) -> tuple[str, str, str]:
     """Status, reason and message of a condition in the one status write among the actions."""
-    (write,) = (a for a in actions if isinstance(a, Apply) and a.status)
+    (write,) = (a for a in actions if isinstance(a, Apply) and a.manager is Manager.STATUS)
     found = next(c for c in write.document["status"]["conditions"] if c["type"] == kind)
     return found["status"], found["reason"], found["message"]
 

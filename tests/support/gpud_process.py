@@ -17,7 +17,7 @@ from typing import Any
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.model import new_gpu_uuid
-from vgpu_sim.hal import messages
+from vgpu_sim.hal import abi, messages
 from vgpu_sim.hal.address_map import APERTURE_BASES, DEVICE_OFFSET
 from vgpu_sim.hal.messages import Chunk, Header, MessageType
 from vgpu_sim.system import python_process
@@ -182,6 +182,14 @@ class RawClient:
             return self.sock.recv(1) == b""
         except ConnectionResetError:
             return True
+
+    def error(self) -> int:
+        """Return the CUresult that the worker has left in the page it shares with its client."""
+        for descriptor in self.descriptors:
+            if "worker-page" in os.readlink(f"/proc/self/fd/{descriptor}"):
+                data = os.pread(descriptor, ctypes.sizeof(abi.WorkerPage), 0)
+                return int(abi.WorkerPage.from_buffer_copy(data).error)
+        raise AssertionError("the worker shared no page")
 
     def close(self) -> None:
         """Hang up."""

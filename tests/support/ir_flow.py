@@ -37,7 +37,7 @@ class Flow:
         self._dominators = self._dominate()
 
     def _add(self, line: Line) -> None:
-        block = self.blocks[line.block]
+        block = self.blocks.setdefault(line.block, Block())  # a function's first may have no label
         block.lines.append(line)
         if line.op == "br":
             block.successors = re.findall(r"label %([\w.]+)", line.text)

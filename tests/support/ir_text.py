@@ -136,6 +136,10 @@ TABLE_CALLS = ("@combine.enter", "@combine.settle")
 """Functions of the text that are given the caller's own table, and nothing else to write to."""
 
 
+_CONTROL_WORD = ("@llvm.x86.sse.stmxcsr", "@llvm.x86.sse.ldmxcsr")
+_OF_POINTERS = re.compile(r"\bptr\b")
+
+
 def access_of(line: Line) -> tuple[str | None, int]:
     """The pointer operand of an access, and its size."""
     if line.op in ("load", "atomicrmw", "cmpxchg"):
@@ -147,13 +151,17 @@ def access_of(line: Line) -> tuple[str | None, int]:
         return line.operands[MASKED[line.op.split(".")[2]][0]], max(vectors)
     if line.op == STOP:
         return line.operands[0], 0
+    if line.op in _CONTROL_WORD:
+        return line.operands[0], 4
+    if line.op.startswith("@llvm.") and _OF_POINTERS.search(line.text.partition("(")[2]):
+        raise NotRead(f"an access that is not known: {line.text}")
     known = (
         "@llvm.",
         "@masked_version",
         "@exact_version",
         "@partial_version",
         *TABLE_CALLS,
-        "@product.",
+        *("@product.", "@directed."),  # of the text, and looked at themselves
     )
     if line.op.startswith("@") and not line.op.startswith(known):
         raise NotRead(f"a call that is not known: {line.text}")

@@ -10,14 +10,21 @@ import grpc
 from device_plugin.proto import podresources_pb2 as pb, podresources_pb2_grpc as pb_grpc
 
 
-class FakeKubelet:
-    """``pods`` is what List answers: (namespace, name, device ids by resource)."""
+class FakeKubelet(pb_grpc.PodResourcesListerServicer):
+    """``pods`` is what List answers: (namespace, name, device ids by resource).
+
+    ``claims`` has the CDI devices that a pod, by its name, got by ResourceClaims.
+    """
 
     def __init__(self, root: Path) -> None:
         self.dir = root / "kubelet"
         self.pod_logs = root / "pods"
         self.socket = self.dir / "pod-resources" / "kubelet.sock"
         self.pods: list[tuple[str, str, dict[str, list[str]]]] = []
+        self.claims: dict[str, list[str]] = {}
+        self.allocatable: dict[str, list[str]] = {}
+        """Healthy devices by resource, as their plugins' lists are: what GetAllocatableResources answers."""
+        self.driver = "gpu.tessera.dev"
         self.refuse = False
         self.lists = 0
         self.socket.parent.mkdir(parents=True)
@@ -65,4 +72,19 @@ class FakeKubelet:
             for resource, ids in devices.items():
                 for device in ids:  # one entry for each device, as the kubelet does
                     container.devices.add(resource_name=resource, device_ids=[device])
+            if name in self.claims:
+                dynamic = container.dynamic_resources.add(claim_name="c", claim_namespace=namespace)
+                given = dynamic.claim_resources.add(driver_name=self.driver)
+                given.cdi_devices.extend(pb.CDIDevice(name=one) for one in self.claims[name])
+        return response
+
+    def GetAllocatableResources(
+        self, request: pb.AllocatableResourcesRequest, context: grpc.ServicerContext
+    ) -> pb.AllocatableResourcesResponse:
+        if self.refuse:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        response = pb.AllocatableResourcesResponse()
+        for resource, ids in self.allocatable.items():
+            for device in ids:
+                response.devices.add(resource_name=resource, device_ids=[device])
         return response

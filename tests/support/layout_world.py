@@ -6,6 +6,7 @@ from typing import Any
 from gpu_world import NOW, applied, gpu, node, pool, world
 
 from gpu_operator.api.v1alpha1 import CHANGED_AT, LAST_APPLIED
+from gpu_operator.api.v1alpha1.gpu import PlacedInstance
 from gpu_operator.controllers import layouts
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.kube.actions import Apply, Manager
@@ -20,7 +21,9 @@ def decide(seen: World, name: str = "l") -> Outcome:
 
 def written(outcome: Outcome) -> dict[str, list[str]]:
     return {
-        d["metadata"]["name"]: [f"{i['profile']}@{i['start']}" for i in d["spec"]["instances"]]
+        d["metadata"]["name"]: [
+            str(PlacedInstance.model_validate(i).place) for i in d["spec"]["instances"]
+        ]
         for d in applied(outcome.actions, Manager.LAYOUT)
     }
 

@@ -11,7 +11,7 @@ from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad.functions import Doorkeeper, IpAddress
 from vgpu_sim.hcad.node_server import NodeServer
-from vgpu_sim.hcad.pod_wires import PodWires
+from vgpu_sim.hcad.pod_wires import Netd
 from vgpu_sim.system.peers import PodUid
 
 ONE, OTHER = PodUid("1" * 32), PodUid("2" * 32)
@@ -28,12 +28,12 @@ class Node:
         directory: Path,
         engine: Engine,
         ip: IpAddress = IP,
-        wires: PodWires | None = None,
+        netd: Netd | None = None,
     ) -> None:
         self.pod = ONE
         self.directory = directory
         keeper = Doorkeeper(lambda _: self.pod, lambda _: frozenset({ip}), wait_seconds=0.05)
-        self.server = NodeServer(directory, engine, 1 << 20, keeper, wires=wires)
+        self.server = NodeServer(directory, engine, 1 << 20, keeper, netd=netd)
         self.server.enforcer.managed = False  # of tables test_hcad_policy_admin.py tells
 
     def connect(self, name: str) -> socket.socket:

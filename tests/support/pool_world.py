@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpu_world import GPU_NODE, NOW, pool
+from gpu_world import BOARD, GPU_NODE, NOW, pool
 
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
@@ -10,19 +10,18 @@ from gpu_operator.api.v1alpha1.resource import Pool
 from gpu_operator.config import NodeConfig
 from gpu_operator.controllers import pools
 from gpu_operator.controllers.world import AgentSet, Outcome, World
-from gpu_operator.render import daemonset
+from gpu_operator.render import daemonset, features
 
 CONFIG = NodeConfig(image="tessera:1", service_account="tessera-node")
 IN_POOL = GPU_NODE | {
     POOL_LABEL: "p",
-    "gpu.tessera.dev/gpu.present": "true",
-    "gpu.tessera.dev/gpu.product": "NVIDIA-H100-80GB-HBM3",
-    "gpu.tessera.dev/gpu.count": "1",
-    "gpu.tessera.dev/gpu.memory": "81559",
-    "gpu.tessera.dev/gpu.compute.major": "9",
-    "gpu.tessera.dev/gpu.compute.minor": "0",
-    "gpu.tessera.dev/mig.capable": "true",
-    "gpu.tessera.dev/mig.strategy": "mixed",
+    "gpu.tessera.dev/gfd.timestamp": "1767323045",
+    **{
+        f"gpu.tessera.dev/{name}": value
+        for name, value in features.labels(
+            [features.Device(BOARD, mig_enabled=False)], "mixed"
+        ).items()
+    },
 }
 
 

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -24,10 +25,14 @@ from random_kernels.kernels import Kernel
 
 from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
+from vgpu_sim.exec.jit import llvm
+from vgpu_sim.isa import Module
 
 GOAL = 100_000
 _CAPABILITY = (10, 0)
-_CASES: tuple[tuple[tuple[int, int, int], jit.Plan | None], ...] = (
+Block = tuple[int, int, int]
+_CPUS = (None, None, llvm.AVX2, llvm.NEON)
+_CASES: tuple[tuple[Block, jit.Plan | None], ...] = (
     ((64, 1, 1), jit.Plan(16, 2)),
     ((64, 1, 1), jit.Plan(1, 1)),
     ((32, 4, 1), jit.Plan(16, 4)),
@@ -46,15 +51,21 @@ def prove(seed: int, *, shared: bool = False) -> int:
     """
     module = random_addresses.kernel(seed, shared=shared)
     block, plan = _CASES[seed % len(_CASES)]
-    return clamp_proof.prove(jit.Compiler().emit_llvm(module, module.functions[0], block, plan))
+    return clamp_proof.prove(_text(seed, module, block, plan))
 
 
 def prove_ptx(kernel: Kernel) -> int:
     """Prove a kernel of PTX under a plan that goes by its seed. Returns and raises as ``prove``."""
     module = compile_ptx(kernel.text, capability=_CAPABILITY)
     (plan,) = trial.choose_plans(kernel, module, 0)
-    text = jit.Compiler().emit_llvm(module, module.functions[0], kernel.block, plan)
-    return clamp_proof.prove(text)
+    return clamp_proof.prove(_text(kernel.seed, module, kernel.block, plan))
+
+
+def _text(seed: int, module: Module, block: Block, plan: jit.Plan | None) -> str:
+    """Write the kernel for this machine, or for a CPU that says some things in other words."""
+    cpu = _CPUS[seed % len(_CPUS)]
+    with llvm.generating_for(cpu) if cpu else nullcontext():
+        return jit.Compiler().emit_llvm(module, module.functions[0], block, plan)
 
 
 KINDS: dict[str, Callable[[int], int]] = {

@@ -49,7 +49,12 @@ class Serving:
             ended = self.process.poll() is not None
             return ended or (trace.exists() and f" {awaited}(" in trace.read_text())
 
-        assert wait_until(listens, 60)
+        try:
+            assert wait_until(listens, 60)
+        except BaseException:
+            self.process.kill()
+            self.process.communicate()
+            raise
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ with (
 ):
     looked_at.bind(("", 4791))
     marked.bind(("", 4792))
-    marked.settimeout(30)
+    marked.settimeout(60)
     print("ready", flush=True)
     assert marked.recv(16) == b"mark"
     looked_at.setblocking(False)

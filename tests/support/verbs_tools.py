@@ -14,6 +14,8 @@ from tessera_run import environment, tessera
 
 from vgpu_sim.native import build
 
+WITH_ITS_RUN = ("setpriv", "--pdeathsig", "KILL")
+"""Before a program: it ends with the run that a test kills, and polls no CPU away from the others."""
 INSTALL = "apt-get install ibverbs-utils infiniband-diags perftest rdma-core"
 
 
@@ -26,7 +28,7 @@ def needed(program: str) -> pytest.MarkDecorator:
 def run_hca(temporary: Path, *command: str, fabric: str | None = None) -> list[str]:
     """Return the argument vector of one ``tessera run --hca``."""
     named = ("--fabric", fabric) if fabric else ()
-    return tessera("run", "--hca", *named, "--", *command)
+    return tessera("run", "--hca", *named, "--", *WITH_ITS_RUN, *command)
 
 
 def alone(temporary: Path, *command: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:

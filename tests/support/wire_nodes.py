@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Self
 
 import pytest
 from tessera_run import environment, tessera
+from verbs_tools import WITH_ITS_RUN
 
 ADDRESSES = ("10.78.0.1", "10.78.0.2")
 NAMES = ("wire_a", "wire_b")
@@ -28,12 +30,17 @@ needs_namespaces = pytest.mark.skipif(bool(missing()), reason=f"NOT RUN: {missin
 
 
 class Nodes:
-    """The namespaces, from ``__enter__`` to ``__exit__``; their interfaces have ``mtu`` bytes."""
+    """The namespaces, from ``__enter__`` to ``__exit__``; their interfaces have ``mtu`` bytes.
 
-    def __init__(self, temporary: Path, mtu: int = 9000) -> None:
+    Their homes have short paths: where a fabric's socket has no room for its name below its node's
+    home, it lies in a folder that all nodes share, and one node finds the other's fabric.
+    """
+
+    def __init__(self, mtu: int = 9000) -> None:
         self._mtu = mtu
         self._holders: list[subprocess.Popen[bytes]] = []
-        self.homes = [temporary / name for name in NAMES]
+        self._folder = tempfile.TemporaryDirectory(prefix="nodes", dir="/tmp")
+        self.homes = [Path(self._folder.name) / name for name in NAMES]
 
     def __enter__(self) -> Self:
         for home in self.homes:
@@ -54,6 +61,7 @@ class Nodes:
         for holder in self._holders:
             holder.kill()
             holder.communicate()
+        self._folder.cleanup()
 
     def inside(self, node: int) -> list[str]:
         """Return what runs a command in a node's network namespace."""
@@ -63,7 +71,7 @@ class Nodes:
     def run(self, node: int, *command: str, options: Sequence[str] = ()) -> list[str]:
         """Return the argument vector of a program with an HCA on that node's interface."""
         wire = ("run", "--hca", "--wire", NAMES[node], *options)
-        return [*self.inside(node), *tessera(*wire, "--", *command)]
+        return [*self.inside(node), *tessera(*wire, "--", *WITH_ITS_RUN, *command)]
 
     def play(
         self, *command: str, options: Sequence[str] = (), seconds: float = 90

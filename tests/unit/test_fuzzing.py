@@ -23,6 +23,7 @@ from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import cfg, jit
 from vgpu_sim.exec.interp import cta, integer, sync
 from vgpu_sim.isa import Op
+from vgpu_sim.worker import compile_children
 
 _ROOT = Path(__file__).parents[2]
 
@@ -229,6 +230,23 @@ def test_a_worker_that_dies_is_a_finding_and_the_rest_goes_on(
     assert "SIGABRT" in finding.detail
     assert "Assertion `it' failed." in finding.detail
     assert trial.plan_named(finding.plan) == jit.Plan(4, 2)
+
+
+def test_code_that_takes_for_ever_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM gets the time that the worker gives it, and a circle in it ends the fuzzer's worker."""
+
+    def circle(text: str, tier: int) -> bytes:
+        while True:
+            pass
+
+    monkeypatch.setattr(trial.llvm, "object_code", circle)
+    monkeypatch.setattr(compile_children, "CPU_SECONDS", 0.05)
+    monkeypatch.setattr(compile_children, "CPU_SECONDS_PER_MEGABYTE", 0.0)
+    with Workers(1) as pool:
+        ((_, report),) = pool.examine(iter([Task(_tiny(), plans=(None,))]))
+    (finding,) = report.findings
+    assert finding.kind == "worker dies"
+    assert finding.detail.startswith("SIGPROF while generating")
 
 
 def test_shrinking_keeps_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:

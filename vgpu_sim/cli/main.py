@@ -21,8 +21,9 @@ def _run() -> click.Command:
 
 
 def _smi() -> click.Command:
-    from vgpu_sim.cli import smi
+    from vgpu_sim.cli import smi, smi_topo
 
+    smi.command.add_command(smi_topo.topo)
     return smi.command
 
 
@@ -46,11 +47,30 @@ def _isa() -> click.Command:
     return isa.command
 
 
+def _perf() -> click.Command:
+    from vgpu_sim.cli import perf, perf_model, perf_predict, perf_run, perf_validate
+
+    perf.command.add_command(perf_predict.predict)
+    perf.command.add_command(perf_predict.compare)
+    perf.command.add_command(perf_model.model)
+    perf.command.add_command(perf_run.run)
+    perf_predict.add_to_compare(perf_model.model)
+    perf.command.add_command(perf_validate.validate)
+    perf.command.add_command(perf_validate.fit)
+    return perf.command
+
+
 def _rdma() -> click.Command:
     from vgpu_sim.cli import rdma_commands, rdma_fabric
 
     rdma_commands.command.add_command(rdma_fabric.policy)
     return rdma_commands.command
+
+
+def _fault() -> click.Command:
+    from vgpu_sim.cli import fault
+
+    return fault.command
 
 
 def _libdir() -> click.Command:
@@ -66,9 +86,11 @@ def _validate() -> click.Command:
 
 
 _VERBS: dict[str, Callable[[], click.Command]] = {
+    "fault": _fault,
     "isa": _isa,
     "libdir": _libdir,
     "mig": _mig,
+    "perf": _perf,
     "ptx": _ptx,
     "rdma": _rdma,
     "run": _run,

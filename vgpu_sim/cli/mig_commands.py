@@ -14,7 +14,7 @@ from mig import geometry, planner, spec
 from mig.errors import IllegalLayoutError, PlanError, SpecError
 from mig.geometry import Board, Instance, Profile
 from mig.planner.census import classic_profiles
-from vgpu_sim.cli import boards
+from vgpu_sim.cli import boards, mig_advise, mig_relayout
 
 _CANNOT = 1
 
@@ -49,6 +49,9 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.
 @click.group()
 def command() -> None:
     """Show MIG geometry and plan slices; needs no GPU and no cluster."""
+
+
+command.add_command(mig_advise.advise)
 
 
 @command.command(name="boards")
@@ -178,15 +181,61 @@ def states(board: Board, maximal: bool, as_json: bool) -> None:
 )
 @click.option(
     "--want",
-    required=True,
+    default=None,
     metavar="REQUESTS",
     shell_complete=_complete_requests,
     help="Slices to place: 2x2g.20gb,1g.10gb.",
 )
+@click.option(
+    "--from",
+    "before",
+    default=None,
+    metavar="INSTANCES",
+    shell_complete=_complete_placed,
+    help="All slices of the GPU as they are, to be changed to those of --to.",
+)
+@click.option(
+    "--to",
+    "after",
+    default=None,
+    metavar="SLICES",
+    shell_complete=_complete_requests,
+    help="All slices that it is to have, with places or without: 3g.40gb@4,2x1g.10gb.",
+)
+@click.option(
+    "--pin",
+    default="",
+    metavar="INSTANCES",
+    shell_complete=_complete_placed,
+    help="Slices of --from that have to stay.",
+)
 @_json_option
 @click.pass_context
-def plan(ctx: click.Context, board: Board, have: str, want: str, as_json: bool) -> None:
-    """Place slices beside those in use, or say why that cannot be done."""
+def plan(
+    ctx: click.Context,
+    board: Board,
+    have: str,
+    want: str | None,
+    before: str | None,
+    after: str | None,
+    pin: str,
+    as_json: bool,
+) -> None:
+    """Place slices beside those in use, or say why that cannot be done.
+
+    With --from and --to: the fewest changes from one layout to another, and why fewer do not do.
+    """
+    if before is not None or after is not None:
+        if before is None or after is None or have or want is not None:
+            raise click.UsageError(
+                "--from and --to go together, and without --have and --want", ctx
+            )
+        mig_relayout.command(ctx, board, before, after, pin, as_json)
+        return
+    if pin:
+        raise click.UsageError("--pin goes with --from and --to", ctx)
+    if want is None:
+        raise click.UsageError("Missing option '--want'.", ctx)
     try:
         in_use = spec.parse_instances(board, have)
     except SpecError as err:
@@ -218,7 +267,7 @@ def _echo_plan(made: planner.Plan) -> None:
     rows = [
         (
             str(instance),
-            instance.profile.driver_id,
+            "-" if instance.profile.is_whole else instance.profile.driver_id,
             instance.start,
             instance.profile.size,
             "new" if instance in placed else "in use",
@@ -255,7 +304,7 @@ def _profile_json(profile: Profile) -> dict[str, Any]:
         "aliases": profile.aliases,
         "resource": profile.resource_name,
         "id": profile.driver_id,
-        "nvml": int(profile.nvml_gi_enum),
+        "nvml": profile.nvml_gi_enum,
         "max": profile.max_count,
         "compute_slices": profile.compute_slices,
         "size": profile.size,

@@ -15,20 +15,19 @@ import click
 from click.shell_completion import CompletionItem
 
 from mig.errors import MigError
-from mig.geometry import Board, Instance, Profile
-from mig.planner.rules import violations
+from mig.geometry import WHOLE, Board, DeviceProfile
 from rdma.errors import PolicyError
 from vgpu_sim import config
-from vgpu_sim.cli import boards, quantity, rdma_files, run_hca, run_stats
-from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
+from vgpu_sim.cli import boards, quantity, rdma_files, run_hca, run_stats, topologies
+from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.fabric import FabricFailed
 from vgpu_sim.cli.clients.fabric_policy import Document
 from vgpu_sim.cli.clients.standalone import StandaloneNode, StandaloneOptions, StartFailed
+from vgpu_sim.cli.clocks import check_modelled, clock_option
+from vgpu_sim.cli.placing import configure, layout
 from vgpu_sim.fabric.wire import WireInterface
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
-from vgpu_sim.gpud.model import new_gpu_uuid
 from vgpu_sim.hal import limits
-from vgpu_sim.hal.address_map import MAX_GPUS
 from vgpu_sim.hal.messages import TOKEN_BYTES
 
 # As env(1) and timeout(1): the tool itself failed, or the program cannot be executed or found.
@@ -63,7 +62,7 @@ def _finite(
 def _complete_profile(
     ctx: click.Context, _param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    names = (profile.name for board in boards.chosen(ctx) for profile in board.profiles)
+    names = (one.name for board in boards.chosen(ctx) for one in board.device_profiles)
     return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
@@ -80,12 +79,18 @@ def _complete_command(
     "profile_name",
     metavar="PROFILE",
     shell_complete=_complete_profile,
-    help="MIG profile such as 1g.10gb; an unknown one lists the board's.",
+    help="MIG profile such as 1g.10gb or 1c.3g.40gb; an unknown one lists the board's. Without it"
+    " COMMAND has a whole GPU, MIG off.",
 )
 @click.option(
     "--hca",
     is_flag=True,
     help="Give COMMAND a virtual HCA (RDMA adapter), with or without a slice.",
+)
+@click.option(
+    "--system-verbs",
+    is_flag=True,
+    help="COMMAND's libibverbs.so.1 is the system's, of rdma-core 39 to 56, with our provider.",
 )
 @click.option(
     "--fabric",
@@ -133,8 +138,8 @@ def _complete_command(
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="Slices of that profile, for programs of several processes: as in CUDA a process has one"
-    " MIG device, the first or what CUDA_VISIBLE_DEVICES names. GPUs are added as needed.",
+    help="Whole GPUs; or slices of that profile, for programs of several processes: as in CUDA a"
+    " process has one MIG device, the first or what CUDA_VISIBLE_DEVICES names.",
 )
 @click.option(
     "--backend",
@@ -170,6 +175,8 @@ def _complete_command(
     metavar="SECONDS",
     help="End a kernel that runs longer, with CUDA_ERROR_LAUNCH_TIMEOUT; default: let it run.",
 )
+@clock_option
+@topologies.option
 @click.option("--stats", is_flag=True, help="Say at the end what each kernel took, on stderr.")
 @click.argument(
     "command_line",
@@ -183,6 +190,7 @@ def command(
     board: Board | None,
     profile_name: str | None,
     hca: bool,
+    system_verbs: bool,
     fabric: str | None,
     rdma_labels: dict[str, str],
     rdma_policies: list[Document],
@@ -195,10 +203,12 @@ def command(
     budget_bytes: int | None,
     threads: int | None,
     kernel_timeout_s: float | None,
+    clock: str,
+    topology: str,
     stats: bool,
     command_line: tuple[str, ...],
 ) -> None:
-    """Run COMMAND with a simulated MIG slice as the only CUDA device of each of its processes.
+    """Run COMMAND with a simulated GPU, or a MIG slice of one, as its CUDA device.
 
     With --hca it has a virtual HCA (an RDMA adapter), too, or instead of a slice; programs on one
     fabric reach each other, as far as the fabric's policies allow.
@@ -208,21 +218,14 @@ def command(
     found.
     """
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored by some parents: statuses would be lost
-    if fabric is not None and not hca:
-        raise click.UsageError("--fabric needs --hca")
-    if (rdma_labels or rdma_policies) and not hca:
-        raise click.UsageError("--rdma-labels and --rdma-policy need --hca")
-    if wire is not None and not hca:
-        raise click.UsageError("--wire needs --hca")
-    if (wire_gso or wire_rate) and wire is None:
-        raise click.UsageError("--wire-gso and --wire-rate need --wire")
-    if profile_name is None and not hca:
-        missing = "--board" if board is None else "--slice"
-        raise click.UsageError(f"Missing option '{missing}' (or --hca).")
-    if (board is None) != (profile_name is None):
-        raise click.UsageError("--board and --slice go together")
-    if stats and profile_name is None:
-        raise click.UsageError("--stats needs --slice")
+    policies = rdma_labels or rdma_policies
+    run_hca.check_options(hca, wire, wire_gso or wire_rate, policies, fabric, system_verbs)
+    if board is None and not hca:
+        raise click.UsageError("Missing option '--board' (or --hca).")
+    if board is None and profile_name is not None:
+        raise click.UsageError("--slice needs --board")
+    if board is None and stats:
+        raise click.UsageError("--stats needs --board")
     token_hex = secrets.token_hex(TOKEN_BYTES)
     environment = config.own_environment()
     prepare = None
@@ -230,7 +233,7 @@ def command(
     try:
         with ExitStack() as stack:
             node = None
-            if board is not None and profile_name is not None:
+            if board is not None:
                 options = StandaloneOptions(
                     backend=backend,
                     capability=None if capability is None else f"{capability[0]}.{capability[1]}",
@@ -239,36 +242,38 @@ def command(
                     threads=threads,
                     kernel_timeout_s=kernel_timeout_s,
                     report_usage=stats,
+                    clock=clock,
                     hca_socket=run_hca.direct_socket(fabric_name) if hca else None,
                 )
-                profile = _profile(board, profile_name)
+                device = _device(board, profile_name or WHOLE)
                 _check_capability(board, capability)
-                placed = layout(board, profile, count)
+                check_modelled(board, device, clock)
+                placed = layout(board, device, count)
+                topologies.check(topology, len(placed))
                 _require("libcuda.so.1", config.LIBRARIES_DIR)
                 node = stack.enter_context(StandaloneNode(config.private_dir_parents(), options))
                 with node.admin() as admin:
-                    configure(admin, board, profile, placed)
+                    configure(admin, board, placed, topology)
                 token_hex = node.token_hex
                 environment = config.program_environment(
                     node.slices_dir, token_hex, config.LIBRARIES_DIR
                 )
-                _say_how_to_choose(count)
+                _say_how_to_choose(1 if device.profile.is_whole else count)
             if hca:
                 _require("libibverbs.so.1", config.RDMA_LIBRARIES_DIR)
                 asked = rdma_labels, rdma_policies, wire, wire_gso, wire_rate
                 member = stack.enter_context(run_hca.member(fabric_name, token_hex, *asked))
-                environment = config.with_hca(
-                    *(environment, member.socket_path, token_hex),
-                    *(config.RDMA_LIBRARIES_DIR, member.address),
-                )
-                prepare = run_hca.sysfs_of(member)
+                verbs = run_hca.verbs(system_verbs)
+                found = member.socket_path, token_hex, verbs, member.address
+                environment = config.with_hca(environment, *found)
+                prepare = run_hca.sysfs_of(member, system_verbs)
             with run_stats.collected(node if stats else None):
                 status = run_program(command_line, environment, prepare)
     except (StartFailed, AdminRefused, FabricFailed, PolicyError) as err:
         click.echo(f"tessera run: {err}", err=True)
         status = EXIT_FAILED
     except OSError as err:
-        made = "slice" if profile_name is not None else "HCA"
+        made = "slice" if board is not None else "HCA"
         where = f"{err.filename}: " if err.filename else f"the {made} cannot be made: "
         click.echo(f"tessera run: {where}{err.strerror or err}", err=True)
         status = EXIT_FAILED
@@ -285,46 +290,6 @@ def _require(library: str, directory: Path) -> None:
         err=True,
     )
     sys.exit(EXIT_FAILED)
-
-
-def layout(chosen: Board, profile: Profile, count: int) -> list[list[Instance]]:
-    """Place slices of one profile on as few GPUs as possible, lowest starts first.
-
-    Raises:
-        click.UsageError: they need more GPUs than the aperture has room for.
-    """
-    per_gpu: list[Instance] = []
-    for start in profile.starts:
-        candidate = Instance(profile, start)
-        if not violations(chosen, [*per_gpu, candidate]):
-            per_gpu.append(candidate)
-    if count > len(per_gpu) * MAX_GPUS:
-        raise click.UsageError(
-            f"--count {count}: {MAX_GPUS} GPUs hold at most {len(per_gpu) * MAX_GPUS} slices of"
-            f" {profile.name}"
-        )
-    wanted = [per_gpu] * (count // len(per_gpu))
-    rest = per_gpu[: count % len(per_gpu)]
-    return [*wanted, rest] if rest else wanted
-
-
-def configure(
-    admin: AdminClient, chosen: Board, profile: Profile, placed: Sequence[Sequence[Instance]]
-) -> None:
-    """Give a fresh gpud its GPUs and slices. Raises AdminRefused, OSError."""
-    gpus = [
-        {"uuid": new_gpu_uuid(), "index": index, "board": chosen.key}
-        for index in range(len(placed))
-    ]
-    admin.call("configure", gpus=gpus, budget_bytes=0)
-    for gpu, instances in zip(gpus, placed, strict=True):
-        for instance in instances:
-            admin.call(
-                "create_instance",
-                gpu_uuid=gpu["uuid"],
-                profile=profile.name,
-                start=instance.start,
-            )
 
 
 def run_program(
@@ -375,9 +340,9 @@ def _say_how_to_choose(count: int) -> None:
         )
 
 
-def _profile(chosen: Board, name: str) -> Profile:
+def _device(chosen: Board, name: str) -> DeviceProfile:
     try:
-        return chosen.profile(name)
+        return chosen.device_profile(name)
     except MigError as err:
         raise click.BadParameter(str(err), param_hint="--slice") from err
 

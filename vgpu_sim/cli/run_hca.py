@@ -11,6 +11,7 @@ import click
 from rdma import quantity
 from rdma.fields import LABEL_KEY, LABEL_VALUE
 from vgpu_sim import config
+from vgpu_sim.cli import run_provider
 from vgpu_sim.cli.clients import fabric
 from vgpu_sim.cli.clients.fabric import NAME, FabricMember
 from vgpu_sim.cli.clients.fabric_policy import Document
@@ -19,6 +20,7 @@ from vgpu_sim.system import calls
 
 CLASSES: Final = Path("/sys/class")
 CLASS: Final = "infiniband"
+_EXIT_FAILED: Final = 125
 _CLONE_NEWNS: Final = 0x0002_0000
 _CLONE_NEWUSER: Final = 0x1000_0000
 _MS_BIND_REC: Final = 4096 | 16384
@@ -94,28 +96,56 @@ def member(
     return FabricMember(parents, name, token_hex, half, *asked)
 
 
-def sysfs_of(joined: FabricMember) -> Callable[[], None]:
+def check_options(
+    hca: bool, wire: object, of_wire: object, policies: object, named: object, system_verbs: bool
+) -> None:
+    """Raise click.UsageError where options are given without the one that they need."""
+    for given, there, message in (
+        (named, hca, "--fabric needs --hca"),
+        (policies, hca, "--rdma-labels and --rdma-policy need --hca"),
+        (wire, hca, "--wire needs --hca"),
+        (of_wire, wire, "--wire-gso and --wire-rate need --wire"),
+        (system_verbs, hca, "--system-verbs needs --hca"),
+    ):
+        if given and not there:
+            raise click.UsageError(message)
+
+
+def verbs(system: bool) -> Path:
+    """Return where the program finds verbs: our libraries, or the system's and our provider.
+
+    Raises FabricFailed: the latter cannot be.
+    """
+    if system:
+        run_provider.check()
+    return config.PROVIDER_PATH if system else config.RDMA_LIBRARIES_DIR
+
+
+def sysfs_of(joined: FabricMember, system_verbs: bool = False) -> Callable[[], None]:
     """Return what shows a member's device in the new process's /sys/class/infiniband.
 
     Where that is not permitted it says so on stderr, and the program runs without: verbs need no
-    sysfs, tools that look for devices there do.
+    sysfs, tools that look for devices there do. The system's libibverbs does, too: with
+    ``system_verbs`` the program does not run then.
     """
     sysfs = joined.sysfs
 
     def show() -> None:
-        if _is_possible(sysfs):
-            _mount(sysfs)
+        if _is_possible(sysfs, system_verbs):
+            _mount(sysfs, system_verbs)
+        elif system_verbs:
+            os._exit(_EXIT_FAILED)
 
     return show
 
 
-def _is_possible(sysfs: Path) -> bool:
+def _is_possible(sysfs: Path, system_verbs: bool) -> bool:
     """Try it in a child: a program must not begin half-way, in a namespace where it is nobody."""
     child = os.fork()
     if child == 0:
         status = 1
         try:
-            _mount(sysfs)
+            _mount(sysfs, system_verbs)
             status = 0
         except OSError as err:
             os.write(2, f"tessera run: no {CLASSES / CLASS}: {err}\n".encode())
@@ -124,7 +154,7 @@ def _is_possible(sysfs: Path) -> bool:
     return os.waitpid(child, 0)[1] == 0
 
 
-def _mount(sysfs: Path) -> None:
+def _mount(sysfs: Path, system_verbs: bool) -> None:
     """Put a folder of all classes, ours among them, over /sys/class, for this process alone.
 
     Nothing can be made in sysfs: so /sys/class is another file system, whose folders are the old
@@ -144,9 +174,13 @@ def _mount(sysfs: Path) -> None:
         calls.mount(str(entry), str(scratch / entry.name), "", _MS_BIND_REC)
     (scratch / CLASS).mkdir()
     calls.mount(str(sysfs), str(scratch / CLASS), "", _MS_BIND_REC)
+    if system_verbs:
+        run_provider.show_class(scratch, next(one.name for one in sysfs.iterdir()))
     calls.mount("none", str(scratch), "", _MS_REMOUNT_READ_ONLY)
     calls.mount(str(scratch), str(CLASSES), "", _MS_BIND_REC)
     calls.unmount_detached(str(scratch))
+    if system_verbs:
+        run_provider.show_device(sysfs.with_name("devices"))
 
 
 def _enter_namespaces() -> None:

@@ -8,6 +8,7 @@ from typing import NoReturn
 import click
 
 from mig.errors import MigError
+from mig.geometry import WHOLE
 from vgpu_sim import config
 from vgpu_sim.cli import smi_view
 from vgpu_sim.cli.clients.slices import NotAnswered
@@ -21,11 +22,12 @@ EXIT_NO_DRIVER = 9
 _MIB = 1 << 20
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("-L", "--list-gpus", "listing", is_flag=True, help="One line a device.")
 @click.option("-q", "--query", "query", is_flag=True, help="Everything, as indented text.")
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
-def command(listing: bool, query: bool, as_json: bool) -> None:
+@click.pass_context
+def command(ctx: click.Context, listing: bool, query: bool, as_json: bool) -> None:
     """Show simulated GPUs, MIG devices and who uses them.
 
     On a node and inside `tessera run` gpud is asked; in a pod the slice sockets are, which know
@@ -33,6 +35,20 @@ def command(listing: bool, query: bool, as_json: bool) -> None:
     """
     if listing + query + as_json > 1:
         raise click.UsageError("-L, -q and --json exclude each other")
+    if ctx.invoked_subcommand is not None:
+        return
+    node = looked()
+    if as_json:
+        click.echo(json.dumps(node.to_json(), indent=2))
+    elif not node.gpus:
+        _fail(EXIT_NO_DEVICES, "No devices were found")
+    else:
+        lines = list_lines(node) if listing else query_lines(node) if query else table_lines(node)
+        click.echo("\n".join(lines))
+
+
+def looked() -> NodeView:
+    """Look, or end with what nvidia-smi ends with."""
     try:
         node = look()
     except (NotAnswered, MigError, DocumentError) as err:
@@ -44,13 +60,7 @@ def command(listing: bool, query: bool, as_json: bool) -> None:
             f" {config.run_dir() / 'gpud.sock'} and no slice below {config.slices_dir()}.\n"
             "Inside `tessera run` and in a pod that was given a slice it finds them by itself.",
         )
-    if as_json:
-        click.echo(json.dumps(node.to_json(), indent=2))
-    elif not node.gpus:
-        _fail(EXIT_NO_DEVICES, "No devices were found")
-    else:
-        lines = list_lines(node) if listing else query_lines(node) if query else table_lines(node)
-        click.echo("\n".join(lines))
+    return node
 
 
 def look() -> NodeView | None:
@@ -73,7 +83,7 @@ def list_lines(node: NodeView) -> Iterator[str]:
     """Yield what ``nvidia-smi -L`` prints."""
     for gpu in node.gpus:
         yield f"GPU {gpu.index}: {gpu.product} (UUID: {gpu.uuid})"
-        for device in gpu.devices:
+        for device in gpu.slices:
             yield f"  MIG {device.profile:<11} Device {device.index:>2}: (UUID: {device.uuid})"
 
 
@@ -102,9 +112,9 @@ def _query_gpu(gpu: GpuView) -> Iterator[str]:
     yield _field(1, "Multiprocessors", gpu.multiprocessors)
     yield _field(1, "FB Memory Total", _mib(gpu.memory_bytes))
     yield _field(1, "Health", gpu.health)
-    yield _field(1, "MIG Mode", "Enabled")
+    yield _field(1, "MIG Mode", gpu.mig_mode)
     for device in gpu.devices:
-        yield "    MIG Device"
+        yield "    Whole GPU" if device.profile == WHOLE else "    MIG Device"
         yield _field(2, "Index", device.index)
         yield _field(2, "UUID", device.uuid)
         yield _field(2, "Profile", device.profile)
@@ -148,13 +158,13 @@ def table_lines(node: NodeView) -> Iterator[str]:
                 gpu.capability,
                 str(gpu.multiprocessors),
                 _mib(gpu.memory_bytes),
-                "Enabled",
+                gpu.mig_mode,
                 _text(gpu.health),
             )
             for gpu in node.gpus
         ),
     )
-    yield "MIG devices:"
+    yield "MIG devices and whole GPUs:"
     yield from _table(
         ("GPU", "MIG Dev", "Profile", "Placement", "SMs", "Memory-Usage", "Contexts", "Holders"),
         (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from mig.geometry import board
+from mig.geometry import WHOLE, board
 from vgpu_sim.cli.clients import slices as slice_client
 from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
@@ -47,7 +47,7 @@ class ProcessView:
 
 @dataclass(frozen=True, slots=True)
 class DeviceView:
-    """A MIG device."""
+    """A MIG device, or with ``profile`` "whole" its GPU with MIG off."""
 
     index: int
     uuid: str
@@ -65,7 +65,7 @@ class DeviceView:
 
 @dataclass(frozen=True, slots=True)
 class GpuView:
-    """A GPU as far as it can be seen from here."""
+    """A GPU as far as it can be seen from here: ``devices`` are what programs use of it."""
 
     index: int
     uuid: str
@@ -76,6 +76,17 @@ class GpuView:
     multiprocessors: int
     health: str | None
     devices: list[DeviceView]
+    topology: str | None = None
+
+    @property
+    def mig_mode(self) -> str:
+        """Return MIG's mode as nvidia-smi words it."""
+        return "Disabled" if any(one.profile == WHOLE for one in self.devices) else "Enabled"
+
+    @property
+    def slices(self) -> list[DeviceView]:
+        """Return the MIG devices."""
+        return [one for one in self.devices if one.profile != WHOLE]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +164,7 @@ def _gpu(gpu: admin.Gpu) -> GpuView:
         multiprocessors=gpu.multiprocessors,
         health=gpu.health,
         devices=[_device(index, one) for index, one in enumerate(gpu.instances)],
+        topology=gpu.topology,
     )
 
 
@@ -166,7 +178,7 @@ def _device(index: int, instance: admin.Instance) -> DeviceView:
         size=instance.size,
         multiprocessors=instance.multiprocessors,
         memory_bytes=instance.memory_bytes,
-        memory_used_bytes=instance.memory_used_bytes,
+        memory_used_bytes=instance.shared_used_bytes,
         context_count=len(instance.contexts),
         admit=instance.admit,
         holders=list(names.values()),
@@ -223,7 +235,7 @@ def _gpu_of(infos: Iterable[DeviceInfo]) -> GpuView:
         devices=[
             DeviceView(
                 index=index,
-                uuid=f"MIG-{UUID(bytes=bytes(info.uuid))}",
+                uuid=f"{'MIG' if info.is_mig else 'GPU'}-{UUID(bytes=bytes(info.uuid))}",
                 profile=info.profile.decode("ascii", "replace"),
                 start=info.instance_start,
                 size=info.instance_size,

@@ -4,13 +4,13 @@ Everything returned is to be freed in the reverse order of its making.
 """
 
 import ctypes
-import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NewType
 
 from vgpu_sim.fabric.engine_library import LIBRARY_PATH, load
+from vgpu_sim.fabric.engine_saving import Saving
 from vgpu_sim.hal.hca import (
     HCA_GIDS,
     HCA_MAD_BYTES,
@@ -25,13 +25,10 @@ from vgpu_sim.hal.hca_engine import (
     HcaFlowCounts,
     HcaPolicyChange,
     HcaQosClass,
-    HcaSavedCq,
-    HcaSavedQp,
-    HcaSavedSrq,
-    HcaSavedWindow,
     HcaWire,
     HcaWireCounts,
 )
+from vgpu_sim.hal.hca_frames import HcaSteerCreate
 from vgpu_sim.hal.hca_objects import HcaAhCreate, HcaMwCreate
 
 EngineClient = NewType("EngineClient", int)
@@ -46,11 +43,12 @@ EngineSrq = NewType("EngineSrq", int)
 EngineAh = NewType("EngineAh", int)
 EngineWindow = NewType("EngineWindow", int)
 EngineMember = NewType("EngineMember", int)
+EngineSteer = NewType("EngineSteer", int)
 
 _ASKED = 64
 
 
-class Engine:
+class Engine(Saving):
     """The engine and its thread, until ``close``."""
 
     def __init__(self, library: Path = LIBRARY_PATH) -> None:
@@ -158,58 +156,6 @@ class Engine:
     def remove_qp(self, qp: EngineQp) -> None:
         """Remove a queue pair; requests that it has are forgotten."""
         self._library.hca_qp_free(self._engine, qp)
-
-    def hold(self) -> None:
-        """Work on nothing until ``release``; requests stay where they are."""
-        self._library.hca_hold(self._engine)
-
-    def release(self) -> None:
-        """Go on."""
-        self._library.hca_release(self._engine)
-
-    def save_cq(self, cq: EngineCq) -> HcaSavedCq:
-        """Return how far a completion queue is; the engine is held."""
-        saved = HcaSavedCq()
-        self._library.hca_cq_save(self._engine, cq, ctypes.byref(saved))
-        return saved
-
-    def load_cq(self, cq: EngineCq, saved: HcaSavedCq) -> None:
-        """Go on where a predecessor was; the engine is held."""
-        self._library.hca_cq_load(self._engine, cq, ctypes.byref(saved))
-
-    def save_qp(self, qp: EngineQp) -> HcaSavedQp:
-        """Return how far a queue pair is; the engine is held."""
-        saved = HcaSavedQp()
-        self._library.hca_qp_save(self._engine, qp, ctypes.byref(saved))
-        return saved
-
-    def load_qp(self, qp: EngineQp, saved: HcaSavedQp) -> None:
-        """Go on where a predecessor was; the engine is held, and its wires are there.
-
-        Raises OSError.
-        """
-        if not self._library.hca_qp_load(self._engine, qp, ctypes.byref(saved)):
-            raise OSError(errno.ENETUNREACH, "a queue pair's wire is not there, or no memory")
-
-    def save_srq(self, srq: EngineSrq) -> HcaSavedSrq:
-        """Return how far a shared receive queue is; the engine is held."""
-        saved = HcaSavedSrq()
-        self._library.hca_srq_save(self._engine, srq, ctypes.byref(saved))
-        return saved
-
-    def load_srq(self, srq: EngineSrq, saved: HcaSavedSrq) -> None:
-        """Go on where a predecessor was; the engine is held."""
-        self._library.hca_srq_load(self._engine, srq, ctypes.byref(saved))
-
-    def save_window(self, window: EngineWindow) -> HcaSavedWindow:
-        """Return what a memory window opens; the engine is held."""
-        saved = HcaSavedWindow()
-        self._library.hca_window_save(self._engine, window, ctypes.byref(saved))
-        return saved
-
-    def load_window(self, window: EngineWindow, saved: HcaSavedWindow) -> None:
-        """Open what a predecessor's did, after the regions; the engine is held."""
-        self._library.hca_window_load(self._engine, window, ctypes.byref(saved))
 
     def watches_memory(self) -> bool:
         """Tell whether pages that clients take away are noticed before they are touched."""
@@ -382,6 +328,16 @@ class Engine:
     def remove_member(self, member: EngineMember) -> None:
         """End a membership, before its queue pair."""
         self._library.hca_member_free(self._engine, member)
+
+    def add_steer(self, wanted: HcaSteerCreate, targets: Sequence[EngineQp]) -> EngineSteer:
+        """Have frames that match go to raw packet queue pairs. Raises OSError."""
+        listed = (ctypes.c_void_p * len(targets))(*targets)
+        made = self._library.hca_steer_new(self._engine, ctypes.byref(wanted), listed)
+        return EngineSteer(self._made(made, "a flow"))
+
+    def remove_steer(self, steer: EngineSteer) -> None:
+        """Let no frame match any more, before any of its queue pairs goes."""
+        self._library.hca_steer_free(self._engine, steer)
 
     def counters(self) -> tuple[int, int]:
         """Return how often the engine went to sleep, and how many turns it took."""

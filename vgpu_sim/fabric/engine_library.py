@@ -29,6 +29,8 @@ _SIGNATURES = {
     "hca_window_free": (None, [_P, _P]),
     "hca_member_new": (_P, [_P, _P, ctypes.c_char_p]),
     "hca_member_free": (None, [_P, _P]),
+    "hca_steer_new": (_P, [_P, _P, _P]),
+    "hca_steer_free": (None, [_P, _P]),
     "hca_qp_drains": (ctypes.c_bool, [_P, _P]),
     "hca_qp_new": (_P, [_P, _P, _P, _P, _I, _P, _P, _P]),
     "hca_qp_set": (_I, [_P, _P, _U32, _P]),

@@ -1,11 +1,12 @@
 """The state machine of queue pairs: which change may set which attributes, and which it must.
 
-InfiniBand Architecture Specification volume 1, "Modify Queue Pair", of RC, UC and UD. Pure: it
-changes nothing but the value that it returns.
+InfiniBand Architecture Specification volume 1, "Modify Queue Pair", of RC, UC and UD; raw packet
+queue pairs as Linux has them. Pure: it changes nothing but the value that it returns.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from vgpu_sim.hal.hca import (
@@ -86,10 +87,23 @@ _UD_RULES: Final[Mapping[tuple[State, State], Rule]] = {
     (State.SQD, State.SQD): Rule(0, Mask.QKEY | Mask.PKEY_INDEX),
     (State.SQE, State.RTS): Rule(0, Mask.QKEY),
 }
+_RAW_RULES: Final[Mapping[tuple[State, State], Rule]] = {
+    (State.RESET, State.INIT): Rule(Mask.PORT),
+    (State.INIT, State.INIT): Rule(0, Mask.PORT),
+    (State.INIT, State.RTR): Rule(),
+    (State.RTR, State.RTS): Rule(),
+    (State.RTS, State.RTS): Rule(),
+    (State.RTS, State.SQD): _DRAIN,
+    (State.SQD, State.RTS): Rule(),
+    (State.SQD, State.SQD): Rule(),
+    (State.SQE, State.RTS): Rule(),
+}
+"""A frame says itself where it goes (drivers/infiniband/core/verbs.c, ``qp_state_table``)."""
 RULES_OF: Final[Mapping[VerbsQpType, Mapping[tuple[State, State], Rule]]] = {
     VerbsQpType.RC: RULES,
     VerbsQpType.UC: _UC_RULES,
     VerbsQpType.UD: _UD_RULES,
+    VerbsQpType.RAW_PACKET: _RAW_RULES,
 }
 
 _FIELDS: Final[Mapping[Mask, tuple[str, ...]]] = {
@@ -147,17 +161,27 @@ def change(
     """
     before = State(current.state)
     after = _state(wanted.state) if mask & Mask.STATE else before
-    _check_mask(kind, before, after, mask)
+    fields, limits = _allowed(kind, before, after, mask)
     result = HcaQpAttributes() if after == State.RESET else _copy(current)
-    for bit, limits in _LIMITS.items():
-        if mask & bit:
-            _check_limits(limits, wanted)
-    for bit, fields in _FIELDS.items():
-        if mask & bit:
-            for field in fields:
-                setattr(result, field, getattr(wanted, field))
+    _check_limits(limits, wanted)
+    for field in fields:
+        setattr(result, field, getattr(wanted, field))
     result.state = after
     return result
+
+
+@lru_cache(maxsize=256)
+def _allowed(
+    kind: VerbsQpType, before: State, after: State, mask: int
+) -> tuple[tuple[str, ...], tuple[tuple[str, int, int], ...]]:
+    """Return the fields that a change sets, and their limits. Raises InvalidChange.
+
+    Programs make the same few changes again and again: each is looked up once.
+    """
+    _check_mask(kind, before, after, mask)
+    fields = tuple(field for bit, of in _FIELDS.items() if mask & bit for field in of)
+    limits = tuple(limit for bit, of in _LIMITS.items() if mask & bit for limit in of)
+    return fields, limits
 
 
 def _copy(attributes: HcaQpAttributes) -> HcaQpAttributes:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 from contextlib import suppress
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,20 @@ from vgpu_sim import config
 from vgpu_sim.gpud import owner
 from vgpu_sim.gpud.contexts.exports import HcaOptions
 from vgpu_sim.gpud.contexts.launching import WorkerSettings
-from vgpu_sim.gpud.daemon import Daemon, NodeOptions
+from vgpu_sim.gpud.daemon import Daemon
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 from vgpu_sim.gpud.errors import JournalError
+from vgpu_sim.gpud.faults import classes
+from vgpu_sim.gpud.faults.health import Times
+from vgpu_sim.gpud.faults.node import Options
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.limits.cgroups.detect import DEFAULT_ROOT, PARENT, detect
 from vgpu_sim.gpud.limits.cgroups.none import NoCgroups
+from vgpu_sim.gpud.options import NodeOptions, TelemetryOptions
 from vgpu_sim.hal import limits
 from vgpu_sim.hal.messages import TOKEN_BYTES
+from vgpu_sim.hal.modelled import CLOCKS, WALL
 from vgpu_sim.system import foreign, processes, threads
 
 logger = logging.getLogger("tessera.gpud")
@@ -64,9 +70,23 @@ def read_token(path: Path) -> bytes:
     return token
 
 
+def health_checks(off: str, on: str) -> frozenset[int] | None:
+    """Read the two lists of Xids. Raises click.BadParameter."""
+    try:
+        return classes.ignored(off.split(","), on.split(","))
+    except ValueError as err:
+        raise click.BadParameter(f"health checks: {err}") from err
+
+
 def _path(help_text: str, default: Path | None = None) -> dict[str, Any]:
     kind = click.Path(path_type=Path)
     return {"type": kind, "default": default, "help": help_text, "show_default": bool(default)}
+
+
+def _telemetry(path: Path | None, uid: int | None) -> TelemetryOptions | None:
+    if (path is None) != (uid is None):
+        raise click.UsageError("--telemetry-socket and --telemetry-user go together")
+    return TelemetryOptions(path, uid) if path is not None and uid is not None else None
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -98,6 +118,13 @@ def _path(help_text: str, default: Path | None = None) -> dict[str, Any]:
     help="End the context of a kernel that runs for so many seconds; default: let it run.",
 )
 @click.option("--report-usage", is_flag=True, help='Make a "usage" event of what a context did.')
+@click.option(
+    "--clock",
+    type=click.Choice(CLOCKS),
+    default=WALL,
+    show_default=True,
+    help="What events measure: this machine's time, or what the board would take (modelled).",
+)
 @click.option("--cc", "capability", default=None, help="Report this compute capability (M.m).")
 @click.option(
     "--isolation",
@@ -117,6 +144,32 @@ def _path(help_text: str, default: Path | None = None) -> dict[str, Any]:
 )
 @click.option("--hca-socket", **_path("Where hcad asks for the memory of devices."))
 @click.option("--hcad-user", type=click.IntRange(min=0), default=None, help="UID of hcad.")
+@click.option("--telemetry-socket", **_path("Where --telemetry-user may read the inventory."))
+@click.option("--telemetry-user", type=click.IntRange(min=0), default=None, help="UID of that.")
+@click.option(
+    "--disable-health-checks",
+    "health_off",
+    envvar="DP_DISABLE_HEALTHCHECKS",
+    default="",
+    metavar="XIDS",
+    help="Xids that say nothing about health, beside those that programs cause; all: none does."
+    " Read as NVIDIA's device plugin does.",
+)
+@click.option(
+    "--enable-health-checks",
+    "health_on",
+    envvar="DP_ENABLE_HEALTHCHECKS",
+    default="",
+    metavar="XIDS",
+    help="Xids that do, against --disable-health-checks and the default.",
+)
+@click.option(
+    "--health-seconds",
+    type=(click.FloatRange(min=0), click.FloatRange(min=0), click.FloatRange(min=0)),
+    default=astuple(Times()),
+    show_default=True,
+    help="How long a GPU is Suspect, at least Unhealthy, and on Probation.",
+)
 @click.option(
     "--takeover-wait",
     type=click.FloatRange(min=0),
@@ -148,6 +201,7 @@ def main(
     threads: int | None,
     kernel_timeout_s: float | None,
     report_usage: bool,
+    clock: str,
     capability: str | None,
     isolation: str,
     allow_weak_sandbox: bool,
@@ -155,6 +209,11 @@ def main(
     cgroup_parent: str,
     hca_socket: Path | None,
     hcad_user: int | None,
+    health_off: str,
+    health_on: str,
+    health_seconds: tuple[float, float, float],
+    telemetry_socket: Path | None,
+    telemetry_user: int | None,
     takeover_wait: float,
     parent_fd: int | None,
     log_level: str,
@@ -187,8 +246,11 @@ def main(
             kernel_timeout_s=kernel_timeout_s,
             weak_sandbox=allow_weak_sandbox or token is not None,
             report_usage=report_usage,
+            clock=clock,
         ),
+        faults=Options(health_checks(health_off, health_on), Times(*health_seconds)),
         hca=HcaOptions(hca_socket, hcad_user, token or bytes(TOKEN_BYTES)) if hca_socket else None,
+        telemetry=_telemetry(telemetry_socket, telemetry_user),
     )
     try:
         for directory in (run_dir, state_dir):

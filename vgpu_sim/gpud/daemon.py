@@ -3,18 +3,19 @@
 import asyncio
 import logging
 import os
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from importlib import metadata
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from vgpu_sim.gpud.admin import parameters
+from mig.geometry import ComputePlace
+from vgpu_sim.gpud.admin import injection, parameters
 from vgpu_sim.gpud.admin.server import SOCKET_NAME, AdminServer
 from vgpu_sim.gpud.admin.snapshot import Snapshot
 from vgpu_sim.gpud.contexts import leftovers
-from vgpu_sim.gpud.contexts.exports import Exports, HcaOptions
-from vgpu_sim.gpud.contexts.launching import Launcher, WorkerSettings
+from vgpu_sim.gpud.contexts.exports import Exports
+from vgpu_sim.gpud.contexts.launching import Launcher
 from vgpu_sim.gpud.contexts.leftovers import Leftovers, Recorder
 from vgpu_sim.gpud.contexts.table import ContextTable
 from vgpu_sim.gpud.contexts.zygote import Zygote
@@ -22,45 +23,26 @@ from vgpu_sim.gpud.devices.device_info import device_info
 from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.errors import Conflict, RequestError
 from vgpu_sim.gpud.events import EventBus
+from vgpu_sim.gpud.faults.node import Faults
 from vgpu_sim.gpud.limits.budget import Budget, default_budget_bytes
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
-from vgpu_sim.gpud.model import GpuUuid, InstanceUuid, MigInstance, Owner
+from vgpu_sim.gpud.limits.sharing import SharingTable
+from vgpu_sim.gpud.management.answers import Management
+from vgpu_sim.gpud.management.node import InventoryNode
+from vgpu_sim.gpud.management.server import ManagementServer
+from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance, Owner
+from vgpu_sim.gpud.options import NodeOptions, installed_version
 from vgpu_sim.gpud.slices.admission import Admission, HolderTable, PodAdmission, TokenAdmission
 from vgpu_sim.gpud.slices.server import SliceServer
+from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
 from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
 from vgpu_sim.hal.messages import DeviceInfo
-from vgpu_sim.system.peers import PodUid
+from vgpu_sim.system.peers import PodUid, pod_of_process
 
 logger = logging.getLogger("tessera.gpud")
 
 _DRAIN_SECONDS = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class NodeOptions:
-    """How this gpud was started. A token makes it standalone: no pods, one user.
-
-    ``budget_bytes`` 0 is half of the host's memory. ``libraries_dir`` holds the client libraries
-    that containers are given. ``hca`` says where hcad is that may ask for the memory of devices.
-    """
-
-    run_dir: Path
-    state_dir: Path
-    libraries_dir: Path
-    token: bytes | None
-    budget_bytes: int
-    workers: WorkerSettings
-    hca: HcaOptions | None = None
-
-    @property
-    def slices_dir(self) -> Path:
-        """Return where each instance has a directory with its socket."""
-        return self.run_dir / "slices"
-
-    @property
-    def standalone(self) -> bool:
-        """Return whether this serves one user's run instead of a node's pods."""
-        return self.token is not None
 
 
 class Daemon:
@@ -72,14 +54,26 @@ class Daemon:
         self._inventory = Inventory(options.state_dir)
         self._events = EventBus(for_user=options.standalone)
         self._holders = HolderTable()
-        self._budget = Budget(self._budget_total(), cgroups.shared_bytes)
+        self._sharing = SharingTable(options.state_dir)
+        self._budget = Budget(
+            self._budget_total(), cgroups.shared_bytes, self._sharing.client_bytes
+        )
         self._contexts = ContextTable(self._budget, self._events, self._context_changed)
+        self._faults = Faults(
+            self._inventory, self._contexts, self._events, options.state_dir, options.faults
+        )
         self._zygote = Zygote(self._contexts.worker_exited, options.workers.first_uid)
         self._launcher = Launcher(
-            options.workers, self._zygote, cgroups, self._budget, self._contexts
+            options.workers,
+            self._zygote,
+            cgroups,
+            self._budget,
+            self._contexts,
+            self._sharing,
         )
         self._admission = self._make_admission()
         self._servers: dict[InstanceUuid, SliceServer] = {}
+        self._sampler = Sampler()
         self._snapshot = Snapshot(
             self._inventory,
             self._budget,
@@ -87,6 +81,26 @@ class Daemon:
             self._contexts,
             options.workers,
             options.slices_dir,
+            self._sampler,
+            self._faults,
+        )
+        node = InventoryNode(
+            self._inventory,
+            self._snapshot,
+            lambda: self._launcher.problem,
+            self._create,
+            self._withdraw,
+            self._create_compute,
+            self._destroy_compute,
+        )
+        self._management = Management(
+            node,
+            options.standalone,
+            pod_of_process,
+            lambda uuid, pod: self._holders.find(uuid, pod) is not None,
+        )
+        self._management_server = ManagementServer(
+            options.run_dir / MANAGEMENT_SOCKET_NAME, self._management.of_node
         )
         self._recorder = Recorder(options.run_dir, self._contexts)
         self._leftovers = Leftovers(self._inventory, self._budget, self._contexts, cgroups)
@@ -98,20 +112,33 @@ class Daemon:
                 "destroy_instance": self._op_destroy_instance,
                 "set_admission": self._op_set_admission,
                 "set_holders": self._op_set_holders,
+                "set_sharing": self._op_set_sharing,
+                "inject_fault": self._op_inject_fault,
+                "clear_faults": self._op_clear_faults,
             },
             self._events,
         )
+        self._reading = None
+        if options.telemetry is not None:
+            self._reading = AdminServer(
+                {"inventory": self._op_inventory}, EventBus(), [options.telemetry.uid]
+            )
         self._exports = Exports(options.hca, self._contexts) if options.hca is not None else None
-        self._supervision: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
         """Serve. Raises OSError or ValueError when a socket cannot be made."""
         options = self._options
-        self._supervision = asyncio.create_task(self._zygote.supervise())
+        self._tasks.append(asyncio.create_task(self._zygote.supervise()))
         self._leftovers.take_over(leftovers.load(options.run_dir))
         for instance in self._inventory.instances:
             await self._serve(instance)
+        self._tasks.append(asyncio.create_task(self._sampler.run(self._observe)))
         await self._admin.open(options.run_dir / SOCKET_NAME)
+        self._management_server.open()
+        if self._reading is not None and options.telemetry is not None:
+            options.telemetry.socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            await self._reading.open(options.telemetry.socket)
         if self._exports is not None:
             self._exports.open()
         isolation = self._cgroups.isolation
@@ -131,6 +158,10 @@ class Daemon:
     async def stop(self) -> None:
         """Stop serving. A node's workers go on without gpud; a run's end here."""
         await self._admin.close()
+        await self._management_server.close()
+        self._faults.close()
+        if self._reading is not None:
+            await self._reading.close()
         if self._exports is not None:
             await self._exports.close()
         for server in self._servers.values():
@@ -139,14 +170,19 @@ class Daemon:
             for context in self._contexts:
                 self._contexts.dismiss(context, "gpud ends")
             await self._contexts.drain(_DRAIN_SECONDS)
-        if self._supervision is not None:
-            self._supervision.cancel()
+        for task in self._tasks:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._supervision
+                await task
         await self._recorder.finish()
         await self._launcher.groups.finish()
         self._remove_idle_groups()
         logger.info("gpud_stopped")
+
+    def _observe(self) -> tuple[Iterable[Gpu], Iterable[Observed]]:
+        """Return what a sample is taken of."""
+        instances = self._inventory.instances
+        return self._inventory.gpus, (self._snapshot.observed(one) for one in instances)
 
     def _remove_idle_groups(self) -> None:
         """Leave no group without processes: perhaps no gpud comes after this one."""
@@ -198,6 +234,8 @@ class Daemon:
             self._describe,
             self._admission,
             self._launcher,
+            self._faults.refusal,
+            self._management,
         )
         standalone = self._options.standalone
         server.open(0o600 if standalone else 0o666, 0o700 if standalone else 0o711)
@@ -206,13 +244,14 @@ class Daemon:
         if standalone:
             self._launcher.expect(instance, Owner(PodUid(""), ""))
 
-    def _describe(self, instance: MigInstance) -> DeviceInfo:
+    def _describe(self, instance: MigInstance, thread_share: int) -> DeviceInfo:
         return device_info(
             instance,
             self._options.workers.capability_of(instance),
-            self._budget.slice_used_bytes(instance.uuid),
+            self._budget.shared_used_bytes(instance),
             len(self._contexts.of(instance.uuid)),
             self._cgroups.isolation.enforced,
+            self._sharing.multiprocessors(instance, thread_share),
         )
 
     async def _op_inventory(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -220,7 +259,7 @@ class Daemon:
         self._budget.measure_retained()
         isolation, options = self._cgroups.isolation, self._options
         return self._snapshot.node(
-            _version(),
+            installed_version(),
             options.libraries_dir,
             admin.Isolation(isolation.enforced, isolation.reason),
             admin.Sandbox(self._zygote.walls or {}, options.workers.weak_sandbox),
@@ -237,31 +276,88 @@ class Daemon:
         return {}
 
     async def _op_create_instance(self, params: dict[str, Any]) -> dict[str, Any]:
-        values = parameters.fields(params, {"gpu_uuid": str, "profile": str, "start": int})
-        instance = self._inventory.create_instance(
-            GpuUuid(values["gpu_uuid"]), values["profile"], values["start"]
-        )
-        try:
-            await self._serve(instance)
-        except (OSError, ValueError) as err:
-            await self._withdraw(instance.uuid)
-            raise RequestError(f"cannot serve {instance.uuid}: {err}") from err
-        logger.info(
-            "instance_created uuid=%s profile=%s start=%d gpu=%s",
-            instance.uuid,
-            instance.profile.name,
-            instance.start,
-            instance.gpu.uuid,
+        owner, owner_name = parameters.made_for(params)
+        compute_start = parameters.compute_start(params)
+        optional = ("owner", "owner_name", "compute_start")
+        rest = {name: value for name, value in params.items() if name not in optional}
+        values = parameters.fields(rest, {"gpu_uuid": str, "profile": str, "start": int})
+        instance = await self._create(
+            *(GpuUuid(values["gpu_uuid"]), values["profile"], values["start"]),
+            owner=owner,
+            owner_name=owner_name,
+            compute_start=compute_start,
         )
         return asdict(self._snapshot.instance(instance))
 
+    async def _create(
+        self,
+        gpu: GpuUuid,
+        profile: str,
+        start: int,
+        compute: bool = True,
+        owner: str = "",
+        owner_name: str = "",
+        compute_start: int | None = None,
+    ) -> MigInstance:
+        made = (gpu, profile, start, compute, owner, owner_name, compute_start)
+        instance = self._inventory.create_instance(*made)
+        await self._serve_new(instance)
+        return instance
+
+    async def _serve_new(self, instance: MigInstance) -> None:
+        try:
+            await self._serve(instance)
+        except (OSError, ValueError) as err:
+            await self._withdraw(instance.uuid, instance.owner)
+            raise RequestError(f"cannot serve {instance.uuid}: {err}") from err
+        logger.info(
+            "instance_created uuid=%s place=%s gpu=%s owner=%s",
+            instance.uuid,
+            instance.placed,
+            instance.gpu.uuid,
+            instance.owner,
+        )
+
     async def _op_destroy_instance(self, params: dict[str, Any]) -> dict[str, Any]:
-        values = parameters.fields(params, {"uuid": str})
-        await self._withdraw(parameters.instance_uuid(values["uuid"]))
+        given = {"owner": "", "evict": False, **params}
+        values = parameters.fields(given, {"uuid": str, "owner": str, "evict": bool})
+        uuid = parameters.instance_uuid(values["uuid"])
+        if values["evict"]:
+            await self._evict(uuid, values["owner"])
+        await self._withdraw(uuid, values["owner"])
         return {}
 
-    async def _withdraw(self, uuid: InstanceUuid) -> None:
-        self._inventory.destroy_instance(uuid, lambda one: self._launcher.count(one.uuid) > 0)
+    async def _evict(self, uuid: InstanceUuid, owner: str) -> None:
+        """End what runs on an instance, which its pods have lost. Raises NotFound, Conflict."""
+        self._inventory.owned(uuid, owner)
+        self._inventory.set_admission(uuid, False)
+        for context in self._contexts.of(uuid):
+            self._contexts.dismiss(context, "what its slice was made for is gone")
+        await self._holders.wait_until(lambda: self._launcher.count(uuid) == 0, _DRAIN_SECONDS)
+
+    async def _create_compute(self, uuid: InstanceUuid, within: ComputePlace | None) -> MigInstance:
+        instance = self._inventory.create_compute(uuid, within)
+        if instance.uuid in self._servers:
+            await self._update_group(instance)
+        else:
+            await self._serve_new(instance)
+        return instance
+
+    async def _destroy_compute(self, uuid: InstanceUuid) -> None:
+        if self._inventory.destroy_compute(uuid, self._in_use):
+            await self._update_group(self._inventory.instance(uuid))
+        else:
+            await self._stop_serving(uuid)
+
+    def _in_use(self, instance: MigInstance) -> bool:
+        return self._launcher.count(instance.uuid) > 0
+
+    async def _withdraw(self, uuid: InstanceUuid, owner: str = "") -> None:
+        self._inventory.destroy_instance(uuid, self._in_use, owner)
+        await self._stop_serving(uuid)
+
+    async def _stop_serving(self, uuid: InstanceUuid) -> None:
+        self._contexts.forget(uuid)
         server = self._servers.pop(uuid, None)
         if server is not None:
             await server.close(remove_directory=True)
@@ -289,9 +385,16 @@ class Daemon:
                     self._launcher.expect(instance, Owner(holder.pod_uid, holder.namespace))
         return {}
 
+    async def _op_set_sharing(self, params: dict[str, Any]) -> dict[str, Any]:
+        values = parameters.fields(params, {"shares": dict})
+        self._sharing.replace(parameters.shares(values["shares"]))
+        return {}
 
-def _version() -> str:
-    try:
-        return metadata.version("tessera")
-    except metadata.PackageNotFoundError:
-        return "0+source"  # run from a checkout that was never installed
+    async def _op_inject_fault(self, params: dict[str, Any]) -> dict[str, Any]:
+        wanted = injection.parse(params)
+        self._faults.inject(wanted)
+        return {"id": wanted.id}
+
+    async def _op_clear_faults(self, params: dict[str, Any]) -> dict[str, Any]:
+        values = parameters.fields(params, {"gpu_uuid": str, "id": str})
+        return {"cleared": self._faults.clear(values["gpu_uuid"], values["id"])}

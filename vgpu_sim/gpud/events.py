@@ -6,6 +6,7 @@ Texts in events come from workers, that is from tenants, and end in logs and Kub
 
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +17,16 @@ Subscriber = Callable[[dict[str, Any]], None]
 
 # What an operator of a node should see without asking for more.
 _WARNINGS = frozenset(
-    {"fault", "unsupported_ptx", "out_of_memory", "fenced", "refused", "worker_failed"}
+    {
+        "fault",
+        "unsupported_ptx",
+        "out_of_memory",
+        "fenced",
+        "refused",
+        "worker_failed",
+        "xid",
+        "health",
+    }
 )
 
 
@@ -24,6 +34,13 @@ def clean_text(value: object, limit: int = MAX_TEXT_CHARACTERS) -> str:
     """Return printable text of bounded length from whatever a tenant sent."""
     text = value if isinstance(value, str) else ""
     return "".join(c if c.isprintable() else " " for c in text[:limit])
+
+
+def ascii_text(value: object, limit: int) -> str:
+    """Return the same of ASCII alone: what stays in the inventory, where JSON writes every other
+    character as six or twelve.
+    """
+    return clean_text(value, limit).encode("ascii", "replace").decode("ascii")
 
 
 def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
@@ -50,12 +67,15 @@ def sentence(name: str, fields: Mapping[str, Any]) -> str | None:
 class EventBus:
     """Distributes events. A subscriber must not block; one that raises is a defect.
 
+    What a subscriber emits of an event comes after it for everybody: an Xid after its fault.
     ``for_user``: this is one user's run, whose terminal gets sentences instead of records.
     """
 
     def __init__(self, for_user: bool = False) -> None:
         self._for_user = for_user
         self._subscribers: list[Subscriber] = []
+        self._waiting: deque[tuple[str, dict[str, Any]]] = deque()
+        self._delivers = False
 
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Add a subscriber; the function returned removes it."""
@@ -70,8 +90,17 @@ class EventBus:
     def emit(self, name: str, /, **fields: Any) -> None:
         """Log and send an event."""
         self._log(name, fields)
-        for subscriber in tuple(self._subscribers):
-            subscriber({"event": name, **fields})
+        self._waiting.append((name, fields))
+        if self._delivers:
+            return  # from within a subscriber: it is delivered when its cause has been
+        self._delivers = True
+        try:
+            while self._waiting:
+                one, its = self._waiting.popleft()
+                for subscriber in tuple(self._subscribers):
+                    subscriber({"event": one, **its})
+        finally:
+            self._delivers = False
 
     def _log(self, name: str, fields: Mapping[str, Any]) -> None:
         level = logging.WARNING if name in _WARNINGS else logging.INFO

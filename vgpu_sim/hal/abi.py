@@ -11,7 +11,7 @@ from ctypes import c_char, c_int32, c_uint8, c_uint16, c_uint32, c_uint64
 from enum import IntEnum
 from typing import Final
 
-ABI_VERSION: Final = 5
+ABI_VERSION: Final = 6
 CLIENT_AREA_MAGIC: Final = 0x54534341  # "TSCA"
 WORKER_PAGE_MAGIC: Final = 0x54535750  # "TSWP"
 
@@ -34,6 +34,16 @@ class Opcode(IntEnum):
     COPY = 3
     SET = 4
     TIMESTAMP = 5
+    COPIED = 6  # a copy that the client has made by itself, for a worker that observes
+
+
+class Direction(IntEnum):
+    """Which way a copy goes."""
+
+    HOST_TO_DEVICE = 0
+    DEVICE_TO_HOST = 1
+    DEVICE_TO_DEVICE = 2
+    DEVICE_TO_PEER = 3  # another context's device
 
 
 class FaultKind(IntEnum):
@@ -52,6 +62,7 @@ class FaultKind(IntEnum):
     STACK = 10  # a thread's own stack overflowed
     FUNCTION = 11  # a call of what is no function
     ASSERTION = 12  # an assertion of the program does not hold
+    DEVICE = 13  # the GPU failed; gpud says with which error
 
 
 class Wait(ctypes.Structure):
@@ -101,6 +112,13 @@ class TimestampBody(ctypes.Structure):
     _fields_ = (("index", c_uint32), ("reserved", c_uint32))
 
 
+class CopiedBody(ctypes.Structure):
+    """OP_COPIED: nothing is done. ``direction`` is a ``Direction``; ``pageable`` is 1 where the
+    host's memory is not page-locked."""
+
+    _fields_ = (("bytes", c_uint64), ("direction", c_uint32), ("pageable", c_uint32))
+
+
 class Body(ctypes.Union):
     """What follows a slot's header, by opcode."""
 
@@ -109,6 +127,7 @@ class Body(ctypes.Union):
         ("copy", CopyBody),
         ("set", SetBody),
         ("timestamp", TimestampBody),
+        ("copied", CopiedBody),
     )
 
 
@@ -143,7 +162,8 @@ class ClientArea(ctypes.Structure):
 
     ``bell`` is a futex that the client bumps when ``WorkerPage.sleeping`` is set. ``waiting``
     counts client threads that sleep on ``WorkerPage.progress``. ``stream_limit`` is one more than
-    the highest stream index in use. ``head[s]`` counts slots ever put into ring ``s``.
+    the highest stream index in use. ``head[s]`` counts slots ever put into ring ``s``. The client
+    counts what it copies by itself, and the time that the larger copies take.
     """
 
     _fields_ = (
@@ -153,7 +173,11 @@ class ClientArea(ctypes.Structure):
         ("waiting", c_uint32),
         ("cpu", c_int32),
         ("stream_limit", c_uint32),
-        ("reserved", c_uint8 * 40),
+        ("host_to_device_bytes", c_uint64),
+        ("device_to_host_bytes", c_uint64),
+        ("device_to_device_bytes", c_uint64),
+        ("copy_ns", c_uint64),
+        ("reserved", c_uint8 * 8),
         ("head", c_uint64 * MAX_STREAMS),
         ("rings", Ring * MAX_STREAMS),
     )
@@ -184,7 +208,8 @@ class WorkerPage(ctypes.Structure):
     again by itself very soon. A stream whose bit of ``occupied`` is set has a request that runs
     beside others, and is looked at when that ends: nobody need ring for it. ``timeline[s]`` is the
     value of the last finished request of stream ``s``; ``tail[s]`` counts slots the worker has
-    copied out of ring ``s``, so that the client may reuse them.
+    copied out of ring ``s``, so that the client may reuse them. Where ``observing`` is not 0 the
+    client says of each copy that it makes by itself that it did (OP_COPIED).
     """
 
     _fields_ = (
@@ -195,7 +220,8 @@ class WorkerPage(ctypes.Structure):
         ("sleeping", c_uint32),
         ("cpu", c_int32),
         ("occupied", c_uint64 * (MAX_STREAMS // 64)),
-        ("reserved", c_uint8 * 24),
+        ("observing", c_uint32),
+        ("reserved", c_uint8 * 20),
         ("fault", FaultRecord),
         ("timeline", c_uint64 * MAX_STREAMS),
         ("tail", c_uint64 * MAX_STREAMS),
@@ -273,6 +299,7 @@ STRUCTURES: Final = (
     CopyBody,
     SetBody,
     TimestampBody,
+    CopiedBody,
     Body,
     Slot,
     Ring,
@@ -282,4 +309,4 @@ STRUCTURES: Final = (
     LaunchContext,
     ThreadState,
 )
-ENUMS: Final = (Opcode, FaultKind)
+ENUMS: Final = (Opcode, Direction, FaultKind)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 5
 
 
 class DocumentError(ValueError):
@@ -52,11 +52,12 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A pod that may use an instance."""
+    """A pod that may use an instance; ``container`` is which of its own, empty if unknown."""
 
     pod_uid: str
     namespace: str
     name: str
+    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,141 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
+class Counters:
+    """What the contexts of an instance, ended ones too, have done since gpud started.
+
+    Nothing here ever decreases. Times in ns: ``busy_ns`` is the sum over the contexts of the time
+    in which at least one kernel ran. The others weigh the time of each launch by what it kept busy
+    (docs/metrics.md): ``sm_active_ns`` by the share of the multiprocessors that had a block,
+    ``sm_occupancy_ns`` by the share of their places for warps, the pipes by the share of the
+    kernel's instructions, ``memory_ns`` likewise, with the time of copies and fills.
+    ``allocations`` counts chunks of memory that gpud granted.
+    """
+
+    contexts: int = 0
+    launches: int = 0
+    blocks: int = 0
+    threads: int = 0
+    busy_ns: int = 0
+    sm_active_ns: int = 0
+    sm_occupancy_ns: int = 0
+    tensor_ns: int = 0
+    fp64_ns: int = 0
+    fp32_ns: int = 0
+    fp16_ns: int = 0
+    memory_ns: int = 0
+    host_to_device_bytes: int = 0
+    device_to_host_bytes: int = 0
+    device_to_device_bytes: int = 0
+    set_bytes: int = 0
+    allocations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """How busy an instance or a GPU was in gpud's last sample period: shares of one, 0.0 to 1.0.
+
+    Of a GPU it is the mean over its multiprocessors, of ``memory`` over its units of memory.
+    """
+
+    engine: float = 0.0
+    sm_active: float = 0.0
+    sm_occupancy: float = 0.0
+    tensor: float = 0.0
+    fp64: float = 0.0
+    fp32: float = 0.0
+    fp16: float = 0.0
+    memory: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What a GPU's sensors say, at the end of gpud's last sample period.
+
+    Measured are the utilisations and PCIe throughput; clocks, power, energy, temperatures, fans and
+    performance state follow from them and the board's figures (docs/metrics.md). ``fans_percent``
+    has one number a fan: none on boards that are cooled passively. ``performance_state`` is 0
+    (fastest) to 15. ``energy_mj`` is what was drawn since gpud started.
+    """
+
+    activity: Activity
+    gpu_utilization_percent: int
+    memory_utilization_percent: int
+    sm_clock_mhz: int
+    memory_clock_mhz: int
+    max_sm_clock_mhz: int
+    max_memory_clock_mhz: int
+    power_draw_mw: int
+    power_limit_mw: int
+    energy_mj: int
+    temperature_c: int
+    memory_temperature_c: int
+    slowdown_temperature_c: int
+    shutdown_temperature_c: int
+    fans_percent: tuple[int, ...]
+    performance_state: int
+    pcie_tx_bytes_per_s: int
+    pcie_rx_bytes_per_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """An Xid of a GPU, as in NVIDIA's "Xid Errors".
+
+    ``sequence`` counts from 1, over restarts of gpud; ``time_ns`` is CLOCK_REALTIME. ``instance``
+    is empty where the whole GPU is concerned; ``pid`` is the program's, 0 where there is none.
+    """
+
+    sequence: int
+    xid: int
+    time_ns: int
+    instance: str
+    pid: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ecc:
+    """Memory errors: since the last reset of the GPU (volatile), and ever (aggregate)."""
+
+    corrected_volatile: int = 0
+    uncorrected_volatile: int = 0
+    corrected_aggregate: int = 0
+    uncorrected_aggregate: int = 0
+    remapped_rows: int = 0
+    pending_rows: int = 0
+    remapping_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An injected fault that lasts: ``thermal``, ``hang`` or ``off_bus``.
+
+    ``instance`` is empty where the whole GPU has it; ``until_ns`` (CLOCK_MONOTONIC) 0: until it is
+    cleared.
+    """
+
+    id: str
+    kind: str
+    instance: str
+    since_ns: int
+    until_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
-    """A MIG instance."""
+    """An instance of a GPU: a MIG device, or with ``profile`` "whole" the GPU with MIG off.
+
+    ``profile`` is "1c.3g.40gb" for a compute instance narrower than its GPU instance; then
+    ``compute_start`` is its first compute slice in that, else None. ``start``, ``size`` and
+    ``memory_bytes`` are the GPU instance's, which all its compute instances share: of that
+    ``memory_used_bytes`` is what this one uses, ``shared_used_bytes`` what they use together.
+
+    ``gi_id`` and ``ci_id`` are what NVML calls a MIG device on its GPU, -1 for a whole one;
+    ``ci_id`` is -1 while a GPU instance has no compute instance, which is no device of any program.
+    ``owner`` says what it was made for: empty for a layout or the whole GPU that a node has without
+    one, ``claim:UID`` for a ResourceClaim, whose ``owner_name`` is its "namespace/name".
+    """
 
     uuid: str
     profile: str
@@ -95,11 +229,25 @@ class Instance:
     admit: bool
     holders: tuple[Holder, ...]
     contexts: tuple[Context, ...]
+    gi_id: int
+    ci_id: int
+    counters: Counters
+    activity: Activity
+    health: str = "Healthy"
+    owner: str = ""
+    owner_name: str = ""
+    compute_start: int | None = None
+    shared_used_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A simulated GPU; ``capability`` is what programs see."""
+    """A simulated GPU; ``capability`` is what programs see.
+
+    ``mig_enabled`` is its MIG mode: False while it is one whole GPU.
+    ``pci_bus_id`` is written as NVML does: domain in eight digits, bus, device, function. It is one
+    of the places of the ``topology``, by ``index``.
+    """
 
     uuid: str
     index: int
@@ -110,6 +258,13 @@ class Gpu:
     capability: tuple[int, int]
     health: str
     instances: tuple[Instance, ...]
+    mig_enabled: bool
+    pci_bus_id: str
+    telemetry: Telemetry
+    xids: tuple[Xid, ...] = ()
+    ecc: Ecc = Ecc()
+    faults: tuple[Fault, ...] = ()
+    topology: str = "flat"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +310,10 @@ def _read(kind: type[Value], document: object, where: str) -> Value:
         names = [_read(arguments[0], name, where) for name in document]
         values = [_read(arguments[1], document[name], f"{where}.{name}") for name in document]
         return dict(zip(names, values, strict=True))  # type: ignore[return-value]
-    if type(document) is kind:
-        return document
+    if origin is types.UnionType and document is None and type(None) in arguments:
+        return None  # type: ignore[return-value]
+    if type(document) is kind or (origin is types.UnionType and type(document) in arguments):
+        return document  # type: ignore[return-value]
     raise DocumentError(f"{where} is not {kind}")
 
 

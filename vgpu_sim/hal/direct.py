@@ -7,7 +7,9 @@ sends JSON objects
     {"type": "export", "request": n, "pid": p, "address": a, "bytes": b, "skip": k}
 
 ``pid`` is a program that has opened an HCA function; of its contexts the first ``k`` are passed
-over, as they have answered ENOENT. gpud answers
+over, as they have answered ENOENT. Where ``"range": hex`` is among them, the memory is what a
+``messages.SharedRange`` names, from ``address`` bytes on in that; the program has read it from a
+descriptor, and the worker that made it says whether it is one. gpud answers
 
     {"type": "exported", "request": n, "status": errno}
 
@@ -25,10 +27,12 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from vgpu_sim.hal import spawn
+from vgpu_sim.hal.messages import SharedRange
 
 SOCKET_NAME: Final = "direct.sock"
 MAX_MESSAGE_BYTES: Final = 512
 MOST_PASSED_OVER: Final = 64
+RANGE_BYTES: Final = ctypes.sizeof(SharedRange)
 
 
 class DirectGrant(ctypes.Structure):
@@ -47,26 +51,28 @@ class DirectGrant(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What hcad asks for."""
+    """What hcad asks for: a place by its address, or by its offset in a descriptor's ``range``."""
 
     request: int
     pid: int
     address: int
     size: int
     skip: int
+    range: bytes = b""
 
     def encode(self) -> bytes:
         """Return the message."""
-        return spawn.encode(
-            {
-                "type": "export",
-                "request": self.request,
-                "pid": self.pid,
-                "address": self.address,
-                "bytes": self.size,
-                "skip": self.skip,
-            }
-        )
+        message: dict[str, Any] = {
+            "type": "export",
+            "request": self.request,
+            "pid": self.pid,
+            "address": self.address,
+            "bytes": self.size,
+            "skip": self.skip,
+        }
+        if self.range:
+            message["range"] = self.range.hex()
+        return spawn.encode(message)
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -79,7 +85,8 @@ class ExportRequest:
         if message["type"] != "export":
             raise ValueError("not a request for memory")
         names = ("request", "pid", "address", "bytes", "skip")
-        made = cls(*(_count(message, name) for name in names))
+        request, pid, address, size, skip = (_count(message, name) for name in names)
+        made = cls(request, pid, address, size, skip, _range(message))
         if made.address + made.size > 1 << 64 or not made.size or made.skip > MOST_PASSED_OVER:
             raise ValueError("a range that cannot be")
         return made
@@ -96,6 +103,13 @@ def decode_answer(data: bytes) -> tuple[int, int]:
     if message["type"] != "exported":
         raise ValueError("not an answer about memory")
     return _count(message, "request"), _count(message, "status")
+
+
+def _range(message: dict[str, Any]) -> bytes:
+    named = message.get("range", "")
+    if not isinstance(named, str) or len(named) not in (0, 2 * RANGE_BYTES):
+        raise ValueError("range is not a range of a descriptor")
+    return bytes.fromhex(named)
 
 
 def _count(message: dict[str, Any], name: str) -> int:

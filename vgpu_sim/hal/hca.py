@@ -10,7 +10,7 @@ statuses) are those of ``<infiniband/verbs.h>``.
 
 import ctypes
 from ctypes import c_char, c_uint8, c_uint16, c_uint32, c_uint64
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import Final
 
 from vgpu_sim.hal import messages
@@ -48,6 +48,8 @@ HCA_WIRE_LANES: Final = 8
 HCA_WIRE_READS: Final = 16  # of a peer's that a queue pair answers at a time
 HCA_QOS_CLASSES: Final = 63  # of a node's tables
 HCA_MAD_BYTES: Final = 256
+HCA_MAX_BATCH: Final = 8
+HCA_BATCH_MADE: Final = 1 << 31  # in a batch, instead of a handle: what its message N has made
 HCA_ACCESS_DEVICE: Final = 1 << 31  # beside verbs' flags, by hcad alone: all of it is a GPU's
 
 
@@ -83,6 +85,20 @@ class HcaMessage(IntEnum):
     MCAST_ATTACH = 178  # HcaMcast ->
     MCAST_DETACH = 180  # HcaMcast ->
     SEGMENT_DEVICE = 182  # HcaSegmentDevice -> HcaDeviceSegment: a GPU's memory, while it is there
+    STEER_CREATE = 184  # HcaSteerCreate -> HcaHandle: frames for raw packet queue pairs
+    STEER_DESTROY = 186  # HcaHandle ->
+    BATCH = 190  # messages one behind the other -> their replies: of the feature BATCHES
+    SEGMENT_SHARED = 188  # HcaSegmentShared -> HcaDeviceSegment: of the feature SHARED_RANGES
+
+
+class HcaFeature(IntFlag):
+    """What an hcad knows beyond the first of its version, as bits of ``HcaDevice.features``.
+
+    A library that finds a bit missing does without it: hcad and libraries are replaced apart.
+    """
+
+    SHARED_RANGES = 1
+    BATCHES = 2
 
 
 class HcaHello(ctypes.Structure):
@@ -108,7 +124,7 @@ class HcaDevice(ctypes.Structure):
         ("guid", c_uint8 * HCA_GUID_BYTES),
         ("gids", (c_uint8 * 16) * HCA_GIDS),
         ("mtu", c_uint32),
-        ("reserved", c_uint32),
+        ("features", c_uint32),
         ("pkeys", c_uint16 * HCA_PKEYS),
     )
 
@@ -271,7 +287,7 @@ class HcaSendSlot(ctypes.Structure):
     ``immediate`` is the key for what invalidates one. A datagram's ``remote_key`` is the Q_Key. To
     bind a memory window: ``remote_key`` names it, ``immediate`` is its new key, ``remote_address``
     and ``compare_add`` are address and bytes, ``swap`` the access, and the first element's key is
-    the region's.
+    the region's. What an atomic write writes is ``compare_add``.
     """
 
     _fields_ = (
@@ -383,4 +399,4 @@ STRUCTURES: Final = (
     HcaCqPage,
     HcaEvent,
 )
-ENUMS: Final = (HcaMessage,)
+ENUMS: Final = (HcaMessage, HcaFeature)

@@ -7,6 +7,8 @@ import ctypes
 from ctypes import c_uint8, c_uint32, c_uint64
 from typing import Final
 
+from vgpu_sim.hal.messages import SharedRange
+
 
 class HcaCqResize(ctypes.Structure):
     """Entries that were not taken stay; EINVAL where they are more than ``entries``."""
@@ -77,6 +79,12 @@ class HcaSegmentDevice(ctypes.Structure):
     _fields_ = (("address", c_uint64), ("bytes", c_uint64))
 
 
+class HcaSegmentShared(ctypes.Structure):
+    """Memory of a device, ``bytes`` from ``offset`` on in what a descriptor of CUDA's names."""
+
+    _fields_ = (("range", SharedRange), ("offset", c_uint64), ("bytes", c_uint64))
+
+
 class HcaDeviceSegment(ctypes.Structure):
     """A segment; what was asked for begins at ``offset`` in it. It outlives its memory.
 
@@ -96,5 +104,6 @@ STRUCTURES: Final = (
     HcaMcast,
     HcaSrqPage,
     HcaSegmentDevice,
+    HcaSegmentShared,
     HcaDeviceSegment,
 )

@@ -13,7 +13,19 @@ from types import ModuleType
 from typing import Any
 
 from rdma.verbs import Verb
-from vgpu_sim.hal import abi, address_map, cm, hca, hca_engine, hca_objects, limits, messages, verbs
+from vgpu_sim.hal import (
+    abi,
+    address_map,
+    cm,
+    hca,
+    hca_engine,
+    hca_frames,
+    hca_objects,
+    limits,
+    management,
+    messages,
+    verbs,
+)
 
 HEADER_PATH = Path(__file__).parent.parent / "native" / "include" / "tessera_abi.h"
 
@@ -93,11 +105,19 @@ def render() -> str:
         "#include <stddef.h>",
         "#include <stdint.h>",
     ]
-    for module in (address_map, limits, abi, messages, hca, cm):
+    for module in (address_map, limits, abi, messages, hca, hca_frames, cm, management):
         lines += ["", *_constants(module)]
     bases = ", ".join(f"UINT64_C({base:#x})" for base in address_map.APERTURE_BASES)
     lines.append(f"#define TESSERA_APERTURE_BASES {{{bases}}}")
-    enums = (*abi.ENUMS, *messages.ENUMS, *hca.ENUMS, *verbs.ENUMS, Verb, *cm.ENUMS)
+    enums = (
+        *abi.ENUMS,
+        *messages.ENUMS,
+        *hca.ENUMS,
+        *verbs.ENUMS,
+        Verb,
+        *cm.ENUMS,
+        *management.ENUMS,
+    )
     for enum in enums:
         lines += ["", *_enum(enum)]
     shared = (
@@ -105,7 +125,9 @@ def render() -> str:
         *hca.STRUCTURES,
         *hca_engine.STRUCTURES,
         *hca_objects.STRUCTURES,
+        *hca_frames.STRUCTURES,
         *cm.STRUCTURES,
+        *management.STRUCTURES,
     )
     for structure in (*abi.STRUCTURES, *shared):
         lines += ["", *_structure(structure)]

@@ -16,10 +16,16 @@ MAGIC: Final = 0x41525354  # "TSRA"
 PROTOCOL_VERSION: Final = 2  # 1 had no refused kernels in a module table
 PROTOCOL_OLDEST: Final = 2
 TOKEN_BYTES: Final = 32
+WHOLE_THREAD_SHARE: Final = 100_000
 MAX_ATTRIBUTES: Final = 256
 ATTRIBUTE_UNKNOWN: Final = -(1 << 31)
+GI_ATTRIBUTE: Final = 254
+CI_ATTRIBUTE: Final = 255
 MAX_MESSAGE_BYTES: Final = 4096
 MAX_IMAGE_BYTES: Final = 64 << 20
+SHARED_RANGE_MAGIC: Final = 0x3145474E41525354  # "TSRANGE1"
+PROOF_BYTES: Final = 32
+RANGE_ALIGN_BYTES: Final = 4096
 
 
 class MessageType(IntEnum):
@@ -41,6 +47,12 @@ class MessageType(IntEnum):
     MEMORY_REPORT = 15
     MODULE_LINK = 16  # ModuleLoad (flags: LinkFlag) + fd: inputs -> ModuleTable + fd: container
     MODULE_LINKED = 17
+    MANAGEMENT = 18  # ManagementRequest -> ManagementReport and records (management.py)
+    MANAGED = 19
+    RANGE_SHARE = (
+        20  # Chunk: a range in one -> (no payload) + fd: a SharedRange that nobody can change
+    )
+    RANGE_SHARED = 21
 
 
 class LinkFlag(IntEnum):
@@ -76,7 +88,11 @@ class Header(ctypes.Structure):
 
 
 class Hello(ctypes.Structure):
-    """First message of a client. ``context_index`` is the client's own, below MAX_CONTEXTS."""
+    """First message of a client. ``context_index`` is the client's own, below MAX_CONTEXTS.
+
+    ``thread_share`` is what the program set as CUDA_MPS_ACTIVE_THREAD_PERCENTAGE, of
+    WHOLE_THREAD_SHARE; 0 where it set nothing.
+    """
 
     _fields_ = (
         ("version_min", c_uint16),
@@ -84,7 +100,7 @@ class Hello(ctypes.Structure):
         ("context_index", c_uint32),
         ("aperture_base", c_uint64),
         ("flags", c_uint32),
-        ("reserved", c_uint32),
+        ("thread_share", c_uint32),
         ("token", c_uint8 * TOKEN_BYTES),
     )
 
@@ -92,8 +108,9 @@ class Hello(ctypes.Structure):
 class DeviceInfo(ctypes.Structure):
     """What a client may know of its device: enough to answer every query without asking again.
 
-    ``attributes`` is indexed by CUdevice_attribute; ATTRIBUTE_UNKNOWN is answered with
-    CUDA_ERROR_INVALID_VALUE.
+    ``attributes`` is indexed by CUdevice_attribute, and from GI_ATTRIBUTE on by what only the
+    library asks: numbers of the GPU instance and the compute instance; ATTRIBUTE_UNKNOWN is
+    answered with CUDA_ERROR_INVALID_VALUE.
     ``gpu_index`` is the GPU's place in the aperture. ``isolation`` says whether limits are enforced
     by a cgroup (1) or only by bookkeeping (0).
     """
@@ -230,6 +247,22 @@ class Chunk(ctypes.Structure):
     )
 
 
+class SharedRange(ctypes.Structure):
+    """What a descriptor of cuMemGetHandleForAddressRange holds: a range its worker vouches for.
+
+    ``serial`` is the chunk's, which no later one of the context has; ``offset`` counts from the
+    aperture's base. Whoever cannot read the descriptor cannot make up ``proof``.
+    """
+
+    _fields_ = (
+        ("magic", c_uint64),
+        ("serial", c_uint64),
+        ("offset", c_uint64),
+        ("bytes", c_uint64),
+        ("proof", c_uint8 * PROOF_BYTES),
+    )
+
+
 class MemoryInfo(ctypes.Structure):
     """Of the slice, not of the context alone."""
 
@@ -250,6 +283,7 @@ STRUCTURES: Final = (
     RefusedRecord,
     Handle,
     Chunk,
+    SharedRange,
     MemoryInfo,
 )
 ENUMS: Final = (MessageType, LinkFlag, ChunkKind)

@@ -30,13 +30,18 @@ drops its privileges, then answers the client's HELLO on the client socket. Its 
   address, block, message``), unsupported_ptx (``message``), out_of_memory
   (``requested_bytes``; gpud knows the rest), failed (``message``): the context could not be set up;
 - worker -> gpud: ``{"type": "stats", "launches": n, "first_launch_ns": t0, "last_launch_ns": t1,
-  "busy_ns": b, "running_kernel": name, "running_since_ns": t}`` in every second in which something
-  ran, and at the end; ``busy_ns`` counts the kernel that runs too, whose name is empty for none;
+  "busy_ns": b, "running_kernel": name, "running_since_ns": t, ...}`` in every second in which
+  something ran, and at the end; ``busy_ns`` counts the kernel that runs too, whose name is empty
+  for none; further fields are those of ``hal.admin.Counters``, by their names, but for its
+  ``busy_ns``, which is ``computed_ns``: what ``busy_ns`` is here without compiling;
 - worker -> gpud: ``{"type": "usage", "kernels": [[name, launches, ns], ...], ...}`` at the end, in
   parts and only if ``report_usage`` is set: what each kernel took, and in the first part what was
   compiled (``modules, modules_ns, compiled, cached, shapes, shapes_ns, provisional, improved,
   swapped``);
-- gpud -> worker: ``{"type": "fence", "reason": text}``: the worker ends its context (FENCED);
+- worker -> gpud: ``{"type": "modelled", "launches": {...}}`` or ``{"type": "modelled", "summary":
+  {...}}`` (``hal.modelled``) at the end, where the clock is modelled and ``report_usage`` is set;
+- gpud -> worker: ``{"type": "fence", "reason": text, "error": e}``: the worker ends its context;
+  ``e`` 0: the slice was taken away (FENCED), else the GPU failed (DEVICE) with this CUresult;
 - gpud -> worker: ``{"type": "export", "address": a, "bytes": b}`` with a descriptor: hcad's
   connection, on which the worker answers (``vgpu_sim.hal.direct``).
 
@@ -71,6 +76,10 @@ class WorkerConfig:
     created; None turns caching off. A kernel that runs for ``kernel_timeout_s`` (wall clock) ends
     its context; None lets it run.
     ``sandbox`` false: no walls at all, for tests.
+    ``sm_limits``: of a multiprocessor, threads, blocks, bytes of shared memory, and bytes of it
+    that each block takes beside its own: only metrics depend on them.
+    ``clock`` is one of ``hal.modelled.CLOCKS``: with "modelled" timestamps are what they would be
+    on ``board`` with this (part, whole) of its memory.
     ``weak_sandbox``: serve even where they are not enough (``is_confined``).
     """
 
@@ -86,12 +95,16 @@ class WorkerConfig:
     threads: int
     max_threads_per_block: int = limits.MAX_THREADS_PER_BLOCK
     multiprocessors: int = 1
+    sm_limits: tuple[int, int, int, int] = (2048, 32, 228 << 10, 1 << 10)
     cgroup_procs: tuple[str, ...] = ()
     uid: int | None = None
     gid: int | None = None
     cache_dir: str | None = None
     kernel_timeout_s: float | None = None
     report_usage: bool = False
+    clock: str = "wall"
+    board: str = ""
+    memory_share: tuple[int, int] = (1, 1)
     sandbox: bool = True
     weak_sandbox: bool = False
 
@@ -112,6 +125,8 @@ class WorkerConfig:
         values = dict(document)
         try:
             values["capability"] = tuple(values["capability"])
+            values["sm_limits"] = tuple(values["sm_limits"])
+            values["memory_share"] = tuple(values.get("memory_share", (1, 1)))
             values["cgroup_procs"] = tuple(values.get("cgroup_procs", ()))
             return cls(**values)
         except (KeyError, TypeError) as err:

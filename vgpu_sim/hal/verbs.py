@@ -20,6 +20,7 @@ class VerbsOpcode(IntEnum):
     LOCAL_INV = 7
     BIND_MW = 8
     SEND_WITH_INV = 9
+    ATOMIC_WRITE = 15
 
 
 class VerbsSend(IntEnum):
@@ -57,6 +58,7 @@ class VerbsDone(IntEnum):
     FETCH_ADD = 4
     BIND_MW = 5
     LOCAL_INV = 6
+    ATOMIC_WRITE = 9
     RECV = 128
     RECV_RDMA_WITH_IMM = 129
 
@@ -87,6 +89,7 @@ class VerbsQpType(IntEnum):
     RC = 2
     UC = 3
     UD = 4
+    RAW_PACKET = 8
 
 
 class VerbsMwType(IntEnum):

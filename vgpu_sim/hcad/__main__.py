@@ -30,14 +30,13 @@ from vgpu_sim.hal import direct
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad import handover, policy_admin, walls, wire_luggage
 from vgpu_sim.hcad.cm_server import local_addresses
-from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.fabric_server import FabricServer
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.server import SOCKET_NAME, SYSFS_NAME
 from vgpu_sim.hcad.shares import Shares, usable
-from vgpu_sim.hcad.sources import Sources
+from vgpu_sim.hcad.wires import Wires
 from vgpu_sim.system import foreign, seqpacket
 
 LOCK_NAME = "lock"
@@ -129,12 +128,12 @@ async def _begin(options: _Options, shares: Shares) -> None:
 
 def _wired(
     options: _Options, server: FabricServer, engine: Engine, sockets: Sequence[WireSockets]
-) -> Sources:
-    sources = Sources(engine, server.enforcer)
+) -> Wires:
+    wires = Wires(engine, server.enforcer, server.cm.manager)
     mtu = options.wire.path_mtu() if options.wire is not None else HCA_MAX_MTU
     for one in sockets:
-        sources.add_wire(one.structure(mtu, options.wire_rate))
-    return sources
+        wires.add(one, mtu, options.wire_rate)
+    return wires
 
 
 async def _succeed(options: _Options, shares: Shares) -> None:
@@ -152,7 +151,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
     options = replace(options, wire=wire)
     server = _server(options, engine, ended, shares, providers)
     try:
-        sources = _wired(options, server, engine, sockets)  # before who is on them
+        wires = _wired(options, server, engine, sockets)  # before who is on them
         successors = socket.socket(fileno=luggage.take(document["successors"]))
         administration = socket.socket(fileno=luggage.take(document["administration"]))
         serve = handover.accept(predecessor, document, luggage, server)
@@ -166,7 +165,7 @@ async def _succeed(options: _Options, shares: Shares) -> None:
         engine.release()
 
     await _serve(
-        *(options, server, engine, ended, successors, administration, start, sockets, sources)
+        *(options, server, engine, ended, successors, administration, start, sockets, wires)
     )
 
 
@@ -205,7 +204,7 @@ async def _serve(
     administration: socket.socket,
     start: Callable[[], None],
     sockets: Sequence[WireSockets],
-    sources: Sources,
+    wires: Wires,
 ) -> None:
     loop = asyncio.get_running_loop()
     providers = server.providers
@@ -233,10 +232,7 @@ async def _serve(
             ended.set()
 
     offering = None
-    server.wires_made = sources.wires
-    connections = CmWire(engine, server.cm.manager, server.enforcer.pkeys_at)
-    for wire, one in zip(sources.wires, sockets, strict=True):
-        connections.add(wire, one.address.gid)
+    server.wires_made = wires.made
     served = policy_admin.operations(server.enforcer)
     admin = AdminServer(served, EventBus(), max_line_bytes=policy_admin.MAX_LINE_BYTES)
     lingering = loop.create_task(linger())
@@ -261,10 +257,9 @@ async def _serve(
         await admin.close()
         await server.close()
         await providers.close()
+        wires.close()
         for one in sockets:
-            connections.remove(one.address.gid)
             one.close()
-        sources.close()
         engine.close()
         _leave(options.directory)
 

@@ -14,15 +14,15 @@ from typing import Final, Protocol
 from rdma.judge import Judge
 from rdma.qos import Classes
 from rdma.tables import DEFAULT_PKEY, FULL, Flow, Identity, Limits, NodeTables, Pod, Verdict
-from rdma.verbs import ALL, NONE, Verb
+from rdma.verbs import ALL, Verb
 from vgpu_sim.fabric.engine import Engine, EngineAh, EngineQp
 from vgpu_sim.hal.hca import HcaQpAttributes
-from vgpu_sim.hal.hca_engine import HcaPolicyChange
 from vgpu_sim.hal.hca_objects import HcaAhCreate
 from vgpu_sim.hcad import memory_rules
 from vgpu_sim.hcad.cm_policy import Refusal, Service
 from vgpu_sim.hcad.denials import CONNECT, Denial, Denials
-from vgpu_sim.hcad.flows import Flows, Row
+from vgpu_sim.hcad.flows import Flows
+from vgpu_sim.hcad.judgements import Connection, End, Judgement, asked_of, judge_raw
 from vgpu_sim.hcad.parties import Parties, Party
 from vgpu_sim.hcad.qos import EngineClasses
 
@@ -47,44 +47,6 @@ class Switched:
     """Queue pairs that stay and may do less."""
 
 
-_End = EngineQp | EngineAh
-
-
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    """What two may do: the one's requests, the other's, and who counts both."""
-
-    pkey: int = 0
-    sends: Verb = NONE
-    receives: Verb = NONE
-    rows: tuple[Row, ...] = ()
-    qos_class: int = 0
-    device_only: int = 0
-
-    def change(self, end: "_End", generation: int, *, is_path: bool) -> HcaPolicyChange:
-        """Return what the engine is told of a queue pair, or of an address handle."""
-        out, in_ = (row.engine for row in self.rows) if self.rows else (0, 0)
-        return HcaPolicyChange(
-            *(0 if is_path else end, out, in_, generation, self.sends, self.receives),
-            *(int(not self.sends and not self.receives), self.pkey, end if is_path else 0),
-            qos_class=self.qos_class,
-            device_only=self.device_only,
-        )
-
-
-@dataclass(slots=True)
-class _Connection:
-    """A queue pair that has a peer, as its program asked for it, and what it may do."""
-
-    party: Party
-    asked: tuple[bytes, int, int, int, int]
-    """The peer's GID and queue pair, its own, the P_Key's index, the traffic class."""
-    service: Service | None = None
-    judgement: _Judgement = _Judgement()
-    is_path: bool = False
-    """It is an address handle: its peer is an address, and datagrams that are denied vanish."""
-
-
 class Enforcer:
     """Judges connections of one node, for the engine's data path."""
 
@@ -100,7 +62,7 @@ class Enforcer:
         self.parties = parties
         self._judge_of = judge_of
         self._judge: _Judging | None = None
-        self._connections: dict[_End, _Connection] = {}
+        self._connections: dict[End, Connection] = {}
         self._identities: Mapping[str, Identity] = {}
         self._pods: Mapping[str, Pod] = {}
         self._asks_qpn = self._asks_class = False
@@ -186,7 +148,7 @@ class Enforcer:
             OSError: EACCES, the two may do nothing with each other.
         """
         self.forget(qp)
-        connection = _Connection(party, _asked(own_qpn, attributes), service)
+        connection = Connection(party, asked_of(own_qpn, attributes), service)
         judgement = self._judged(connection)
         if not judgement.sends and not judgement.receives:
             self._deny(connection, judgement)
@@ -207,7 +169,7 @@ class Enforcer:
         Denied, it may do nothing, and ends when all are judged again: until the predecessor has
         gone nothing of its clients may change.
         """
-        connection = _Connection(party, _asked(own_qpn, attributes), service)
+        connection = Connection(party, asked_of(own_qpn, attributes), service)
         judgement = self._judged(connection)
         if judgement.sends or judgement.receives:
             self._enter(qp, connection, judgement)
@@ -216,10 +178,29 @@ class Enforcer:
         self._hold(connection, judgement)
         self._connections[qp] = connection
 
+    def connect_raw(self, party: Party, qp: EngineQp) -> None:
+        """Judge frames that a program writes itself: see ``judge_raw``.
+
+        Raises:
+            OSError: EACCES, it may neither send nor get any.
+        """
+        self.forget(qp)
+        connection = Connection(party, asked_of(0, HcaQpAttributes()), is_raw=True)
+        judgement = self._judged(connection)
+        if not judgement.sends and not judgement.receives:
+            self._deny(connection, judgement)
+            raise OSError(errno.EACCES, f"{party.owner}: policy isolates it: no frames of its own")
+        self._enter(qp, connection, judgement)
+
+    def adopt_raw(self, party: Party, qp: EngineQp) -> None:
+        """Judge one of a predecessor's, as ``connect_raw``; denied, it may do nothing."""
+        connection = Connection(party, asked_of(0, HcaQpAttributes()), is_raw=True)
+        self._enter(qp, connection, self._judged(connection), revoke=False)
+
     def connect_path(self, party: Party, path: EngineAh, wanted: HcaAhCreate) -> None:
         """Judge an address handle's peer. Datagrams that policy denies go nowhere."""
         asked = (bytes(wanted.dgid), 0, 0, 0, wanted.traffic_class)
-        connection = _Connection(party, asked, is_path=True)
+        connection = Connection(party, asked, is_path=True)
         judgement = self._judged(connection)
         if not judgement.sends:
             self._deny(connection, judgement)
@@ -227,14 +208,14 @@ class Enforcer:
 
     def connect_source(self, party: Party, source: EngineAh, gid: bytes) -> None:
         """Judge who sends datagrams to somebody here over a wire; what is denied is dropped."""
-        connection = _Connection(party, (gid, 0, 0, 0, 0), is_path=True)
+        connection = Connection(party, (gid, 0, 0, 0, 0), is_path=True)
         self._enter(source, connection, self._judged(connection))
 
-    def forget(self, end: _End) -> None:
+    def forget(self, end: End) -> None:
         """A queue pair or an address handle has no peer any more: it goes, or begins again."""
         connection = self._connections.pop(end, None)
         if connection is not None:
-            nothing = _Judgement().change(end, 0, is_path=connection.is_path)
+            nothing = Judgement().change(end, 0, is_path=connection.is_path)
             nothing.revoke = 0
             self._engine.set_policies([nothing])
             self._let_go(connection.judgement)
@@ -266,8 +247,11 @@ class Enforcer:
         memberships = identity.partitions if identity is not None else ()
         return tuple(one.pkey | (FULL if one.full else 0) for one in memberships) or (_DEFAULT,)
 
-    def _enter(self, end: _End, connection: _Connection, judgement: _Judgement) -> None:
+    def _enter(
+        self, end: End, connection: Connection, judgement: Judgement, *, revoke: bool = True
+    ) -> None:
         change = judgement.change(end, self._generation, is_path=connection.is_path)
+        change.revoke = change.revoke and revoke
         self._engine.set_policies([change])
         self._hold(connection, judgement)
         self._connections[end] = connection
@@ -289,13 +273,13 @@ class Enforcer:
 
     def _judge_all(self, tables: NodeTables) -> Switched:
         """Judge every connection again, and tell the engine in one call."""
-        known: dict[object, _Judgement] = {}
+        known: dict[object, Judgement] = {}
         changes, old = [], []
         revoked = narrowed = 0
         for qp, connection in self._connections.items():
             party, asked = connection.party, connection.asked
             same = asked if self._asks_qpn else (asked[0], asked[3], asked[4])
-            key = (party, same, connection.service, connection.is_path)
+            key = (party, same, connection.service, connection.is_path, connection.is_raw)
             judgement = known.get(key)
             if judgement is None:
                 judgement = known[key] = self._judged(connection)
@@ -316,18 +300,20 @@ class Enforcer:
         self.revoked += revoked
         return Switched(tables.generation, revoked, narrowed)
 
-    def _judged(self, connection: _Connection) -> _Judgement:
+    def _judged(self, connection: Connection) -> Judgement:
         """Judge both directions of a connection."""
         if not self.managed:
-            return _Judgement(_DEFAULT, ALL, ALL)
+            return Judgement(_DEFAULT, ALL, ALL)
+        if connection.is_raw:
+            return self._judged_raw(connection.party)
         peer_gid, dest_qpn, own_qpn, pkey_index, traffic_class = connection.asked
         peer = self.parties.address_of_gid(peer_gid)
         if self._judge is None or self.tables is None or peer is None:
-            return _Judgement()
+            return Judgement()
         own = connection.party.address_towards(peer)
         pkeys = self.pkeys_at(own)
         if not self._is_known(connection.party, own) or pkey_index >= len(pkeys):
-            return _Judgement()
+            return Judgement()
         pkey = pkeys[pkey_index]
         qpns: tuple[int | None, int | None] = (None, None)
         if self._asks_qpn and not connection.is_path:
@@ -344,10 +330,15 @@ class Enforcer:
         rules = self.tables.rules
         rows = tuple(self.flows.row(flow, self._judge.judge(flow), rules) for flow in flows)
         sends, receives = (memory_rules.allowed(row.verdict) for row in rows)
-        return _Judgement(
+        return Judgement(
             *(pkey, sends, receives, rows, self._classes.place_of(rows[0].verdict.qos_class)),
             memory_rules.device_only(rows[1].verdict),
         )
+
+    def _judged_raw(self, party: Party) -> Judgement:
+        known = [one for one in party.addresses if self._is_known(party, one)]
+        identity = self._identities[known[0]] if self.tables is not None and known else None
+        return judge_raw(identity, self.pkeys_at(known[0])[0] if known else 0)
 
     def _is_known(self, party: Party, address: str) -> bool:
         """Tell whether tables say who is at an address, and that it is this pod if it is one."""
@@ -361,34 +352,31 @@ class Enforcer:
         ends = (self.parties.at(flow.source), self.parties.at(flow.destination))
         return next((end.function for end in ends if end is not None), "")
 
-    def _deny(self, connection: _Connection, judgement: _Judgement) -> None:
+    def _deny(self, connection: Connection, judgement: Judgement) -> None:
         """Say that a function is refused its peer, or has it no longer."""
         if judgement.rows:
             denial = judgement.rows[0].denial(CONNECT)
         else:
             party, peer = connection.party, connection.asked[0].hex(":", 2)
             reasons = ("tables do not say who one of them is",)
+            if connection.is_raw:
+                peer, reasons = "", ("whom a policy isolates has no frames of its own",)
             own = party.addresses[0]
             denial = Denial(party.function, own, party.owner, peer, "", CONNECT, (), reasons)
         self.denials.add(denial)
 
     @staticmethod
-    def _hold(connection: _Connection, judgement: _Judgement) -> None:
+    def _hold(connection: Connection, judgement: Judgement) -> None:
         connection.judgement = judgement
         for row in judgement.rows:
             row.holders += 1
 
-    def _let_go(self, judgement: _Judgement) -> None:
+    def _let_go(self, judgement: Judgement) -> None:
         for row in judgement.rows:
             row.holders -= 1
         self._release(judgement)
 
-    def _release(self, judgement: _Judgement) -> None:
+    def _release(self, judgement: Judgement) -> None:
         for row in judgement.rows:
             if row.holders == 0:
                 self.flows.remove(row)
-
-
-def _asked(own_qpn: int, attributes: HcaQpAttributes) -> tuple[bytes, int, int, int, int]:
-    peer = bytes(attributes.dgid), attributes.dest_qpn
-    return *peer, own_qpn, attributes.pkey_index, attributes.traffic_class

@@ -8,94 +8,25 @@ list was taken from a traced hcad, plus what libc may use instead.
 import os
 from typing import Final
 
-from vgpu_sim.system import filters
+from vgpu_sim.system import call_numbers, filters
+from vgpu_sim.system.call_numbers import NUMBERS
 
-_ALLOWED: Final = {
-    "read": 0,
-    "write": 1,
-    "close": 3,
-    "stat": 4,
-    "fstat": 5,
-    "lstat": 6,
-    "poll": 7,
-    "lseek": 8,
-    "munmap": 11,
-    "brk": 12,
-    "rt_sigaction": 13,
-    "rt_sigprocmask": 14,
-    "rt_sigreturn": 15,
-    "writev": 20,
-    "sched_yield": 24,
-    "mremap": 25,
-    "madvise": 28,
-    "dup": 32,
-    "nanosleep": 35,
-    "getpid": 39,
-    "sendto": 44,
-    "recvfrom": 45,
-    "sendmsg": 46,
-    "recvmsg": 47,
-    "shutdown": 48,
-    "listen": 50,
-    "getsockname": 51,
-    "getpeername": 52,
-    "getsockopt": 55,
-    "exit": 60,
-    "flock": 73,
-    "ftruncate": 77,
-    "mkdir": 83,
-    "rmdir": 84,
-    "unlink": 87,
-    "getuid": 102,
-    "geteuid": 107,
-    "sigaltstack": 131,
-    "gettid": 186,
-    "futex": 202,
-    "sched_getaffinity": 204,
-    "getdents64": 217,
-    "set_tid_address": 218,
-    "restart_syscall": 219,
-    "clock_gettime": 228,
-    "clock_nanosleep": 230,
-    "exit_group": 231,
-    "epoll_wait": 232,
-    "epoll_ctl": 233,
-    "openat": 257,
-    "mkdirat": 258,
-    "newfstatat": 262,
-    "unlinkat": 263,
-    "ppoll": 271,
-    "set_robust_list": 273,
-    "epoll_pwait": 281,
-    "accept4": 288,
-    "eventfd2": 290,
-    "epoll_create1": 291,
-    "pipe2": 293,
-    "recvmmsg": 299,
-    "sendmmsg": 307,
-    "getcpu": 309,
-    "getrandom": 318,
-    "memfd_create": 319,
-    "statx": 332,
-    "rseq": 334,
-    "epoll_pwait2": 441,
-}
+_ALLOWED: Final = call_numbers.named(
+    "read write close stat fstat lstat poll lseek munmap brk rt_sigaction rt_sigprocmask "
+    "rt_sigreturn writev sched_yield mremap madvise dup nanosleep getpid sendto recvfrom "
+    "sendmsg recvmsg shutdown listen getsockname getpeername getsockopt exit flock ftruncate "
+    "mkdir rmdir unlink getuid geteuid sigaltstack gettid futex sched_getaffinity getdents64 "
+    "set_tid_address restart_syscall clock_gettime clock_nanosleep exit_group epoll_wait "
+    "epoll_ctl openat mkdirat newfstatat unlinkat ppoll set_robust_list epoll_pwait accept4 "
+    "eventfd2 epoll_create1 pipe2 recvmmsg sendmmsg getcpu getrandom memfd_create statx rseq "
+    "epoll_pwait2"
+)
 
 # A node's hcad: functions come and go, and each has a socket and a folder; netd is asked again for
 # each pod. The kernel makes no other sockets for it than local ones.
-_ALLOWED_ON_A_NODE: Final = {
-    "connect": 42,
-    "bind": 49,
-    "setsockopt": 54,
-    "symlink": 88,
-    "readlink": 89,
-    "chmod": 90,
-    "umask": 95,
-    "readlinkat": 267,
-    "symlinkat": 266,
-    "fchmodat": 268,
-}
-_SOCKET: Final = 41
+_ALLOWED_ON_A_NODE: Final = call_numbers.named(
+    "connect bind setsockopt symlink readlink chmod umask readlinkat symlinkat fchmodat"
+)
 _LOCAL: Final = 1  # AF_UNIX
 
 _F_DUPFD, _F_GETFD, _F_SETFD, _F_GETFL, _F_SETFL = 0, 1, 2, 3, 4
@@ -110,16 +41,16 @@ _UFFD_REQUESTS: Final = (0xC018AA3F, 0xC020AA00, 0x8010AA01)
 _UFFD_FLAGS: Final = os.O_CLOEXEC | 1  # UFFD_USER_MODE_ONLY
 _PRCTL_OPTIONS: Final = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
 _PROT_EXEC: Final = 4
-_MEMORY: Final = {"mmap": 9, "mprotect": 10}
+_MEMORY: Final = call_numbers.named("mmap mprotect")
 
 
 def _by_argument(pid: int) -> dict[str, filters.ByArgument]:
     return {
-        "ioctl": (16, 1, (_FIONBIO, _FIOCLEX, *_UFFD_REQUESTS)),
-        "fcntl": (72, 1, _FCNTL_COMMANDS),
-        "prctl": (157, 0, _PRCTL_OPTIONS),
-        "tgkill": (234, 0, (pid,)),  # a thread of its own, out of a wait
-        "userfaultfd": (323, 0, (_UFFD_FLAGS,)),
+        "ioctl": (NUMBERS["ioctl"], 1, (_FIONBIO, _FIOCLEX, *_UFFD_REQUESTS)),
+        "fcntl": (NUMBERS["fcntl"], 1, _FCNTL_COMMANDS),
+        "prctl": (NUMBERS["prctl"], 0, _PRCTL_OPTIONS),
+        "tgkill": (NUMBERS["tgkill"], 0, (pid,)),  # a thread of its own, out of a wait
+        "userfaultfd": (NUMBERS["userfaultfd"], 0, (_UFFD_FLAGS,)),
     }
 
 
@@ -130,7 +61,7 @@ def program(*, node: bool = False) -> bytes:
     by_argument = _by_argument(os.getpid())
     numbers = set(_ALLOWED.values())
     if node:
-        by_argument["socket"] = (_SOCKET, 0, (_LOCAL,))
+        by_argument["socket"] = (NUMBERS["socket"], 0, (_LOCAL,))
         numbers |= set(_ALLOWED_ON_A_NODE.values())
     return filters.assemble(first, by_argument, numbers)
 

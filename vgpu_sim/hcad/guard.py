@@ -34,6 +34,14 @@ class Guard:
         """Judge a queue pair that a predecessor has connected; denied, it may do nothing."""
         self._enforcer.adopt(self.party, qp, number, attributes, service)
 
+    def connect_raw(self, qp: EngineQp) -> None:
+        """Let a queue pair have frames of its own. Raises OSError (EACCES)."""
+        self._enforcer.connect_raw(self.party, qp)
+
+    def adopt_raw(self, qp: EngineQp) -> None:
+        """Judge one that a predecessor has let have frames; denied, it may do nothing."""
+        self._enforcer.adopt_raw(self.party, qp)
+
     def forget(self, qp: EngineQp) -> None:
         """A queue pair has no peer any more."""
         self._enforcer.forget(qp)

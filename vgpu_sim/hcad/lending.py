@@ -7,14 +7,17 @@ from typing import Final
 
 from vgpu_sim.hal import hca
 from vgpu_sim.hal.hca import HcaMessage
-from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaSegmentDevice
+from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaSegmentDevice, HcaSegmentShared
 from vgpu_sim.hcad import requests
 from vgpu_sim.hcad.functions import connector_has_ended
 from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.providers import ANSWER_SECONDS
 from vgpu_sim.system.peers import Peer, peer_of
 
-_EXPECTED: Final = {int(HcaMessage.SEGMENT_DEVICE): HcaSegmentDevice}
+_EXPECTED: Final = {
+    int(HcaMessage.SEGMENT_DEVICE): HcaSegmentDevice,
+    int(HcaMessage.SEGMENT_SHARED): HcaSegmentShared,
+}
 
 
 async def answer(
@@ -29,7 +32,7 @@ async def answer(
     """
     header, wanted = requests.parse(data, _EXPECTED)
     try:
-        made = await _lend(objects, token, client, sender, wanted)
+        made = await _lend(objects, token, client, sender, _place(wanted))
     except TimeoutError:
         return requests.encode(header, None, errno.ETIMEDOUT), (), "no answer about device memory"
     except OSError as err:
@@ -37,14 +40,22 @@ async def answer(
     return requests.encode(header, made), (), ""
 
 
+def _place(wanted: HcaSegmentDevice | HcaSegmentShared) -> tuple[int, int, bytes]:
+    """Return address and size, and the descriptor's range in which the address is an offset."""
+    if isinstance(wanted, HcaSegmentShared):
+        return wanted.offset, wanted.bytes, bytes(wanted.range)
+    return wanted.address, wanted.bytes, b""
+
+
 async def _lend(
     objects: Objects,
     token: bytes,
     client: socket.socket,
     sender: Peer | None,
-    wanted: HcaSegmentDevice,
+    place: tuple[int, int, bytes],
 ) -> HcaDeviceSegment:
-    if not 0 < wanted.bytes <= hca.HCA_MAX_MR_BYTES or wanted.address + wanted.bytes > 1 << 64:
+    address, size, _ = place
+    if not 0 < size <= hca.HCA_MAX_MR_BYTES or address + size > 1 << 64:
         raise OSError(errno.EINVAL, "a range that cannot be")
     objects.check_device_room()
     providers = objects.providers
@@ -56,7 +67,7 @@ async def _lend(
     if peer.pid <= 0 or sender is None or sender.pid != peer.pid:
         raise OSError(errno.EFAULT, "who asks for device memory is not the process that connected")
     async with asyncio.timeout(ANSWER_SECONDS):
-        lent = await providers.borrow(token, peer.pid, wanted.address, wanted.bytes)
+        lent = await providers.borrow(token, peer.pid, *place)
     try:
         if connector_has_ended(client):
             raise OSError(errno.EFAULT, "the process that connected has ended")
@@ -68,4 +79,4 @@ async def _lend(
 
 def is_asked_for(data: bytes) -> bool:
     """Tell whether a message asks for device memory."""
-    return requests.type_of(data) == HcaMessage.SEGMENT_DEVICE
+    return requests.type_of(data) in _EXPECTED

@@ -10,52 +10,20 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from vgpu_sim.system import filters, identity, landlock
+from vgpu_sim.system import call_numbers, filters, identity, landlock
+from vgpu_sim.system.call_numbers import NUMBERS
 
 logger = logging.getLogger("tessera.netd")
 
 _LATE_CODECS: Final = ("ascii", "latin-1", "utf-8")
 _PROC: Final = Path("/proc")
 
-_ALLOWED: Final = {
-    "read": 0,
-    "write": 1,
-    "close": 3,
-    "stat": 4,
-    "fstat": 5,
-    "poll": 7,
-    "lseek": 8,
-    "munmap": 11,
-    "brk": 12,
-    "rt_sigaction": 13,
-    "rt_sigprocmask": 14,
-    "rt_sigreturn": 15,
-    "mremap": 25,
-    "madvise": 28,
-    "getpid": 39,
-    "sendto": 44,
-    "recvfrom": 45,
-    "sendmsg": 46,
-    "recvmsg": 47,
-    "bind": 49,
-    "getsockname": 51,
-    "setsockopt": 54,
-    "getsockopt": 55,
-    "exit": 60,
-    "sigaltstack": 131,
-    "gettid": 186,
-    "futex": 202,
-    "restart_syscall": 219,
-    "clock_gettime": 228,
-    "exit_group": 231,
-    "openat": 257,
-    "newfstatat": 262,
-    "ppoll": 271,
-    "accept4": 288,
-    "getrandom": 318,
-    "statx": 332,
-    "rseq": 334,
-}
+_ALLOWED: Final = call_numbers.named(
+    "read write close stat fstat poll lseek munmap brk rt_sigaction rt_sigprocmask "
+    "rt_sigreturn mremap madvise getpid sendto recvfrom sendmsg recvmsg bind getsockname "
+    "setsockopt getsockopt exit sigaltstack gettid futex restart_syscall clock_gettime "
+    "exit_group openat newfstatat ppoll accept4 getrandom statx rseq"
+)
 _INTERNET: Final = (2, 10)  # AF_INET, AF_INET6: no netlink, no raw packets of its own
 _CLONE_NEWNET: Final = 0x4000_0000
 _FCNTL_COMMANDS: Final = (1, 2, 3, 4, 1030)  # GETFD, SETFD, GETFL, SETFL, DUPFD_CLOEXEC
@@ -63,13 +31,13 @@ _FIONBIO, _FIOCLEX = 0x5421, 0x5451
 # SIOCGIFCONF, SIOCGIFMTU, SIOCGSKNS; NS_GET_USERNS of ioctl_ns(2)
 _REQUESTS: Final = (_FIONBIO, _FIOCLEX, 0x8912, 0x8921, 0x894C, 0xB701)
 _BY_ARGUMENT: Final[dict[str, filters.ByArgument]] = {
-    "ioctl": (16, 1, _REQUESTS),
-    "socket": (41, 0, _INTERNET),
-    "fcntl": (72, 1, _FCNTL_COMMANDS),
-    "setns": (308, 1, (_CLONE_NEWNET,)),
+    "ioctl": (NUMBERS["ioctl"], 1, _REQUESTS),
+    "socket": (NUMBERS["socket"], 0, _INTERNET),
+    "fcntl": (NUMBERS["fcntl"], 1, _FCNTL_COMMANDS),
+    "setns": (NUMBERS["setns"], 1, (_CLONE_NEWNET,)),
 }
 _PROT_EXEC: Final = 4
-_MEMORY: Final = (9, 10)  # mmap, mprotect
+_MEMORY: Final = call_numbers.named("mmap mprotect").values()
 
 
 def program() -> bytes:

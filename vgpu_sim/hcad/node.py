@@ -35,7 +35,7 @@ from vgpu_sim.hcad.administration import operations
 from vgpu_sim.hcad.handover import HandoverFailed
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.node_server import NodeServer
-from vgpu_sim.hcad.pod_wires import PodWires
+from vgpu_sim.hcad.pod_wires import Netd
 from vgpu_sim.hcad.providers import Providers
 from vgpu_sim.hcad.shares import Shares, usable
 from vgpu_sim.system import foreign, seqpacket
@@ -246,8 +246,8 @@ def _confined_engine(options: _Options) -> Engine:
 
 
 def _server(options: _Options, engine: Engine, shares: Shares, listening: _Listening) -> NodeServer:
-    wires = PodWires(engine, options.directory if options.wire else None, segments=options.segments)
-    made = NodeServer(options.directory, engine, options.memory_bytes, shares=shares, wires=wires)
+    netd = Netd(options.directory if options.wire else None, options.segments)
+    made = NodeServer(options.directory, engine, options.memory_bytes, shares=shares, netd=netd)
     made.providers = listening.providers
     return made
 

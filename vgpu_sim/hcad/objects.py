@@ -12,15 +12,15 @@ from typing import Final
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.hca import HCA_MAX_MTU
 from vgpu_sim.hcad.device_regions import DeviceRegions
-from vgpu_sim.hcad.groups import Groups
 from vgpu_sim.hcad.guard import Guard, unmanaged
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.paths import Paths
+from vgpu_sim.hcad.steering import Steering
 from vgpu_sim.hcad.windows import Windows
 
 
-class Objects(Groups, Paths, DeviceRegions, Windows):
+class Objects(Steering, Paths, DeviceRegions, Windows):
     """A client's objects in the engine, until ``close``."""
 
     def __init__(
@@ -128,4 +128,5 @@ _KINDS: Final = (
     _Kind("shared_receives", lambda o: o._srqs, Objects.save_srq, Objects.load_srq),
     _Kind("queue_pairs", lambda o: o._qps, Objects.save_qp, Objects.load_qp),
     _Kind("members", lambda o: range(len(o._members)), Objects.save_member, Objects.load_member),
+    _Kind("steers", lambda o: o._steers, Objects.save_steer, Objects.load_steer),
 )

@@ -9,7 +9,7 @@ from typing import Final
 from vgpu_sim.fabric.addresses import Address
 from vgpu_sim.fabric.links import DEFAULT_LINK, Link
 from vgpu_sim.hal import hca
-from vgpu_sim.hal.hca import HcaDevice
+from vgpu_sim.hal.hca import HcaDevice, HcaFeature
 from vgpu_sim.hcad.client import DEFAULT_PKEY
 from vgpu_sim.hcad.parties import Party
 from vgpu_sim.hcad.shares import Share
@@ -17,6 +17,7 @@ from vgpu_sim.hcad.shares import Share
 DEVICE_NAME: Final = "tessera_0"
 FIRMWARE: Final = "1.0.0"
 BOARD: Final = "TESSERA_VHCA"
+FEATURES: Final = int(HcaFeature.SHARED_RANGES | HcaFeature.BATCHES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ class OpenedFunction:
             width=self.link.width,
             speed=self.link.speed,
             mtu=self.mtu,
+            features=FEATURES,
         )
         device.pkeys[0] = DEFAULT_PKEY
         ctypes.memmove(device.guid, self.address.guid, hca.HCA_GUID_BYTES)

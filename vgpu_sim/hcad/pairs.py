@@ -26,6 +26,8 @@ from vgpu_sim.hcad.luggage import Luggage, Row, data, text
 from vgpu_sim.hcad.numbers import Numbers
 from vgpu_sim.hcad.shared_receives import SharedReceives
 
+_CONNECTED = (VerbsQpType.RC, VerbsQpType.UC)
+
 
 @dataclass(slots=True)
 class _QueuePair:
@@ -124,8 +126,10 @@ class Pairs(SharedReceives, Completions):
             self.pkeys[changed.pkey_index : changed.pkey_index + 1]
         ):
             raise OSError(errno.EINVAL, f"no P_Key at index {changed.pkey_index}")
-        if qp.type != VerbsQpType.UD and _names_peer(changed.state, wanted.mask):
+        if qp.type in _CONNECTED and _names_peer(changed.state, wanted.mask):
             self._guard.connect(qp.engine, wanted.handle, changed, qp.service)
+        if qp.type == VerbsQpType.RAW_PACKET and changed.state == VerbsState.RTR:
+            self._guard.connect_raw(qp.engine)
         if changed.state == VerbsState.RESET:
             self._guard.forget(qp.engine)
         if not self._engine.set_qp(qp.engine, qp.attributes.state, changed):
@@ -189,8 +193,12 @@ class Pairs(SharedReceives, Completions):
         qp.attributes = HcaQpAttributes.from_buffer_copy(bytes(progress.attributes))
         qp.service = Service(**row["service"]) if row["service"] is not None else None
         self._guard.adopt(queue_pairs=1)
-        if qp.type != VerbsQpType.UD and _has_peer(qp.attributes.state):
+        if not _has_peer(qp.attributes.state):
+            return
+        if qp.type in _CONNECTED:
             self._guard.adopt_peer(qp.engine, created.handle, qp.attributes, qp.service)
+        elif qp.type == VerbsQpType.RAW_PACKET:
+            self._guard.adopt_raw(qp.engine)
 
 
 def _names_peer(state: int, mask: int) -> bool:

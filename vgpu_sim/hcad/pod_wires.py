@@ -16,16 +16,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from vgpu_sim.fabric.engine import Engine, EngineWire
-from vgpu_sim.fabric.wire import PATH_MTUS, NoWire, WireAddress, WireInterface
+from vgpu_sim.fabric.wire import PATH_MTUS, NoWire, WireInterface
 from vgpu_sim.fabric.wire_sockets import WireSockets
 from vgpu_sim.hal import hca
 from vgpu_sim.hcad import wire_luggage
 from vgpu_sim.hcad.broker import Broker, Opened
-from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.functions import IpAddress
 from vgpu_sim.hcad.luggage import Luggage, Row
 from vgpu_sim.hcad.netd import SOCKET_NAME
-from vgpu_sim.hcad.sources import Sources
+from vgpu_sim.hcad.wires import Wires
 from vgpu_sim.system.pacing import LogQuota
 from vgpu_sim.system.peers import PodUid
 
@@ -51,20 +50,24 @@ class _Wire:
         return self.interface.path_mtu() if self.interface is not None else hca.HCA_MAX_MTU
 
 
+@dataclass(frozen=True, slots=True)
+class Netd:
+    """Who opens wires, and how they are to be."""
+
+    directory: Path | None = None
+    """Where it listens; None: there is none."""
+    segments: bool = True
+    """The kernel cuts and joins packets (UDP_SEGMENT, UDP_GRO), as hardware would."""
+
+
 class PodWires:
-    """All wires of a node. ``directory`` is where netd listens; None: there is none.
+    """All wires of a node."""
 
-    ``segments``: the kernel cuts and joins packets (UDP_SEGMENT, UDP_GRO), as hardware would.
-    """
-
-    def __init__(self, engine: Engine, directory: Path | None, *, segments: bool = True) -> None:
+    def __init__(self, engine: Engine, wires: Wires, netd: Netd) -> None:
         self._engine = engine
-        self._segments = segments
-        self.sources: Sources | None = None
-        """Who judges datagrams that come over wires; without, they have to wait for ever."""
-        self.connections: CmWire | None = None
-        """Who carries the connection manager's messages; None: they do not leave the node."""
-        self._broker = directory / SOCKET_NAME if directory is not None else None
+        self._all = wires
+        self._segments = netd.segments
+        self._broker = netd.directory / SOCKET_NAME if netd.directory is not None else None
         self._wires: dict[tuple[PodUid, IpAddress], _Wire] = {}
         self._carried: int | None = None
         self._quota = LogQuota(_LOG_LINES_PER_MINUTE)
@@ -95,9 +98,7 @@ class PodWires:
             if not one.users:
                 del self._wires[key]
                 if one.made is not None:
-                    if self.connections is not None:
-                        self.connections.remove(WireAddress(address).gid)
-                    (self.sources or self._engine).remove_wire(one.made)
+                    self._all.remove(one.made)
                 if one.sockets is not None:
                     one.sockets.close()
 
@@ -134,16 +135,9 @@ class PodWires:
         for row in saved:
             interface, (sockets,) = wire_luggage.load(row["wire"], luggage)
             one = _Wire(sockets=sockets, interface=interface)
-            one.made = self._add(sockets, interface)
+            one.made = self._all.add(sockets, interface.path_mtu())
             self._wires[PodUid(row["pod_uid"]), ipaddress.ip_address(row["address"])] = one
             self._carried = PATH_MTUS[one.mtu - 1]
-
-    def _add(self, sockets: WireSockets, interface: WireInterface) -> EngineWire:
-        structure = sockets.structure(interface.path_mtu())
-        made = (self.sources or self._engine).add_wire(structure)
-        if self.connections is not None:
-            self.connections.add(made, sockets.address.gid)
-        return made
 
     def _shown(self, address: IpAddress, one: _Wire) -> Mapping[str, Any]:
         shown: dict[str, Any] = {"address": str(address), "programs": one.users}
@@ -156,7 +150,7 @@ class PodWires:
             "interface_mtu": one.interface.mtu,
             "segments": self._segments,
             "path_mtu": PATH_MTUS[one.mtu - 1],
-            "datagram_sources": self.sources.known(one.made) if self.sources is not None else 0,
+            "datagram_sources": self._all.known(one.made),
             "packets": {name: int(getattr(counts, name)) for name, *_ in counts._fields_},
         }
 
@@ -176,7 +170,7 @@ class PodWires:
             (sockets,) = opened.wires
             if sockets.address.ip != address:
                 raise NoWire(f"sockets of {sockets.address.ip} for {address}")
-            one.made = self._add(sockets, opened.interface)
+            one.made = self._all.add(sockets, opened.interface.path_mtu())
         except (NoWire, ValueError, OSError) as err:
             opened.close()
             one.why = str(err)

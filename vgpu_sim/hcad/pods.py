@@ -24,7 +24,6 @@ from vgpu_sim.hal.cm import CmMessage
 from vgpu_sim.hal.hca import HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad import requests, sysfs
-from vgpu_sim.hcad.cm_wire import CmWire
 from vgpu_sim.hcad.functions import (
     MAX_FUNCTIONS,
     Binding,
@@ -35,11 +34,11 @@ from vgpu_sim.hcad.functions import (
 )
 from vgpu_sim.hcad.opened import BOARD, DEVICE_NAME, FIRMWARE, OpenedFunction
 from vgpu_sim.hcad.parties import Party
-from vgpu_sim.hcad.pod_wires import PodWires
+from vgpu_sim.hcad.pod_wires import Netd, PodWires
 from vgpu_sim.hcad.requests import Malformed
 from vgpu_sim.hcad.server import CLASS_NAME, HELLO_TIMEOUT_SECONDS, SOCKET_NAME, Server
 from vgpu_sim.hcad.shares import Share, Shares, usable
-from vgpu_sim.hcad.sources import Sources
+from vgpu_sim.hcad.wires import Wires
 from vgpu_sim.system import foreign, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, peer_of
@@ -69,16 +68,15 @@ class PodServer(Server):
         doorkeeper: Doorkeeper | None = None,
         system_classes: Path = SYS_CLASS,
         shares: Shares | None = None,
-        wires: PodWires | None = None,
+        netd: Netd | None = None,
     ) -> None:
         shared = shares or Shares(usable(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
         super().__init__(directory, engine, memory_bytes, lambda: None, shared)
         self._table = Functions()
         self._doorkeeper = doorkeeper or Doorkeeper()
         self._system_classes = system_classes
-        self.wires = wires or PodWires(engine, None)
-        self.wires.sources = Sources(engine, self.enforcer)
-        self.wires.connections = CmWire(engine, self.cm.manager, self.enforcer.pkeys_at)
+        wires = Wires(engine, self.enforcer, self.cm.manager)
+        self.wires = PodWires(engine, wires, netd or Netd())
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             self._refusing = foreign.refuse_descriptors(probe)
         self._changing = 0

@@ -15,8 +15,9 @@ from typing import Final
 
 from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal.cm import CmMessage
+from vgpu_sim.hal.hca import HcaMessage
 from vgpu_sim.hal.messages import Header
-from vgpu_sim.hcad import cm_requests, lending, requests
+from vgpu_sim.hcad import batches, cm_requests, lending, requests
 from vgpu_sim.hcad.cm_server import CmServer
 from vgpu_sim.hcad.enforcement import Enforcer
 from vgpu_sim.hcad.exchange import Exchange, Respond, Rest
@@ -162,7 +163,9 @@ class Programs:
         def respond(packet: Packet) -> Rest | None:
             if lending.is_asked_for(packet.data):
                 return partial(self._lend, client, objects, packet, key)
-            return self._deliver(client, requests.answer(objects, packet.data))
+            is_batch = requests.type_of(packet.data) == HcaMessage.BATCH
+            answer = batches.answer if is_batch else requests.answer
+            return self._deliver(client, answer(objects, packet.data))
 
         self._open[client] = key, objects
         try:

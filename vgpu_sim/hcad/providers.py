@@ -59,6 +59,10 @@ class _Link:
     requests: int = 0
     waiting: dict[int, "asyncio.Future[tuple[int, list[int]]]"] = field(default_factory=dict)
 
+    def new_request(self) -> int:
+        self.requests += 1
+        return self.requests
+
 
 class Providers:
     """Those gpuds that have connected, by whose memory they provide."""
@@ -93,8 +97,12 @@ class Providers:
         os.close(lent.descriptor)
         self._workers.close(lent.connection)
 
-    async def borrow(self, token: bytes, pid: int, address: int, size: int) -> Lent:
+    async def borrow(
+        self, token: bytes, pid: int, address: int, size: int, named: bytes = b""
+    ) -> Lent:
         """Return the memory of a program's contexts at an address, all of the range.
+
+        Where a range of a descriptor is ``named``, the address is an offset in it.
 
         Raises:
             OSError: ENODEV where no gpud provides this program's, EFAULT where no context has it,
@@ -104,7 +112,8 @@ class Providers:
         skip = 0
         for _ in range(_TRIES):
             async with asyncio.timeout(ANSWER_SECONDS):
-                status, ends = await self._ask(link, pid, address, size, skip)
+                asked = ExportRequest(link.new_request(), pid, address, size, skip, named)
+                status, ends = await self._ask(link, asked)
                 if status:
                     raise OSError(errno.EFAULT, "no context has this memory")
                 try:
@@ -130,11 +139,7 @@ class Providers:
                     await self._linked.wait()
         raise OSError(errno.ENODEV, "no gpud provides device memory here")
 
-    async def _ask(
-        self, link: _Link, pid: int, address: int, size: int, skip: int
-    ) -> tuple[int, list[int]]:
-        link.requests += 1
-        asked = ExportRequest(link.requests, pid, address, size, skip)
+    async def _ask(self, link: _Link, asked: ExportRequest) -> tuple[int, list[int]]:
         answer: asyncio.Future[tuple[int, list[int]]] = asyncio.get_running_loop().create_future()
         link.waiting[asked.request] = answer
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from vgpu_sim.hal import hca, hca_objects, messages
+from vgpu_sim.hal import hca, hca_frames, hca_objects, messages
 from vgpu_sim.hal.hca import HcaHandle, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad.objects import Objects
@@ -88,6 +88,8 @@ _ROWS: Final[Mapping[HcaMessage, _Row]] = {
     HcaMessage.MW_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_window)),
     HcaMessage.MCAST_ATTACH: _Row(hca_objects.HcaMcast, _silent(Objects.attach)),
     HcaMessage.MCAST_DETACH: _Row(hca_objects.HcaMcast, _silent(Objects.detach)),
+    HcaMessage.STEER_CREATE: _Row(hca_frames.HcaSteerCreate, lambda o, m: Reply(o.create_steer(m))),
+    HcaMessage.STEER_DESTROY: _Row(HcaHandle, _destroying(Objects.destroy_steer)),
 }
 _BY_NUMBER: Final[Mapping[int, _Row]] = {int(kind): row for kind, row in _ROWS.items()}
 _EXPECTED: Final[Mapping[int, type[ctypes.Structure] | None]] = {
@@ -124,7 +126,11 @@ def type_of(data: bytes) -> int:
 
 def encode(request: Header, payload: ctypes.Structure | None, status: int = 0) -> bytes:
     """Encode the reply to a request; ``status`` is an errno value."""
-    body = bytes(payload) if payload is not None else b""
+    return encode_bytes(request, bytes(payload) if payload is not None else b"", status)
+
+
+def encode_bytes(request: Header, body: bytes, status: int = 0) -> bytes:
+    """The same of a payload that is bytes."""
     # As ``Header`` has it: a structure of ctypes takes ten times as long to make.
     header = _HEADER.pack(
         *(messages.MAGIC, messages.PROTOCOL_VERSION, request.type + 1),
@@ -133,13 +139,22 @@ def encode(request: Header, payload: ctypes.Structure | None, status: int = 0) -
     return header + body
 
 
+def read(data: bytes) -> tuple[Header, Any]:
+    """Read a request and its payload. Raises Malformed: no client library sends such a thing."""
+    return parse(data, _EXPECTED)
+
+
 def answer(objects: Objects, data: bytes) -> tuple[bytes, tuple[int, ...], str]:
     """Carry a request out; return the reply, its descriptors, and why it was refused, or "".
 
     Raises:
         Malformed: no client library sends such a thing.
     """
-    header, body = parse(data, _EXPECTED)
+    return carry_out(objects, *read(data))
+
+
+def carry_out(objects: Objects, header: Header, body: Any) -> tuple[bytes, tuple[int, ...], str]:
+    """As ``answer``, of a request that was read."""
     try:
         reply = _BY_NUMBER[header.type].carry_out(objects, body)
     except OSError as err:

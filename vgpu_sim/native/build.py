@@ -25,6 +25,10 @@ INCLUDE = NATIVE / "include"
 CLIENT = NATIVE / "client"
 # Where libibverbs.so.1 is, away from libcuda.so.1: who wants a GPU keeps the system's verbs.
 RDMA = "rdma"
+# Where what the system's libibverbs may load is.
+PROVIDER = "provider"
+# Where programs are, for PATH.
+PROGRAMS = "bin"
 SANITIZERS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "thread": ("-fsanitize=thread",),
@@ -34,8 +38,6 @@ _FLAGS = (
     "-std=c11",
     "-O2",
     "-g",
-    "-fPIC",
-    "-shared",
     "-pthread",
     "-fvisibility=hidden",
     "-Wall",
@@ -43,15 +45,20 @@ _FLAGS = (
     "-Werror",
     "-Wl,-z,relro,-z,now,-z,noexecstack,-z,defs",
 )
+_LIBRARY = ("-fPIC", "-shared")
+_PROGRAM = ("-fPIE", "-pie", "-U_FORTIFY_SOURCE", "-fstack-protector-strong")
+# A program of its own entry point, and of libdl.so.2 where glibc older than 2.34 has dlopen.
+_OLD_GLIBC = {("x86_64", "glibc"): ("-nostartfiles", "-Wl,--no-as-needed", "-l:libdl.so.2")}
 # musl and old glibc have no fortified functions; descriptors keep ld-linux out of DT_NEEDED
 # (clang has them on x86-64 only in versions later than 18, and refuses the flag before).
 _PORTABLE = ("-U_FORTIFY_SOURCE", "-fno-stack-protector")
+_SYSTEM = (platform.machine(), platform.libc_ver()[0])
 _TLS_DESCRIPTORS = {"x86_64": ("-mtls-dialect=gnu2",)}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One library: its folder of C sources, its file name, its links, its flags.
+    """One library or program: its folder of C sources, its file name, its links, its flags.
 
     ``shared`` are folders whose sources it has in common with other libraries. ``subfolder`` is
     where it goes below the others, if only those programs may find it that are led there. ``needs``
@@ -65,11 +72,16 @@ class Part:
     shared: tuple[Path, ...] = ()
     subfolder: str = ""
     needs: tuple["Part", ...] = ()
+    program: bool = False
+    without: tuple[Path, ...] = ()
 
     def sources(self) -> list[Path]:
-        """Return the C files, generated ones included."""
+        """Return the C files, generated ones included, but those that it does ``without``."""
         return sorted(
-            path for folder in (self.folder, *self.shared) for path in folder.rglob("*.c")
+            path
+            for folder in (self.folder, *self.shared)
+            for path in folder.rglob("*.c")
+            if path not in self.without
         )
 
 
@@ -97,15 +109,47 @@ def client_part(
     )
 
 
+def provider_part(verbs: Part) -> Part:
+    """Return our verbs as a provider: the library's objects, without the symbols that it exports.
+
+    Whoever loads it has ``verbs_register_driver_34`` and what else is undefined.
+    """
+    folder = NATIVE / "provider"
+    return Part(
+        folder,
+        "libtessera-rdmav34.so",
+        flags=(
+            *_PORTABLE,
+            *_TLS_DESCRIPTORS.get(platform.machine(), ()),
+            *(f"-I{one}" for one in (folder, verbs.folder, verbs.folder / "generated", CLIENT)),
+            f"-Wl,--version-script={folder / 'exports.map'}",
+            "-Wl,-z,undefs,-z,nodelete",
+        ),
+        shared=(verbs.folder, CLIENT),
+        subfolder=PROVIDER,
+        without=(verbs.folder / "generated" / "entry.c", verbs.folder / "drivers.c"),
+    )
+
+
 def parts() -> tuple[Part, ...]:
     """Return everything that is built."""
     verbs = client_part(NATIVE / "libibverbs", "libibverbs.so.1", RDMA)
     return (
         client_part(NATIVE / "libcuda", "libcuda.so.1"),
+        client_part(NATIVE / "libnvml", "libnvidia-ml.so.1"),
         verbs,
         client_part(NATIVE / "librdmacm", "librdmacm.so.1", RDMA, (verbs,)),
+        provider_part(verbs),
         Part(NATIVE / "worker", "libtessera_worker.so"),
         Part(NATIVE / "hca", "libtessera_hca.so"),
+        Part(
+            NATIVE / "nvidia_smi",
+            "nvidia-smi",
+            # NVML beside it, where the loader is not led to another one (and containers have it).
+            flags=(*_OLD_GLIBC.get(_SYSTEM, ("-ldl",)), "-Wl,-rpath,$ORIGIN/.."),
+            subfolder=PROGRAMS,
+            program=True,
+        ),
     )
 
 
@@ -136,14 +180,16 @@ def platform_tag() -> str:
 
 def _command(part: Part, cc: str, sanitize: str | None, output: Path, libraries: Path) -> list[str]:
     extra = [*SANITIZERS[sanitize], "-fno-omit-frame-pointer"] if sanitize else []
-    flags = [flag for flag in _FLAGS if not (sanitize and "z,defs" in flag)]
+    kind = _PROGRAM if part.program else _LIBRARY
+    flags = [*kind, *(flag for flag in _FLAGS if not (sanitize and "z,defs" in flag))]
     sources = map(str, part.sources())
     # Debug information says where a line is in the project, not on the machine that compiled it.
     flags.append(f"-ffile-prefix-map={NATIVE}=native")
     if part.needs:  # found beside this one, wherever that is
         flags.append("-Wl,-rpath,$ORIGIN")
     needed = [str(libraries / one.library) for one in part.needs]
-    return [cc, *flags, *part.flags, *extra, f"-I{INCLUDE}", *sources, *needed, "-o", str(output)]
+    # Libraries in a part's flags are searched for what its sources lack, so they come behind these.
+    return [cc, *flags, *extra, f"-I{INCLUDE}", *sources, *part.flags, *needed, "-o", str(output)]
 
 
 def _digest(part: Part, cc: str, sanitize: str | None) -> str:
@@ -154,7 +200,7 @@ def _digest(part: Part, cc: str, sanitize: str | None) -> str:
     version = subprocess.run([cc, "--version"], capture_output=True, check=False)
     digest.update(version.stdout)
     for path in sorted(inputs):
-        if path.suffix in {".c", ".h", ".map"}:
+        if path.suffix in {".c", ".def", ".h", ".map"}:
             digest.update(str(os.path.relpath(path, NATIVE)).encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

@@ -170,6 +170,8 @@ class ForeignSockets:
             self._waking = None
 
     def _wake(self) -> None:
+        if signal.getsignal(WAKE_SIGNAL) is signal.SIG_DFL:
+            return  # not prepared: the signal would end the process
         assert self._thread is not None
         assert self._thread.ident is not None
         signal.pthread_kill(self._thread.ident, WAKE_SIGNAL)

@@ -30,6 +30,24 @@ def kill(pidfd: int) -> bool:
     return True
 
 
+def stop(pidfd: int) -> bool:
+    """Send SIGSTOP; False if it may not be stopped, or has ended."""
+    return _send(pidfd, signal.SIGSTOP)
+
+
+def resume(pidfd: int) -> bool:
+    """Send SIGCONT; False if it may not be continued, or has ended."""
+    return _send(pidfd, signal.SIGCONT)
+
+
+def _send(pidfd: int, number: signal.Signals) -> bool:
+    try:
+        signal.pidfd_send_signal(pidfd, number)
+    except OSError:
+        return False
+    return True
+
+
 def adopt_orphans() -> None:
     """Become the parent of workers whose zygote has ended (PR_SET_CHILD_SUBREAPER of prctl(2))."""
     ctypes.CDLL(None).prctl(ctypes.c_int(_PR_SET_CHILD_SUBREAPER), ctypes.c_ulong(1))

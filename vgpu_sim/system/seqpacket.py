@@ -13,6 +13,9 @@ from vgpu_sim.system.peers import CREDENTIALS_BYTES, Peer, sender_of
 MAX_PATH_BYTES = 107  # sizeof(sockaddr_un.sun_path) - 1
 SCM_MAX_FD = 253  # Linux: descriptors in one message
 _CREDENTIALS = socket.CMSG_SPACE(CREDENTIALS_BYTES)
+# Flags of ``socket`` are enumerations, whose sums take longer than the call that they are for.
+_CUT = int(socket.MSG_TRUNC | socket.MSG_CTRUNC)
+_CLOSE_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,13 @@ async def receive(sock: socket.socket, limit_bytes: int) -> Packet:
 def receive_now(sock: socket.socket, limit_bytes: int) -> Packet | None:
     """Receive one message that is there, or return None; closes descriptors. Raises OSError."""
     try:
-        data, ancillary, flags, _ = sock.recvmsg(limit_bytes, _CREDENTIALS, socket.MSG_CMSG_CLOEXEC)
+        data, ancillary, flags, _ = sock.recvmsg(limit_bytes, _CREDENTIALS, _CLOSE_ON_EXEC)
     except BlockingIOError:
         return None
-    descriptors = _descriptors(ancillary)
+    descriptors = _descriptors(ancillary) if ancillary else []
     for descriptor in descriptors:
         os.close(descriptor)
-    truncated = bool(descriptors) or bool(flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC))
+    truncated = bool(descriptors) or bool(flags & _CUT)
     return Packet(data, sender_of(ancillary), truncated)
 
 

@@ -20,16 +20,18 @@ class Channel:
     """One JSON message a packet. Not thread-safe: only the worker's main thread uses it.
 
     ``interrupt`` is a descriptor that ends a wait for an answer when it becomes readable (the
-    context has faulted); ``on_fence`` gets the reason of a fence whenever one arrives;
-    ``on_export`` gets who asks for memory, the address and the size.
+    context has faulted); ``on_fence`` gets the reason of a fence, and the CUresult that the
+    GPU's failure asks for or 0, whenever one arrives; ``on_export``
+    gets who asks for memory, the address and the size, and the range of a descriptor in which the
+    address is an offset, or nothing.
     """
 
     def __init__(
         self,
         connection: socket.socket,
         interrupt: int,
-        on_fence: Callable[[str], None],
-        on_export: Callable[[socket.socket, int, int], None],
+        on_fence: Callable[[str, int], None],
+        on_export: Callable[[socket.socket, int, int, bytes], None],
     ) -> None:
         self._connection = connection
         self._interrupt = interrupt
@@ -82,6 +84,10 @@ class Channel:
     def usage(self, **fields: Any) -> None:
         """Report a part of what the context has cost, at its end."""
         self._send({"type": "usage", **fields})
+
+    def modelled(self, fields: dict[str, Any]) -> None:
+        """Report a part of what a modelled clock has seen, at its end."""
+        self._send({"type": "modelled", **fields})
 
     def stats(self, **counters: int | str) -> None:
         """Report the launch counters and the kernel that runs."""
@@ -146,7 +152,8 @@ class Channel:
         except ValueError:
             return {}
         if message["type"] == "fence":
-            self._on_fence(str(message.get("reason", "")))
+            self._on_fence(str(message.get("reason", "")), int(message.get("error", 0)))
         if message["type"] == "export" and brought:
-            self._on_export(brought[0], int(message["address"]), int(message["bytes"]))
+            place = int(message["address"]), int(message["bytes"])
+            self._on_export(brought[0], *place, bytes.fromhex(message.get("range", "")))
         return message

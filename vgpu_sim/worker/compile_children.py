@@ -23,6 +23,10 @@ from vgpu_sim.worker import memory
 
 MAX_BYTES: Final = 256 << 20  # of a request, and of an answer
 MAX_CPU_SECONDS: Final = 600.0
+# LLVM's combiner can go in circles for ever over a few dozen instructions. What ends takes about
+# half a second a megabyte of text (5,000 instructions), so twenty times that is no request's.
+CPU_SECONDS: Final = 5.0
+CPU_SECONDS_PER_MEGABYTE: Final = 10.0
 SAID: Final = struct.Struct("<Q")  # by a child whose code is written: its pid
 _LEISURE_NICE: Final = 5  # a third of the weight of a thread that computes
 _WORDS_BYTES: Final = 300
@@ -105,6 +109,7 @@ class Child:
                         break
             os.eventfd_read(self._wake)
             size = os.fstat(self._request).st_size
+            signal.setitimer(signal.ITIMER_PROF, allowed_seconds(size))
             memory.write_all(self._code, emit(memory.read_exactly(self._request, size)), 0)
             status = 0
             # It may be told now: to give back the memory of this process takes milliseconds.
@@ -130,6 +135,12 @@ class _Scheduling(ctypes.Structure):
         ("deadline", ctypes.c_uint64),
         ("period", ctypes.c_uint64),
     )
+
+
+def allowed_seconds(size: int) -> float:
+    """Return the CPU time that code may be generated in of a request of so many bytes."""
+    allowed = CPU_SECONDS + CPU_SECONDS_PER_MEGABYTE * size / 1e6
+    return min(allowed, MAX_CPU_SECONDS)
 
 
 def _give_way() -> None:

@@ -61,6 +61,7 @@ class Control:
             MessageType.MODULE_UNLOAD: self._module_unload,
             MessageType.CHUNK_ALLOCATE: self._chunk_allocate,
             MessageType.CHUNK_FREE: self._chunk_free,
+            MessageType.RANGE_SHARE: self._range_share,
             MessageType.MEMORY_INFO: self._memory_info,
         }
         self._compilations = Compilations(programs.compile)
@@ -222,6 +223,18 @@ class Control:
         else:
             self._reply(request, CudaError.SUCCESS)
 
+    def _range_share(self, request: Request) -> None:
+        wanted = _chunk_request(request)
+        try:
+            descriptor = self._chunks.exports.share(wanted.offset, wanted.size)
+        except (KeyError, OSError):
+            self._reply(request, CudaError.INVALID_VALUE)
+            return
+        try:
+            self._reply(request, CudaError.SUCCESS, None, (descriptor,))
+        finally:
+            os.close(descriptor)
+
     def _memory_info(self, request: Request) -> None:
         free, total = self._slice_memory()
         self._reply(request, CudaError.SUCCESS, messages.MemoryInfo(free, total))
@@ -250,12 +263,18 @@ class Control:
         kind = MessageType(request.kind + 1)
         wire.reply(self._client, kind, request.id, status, payload, descriptors)
 
-    def _export(self, asker: socket.socket, address: int, size: int) -> None:
-        self._chunks.exports.show(asker, address - self._config.aperture_base, size)
+    def _export(self, asker: socket.socket, address: int, size: int, named: bytes) -> None:
+        exports = self._chunks.exports
+        if named:
+            exports.show_shared(asker, named, address, size)
+        else:
+            exports.show(asker, address - self._config.aperture_base, size)
 
     # Ends.
 
-    def _fence(self, reason: str) -> None:
+    def _fence(self, reason: str, error: int) -> None:
+        if error:
+            self._end(FaultKind.DEVICE, reason, error=error)
         self._end(FaultKind.FENCED, f"the slice was taken away: {reason}")
 
     def _watch_kernel(self) -> None:
@@ -268,8 +287,10 @@ class Control:
             text = f"the kernel ran for more than the {limit_s:g} s that --kernel-timeout allows"
             self._end(FaultKind.TIMEOUT, text, stats.running)
 
-    def _end(self, kind: FaultKind, message: str, kernel: KernelHandle | None = None) -> NoReturn:
-        if self._runtime.fail(kind, ERROR_OF_FAULT[kind], message, kernel):
+    def _end(
+        self, kind: FaultKind, message: str, kernel: KernelHandle | None = None, error: int = 0
+    ) -> NoReturn:
+        if self._runtime.fail(kind, error or ERROR_OF_FAULT[kind], message, kernel):
             self._tell_gpud_of_fault()
             os._exit(spawn.FAULTED_STATUS)
         self._report_fault()
@@ -314,6 +335,8 @@ class Control:
         if self._config.report_usage:
             for fields in self._programs.usage().messages():
                 self.channel.usage(**fields)
+            for fields in self._programs.modelled():
+                self.channel.modelled(fields)
 
     def _send_stats(self) -> None:
         stats = self._runtime.stats()
@@ -327,6 +350,7 @@ class Control:
             busy_ns=stats.busy_ns,
             running_kernel=stats.running_name,
             running_since_ns=stats.running_since_ns,
+            **stats.counters,
         )
 
 

@@ -1,6 +1,8 @@
 """Chunks that an HCA is shown: GPUDirect RDMA (contract: ``vgpu_sim.hal.direct``)."""
 
+import ctypes
 import errno
+import hmac
 import os
 import select
 import socket
@@ -9,15 +11,24 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from vgpu_sim.hal.direct import DirectGrant
+from vgpu_sim.hal.messages import (
+    PROOF_BYTES,
+    RANGE_ALIGN_BYTES,
+    SHARED_RANGE_MAGIC,
+    SharedRange,
+)
+from vgpu_sim.worker.memory import create_constant
 
 _MOST_KEPT: Final = 512  # descriptors; a chunk that comes when there are so many cannot be shown
 _FAREWELL_MS: Final = 1000
+_SIGNED_BYTES: Final = ctypes.sizeof(SharedRange) - PROOF_BYTES
 
 
 @dataclass(slots=True)
 class _Kept:
     size: int
     descriptor: int
+    serial: int
     shown: list[socket.socket] = field(default_factory=list)
 
 
@@ -26,24 +37,71 @@ class Exports:
 
     def __init__(self) -> None:
         self._kept: dict[int, _Kept] = {}
+        self._serials = 0
+        self._key = os.urandom(PROOF_BYTES)
+        """Of this context alone: what it has vouched for, no other context knows."""
 
     def keep(self, offset: int, size: int, descriptor: int) -> None:
         """Remember a chunk, by a descriptor of its own, if there is room."""
         if len(self._kept) >= _MOST_KEPT:
             return
         with suppress(OSError):
-            self._kept[offset] = _Kept(size, os.dup(descriptor))
+            self._serials += 1
+            self._kept[offset] = _Kept(size, os.dup(descriptor), self._serials)
 
     def show(self, asker: socket.socket, offset: int, size: int) -> None:
         """Answer who asks for a range, by its offset from the aperture's base."""
+        try:
+            begin, kept = self._chunk_of(offset, size)
+        except KeyError:
+            _answer(asker, DirectGrant(errno.ENOENT), ())
+            return
+        grant = DirectGrant(0, 0, offset - begin, kept.size)
+        kept.shown = [one for one in kept.shown if not _has_gone(one)]
+        if _answer(asker, grant, (kept.descriptor,)):
+            kept.shown.append(asker)
+
+    def _chunk_of(self, offset: int, size: int) -> tuple[int, _Kept]:
         for begin, kept in self._kept.items():
             if begin <= offset and offset + size <= begin + kept.size:
-                grant = DirectGrant(0, 0, offset - begin, kept.size)
-                kept.shown = [one for one in kept.shown if not _has_gone(one)]
-                if _answer(asker, grant, (kept.descriptor,)):
-                    kept.shown.append(asker)
-                return
-        _answer(asker, DirectGrant(errno.ENOENT), ())
+                return begin, kept
+        raise KeyError("no chunk has this range")
+
+    def share(self, offset: int, size: int) -> int:
+        """Return a descriptor that names a range, as long as its chunk lives; see ``SharedRange``.
+
+        It is a sealed memfd as long as the range, with one page, which the worker's cgroup pays.
+
+        Raises:
+            KeyError: no chunk has all of it, or it is not of whole pages.
+            OSError: there is no memory left.
+        """
+        if offset % RANGE_ALIGN_BYTES or size % RANGE_ALIGN_BYTES or not size:
+            raise KeyError("not a range of whole pages")
+        _, kept = self._chunk_of(offset, size)
+        named = SharedRange(SHARED_RANGE_MAGIC, kept.serial, offset, size)
+        named.proof[:] = self._proof(bytes(named))
+        return create_constant("tessera-range", bytes(named), size)
+
+    def show_shared(self, asker: socket.socket, data: bytes, offset: int, size: int) -> None:
+        """Answer who asks for a part of what a descriptor names, by its offset in that."""
+        named = SharedRange.from_buffer_copy(data)
+        if self._vouches(named) and offset + size <= named.bytes:
+            self.show(asker, named.offset + offset, size)
+        else:
+            _answer(asker, DirectGrant(errno.ENOENT), ())
+
+    def _vouches(self, named: SharedRange) -> bool:
+        if not hmac.compare_digest(bytes(named.proof), self._proof(bytes(named))):
+            return False
+        try:
+            _, kept = self._chunk_of(named.offset, named.bytes)
+        except KeyError:
+            return False
+        return kept.serial == int(named.serial)
+
+    def _proof(self, named: bytes) -> bytes:
+        return hmac.digest(self._key, named[:_SIGNED_BYTES], "sha256")
 
     def revoke(self, offset: int) -> None:
         """Take a chunk back from everybody; wait a moment until they have let go of it.

@@ -16,8 +16,8 @@ from vgpu_sim.hal.ports import (
     NativeBackend,
     NativeEntry,
 )
+from vgpu_sim.worker.native_records import Call
 from vgpu_sim.worker.programs import Programs
-from vgpu_sim.worker.runtime import Call
 from vgpu_sim.worker.usage import Usage
 
 ERROR_OF_FAULT: Final = {
@@ -33,6 +33,7 @@ ERROR_OF_FAULT: Final = {
     FaultKind.STACK: CudaError.HARDWARE_STACK_ERROR,
     FaultKind.FUNCTION: CudaError.INVALID_PC,
     FaultKind.ASSERTION: CudaError.ASSERT,
+    FaultKind.DEVICE: CudaError.UNKNOWN,
 }
 
 _Block = tuple[int, int, int]

@@ -30,10 +30,13 @@ def create_populated(name: str, size: int) -> int:
     return descriptor
 
 
-def create_constant(name: str, content: bytes) -> int:
-    """Return a descriptor of memory that holds ``content`` and that nobody can write to."""
+def create_constant(name: str, content: bytes, size: int = 0) -> int:
+    """Return a descriptor of memory that holds ``content`` and that nobody can write to.
+
+    It is at least ``size`` bytes long; what lies behind the content has no pages.
+    """
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, len(content))
+    os.ftruncate(descriptor, max(size, len(content)))
     write_all(descriptor, content, 0)
     fcntl.fcntl(
         descriptor,

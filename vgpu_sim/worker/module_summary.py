@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vgpu_sim.isa import Function, Module, has_stack
+from vgpu_sim.worker import pipes
+from vgpu_sim.worker.pipes import PIPES
 
 _Block = tuple[int, int, int]
 
@@ -13,7 +15,8 @@ _Block = tuple[int, int, int]
 class FunctionSummary:
     """A kernel; ``parameters`` are (offset, size) in bytes. Blocks as in ``isa.Function``.
 
-    ``local_bytes`` is what a thread has of local memory before a stack, if it has one.
+    ``local_bytes`` is what a thread has of local memory before a stack, if it has one. ``pipes``
+    are the shares of its instructions (``worker.pipes``).
     """
 
     name: str
@@ -26,6 +29,7 @@ class FunctionSummary:
     maximum_block: _Block | None
     parameter_image: int | None = None  # offset in the segment
     has_stack: bool = False
+    pipes: tuple[int, ...] = (0,) * len(PIPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +117,14 @@ def _summarise_function(function: Function, parameter_image: int | None) -> Func
         maximum_block=function.maximum_block,
         parameter_image=parameter_image,
         has_stack=has_stack(function),
+        pipes=pipes.shares(function),
     )
 
 
 def _function_from_json(document: dict[str, Any]) -> FunctionSummary:
     values = dict(document)
     values["parameters"] = tuple((at, size) for at, size in values["parameters"])
+    values["pipes"] = tuple(values["pipes"])
     for name in ("required_block", "maximum_block"):
         block = values[name]
         values[name] = None if block is None else (block[0], block[1], block[2])

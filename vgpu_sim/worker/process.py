@@ -13,11 +13,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from vgpu_sim.hal import abi, messages, spawn
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.hal.modelled import MODELLED
 from vgpu_sim.hal.ports import InterpretedBackend, NativeBackend
 from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.worker import placing, rehearsal, sandbox, spare, wire
@@ -32,6 +33,9 @@ from vgpu_sim.worker.programs import Programs
 from vgpu_sim.worker.runtime import NativeRuntime
 from vgpu_sim.worker.segments import Segments
 from vgpu_sim.worker.usage import Usage
+
+if TYPE_CHECKING:
+    from vgpu_sim.worker.observing.observer import Observer
 
 BackendFactory = Callable[[WorkerConfig, NativeRuntime], NativeBackend | InterpretedBackend]
 
@@ -116,6 +120,8 @@ def _set_up(
     chunks = Chunks(runtime, control.channel, config.gpu_index)
     usage = Usage()
     programs = _programs(config, prepared, _cache(config, prepared), control.channel, usage)
+    clock = _clock(config, runtime)
+    programs.clock = clock
     runtime.start(
         aperture_base=config.aperture_base,
         threads=config.threads,
@@ -123,7 +129,9 @@ def _set_up(
         multiprocessors=config.multiprocessors,
         client_socket=client.fileno(),
         fault_event=fault_event,
+        sm_limits=config.sm_limits,
         answer=Launches(backend, programs, usage, runtime.replace_code).answer,
+        observe=clock.observe if clock is not None else None,
     )
     control.channel.event("started", sandbox=level.to_json())
 
@@ -133,6 +141,15 @@ def _set_up(
         control.serve(backend, programs, chunks)
 
     return serve
+
+
+def _clock(config: WorkerConfig, runtime: NativeRuntime) -> "Observer | None":
+    """Make what keeps a modelled clock; None where the clock is the wall's."""
+    if config.clock != MODELLED:
+        return None
+    from vgpu_sim.worker.observing import rehearsal as modelling
+
+    return modelling.observer(config, runtime)
 
 
 def _cache(config: WorkerConfig, prepared: Prepared) -> ContainerCache:
@@ -180,6 +197,10 @@ def _prepare(
 ) -> Prepared:
     """Make the backend and enter the sandbox; a native backend's code is emitted by a helper."""
     backend = make_backend(config, runtime)
+    if config.clock == MODELLED:  # numpy opens files: before the walls
+        from vgpu_sim.worker.observing import rehearsal as modelling
+
+        modelling.rehearse(config)
     helper = None
     if isinstance(backend, NativeBackend):
         helper = CompileHelper(backend.emit, backend.warm_up_to_emit)

@@ -1,9 +1,10 @@
 """Loaded modules: image → container → backend, kernels made known to the native runtime."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from time import monotonic_ns
+from typing import Any, Protocol
 
 from vgpu_sim.hal.ports import Backend, NativeBackend, ProgramHandle
 from vgpu_sim.worker import module_table
@@ -16,6 +17,19 @@ from vgpu_sim.worker.usage import Timed, Usage
 
 # A module's handle, its table and the log of what is refused.
 Loaded = tuple[int, bytes, str]
+
+
+class Clock(Protocol):
+    """Who keeps a modelled clock (``worker.observing.observer``), and so must know kernels."""
+
+    def loaded(self, kernels: Mapping[str, int], image: bytes, segment_base: int) -> None:
+        """Take note of a module's kernels, by name, with its container."""
+
+    def unloaded(self, kernels: Sequence[int]) -> None:
+        """Forget kernels."""
+
+    def report(self) -> Iterator[dict[str, Any]]:
+        """Yield what happened (``hal.modelled``)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,12 @@ class Programs:
         self._live: dict[int, _Program] = {}
         self._sites: dict[int, KernelSite] = {}
         self._modules_loaded = 0
+        self.clock: Clock | None = None
+
+    def modelled(self) -> Iterator[dict[str, Any]]:
+        """Yield what a modelled clock has seen; nothing where the clock is the wall's."""
+        if self.clock is not None:
+            yield from self.clock.report()
 
     def load(self, data: bytes) -> Loaded:
         """Load an image; return the module's handle, its table and the log of what is refused.
@@ -109,6 +129,8 @@ class Programs:
             for function in image.summary.functions:
                 kernels[function.name] = self._add_kernel(handle, function, base)
             undo.pop_all()
+        if self.clock is not None:
+            self.clock.loaded(kernels, image.container, base)
         self._modules_loaded += 1
         self._live[self._modules_loaded] = _Program(handle, segment, tuple(kernels.values()))
         log = image.summary.log(MAX_LOG_BYTES)
@@ -124,6 +146,8 @@ class Programs:
             KeyError: when there is no such module.
         """
         program = self._live.pop(module)
+        if self.clock is not None:
+            self.clock.unloaded(program.kernels)
         for kernel in program.kernels:
             self._runtime.remove_kernel(kernel)
         for kernel in program.kernels:
@@ -178,6 +202,8 @@ class Programs:
             shared_bytes=function.shared_bytes,
             local_bytes=function.local_bytes,
             has_stack=function.has_stack,
+            registers=function.registers,
+            pipes=function.pipes,
             parameter_image=0
             if function.parameter_image is None
             else base + function.parameter_image,

@@ -2,106 +2,26 @@
 
 import ctypes
 import os
-from collections.abc import Callable
-from ctypes import c_char, c_char_p, c_int, c_int32, c_uint32, c_uint64, c_void_p
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from ctypes import c_char_p, c_int, c_uint32, c_uint64
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NewType
 
 from vgpu_sim.hal import abi, ports
+from vgpu_sim.worker import native_records as records
+from vgpu_sim.worker.native_records import Call, Callback, Observer
+from vgpu_sim.worker.pipes import PIPES
 
 LIBRARY_PATH = Path(__file__).parent.parent / "native" / "lib" / "libtessera_worker.so"
 
 KernelHandle = NewType("KernelHandle", int)
 
 
-class Call(ctypes.Structure):
-    """``tessera_worker_call``: what the scheduler asks, and where the answer goes."""
-
-    _fields_ = (
-        ("kernel", c_uint64),
-        ("grid", c_uint32 * 3),
-        ("block", c_uint32 * 3),
-        ("parameters", c_void_p),
-        ("parameter_bytes", c_uint64),
-        ("entry", c_uint64),
-        ("groups", c_uint32),
-        ("stack_bytes", c_uint32),
-        ("counts", c_uint32),
-        ("fault_kind", c_uint32),
-        ("error", c_uint32),
-        ("ptx_line", c_uint32),
-        ("shared_bytes", c_uint32),
-        ("polls", c_uint32),
-        ("thread_stack_bytes", c_uint64),
-        ("provisional", c_uint32),
-        ("address", c_uint64),
-        ("faulting_block", c_uint64),
-        ("message", c_char * abi.MESSAGE_BYTES),
-    )
-
-    def set_entry(self, found: ports.NativeEntry) -> None:
-        """Answer with native code."""
-        self.entry, self.groups = found.address, found.groups
-        self.stack_bytes, self.counts = found.stack_bytes, found.counts
-        self.polls, self.provisional = found.polls, found.provisional
-
-
-Callback = ctypes.CFUNCTYPE(None, ctypes.POINTER(Call))
-
-
-class _Config(ctypes.Structure):
-    _fields_ = (
-        ("aperture_base", c_uint64),
-        ("threads", c_uint32),
-        ("max_threads_per_block", c_uint32),
-        ("multiprocessors", c_uint32),
-        ("runners", c_uint32),
-        ("client_socket", c_int32),
-        ("fault_event", c_int32),
-        ("callback", Callback),
-    )
-
-
-class _Kernel(ctypes.Structure):
-    _fields_ = (
-        ("segment_base", c_uint64),
-        ("parameter_bytes", c_uint32),
-        ("max_threads", c_uint32),
-        ("required_block", c_uint32 * 3),
-        ("interpreted", c_uint32),
-        ("shared_bytes", c_uint32),
-        ("local_bytes", c_uint32),
-        ("has_stack", c_uint64),
-        ("parameter_image", c_uint64),
-        ("name", c_char * 128),
-    )
-
-
-class _FaultOrigin(ctypes.Structure):
-    _fields_ = (
-        ("parameters", c_void_p),
-        ("word", c_uint64),
-        ("shared_bytes", c_uint64),
-        ("shared", c_uint64),
-        ("local", c_uint64),
-    )
-
-
-class _Stats(ctypes.Structure):
-    _fields_ = (
-        ("launches", c_uint64),
-        ("first_launch_ns", c_uint64),
-        ("last_launch_ns", c_uint64),
-        ("busy_ns", c_uint64),
-        ("running_kernel", c_uint64),
-        ("running_since_ns", c_uint64),
-        ("running_name", c_char * 128),
-    )
-
-
-class _KernelUsage(ctypes.Structure):
-    _fields_ = (("launches", c_uint64), ("busy_ns", c_uint64))
+_PLAIN = (
+    *("computed_ns", "blocks", "threads", "sm_active_ns", "sm_occupancy_ns", "set_bytes"),
+    *("host_to_device_bytes", "device_to_host_bytes", "device_to_device_bytes"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +38,8 @@ class Kernel:
     local_bytes: int = 0
     has_stack: bool = False
     parameter_image: int = 0  # address, or 0
+    registers: int = 0
+    pipes: tuple[int, ...] = (0,) * len(PIPES)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -133,7 +55,8 @@ class Stats:
     """Launches that have ended, and the kernel that has run for the longest of those that run.
 
     Times are in ns of CLOCK_MONOTONIC. ``busy_ns`` is the time in which at least one launch ran, up
-    to now. ``running`` is None and ``running_since_ns`` 0 where no kernel runs.
+    to now. ``running`` is None and ``running_since_ns`` 0 where no kernel runs. ``counters`` are
+    more that ``hal.admin.Counters`` has, by its names.
     """
 
     launches: int = 0
@@ -143,6 +66,7 @@ class Stats:
     running: KernelHandle | None = None
     running_name: str = ""
     running_since_ns: int = 0
+    counters: Mapping[str, int] = field(default_factory=lambda: _counters(records.StatsRecord()))
 
     def running_ns(self, now_ns: int) -> int:
         """Return for how long the kernel that runs has run; 0 where none does."""
@@ -152,21 +76,24 @@ class Stats:
 _PROTOTYPES: dict[str, tuple[object, list[object]]] = {
     "tessera_worker_reserve": (c_int, [c_uint64]),
     "tessera_worker_create_shared": (c_int, [ctypes.POINTER(c_int), ctypes.POINTER(c_int)]),
-    "tessera_worker_start": (c_int, [ctypes.POINTER(_Config)]),
+    "tessera_worker_start": (c_int, [ctypes.POINTER(records.Config)]),
     "tessera_worker_stop": (None, []),
     "tessera_worker_map_chunk": (c_int, [c_uint64, c_uint64, c_int]),
     "tessera_worker_unmap_chunk": (c_int, [c_uint64, c_uint64]),
-    "tessera_worker_add_kernel": (c_uint64, [ctypes.POINTER(_Kernel)]),
+    "tessera_worker_add_kernel": (c_uint64, [ctypes.POINTER(records.KernelRecord)]),
     "tessera_worker_remove_kernel": (c_int, [c_uint64]),
     "tessera_worker_kernel_runs": (c_int, [c_uint64]),
     "tessera_worker_replace_code": (c_int, [ctypes.POINTER(Call)]),
-    "tessera_worker_get_kernel_usage": (None, [c_uint64, ctypes.POINTER(_KernelUsage)]),
+    "tessera_worker_get_kernel_usage": (
+        None,
+        [c_uint64, ctypes.POINTER(records.KernelUsage)],
+    ),
     "tessera_worker_fail": (c_int, [c_uint32, c_uint32, c_uint64, c_char_p]),
     "tessera_worker_fault": (ctypes.POINTER(abi.FaultRecord), []),
-    "tessera_worker_get_fault_origin": (ctypes.POINTER(_FaultOrigin), []),
+    "tessera_worker_get_fault_origin": (ctypes.POINTER(records.FaultOrigin), []),
     "tessera_worker_resolve_fault": (None, [c_uint32, c_uint64, c_char_p]),
     "tessera_worker_fault_reported": (None, []),
-    "tessera_worker_get_stats": (None, [ctypes.POINTER(_Stats)]),
+    "tessera_worker_get_stats": (None, [ctypes.POINTER(records.StatsRecord)]),
 }
 
 
@@ -185,6 +112,7 @@ class NativeRuntime:
             function = getattr(self._library, name)
             function.restype, function.argtypes = result, arguments
         self._callback: object = None  # ctypes keeps no reference of its own
+        self._observer: object = None
         self._aperture_base = 0
         self._regions: tuple[Region, ...] = ()
 
@@ -209,18 +137,27 @@ class NativeRuntime:
         client_socket: int,
         fault_event: int,
         answer: Callable[[Call], None],
+        sm_limits: tuple[int, int, int, int] = (0, 0, 0, 0),
+        observe: Callable[[int, abi.Slot, int], int] | None = None,
     ) -> None:
         """Start scheduler and pool.
 
         ``answer`` is called on threads of the runtime, several at once; when it raises, the context
-        dies.
+        dies. ``observe`` hears of every request before it runs, on such threads too: the stream,
+        the slot (valid during the call) and the address of a launch's parameters; it answers the
+        time in ns and never raises.
         """
 
         def callback(call: "ctypes._Pointer[Call]") -> None:
             answer(call.contents)
 
+        def observer(stream: int, slot: "ctypes._Pointer[abi.Slot]", parameters: int | None) -> int:
+            assert observe is not None
+            return observe(stream, slot.contents, parameters or 0)
+
         self._callback = Callback(callback)
-        config = _Config(
+        self._observer = Observer(observer) if observe is not None else Observer()
+        config = records.Config(
             aperture_base=aperture_base,
             threads=threads,
             max_threads_per_block=max_threads_per_block,
@@ -228,6 +165,11 @@ class NativeRuntime:
             client_socket=client_socket,
             fault_event=fault_event,
             callback=self._callback,
+            sm_threads=sm_limits[0],
+            sm_blocks=sm_limits[1],
+            sm_shared_bytes=sm_limits[2],
+            sm_reserved_bytes=sm_limits[3],
+            observer=self._observer,
         )
         _check(self._library.tessera_worker_start(ctypes.byref(config)))
 
@@ -250,7 +192,7 @@ class NativeRuntime:
     def add_kernel(self, kernel: Kernel) -> KernelHandle:
         """Make a kernel known to launches."""
         handle = self._library.tessera_worker_add_kernel(
-            _Kernel(
+            records.KernelRecord(
                 segment_base=kernel.segment_base,
                 parameter_bytes=kernel.parameter_bytes,
                 max_threads=kernel.max_threads,
@@ -260,6 +202,8 @@ class NativeRuntime:
                 local_bytes=kernel.local_bytes,
                 has_stack=kernel.has_stack,
                 parameter_image=kernel.parameter_image,
+                registers=kernel.registers,
+                pipes=kernel.pipes,
                 name=kernel.name.encode()[:127],
             )
         )
@@ -289,7 +233,7 @@ class NativeRuntime:
 
     def kernel_usage(self, handle: KernelHandle) -> tuple[int, int]:
         """Return how many launches of a kernel have ended and the ns that they took."""
-        usage = _KernelUsage()
+        usage = records.KernelUsage()
         self._library.tessera_worker_get_kernel_usage(handle, ctypes.byref(usage))
         return usage.launches, usage.busy_ns
 
@@ -337,7 +281,7 @@ class NativeRuntime:
 
     def stats(self) -> Stats:
         """Return the counters of all launches so far."""
-        stats = _Stats()
+        stats = records.StatsRecord()
         self._library.tessera_worker_get_stats(ctypes.byref(stats))
         return Stats(
             launches=stats.launches,
@@ -347,7 +291,17 @@ class NativeRuntime:
             running=KernelHandle(stats.running_kernel) if stats.running_kernel else None,
             running_name=stats.running_name.decode(errors="replace"),
             running_since_ns=stats.running_since_ns,
+            counters=_counters(stats),
         )
+
+
+def _counters(stats: records.StatsRecord) -> dict[str, int]:
+    pipes = dict(zip(PIPES, stats.pipe_ns, strict=True))
+    return {
+        **{name: getattr(stats, name) for name in _PLAIN},
+        **{f"{pipe}_ns": ns for pipe, ns in pipes.items()},
+        "memory_ns": pipes["memory"] + stats.copy_ns,
+    }
 
 
 def _check(status: int) -> None:

@@ -26,6 +26,7 @@ _PAYLOADS: Final[dict[MessageType, type[ctypes.Structure] | None]] = {
     MessageType.MODULE_UNLOAD: messages.Handle,
     MessageType.CHUNK_ALLOCATE: messages.Chunk,
     MessageType.CHUNK_FREE: messages.Chunk,
+    MessageType.RANGE_SHARE: messages.Chunk,
     MessageType.MEMORY_INFO: None,
 }
 _DESCRIPTORS: Final = {MessageType.MODULE_LOAD: 1, MessageType.MODULE_LINK: 1}

@@ -44,6 +44,19 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 {{- end -}}
 
+{{/* "true" where pools may give GPUs to ResourceClaims. */}}
+{{- define "tessera.dra" -}}
+{{- if kindIs "invalid" .Values.dra.enabled -}}
+{{- semverCompare ">=1.36.0-0" .Capabilities.KubeVersion.Version -}}
+{{- else -}}
+{{- .Values.dra.enabled -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "tessera.migConfigMap" -}}
+{{- default (printf "%s-default-mig-parted-config" (include "tessera.fullname" .)) .Values.migManager.config.name -}}
+{{- end -}}
+
 {{/* Everything that is not a node pod fits Pod Security "restricted". */}}
 {{- define "tessera.podSecurity" -}}
 runAsNonRoot: true

@@ -1,6 +1,6 @@
 """RTX PRO 6000 Blackwell 96 GB: twelve units in runs of 3, 6 and 12, so no power of two.
 
-SMs of compute instances narrower than their GPU instance are not known.
+SMs of compute instances narrower than their GPU instance are derived: 46 a slice, as 1g has.
 """
 
 from mig.geometry import shapes as s
@@ -9,6 +9,7 @@ from mig.geometry.rows import BoardTable, ProfileRow
 
 HW = Provenance.HARDWARE
 UNVERIFIED = Provenance.UNVERIFIED
+DERIVED = Provenance.DERIVED
 
 # fmt: off
 ROWS = (
@@ -40,7 +41,7 @@ TABLE = BoardTable(
     sm_count=188,
     placement_units=12,
     compute_slices=4,
-    ci_sm_per_slice=None,
-    ci_provenance=UNVERIFIED,
+    ci_sm_per_slice=46,
+    ci_provenance=DERIVED,
     rows=ROWS,
 )

@@ -39,19 +39,21 @@ async def _computes(kube: Kube, namespace: str, image: validation.Image, say: Sa
     if not pools:
         say("no GPUPool yet, so nothing was computed: apply one and test again")
         return 0
-    resource = await validation.free_resource(kube)
-    if resource is None:
-        say("all pools and layouts are ready; no slice is free, so nothing was computed")
-        return 0
-    try:
-        succeeded, said = await validation.compute(kube, namespace, resource, image)
-    except errors.KubeError as err:
-        succeeded, said = False, str(err)
-    if succeeded:
-        say(f"all pools and layouts are ready; a pod with {resource}: {said}")
-        return 0
-    say(f"problem: a pod with {resource} failed: {said}")
-    return 1
+    say("all pools and layouts are ready")
+    failures = 0
+    for pool in sorted(document["metadata"]["name"] for document in pools):
+        resource = await validation.free_resource(kube, pool)
+        if resource is None:
+            say(f"pool {pool}: nothing is free, so nothing was computed")
+            continue
+        try:
+            succeeded, said = await validation.compute(kube, namespace, resource, image, pool)
+        except errors.KubeError as err:
+            succeeded, said = False, str(err)
+        failures += not succeeded
+        word = "a pod" if succeeded else "problem: a pod"
+        say(f"pool {pool}: {word} with {resource}{'' if succeeded else ' failed'}: {said}")
+    return 1 if failures else 0
 
 
 async def _problems(kube: Kube, namespace: str, deployment: str) -> list[str]:

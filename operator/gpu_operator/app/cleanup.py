@@ -10,6 +10,7 @@ from typing import Any
 from gpu_operator import errors, kinds
 from gpu_operator.api.v1alpha1 import GROUP, HCA_RESOURCE
 from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.controllers import offers
 from gpu_operator.controllers.node_status import (
     KUBELET_REMEMBERS_S,
     RETIRE_AFTER_S,
@@ -159,7 +160,7 @@ async def _resources(kube: Kube, seen: _Seen) -> dict[str, list[str]]:
     for node in await kube.list("Node"):
         name = node["metadata"]["name"]
         capacity = (node.get("status") or {}).get("capacity") or {}
-        ours = [r for r in capacity if r.startswith(f"{seen.prefix}/mig-")]
+        ours = [r for r in capacity if offers.is_ours(r, seen.prefix)]
         certain = ours if seen.prefix == GROUP or name in seen.nodes else []
         certain += [r for r in capacity if r == HCA_RESOURCE]
         if certain:

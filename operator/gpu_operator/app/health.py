@@ -11,9 +11,18 @@ _TIMEOUT_S = 5.0
 
 
 class Health:
-    """Answers every request with 200, or 503 while ``alive`` says no."""
+    """Answers every request with 200, or 503 while ``alive`` says no.
 
-    def __init__(self, port: int, alive: Callable[[], bool]) -> None:
+    ``metrics`` answers ``/metrics``, given the Accept header, with content type and body.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        alive: Callable[[], bool],
+        metrics: Callable[[str], tuple[str, bytes]] | None = None,
+    ) -> None:
+        self._metrics = metrics
         self._port = port
         self._alive = alive
         self._server: asyncio.Server | None = None
@@ -43,9 +52,29 @@ class Health:
         with suppress(
             OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError
         ):
-            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _TIMEOUT_S)
-            status, body = ("200 OK", b"ok\n") if self._alive() else ("503 Stale", b"stale\n")
-            head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-            writer.write(head.encode() + body)
-            await writer.drain()
+            request = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _TIMEOUT_S)
+            kind = "text/plain; charset=utf-8"
+            path, accept = _read(request)
+            if path == "/metrics" and self._metrics is not None:
+                # Beside the loop: with thousands of GPUs it takes a while.
+                kind, body = await asyncio.to_thread(self._metrics, accept)
+                status = "200 OK"
+            elif self._alive():
+                status, body = "200 OK", b"ok\n"
+            else:
+                status, body = "503 Stale", b"stale\n"
+            fields = {"Content-Type": kind, "Content-Length": len(body), "Connection": "close"}
+            head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+            writer.write(f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + body)
+            await asyncio.wait_for(writer.drain(), _TIMEOUT_S)
         writer.close()
+
+
+def _read(request: bytes) -> tuple[str, str]:
+    """Return the path of a request, without its query, and its Accept header."""
+    first, *lines = request.decode("latin-1").split("\r\n")
+    words = first.split(" ")
+    path = words[1].partition("?")[0] if len(words) > 1 else ""
+    fields = (line.partition(":") for line in lines)
+    accept = (value.strip() for name, _, value in fields if name.lower() == "accept")
+    return path, next(accept, "")

@@ -4,17 +4,19 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, cast
 
 import kopf
+from prometheus_client.registry import Collector
 from pydantic import ValidationError
 
-from gpu_operator import errors
+from gpu_operator import errors, metrics
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
 from gpu_operator.app.health import Health
+from gpu_operator.app.object_metrics import ObjectCollector
 from gpu_operator.config import Config, Identity
 from gpu_operator.controllers.world import ChartPolicy
 from gpu_operator.engine import watch
@@ -31,6 +33,9 @@ _WORKERS = 4
 _MISSED_RESYNCS = 5
 _RETRY_S = 1.0
 _log = logging.getLogger(__name__)
+
+Part = Callable[[], Coroutine[Any, Any, None]]
+"""What runs while the operator leads, beside its workers."""
 
 
 async def serve(config: Config, identity: Identity) -> int:
@@ -60,17 +65,26 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
         asyncio.get_running_loop().add_signal_handler(signum, stop.set)
     store = Store(_chart_policy(config, owners))
     async with LeaseThread(KubernetesCluster.connect, candidate) as lease:
-        worker = Worker(kube, store, WorkQueue(), config, identity.namespace, lease.fence)
+        queue = WorkQueue()
+        worker = Worker(kube, store, queue, config, identity.namespace, lease.fence)
         rdma = config.node.rdma.enabled
         policies = RdmaLoop(kube, identity.namespace, owners, lease.fence) if rdma else None
         patience_s = _MISSED_RESYNCS * config.resync_seconds
-        leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace, policies))
+        reflectors = watch.reflectors(kube, store, worker.changed, identity.namespace)
+        more: list[Part] = [one.run for one in reflectors]
+        more += [policies.run] if policies is not None else []
+        leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace, more))
         stopping = asyncio.create_task(stop.wait())
         try:
             alive = partial(_alive, lease, worker, patience_s, policies)
-            async with Health(config.health_port, alive):
+            known = ObjectCollector(lambda: worker.seen if lease.is_leader else None, worker.rooms)
+            metrics.QUEUE_DEPTH.labels("main").set_function(lambda: len(queue))
+            metrics.LEADER.labels(config.lease_name).set_function(lambda: lease.is_leader)
+            answer = metrics.exposition if config.metrics else None
+            async with Health(config.health_port, alive, answer), _exported(known):
                 await asyncio.wait({leading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                failure = leading.exception() if leading.done() else None
+                ended = leading.done() and not leading.cancelled()
+                failure = leading.exception() if ended else None
                 if failure is not None:
                     _log.critical("ended by itself: %r", failure)
                 return 1 if failure is not None else 0
@@ -79,6 +93,15 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
                 task.cancel()
                 with suppress(asyncio.CancelledError, Exception):
                     await task
+
+
+@asynccontextmanager
+async def _exported(collector: Collector) -> AsyncIterator[None]:
+    metrics.REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        metrics.REGISTRY.unregister(collector)
 
 
 def _alive(
@@ -122,25 +145,25 @@ async def _lead(
     worker: Worker,
     store: Store,
     namespace: str,
-    policies: RdmaLoop | None = None,
+    more: Sequence[Part] = (),
 ) -> None:
     """Wait for the lease, then work; return when kopf, which takes the signals over, was told to
     stop. Raises NotLeader, or whatever else ended a part.
     """
     await lease.acquire()
-    await _until_one_ends(lease.keep(), _work(worker, store, namespace, policies))
+    await _until_one_ends(lease.keep(), _work(worker, store, namespace, more))
 
 
 async def _work(
     worker: Worker,
     store: Store,
     namespace: str,
-    policies: RdmaLoop | None = None,
+    more: Sequence[Part],
 ) -> None:
     await _served(worker)
     workers = (worker.run() for _ in range(_WORKERS))
-    more = [policies.run()] if policies is not None else []
-    await _until_one_ends(worker.resync(), _watch(store, worker, namespace), *more, *workers)
+    parts = (part() for part in more)
+    await _until_one_ends(worker.resync(), _watch(store, worker, namespace), *parts, *workers)
 
 
 async def _until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:

@@ -6,6 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, Final
 
+from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpu import GPUStatus, SliceState
 from gpu_operator.kube.actions import Delete
 from gpu_operator.kube.port import Kube
@@ -28,23 +29,30 @@ class Image:
     pull_secrets: tuple[str, ...] = ()
 
 
-async def free_resource(kube: Kube) -> str | None:
-    """Return a resource of which some node has a slice that nobody holds."""
+async def free_resource(kube: Kube, pool: str) -> str | None:
+    """Return a resource of which some node of a pool has a slice or a GPU that nobody holds."""
     for gpu in await kube.list("GPU"):
+        if gpu["spec"].get("pool") != pool:
+            continue
         for one in GPUStatus.model_validate(gpu.get("status") or {}).slices:
-            if one.state is SliceState.ACTIVE and one.admitted and not one.holders:
+            free = one.state is SliceState.ACTIVE and one.admitted and not one.holders
+            if free and one.resource:
                 return one.resource
     return None
 
 
-async def compute(kube: Kube, namespace: str, resource: str, image: Image) -> tuple[bool, str]:
-    """Run the pod; return whether it succeeded, and what it said. Leaves nothing behind.
+async def compute(
+    kube: Kube, namespace: str, resource: str, image: Image, pool: str
+) -> tuple[bool, str]:
+    """Run the pod on a node of a pool; return whether it succeeded, and what it said.
+
+    It leaves nothing behind.
 
     Raises:
         KubeError: the pod could not be made or looked at.
     """
     name = f"tessera-validate-{uuid.uuid4().hex[:8]}"
-    await kube.create(_pod(name, namespace, resource, image))
+    await kube.create(_pod(name, namespace, resource, image, pool))
     try:
         end = time.monotonic() + _TIMEOUT_S
         while True:
@@ -60,13 +68,15 @@ async def compute(kube: Kube, namespace: str, resource: str, image: Image) -> tu
         await kube.perform(Delete("Pod", name, namespace))
 
 
-def _pod(name: str, namespace: str, resource: str, image: Image) -> dict[str, Any]:
+def _pod(name: str, namespace: str, resource: str, image: Image, pool: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": namespace},
         "spec": {
             "restartPolicy": "Never",
+            "nodeSelector": {POOL_LABEL: pool},
+            "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
             "activeDeadlineSeconds": int(_TIMEOUT_S),
             "terminationGracePeriodSeconds": 1,
             "automountServiceAccountToken": False,

@@ -5,11 +5,16 @@ from collections.abc import Iterator
 
 from gpu_operator.api.v1alpha1.base import ConditionType
 from gpu_operator.api.v1alpha1.gpu import SliceState
-from gpu_operator.api.v1alpha1.miglayout import OnInUse
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
 from gpu_operator.controllers import change, node_status
-from gpu_operator.controllers.layout_decide import Begin, Decision, Move, RollBack, Wait
-from gpu_operator.controllers.layout_judge import Judgement, State
+from gpu_operator.controllers.layout_judge import Judgement
+from gpu_operator.controllers.layout_steps import (
+    Begin,
+    Decision,
+    Evict as EvictPods,
+    Move,
+    RollBack,
+)
 from gpu_operator.controllers.world import World
 from gpu_operator.kube.actions import Action, Evict
 
@@ -29,13 +34,8 @@ def act(
             yield change.move(gpu, layout, instances, now)
         case RollBack(why):
             yield change.roll_back(gpu, layout, why, now)
-        case Wait() if evicts(layout) and decision.judgement.state is State.WAITING:
+        case EvictPods():
             yield from _evict(world, decision.judgement, now)
-
-
-def evicts(layout: Layout) -> bool:
-    """Return whether pods that hold a slice in the way are evicted."""
-    return layout.spec.rollout.on_in_use is OnInUse.EVICT
 
 
 def _evict(world: World, judgement: Judgement, now: datetime.datetime) -> Iterator[Evict]:

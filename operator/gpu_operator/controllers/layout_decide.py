@@ -1,92 +1,121 @@
 """Second phase of a layout's pass: which GPUs change now, which are rolled back, which go on.
 
-A GPU that loses slices is unavailable until it is done. ``rollout.maxUnavailable`` bounds how many
+A GPU that loses slices is unavailable until it is done, unless it was a spare one: whole for want
+of a layout, and held by no pod. ``rollout.maxUnavailable`` bounds how many
 are so at a time, and after a rollback no further one begins. So a plan is asked for only where it
-could be carried out: a GPU that has to wait for its turn costs no planning.
+could be carried out: a GPU that has to wait for its turn costs no planning, and none of its own
+look.
 """
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from gpu_operator.api.v1alpha1.base import Reason
-from gpu_operator.api.v1alpha1.gpu import Slice
+from gpu_operator.api.v1alpha1.miglayout import OnInUse
 from gpu_operator.api.v1alpha1.resource import Layout
 from gpu_operator.controllers import change, plans, targets
-from gpu_operator.controllers.change import Places
-from gpu_operator.controllers.layout_judge import Judgement, State, waiting
+from gpu_operator.controllers.layout_book import LayoutBook
+from gpu_operator.controllers.layout_judge import Judgement, State
+from gpu_operator.controllers.layout_steps import (
+    Begin,
+    Decision,
+    Evict,
+    RollBack,
+    begun,
+    unplannable,
+)
 from mig.errors import MigError
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """Give the GPU these instances: a change begins."""
+class Decided:
+    """What is done, and why no further GPU may lose slices now; empty when one may.
 
-    instances: Places
+    ``next_deadline_s``: when the next change underway will have taken too long; None: none is.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """Give a change underway another goal, which fewer pods stand in the way of."""
-
-    instances: Places
+    decisions: tuple[Decision, ...]
+    why_not: str
+    next_deadline_s: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class RollBack:
-    """Restore what was there before the change."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Leave the change underway; its deadline is so far away."""
-
-    left_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What is done about a GPU, and what is said of it; None: nothing is due."""
-
-    judgement: Judgement
-    step: Begin | Move | RollBack | Wait | None = None
-
-
-def decide(
-    layout: Layout, judged: Sequence[Judgement], now: datetime.datetime
-) -> tuple[Decision, ...]:
-    """Decide about all GPUs of a layout, in order."""
-    left_s = {j.gpu.name: _seconds_left(j, layout, now) for j in judged if j.has_deadline}
-    stopped = any(j.reason is Reason.DEADLINE_EXCEEDED for j in judged)
-    stopped = stopped or any(left <= 0 for left in left_s.values())
-    free = layout.spec.rollout.max_unavailable - sum(map(_is_unavailable, judged))
-    decisions = []
-    for judgement in judged:
-        if judgement.needs_change:
-            why_not = _why_not(layout, stopped, free)
-            decision, loses = _begin(judgement, layout, why_not)
-            free -= loses
-        elif not judgement.has_deadline:
-            decision = Decision(judgement)
-        elif left_s[judgement.gpu.name] <= 0:
-            decision = _roll_back(judgement, layout)
-        else:
-            decision = _go_on(judgement, layout, left_s[judgement.gpu.name])
-        decisions.append(decision)
-    return tuple(decisions)
+def decide(book: LayoutBook, now: datetime.datetime) -> Decided:
+    """Decide about all GPUs of a layout, in the order of their names."""
+    book.forget_decisions()
+    layout = book.layout
+    expired = _expired(book, layout, now)
+    stopped = book.has_failed_back or bool(expired)
+    free = layout.spec.rollout.unavailable_of(len(book.entries)) - book.unavailable
+    decisions = [_roll_back(book, name) for name in expired]
+    for name, step in book.steps.items():
+        if name not in expired:
+            decisions.append(Decision(book.entries[name].judged, step))
+    if not stopped:
+        for decision in _turns(book, free):
+            decisions.append(decision)
+            free -= _loses(decision)
+    if evicts(layout):
+        for name in book.waiting:
+            if name not in expired and name not in book.steps:
+                decisions.append(Decision(book.entries[name].judged, Evict()))
+    decisions.sort(key=lambda decision: decision.judgement.gpu.name)
+    return Decided(
+        tuple(decisions), _why_not(layout, stopped, free), _next_deadline_s(book, expired, now)
+    )
 
 
-def _seconds_left(judgement: Judgement, layout: Layout, now: datetime.datetime) -> float:
-    begun = change.of(judgement.gpu).begun or now
-    return layout.spec.rollout.deadline_seconds - (now - begun).total_seconds()
+def evicts(layout: Layout) -> bool:
+    """Return whether pods that hold a slice in the way are evicted."""
+    return layout.spec.rollout.on_in_use is OnInUse.EVICT
 
 
-def _is_unavailable(judgement: Judgement) -> bool:
-    """Return whether a change underway has taken slices away."""
-    wanted = set(judgement.gpu.spec.instances)
-    return judgement.underway and not wanted.issuperset(change.of(judgement.gpu).before)
+def _expired(book: LayoutBook, layout: Layout, now: datetime.datetime) -> dict[str, None]:
+    """Return the GPUs whose change has taken too long."""
+    found: dict[str, None] = {}
+    for began, name in book.deadlines:
+        if (now - began).total_seconds() < layout.spec.rollout.deadline_seconds:
+            break
+        found[name] = None
+    return found
+
+
+def _next_deadline_s(
+    book: LayoutBook, expired: dict[str, None], now: datetime.datetime
+) -> float | None:
+    deadline_s = book.layout.spec.rollout.deadline_seconds
+    if len(book.deadlines) > len(expired):
+        began, _ = book.deadlines[len(expired)]
+        return deadline_s - (now - began).total_seconds()
+    return float(deadline_s) if book.undated else None
+
+
+def _turns(book: LayoutBook, free: int) -> Iterator[Decision]:
+    """Yield what begins of those whose turn has come, while so many may lose slices."""
+    for name in tuple(book.turns) if free > 0 else ():
+        if free <= 0:
+            return
+        judged = book.entries[name].judged
+        gpu = judged.gpu
+        wanted = targets.wish(gpu.spec.board, book.layout.spec.instances).entries
+        try:
+            plan = plans.choose(gpu.spec.board, gpu.status.slices, wanted, gpu.status.claims)
+        except MigError as err:
+            book.decide(name, unplannable(judged, err))
+            continue
+        book.decide(name, begun(judged, plan.blockers))
+        decision = Decision(judged, Begin(plan.instances, plan.blockers))
+        free -= _loses(decision)
+        yield decision
+
+
+def _loses(decision: Decision) -> bool:
+    """Return whether a GPU that begins will have fewer slices for a while."""
+    gpu, step = decision.judgement.gpu, decision.step
+    if not isinstance(step, Begin) or change.is_spare(gpu):
+        return False
+    staying = {i.place for i in step.instances}
+    return any(s.place not in staying for s in gpu.status.slices)
 
 
 def _why_not(layout: Layout, stopped: bool, free: int) -> str:
@@ -99,55 +128,12 @@ def _why_not(layout: Layout, stopped: bool, free: int) -> str:
     return ""
 
 
-def _begin(judgement: Judgement, layout: Layout, why_not: str) -> tuple[Decision, bool]:
-    """Decide about a GPU that has to change; return also whether it loses slices from now on."""
-    gpu = judgement.gpu
-    wanted = targets.wish(gpu.spec.board, layout.spec.instances).entries
-    pending = Decision(replace(judgement, message=why_not))
-    if why_not and plans.removes_surely(gpu.status.slices, wanted):
-        return pending, False
-    try:
-        plan = plans.choose(gpu.spec.board, gpu.status.slices, wanted)
-    except MigError as err:
-        return Decision(_unplannable(judgement, err)), False
-    if why_not and plan.removed:
-        return pending, False
-    return Decision(_begun(judgement, plan.blockers), Begin(plan.instances)), bool(plan.removed)
-
-
-def _unplannable(judgement: Judgement, err: MigError) -> Judgement:
-    problem = targets.one_line(err)
-    return Judgement(judgement.gpu, State.FAILED, Reason.NOT_PLACEABLE, problem)
-
-
-def _begun(judgement: Judgement, blockers: tuple[Slice, ...]) -> Judgement:
-    gpu = judgement.gpu
-    if blockers:
-        return waiting(gpu, blockers)
-    return Judgement(gpu, State.APPLYING, Reason.APPLYING, "slices are being changed")
-
-
-def _roll_back(judgement: Judgement, layout: Layout) -> Decision:
-    before = change.write(change.of(judgement.gpu).before) or "no slices"
+def _roll_back(book: LayoutBook, name: str) -> Decision:
+    judged = book.entries[name].judged
+    before = change.write(change.of(judged.gpu).before) or "no slices"
     why = (
-        f"not done in {layout.spec.rollout.deadline_seconds} s, rolled back"
-        f" to {before}: {judgement.message}"
+        f"not done in {book.layout.spec.rollout.deadline_seconds} s, rolled back"
+        f" to {before}: {judged.message}"
     )
-    failed = Judgement(judgement.gpu, State.FAILED, Reason.DEADLINE_EXCEEDED, why)
-    return Decision(failed, RollBack(why))
-
-
-def _go_on(judgement: Judgement, layout: Layout, left_s: float) -> Decision:
-    """Choose other places if fewer pods stand in the way there: one may have got a slice since."""
-    as_before = Decision(judgement, Wait(left_s))
-    if judgement.state is not State.WAITING:
-        return as_before
-    gpu = judgement.gpu
-    wanted = targets.wish(gpu.spec.board, layout.spec.instances).entries
-    try:
-        plan = plans.choose(gpu.spec.board, gpu.status.slices, wanted)
-    except MigError:
-        return as_before
-    if len(plan.blockers) < len(judgement.waits_for):
-        return Decision(_begun(judgement, plan.blockers), Move(plan.instances))
-    return as_before
+    book.decide(name, Judgement(judged.gpu, State.FAILED, Reason.DEADLINE_EXCEEDED, why))
+    return Decision(judged, RollBack(why))

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from gpu_operator.api.v1alpha1.base import Condition, ConditionType, Reason
-from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
+from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, Slice, SliceState
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
-from gpu_operator.controllers import change, offers, targets
+from gpu_operator.controllers import change, offers, plans, targets
 from gpu_operator.controllers.targets import Entries
 from gpu_operator.controllers.world import World
 from mig import spec
@@ -22,12 +22,15 @@ class State(StrEnum):
     FAILED = "Failed"
 
 
+_WITHOUT_DEADLINE = (Reason.WAITING_FOR_KUBELET, Reason.WAITING_FOR_AGENT)
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """One GPU's part in a layout.
 
-    ``waits_for`` are slices that have to go and that pods hold. ``needs_change``: its instances are
-    not what is asked for.
+    ``waits_for`` are slices that have to go and that pods hold, ``claims`` those of ResourceClaims
+    where wanted ones should be. ``needs_change``: its instances are not what is asked for.
     """
 
     gpu: Gpu
@@ -35,6 +38,7 @@ class Judgement:
     reason: Reason
     message: str = ""
     waits_for: tuple[Slice, ...] = ()
+    claims: tuple[ClaimedSlice, ...] = ()
     needs_change: bool = False
 
     @property
@@ -44,8 +48,10 @@ class Judgement:
 
     @property
     def has_deadline(self) -> bool:
-        """Return whether the change may take too long: of the kubelet's part no time is asked."""
-        return self.underway and self.reason is not Reason.WAITING_FOR_KUBELET
+        """Return whether the change may take too long: of the kubelet's part no time is asked,
+        nor of what else the agent is told once the slices are there.
+        """
+        return self.underway and self.reason not in _WITHOUT_DEADLINE
 
 
 def judge(world: World, gpu: Gpu, layout: Layout) -> Judgement:
@@ -63,6 +69,9 @@ def judge(world: World, gpu: Gpu, layout: Layout) -> Judgement:
     if _is_asked_otherwise(gpu, layout, wish.entries):
         return Judgement(gpu, State.PENDING, Reason.APPLYING, needs_change=True)
     if gpu.status.observed_generation < gpu.meta.generation:
+        if _is_settled(gpu):  # sharing, faults, budget...: of the slices nothing is due any more
+            message = "the node agent has yet to act on what is new beside the slices"
+            return Judgement(gpu, State.APPLYING, Reason.WAITING_FOR_AGENT, message)
         # Who is in the way is known already; said at once, the condition does not flicker.
         yet = Judgement(gpu, State.APPLYING, Reason.APPLYING, "the node agent has yet to act")
         return _waiting(gpu) or yet
@@ -91,7 +100,7 @@ def _judge_report(world: World, gpu: Gpu) -> Judgement:
     if in_use is not None:
         return in_use
     if ready is not None and ready.status == "True":
-        there = spec.format_places((s.profile, s.start) for s in gpu.status.slices)
+        there = spec.format_places(s.place for s in gpu.status.slices)
         message = (
             f"the node agent says it is done, but there are {there or 'none'}"
             f" instead of {change.write(gpu.spec.instances) or 'none'}"
@@ -102,27 +111,30 @@ def _judge_report(world: World, gpu: Gpu) -> Judgement:
 
 def _is_settled(gpu: Gpu) -> bool:
     slices = gpu.status.slices
-    asked = {(i.profile, i.start) for i in gpu.spec.instances}
-    there = {(s.profile, s.start) for s in slices}
+    asked = {i.place for i in gpu.spec.instances}
+    there = {s.place for s in slices}
     return asked == there and all(s.state is SliceState.ACTIVE for s in slices)
 
 
 def _waiting(gpu: Gpu) -> Judgement | None:
-    wanted = {(i.profile, i.start) for i in gpu.spec.instances}
-    leaving = (s for s in gpu.status.slices if (s.profile, s.start) not in wanted)
+    wanted = {i.place for i in gpu.spec.instances}
+    leaving = (s for s in gpu.status.slices if s.place not in wanted)
     held = tuple(s for s in leaving if s.holders)
-    return waiting(gpu, held) if held else None
+    there = {s.place for s in gpu.status.slices}
+    claims = plans.in_the_way(gpu.spec.board, wanted - there, gpu.status.claims)
+    return waiting(gpu, held, claims) if held or claims else None
 
 
-def waiting(gpu: Gpu, held: tuple[Slice, ...]) -> Judgement:
-    """Return the judgement on a GPU that cannot go on before pods give these slices back."""
-    return Judgement(gpu, State.WAITING, Reason.SLICE_IN_USE, _holding(held), held)
+def waiting(gpu: Gpu, held: tuple[Slice, ...], claims: tuple[ClaimedSlice, ...] = ()) -> Judgement:
+    """Return the judgement on a GPU that cannot go on before pods and claims release slices."""
+    told = ", ".join(filter(None, (_holding(held), *map(str, claims))))
+    return Judgement(gpu, State.WAITING, Reason.SLICE_IN_USE, told, held, claims)
 
 
 def _holding(slices: tuple[Slice, ...]) -> str:
     """Say which pods hold which slices."""
     return ", ".join(
-        f"{spec.format_place(s.profile, s.start)} is held by pod {holder.namespace}/{holder.name}"
+        f"{s.place} is held by pod {holder.namespace}/{holder.name}"
         for s in slices
         for holder in s.holders
     )

@@ -2,42 +2,65 @@
 
 Each phase is a module: ``layout_judge``, ``layout_decide``, ``layout_act``, ``layout_report``. None
 looks back at an earlier one, and what has to be remembered between two passes is in the GPU's
-annotations (``change``), never in the layout's status.
+annotations (``change``), never in the layout's status. What was judged is kept in a ``LayoutBook``
+and judged again only where something changed; where nobody keeps one it is made from the world.
 """
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from gpu_operator.api.v1alpha1.resource import Layout
-from gpu_operator.controllers import layout_act, layout_decide, layout_judge, layout_report
-from gpu_operator.controllers.layout_decide import Decision, Wait
-from gpu_operator.controllers.selection import scope
+from gpu_operator.api.v1alpha1.resource import Gpu, Layout
+from gpu_operator.controllers import layout_act, layout_decide, layout_report
+from gpu_operator.controllers.layout_book import LayoutBook
+from gpu_operator.controllers.layout_decide import Decided
+from gpu_operator.controllers.selection import Part, Role, roles_of
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.kube.actions import Action
 
 _PAST_DEADLINE_S = 0.5
 
 
-def reconcile(world: World, name: str, now: datetime.datetime) -> Outcome:
+def reconcile(
+    world: World, name: str, now: datetime.datetime, book: LayoutBook | None = None
+) -> Outcome:
     """Decide about one layout. One that is gone needs nothing here: see ``orphans``."""
     layout = world.layouts.get(name)
     if layout is None or layout.meta.deleting:
         return Outcome()
-    selected = scope(world, layout)
-    judged = [layout_judge.judge(world, gpu, layout) for gpu in selected.own]
-    decided = layout_decide.decide(layout, judged, now)
+    if book is None:
+        book = new_book(world, layout)
+    decided = layout_decide.decide(book, now)
     actions: list[Action] = []
-    for decision in decided:
+    for decision in decided.decisions:
         actions += layout_act.act(world, layout, decision, now)
-    said = [decision.judgement for decision in decided]
-    actions += layout_report.report_on(world, layout, selected, said, now)
-    return Outcome(tuple(actions), min(_look_again(layout, decided), default=None))
+    actions += layout_report.report_on(world, layout, book, decided.why_not, now)
+    return Outcome(tuple(actions), min(_look_again(book, decided), default=None))
 
 
-def _look_again(layout: Layout, decided: Sequence[Decision]) -> Iterator[float]:
+def new_book(world: World, layout: Layout) -> LayoutBook:
+    """Judge all GPUs that a layout selects."""
+    book = LayoutBook(layout)
+    for gpu, role in roles_of(world, layout):
+        write_role(book, world, gpu, role)
+    return book
+
+
+def write_role(book: LayoutBook, world: World, gpu: Gpu, role: Role) -> None:
+    """Write a GPU that the book's layout selects into it."""
+    match role.part:
+        case Part.OWN:
+            book.follow(world, gpu, role.rivals)
+        case Part.UNPLACEABLE:
+            book.cannot_hold(gpu)
+        case Part.TAKEN:
+            book.lose_to(gpu, role.follows)
+        case Part.CLAIMS:
+            book.leave_to_claims(gpu)
+
+
+def _look_again(book: LayoutBook, decided: Decided) -> Iterator[float]:
     """Yield after how many seconds something is due although nothing changes."""
-    for decision in decided:
-        if isinstance(decision.step, Wait):
-            yield decision.step.left_s + _PAST_DEADLINE_S
-            if layout_act.evicts(layout):
-                yield layout_act.SETTLE_S
+    if decided.next_deadline_s is not None:
+        yield decided.next_deadline_s + _PAST_DEADLINE_S
+        if layout_decide.evicts(book.layout):
+            yield layout_act.SETTLE_S

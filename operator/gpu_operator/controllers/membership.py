@@ -1,6 +1,6 @@
 """Which pool holds which node, and which GPUs are on their way out."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from gpu_operator.api.v1alpha1 import NODE_UID
@@ -17,9 +17,13 @@ def selects(pool: Pool, node: Node) -> bool:
     return all(node.labels.get(key) == value for key, value in pool.spec.node_selector.items())
 
 
-@lru_cache(maxsize=2)
 def claims(world: World) -> Mapping[str, str]:
     """Return the pool of each node that has one: the oldest that selects it and is valid."""
+    return world.index.held if world.index is not None else _claims(world)
+
+
+def valid_pools(world: World) -> tuple[Pool, ...]:
+    """Return the pools that can hold nodes, the oldest first."""
     pools = sorted(
         (
             p
@@ -28,14 +32,21 @@ def claims(world: World) -> Mapping[str, str]:
         ),
         key=lambda pool: pool.meta.age_key,
     )
-    held: dict[str, str] = {}
-    for node in world.nodes.values():
-        if len(node.name) > _LABEL_VALUE_LENGTH:
-            continue
-        holder = next((pool.name for pool in pools if selects(pool, node)), None)
-        if holder is not None:
-            held[node.name] = holder
-    return held
+    return tuple(pools)
+
+
+def holder(pools: Sequence[Pool], node: Node) -> str:
+    """Return the first of these pools that selects the node; empty: none."""
+    if len(node.name) > _LABEL_VALUE_LENGTH:
+        return ""
+    return next((pool.name for pool in pools if selects(pool, node)), "")
+
+
+@lru_cache(maxsize=2)
+def _claims(world: World) -> Mapping[str, str]:
+    pools = valid_pools(world)
+    found = {node.name: holder(pools, node) for node in world.nodes.values()}
+    return {node: pool for node, pool in found.items() if pool}
 
 
 def belongs(gpu: Gpu, world: World, held: Mapping[str, str]) -> bool:

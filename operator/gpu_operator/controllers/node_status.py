@@ -66,8 +66,8 @@ def _note(world: World, node: Node) -> Iterator[Action]:
     """Note the prefixes by which the node offers slices, and forget those it lists nothing of."""
     noted = node.noted_prefixes
     slices = [s.resource for gpu in _on(world, node) for s in gpu.status.slices]
-    offered = {resource.partition("/")[0] for resource in slices} - {GROUP}
-    listed = {p for p in noted if any(r.startswith(f"{p}/mig-") for r in node.capacity)}
+    offered = {resource.partition("/")[0] for resource in slices if resource} - {GROUP}
+    listed = {p for p in noted if any(offers.is_ours(r, p) for r in node.capacity)}
     if offered | listed:
         if noted != offered | listed:
             document = node_render.with_prefixes(node.name, node.uid, offered | listed)
@@ -91,23 +91,22 @@ def _lagging(world: World, node: Node) -> dict[str, int]:
     if not gpus or not all(gpu.status.conditions for gpu in gpus):
         return {}  # an agent that has not reported may still offer anything
     admitted = offers.admitted(world, node)
-    ours = (r for r in node.allocatable if r.startswith(_prefix(world)))
+    ours = (r for r in node.allocatable if offers.is_ours(r, world.policy.resource_prefix))
     return {r: admitted.get(r, 0) for r in ours if offers.allocatable(node, r) > admitted.get(r, 0)}
 
 
-def _prefix(world: World) -> str:
-    return f"{world.policy.resource_prefix}/mig-"
-
-
 def _candidates(world: World, node: Node) -> set[str]:
-    prefixes = [f"{prefix}/mig-" for prefix in (GROUP, *node.noted_prefixes)]
+    if any(gpu.spec.allocation.by_claims for gpu in _on(world, node)):
+        return set()  # names that claims serve stay registered, and a 0 keeps nobody from them
+    prefixes = {GROUP, *node.noted_prefixes}
     if POOL_LABEL in node.labels:
-        prefixes.append(_prefix(world))
-    ours = (HCA_RESOURCE, *prefixes)
+        prefixes.add(world.policy.resource_prefix)
     zero = {
         resource
         for resource, count in node.capacity.items()
-        if resource.startswith(ours) and count == "0" and resource in node.allocatable
+        if (resource == HCA_RESOURCE or any(offers.is_ours(resource, p) for p in prefixes))
+        and count == "0"
+        and resource in node.allocatable
     }
     return zero - _offered(world, node)
 
@@ -120,8 +119,9 @@ def _offered(world: World, node: Node) -> set[str]:
         offered |= {s.resource for s in gpu.status.slices}
         for instance in gpu.spec.instances:
             try:
-                profile = geometry.board(gpu.spec.board).profile(instance.profile)
+                profile = geometry.board(gpu.spec.board).device_profile(instance.profile)
             except MigError:
                 continue
-            offered.add(f"{world.policy.resource_prefix}/{profile.resource_name}")
+            if resource := gpu.spec.offered_as(profile):
+                offered.add(f"{world.policy.resource_prefix}/{resource}")
     return offered

@@ -5,16 +5,26 @@ no pod can be scheduled to a slice that exists, and whoever waits for one must n
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from gpu_operator.api.v1alpha1.gpu import Slice, SliceState
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.api.v1alpha1.sharing import SUFFIX
 from gpu_operator.controllers.world import Node, World
+from mig import geometry
+from mig.errors import MigError
+
+
+def is_ours(resource: str, prefix: str) -> bool:
+    """Return whether devices of a GPU are offered as this resource, with this prefix."""
+    whole = f"{prefix}/{geometry.WHOLE_RESOURCE}"
+    return resource in (whole, whole + SUFFIX) or resource.startswith(f"{prefix}/mig-")
 
 
 def active(world: World, node: Node) -> Mapping[str, int]:
     """Count the slices that the node's agent offers, by resource."""
-    return _active(world).get(node.name, {})
+    return _counted(_These(world.gpus_by_node().get(node.name, ())), admitted=False)
 
 
 def admitted(world: World, node: Node) -> Mapping[str, int]:
@@ -22,7 +32,7 @@ def admitted(world: World, node: Node) -> Mapping[str, int]:
 
     None while the kubelet or the node agent restarts, which would fail every pod that is sent.
     """
-    return _admitted(world).get(node.name, {})
+    return _counted(_These(world.gpus_by_node().get(node.name, ())), admitted=True)
 
 
 def allocatable(node: Node, resource: str) -> int:
@@ -34,7 +44,8 @@ def allocatable(node: Node, resource: str) -> int:
 def late(world: World, node: Node, slices: Iterable[Slice]) -> str:
     """Say what the node does not offer yet of its slices, by the prefix in force; empty: nothing.
 
-    A slice that a pod was given by another prefix keeps that name until the pod ends.
+    A slice that a pod was given by another prefix keeps that name until the pod ends. One that the
+    node's strategy does not offer is not waited for.
     """
     prefix = f"{world.policy.resource_prefix}/"
     there = active(world, node)
@@ -42,7 +53,7 @@ def late(world: World, node: Node, slices: Iterable[Slice]) -> str:
     for item in slices:
         if item.resource.startswith(prefix):
             resources.add(item.resource)
-        elif not item.holders:
+        elif item.resource and not item.holders:
             return f"node {node.name} has yet to offer {item.resource} by the prefix {prefix[:-1]}"
     for resource in sorted(resources):
         offered = allocatable(node, resource)
@@ -51,20 +62,49 @@ def late(world: World, node: Node, slices: Iterable[Slice]) -> str:
     return ""
 
 
-@lru_cache(maxsize=2)
-def _active(world: World) -> Mapping[str, Mapping[str, int]]:
-    return _count(world, lambda _: True)
+class _These:
+    """GPUs that are equal to themselves alone: to compare them would cost more than to count."""
+
+    __slots__ = ("gpus",)
+
+    def __init__(self, gpus: Sequence[Gpu]) -> None:
+        self.gpus = gpus
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _These) and self.gpus is other.gpus
+
+    def __hash__(self) -> int:
+        return id(self.gpus)
 
 
-@lru_cache(maxsize=2)
-def _admitted(world: World) -> Mapping[str, Mapping[str, int]]:
-    return _count(world, lambda one: one.admitted)
-
-
-def _count(world: World, counts: Callable[[Slice], bool]) -> Mapping[str, Mapping[str, int]]:
-    found: dict[str, Counter[str]] = {}
-    for gpu in world.gpus.values():
-        of_node = found.setdefault(gpu.spec.node_name, Counter())
-        active = (s for s in gpu.status.slices if s.state is SliceState.ACTIVE)
-        of_node.update(s.resource for s in active if counts(s))
+@lru_cache(maxsize=64)
+def _counted(these: _These, *, admitted: bool) -> Mapping[str, int]:
+    """Count a node's slices once for all that ask while nothing there changes."""
+    found: Counter[str] = Counter()
+    for gpu in these.gpus:
+        for one in gpu.status.slices:
+            counts = one.state is SliceState.ACTIVE and (one.admitted or not admitted)
+            if counts and _is_named_now(gpu, one):
+                found[one.resource] += _replicas(gpu, one)
     return found
+
+
+def _is_named_now(gpu: Gpu, item: Slice) -> bool:
+    """Return whether a slice's resource is what the strategy makes of it: the kubelet offers
+    nothing by a name that only the pod knows that was given it.
+    """
+    name = item.resource.partition("/")[2]
+    try:
+        profile = geometry.board(gpu.spec.board).device_profile(item.profile)
+    except MigError:
+        return bool(name)
+    return bool(name) and name == gpu.spec.offered_as(profile)
+
+
+def _replicas(gpu: Gpu, item: Slice) -> int:
+    """Return how often the kubelet lists a slice."""
+    try:
+        profile = geometry.board(gpu.spec.board).device_profile(item.profile)
+    except MigError:
+        return 1
+    return gpu.spec.replicas(profile)

@@ -1,18 +1,18 @@
 """Where a GPU's slices go: the planner's answer for one GPU, each worked out once."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import combinations
 
-from gpu_operator.api.v1alpha1.gpu import PlacedInstance, Slice
-from gpu_operator.controllers.targets import Entries, Place
+from gpu_operator.api.v1alpha1.gpu import ClaimedSlice, PlacedInstance, Slice
+from gpu_operator.controllers.targets import Entries
 from mig import geometry, planner
-from mig.errors import PlanError
+from mig.errors import MigError
+from mig.spec import Place
 
 _REMEMBERED = 4096
-_Occupied = tuple[tuple[str, int, bool], ...]  # profile, start, held; in the order of starts
+_Occupied = tuple[tuple[Place, bool], ...]  # and whether it is held; in one order: it is a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,41 +30,60 @@ class Plan:
 
 def removes_surely(slices: Sequence[Slice], wanted: Entries) -> bool:
     """Return whether any plan takes slices away, as far as that is known without one."""
-    profiles = (e.profile if isinstance(e, geometry.Instance) else e for e in wanted)
-    return bool(Counter(s.profile for s in slices) - Counter(p.name for p in profiles))
+    devices = map(planner.device_of, wanted)
+    return bool(Counter(s.profile for s in slices) - Counter(one.name for one in devices))
 
 
-def choose(board_key: str, slices: Sequence[Slice], wanted: Entries) -> Plan:
-    """Place what is wanted so that as few held slices as possible have to go.
+def choose(
+    board_key: str, slices: Sequence[Slice], wanted: Entries, claims: Sequence[ClaimedSlice] = ()
+) -> Plan:
+    """Place what is wanted so that as few held slices as possible have to go, beside ``claims``.
 
-    Among those ways as many slices as possible stay, then as much room as possible.
+    Among those ways as many slices as possible stay, then as much room as possible. Slices of
+    claims are never moved, and are no part of the plan.
 
     Raises:
-        MigError: the GPU's own slices are not legal on this board.
+        MigError: the GPU's own slices are not legal on this board, or what is wanted does not fit
+            beside the claims'.
     """
-    occupied = tuple(sorted((s.profile, s.start, bool(s.holders)) for s in slices))
-    places = _chosen(board_key, occupied, wanted)
+    occupied = tuple(sorted(((s.place, bool(s.holders)) for s in slices), key=str))
+    pinned = tuple(sorted((one.place for one in claims), key=str))
+    places = _chosen(board_key, occupied, wanted, pinned)
     return Plan(
-        tuple(PlacedInstance(profile=profile, start=start) for profile, start in places),
-        tuple(s for s in slices if (s.profile, s.start) not in places),
+        tuple(map(PlacedInstance.at, places)),
+        tuple(s for s in slices if s.place not in places),
     )
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _chosen(board_key: str, occupied: _Occupied, wanted: Entries) -> tuple[Place, ...]:
+def in_the_way(
+    board_key: str, missing: Collection[Place], claims: Sequence[ClaimedSlice]
+) -> tuple[ClaimedSlice, ...]:
+    """Return the claims' slices beside which an instance that is missing cannot exist."""
+    if not missing or not claims:
+        return ()
     board = geometry.board(board_key)
-    have, held = [], []
-    for profile, start, is_held in sorted(occupied, key=lambda place: place[1]):
-        instance = geometry.Instance(board.profile(profile), start)
-        have.append(instance)
-        if is_held:
-            held.append(instance)
-    for number in range(len(held) + 1):
-        for given_up in combinations(held, number):
-            kept = [instance for instance in held if instance not in given_up]
-            try:
-                found = planner.diff(board, have, wanted, kept)
-            except PlanError:
-                continue
-            return tuple((i.profile.name, i.start) for i in found.layout)
-    raise PlanError(f"{board_key}: the wanted slices fit no empty board", ())
+    try:
+        wanted = [board.instance(*place) for place in missing]
+        return tuple(one for one in claims if _excludes(board, one, wanted))
+    except MigError:
+        return ()
+
+
+def _excludes(
+    board: geometry.Board, claim: ClaimedSlice, wanted: Sequence[geometry.Instance]
+) -> bool:
+    theirs = board.instance(*claim.place)
+    return any(planner.violations(board, [one, theirs]) for one in wanted)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _chosen(
+    board_key: str, occupied: _Occupied, wanted: Entries, pinned: tuple[Place, ...]
+) -> tuple[Place, ...]:
+    board = geometry.board(board_key)
+    claimed = [board.instance(*place) for place in pinned]
+    wanted = (*wanted, *claimed)
+    have = [board.instance(*place) for place, _ in occupied]
+    held = [instance for instance, (_, is_held) in zip(have, occupied, strict=True) if is_held]
+    found = planner.relayout(board, [*claimed, *have], wanted, held=held)
+    return tuple(planner.place_of(i) for i in found.layout if i not in claimed)

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gpu_operator.api.v1alpha1 import API_VERSION, CHART_VALUES
-from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.base import ConditionType, Reason
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.resource import Policy
 from gpu_operator.config import NodeConfig
-from gpu_operator.controllers import membership, rollouts
+from gpu_operator.controllers import membership, rollouts, sharing
 from gpu_operator.controllers.conditions import (
     Verdict,
     Verdicts,
@@ -44,13 +44,15 @@ def reconcile(
         return Outcome(tuple(actions))
     waiting = _waiting(world, node_config, namespace) if name == POLICY_NAME else ""
     wanted = _verdicts(name, chart, kept, waiting)
+    if name == POLICY_NAME and (wrong := sharing.problem(policy.spec)):
+        wanted = {**wanted, ConditionType.DEGRADED: Verdict(True, Reason.SHARING_CONFLICT, wrong)}
     wanted = blocked(wanted, world.refused_writes.get(("GPUPolicy", name), ""))
     actions += report(policy.meta, policy.status, GPUPolicyStatus(), wanted, now)
     return Outcome(tuple(actions))
 
 
 def _values(spec: GPUPolicySpec) -> dict[str, Any]:
-    return spec.model_dump(mode="json", by_alias=True)
+    return spec.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 def _edited(policy: Policy | None, chart: ChartPolicy) -> Mapping[str, Any]:
@@ -62,7 +64,7 @@ def _edited(policy: Policy | None, chart: ChartPolicy) -> Mapping[str, Any]:
     return {
         field: value
         for field, value in _values(policy.spec).items()
-        if value != wanted[field] and value != asked.get(field)
+        if value != wanted.get(field) and value != asked.get(field)
     }
 
 
@@ -111,7 +113,9 @@ def _verdicts(
     accepted = None
     if chart is not None and kept:
         values = _values(chart.spec)
-        told = [f"{field} is {kept[field]}, the chart's {values[field]} is not" for field in kept]
+        told = [
+            f"{field} is {kept[field]}, the chart's {values.get(field)} is not" for field in kept
+        ]
         message = f"edited by hand, and in force so: {'; '.join(told)}"
         accepted = Verdict(True, Reason.OVERRIDDEN, message)
     if waiting:

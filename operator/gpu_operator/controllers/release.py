@@ -31,4 +31,4 @@ def _empty(gpu: Gpu) -> bool:
     if not status.conditions:
         return True
     current = gpu.meta.deleting or status.observed_generation >= gpu.meta.generation
-    return not status.slices and current
+    return not (status.slices or status.claims) and current

@@ -1,28 +1,20 @@
 """Which layout a GPU follows, and what a layout's selector finds besides."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 
+from gpu_operator.api.v1alpha1.gpupool import Allocation
+from gpu_operator.api.v1alpha1.rdma.common import LabelSelector
 from gpu_operator.api.v1alpha1.resource import Gpu, Layout
 from gpu_operator.controllers import membership, targets
 from gpu_operator.controllers.world import World
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The GPUs that a layout selects, by name."""
-
-    own: tuple[Gpu, ...] = ()
-    """They follow it."""
-    unplaceable: tuple[Gpu, ...] = ()
-    """Their boards cannot hold its slices, and they do not follow it: nothing is done to them."""
-    taken: Mapping[str, str] = field(default_factory=dict)
-    """The layout that each of the others follows instead, by the GPU's name."""
+from rdma.selectors import Operator, Requirement, Selector
 
 
 def selects(world: World, layout: Layout, gpu: Gpu) -> bool:
-    """Return whether the layout's selector matches the GPU."""
+    """Return whether the layout's selector matches the GPU, whoever gives it to pods."""
     selector, node = layout.spec.selector, world.nodes.get(gpu.spec.node_name)
     labels = node.labels if node is not None else {}
     return (
@@ -31,7 +23,20 @@ def selects(world: World, layout: Layout, gpu: Gpu) -> bool:
         and all(labels.get(key) == value for key, value in selector.node_selector.items())
         and (not selector.node_names or gpu.spec.node_name in selector.node_names)
         and (not selector.indices or gpu.spec.index in selector.indices)
+        and _matches(selector.node_label_selector, labels)
     )
+
+
+def _matches(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Return whether labels answer a ``metav1.LabelSelector``; None asks nothing."""
+    if selector is None:
+        return True
+    exact = (selector.match_labels or {}).items()
+    expressions = (
+        Requirement(e.key, Operator(e.operator.value), e.values or ())
+        for e in selector.match_expressions or ()
+    )
+    return exact <= labels.items() and Selector(tuple(expressions)).matches(labels)
 
 
 @lru_cache(maxsize=2)
@@ -42,40 +47,96 @@ def live_gpus(world: World) -> Mapping[str, Gpu]:
     return {name: gpu for name, gpu in found if membership.belongs(gpu, world, held)}
 
 
-@lru_cache(maxsize=2)
+def is_live(world: World, gpu: Gpu) -> bool:
+    """Return whether a GPU is not on its way out."""
+    if world.index is not None:
+        return membership.belongs(gpu, world, world.index.held)
+    return gpu.name in live_gpus(world)
+
+
 def followed(world: World) -> Mapping[str, str]:
     """Return the layout of each GPU that has one: the oldest that selects it and fits its board.
 
     A layout that a GPU follows already keeps it when an edit makes it impossible: a typing error
     must not cost anybody a slice.
     """
-    by_age = sorted(
-        (layout for layout in world.layouts.values() if not layout.meta.deleting),
-        key=lambda layout: layout.meta.age_key,
-    )
-    result: dict[str, str] = {}
-    for gpu in live_gpus(world).values():
-        for layout in by_age:
-            if not selects(world, layout, gpu):
-                continue
-            follows = gpu.spec.layout == layout.name
-            if follows or not targets.wish(gpu.spec.board, layout.spec.instances).problem:
-                result[gpu.name] = layout.name
-                break
-    return result
+    if world.index is not None:
+        return world.index.followed
+    return {name: found[0].follows for name, found in _roles(world).items() if found[0].follows}
 
 
-def scope(world: World, layout: Layout) -> Scope:
-    """Sort the GPUs that a layout selects."""
-    follows = followed(world)
-    own, unplaceable, taken = [], [], {}
-    for gpu in live_gpus(world).values():
-        if not selects(world, layout, gpu):
-            continue
-        if follows.get(gpu.name) == layout.name:
-            own.append(gpu)
-        elif targets.wish(gpu.spec.board, layout.spec.instances).problem:
-            unplaceable.append(gpu)
-        else:
-            taken[gpu.name] = follows[gpu.name]
-    return Scope(tuple(own), tuple(unplaceable), taken)
+class Part(Enum):
+    """What a layout that selects a GPU is to it."""
+
+    OWN = auto()
+    UNPLACEABLE = auto()
+    TAKEN = auto()
+    CLAIMS = auto()  # ResourceClaims have all of it: no layout does
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """A layout's part in a GPU that it selects. ``follows``: whose the GPU is; empty: nobody's.
+
+    ``rivals`` want it in vain, the oldest first.
+    """
+
+    layout: str
+    part: Part
+    follows: str
+    rivals: tuple[str, ...] = ()
+
+
+class Order:
+    """Layouts by age, sorted by the nodes that they name: one for each node, as labels ask for
+    them, must not have every GPU compared with every layout.
+    """
+
+    def __init__(self, layouts: Iterable[Layout]) -> None:
+        self._layouts = sorted(
+            (layout for layout in layouts if not layout.meta.deleting),
+            key=lambda layout: layout.meta.age_key,
+        )
+        self._of_nodes: dict[str, list[int]] = {}
+        self._anywhere = []
+        for position, layout in enumerate(self._layouts):
+            for name in set(layout.spec.selector.node_names):
+                self._of_nodes.setdefault(name, []).append(position)
+            if not layout.spec.selector.node_names:
+                self._anywhere.append(position)
+
+    def roles(self, world: World, gpu: Gpu) -> tuple[Role, ...]:
+        """Return the parts of all layouts that select the GPU, the oldest first."""
+        positions = sorted(self._anywhere + self._of_nodes.get(gpu.spec.node_name, []))
+        found = [self._layouts[p] for p in positions if selects(world, self._layouts[p], gpu)]
+        if gpu.spec.allocation is Allocation.DRA:
+            return tuple(Role(layout.name, Part.CLAIMS, "") for layout in found)
+        holds = {
+            layout.name: not targets.wish(gpu.spec.board, layout.spec.instances).problem
+            for layout in found
+        }
+        could = [n for n, fits in holds.items() if fits or n == gpu.spec.layout]
+        follows, rivals = (could[0], tuple(could[1:])) if could else ("", ())
+
+        def part(name: str) -> Part:
+            if name == follows:
+                return Part.OWN
+            return Part.TAKEN if holds[name] else Part.UNPLACEABLE
+
+        return tuple(Role(layout.name, part(layout.name), follows, rivals) for layout in found)
+
+
+@lru_cache(maxsize=2)
+def _roles(world: World) -> Mapping[str, Sequence[Role]]:
+    """Return the roles of each live GPU that any layout selects."""
+    order = Order(world.layouts.values())
+    found = {gpu.name: order.roles(world, gpu) for gpu in live_gpus(world).values()}
+    return {name: roles for name, roles in found.items() if roles}
+
+
+def roles_of(world: World, layout: Layout) -> Iterator[tuple[Gpu, Role]]:
+    """Yield the GPUs that a layout selects, by name, and its part in each."""
+    for name, found in _roles(world).items():
+        for role in found:
+            if role.layout == layout.name:
+                yield world.gpus[name], role

@@ -9,9 +9,11 @@ from gpu_operator.api.v1alpha1.gpu import PlacedInstance, Slice, SliceState
 from gpu_operator.api.v1alpha1.miglayout import InstanceRequest
 from mig import geometry, planner
 from mig.errors import MigError, SpecError
+from mig.geometry import DeviceProfile, Instance
+from mig.planner import place_of
+from mig.spec import Place
 
-Entries = tuple[geometry.Instance | geometry.Profile, ...]
-Place = tuple[str, int]  # profile and start
+Entries = tuple[Instance | DeviceProfile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +35,14 @@ def wish(board_key: str, requests: tuple[InstanceRequest, ...]) -> Wish:
 
 def _entries(board_key: str, requests: tuple[InstanceRequest, ...]) -> Entries:
     board = geometry.board(board_key)
-    wanted: list[geometry.Instance | geometry.Profile] = []
+    wanted: list[Instance | DeviceProfile] = []
     for position, request in enumerate(requests):
-        profile = board.profile(request.profile)
+        device = board.device_profile(request.profile)
         if request.start is None:
-            wanted += [profile] * request.count
+            wanted += [device] * request.count
         elif request.count == 1:
-            wanted.append(geometry.Instance(profile, request.start))
+            place = request.start, request.compute_start
+            wanted.append(board.instance(request.profile, *place))
         else:
             raise SpecError(
                 f"spec.instances[{position}]",
@@ -57,21 +60,21 @@ def one_line(err: MigError) -> str:
 
 def satisfied(instances: Sequence[PlacedInstance], wanted: Entries) -> bool:
     """Return whether these instances are what is wanted, neither more nor less."""
-    return len(instances) == len(wanted) == _met(((i.profile, i.start) for i in instances), wanted)
+    return len(instances) == len(wanted) == _met((i.place for i in instances), wanted)
 
 
 def met(slices: Sequence[Slice], wanted: Entries) -> int:
     """Count the wanted entries that active slices are there for."""
-    active = ((s.profile, s.start) for s in slices if s.state is SliceState.ACTIVE)
+    active = (s.place for s in slices if s.state is SliceState.ACTIVE)
     return _met(active, wanted)
 
 
 def _met(places: Iterable[Place], wanted: Entries) -> int:
     left = Counter(places)
-    fixed = Counter((e.profile.name, e.start) for e in wanted if isinstance(e, geometry.Instance))
+    fixed = Counter(place_of(e) for e in wanted if isinstance(e, Instance))
     exact = left & fixed
     spare: Counter[str] = Counter()
-    for (profile, _), count in (left - exact).items():
-        spare[profile] += count
-    named = Counter(e.name for e in wanted if isinstance(e, geometry.Profile))
+    for place, count in (left - exact).items():
+        spare[place.profile] += count
+    named = Counter(e.name for e in wanted if isinstance(e, DeviceProfile))
     return exact.total() + (spare & named).total()

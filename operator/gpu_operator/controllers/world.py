@@ -3,13 +3,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
+from gpu_operator.api import migparted
 from gpu_operator.api.v1alpha1 import RESOURCE_PREFIXES
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
-from gpu_operator.api.v1alpha1.resource import Broken, Gpu, Layout, Policy, Pool
+from gpu_operator.api.v1alpha1.resource import Broken, Fault, Gpu, Layout, Policy, Pool
 from gpu_operator.kinds import POLICY_NAME as POLICY_NAME
 from gpu_operator.kube.actions import Action
+
+
+@dataclass(frozen=True, slots=True)
+class GpuReady:
+    """A node's condition GPUReady; ``since`` is RFC 3339."""
+
+    status: str
+    reason: str
+    message: str
+    since: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +34,8 @@ class Node:
     capacity: Mapping[str, str] = field(default_factory=dict)
     allocatable: Mapping[str, str] = field(default_factory=dict)
     ready: bool = True
+    taints: frozenset[str] = frozenset()  # keys of those with the effect NoSchedule
+    gpu_ready: GpuReady | None = None
 
     @property
     def noted_prefixes(self) -> frozenset[str]:
@@ -68,6 +81,26 @@ class ChartPolicy:
     owners: tuple[Mapping[str, Any], ...] = ()
 
 
+class Index(Protocol):
+    """What is derived from a world and kept as it changes, where somebody does (``fleet``)."""
+
+    @property
+    def held(self) -> Mapping[str, str]:
+        """Return the pool of each node that has one."""
+
+    @property
+    def by_node(self) -> Mapping[str, Sequence[Gpu]]:
+        """Return the GPUs of each node that has any."""
+
+    @property
+    def followed(self) -> Mapping[str, str]:
+        """Return the layout of each GPU that follows one."""
+
+    @property
+    def asked_by_label(self) -> Mapping[str, Mapping[str, Layout]]:
+        """Return, by node, the layouts that were made for its label, by name."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class World:
     """A snapshot; all maps are by name. Worlds are equal only to themselves: what is derived from
@@ -79,18 +112,21 @@ class World:
     gpus: Mapping[str, Gpu] = field(default_factory=dict)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     policies: Mapping[str, Policy] = field(default_factory=dict)
+    faults: Mapping[str, Fault] = field(default_factory=dict)
     broken: Mapping[tuple[str, str], Broken] = field(default_factory=dict)  # by kind and name
     daemon_sets: Mapping[str, AgentSet] = field(default_factory=dict)
     agents: Mapping[str, AgentPod] = field(default_factory=dict)  # by node
+    mig_configs: Mapping[str, migparted.Configs | None] = field(default_factory=dict)
     refused_evictions: Mapping[str, str] = field(default_factory=dict)  # by pod UID
     refused_writes: Mapping[tuple[str, str], str] = field(default_factory=dict)  # by kind, name
     chart_policy: ChartPolicy | None = None  # what the chart asks of the policy ``default``
     zero_since: Mapping[tuple[str, str], float] = field(default_factory=dict)  # node, resource
     put_back: frozenset[tuple[str, str]] = frozenset()  # of zero_since: what may have been removed
+    index: Index | None = None
 
     def gpus_by_node(self) -> Mapping[str, Sequence[Gpu]]:
         """Return the GPUs of each node that has any."""
-        return _gpus_by_node(self)
+        return self.index.by_node if self.index is not None else _gpus_by_node(self)
 
     @property
     def policy(self) -> GPUPolicySpec:
@@ -115,3 +151,8 @@ class Outcome:
 
     actions: tuple[Action, ...] = ()
     again_in_s: float | None = None
+
+    def then(self, other: "Outcome") -> "Outcome":
+        """Return both, one after the other; to look again when the first of them wants it."""
+        times = [t for t in (self.again_in_s, other.again_in_s) if t is not None]
+        return Outcome((*self.actions, *other.actions), min(times, default=None))

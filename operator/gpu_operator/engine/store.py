@@ -1,4 +1,4 @@
-"""The last seen state of every object, raw; turned into a ``World`` for each decision.
+"""The last seen state of every object, as a value; turned into a ``World`` for each decision.
 
 Watches, the answers to our own writes and a periodic list all feed it, so what is older than what
 is known must not win: resourceVersions of a kind only grow, also from an object to its successor of
@@ -7,19 +7,30 @@ server's database may have been restored from a backup.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from gpu_operator import kinds
+from gpu_operator.api import migparted
 from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL
 from gpu_operator.api.v1alpha1.resource import Broken, Resource, parse
-from gpu_operator.controllers.world import AgentPod, AgentSet, ChartPolicy, Node, World
+from gpu_operator.controllers.world import (
+    AgentPod,
+    AgentSet,
+    ChartPolicy,
+    GpuReady,
+    Node,
+    World,
+)
 from gpu_operator.render import hca
 from gpu_operator.render.daemonset import COMPONENT_LABEL, RENDERED
+from gpu_operator.render.node import GPU_READY
 
 Document = Mapping[str, Any]
 
 _REMEMBERED_GONE = 4096
+_IDENTITY = ("name", "uid", "resourceVersion", "generation")
+_AT_A_TIME = 50  # objects of a list that are read before others get their turn
 
 
 class Store:
@@ -35,6 +46,9 @@ class Store:
         watched = [kind.name for kind in kinds.watched()]
         self._documents: dict[str, dict[str, Document]] = {kind: {} for kind in watched}
         self._values: dict[str, dict[str, Any]] = {kind: {} for kind in watched}
+        self._broken: dict[tuple[str, str], Broken] = {}
+        self._copies: dict[str, Mapping[str, Any]] = {}  # for worlds; of kinds that stay the same
+        self._changes: set[tuple[str, str]] = set()
         self._touched: dict[tuple[str, str], float] = {}
         self._gone: dict[str, None] = {}  # UIDs, oldest first: answers may come after the watch
         self._zero_since: dict[tuple[str, str], float] = {}
@@ -54,13 +68,17 @@ class Store:
         gone = document["metadata"].get("uid") in self._gone
         if not trusted and (gone or (known is not None and _is_older(document, known))):
             return False
-        self._documents[kind][name] = document
+        if known is not None and _is_same(document, known):
+            self._touched[kind, name] = self._clock()
+            return False
+        self._documents[kind][name] = _slim(document)
         self._touched[kind, name] = self._clock()
         value = _read(kind, document)
-        changed = bool(self._values[kind].get(name) != value)
+        before = self._values[kind].get(name)
+        changed = bool(before != value)
         self._values[kind][name] = value
         if changed:
-            self._world = None
+            self._note_change(kind, name, before, value)
         if isinstance(value, Node):
             self._note_zeros(value, first=known is None)
         return changed
@@ -74,30 +92,46 @@ class Store:
         if len(self._gone) > _REMEMBERED_GONE:
             del self._gone[next(iter(self._gone))]
         del self._documents[kind][name]
-        del self._values[kind][name]
+        self._note_change(kind, name, self._values[kind].pop(name), None)
         self._touched[kind, name] = self._clock()
-        self._world = None
         if kind == "Node":
             self._forget_zeros(name)
         return True
 
+    def take_changes(self) -> set[tuple[str, str]]:
+        """Return kinds and names of what has changed since the last call.
+
+        Of the agents' pods it is the nodes that they are on, as the kind ``Agent``.
+        """
+        changes, self._changes = self._changes, set()
+        return changes
+
     def replace(self, kind: str, documents: list[Any], as_of: float) -> bool:
         """Take a complete list that was asked for at ``as_of``; deletions missed are made good."""
+        return any([*self.replacing(kind, documents, as_of)])
+
+    def replacing(self, kind: str, documents: list[Any], as_of: float) -> Iterator[bool]:
+        """Do the same some objects at a time; yield whether any of them changed."""
         listed = {document["metadata"]["name"]: document for document in documents}
         known = self._documents[kind]
-        heard_since = {n for (k, n), when in self._touched.items() if k == kind and when >= as_of}
-        changed = [
-            self.put(kind, document, trusted=name not in heard_since)
-            for name, document in listed.items()
-        ]
-        changed += [self.remove(kind, name) for name in set(known) - set(listed) - heard_since]
-        for gone in [(k, n) for k, n in self._touched if k == kind and n not in heard_since]:
-            if gone[1] not in known:
-                del self._touched[gone]
-        return any(changed)
+
+        def heard_since(name: str) -> bool:
+            return self._touched.get((kind, name), float("-inf")) >= as_of
+
+        names = list(listed)
+        for first in range(0, len(names), _AT_A_TIME):
+            some = names[first : first + _AT_A_TIME]
+            changed = [self.put(kind, listed[n], trusted=not heard_since(n)) for n in some]
+            yield any(changed)
+        gone = [name for name in known if name not in listed and not heard_since(name)]
+        changed = [self.remove(kind, name) for name in gone]
+        yield any(changed)
+        for _, name in [(k, n) for k, n in self._touched if k == kind and n not in known]:
+            if not heard_since(name):
+                del self._touched[kind, name]
 
     def document(self, kind: str, name: str) -> Document | None:
-        """Return an object as it was last seen."""
+        """Return which state of an object was last seen: its name, UID, version and generation."""
         return self._documents[kind].get(name)
 
     def note_eviction(self, pod_uid: str, refusal: str) -> None:
@@ -124,25 +158,45 @@ class Store:
         return self._world
 
     def _snapshot(self) -> World:
-        collections: dict[str, Any] = {}
-        broken: dict[tuple[str, str], Broken] = {}
         for kind in kinds.watched():
-            values = self._values[kind.name]
-            if kind.models is not None:
-                broken |= {(kind.name, n): v for n, v in values.items() if isinstance(v, Broken)}
-                values = {n: v for n, v in values.items() if isinstance(v, Resource)}
-            if kind.collection:
-                collections[kind.collection] = dict(values)
+            if kind.name not in self._copies:
+                self._copies[kind.name] = self._copy(kind.name)
+        collections: dict[str, Any] = {
+            kind.collection: self._copies[kind.name] for kind in kinds.watched() if kind.collection
+        }
         return World(
             **collections,
-            broken=broken,
-            agents={pod.node: pod for pod in self._values["Pod"].values() if pod is not None},
+            broken=dict(self._broken),
+            agents=self._copies["Pod"],
             refused_evictions=dict(self._refused_evictions),
             refused_writes=dict(self._refused_writes),
             chart_policy=self._chart_policy,
             zero_since=dict(self._zero_since),
             put_back=frozenset(self._removed & self._zero_since.keys()),
         )
+
+    def _copy(self, kind: str) -> Mapping[str, Any]:
+        """Return a kind's objects by name, without broken ones; agents' pods by their node."""
+        values = self._values[kind]
+        if kind == "Pod":
+            return {pod.node: pod for pod in values.values() if pod is not None}
+        broken = [name for of, name in self._broken if of == kind]
+        copy = dict(values)
+        for name in broken:
+            del copy[name]
+        return copy
+
+    def _note_change(self, kind: str, name: str, before: Any, now: Any) -> None:
+        self._world = None
+        self._copies.pop(kind, None)
+        self._broken.pop((kind, name), None)
+        if isinstance(now, Broken):
+            self._broken[kind, name] = now
+        if kind == "Pod":
+            pods = (pod for pod in (before, now) if pod is not None)
+            self._changes |= {("Agent", pod.node) for pod in pods}
+        else:
+            self._changes.add((kind, name))
 
     def _note_zeros(self, node: Node, *, first: bool) -> None:
         """Note since when what is 0; of a node that is seen first nobody knows it."""
@@ -162,9 +216,25 @@ class Store:
         self._removed = {k for k in self._removed if k[0] != node}
 
 
+def _slim(document: Document) -> Document:
+    """Return what says which state of which object it is: the rest is in its value."""
+    metadata = document["metadata"]
+    return {"metadata": {key: metadata[key] for key in _IDENTITY if key in metadata}}
+
+
 def _is_older(document: Document, known: Document) -> bool:
     versions = [d["metadata"].get("resourceVersion", "") for d in (document, known)]
     return all(v.isdecimal() for v in versions) and int(versions[0]) < int(versions[1])
+
+
+def _is_same(document: Document, known: Document) -> bool:
+    """Return whether both are the same state of the same object; who cannot tell reads it."""
+    new, old = document["metadata"], known["metadata"]
+    version = new.get("resourceVersion")
+    return bool(version) and (version, new.get("uid")) == (
+        old.get("resourceVersion"),
+        old.get("uid"),
+    )
 
 
 def _read(kind: str, document: Document) -> Any:
@@ -189,7 +259,22 @@ def _node(document: Document) -> Node:
         capacity={k: v for k, v in (status.get("capacity") or {}).items() if "/" in k},
         allocatable={k: v for k, v in (status.get("allocatable") or {}).items() if "/" in k},
         ready=not ready or ready[0]["status"] == "True",
+        taints=_taints(document),
+        gpu_ready=_gpu_ready(status),
     )
+
+
+def _taints(document: Document) -> frozenset[str]:
+    found = (document.get("spec") or {}).get("taints") or ()
+    return frozenset(t["key"] for t in found if t.get("effect") == "NoSchedule")
+
+
+def _gpu_ready(status: Document) -> GpuReady | None:
+    for one in status.get("conditions") or ():
+        if one["type"] == GPU_READY:
+            texts = (one.get(part) or "" for part in ("reason", "message", "lastTransitionTime"))
+            return GpuReady(one["status"], *texts)
+    return None
 
 
 def _agent_set(document: Document) -> AgentSet:
@@ -256,4 +341,5 @@ _READERS: Mapping[str, Callable[[Document], Any]] = {
     "Node": _node,
     "DaemonSet": _agent_set,
     "Pod": _agent,
+    "ConfigMap": migparted.of_config_map,
 }

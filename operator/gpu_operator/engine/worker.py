@@ -4,13 +4,25 @@ import asyncio
 import datetime
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
-from gpu_operator import errors, kinds
+from gpu_operator import errors, kinds, metrics
 from gpu_operator.config import Config
-from gpu_operator.controllers import conditions, layouts, node_status, orphans, policies, pools
+from gpu_operator.controllers import (
+    conditions,
+    faults,
+    layouts,
+    mig_config,
+    node_status,
+    orphans,
+    policies,
+    pools,
+)
+from gpu_operator.controllers.fleet import Fleet
+from gpu_operator.controllers.scatter import Rooms
 from gpu_operator.controllers.world import Outcome, World
 from gpu_operator.engine import routes
 from gpu_operator.engine.queue import Key, WorkQueue
@@ -20,6 +32,9 @@ from gpu_operator.kube.port import Kube
 
 _EVICT_AGAIN_S = 10.0
 _BURST_S = 0.05
+_AT_ONCE = 8  # writes of one reconciliation
+_INDEXED = ("GPU", "Node", "MIGLayout", "GPUPool", "Pod")  # whose changes the indexes tell of
+_Result = TypeVar("_Result")
 _log = logging.getLogger(__name__)
 
 
@@ -50,6 +65,10 @@ class Worker:
         self._turn = asyncio.Lock()
         self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="controllers")
         self._turn_began: float | None = None
+        self._fleet = Fleet()
+        self._looking: asyncio.Task[None] | None = None
+        self.seen: World | None = None
+        """The world as it was looked at last; a value, for any thread."""
         self.last_resync = time.monotonic()
 
     @property
@@ -57,10 +76,27 @@ class Worker:
         """For how long a controller has been computing now."""
         return 0.0 if self._turn_began is None else time.monotonic() - self._turn_began
 
+    def rooms(self) -> Mapping[str, Rooms]:
+        """Return the room for slices of each pool that has divided GPUs; for any thread."""
+        books = dict(self._fleet.pool_books)
+        return {name: dict(book.room.rooms) for name, book in books.items() if book.room.rooms}
+
     def changed(self, kind: str, name: str) -> None:
         """Enqueue what a change concerns, a moment later: changes come in bursts."""
-        for key in routes.affected(kind, name, self._store.world()):
-            self._queue.add_after(key, _BURST_S)
+        if kind not in _INDEXED:
+            for key in routes.affected(kind, name, self._store.world()):
+                self._queue.add_after(key, _BURST_S)
+        if self._looking is None:
+            loop = asyncio.get_running_loop()
+            self._looking = loop.create_task(self._look())
+
+    async def _look(self) -> None:
+        """Bring the indexes up to date, which tells what the last changes concern."""
+        await asyncio.sleep(_BURST_S)
+        self._looking = None
+        touched, _ = await self._computed(lambda world: None)
+        for key in touched:
+            self._queue.add(key)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -86,10 +122,18 @@ class Worker:
         for kind in kinds.watched():
             as_of = time.monotonic()
             namespace = self._namespace if kind.namespaced else None
-            self._store.replace(kind.name, await self._kube.list(kind.name, namespace), as_of)
+            listed = await self._kube.list(kind.name, namespace)
+            for _ in self._store.replacing(kind.name, listed, as_of):
+                await asyncio.sleep(0)  # others get their turn
 
     async def work(self, key: Key) -> bool:
         """Reconcile one key; return whether all of it was done."""
+        with metrics.reconciling(key.kind) as ended:
+            done = await self._worked(key)
+            ended(done)
+            return done
+
+    async def _worked(self, key: Key) -> bool:
         try:
             outcome = await self._reconcile(key)
         except errors.Refused as err:
@@ -111,8 +155,7 @@ class Worker:
         """Do all that is decided. The object's status says what the API server refuses."""
         outcome = await self._decided(key)
         try:
-            for action in outcome.actions:
-                await self._perform(action)
+            await self._perform_all(outcome.actions)
         except errors.Refused as err:
             if self._store.note_refusal(key.kind, key.name, str(err)):
                 for action in (await self._decided(key)).actions:
@@ -124,14 +167,31 @@ class Worker:
         return outcome
 
     async def _decided(self, key: Key) -> Outcome:
+        touched, outcome = await self._computed(lambda world: self._decide(key, world))
+        for other in touched - {key}:
+            self._queue.add_after(other, _BURST_S)
+        return outcome
+
+    async def _computed(self, compute: Callable[[World], _Result]) -> tuple[set[Key], _Result]:
+        """Compute in the thread, on the world and its indexes as they are when the turn comes.
+
+        Return also what else is worth a look by what had changed until then.
+        """
         async with self._turn:
+            changes = self._store.take_changes()
+            self.seen = seen = self._store.world()
+
+            def work() -> tuple[set[tuple[str, str]], _Result]:
+                world = replace(seen, index=self._fleet)
+                return self._fleet.see(world, changes), compute(world)
+
             self._turn_began = time.monotonic()
             try:
-                return await asyncio.get_running_loop().run_in_executor(
-                    self._computing, self._decide, key, self._store.world()
-                )
+                loop = asyncio.get_running_loop()
+                touched, result = await loop.run_in_executor(self._computing, work)
             finally:
                 self._turn_began = None
+        return {Key(kind, name) for kind, name in touched}, result
 
     def _decide(self, key: Key, world: World) -> Outcome:
         now = datetime.datetime.now(datetime.UTC)
@@ -139,16 +199,54 @@ class Worker:
         if broken is not None:
             return Outcome(conditions.report_broken(broken, now))
         if key.kind == "GPUPool":
-            return pools.reconcile(world, key.name, self._config.node, self._namespace, now)
+            book = self._fleet.pool_book(key.name)
+            node_config, namespace = self._config.node, self._namespace
+            return pools.reconcile(world, key.name, node_config, namespace, now, book)
         if key.kind == "GPUPolicy":
             return policies.reconcile(world, key.name, self._config.node, self._namespace, now)
         if key.kind == "MIGLayout":
-            return layouts.reconcile(world, key.name, now)
+            return layouts.reconcile(world, key.name, now, self._fleet.books.get(key.name))
         if key.kind == "GPU":
-            return orphans.reconcile(world, key.name)
+            outcome = orphans.reconcile(world, key.name)
+            return Outcome((*outcome.actions, *faults.write(world, key.name)), outcome.again_in_s)
+        if key.kind == "GPUFault":
+            return faults.reconcile(world, key.name, now)
         if key.kind == "Node":
-            return node_status.reconcile(world, key.name, time.monotonic())
+            status = node_status.reconcile(world, key.name, time.monotonic())
+            return status.then(mig_config.reconcile(world, key.name, self._config.mig_manager))
         return Outcome()
+
+    async def _perform_all(self, actions: Sequence[Action]) -> None:
+        """Perform in order; neighbours that concern different GPUs and nodes at once.
+
+        Raises what the first of them failed with, when the others of its neighbourhood are done.
+        """
+        neighbours: dict[str, list[Action]] = {}
+        for action in actions:
+            if isinstance(action, Apply) and action.document["kind"] in ("GPU", "Node"):
+                neighbours.setdefault(action.what, []).append(action)
+                continue
+            await self._perform_neighbours(neighbours)
+            neighbours = {}
+            await self._perform(action)
+        await self._perform_neighbours(neighbours)
+
+    async def _perform_neighbours(self, neighbours: Mapping[str, Sequence[Action]]) -> None:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def perform(of_one: Sequence[Action]) -> None:
+            async with gate:
+                for action in of_one:
+                    await self._perform(action)
+
+        work = map(perform, neighbours.values())
+        failures = [e for e in await asyncio.gather(*work, return_exceptions=True) if e is not None]
+        if any(isinstance(failure, asyncio.CancelledError) for failure in failures):
+            raise errors.Unreachable("a request was given up")  # kopf, which is stopping, did it
+        for kind in (errors.NotLeader, errors.Refused, BaseException):
+            for failure in failures:
+                if isinstance(failure, kind):
+                    raise failure
 
     async def _perform(self, action: Action) -> None:
         if self._is_as_applied(action) or self._was_just_evicted(action):

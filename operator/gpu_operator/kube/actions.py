@@ -13,10 +13,13 @@ class Manager(StrEnum):
     RESOURCES = "tessera-resources"  # on nodes: by which prefixes slices were offered
     CHILDREN = "tessera-children"  # DaemonSets and GPUs
     LAYOUT = "tessera-layout"  # spec.instances of GPUs
+    FAULTS = "tessera-faults"  # spec.faults of GPUs
     STATUS = "tessera-status"  # of pools, layouts and policies
     POLICY = "tessera-chart"  # the policy that the chart asks for
     FINALIZER = "tessera-finalizer"  # of pools
     TABLES = "tessera-rdma"  # RDMANodeTables
+    CONDITIONS = "tessera-conditions"  # on nodes: GPUReady
+    MIG_CONFIG = "tessera-mig-manager"  # layouts that nodes' labels ask for, and those nodes' state
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,26 @@ class PatchNode:
 
 
 @dataclass(frozen=True, slots=True)
+class SetTaints:
+    """Put taints (key, value) of effect NoSchedule on a node, and take others off by their keys.
+
+    A node's taints are one list that has no owner of its parts, so it is read, changed and written
+    as a whole, and only if nobody else has written the node meanwhile: that is a conflict.
+    ``noted`` are the keys that are ours then, for the annotation that remembers them.
+    """
+
+    name: str
+    uid: str
+    add: tuple[tuple[str, str], ...]
+    remove: tuple[str, ...]
+    noted: tuple[str, ...]
+
+    @property
+    def what(self) -> str:
+        return f"Node {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """An event on an object of ours. ``warning``: something that a person may have to act upon.
 
@@ -112,4 +135,4 @@ class Record:
         return f"event {self.reason} on {self.kind} {self.name}"
 
 
-Action = Apply | DropFinalizer | Delete | Evict | PatchNode | Record
+Action = Apply | DropFinalizer | Delete | Evict | PatchNode | SetTaints | Record

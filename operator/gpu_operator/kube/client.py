@@ -15,9 +15,9 @@ from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.dynamic.client import DynamicClient
 from kubernetes.aio.dynamic.resource import Resource
 
-from gpu_operator import errors, kinds
+from gpu_operator import errors, kinds, metrics
 from gpu_operator.api.v1alpha1 import FINALIZER
-from gpu_operator.kube import connection
+from gpu_operator.kube import connection, taints
 from gpu_operator.kube.actions import (
     Action,
     Apply,
@@ -26,6 +26,7 @@ from gpu_operator.kube.actions import (
     Evict,
     PatchNode,
     Record,
+    SetTaints,
 )
 from gpu_operator.kube.connection import translated
 from gpu_operator.kube.port import Chosen, Document
@@ -99,9 +100,12 @@ class KubernetesCluster:
                 _request_timeout=_WATCH_S + _TIMEOUT_S,
             )
             try:
-                while line := await answer.content.readline():
-                    event: Document = json.loads(line)
-                    yield event
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    *lines, rest = (rest + chunk).split(b"\n")  # however long: objects may be
+                    for line in filter(None, lines):
+                        event: Document = json.loads(line)
+                        yield event
             finally:
                 answer.close()
 
@@ -140,6 +144,8 @@ class KubernetesCluster:
                     part = node.subresources["status"] if action.status else node
                     patched = await self._json_patch(part, action.name, action.operations)
                     return _document(patched, "Node")
+                case SetTaints():
+                    return await self._set_taints(action)
                 case Delete():
                     await self._delete(action)
                 case Evict():
@@ -159,6 +165,7 @@ class KubernetesCluster:
                 _continue=token or None,
             )
             for item in page.get("items") or ():
+                item["metadata"].pop("managedFields", None)  # half of it, and a list is kept whole
                 yield item
             token = (page.get("metadata") or {}).get("continue") or ""
             if not token:
@@ -186,8 +193,16 @@ class KubernetesCluster:
         patched = await self._json_patch(self._resource(action.kind), action.name, operations)
         return _document(patched, action.kind)
 
+    async def _set_taints(self, action: SetTaints) -> Document:
+        node = await self._sent(self._dynamic.get, self._resource("Node"), name=action.name)
+        if node["metadata"].get("uid") != action.uid:
+            raise errors.Conflict(f"{action.name} is another node by now")
+        operations = taints.patch(node, action.add, action.remove, action.noted)
+        patched = await self._json_patch(self._resource("Node"), action.name, operations)
+        return _document(patched, "Node")
+
     async def _json_patch(
-        self, resource: Resource, name: str, operations: Sequence[Mapping[str, str]]
+        self, resource: Resource, name: str, operations: Sequence[Mapping[str, Any]]
     ) -> Document:
         """Patch; raise Conflict where a test in it fails, of which the API server says 422."""
         try:
@@ -326,7 +341,15 @@ class KubernetesCluster:
         return await self._sent(verb, *args, query_params=[("fieldValidation", "Strict")], **kwargs)
 
     async def _sent(self, verb: Any, *args: Any, **kwargs: Any) -> Document:
-        answer = await verb(*args, serialize=False, _request_timeout=_TIMEOUT_S, **kwargs)
+        code = metrics.NO_ANSWER
+        try:
+            answer = await verb(*args, serialize=False, _request_timeout=_TIMEOUT_S, **kwargs)
+            code = str(answer.status)
+        except ApiException as err:
+            code = str(err.status)
+            raise
+        finally:
+            metrics.REQUESTS.labels(getattr(verb, "__name__", "create"), code).inc()
         document: Document = await answer.json()
         return document
 

@@ -1,8 +1,8 @@
 """Follows the objects of one kind: a list, then a watch from there on, again and again.
 
-kopf does that for the kinds of the other controllers. Here it will not do: it cannot have the API
-server choose by fields, it holds every event back for a tenth of a second, and it watches a
-namespaced kind in one set of namespaces for all of an operator.
+kopf does that for kinds of which there are few. Elsewhere it will not do: it cannot have the API
+server choose by fields, it holds every event back for a tenth of a second, it watches a namespaced
+kind in one set of namespaces for all of an operator, and it keeps a task for each object.
 """
 
 import asyncio
@@ -15,10 +15,14 @@ from gpu_operator import errors
 from gpu_operator.kube.port import Chosen, Document, Source
 
 _RETRY_S: Final = 1.0
+_AT_A_TIME: Final = 50  # objects of a page that are taken before others get their turn
 _log = logging.getLogger(__name__)
 
 Sink = Callable[[str, str, Any], None]
 """Takes a kind, a key ("ns/name", or a name) and a value; None: it is gone."""
+
+Lost = Callable[[str, str, str], None]
+"""Takes the kind, key and UID of an object that is gone."""
 
 
 class Reflector:
@@ -32,14 +36,17 @@ class Reflector:
         read: Callable[[Document], Any],
         sink: Sink,
         retry_s: float = _RETRY_S,
+        lost: Lost | None = None,
     ) -> None:
+        """Tell ``lost`` in place of ``sink`` of what is gone, if it is given."""
         self._source = source
         self._kind = kind
         self._chosen = chosen
         self._read = read
         self._sink = sink
         self._retry_s = retry_s
-        self._known: set[str] = set()
+        self._lost = lost
+        self._known: dict[str, str] = {}  # UIDs by key
         self.listed = asyncio.Event()
         """Set after the first complete list."""
 
@@ -71,15 +78,17 @@ class Reflector:
         token = ""
         while True:
             page = await self._source.page(self._kind, self._chosen, token)
-            for item in page.get("items") or ():
+            for number, item in enumerate(page.get("items") or ()):
+                if number % _AT_A_TIME == 0:
+                    await asyncio.sleep(0)
                 if key := self._take(item):
                     there.add(key)
             metadata = page.get("metadata") or {}
             token = metadata.get("continue") or ""
             if not token:
                 break
-        for key in self._known - there:
-            self._lose(key)
+        for key in self._known.keys() - there:
+            self._lose(key, self._known[key])
         self.listed.set()
         return str(metadata.get("resourceVersion") or "")
 
@@ -91,7 +100,7 @@ class Reflector:
                 case "ADDED" | "MODIFIED":
                     self._take(found)
                 case "DELETED":
-                    self._lose(_key(found))
+                    self._lose(_key(found), str(found["metadata"].get("uid") or ""))
                 case "BOOKMARK":
                     pass
                 case _:  # ERROR, as 410 Gone is in a watch
@@ -105,15 +114,18 @@ class Reflector:
         key = _key(item)
         value = self._read(item)
         if value is None:
-            self._lose(key)
+            self._lose(key, self._known.get(key, ""))
             return ""
-        self._known.add(key)
+        self._known[key] = str(item["metadata"].get("uid") or "")
         self._sink(self._kind, key, value)
         return key
 
-    def _lose(self, key: str) -> None:
-        if key in self._known:
-            self._known.discard(key)
+    def _lose(self, key: str, uid: str) -> None:
+        if self._known.pop(key, None) is None:
+            return
+        if self._lost is not None:
+            self._lost(self._kind, key, uid)
+        else:
             self._sink(self._kind, key, None)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from gpu_operator.api.v1alpha1 import GROUP, POOL_LABEL, quantity
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
-from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs
+from gpu_operator.api.v1alpha1.gpupool import Clock, GPUPoolSpec, HCAs
 from gpu_operator.config import NodeConfig
 
 COMPONENT_LABEL: Final = "app.kubernetes.io/component"
@@ -19,6 +19,7 @@ RENDERED: Final = f"{GROUP}/rendered"  # digest of what a DaemonSet and its pods
 RUN_DIR = "/run/tessera"
 _STATE_DIR = "/var/lib/tessera"
 HCA_DIR = f"{RUN_DIR}/hca"
+EXPORTER_USER = 64010  # as the chart's exporter runs
 HCAD_USER = 64009  # nobody else's: hcad can signal and read no process of the host
 _HEALTH_PORT = 8081
 LOCKED_DOWN: dict[str, Any] = {
@@ -52,11 +53,14 @@ def daemon_set(
         labels,
         node,
         containers=[_gpud(pool, node), _agent(pool, policy, node)],
-        volumes=_volumes(node.device_plugin.kubelet_dir),
+        volumes=_volumes(node),
     )
     spec: dict[str, Any] = {
         "selector": {"matchLabels": selector},
-        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+        "updateStrategy": {
+            "type": "RollingUpdate",
+            "rollingUpdate": {"maxUnavailable": node.max_unavailable},
+        },
         "template": template,
     }
     return document(name_of(pool_name), namespace, labels, spec)
@@ -119,7 +123,11 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
         f"--backend={node.gpud.backend}",
         f"--budget={quantity.to_bytes(budget)}",
         f"--isolation={pool.isolation.value.lower()}",
+        f"--telemetry-socket={RUN_DIR}/telemetry/gpud.sock",
+        f"--telemetry-user={EXPORTER_USER}",
     ]
+    if pool.clock is not Clock.WALL:
+        arguments.append(f"--clock={pool.clock.value.lower()}")
     if node.gpud.threads is not None:
         arguments.append(f"--threads={node.gpud.threads}")
     if node.gpud.allow_weak_sandbox:
@@ -136,6 +144,11 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
         "imagePullPolicy": node.image_pull_policy,
         "command": ["tessera-gpud"],
         "args": arguments,
+        "env": [
+            # For `kubectl exec -c gpud -- nvidia-smi`: all of the node, not what its slices show.
+            {"name": "TESSERA_MANAGEMENT_SOCKET", "value": f"{RUN_DIR}/management.sock"},
+            *({"name": name, "value": value} for name, value in _health_checks(node) if value),
+        ],
         "resources": resources,
         "securityContext": {
             **LOCKED_DOWN,
@@ -152,13 +165,26 @@ def _gpud(pool: GPUPoolSpec, node: NodeConfig) -> dict[str, Any]:
     }
 
 
+def _health_checks(node: NodeConfig) -> tuple[tuple[str, str], ...]:
+    """Return the variables of NVIDIA's device plugin, which gpud reads as that does."""
+    checks = node.gpud.health_checks
+    return (
+        ("DP_DISABLE_HEALTHCHECKS", checks.disabled),
+        ("DP_ENABLE_HEALTHCHECKS", checks.enabled),
+    )
+
+
 def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[str, Any]:
     kubelet = node.device_plugin.kubelet_dir
     environment = {
         "TESSERA_RESOURCE_PREFIX": policy.resource_prefix,
         "TESSERA_DEVICE_LIST_STRATEGY": policy.device_list_strategy.value,
+        "TESSERA_NVIDIA_SMI": str(policy.nvidia_smi.enabled).lower(),
         "TESSERA_NODE_BUDGET": budget_of(pool, node),
         "TESSERA_HEALTH_PORT": str(_HEALTH_PORT),
+        "TESSERA_DRA": str(node.dra.enabled).lower(),
+        "TESSERA_DRA_EXTENDED_RESOURCES": str(node.dra.extended_resources).lower(),
+        "TESSERA_METRICS": str(node.device_plugin.metrics).lower(),
         "KUBELET_DIR": kubelet,
     }
     if (hcas := hcas_of(pool, node)) is not None:
@@ -196,6 +222,7 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
             {"name": "run", "mountPath": RUN_DIR},
             {"name": "libraries", "mountPath": f"{_STATE_DIR}/lib"},
             {"name": "plugins-registry", "mountPath": f"{kubelet}/plugins_registry"},
+            *([{"name": "dra", "mountPath": _dra_dir(kubelet)}] if node.dra.enabled else []),
             {"name": "pod-resources", "mountPath": f"{kubelet}/pod-resources"},
             {"name": "cdi", "mountPath": "/var/run/cdi"},
             {"name": "pod-logs", "mountPath": "/var/log/pods", "readOnly": True},
@@ -204,7 +231,14 @@ def _agent(pool: GPUPoolSpec, policy: GPUPolicySpec, node: NodeConfig) -> dict[s
     }
 
 
-def _volumes(kubelet: str) -> list[dict[str, Any]]:
+def _dra_dir(kubelet: str) -> str:
+    """Return the driver's directory; a hostPath below it must be the same for the kubelet."""
+    return f"{kubelet}/plugins/{GROUP}"
+
+
+def _volumes(node: NodeConfig) -> list[dict[str, Any]]:
+    kubelet = node.device_plugin.kubelet_dir
+
     def host(name: str, path: str, kind: str) -> dict[str, Any]:
         return {"name": name, "hostPath": {"path": path, "type": kind}}
 
@@ -215,6 +249,7 @@ def _volumes(kubelet: str) -> list[dict[str, Any]]:
         host("libraries", f"{_STATE_DIR}/lib", create),
         host("cgroup", "/sys/fs/cgroup", "Directory"),
         host("plugins-registry", f"{kubelet}/plugins_registry", create),
+        *([host("dra", _dra_dir(kubelet), create)] if node.dra.enabled else []),
         host("pod-resources", f"{kubelet}/pod-resources", create),
         host("cdi", "/var/run/cdi", create),
         host("pod-logs", "/var/log/pods", create),

@@ -11,7 +11,8 @@ from gpu_operator.api.v1alpha1 import (
     NODE_UID,
     POOL_LABEL,
 )
-from gpu_operator.api.v1alpha1.gpu import GPUSpec, PlacedInstance
+from gpu_operator.api.v1alpha1.gpu import GPUSpec, MigMode, PlacedInstance, WantedFault
+from mig.geometry import WHOLE
 
 _NAMESPACE = uuid.UUID("6b2f1e0c-6c0e-5f0e-9a2b-3d1c5a7e4f10")  # ours, random, never to change
 
@@ -30,7 +31,9 @@ def uuid_of(node: str, index: int) -> str:
 
 def gpu(spec: GPUSpec, node_uid: str) -> dict[str, Any]:
     """Return a GPU without its instances, of the Node object with this UID."""
-    wanted = spec.model_dump(mode="json", by_alias=True, exclude={"instances", "layout"})
+    wanted = spec.model_dump(
+        mode="json", by_alias=True, exclude={"instances", "layout", "mig_mode", "faults"}
+    )
     metadata: dict[str, Any] = {
         "name": name_of(spec.node_name, spec.index),
         "labels": {
@@ -49,6 +52,14 @@ def gpu(spec: GPUSpec, node_uid: str) -> dict[str, Any]:
     }
 
 
+def faults(name: str, uid: str, wanted: tuple[WantedFault, ...]) -> dict[str, Any]:
+    """Return the part of a GPU that GPUFaults own."""
+    asked = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in wanted]
+    metadata = {"name": name, "uid": uid}
+    spec = {"faults": asked}
+    return {"apiVersion": API_VERSION, "kind": "GPU", "metadata": metadata, "spec": spec}
+
+
 def instances(
     name: str,
     uid: str,
@@ -56,10 +67,15 @@ def instances(
     layout: str | None,
     annotations: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Return the part of a GPU that a layout owns."""
-    spec: dict[str, Any] = {"instances": [p.model_dump(mode="json", by_alias=True) for p in placed]}
+    """Return the part of a GPU that a layout owns: its instances, and the mode that they mean."""
+    spec: dict[str, Any] = {
+        "instances": [p.model_dump(mode="json", by_alias=True, exclude_none=True) for p in placed]
+    }
     if layout is not None:
         spec["layout"] = layout
+    if placed or layout is not None:
+        whole = any(p.profile == WHOLE for p in placed)
+        spec["migMode"] = (MigMode.DISABLED if whole else MigMode.ENABLED).value
     metadata: dict[str, Any] = {"name": name, "uid": uid}
     if annotations:
         metadata["annotations"] = annotations

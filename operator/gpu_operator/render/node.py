@@ -1,45 +1,13 @@
-"""A node's labels, named as GPU Feature Discovery names them, and patches of its status."""
+"""What is written to a node: its labels and annotations as documents, patches of its status."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal
 
 from gpu_operator.api.v1alpha1 import POOL_LABEL, RESOURCE_PREFIXES
-from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec
-from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
-from mig import geometry
+from gpu_operator.render import features
 
-_NAMES: Final = (
-    "gpu.present",
-    "gpu.product",
-    "gpu.count",
-    "gpu.memory",
-    "gpu.compute.major",
-    "gpu.compute.minor",
-    "mig.capable",
-    "mig.strategy",
-)
-
-
-def labels(pool_name: str, pool: GPUPoolSpec, policy: GPUPolicySpec) -> dict[str, str]:
-    """Return the labels of a node in the pool.
-
-    Raises:
-        UnknownBoardError: there is no such board.
-    """
-    board = geometry.board(pool.board)
-    major, minor = board.compute_capability
-    values = (
-        "true",
-        board.product_name.replace(" ", "-"),
-        str(pool.count),
-        str(board.memory_bytes >> 20),
-        str(major),
-        str(minor),
-        "true",
-        policy.strategy.value,
-    )
-    named = zip(_NAMES, values, strict=True)
-    return {POOL_LABEL: pool_name} | {f"{policy.resource_prefix}/{n}": v for n, v in named}
+GPU_READY: Final = "GPUReady"
+"""The condition of a node that says whether it serves the GPUs of its pool."""
 
 
 def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
@@ -52,9 +20,13 @@ def labelled(name: str, uid: str, wanted: dict[str, str]) -> dict[str, Any]:
 
 
 def ours_of(labels: Mapping[str, str], prefixes: Collection[str]) -> dict[str, str]:
-    """Return those of a node's labels that ``labels`` makes with one of these prefixes."""
-    names = {POOL_LABEL} | {f"{prefix}/{name}" for prefix in prefixes for name in _NAMES}
-    return {key: value for key, value in labels.items() if key in names}
+    """Return those of a node's labels that we write with one of these prefixes."""
+    return {key: value for key, value in labels.items() if _is_ours(key, prefixes)}
+
+
+def _is_ours(key: str, prefixes: Collection[str]) -> bool:
+    prefix, _, name = key.partition("/")
+    return key == POOL_LABEL or (prefix in prefixes and features.is_ours(name))
 
 
 def without(
@@ -77,6 +49,33 @@ def with_prefixes(name: str, uid: str, prefixes: Collection[str]) -> dict[str, A
     noted = {RESOURCE_PREFIXES: ",".join(sorted(prefixes))}
     metadata = {"name": name, "uid": uid, "annotations": noted}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+def with_condition(
+    name: str, uid: str, status: str, reason: str, message: str, since: str
+) -> dict[str, Any]:
+    """Return a node with the condition GPUReady (core/v1 NodeCondition)."""
+    condition = {
+        "type": GPU_READY,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": since,
+        "lastTransitionTime": since,
+    }
+    metadata = {"name": name, "uid": uid}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "status": {"conditions": [condition]},
+    }
+
+
+def without_condition(name: str, uid: str) -> dict[str, Any]:
+    """Return a node without a condition of ours."""
+    metadata = {"name": name, "uid": uid}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {}}
 
 
 def with_allocatable(

@@ -53,17 +53,25 @@ static void connect_to_itself(void) {
                                     IBV_QP_MAX_QP_RD_ATOMIC) == 0, "rts");
 }
 
-static const char *move(enum ibv_wr_opcode opcode, const struct ibv_mr *mr, char *at) {
-  struct ibv_sge sge = {(uintptr_t)words, WORD, plain->lkey};
+/* An errno value of the post, or a status plus 1000. */
+static int post(enum ibv_wr_opcode opcode, uint32_t lkey, char *at, uint32_t rkey, char *remote) {
+  struct ibv_sge sge = {(uintptr_t)at, WORD, lkey};
   struct ibv_send_wr *bad, wr = {.sg_list = &sge,
                                  .num_sge = 1,
                                  .opcode = opcode,
                                  .send_flags = IBV_SEND_SIGNALED,
-                                 .wr.rdma = {(uintptr_t)at, mr->rkey}};
+                                 .wr.rdma = {(uintptr_t)remote, rkey}};
   struct ibv_wc done;
-  need(ibv_post_send(qp, &wr, &bad) == 0, "post");
+  const int error = ibv_post_send(qp, &wr, &bad);
+  if (error != 0) return error;
   while (ibv_poll_cq(cq, 1, &done) == 0) continue;
-  return done.status == IBV_WC_SUCCESS ? words : ibv_wc_status_str(done.status);
+  return 1000 + (int)done.status;
+}
+
+static const char *move(enum ibv_wr_opcode opcode, const struct ibv_mr *mr, char *at) {
+  const int done = post(opcode, plain->lkey, words, mr->rkey, at);
+  need(done >= 1000, "post");
+  return done == 1000 ? words : ibv_wc_status_str((enum ibv_wc_status)(done - 1000));
 }
 
 static int advise(struct ibv_pd *whose, int advice, uint32_t lkey, char *at, uint32_t bytes) {
@@ -114,9 +122,44 @@ static void refuses(void) {
   const uint32_t key = mr->lkey;
   printf("dereg %d", ibv_dereg_mr(mr));
   printf(" gone %d\n", advise(pd, PREFETCH, key, own, WORD));
-  const int implicit = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
-  printf("implicit %d", ibv_reg_mr(pd, NULL, SIZE_MAX, implicit) ? 0 : errno);
+  printf("implicit %d", ibv_reg_mr(pd, NULL, SIZE_MAX, ALL | IBV_ACCESS_ON_DEMAND) ? 0 : errno);
   printf(" huge %d\n", ibv_reg_mr(pd, own, WORD, IBV_ACCESS_HUGETLB) ? 0 : errno);
+}
+
+/* What this program has, by one key: sent to `words`, and read from there. */
+static void reaches_everything(void) {
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND;
+  struct ibv_mr *all = ibv_reg_mr(pd, NULL, SIZE_MAX, access), *read_only;
+  need(all != NULL, "implicit");
+  char *own = map(NULL), *other = map(NULL);
+  strcpy(own + PAGE - 4, "across");
+  int done = post(IBV_WR_RDMA_WRITE, all->lkey, own + PAGE - 4, plain->rkey, words);
+  printf("implicit %d %s", done, words);
+  map(own);
+  strcpy(own + PAGE - 4, "mapped");
+  done = post(IBV_WR_RDMA_WRITE, all->lkey, own + PAGE - 4, plain->rkey, words);
+  printf(" %d %s", done, words);
+  munmap(own + PAGE, PAGE);
+  strcpy(own, "half");
+  done = post(IBV_WR_RDMA_WRITE, all->lkey, own, plain->rkey, words);
+  printf(" %d %s", done, words);
+  done = post(IBV_WR_RDMA_READ, all->lkey, other, plain->rkey, words);
+  printf(" read %d %s", done, other);
+  printf(" hole %d", post(IBV_WR_RDMA_WRITE, all->lkey, own + PAGE, plain->rkey, words));
+  printf(" advised %d", advise(pd, PREFETCH_WRITE, all->lkey, other + PAGE, WORD));
+  printf(" hole %d\n", advise(pd, PREFETCH, all->lkey, own + PAGE, WORD));
+  struct ibv_pd *stranger = ibv_alloc_pd(context);
+  printf("domain %d", advise(stranger, PREFETCH, all->lkey, other, WORD));
+  done = ibv_rereg_mr(all, IBV_REREG_MR_CHANGE_PD, stranger, NULL, 0, 0);
+  printf(" rereg %d %d", done, errno);
+  read_only = ibv_reg_mr(pd, NULL, SIZE_MAX, IBV_ACCESS_ON_DEMAND);
+  printf(" may not %d", advise(pd, PREFETCH_WRITE, read_only->lkey, other, WORD));
+  strcpy(other, "kept");
+  const uint32_t key = all->lkey;
+  printf(" dereg %d", ibv_dereg_mr(all));
+  printf(" %d %s", ibv_dereg_mr(read_only), other);
+  printf(" gone %d\n", post(IBV_WR_RDMA_WRITE, key, other, plain->rkey, words) -
+                           (1000 + IBV_WC_LOC_PROT_ERR));
 }
 
 int main(void) {
@@ -138,5 +181,6 @@ int main(void) {
          device.odp_caps.per_transport_caps.rc_odp_caps);
   follows();
   refuses();
+  reaches_everything();
   return 0;
 }

@@ -37,6 +37,7 @@ SCALARS = {
     "attrib": 1,
     "attribute": 2,
     "type": 1,  # PTX
+    "handleType": 1,  # a descriptor
     "size": len(PTX),
 }
 # These are for callers that want something we refuse, or the other one of two ways.
@@ -82,7 +83,7 @@ handles = {
     "CUkernel": create("cuLibraryGetKernel", ctypes.c_uint64(library), b"kernel"),
     "CUstream": create("cuStreamCreate", 0),
 }
-device_memory = create("cuMemAlloc_v2", ctypes.c_uint64(512))
+device_memory = create("cuMemAlloc_v2", ctypes.c_uint64(4096))  # the first: it begins a page
 ptx_file = Path(sys.argv[3])
 ptx_file.write_bytes(PTX)
 
@@ -136,6 +137,8 @@ def argument(function: Function, parameter: Parameter) -> ctypes.c_uint64:
         value = create_link(function.symbol)
     elif parameter.type in handles:
         value = events[1] if parameter.name == "hEnd" else handles[parameter.type]
+    elif function.symbol == "cuMemGetHandleForAddressRange" and parameter.name == "size":
+        value = 4096
     elif parameter.type == "CUdeviceptr":
         value = device_memory
     else:

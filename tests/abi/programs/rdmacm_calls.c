@@ -24,7 +24,7 @@ static struct sockaddr_in own = {.sin_family = AF_INET};
 static struct rdma_cm_event *next(struct rdma_event_channel *channel, int type) {
   struct pollfd ready = {.fd = channel->fd, .events = POLLIN};
   struct rdma_cm_event *event = NULL;
-  if (poll(&ready, 1, 20000) != 1 || rdma_get_cm_event(channel, &event) != 0) {
+  if (poll(&ready, 1, 60000) != 1 || rdma_get_cm_event(channel, &event) != 0) {
     printf("no event %s\n", rdma_event_str(type));
     exit(1);
   }
@@ -53,6 +53,31 @@ static struct rdma_cm_id *routed(struct rdma_event_channel *channel, uint16_t po
   WANT(rdma_create_qp(id, NULL, &attr) == 0);
   WANT(id->qp && id->qp->state == IBV_QPS_INIT && id->send_cq && id->recv_cq_channel);
   return id;
+}
+
+/* Of what is made for a queue pair nothing is left where a part of it is refused: there is not room for
+ * the channels of so many. */
+static void refused(struct rdma_event_channel *channel, uint16_t port) {
+  enum { TRIES = 1100, TOO_MANY = 1 << 20 };
+  struct rdma_cm_id *id = routed(channel, port);
+  rdma_destroy_qp(id);
+  WANT(!id->qp && !id->recv_cq && !id->send_cq_channel);
+  for (int i = 0; i < TRIES; i++) {
+    struct ibv_qp_init_attr attr = {.cap = {TOO_MANY, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC};
+    errno = 0;
+    if (rdma_create_qp(id, NULL, &attr) == 0 || errno != EINVAL) {
+      printf("refusal %d: errno %d\n", i, errno), failures++;
+      break;
+    }
+  }
+  WANT(!id->qp && !id->recv_cq && !id->recv_cq_channel);
+  struct ibv_cq *cq = ibv_create_cq(id->verbs, 4, NULL, NULL, 0);
+  struct ibv_qp_init_attr attr = {
+      .recv_cq = cq, .cap = {4, 4, 1, 1, 0}, .qp_type = IBV_QPT_RC}; /* one of two */
+  WANT(rdma_create_qp(id, NULL, &attr) == 0 && id->qp->recv_cq == cq && id->send_cq && !id->recv_cq);
+  rdma_destroy_qp(id);
+  WANT(ibv_destroy_cq(cq) == 0);
+  rdma_destroy_id(id);
 }
 
 static void rejects(struct rdma_event_channel *here, struct rdma_event_channel *there,
@@ -209,6 +234,7 @@ int main(void) {
   WANT(rdma_listen(listener, 0) == 0);
   const uint16_t port = rdma_get_src_port(listener);
   WANT(port != 0);
+  refused(here, port);
   rejects(here, there, port);
   connects(here, there, port);
   endpoints();

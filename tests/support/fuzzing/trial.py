@@ -16,7 +16,9 @@ from scalar_ptx import text
 from vgpu_sim import compiler
 from vgpu_sim.exec import jit
 from vgpu_sim.exec.jit import llvm, ssa, tiers
+from vgpu_sim.exec.jit.geometry import Geometry
 from vgpu_sim.isa import Module
+from vgpu_sim.worker import compile_children
 
 _CAPABILITY = (10, 0)
 Progress = Callable[[str], None]
@@ -63,17 +65,39 @@ def choose_plans(kernel: Kernel, module: Module, count: int) -> list[jit.Plan | 
     With ``count`` 0 it is one plan alone, the default one for a third of the kernels: a run of
     another kernel says more than another run of the same.
     """
-    if not count and not kernel.plan:
-        return [choose_plans(kernel, module, 2)[kernel.seed % 3]]
     dice = Dice(kernel.seed, 3)
-    legal = list(jit.legal_plans(module.functions[0], kernel.block))
-    plans = [dice.pick(legal) for _ in range(count)]
-    # Many strips make much code and say little more: most draws are kept small.
-    plans = [p if p.strips <= 4 or dice.one_in(4) else dice.pick(legal) for p in plans]
+    if not count and not kernel.plan:
+        kind = kernel.seed % 3
+        if kind == 0:
+            return [None]
+        first = _first(kernel, module) if kind == 1 and dice.one_in(2) else None
+        return [first or _drawn(kernel, module, dice)]
+    plans = [_drawn(kernel, module, dice) for _ in range(count)]
     named = [plan_named(kernel.plan)] if kernel.plan else []
-    first, _ = tiers.first(ssa.build(module.functions[0]), kernel.block, llvm.vector_bits())
-    named += [first] if first is not None and dice.one_in(2) else []
-    return [None, *named, *(replace(p, tier=0) if dice.one_in(3) else p for p in plans)]
+    first = _first(kernel, module) if dice.one_in(2) else None
+    return [None, *named, *([first] if first is not None else []), *plans]
+
+
+def _first(kernel: Kernel, module: Module) -> jit.Plan | None:
+    """Return the plan that launches begin with, None where it is the default one."""
+    form = ssa.build(module.functions[0])
+    return tiers.first(form, kernel.block, llvm.vector_bits())[0]
+
+
+def _drawn(kernel: Kernel, module: Module, dice: Dice) -> jit.Plan:
+    """Return any legal plan.
+
+    Many strips make much code and say little more: half of the draws are kept small.
+    """
+
+    def order(found: list[Geometry]) -> list[Geometry]:
+        shuffled = sorted(found, key=lambda _: dice.bits(32))
+        return shuffled if dice.one_in(2) else sorted(shuffled, key=lambda g: g.strips > 4)
+
+    plans = jit.legal_plans(module.functions[0], kernel.block, order)
+    plan = next(plans)
+    plan = next(plans) if dice.one_in(2) else plan  # with and without versions
+    return replace(plan, tier=0) if dice.one_in(3) else plan
 
 
 def examine(
@@ -133,6 +157,7 @@ def _run_plans(
     progress: Progress,
 ) -> None:
     native, dice = jit.Compiler(), Dice(kernel.seed, 4)
+    native.emit_by(emit_in_time)
     complaints = _Complaints()
     for plan in plans:
         complaints.said.clear()
@@ -154,6 +179,18 @@ def _run_plans(
         report.findings += (Finding("jit complains", shown, said) for said in complaints.said)
         if wrong:
             report.findings.append(Finding("jit differs", shown, wrong))
+
+
+def emit_in_time(text: str, tier: int) -> bytes:
+    """Generate code as the worker does, which gives LLVM so much CPU time and ends it then.
+
+    What takes longer ends this process, by SIGPROF.
+    """
+    signal.setitimer(signal.ITIMER_PROF, compile_children.allowed_seconds(len(text)))
+    try:
+        return llvm.object_code(text, tier)
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 class _Complaints(logging.Handler):

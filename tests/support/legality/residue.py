@@ -15,6 +15,7 @@ _SPACE = "a variable that the access reaches by its state space alone, and by no
 _ORDER = "a word that is one with the instruction's name, at another place"
 _HINT = "the assembler takes a cache policy without .L2::cache_hint"
 _KIND = "the assembler takes another kind of register than PTX ISA says"
+_WORDS = "the assembler takes eight elements of 16 bits, volatile, which PTX ISA does not have"
 
 RESIDUE: dict[Key, str] = {
     ("addc", "foreign_modifier"): _IGNORED,
@@ -26,8 +27,7 @@ RESIDUE: dict[Key, str] = {
     ("cvt", "special_register"): _KIND,
     ("fns", "wrong_kind"): _KIND,
     ("ld", "oldest_version"): _DETAIL,
-    ("ld", "wrong_type"): _KIND,
-    ("ldu", "wrong_type"): _KIND,
+    ("ld", "wrong_type"): _WORDS,
     ("mad24", "foreign_modifier"): _IGNORED,
     ("madc", "foreign_modifier"): _IGNORED,
     ("max", "valid"): _COUNT,
@@ -39,7 +39,7 @@ RESIDUE: dict[Key, str] = {
     ("prefetchu", "wrong_state_space"): _SPACE,
     ("red", "wrong_state_space"): _SPACE,
     ("set", "oldest_version"): _DETAIL,
-    ("st", "wrong_type"): _KIND,
+    ("st", "wrong_type"): _WORDS,
     ("st", "wrong_width"): _KIND,
     ("subc", "foreign_modifier"): _IGNORED,
     ("testp", "modifier_left_out"): _IGNORED,

@@ -10,6 +10,7 @@ import yaml
 from helm_chart import CHART, Manifests, helm, render, require_helm, rules
 
 from gpu_operator import config
+from gpu_operator.api import migparted, migparted_defaults
 from gpu_operator.api.v1alpha1 import rdma
 from gpu_operator.app import cleanup
 
@@ -55,6 +56,7 @@ def test_the_operator_understands_the_file_that_the_chart_writes(tmp_path: Path)
         "strategy": "mixed",
         "resourcePrefix": "gpu.tessera.dev",
         "deviceListStrategy": "cdi",
+        "nvidiaSmi": {"enabled": False},
     }
     assert loaded.owner_cluster_role in render()["ClusterRole"]
 
@@ -86,6 +88,10 @@ def test_every_value_reaches_its_place(tmp_path: Path) -> None:
         "operator.leaseSeconds=30",
         "operator.logLevel=DEBUG",
         "operator.nodeSelector.a=b",
+        "daemonsets.rollingUpdate.maxUnavailable=25%",
+        "nodeTaints.notReady=true",
+        "nodeTaints.present=true",
+        "nvidiaSmi.enabled=true",
     )
     loaded = operator_config(found, tmp_path)
     node = loaded.node
@@ -95,16 +101,42 @@ def test_every_value_reaches_its_place(tmp_path: Path) -> None:
     assert node.gpud.allow_weak_sandbox is True
     assert node.device_plugin.kubelet_dir == "/data/kubelet"
     assert (node.service_account, node.priority_class_name) == ("mine", "high")
+    assert node.max_unavailable == "25%"
+    assert node.taints == config.TaintsConfig(not_ready=True, present=True)
     assert (loaded.lease_seconds, loaded.log_level) == (30, "DEBUG")
     assert loaded.policy
     assert loaded.policy["resourcePrefix"] == "nvidia.com"
     assert loaded.policy["deviceListStrategy"] == "mounts"
+    assert loaded.policy["nvidiaSmi"] == {"enabled": True}
     deployment = found["Deployment"]["tessera-operator"]["spec"]
     assert deployment["replicas"] == 2
     assert deployment["template"]["spec"]["nodeSelector"] == {"a": "b"}
     assert deployment["template"]["spec"]["containers"][0]["image"] == "r/t:x"
     assert "tessera-node" not in found["ServiceAccount"]
     assert found["ClusterRoleBinding"]["tessera-node"]["subjects"][0]["name"] == "mine"
+
+
+def test_configurations_of_mig_are_the_charts_or_the_users(tmp_path: Path) -> None:
+    found = render()
+    default = "tessera-default-mig-parted-config"
+    assert operator_config(found, tmp_path).mig_manager == config.MigManagerConfig()
+    shipped = migparted.of_config_map(found["ConfigMap"][default])
+    assert shipped is not None
+    assert shipped == migparted.Configs(migparted.read(migparted_defaults.text()))
+    made = "migManager.config.create=true,migManager.config.name=mine,migManager.onInUse=Evict"
+    found = render(
+        made, "migManager.config.default=all-disabled", r"migManager.config.data.config\.yaml=x"
+    )
+    chosen = operator_config(found, tmp_path).mig_manager
+    assert (chosen.config_map, chosen.default) == ("mine", "all-disabled")
+    assert chosen.on_in_use == "Evict"
+    assert found["ConfigMap"]["mine"]["data"] == {"config.yaml": "x"}
+    assert "migManager.config.data" in refused(
+        "migManager.config.create=true,migManager.config.name=x"
+    )
+    off = render("migManager.enabled=false")
+    assert default not in off["ConfigMap"]
+    assert not operator_config(off, tmp_path).mig_manager.enabled
 
 
 @pytest.mark.parametrize(
@@ -114,21 +146,69 @@ def test_every_value_reaches_its_place(tmp_path: Path) -> None:
         ("gpud.backend=fast", "backend"),
         ("operator.replica=2", "replica"),
         ("resourcePrefix=UPPER", "resourcePrefix"),
-        ("migStrategy=single", "migStrategy"),
+        ("migStrategy=double", "migStrategy"),
         ("gpud.nodeBudget=8GB", "nodeBudget"),
         ("gpud.threads=0", "threads"),
         ("gpud.allowWeakSandbox=perhaps", "allowWeakSandbox"),
         ("crds.keep=maybe", "keep"),
         ("imagePullSecrets[0]=x", "imagePullSecrets"),
         ("uninstall.onInUse=Kill", "onInUse"),
+        ("migManager.onInUse=Kill", "onInUse"),
+        ("migManager.config.default=a b", "default"),
         ("devicePlugin.deviceListStrategy=envvar", "deviceListStrategy"),
+        ("nvidiaSmi.enabled=perhaps", "nvidiaSmi"),
+        ("runtimeClass.create=perhaps", "runtimeClass"),
+        ("runtimeClass.handler=a/b", "handler"),
         ("anything=1", "anything"),
         ("nameOverride=Upper", "nameOverride"),
+        ("daemonsets.rollingUpdate.maxUnavailable=0", "maxUnavailable"),
+        ("daemonsets.rollingUpdate.maxUnavailable=200%", "maxUnavailable"),
         ("fullnameOverride=a_b", "fullnameOverride"),
+        ("gpud.healthChecks.disabled=none", "/gpud/healthChecks/disabled"),
+        ("sharing.timeSlicing.replicas=4", "/sharing/timeSlicing"),
+        ("sharing.mps.resources[0].name=gpu,sharing.mps.resources[0].replicas=1", "replicas"),
+        ("sharing.timeslicing.resources[0].name=gpu", "timeslicing"),
+        (
+            "sharing.mps.resources[0].name=gpu,sharing.mps.resources[0].replicas=2,"
+            "sharing.timeSlicing.resources[0].name=gpu,sharing.timeSlicing.resources[0].replicas=2",
+            "/sharing",
+        ),
     ],
 )
 def test_mistakes_are_refused_by_name(setting: str, word: str) -> None:
     assert word in refused(setting)
+
+
+@pytest.mark.parametrize("words", ["48", r"48\, 63", "all", "xids", ""])
+def test_xids_are_a_number_or_a_list(words: str, tmp_path: Path) -> None:
+    found = render(f"gpud.healthChecks.disabled={words}")
+    checks = operator_config(found, tmp_path).node.gpud.health_checks
+    assert checks.disabled == words.replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "made"),
+    [
+        ((), False),
+        (("resourcePrefix=nvidia.com",), True),
+        (("resourcePrefix=nvidia.com", "runtimeClass.create=false"), False),
+        (("runtimeClass.create=true",), True),
+    ],
+)
+def test_the_runtime_class_comes_with_nvidias_names_or_when_it_is_wanted(
+    settings: tuple[str, ...], made: bool
+) -> None:
+    classes = render(*settings).get("RuntimeClass", {})
+    assert list(classes) == (["nvidia"] if made else [])
+    if made:
+        assert classes["nvidia"]["handler"] == "runc"
+
+
+def test_the_runtime_class_has_the_name_and_handler_that_are_given() -> None:
+    found = render(
+        "runtimeClass.create=true", "runtimeClass.name=gpu", "runtimeClass.handler=crun"
+    )["RuntimeClass"]
+    assert found["gpu"]["handler"] == "crun"
 
 
 def test_null_takes_a_default_away_and_numbers_are_names(tmp_path: Path) -> None:
@@ -159,7 +239,7 @@ def test_the_schema_describes_every_value_and_no_other() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
 
     def compare(value: Any, node: dict[str, Any], path: str) -> None:
-        if "properties" not in node:
+        if "properties" not in node or path == "values.sharing":  # empty; test_values_schema has it
             return
         assert node["additionalProperties"] is False, path
         assert set(value) == set(node["properties"]) - {"global"}, path
@@ -174,7 +254,7 @@ def test_every_value_is_used_by_a_template_and_every_used_one_exists() -> None:
     used = set(re.findall(r"\.Values\.([A-Za-z.]+)", templates))
 
     def leaves(value: Any, path: str) -> set[str]:
-        if isinstance(value, dict) and value and not path.endswith(".resources"):
+        if isinstance(value, dict) and value and not path.endswith((".resources", ".data")):
             return {p for k, child in value.items() for p in leaves(child, f"{path}.{k}")}
         return {path.removeprefix(".")}
 
@@ -225,8 +305,7 @@ def test_everything_but_the_node_pods_fits_pod_security_restricted() -> None:
 
 def test_linkd_has_two_capabilities_and_no_token() -> None:
     """It alone is on the nodes' network; off, nothing of it is left."""
-    (found,) = render()["DaemonSet"].values()
-    spec = found["spec"]["template"]["spec"]
+    spec = render()["DaemonSet"]["tessera-links"]["spec"]["template"]["spec"]
     assert spec["automountServiceAccountToken"] is False
     assert not {"hostPID", "hostIPC"} & spec.keys()
     (linkd,) = spec["containers"]
@@ -237,7 +316,7 @@ def test_linkd_has_two_capabilities_and_no_token() -> None:
     assert security["allowPrivilegeEscalation"] is False
     assert [one["hostPath"]["path"] for one in spec["volumes"]] == ["/run/tessera/links"]
     for off in ("rdma.enabled=false", "rdma.secondLayer.enabled=false"):
-        assert "DaemonSet" not in render(off)
+        assert "tessera-links" not in render(off)["DaemonSet"]
 
 
 def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> None:
@@ -256,7 +335,8 @@ def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> No
         for d in render()[kind].values():
             for s in d["subjects"]:
                 bound.setdefault(s["name"], set()).add(d["roleRef"]["name"])
-    assert bound["tessera-node"] == {"tessera-node", "tessera-node-rdma"}
+    assert bound["tessera-node"] >= {"tessera-node", "tessera-node-rdma"}
+    assert bound["tessera-node"] <= {"tessera-node", "tessera-node-rdma", "tessera-node-dra"}
     assert rules(render(), "ClusterRole", "tessera-node-rdma") == {
         ("rdma.tessera.dev", "rdmanodetables", "watch"),
         ("rdma.tessera.dev", "rdmanodetables/status", "patch"),
@@ -271,8 +351,10 @@ def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
     assert not any("*" in rule for rule in cluster)
     assert not any(resource == "secrets" for _, resource, _ in cluster)
     gpus, tables = ("gpu.tessera.dev", "gpus"), ("rdma.tessera.dev", "rdmanodetables")
-    off = render("rdma.enabled=false")
+    layouts = ("gpu.tessera.dev", "miglayouts")
+    off = render("rdma.enabled=false", "migManager.enabled=false")
     without = rules(off, "ClusterRole", "tessera-operator")
+    cluster -= {(*layouts, verb) for verb in ("create", "patch", "delete")}  # for mig.config
     assert {r for r in without if r[2] == "delete"} == {(*gpus, "delete")}
     assert {r for r in cluster if r[2] == "delete"} == {(*gpus, "delete"), (*tables, "delete")}
     assert {r[1] for r in without if r[2] == "create"} == {"gpus", "gpupolicies", "pods/eviction"}
@@ -353,7 +435,8 @@ def test_the_hook_cleans_up_before_and_can_be_turned_off() -> None:
 
 def test_names_follow_the_release() -> None:
     found = render("fullnameOverride=gpus")
-    names = {n for kind in found for n in found[kind] if kind != "CustomResourceDefinition"}
+    common = ("CustomResourceDefinition", "DeviceClass")  # by these names manifests know them
+    names = {n for kind in found for n in found[kind] if kind not in common}
     assert all(name.startswith("gpus") for name in names), names
 
 

@@ -7,6 +7,7 @@ memory, and what it does there is sent through the real client, whose requests a
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,30 +19,37 @@ from kubernetes.aio.client import ApiClient as AsyncApiClient, Configuration as 
 from kubernetes.client import ApiClient, Configuration
 from policy_cluster import RdmaWorld
 
+from device_plugin.dra.names import DRIVER
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod
+from device_plugin.kube.claims import ClaimsKube
 from device_plugin.kube.client import Kube
+from device_plugin.kube.slices import SliceKube
 from device_plugin.kube.tables import TablesKube
 from gpu_operator import kinds
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
 from gpu_operator.app import check, cleanup, serve, validation
-from gpu_operator.config import Config, Identity, NodeConfig
+from gpu_operator.config import Config, Identity, NodeConfig, TaintsConfig
 from gpu_operator.controllers import layout_act, node_status
 from gpu_operator.controllers.world import ChartPolicy, GPUPolicySpec
 from gpu_operator.engine import rdma_loop, routes, watch
 from gpu_operator.engine.queue import WorkQueue
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
-from gpu_operator.kube.actions import Action, Apply
+from gpu_operator.kube.actions import Action, Apply, SetTaints
 from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.port import Document
 
 NAMESPACE = "ns"
 CONFIG = Config(
-    node=NodeConfig(image="tessera:1", service_account="tessera-node"),
+    node=NodeConfig(
+        image="tessera:1",
+        service_account="tessera-node",
+        taints=TaintsConfig(not_ready=True, present=True),
+    ),
     owner_cluster_role="tessera-operator",
 )
 Right = tuple[str, str, str, str]  # namespace or "", group, resource, verb
@@ -63,7 +71,9 @@ class Watched(FakeCluster):
 
     async def perform(self, action: Action) -> Document | None:
         known = isinstance(action, Apply) and self._is_there(action.document)
-        await self._client.perform(action)
+        await self._client.perform(
+            replace(action, uid="uid-of-all") if isinstance(action, SetTaints) else action
+        )
         if isinstance(action, Apply) and not action.status and not known:
             document = action.document
             await self._client.create({**document, "spec": document.get("spec", {})})
@@ -101,6 +111,8 @@ async def watched_cluster() -> AsyncIterator[Watched]:
         if right[3] == "list":
             return Answer(document={"kind": "List", "items": []})
         name = {"metadata": {"name": "x"}, "kind": "X", "apiVersion": "v1"}
+        if right[2:] == ("nodes", "get"):
+            name["metadata"] = {"name": "n", "uid": "uid-of-all", "resourceVersion": "1"}
         if right[2:] == ("pods", "get"):
             pod = request.path.rpartition("/")[2]
             name["metadata"] = {"name": pod, "uid": f"uid-{pod}", "resourceVersion": "1"}
@@ -178,10 +190,27 @@ async def a_life(cluster: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(cluster.holders.values())
     await rounds(3)
     assert resource not in node["status"]["capacity"]
+    cluster.add("GPUFault", "f", {"gpuName": "n-gpu-0", "xid": 79})
+    await rounds(3)
+    cluster.remove("GPUFault", "f")
+    await rounds(2)
     cluster.remove("MIGLayout", "l")
+    label = "gpu.tessera.dev/mig.config"
+    text = "version: v1\nmig-configs: {x: [{devices: all, mig-enabled: true}]}"
+    configs = cluster.add("ConfigMap", CONFIG.mig_manager.config_map)
+    configs["data"] = {"config.yaml": text}
+    node["metadata"]["labels"][label] = "x"
+    cluster._touch(node)
+    await rounds(4)
+    assert node["metadata"]["labels"][f"{label}.state"] == "success"
+    del node["metadata"]["labels"][label]
+    cluster._touch(node)
+    await rounds(2)
+    assert not cluster.objects["MIGLayout"]
     cluster.remove("GPUPool", "p")
     await rounds(8)
     assert POOL_LABEL not in node["metadata"]["labels"]
+    assert node["spec"]["taints"] == []
     assert not any(cluster.objects[kind] for kind in ("GPU", "GPUPool", "DaemonSet"))
     await elector.release()
 
@@ -209,10 +238,16 @@ def watched() -> set[Right]:
     for kind in (one for one in kinds.KINDS if one.reflected):
         where = rdma_loop.chosen(kind.name, NAMESPACE).namespace
         rights |= {(where, kind.group, kind.plural, verb) for verb in ("list", "watch")}
+    source: Any = None  # nothing is followed here
+    for one in watch.reflectors(source, Store(), lambda kind, name: None, NAMESPACE):
+        kind = kinds.named(one._kind)
+        where = one._chosen.namespace
+        rights |= {(where, kind.group, kind.plural, verb) for verb in ("list", "watch")}
     for handler in handlers._watching.get_all_handlers():
         assert handler.selector is not None
         resource = str(handler.selector.plural or handler.selector.any_name)
-        namespace = NAMESPACE if resource in ("pods", "daemonsets") else ""
+        of_ours = ("daemonsets", "configmaps")
+        namespace = NAMESPACE if resource in of_ours else ""
         for verb in ("list", "watch"):
             rights.add((namespace, handler.selector.group or "", resource, verb))
     return rights
@@ -249,7 +284,7 @@ def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
         agent = Kube("n", client)
         agent.gpus()
         with pytest.raises(ClusterError):
-            next(agent.changes())
+            next(agent.watch_gpus(""))
         agent.apply_status("g", GPUStatus())
         agent.pod_event(HolderPod("default", "train", "u"), "Faulted", "why")
         agent.pod("default", "train")
@@ -259,7 +294,18 @@ def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:
         tables.acknowledge("u", RDMANodeTablesStatus())
         tables.beat(())
         rights.add((NAMESPACE, "coordination.k8s.io", "leases", "create"))  # where it is new
-    given = granted(render(), "tessera-node")
+        slices = SliceKube("n", DRIVER, client)
+        slices.list()
+        with pytest.raises(ClusterError):
+            next(slices.watch("", lambda: None))
+        slices.apply({"metadata": {"name": "n-gpu.tessera.dev-0"}})
+        slices.delete("n-gpu.tessera.dev-0")
+        rights.add(("", "resource.k8s.io", "resourceslices", "create"))  # where it is new
+        with pytest.raises(
+            ClusterError, match="claim default/c has no"
+        ):  # what is answered is none
+            ClaimsKube("n", client).claim("default", "c")
+    given = granted(render("dra.enabled=true"), "tessera-node")
     assert asked(rights, given) == given
 
 
@@ -272,6 +318,7 @@ def test_the_hook_has_the_rights_that_it_uses_and_no_other(
         async with watched_cluster() as cluster:
             cluster.add("Node", "n")
             cluster.add("MIGLayout", "l")
+            cluster.add("GPUFault", "f")
             cluster.add("GPUPool", "p")
             cluster.add("GPU", "g", {"nodeName": "n"})["status"] = {
                 "slices": [
@@ -320,3 +367,16 @@ def test_requests_are_read_as_the_api_server_reads_them() -> None:
     assert evict == ("a", "", "pods/eviction", "create")
     with pytest.raises(KeyError):
         right_of("BREW", "/api/v1/pods")
+
+
+def test_nobody_is_given_faults_to_write() -> None:
+    """Cluster administrators have them by their own role; the chart hands them to no user."""
+    found = render()
+    writers = {
+        (kind, name)
+        for kind in ("Role", "ClusterRole")
+        for name in found.get(kind, {})
+        for _, resource, verb in rules(found, kind, name)
+        if resource == "gpufaults" and verb not in ("list", "watch")
+    }
+    assert writers == {("ClusterRole", "tessera-cleanup")}

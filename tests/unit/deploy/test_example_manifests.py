@@ -25,6 +25,13 @@ def test_spec_passes_the_model(name: str) -> None:
     MODELS[OURS[name]["kind"]].model_validate(OURS[name]["spec"])
 
 
+def test_the_layout_of_compute_instances_takes_the_place_of_the_mixed_one() -> None:
+    text = (EXAMPLES / "compute-instances" / "layout.yaml").read_text()
+    layout = MIGLayoutSpec.model_validate(yaml.safe_load(text)["spec"])
+    mixed = MIGLayoutSpec.model_validate(OURS["layout-h100-mixed.yaml"]["spec"])
+    assert layout.selector == mixed.selector
+
+
 def test_layouts_do_not_claim_the_same_gpu() -> None:
     pool = OURS["pool.yaml"]
     indices = []

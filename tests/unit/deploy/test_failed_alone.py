@@ -1,5 +1,6 @@
 """What may be run again alone, and what a busy machine does not excuse."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import failed_alone
@@ -20,7 +21,7 @@ class Cache:
 
 
 def after(*failed: tuple[str, str]) -> SimpleNamespace:
-    config = SimpleNamespace(cache=Cache())
+    config = SimpleNamespace(cache=Cache(), rootpath=Path(__file__).parents[3])
     failed_alone.record(config, failed)
     return config
 
@@ -33,11 +34,24 @@ def test_a_test_of_processes_runs_again_and_nothing_else():
     assert failed_alone.selected(config, ITEMS) == [ITEMS[3]]
 
 
+def test_so_does_a_unit_test_that_starts_processes():
+    item = SimpleNamespace(nodeid="tests/unit/vgpu_sim/test_worker_native.py::test_one")
+    assert failed_alone.selected(after((item.nodeid, "slow")), [item]) == [item]
+
+
+def test_what_another_test_left_behind_is_not_blamed_on_the_one_that_ran():
+    item = SimpleNamespace(nodeid="tests/unit/mig/test_a.py::test_one")
+    report = "PytestUnraisableExceptionWarning: ... subprocess 7 is still running"
+    assert failed_alone.selected(after((item.nodeid, report)), [item]) == [item]
+    with pytest.raises(pytest.UsageError, match="not excused"):
+        failed_alone.selected(after((item.nodeid, report), (item.nodeid, "wrong")), [item])
+
+
 @pytest.mark.parametrize(
     ("failed", "words"),
     [
         ([], "broke off"),
-        ([("tests/unit/isa/test_words.py::test_one", "wrong")], "not excused"),
+        ([("tests/unit/deploy/test_failed_alone.py::test_one", "wrong")], "not excused"),
         ([(ITEMS[0].nodeid, "worker 'gw1' crashed while running it")], "not excused"),
         ([(item.nodeid, "slow") for item in ITEMS[: failed_alone.MOST + 1]], "7 tests failed"),
         ([("tests/integration/test_b.py", "cannot be imported")], "not found again"),

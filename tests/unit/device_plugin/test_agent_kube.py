@@ -79,27 +79,27 @@ def test_an_event_is_put_on_the_pod_and_counted_when_it_is_known() -> None:
     assert counted.body["count"] == 3
 
 
-def test_a_watch_tells_of_each_change_and_ends_with_the_stream() -> None:
-    lines = [{"type": kind, "object": gpu("g")} for kind in ("ADDED", "MODIFIED", "DELETED")]
+def test_a_watch_goes_on_from_a_version_and_ends_with_the_stream() -> None:
+    lines = [{"type": kind, "object": gpu("g")} for kind in ("ADDED", "BOOKMARK", "DELETED")]
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
-    with HttpStub(lambda _: Answer(text=text)) as stub:
-        assert len(list(kube(stub).changes())) == 3
+    stood: list[bool] = []
+    with HttpStub(lambda _: Answer(text=text + '{"cut off')) as stub:
+        assert list(kube(stub).watch_gpus("7", lambda: stood.append(True))) == lines
     (request,) = stub.requests
+    assert stood == [True]
     assert (request.path, request.query["labelSelector"]) == (GPUS, SELECTOR)
     assert request.query["watch"] == "true"
+    assert request.query["resourceVersion"] == "7"
+    assert request.query["allowWatchBookmarks"] == "true"
     assert int(request.query["timeoutSeconds"]) > 0
-    assert "resourceVersion" not in request.query  # it begins with all that there is
 
 
-def test_a_watch_that_the_server_ends_with_an_error_is_an_error() -> None:
-    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
-    text = json.dumps({"type": "ERROR", "object": gone}) + "\n"
-    with HttpStub(lambda _: Answer(text=text)) as stub, pytest.raises(ClusterError, match="410"):
-        list(kube(stub).changes())
+def test_a_watch_that_is_refused_or_is_none_is_an_error() -> None:
     with HttpStub(lambda _: refused(403)) as stub, pytest.raises(ClusterError, match="why not"):
-        list(kube(stub).changes())
-    with HttpStub(lambda _: Answer(text='{"error": "no"}\n')) as stub, pytest.raises(ClusterError):
-        list(kube(stub).changes())
+        list(kube(stub).watch_gpus("7"))
+    for text in ("what?\n", "[]\n7\n"):
+        with HttpStub(lambda _, t=text: Answer(text=t)) as stub, pytest.raises(ClusterError):
+            list(kube(stub).watch_gpus("7"))
 
 
 @pytest.mark.parametrize("answer", [Answer(text="{"), Answer(503, text="no upstream")])

@@ -1,11 +1,12 @@
 """CDI documents and how they are written."""
 
+import dataclasses
 import json
 from pathlib import Path
 
 from device_plugin.agent import libraries
-from device_plugin.cdi import spec, writer
-from device_plugin.inventory.model import MigSlice
+from device_plugin.cdi import nvidia, spec, writer
+from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry
 
 BOARD = geometry.board("h100-80gb")
@@ -34,6 +35,57 @@ def test_document_mounts_the_directory_read_only_and_the_library_executable() ->
         assert "ro" in library["options"]
         assert "noexec" not in library["options"]
     assert "env" not in document["containerEdits"]
+
+
+def test_nvidia_smi_is_there_if_it_is_wanted() -> None:
+    programs = nvidia.program_mounts("/lib/1")
+    document = spec.render("nvidia.com", "/lib/1", [SLICE], programs)
+    mounts = document["containerEdits"]["mounts"]
+    (program,) = [m for m in mounts if m["containerPath"] == "/usr/bin/nvidia-smi"]
+    assert program["hostPath"] == "/lib/1/nvidia-smi"
+    assert "noexec" not in program["options"]
+    without = spec.render("nvidia.com", "/lib/1", [SLICE])["containerEdits"]["mounts"]
+    assert without == [m for m in mounts if m is not program]
+
+
+def test_nvidias_names_lead_to_the_same_mounts() -> None:
+    whole = dataclasses.replace(
+        SLICE, uuid="GPU-2", instance=geometry.Instance(BOARD.whole, 0), socket_dir="/run/w"
+    )
+    second = dataclasses.replace(SLICE, uuid="MIG-2", socket_dir="/run/2")
+    gpus = [
+        Gpu("GPU-1", 0, BOARD, "Healthy", (SLICE, second)),
+        Gpu("GPU-2", 1, BOARD, "Healthy", (whole,)),
+    ]
+    document = nvidia.render("/lib/1", gpus)
+    assert document["kind"] == "nvidia.com/gpu"
+    mounts = {
+        device["name"]: [mount["hostPath"] for mount in device["containerEdits"]["mounts"]]
+        for device in document["devices"]
+    }
+    assert mounts == {
+        "0:0": [SLICE.socket_dir],
+        "MIG-1": [SLICE.socket_dir],
+        "0:1": ["/run/2"],
+        "MIG-2": ["/run/2"],
+        "1": ["/run/w"],
+        "GPU-2": ["/run/w"],
+        "all": [SLICE.socket_dir, "/run/2", "/run/w"],
+    }
+    own = spec.render("nvidia.com", "/lib/1", [SLICE])
+    assert document["containerEdits"] == own["containerEdits"]
+
+
+def test_names_that_real_gpus_have_are_left_to_them(tmp_path: Path) -> None:
+    (tmp_path / nvidia.FILE_NAME).write_text('{"kind": "nvidia.com/gpu"}')
+    (tmp_path / "other.json").write_text('{"kind": "example.com/gpu"}')
+    (tmp_path / "broken.yaml").write_text("kind: [")
+    (tmp_path / "notes.txt").write_text("kind: nvidia.com/gpu")
+    (tmp_path / "folder.json").mkdir()
+    assert not nvidia.is_taken(tmp_path)
+    (tmp_path / "nvidia.yaml").write_text("cdiVersion: 0.5.0\nkind: nvidia.com/gpu\n")
+    assert nvidia.is_taken(tmp_path)
+    assert not nvidia.is_taken(tmp_path / "missing")
 
 
 def test_file_is_replaced_only_when_it_differs(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """GPU objects sorted into what can be done, what is refused, and what must not be touched."""
 
+from dataclasses import replace
 from typing import Any
 
+from device_plugin.agent import status
 from device_plugin.agent.desired import sort_out
 from device_plugin.inventory.model import Gpu, Inventory, MigSlice
 from device_plugin.kube.gpu_object import GpuObject, read
@@ -98,3 +100,48 @@ def test_an_unreadable_status_is_written_anew_not_fatal() -> None:
     found = read({"metadata": {"name": "a"}, "spec": None, "status": {"slices": "many"}})
     assert found.problem
     assert found.status.slices == ()
+
+
+def test_a_gpu_that_claims_may_take_is_not_made_whole_for_want_of_a_layout() -> None:
+    whole = [{"profile": "whole", "start": 0}]
+    for how, layout, count in (
+        ("DevicePlugin", None, 1),
+        ("DRA", None, 0),
+        ("DRA", "l", 0),
+        ("Both", None, 0),
+        ("Both", "l", 1),
+    ):
+        wanted = an_object("a", allocation=how, instances=whole, layout=layout, migMode="Disabled")
+        asked = sort_out([wanted], 0).instances(gpu("a"))
+        assert asked is not None
+        assert len(asked) == count, (how, layout)
+
+
+def test_a_topology_reaches_gpud_once_the_gpu_has_no_slices_and_bad_places_are_refused() -> None:
+    desired = sort_out([an_object("a", index=5, topology="dgx-h100")], 0)
+    (row,) = desired.configuration(inventory())
+    assert row["topology"] == "dgx-h100"
+    (row,) = desired.configuration(inventory(gpu("a", 5, slices=1)))
+    assert row["topology"] == "flat"
+    refused = sort_out([an_object("a", index=5, topology="hgx-4")], 0).refused
+    assert refused["a"] == (
+        Reason.INVALID_SPEC,
+        "spec.topology: hgx-4 has room for 4 GPUs, not 6",
+    )
+
+
+def test_numa_nodes_follow_the_topology() -> None:
+    flat, placed = gpu("a", 5), replace(gpu("b", 5), topology="dgx-h100")
+    assert (flat.root, placed.root) == (5, 1)
+
+
+def test_a_status_has_the_boards_peaks_as_the_model_has_them() -> None:
+    peak = status.peak_of("h100-80gb")
+    assert peak is not None
+    assert (peak.memory_gigabytes_per_second, peak.fp32_gigaflops) == (3350, 66900)
+    assert peak.tensor_gigaflops["bf16"] == 989400
+    assert status.peak_of("of tomorrow") is None
+    written = peak.model_dump(by_alias=True)
+    assert {"memoryGigabytesPerSecond", "linkGigabytesPerSecond", "pcieGigabytesPerSecond"} < set(
+        written
+    )

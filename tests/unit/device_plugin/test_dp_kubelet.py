@@ -13,8 +13,10 @@ from typing import Any
 import grpc
 import pytest
 
+from device_plugin.cdi import nvidia
 from device_plugin.dp import registration
 from device_plugin.dp.allocations import LISTED_WITHIN_S, Allocations
+from device_plugin.dp.offer import KEPT
 from device_plugin.dp.resources import Resources
 from device_plugin.dp.service import DevicePlugin
 from device_plugin.dp.slices import SliceOffer
@@ -113,6 +115,25 @@ def test_list_and_watch_sends_every_change_and_an_empty_list_before_it_retires(
         resources.update({})
         assert resources.names() == ()
         assert list(tmp_path.glob("*.sock")) == []
+
+
+def test_a_name_that_claims_serve_is_registered_without_devices_and_never_retires(
+    tmp_path: Path, resources: Resources, clock: Clock
+) -> None:
+    """Nor while pods still have slices that are withdrawn."""
+    held = make_gpu(0, range(1)).slices
+    for offer in (KEPT, SliceOffer((), (), "/lib", held, keep=True), KEPT):
+        resources.update({RESOURCE: offer})
+        clock.now += 3600
+        resources.update({RESOURCE: offer})
+        assert resources.names() == (RESOURCE,)
+    with channel_of(tmp_path) as channel:
+        stream = dp_grpc.DevicePluginStub(channel).ListAndWatch(dp.Empty(), timeout=60)
+        assert list(next(stream).devices) == []
+    resources.update({})
+    clock.now += 3600
+    resources.update({})
+    assert resources.names() == ()
 
 
 def test_a_resource_that_returns_before_it_is_retired_is_served_on(
@@ -240,6 +261,18 @@ def test_allocate_without_cdi_mounts_slice_and_library_and_sets_no_variable(
     assert mounts["/usr/lib/x86_64-linux-gnu/libcuda.so.1"].endswith("/x/libcuda.so.1")
     assert all(m.read_only for m in container.mounts)
     assert not container.envs
+
+
+@pytest.mark.parametrize("use_cdi", [True, False])
+def test_with_nvidias_names_the_variable_says_what_was_given(use_cdi: bool) -> None:
+    programs = nvidia.program_mounts("/x")
+    offer = dataclasses.replace(
+        offer_of(make_gpu(0, range(3))), prefix="nvidia.com", programs=programs
+    )
+    container = offer.container(["MIG-0-2", "MIG-0-0"], use_cdi)
+    assert container.envs == {"NVIDIA_VISIBLE_DEVICES": "MIG-0-2,MIG-0-0"}
+    paths = [mount.container_path for mount in container.mounts]
+    assert ("/usr/bin/nvidia-smi" in paths) is not use_cdi  # by CDI it comes with the devices
 
 
 def test_allocation_wakes_the_reconcile_loop(tmp_path: Path) -> None:

@@ -73,8 +73,7 @@ class Kubelet:
     def __init__(self) -> None:
         self.answer: Listing | None = None
 
-    def list(self, prefix: str) -> Listing:
-        del prefix
+    def list(self) -> Listing:
         if self.answer is None:
             raise PodResourcesError("kubelet restarts")
         return self.answer
@@ -93,7 +92,6 @@ def make(kubelet: Kubelet, told: Told) -> Holders:
     return Holders(
         kubelet,  # type: ignore[arg-type]
         told,  # type: ignore[arg-type]
-        "gpu.tessera.dev",
         "agent-1",
         lambda: next(moments) * ABSENT_S,
     )
@@ -105,7 +103,7 @@ def test_gpud_is_told_what_was_known_when_the_kubelet_is_silent() -> None:
     with pytest.raises(PodResourcesError):
         holders.refresh()
     assert told.calls == [({}, False)]  # nothing is known, so nobody is fenced
-    kubelet.answer = Listing({"MIG-1": (OLD,)}, frozenset(), frozenset({"agent-1", "train"}))
+    kubelet.answer = Listing({"MIG-1": (OLD,)}, {}, frozenset({"agent-1", "train"}))
     holders.refresh()
     holders.refresh()
     assert told.calls[-1] == ({"MIG-1": [OLD]}, True)
@@ -118,12 +116,12 @@ def test_gpud_is_told_what_was_known_when_the_kubelet_is_silent() -> None:
 def test_a_list_without_the_agents_own_pod_is_not_the_whole_node() -> None:
     kubelet, told = Kubelet(), Told()
     holders = make(kubelet, told)
-    kubelet.answer = Listing({"MIG-1": (OLD,)}, frozenset(), frozenset({"agent-1", "train"}))
+    kubelet.answer = Listing({"MIG-1": (OLD,)}, {}, frozenset({"agent-1", "train"}))
     holders.refresh()
-    kubelet.answer = Listing({}, frozenset(), frozenset())
+    kubelet.answer = Listing({}, {}, frozenset())
     for _ in range(5):
         assert holders.refresh().holders == {"MIG-1": (OLD,)}
-    kubelet.answer = Listing({}, frozenset(), frozenset({"agent-1"}))
+    kubelet.answer = Listing({}, {}, frozenset({"agent-1"}))
     assert holders.refresh().holders
     assert not holders.refresh().holders
     assert holders.pod("uid-old") == OLD  # its events may still come

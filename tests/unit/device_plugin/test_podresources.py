@@ -40,7 +40,7 @@ def test_the_younger_of_two_pods_of_one_name_counts_though_the_older_changed_las
     (old / "main").mkdir()  # the old container's logs come and go: ctime and mtime move
     assert old.stat().st_ctime_ns > birth_time_ns(kubelet.pod_logs / f"team_train-0_{NEW}")
     kubelet.pods = [("team", "train-0", {"gpu.tessera.dev/mig-1g.10gb": [SLICE]})]
-    listing = client(kubelet).list("gpu.tessera.dev")
+    listing = client(kubelet).list()
     assert listing.holders == {SLICE: (HolderPod("team", "train-0", NEW),)}
 
 
@@ -54,32 +54,39 @@ def test_other_ids_and_pods_without_devices_are_nobodys(kubelet: FakeKubelet) ->
         ("team", "nic", {"example.org/nic": ["eth0"]}),
         ("kube-system", "agent-1", {}),
     ]
-    listing = client(kubelet).list("gpu.tessera.dev")
+    listing = client(kubelet).list()
     assert listing.holders == {SLICE: (HolderPod("team", "train-0", NEW),)}
-    assert not listing.elsewhere
+    assert listing.given == {SLICE: "gpu.tessera.dev/mig-1g.10gb"}
     assert "agent-1" in listing.pod_names
 
 
 def test_a_slice_under_the_prefix_of_before_is_held_and_known_as_that(kubelet: FakeKubelet) -> None:
     kubelet.log_directory("team", "train-0", NEW)
     kubelet.pods = [("team", "train-0", {"before.example.org/mig-1g.10gb": [SLICE]})]
-    listing = client(kubelet).list("gpu.tessera.dev")
+    listing = client(kubelet).list()
     assert listing.holders == {SLICE: (HolderPod("team", "train-0", NEW),)}
-    assert listing.elsewhere == {SLICE: "before.example.org/mig-1g.10gb"}
+    assert listing.given == {SLICE: "before.example.org/mig-1g.10gb"}
+
+
+def test_a_whole_gpu_is_held_by_its_own_uuid(kubelet: FakeKubelet) -> None:
+    gpu = SLICE.replace("MIG-", "GPU-")
+    kubelet.log_directory("team", "train-0", NEW)
+    kubelet.pods = [("team", "train-0", {"nvidia.com/gpu": [gpu]})]
+    listing = client(kubelet).list()
+    assert listing.holders == {gpu: (HolderPod("team", "train-0", NEW),)}
+    assert listing.given == {gpu: "nvidia.com/gpu"}
 
 
 def test_a_static_pods_uid_has_no_dashes(kubelet: FakeKubelet) -> None:
     kubelet.log_directory("kube-system", "static-node1", NEW.replace("-", ""))
     kubelet.pods = [("kube-system", "static-node1", {"gpu.tessera.dev/mig-1g.10gb": [SLICE]})]
-    (pod,) = client(kubelet).list("gpu.tessera.dev").holders[SLICE]
+    (pod,) = client(kubelet).list().holders[SLICE]
     assert pod.uid == NEW.replace("-", "")
 
 
 def test_a_pod_without_a_log_directory_is_listed_without_uid(kubelet: FakeKubelet) -> None:
     kubelet.pods = [("team", "train-0", {"gpu.tessera.dev/mig-1g.10gb": [SLICE]})]
-    assert client(kubelet).list("gpu.tessera.dev").holders == {
-        SLICE: (HolderPod("team", "train-0", ""),)
-    }
+    assert client(kubelet).list().holders == {SLICE: (HolderPod("team", "train-0", ""),)}
 
 
 def test_a_kubelet_that_refuses_or_is_not_there_is_an_error(
@@ -87,12 +94,12 @@ def test_a_kubelet_that_refuses_or_is_not_there_is_an_error(
 ) -> None:
     kubelet.refuse = True
     with pytest.raises(PodResourcesError, match="RESOURCE_EXHAUSTED"):
-        client(kubelet).list("gpu.tessera.dev")
+        client(kubelet).list()
     with pytest.raises(PodResourcesError, match="UNAVAILABLE"):
-        PodResources(tmp_path / "nobody.sock", kubelet.pod_logs).list("gpu.tessera.dev")
+        PodResources(tmp_path / "nobody.sock", kubelet.pod_logs).list()
     kubelet.refuse = False
     with pytest.raises(PodResourcesError, match="log directories"):
-        PodResources(kubelet.socket, tmp_path / "nowhere").list("gpu.tessera.dev")
+        PodResources(kubelet.socket, tmp_path / "nowhere").list()
 
 
 def test_lists_keep_a_distance_also_after_one_that_failed(
@@ -104,10 +111,10 @@ def test_lists_keep_a_distance_also_after_one_that_failed(
     pods = PodResources(kubelet.socket, kubelet.pod_logs, clock=lambda: 100.0)
     kubelet.refuse = True
     with pytest.raises(PodResourcesError):
-        pods.list("gpu.tessera.dev")
+        pods.list()
     assert not pauses
     kubelet.refuse = False
-    pods.list("gpu.tessera.dev")
+    pods.list()
     assert pauses == [pytest.approx(0.05)]
 
 
@@ -122,3 +129,20 @@ def test_birth_time_lies_between_before_and_after_and_does_not_move(tmp_path: Pa
     assert birth_time_ns(directory) == born
     with pytest.raises(FileNotFoundError):
         birth_time_ns(tmp_path / "nothing")
+
+
+def test_pods_hold_what_their_claims_gave_them(kubelet: FakeKubelet) -> None:
+    """Each of the pods that share a claim, by itself; other drivers' claims are nobody's."""
+    claim = "33333333-3333-4333-8333-333333333333"
+    kubelet.log_directory("team", "one", NEW)
+    kubelet.pods = [("team", "one", {}), ("team", "two", {}), ("team", "stranger", {})]
+    device = f"gpu.tessera.dev/claim={claim}-{SLICE}"
+    kubelet.claims = {"one": [device], "two": [device], "stranger": [f"{device}x", "a/b=c"]}
+    listing = client(kubelet).list()
+    assert listing.holders == {
+        f"{SLICE}::team/one": (HolderPod("team", "one", NEW),),
+        f"{SLICE}::team/two": (HolderPod("team", "two", ""),),
+    }
+    assert listing.given == {}
+    kubelet.driver = "gpu.example.org"
+    assert client(kubelet).list().holders == {}

@@ -6,6 +6,7 @@ import threading
 import time
 import urllib.request
 
+from device_plugin import serving
 from device_plugin.agent import health
 from device_plugin.agent.loop import Pulse
 
@@ -27,7 +28,7 @@ def test_silent_connections_neither_pile_up_nor_keep_the_kubelet_out() -> None:
             assert answer.status == 200
         assert time.monotonic() - began < 45  # 100 where a full queue makes clients try again
         deadline = time.monotonic() + 3
-        while threading.active_count() > before + health.MAX_CONNECTIONS + 1:
+        while threading.active_count() > before + serving.MAX_CONNECTIONS + 1:
             assert time.monotonic() < deadline, threading.active_count()
             time.sleep(0.01)
     server.shutdown()

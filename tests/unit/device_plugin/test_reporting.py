@@ -14,6 +14,7 @@ from device_plugin.agent.notices import BURST, REFILL_S, Allowance, Notices
 from device_plugin.agent.reporter import MEMORY_INTERVAL_S, Reporter
 from device_plugin.agent.steps import Steps
 from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
+from device_plugin.inventory.resources import Offered
 from device_plugin.kube.client import Kube
 from gpu_operator.api.v1alpha1.base import Reason
 from mig import geometry
@@ -21,6 +22,7 @@ from mig import geometry
 BOARD = geometry.board("h100-80gb")
 POD = HolderPod("team", "train", "11111111-1111-4111-8111-111111111111")
 SERVED = {"gpu.tessera.dev/mig-1g.10gb"}
+NAMED = Offered({"MIG-1": "gpu.tessera.dev/mig-1g.10gb"})
 SPEC = {"nodeName": "node-1", "index": 0, "board": BOARD.key, "uuid": "GPU-1", "pool": "p"}
 
 
@@ -44,11 +46,20 @@ def test_a_slice_that_a_pod_got_by_the_former_prefix_is_listed_by_it() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
-        reporter = Reporter(kube, "nvidia.com")
+        reporter = Reporter(kube)
         former = {"MIG-1": "gpu.tessera.dev/mig-1g.10gb"}
         new = "nvidia.com/mig-1g.10gb"
         for elsewhere, resource in ((former, former["MIG-1"]), ({}, new)):
-            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, {new}, {}, elsewhere)
+            reporter.report(
+                kube.gpus(),
+                inventory(0),
+                {"GPU-1": Steps()},
+                {},
+                {new},
+                {},
+                Offered({"MIG-1": new}),
+                elsewhere,
+            )
             (listed,) = api.status("gpu-1")["slices"]
             assert listed["resource"] == resource
             assert listed["admitted"] == (resource == new)
@@ -83,11 +94,45 @@ def test_degraded_says_whether_the_device_is_well_and_its_limits_are_kept(
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
-        Reporter(kube, "p").report(kube.gpus(), found, {"GPU-1": Steps()}, {}, SERVED, {})
+        Reporter(kube).report(kube.gpus(), found, {"GPU-1": Steps()}, {}, SERVED, {}, NAMED, {})
         conditions = {c["type"]: c for c in api.status("gpu-1")["conditions"]}
         assert (conditions["Degraded"]["status"], conditions["Degraded"]["reason"]) == degraded
         assert conditions["Degraded"]["message"] == message
         assert conditions["Ready"]["status"] == "True"
+
+
+def test_what_a_node_may_not_offer_has_no_resource_and_says_why() -> None:
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        unlike = dataclasses.replace(NAMED, problem="1g.10gb and 2g.20gb: none is offered")
+        Reporter(kube).report(
+            kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, SERVED, {}, unlike, {}
+        )
+        (listed,) = api.status("gpu-1")["slices"]
+        assert (listed["resource"], listed["admitted"]) == ("", False)
+        assert api.condition("gpu-1", "Degraded") == ("True", "MixedProfiles")
+
+
+def test_a_whole_gpu_is_reported_with_mig_off() -> None:
+    (gpu,) = inventory(0).gpus
+    place = geometry.Instance(BOARD.whole, 0)
+    made = MigSlice("GPU-1", "GPU-1", place, BOARD.memory_bytes, 0, 132, "/run", 0, ())
+    whole = dataclasses.replace(gpu, slices=(made,), mig_enabled=False)
+    with ApiServer() as api:
+        api.put_gpu("gpu-1", SPEC)
+        kube = Kube("node-1", api.client())
+        named = Offered({"GPU-1": "nvidia.com/gpu"})
+        found = dataclasses.replace(inventory(0), gpus=(whole,))
+        served = {"nvidia.com/gpu"}
+        for gpus, mode, places in (
+            (found, "Disabled", ["whole"]),
+            (inventory(0), "Enabled", ["1g.10gb"]),
+        ):
+            Reporter(kube).report(kube.gpus(), gpus, {"GPU-1": Steps()}, {}, served, {}, named, {})
+            status = api.status("gpu-1")
+            assert status["migMode"] == mode
+            assert [s["profile"] for s in status["slices"]] == places
 
 
 def test_memory_that_flaps_is_written_seldom_and_a_holder_at_once() -> None:
@@ -95,11 +140,18 @@ def test_memory_that_flaps_is_written_seldom_and_a_holder_at_once() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
-        reporter = Reporter(kube, "gpu.tessera.dev", clock)
+        reporter = Reporter(kube, clock)
 
         def report(used_bytes: int, holders: dict[str, tuple[HolderPod, ...]]) -> int:
             reporter.report(
-                kube.gpus(), inventory(used_bytes), {"GPU-1": Steps()}, holders, SERVED, {}
+                kube.gpus(),
+                inventory(used_bytes),
+                {"GPU-1": Steps()},
+                holders,
+                SERVED,
+                {},
+                NAMED,
+                {},
             )
             return api.status_writes
 
@@ -119,9 +171,11 @@ def test_a_slice_that_no_kubelet_follows_is_reported_as_not_admitted_at_once() -
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
-        reporter = Reporter(kube, "gpu.tessera.dev", Clock())
+        reporter = Reporter(kube, Clock())
         for served, admitted in ((SERVED, True), (set(), False), ({"another"}, False)):
-            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, served, {})
+            reporter.report(
+                kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, served, {}, NAMED, {}
+            )
             assert api.status("gpu-1")["slices"][0]["admitted"] is admitted
 
 
@@ -129,12 +183,14 @@ def test_a_refused_object_shows_its_device_as_it_is_and_says_why() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
-        reporter = Reporter(kube, "gpu.tessera.dev")
-        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, SERVED, {})
+        reporter = Reporter(kube)
+        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, SERVED, {}, NAMED, {})
         refused = {"gpu-1": (Reason.UNKNOWN_BOARD, "unknown board 'x'")}
         since = api.status("gpu-1")["conditions"]
         for holders in ({"MIG-1": (POD,)}, {}):  # its slices are served on: pods come and go
-            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, refused)
+            reporter.report(
+                kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, refused, NAMED, {}
+            )
             assert api.condition("gpu-1", "Accepted") == ("False", "UnknownBoard")
             assert api.condition("gpu-1", "Ready")[0] == "False"
             assert api.status("gpu-1")["slicesTotal"] == 1
@@ -146,9 +202,11 @@ def test_what_gpud_does_not_have_has_no_slices_and_no_health() -> None:
     with ApiServer() as api:
         api.put_gpu("gpu-1", SPEC)
         kube = Kube("node-1", api.client())
-        reporter = Reporter(kube, "gpu.tessera.dev")
+        reporter = Reporter(kube)
         holders = {"MIG-1": (POD,)}
-        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, {})
+        reporter.report(
+            kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, {}, NAMED, {}
+        )
 
         reporter.report_failure(kube.gpus(), "gpud does not answer")
         assert api.condition("gpu-1", "Degraded") == ("True", "AgentError")
@@ -157,9 +215,11 @@ def test_what_gpud_does_not_have_has_no_slices_and_no_health() -> None:
 
         gone = dataclasses.replace(inventory(0), gpus=())
         for refused in ({}, {"gpu-1": (Reason.UNKNOWN_BOARD, "unknown board 'x'")}):
-            reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, {})
+            reporter.report(
+                kube.gpus(), inventory(0), {"GPU-1": Steps()}, holders, SERVED, {}, NAMED, {}
+            )
             assert api.status("gpu-1")["health"] == "Healthy"
-            reporter.report(kube.gpus(), gone, {}, holders, SERVED, refused)
+            reporter.report(kube.gpus(), gone, {}, holders, SERVED, refused, NAMED, {})
             status = api.status("gpu-1")
             assert status["slices"] == []  # what the operator waits for
             assert (status["slicesTotal"], status["slicesUsed"], status["holders"]) == (0, 0, "")
@@ -172,8 +232,10 @@ def test_an_object_that_names_anothers_device_shows_none_of_its_slices() -> None
         api.put_gpu("gpu-2", SPEC)
         kube = Kube("node-1", api.client())
         refused = {"gpu-2": (Reason.NODE_CONFLICT, "another GPU object of this node has GPU-1")}
-        reporter = Reporter(kube, "gpu.tessera.dev")
-        reporter.report(kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, SERVED, refused)
+        reporter = Reporter(kube)
+        reporter.report(
+            kube.gpus(), inventory(0), {"GPU-1": Steps()}, {}, SERVED, refused, NAMED, {}
+        )
         assert api.status("gpu-1")["slicesTotal"] == 1
         assert api.status("gpu-2")["slicesTotal"] == 0
         assert api.condition("gpu-2", "Accepted") == ("False", "NodeConflict")
@@ -185,9 +247,9 @@ def test_health_is_one_word_and_its_cause_a_condition() -> None:
         kube = Kube("node-1", api.client())
         (gpu,) = inventory(0).gpus
         sick = dataclasses.replace(gpu, health="Unhealthy: the zygote does not start")
-        reporter = Reporter(kube, "gpu.tessera.dev")
+        reporter = Reporter(kube)
         found = dataclasses.replace(inventory(0), gpus=(sick,))
-        reporter.report(kube.gpus(), found, {"GPU-1": Steps()}, {}, SERVED, {})
+        reporter.report(kube.gpus(), found, {"GPU-1": Steps()}, {}, SERVED, {}, NAMED, {})
         assert api.status("gpu-1")["health"] == "Unhealthy"
         conditions = {c["type"]: c for c in api.status("gpu-1")["conditions"]}
         assert "the zygote does not start" in conditions["Degraded"]["message"]

@@ -5,6 +5,7 @@ import dataclasses
 from device_plugin.agent.steps import plan_steps
 from device_plugin.inventory.model import Gpu, MigSlice
 from mig import geometry, planner
+from mig.spec import Place
 
 BOARD = geometry.board("h100-80gb")
 
@@ -21,7 +22,7 @@ def place(text: str, start: int) -> geometry.Instance:
 
 
 def test_empty_gpu_creates_everything() -> None:
-    steps = plan_steps(gpu_with(), [("3g.40gb", 4), ("2g.20gb", 0)], ())
+    steps = plan_steps(gpu_with(), [Place("3g.40gb", 4), Place("2g.20gb", 0)], ())
     assert [str(i) for i in steps.create] == ["2g.20gb@0", "3g.40gb@4"]
     assert not steps.withdraw
     assert not steps.settled
@@ -29,7 +30,9 @@ def test_empty_gpu_creates_everything() -> None:
 
 def test_slice_in_use_is_withdrawn_but_not_destroyed_and_blocks_its_place_only() -> None:
     gpu = gpu_with(place("1g.10gb", 0), place("1g.10gb", 6))
-    steps = plan_steps(gpu, [("4g.40gb", 0), ("1g.10gb", 6), ("1g.10gb", 5)], releasable=())
+    steps = plan_steps(
+        gpu, [Place("4g.40gb", 0), Place("1g.10gb", 6), Place("1g.10gb", 5)], releasable=()
+    )
     assert [str(s.instance) for s in steps.withdraw] == ["1g.10gb@0"]
     assert steps.destroy == ()
     assert [str(i) for i in steps.create] == ["1g.10gb@5"]
@@ -37,14 +40,18 @@ def test_slice_in_use_is_withdrawn_but_not_destroyed_and_blocks_its_place_only()
 
 def test_released_slice_makes_room_at_once() -> None:
     gpu = gpu_with(place("1g.10gb", 0))
-    steps = plan_steps(gpu, [("4g.40gb", 0)], releasable={"MIG-1g.10gb@0"})
+    steps = plan_steps(gpu, [Place("4g.40gb", 0)], releasable={"MIG-1g.10gb@0"})
     assert [str(s.instance) for s in steps.destroy] == ["1g.10gb@0"]
     assert [str(i) for i in steps.create] == ["4g.40gb@0"]
 
 
 def test_illegal_wish_is_a_problem_and_touches_nothing() -> None:
     gpu = gpu_with(place("1g.10gb", 0))
-    for wish in ([("4g.40gb", 1)], [("9g.90gb", 0)], [("4g.40gb", 0), ("3g.40gb", 0)]):
+    for wish in (
+        [Place("4g.40gb", 1)],
+        [Place("9g.90gb", 0)],
+        [Place("4g.40gb", 0), Place("3g.40gb", 0)],
+    ):
         steps = plan_steps(gpu, wish, releasable={"MIG-1g.10gb@0"})
         assert steps.problem
         assert steps.withdraw == steps.destroy == ()
@@ -56,7 +63,7 @@ def test_every_layout_is_reached_from_every_maximal_one() -> None:
     for have in layouts:
         for want in layouts:
             gpu = gpu_with(*have)
-            wish = [(i.profile.name, i.start) for i in want]
+            wish = [planner.place_of(i) for i in want]
             for _ in range(3):
                 steps = plan_steps(gpu, wish, releasable={s.uuid for s in gpu.slices})
                 if steps.settled:
@@ -70,5 +77,53 @@ def test_every_layout_is_reached_from_every_maximal_one() -> None:
 def test_untouched_slices_stay() -> None:
     kept = place("3g.40gb", 4)
     gpu = gpu_with(kept, place("1g.10gb", 0))
-    steps = plan_steps(gpu, [("3g.40gb", 4)], releasable={s.uuid for s in gpu.slices})
+    steps = plan_steps(gpu, [Place("3g.40gb", 4)], releasable={s.uuid for s in gpu.slices})
     assert dataclasses.asdict(gpu.slices[0])["uuid"] not in [s.uuid for s in steps.destroy]
+
+
+def claimed(instance: geometry.Instance) -> MigSlice:
+    (made,) = gpu_with(instance).slices
+    claim = "claim:33333333-3333-4333-8333-333333333333"
+    return dataclasses.replace(made, owner=claim, owner_name="team/job")
+
+
+def test_a_claims_slice_is_neither_withdrawn_nor_moved_and_what_is_free_is_made() -> None:
+    theirs = claimed(place("1g.10gb", 3))
+    gpu = dataclasses.replace(gpu_with(), slices=(theirs,))
+    steps = plan_steps(gpu, [Place("3g.40gb", 0), Place("3g.40gb", 4)], {theirs.uuid})
+    assert (steps.withdraw, steps.destroy) == ((), ())
+    assert [str(i) for i in steps.create] == ["3g.40gb@4"]
+    assert steps.claimed == (theirs,)
+    assert not steps.settled
+
+
+def test_a_claims_slice_is_not_the_one_that_a_layout_wants_there() -> None:
+    theirs = claimed(place("1g.10gb", 3))
+    gpu = dataclasses.replace(gpu_with(), slices=(theirs,))
+    steps = plan_steps(gpu, [Place("1g.10gb", 3)], ())
+    assert (steps.create, steps.claimed) == ((), (theirs,))
+
+
+def test_a_gpu_beside_whose_claims_all_fits_is_settled() -> None:
+    theirs = claimed(place("1g.10gb", 3))
+    gpu = dataclasses.replace(gpu_with(), slices=(theirs, *gpu_with(place("3g.40gb", 4)).slices))
+    assert plan_steps(gpu, [Place("3g.40gb", 4)], ()).settled
+
+
+def test_devices_in_one_gpu_instance_come_and_go_one_by_one() -> None:
+    kept, gone = (BOARD.instance("1c.3g.40gb", 4, at) for at in (0, 2))
+    gpu = gpu_with(kept, gone)
+    wish = [Place("1c.3g.40gb", 4, 0), Place("2c.3g.40gb", 0, 0), Place("1c.3g.40gb", 4, 1)]
+    steps = plan_steps(gpu, wish, releasable=())
+    assert [str(s.instance) for s in steps.withdraw] == ["1c.3g.40gb@4.2"]
+    assert [str(i) for i in steps.create] == ["2c.3g.40gb@0.0", "1c.3g.40gb@4.1"]
+    # What has the whole GPU instance waits for all of its parts.
+    whole = [Place("3g.40gb", 4)]
+    assert plan_steps(gpu, whole, {f"MIG-{gone}"}).create == ()
+    freed = plan_steps(gpu, whole, {f"MIG-{kept}", f"MIG-{gone}"})
+    assert [str(i) for i in freed.create] == ["3g.40gb@4"]
+
+
+def test_a_place_that_says_too_little_or_too_much_is_a_problem() -> None:
+    for wish in (Place("1c.3g.40gb", 4), Place("3g.40gb", 4, 0), Place("2c.3g.40gb", 4, 1)):
+        assert str(wish.profile) in plan_steps(gpu_with(), [wish], ()).problem

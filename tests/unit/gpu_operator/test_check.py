@@ -42,8 +42,27 @@ def test_a_pod_computes_on_a_free_slice_and_is_gone(cluster: FakeCluster) -> Non
     assert container["imagePullPolicy"] == "Always"
     assert container["resources"] == {"limits": {"gpu.tessera.dev/mig-1g.10gb": 1}}
     assert spec["imagePullSecrets"] == [{"name": "secret"}]
+    assert spec["nodeSelector"] == {"gpu.tessera.dev/pool": "demo"}
+    assert spec["tolerations"] == [{"operator": "Exists", "effect": "NoSchedule"}]
     assert metadata["namespace"] == "ns"
     assert not cluster.objects["Pod"]
+
+
+def test_every_pool_computes_and_one_that_fails_fails_the_test(cluster: FakeCluster) -> None:
+    ready = cluster.objects["GPUPool"]["demo"]["status"]
+    for name in ("other", "third"):
+        cluster.add("GPUPool", name)["status"] = ready
+    whole = {**SLICE, "uuid": "GPU-2", "profile": "whole", "resource": "nvidia.com/gpu"}
+    unoffered = {**SLICE, "uuid": "MIG-3", "resource": ""}  # with strategy none
+    cluster.add("GPU", "gpu-1", {"pool": "other"})["status"] = {"slices": [unoffered, whole]}
+    end_pods(cluster)
+    status, said = checked(cluster)
+    assert status == 0
+    assert "pool demo: a pod with gpu.tessera.dev/mig-1g.10gb: 16 elements" in said
+    assert "pool other: a pod with nvidia.com/gpu: 16 elements" in said
+    assert "pool third: nothing is free" in said
+    end_pods(cluster, "Failed", "wrong")
+    assert checked(cluster)[0] == 1
 
 
 def test_a_pod_that_fails_fails_the_test_with_its_words(cluster: FakeCluster) -> None:
@@ -108,7 +127,7 @@ def test_without_a_free_slice_it_says_that_nothing_was_computed(
     cluster.objects["GPU"]["gpu-0"]["status"]["slices"] = [{**SLICE, **change}]
     status, said = checked(cluster)
     assert status == 0
-    assert "no slice is free, so nothing was computed" in said
+    assert "pool demo: nothing is free, so nothing was computed" in said
 
 
 def test_without_a_pool_it_says_so(cluster: FakeCluster) -> None:

@@ -84,7 +84,7 @@ def closed(node: dict[str, Any]) -> dict[str, Any]:
         ("miglayouts", {"instances": [{"profile": "1g.10gb", "count": 64}] * 65}),
         ("miglayouts", {"instances": [{"profile": "x" * 64}]}),
         ("gpupolicies", {"resourcePrefix": "UPPER"}),
-        ("gpupolicies", {"strategy": "single"}),
+        ("gpupolicies", {"strategy": "double"}),
     ],
 )
 def test_malformed_specs_do_not_pass(plural: str, spec: dict[str, Any]) -> None:

@@ -74,7 +74,8 @@ def test_ready_means_that_the_agent_has_reported_just_those_slices() -> None:
 def test_ready_is_not_claimed_before_that(unsettled: Any) -> None:
     wish = "3g.40gb" if unsettled.spec.instances[0].profile == "3g.40gb" else "7x1g.10gb"
     outcome = decide(everything(unsettled, layout("l", wish)))
-    assert condition(outcome.actions, "Ready")[:2] == ("False", "Applying")
+    assert condition(outcome.actions, "Ready")[0] == "False"
+    assert condition(outcome.actions, "Ready")[1] in ("Applying", "WaitingForAgent")
     assert written(outcome) == {}
 
 
@@ -240,13 +241,15 @@ def test_the_agents_refusal_is_told() -> None:
 
 # what a layout leaves behind
 
+WHOLE_SPEC = {"instances": [{"profile": "whole", "start": 0}], "migMode": "Disabled"}
 
-def test_without_its_layout_a_gpu_is_emptied() -> None:
+
+def test_without_its_layout_a_gpu_is_whole_again() -> None:
     left = gpu(want=SEVEN, layout="gone", have=[mig_slice(s) for s in SEVEN])
     (action,) = orphans.reconcile(everything(left), "n1-gpu-0").actions
     assert isinstance(action, Apply)
     assert action.manager is Manager.LAYOUT
-    assert action.document["spec"] == {"instances": []}
+    assert action.document["spec"] == WHOLE_SPEC
 
 
 def test_a_layout_that_takes_over_does_it_in_one_step() -> None:
@@ -310,3 +313,50 @@ def test_a_slice_that_is_still_withdrawn_is_not_ready() -> None:
     )
     outcome = decide(everything(back, layout("l", "7g.80gb")))
     assert condition(outcome.actions, "Ready")[0] == "False"
+
+
+THIRDS = [f"1c.3g.40gb@4.{at}" for at in range(3)]
+
+
+def test_parts_are_packed_into_as_few_gpu_instances_as_hold_them() -> None:
+    (placed,) = written(decide(everything(gpu(), layout("l", "3x1c.3g.40gb", "4g.40gb")))).values()
+    assert sorted(placed) == [*THIRDS, "4g.40gb@0"]
+    have = [mig_slice(s) for s in placed]
+    done = decide(
+        everything(gpu(want=placed, layout="l", have=have), layout("l", "3x1c.3g.40gb", "4g.40gb"))
+    )
+    assert condition(done.actions, "Ready")[:2] == ("True", "Reconciled")
+
+
+def test_parts_that_stay_are_not_moved_and_a_holder_of_one_is_named() -> None:
+    have = [mig_slice(THIRDS[0]), mig_slice(THIRDS[2], "team/train")]
+    seen = gpu(want=[THIRDS[0], THIRDS[2]], layout="l", have=have)
+    grown = written(decide(everything(seen, layout("l", "3x1c.3g.40gb"))))
+    assert grown == {"n1-gpu-0": THIRDS}
+    waiting = changing(*have, want=["3g.40gb@4"], before=[THIRDS[0], THIRDS[2]])
+    outcome = decide(everything(waiting, layout("l", "3g.40gb")))
+    status_, reason, message = condition(outcome.actions, "Ready")
+    assert (status_, reason) == ("False", "SliceInUse")
+    assert "1c.3g.40gb@4.2 is held by pod team/train" in message
+
+
+@pytest.mark.parametrize(
+    ("request_", "says"),
+    [
+        ("7x1c.3g.40gb", "3x3g.40gb"),
+        ("1c.1g.10gb", "has no profile '1c.1g.10gb'"),
+        ("5c.7g.80gb", "has no profile '5c.7g.80gb'"),
+    ],
+)
+def test_parts_that_no_gpu_can_hold_are_refused_by_name(request_: str, says: str) -> None:
+    outcome = decide(everything(gpu(), layout("l", request_)))
+    assert written(outcome) == {}
+    assert says in condition(outcome.actions, "Ready")[2]
+
+
+def test_what_a_rollback_restores_remembers_parts() -> None:
+    places = instances(*THIRDS, "1g.10gb@0")
+    text = change.write(places)
+    assert text == "1c.3g.40gb@4.0,1c.3g.40gb@4.1,1c.3g.40gb@4.2,1g.10gb@0"
+    assert change.read(text) == places
+    assert change.read("1c.3g.40gb@4.16") == ()

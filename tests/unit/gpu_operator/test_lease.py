@@ -1,11 +1,15 @@
 """Leader election: one writes, a lost one stops, a dead one is replaced."""
 
 import asyncio
+import selectors
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster
 
 from gpu_operator import errors
+from gpu_operator.kube import lease
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.port import Document
 
@@ -106,6 +110,25 @@ def test_it_leads_on_through_a_short_silence(cluster: Cluster, clock: Clock) -> 
     assert attempt(first)
 
 
+class SkippingLoop(asyncio.SelectorEventLoop):
+    """Its time goes on where everybody sleeps, and then at once."""
+
+    def __init__(self) -> None:
+        self._skipped = 0.0
+        selector = selectors.DefaultSelector()
+        super().__init__(selector)
+        select = selector.select
+
+        def skip(timeout: float | None = None) -> list[Any]:
+            self._skipped += timeout or 0.0
+            return select(0)
+
+        selector.select = skip  # type: ignore[method-assign]
+
+    def time(self) -> float:
+        return self._skipped
+
+
 def test_an_answer_that_never_comes_does_not_cost_the_lease() -> None:
     class Silent(Cluster):
         silent = 0
@@ -116,17 +139,20 @@ def test_an_answer_that_never_comes_does_not_cost_the_lease() -> None:
                 await asyncio.sleep(60)
             return await super().get(kind, name, namespace)
 
+    loop = SkippingLoop()
+
     async def keep() -> None:
         cluster = Silent()
-        first = Elector(cluster, "lease", "ns", "a", term_s=2.0)
+        first = Elector(cluster, "lease", "ns", "a", TERM_S, loop.time)
         assert await first._try()
         cluster.silent = 1
         with pytest.raises(TimeoutError):  # of the test: it goes on
-            await asyncio.wait_for(first.keep(), 1.9)
+            await asyncio.wait_for(first.keep(), 3 * TERM_S)
         first.fence()
         assert cluster.silent == 0
 
-    asyncio.run(keep())
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(keep())
 
 
 def test_a_restarted_container_of_the_same_pod_goes_on_at_once(
@@ -186,3 +212,29 @@ def test_the_lease_goes_with_its_owner(cluster: Cluster, clock: Clock) -> None:
     owner = {"kind": "ClusterRole", "name": "r", "uid": "1", "apiVersion": "v1"}
     assert attempt(Elector(Noting(), "lease", "ns", "a", TERM_S, clock, (owner,)))
     assert created[0]["metadata"]["ownerReferences"] == [owner]
+
+
+def test_after_a_request_that_came_to_nothing_the_next_is_due_at_once(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, clock: Clock
+) -> None:
+    first, answers, pauses = elector(cluster, "a", clock), [True, False, True], list[float]()
+
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def renew() -> bool:
+        return answers.pop(0) if answers else False
+
+    attempt(first)
+    monkeypatch.setattr(lease, "asyncio", SimpleNamespace(sleep=pause))
+    monkeypatch.setattr(first, "_try", renew)
+
+    def fence() -> None:
+        if not answers:
+            raise errors.NotLeader("of the test")
+
+    monkeypatch.setattr(first, "fence", fence)
+    with pytest.raises(errors.NotLeader):
+        asyncio.run(first.keep())
+    usual, _, after_a_failure = pauses
+    assert after_a_failure < usual / 10

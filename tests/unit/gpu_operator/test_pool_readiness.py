@@ -5,7 +5,7 @@ from pool_world import IN_POOL, agent_set, decide
 
 from gpu_operator.api.v1alpha1.resource import Resource
 from gpu_operator.controllers.world import AgentPod, Outcome
-from gpu_operator.kube.actions import Apply
+from gpu_operator.kube.actions import Apply, Manager
 
 
 def test_an_agent_of_an_earlier_policy_keeps_a_pool_from_being_ready() -> None:
@@ -43,5 +43,5 @@ def test_once_it_is_a_layout_that_changes_slices_does_not_make_it_unready() -> N
 
 
 def prefix(outcome: Outcome) -> str:
-    (write,) = (a for a in outcome.actions if isinstance(a, Apply) and a.status)
+    (write,) = (a for a in outcome.actions if isinstance(a, Apply) and a.manager is Manager.STATUS)
     return str(write.document["status"]["resourcePrefix"])

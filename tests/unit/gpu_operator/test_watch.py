@@ -1,13 +1,16 @@
-"""kopf's part: what is seen is remembered and told, and no wait of a watch is without end."""
+"""What is watched is remembered and told, and no wait of a watch is without end."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import kopf
 import pytest
 
+from gpu_operator import kinds
 from gpu_operator.engine import watch
 from gpu_operator.engine.store import Store
+from gpu_operator.kube.port import Chosen, Document
 
 
 def pool(version: int, **metadata: Any) -> dict[str, Any]:
@@ -56,6 +59,64 @@ def test_what_is_seen_is_remembered_and_a_change_is_told_once() -> None:
     assert seen("DELETED", pool(3)) == [("GPUPool", "p")]
     assert store.world().pools == {}
     assert seen("DELETED", pool(3)) == []
+
+
+def node(version: int, uid: str = "u", **labels: str) -> Document:
+    metadata = {"name": "n1", "uid": uid, "resourceVersion": str(version), "labels": labels}
+    return {"metadata": metadata}
+
+
+class Nodes:
+    """An API server with one node in its list, and events of a watch that then ends."""
+
+    def __init__(self, *events: tuple[str, Document]) -> None:
+        self.events = events
+
+    async def page(self, kind: str, chosen: Chosen, token: str = "") -> Document:
+        return {"items": [node(1)], "metadata": {"resourceVersion": "1"}}
+
+    async def watch(self, kind: str, chosen: Chosen, version: str) -> AsyncIterator[Document]:
+        for what, found in self.events:
+            yield {"type": what, "object": found}
+        yield {"type": "ERROR", "object": {"message": "too old resource version"}}
+
+
+def test_what_there_is_much_of_is_followed_without_kopf() -> None:
+    store, told = Store(), list[tuple[str, str]]()
+
+    def changed(kind: str, name: str) -> None:
+        told.append((kind, name))
+
+    source = Nodes(
+        ("MODIFIED", node(2)),
+        ("MODIFIED", node(3, a="b")),
+        ("BOOKMARK", {"metadata": {"resourceVersion": "4"}}),
+    )
+    followed = {one._kind: one for one in watch.reflectors(source, store, changed, "ns")}
+    handled = {h.id for h in watch.registry(store, changed)._watching.get_all_handlers()}
+    assert followed.keys() | handled == {kind.name for kind in kinds.watched()}
+    assert not followed.keys() & handled, "each change would be taken twice"
+    assert followed["Pod"]._chosen.namespace == "ns"
+    assert not followed["Node"]._chosen.namespace
+
+    nodes = followed["Node"]
+    asyncio.run(nodes.follow())
+    assert told == [("Node", "n1")] * 2, "once by the list, and once by what differed"
+    source.events = (("DELETED", node(5)), ("DELETED", node(6)))
+    asyncio.run(nodes.follow())
+    assert store.world().nodes == {}
+    assert told == [("Node", "n1")] * 3
+
+
+def test_the_end_of_a_predecessor_does_not_take_a_successor() -> None:
+    store = Store()
+    source = Nodes(("DELETED", node(2)))
+    nodes = next(
+        one for one in watch.reflectors(source, store, lambda *_: None, "ns") if one._kind == "Node"
+    )
+    store.put("Node", node(3, uid="later"))  # the answer to a write, before the watch tells
+    asyncio.run(nodes.follow())
+    assert store.world().nodes["n1"].uid == "later"
 
 
 @pytest.mark.parametrize("in_a_pod", [True, False])

@@ -18,7 +18,10 @@ def instances(text, board=H100):
 
 
 def entries(text, board=H100):
-    return [entry for item in text.split(",") for entry in spec.parse_entry(board, item)]
+    def read(item):
+        return (spec.parse_instances if "@" in item else spec.parse_requests)(board, item)
+
+    return [entry for item in text.split(",") for entry in read(item)]
 
 
 def texts(placed):

@@ -248,7 +248,7 @@ def test_instance_refuses_a_start_it_cannot_have():
         (
             "rtx-pro-6000",
             "2g.48gb",
-            [("1c.2g.48gb", 0, (0, 1), None), ("2g.48gb", 1, (0,), 94)],
+            [("1c.2g.48gb", 0, (0, 1), 46), ("2g.48gb", 1, (0,), 94)],
         ),
     ],
 )
@@ -262,10 +262,8 @@ def test_compute_instance_profiles(key, gi, expected):
 def test_compute_instances_fit_their_gpu_instance(board, profile):
     for ci in profile.ci_profiles:
         assert all(start + ci.compute_slices <= profile.compute_slices for start in ci.starts)
-        if ci.sm_count is None:
-            assert ci.provenance is Provenance.UNVERIFIED
-        else:
-            assert ci.sm_count * ci.max_count <= profile.sm_count
+        assert ci.sm_count * ci.max_count <= profile.sm_count
+        assert ci.is_full or ci.provenance in (Provenance.DERIVED, Provenance.HARDWARE)
 
 
 def test_a_table_without_the_whole_gpu_is_refused():
@@ -329,3 +327,17 @@ def test_name_grammar(name, parts):
 )
 def test_what_is_no_name(name):
     assert naming.parse_name(name) is None
+
+
+@pytest.mark.parametrize("board", BOARDS.values(), ids=str)
+def test_a_whole_gpu_is_one_more_shape_that_no_list_of_profiles_has(board):
+    whole = board.profile("whole")
+    assert whole is board.whole
+    assert whole.is_whole
+    assert whole not in board.profiles
+    assert not any(p.is_whole for p in board.profiles)
+    assert (whole.resource_name, whole.name) == ("gpu", geometry.WHOLE)
+    assert (whole.memory_bytes, whole.sm_count) == (board.memory_bytes, board.sm_count)
+    assert [(p.start, p.size) for p in whole.placements] == [(0, board.placement_units)]
+    assert all(whole.memory_bytes >= p.memory_bytes for p in board.profiles)
+    assert (whole.driver_id, whole.nvml_gi_enum, whole.ci_profiles) == (None, None, ())

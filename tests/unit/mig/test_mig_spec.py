@@ -8,13 +8,15 @@ from hypothesis import given, strategies as st
 
 from mig import geometry, spec
 from mig.errors import SpecError
-from mig.geometry import BOARDS, Instance, Profile
+from mig.geometry import BOARDS, Instance
 
 H100 = geometry.board("h100-80gb")
 
 boards = st.sampled_from(list(BOARDS.values()))
 profile_lists = boards.flatmap(
-    lambda board: st.tuples(st.just(board), st.lists(st.sampled_from(board.profiles), max_size=12))
+    lambda board: st.tuples(
+        st.just(board), st.lists(st.sampled_from(board.device_profiles), max_size=12)
+    )
 )
 instance_lists = boards.flatmap(
     lambda board: st.tuples(
@@ -54,7 +56,7 @@ def test_requests_keep_their_order():
 
 def test_aliases_and_kubernetes_spelling_are_read():
     a100 = geometry.board("a100-80gb")
-    assert spec.parse_requests(a100, "7g.79gb") == (a100.profile("7g.80gb"),)
+    assert spec.parse_requests(a100, "7g.79gb") == (a100.device_profile("7g.80gb"),)
     assert spec.parse_instance(H100, "1g.10gb.me@3") == Instance(H100.profile("1g.10gb+me"), 3)
 
 
@@ -65,7 +67,7 @@ def test_an_older_driver_s_name_of_the_whole_board_is_read():
 
 
 def test_places_are_read_back_without_a_board():
-    places = (("3g.40gb", 4), ("1g.10gb+me", 0))
+    places = (spec.Place("1c.3g.40gb", 4, 1), spec.Place("1g.10gb+me", 0))
     assert spec.parse_places(spec.format_places(places)) == places
     assert spec.parse_places("") == ()
 
@@ -135,8 +137,3 @@ def test_requests_that_cannot_be_read(text, message):
 def test_instances_that_cannot_be_read(text, message):
     with pytest.raises(SpecError, match=f"^{re.escape(message)}$"):
         spec.parse_instances(H100, text)
-
-
-def test_an_entry_is_an_instance_or_profiles():
-    assert isinstance(spec.parse_entry(H100, "1g.10gb@0")[0], Instance)
-    assert all(isinstance(entry, Profile) for entry in spec.parse_entry(H100, "3x1g.10gb"))

@@ -18,7 +18,14 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("operator/gpu_operator", "device_plugin", "mig", "rdma", "vgpu_sim")
+PACKAGES = (
+    "operator/gpu_operator",
+    "device_plugin",
+    "kubelet_conformance",
+    "mig",
+    "rdma",
+    "vgpu_sim",
+)
 
 needs_hatchling = pytest.mark.skipif(
     importlib.util.find_spec("hatchling") is None, reason="hatchling is not installed"
@@ -89,13 +96,21 @@ def test_a_wheel_is_built_beside_the_checkout(tmp_path: Path) -> None:
     (wheel,) = (tmp_path / "dist").iterdir()
     with zipfile.ZipFile(wheel) as packed:
         names = packed.namelist()
+        programs = [
+            one.external_attr >> 16 & 0o111 for one in packed.infolist() if "/bin/" in one.filename
+        ]
     assert len(names) == len(set(names))
+    assert programs == [0o111], "pip keeps the bits that let a program run"
     libraries = sorted(name for name in names if "native/lib/" in name)
     assert [name.partition("native/lib/")[2] for name in libraries] == [
+        "bin/nvidia-smi",
         "libcuda.so",
         "libcuda.so.1",
+        "libnvidia-ml.so",
+        "libnvidia-ml.so.1",
         "libtessera_hca.so",
         "libtessera_worker.so",
+        "provider/libtessera-rdmav34.so",
         "rdma/libibverbs.so",
         "rdma/libibverbs.so.1",
         "rdma/librdmacm.so",

@@ -28,7 +28,17 @@ def test_links_and_paths_lead_somewhere(document: Path) -> None:
     assert [path for path in paths if path != built and not (ROOT / path).exists()] == []
 
 
-_RUNS = ("tessera run", "tessera smi", "tessera ptx run")  # in place of this process
+def test_the_command_that_removes_the_definitions_names_each_of_them() -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    found = re.search(r"`kubectl delete crd ([^`]*)`", page)
+    assert found
+    files = (ROOT / "charts" / "tessera" / "files" / "crds").glob("*.yaml")
+    names = {re.search(r"^  name: (.*)$", one.read_text(), re.MULTILINE)[1] for one in files}
+    assert set(found[1].split()) == names
+
+
+# In place of this process, or with its streams.
+_RUNS = ("tessera run", "tessera smi", "tessera ptx run", "tessera perf run")
 _OF_A_CLUSTER = ("tessera rdma explain",)
 
 
@@ -41,7 +51,14 @@ def commands() -> list[str]:
 
 
 def test_the_readme_shows_commands_of_every_kind() -> None:
-    assert {command.split()[1] for command in commands()} == {"mig", "ptx", "isa", "libdir", "rdma"}
+    assert {command.split()[1] for command in commands()} == {
+        "mig",
+        "ptx",
+        "isa",
+        "libdir",
+        "perf",
+        "rdma",
+    }
 
 
 def test_the_commands_of_the_readme_work_as_they_stand(

@@ -20,6 +20,10 @@ PLANTED = {
         "operator/gpu_operator/config.py",
         "import grpc",
     ),
+    "The judge of plugins knows the kubelet's APIs, and nothing of ours": (
+        "kubelet_conformance/kubelet.py",
+        "import device_plugin.dp",
+    ),
     "MIG geometry and planning use the standard library only": ("mig/errors.py", "import click"),
     "Policies of RDMA use the standard library only": ("rdma/errors.py", "import yaml"),
     "Inside the operator": (
@@ -60,6 +64,10 @@ PLANTED = {
         "vgpu_sim/exec/jit/families/convert.py",
         "import vgpu_sim.exec.jit.families.float",
     ),
+    "The performance model knows boards and shapes, and no part of the device": (
+        "vgpu_sim/perf/stack.py",
+        "import vgpu_sim.hal",
+    ),
 }
 
 
@@ -81,7 +89,7 @@ def lint_imports(directory: Path) -> str:
 
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
-    for name in ("operator", "device_plugin", "mig", "rdma", "vgpu_sim"):
+    for name in ("operator", "device_plugin", "kubelet_conformance", "mig", "rdma", "vgpu_sim"):
         ignored = shutil.ignore_patterns("__pycache__", "lib")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
     return tmp_path

@@ -198,11 +198,26 @@ def complete(*words):
 def test_run_completes_boards_profiles_and_commands():
     assert complete("run", "--board", "") == list(BOARDS)
     assert complete("run", "--board", "h1") == ["h100-80gb", "h100-nvl"]
-    of_a30 = [profile.name for profile in board("a30").profiles]
+    of_a30 = [device.name for device in board("a30").device_profiles]
     assert complete("run", "--board", "a30", "--slice", "") == of_a30
     every = complete("run", "--slice", "")
     assert len(every) == len(set(every)) > len(of_a30)
     assert complete("run", "--board", "a30", "--slice", "1g.6gb", "py") == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (("predict", "gemm", "--board", "h2"), ["h200"]),
+        (("compare", "--boards", "b200,h2"), ["b200,h200"]),
+        (("model", "mixtral-8x7"), ["mixtral-8x7b"]),
+        (("model", "mixtral-8x7b", "--board", "gb"), ["gb200"]),
+        (("validate", "--board", "h2"), ["h200"]),
+        (("validate", "--donor", "h2"), ["h200"]),
+    ],
+)
+def test_perf_completes_its_own_boards_and_models(words, found):
+    assert complete("perf", *words) == found
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 
 import click
 import pytest
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from mig.geometry import BOARDS, board
 from mig.planner.rules import violations
 from vgpu_sim import config
-from vgpu_sim.cli import run
+from vgpu_sim.cli import placing, run
 from vgpu_sim.cli.clients.admin import AdminRefused
 from vgpu_sim.cli.clients.standalone import StartFailed
 from vgpu_sim.gpud.__main__ import main as gpud
@@ -24,22 +23,26 @@ from vgpu_sim.gpud.devices.silicon import ARCHITECTURES
 @pytest.mark.parametrize("key", BOARDS)
 def test_any_number_of_slices_of_any_profile_is_laid_out_legally(key):
     chosen = BOARDS[key]
-    for profile in chosen.profiles:
-        for count in (1, 2, profile.max_count, profile.max_count + 1):
-            if count > 8 * profile.max_count:
+    for device in chosen.device_profiles:
+        inner = 1 if device.compute is None else device.compute.max_count
+        most = device.profile.max_count * inner
+        for count in (1, 2, most, most + 1):
+            if count > 8 * most:
                 continue
-            placed = run.layout(chosen, profile, count)
+            placed = placing.layout(chosen, device, count)
             assert sum(map(len, placed)) == count
-            assert len(placed) == -(-count // profile.max_count)
+            assert len(placed) == -(-count // most)
             for gpu in placed:
                 assert not violations(chosen, gpu)
 
 
 def test_more_than_the_aperture_holds_is_refused():
     chosen = board("h100-80gb")
-    assert len(run.layout(chosen, chosen.profile("1g.10gb"), 56)) == 8
+    assert len(placing.layout(chosen, chosen.device_profile("1g.10gb"), 56)) == 8
     with pytest.raises(click.UsageError, match="at most 56"):
-        run.layout(chosen, chosen.profile("1g.10gb"), 57)
+        placing.layout(chosen, chosen.device_profile("1g.10gb"), 57)
+    with pytest.raises(click.UsageError, match="--count 9: a run has at most 8 GPUs"):
+        placing.layout(chosen, chosen.device_profile("whole"), 9)
 
 
 def invoke(*arguments: str):
@@ -69,11 +72,13 @@ def test_an_unknown_option_is_not_a_command(where):
     ("arguments", "words"),
     [
         ((), "Missing option '--board'"),
-        (("--board", "a30"), "Missing option '--slice'"),
-        (("--slice", "1g.6gb", "--hca"), "--board and --slice go together"),
+        (("--slice", "1g.6gb"), "Missing option '--board'"),
+        (("--slice", "1g.6gb", "--hca"), "--slice needs --board"),
+        (("--board", "a30", "--count", "9"), "a run has at most 8 GPUs"),
         (("--fabric", "x", "--board", "a30", "--slice", "1g.6gb"), "--fabric needs --hca"),
+        (("--system-verbs", "--board", "a30", "--slice", "1g.6gb"), "--system-verbs needs --hca"),
         (("--hca", "--fabric", "a/b"), "1 to 32 letters"),
-        (("--hca", "--stats"), "--stats needs --slice"),
+        (("--hca", "--stats"), "--stats needs --board"),
     ],
 )
 def test_what_does_not_go_together_is_said(arguments, words):
@@ -144,7 +149,7 @@ def test_what_keeps_an_hca_from_being_made_is_not_laid_upon_a_slice(monkeypatch)
 def test_an_aliased_profile_is_the_same_slice():
     chosen = board("h100-80gb")
     assert chosen.profile("1g.10gb.me") is chosen.profile("1g.10gb+me")
-    assert run.layout(chosen, chosen.profile("1g.10gb.me"), 1)
+    assert placing.layout(chosen, chosen.device_profile("1g.10gb.me"), 1)
 
 
 @pytest.mark.parametrize("seconds", ["nan", "inf", "-inf", "0", "x"])
@@ -171,18 +176,23 @@ def test_the_program_starts_with_the_callers_signal_mask():
     assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
-@pytest.mark.usefixtures("unblocked")
 def test_a_signal_to_us_alone_is_passed_on():
-    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1))
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})  # the timer's thread inherits it
-    timer.start()
-    code = "import signal; signal.pause()"
-    status = run.run_program(
-        [sys.executable, "-c", f"import signal; signal.pthread_sigmask(1, range(1, 32)); {code}"],
-        os.environ,
+    """In a process of its own: another thread of this one would take the signal."""
+    program = (
+        "import signal; signal.pthread_sigmask(signal.SIG_UNBLOCK, range(1, 32));"
+        "print('ready', flush=True); signal.pause()"
     )
-    assert status == 128 + signal.SIGUSR1
-    timer.join()
+    code = (
+        "import os, sys; from vgpu_sim.cli import run;"
+        f"sys.exit(run.run_program([sys.executable, '-c', {program!r}], os.environ))"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as runner:
+        assert runner.stdout is not None
+        assert runner.stdout.readline() == "ready\n"
+        runner.send_signal(signal.SIGUSR1)
+        assert runner.wait(60) == 128 + signal.SIGUSR1
 
 
 @pytest.mark.usefixtures("unblocked")
@@ -208,11 +218,13 @@ def test_a_file_that_is_no_program_is_found_but_not_executed(tmp_path, monkeypat
 def test_the_environment_puts_ours_first_and_keeps_the_rest(monkeypatch, tmp_path):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/other")
     monkeypatch.setenv("KEEP", "me")
+    monkeypatch.setenv("PATH", "/opt/bin")
     environment = config.program_environment(tmp_path / "slices", "ab" * 32, tmp_path)
     assert environment["LD_LIBRARY_PATH"] == f"{tmp_path}:/opt/other"
     assert environment["TESSERA_SLICES_DIR"] == str(tmp_path / "slices")
     assert environment["TESSERA_TOKEN"] == "ab" * 32
     assert environment["KEEP"] == "me"
+    assert environment["PATH"] == f"{config.PROGRAMS_DIR}:/opt/bin"
     monkeypatch.delenv("LD_LIBRARY_PATH")
     assert config.program_environment(tmp_path, "", tmp_path)["LD_LIBRARY_PATH"] == str(tmp_path)
 

@@ -404,6 +404,7 @@ def test_directives_that_cannot_be_kept(
 
 _FUNCTIONS = """.func (.reg .u32 r) f (.reg .u32 a) { mov.u32 r, a; ret; }
 .func (.param .b32 r) by (.param .align 4 .b8 a[8]) { ret; }
+.extern .func cudaLaunchDeviceV2; .extern .func __cudaCDP2Free;
 .extern .func g; .alias h, g; .alias i, nothing;"""
 
 
@@ -412,6 +413,8 @@ _FUNCTIONS = """.func (.reg .u32 r) f (.reg .u32 a) { mov.u32 r, a; ret; }
     [
         ("call g;", UnsupportedPtxError, "function 'g', which the module does not define,"),
         ("call (%r0), f, (%r1, %r2);", InvalidPtxError, "'f' has 1 arguments, not 2"),
+        ("call cudaLaunchDeviceV2;", UnsupportedPtxError, "dynamic parallelism (function 'cuda"),
+        ("call __cudaCDP2Free;", UnsupportedPtxError, "dynamic parallelism (function '__cuda"),
         ("call f, (%r1);", InvalidPtxError, "'f' has 1 results, not 0"),
         ("call (%r0), f, (%o);", InvalidPtxError, "'%o' has 64 bits"),
         ("call (%p0), f, (%r1);", InvalidPtxError, "'%p0' is a predicate"),

@@ -13,6 +13,7 @@ from vgpu_sim.gpud.model import (
 )
 from vgpu_sim.gpud.slices import admission
 from vgpu_sim.gpud.slices.admission import HolderTable, PodAdmission, TokenAdmission
+from vgpu_sim.gpud.slices.server import MAX_PENDING
 from vgpu_sim.system.peers import Peer, PodUid
 
 INSTANCE = a30_slice.make()
@@ -85,6 +86,21 @@ def test_no_pod_or_a_passed_on_socket_is_refused(peer, sender):
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("peer", "sender", "holds"),
+    [(100, 101, True), (100, 200, False), (200, 200, False), (100, None, False), (5, 5, False)],
+)
+def test_who_holds_a_slice_can_be_told_without_waiting(peer, sender, holds):
+    cluster = Cluster()
+    asked = INSTANCE.uuid, Peer(peer, 0), Peer(sender, 0) if sender else None
+    assert not asyncio.run(cluster.admission.is_holder(*asked))
+    cluster.allow()
+    assert asyncio.run(cluster.admission.is_holder(*asked)) is holds
+    of_user = TokenAdmission(0, bytes(32))
+    assert asyncio.run(of_user.is_holder(*asked))
+    assert not asyncio.run(of_user.is_holder(INSTANCE.uuid, Peer(1, 7), None))
+
+
 def test_a_pod_that_is_listed_late_waits_and_gets_in():
     async def scenario():
         cluster = Cluster(wait_seconds=5)
@@ -98,6 +114,31 @@ def test_a_pod_that_is_listed_late_waits_and_gets_in():
         assert not asking.done()
         cluster.allow()
         assert (await asking).namespace == "team"
+
+    asyncio.run(scenario())
+
+
+def test_however_many_strangers_wait_its_holder_gets_in():
+    """Any pod can have a slice's socket mounted; connections of a slice are few."""
+
+    async def scenario():
+        cluster = Cluster(wait_seconds=600)
+        cluster.allow()
+        strangers = [asyncio.create_task(cluster.ask(200, 200)) for _ in range(MAX_PENDING)]
+        too_many = MAX_PENDING - admission.MAX_UNLISTED
+        for _ in range(10_000):
+            refused = [one for one in strangers if one.done()]
+            if len(refused) == too_many:
+                break
+            await asyncio.sleep(0.001)
+        assert len(refused) == too_many
+        assert all(isinstance(one.exception(), HelloRefused) for one in refused)
+        assert (await cluster.ask()).pod_uid == POD.pod_uid
+        assert {row["event"] for row in cluster.seen} == {"holders_wanted"}
+        for one in strangers:
+            one.cancel()
+        await asyncio.wait(strangers)
+        assert not cluster.admission._unlisted
 
     asyncio.run(scenario())
 

@@ -78,7 +78,7 @@ BOARD_FACTS = {
     "h100-nvl": (1785, 2619, 752, 50),
     "h200": (1980, 3201, 768, 50),
     "b200": (1965, 3996, 1024, 126),
-    "rtx-pro-6000": (2617, 14001, 64, 128),
+    "rtx-pro-6000": (2430, 12481, 64, 128),  # of the Server Edition; 1597 GB/s
 }
 
 
@@ -133,7 +133,7 @@ SAME_EVERYWHERE = {
     20: 0,  # COMPUTE_MODE: CU_COMPUTEMODE_DEFAULT
     30: 512,  # SURFACE_ALIGNMENT
     31: 1,  # CONCURRENT_KERNELS
-    32: 0,  # ECC_ENABLED
+    32: 1,  # ECC_ENABLED
     34: 0,  # PCI_DEVICE_ID
     35: 0,  # TCC_DRIVER
     41: 1,  # UNIFIED_ADDRESSING
@@ -143,6 +143,7 @@ SAME_EVERYWHERE = {
     80: 1,  # LOCAL_L1_CACHE_SUPPORTED
     82: 65536,  # MAX_REGISTERS_PER_MULTIPROCESSOR
     95: 1,  # COOPERATIVE_LAUNCH
+    124: 1,  # DMA_BUF_SUPPORTED
     126: 1,  # MEM_SYNC_DOMAIN_COUNT
     131: -1,  # NUMA_ID
     134: -1,  # HOST_NUMA_ID
@@ -164,7 +165,7 @@ def test_every_value_is_one_of_the_slices_or_the_same_everywhere(instance):
 
 def test_the_message_is_filled():
     instance = next(one for one in instances() if one.gpu.board_key == "h100-80gb")
-    info = device_info(instance, (8, 0), 77, 3, enforced=True)
+    info = device_info(instance, (8, 0), 77, 3, enforced=True, multiprocessors=7)
     assert info.name == b"NVIDIA H100 80GB HBM3 MIG 1g.10gb"
     assert f"MIG-{bytes(info.uuid).hex()}" == instance.uuid.replace("-", "").replace("MIG", "MIG-")
     assert (info.profile, info.board) == (b"1g.10gb", b"h100-80gb")
@@ -206,3 +207,12 @@ def test_nothing_is_announced_that_the_library_answers_as_not_supported():
         for number, names in NEEDS.items():
             if values[number]:
                 assert names <= implemented, OFFICIAL[number]
+
+
+def test_the_bus_is_that_of_the_place_in_the_topology() -> None:
+    profile = BOARDS["h100-80gb"].profile("whole")
+    for topology, bus in (("flat", 6), ("dgx-h100", 0xC3)):
+        gpu = Gpu(new_gpu_uuid(), 5, "h100-80gb", topology)
+        instance = MigInstance(new_instance_uuid(), gpu, profile, 0, 0)
+        assert attributes_of(instance, (9, 0))[Attribute.PCI_BUS_ID] == bus
+        assert gpu.pci_bus_id == f"00000000:{bus:02X}:00.0"

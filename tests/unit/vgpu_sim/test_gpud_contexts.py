@@ -168,7 +168,7 @@ def test_a_fenced_worker_hears_why_and_may_end_by_itself():
         worker.exit(1)
 
     told = outcome(fence)
-    assert heard == [{"type": "fence", "reason": "its pod is gone"}]
+    assert heard == [{"type": "fence", "reason": "its pod is gone", "error": 0}]
     assert names(told) == ["context_started", "fenced", "context_ended"]
     assert told[2]["reason"] == "fenced: its pod is gone"
 

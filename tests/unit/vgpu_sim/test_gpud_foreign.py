@@ -139,6 +139,29 @@ def test_whoever_is_made_to_wait_is_woken(waking: None, pair: Pair) -> None:
     run(scenario)
 
 
+def test_a_process_that_is_not_prepared_for_it_is_not_woken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The signal would end it."""
+    woken: list[int] = []
+    monkeypatch.setattr(foreign, "STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(signal, "pthread_kill", lambda thread, _: woken.append(thread))
+    before = signal.signal(foreign.WAKE_SIGNAL, signal.SIG_DFL)
+
+    async def scenario() -> None:
+        sockets, goes_on = ForeignSockets("test", refusing=False), threading.Event()
+        sockets._submit(goes_on.wait)
+        await work_of_others()
+        goes_on.set()
+        await all_closed(sockets)
+
+    try:
+        run(scenario)
+    finally:
+        signal.signal(foreign.WAKE_SIGNAL, before)
+    assert woken == []
+
+
 def test_whoever_waits_behind_another_is_woken_too(waking: None, pair: Pair) -> None:
     async def scenario() -> None:
         sockets = ForeignSockets("slice", refusing=False)

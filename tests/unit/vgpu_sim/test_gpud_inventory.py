@@ -45,6 +45,28 @@ def test_what_the_board_does_not_have_is_invalid(inventory, profile, start, word
         inventory.create_instance(H100.uuid, profile, start)
 
 
+def test_a_whole_gpu_is_an_instance_with_the_gpus_own_uuid(inventory, tmp_path):
+    made = inventory.create_instance(H100.uuid, "whole", 0)
+    assert (made.uuid, made.profile.sm_count) == (H100.uuid, 132)
+    assert made.profile.memory_bytes == H100.board.memory_bytes
+    assert Inventory(tmp_path).instances == (made,)
+    inventory.destroy_instance(made.uuid, lambda _: False)
+    assert inventory.create_instance(H100.uuid, "1g.10gb", 0).uuid.startswith("MIG-")
+
+
+def test_a_whole_gpu_and_slices_of_it_exclude_each_other(inventory):
+    inventory.create_instance(H100.uuid, "whole", 0)
+    with pytest.raises(Conflict, match=r"whole@0 overlaps 1g\.10gb@6"):
+        inventory.create_instance(H100.uuid, "1g.10gb", 6)
+    with pytest.raises(Conflict):
+        inventory.create_instance(H100.uuid, "whole", 0)
+    slice_of_a30 = inventory.create_instance(A30.uuid, "1g.6gb", 3)
+    with pytest.raises(Conflict, match=r"1g\.6gb@3 overlaps whole@0"):
+        inventory.create_instance(A30.uuid, "whole", 0)
+    inventory.destroy_instance(slice_of_a30.uuid, lambda _: False)
+    inventory.create_instance(A30.uuid, "whole", 0)
+
+
 def test_an_unknown_gpu_is_not_found(inventory):
     with pytest.raises(NotFound):
         inventory.create_instance(new_gpu_uuid(), "1g.10gb", 0)
@@ -58,6 +80,12 @@ def test_a_gpu_with_instances_cannot_leave_or_change(inventory):
     inventory.destroy_instance(made.uuid, lambda _: False)
     inventory.configure([A30], 0)
     assert inventory.gpus == (A30,)
+
+
+def test_a_gpu_without_a_place_in_its_topology_is_refused(inventory):
+    for index, topology, why in ((4, "hgx-4", "room for 4 GPUs"), (0, "ring", "no topology")):
+        with pytest.raises(InvalidRequest, match=why):
+            inventory.configure([Gpu(H100.uuid, index, "h100-80gb", topology)], 0)
 
 
 def test_an_instance_in_use_stays(inventory):
@@ -90,3 +118,39 @@ def test_impossible_gpus_are_invalid(inventory, gpus):
     with pytest.raises(InvalidRequest):
         inventory.configure(gpus, 0)
     assert inventory.gpus == (H100, A30)
+
+
+def test_instances_that_exist_together_have_numbers_of_their_own(inventory):
+    """The tree of placements, from which `nvidia-smi mig -lgi` shows numbers, too."""
+    made = [
+        inventory.create_instance(H100.uuid, name, start)
+        for name, start in (("3g.40gb", 0), ("2g.20gb", 4), ("1g.10gb", 6))
+    ]
+    assert [one.gi_id for one in made] == [1, 5, 13]
+
+
+def test_a_compute_instance_is_given_once_and_not_taken_while_in_use(inventory):
+    bare = inventory.create_instance(H100.uuid, "1g.10gb", 0, compute=False)
+    inventory.create_compute(bare.uuid, None)
+    with pytest.raises(Conflict, match="overlaps"):
+        inventory.create_compute(bare.uuid, None)
+    with pytest.raises(InUse):
+        inventory.destroy_compute(bare.uuid, lambda _: True)
+    inventory.destroy_compute(bare.uuid, lambda _: False)
+    assert inventory.instance(bare.uuid) == bare
+
+
+def test_what_was_made_for_a_claim_goes_with_that_claim_alone(inventory):
+    """A layout's steps, another claim and an administrator's nvidia-smi all name another owner."""
+    claim, other = (f"claim:{digit * 8}-3333-4333-8333-333333333333" for digit in "12")
+    made = inventory.create_instance(H100.uuid, "whole", 0, owner=claim, owner_name="team/job")
+    assert (made.owner, made.owner_name) == (claim, "team/job")
+    for owner in ("", other):
+        with pytest.raises(Conflict, match="made for claim team/job"):
+            inventory.destroy_instance(made.uuid, lambda _: False, owner)
+    with pytest.raises(Conflict, match="made for claim team/job"):
+        inventory.destroy_compute(made.uuid, lambda _: False)
+    inventory.destroy_instance(made.uuid, lambda _: False, claim)
+    plain = inventory.create_instance(H100.uuid, "whole", 0)
+    with pytest.raises(Conflict, match="made for a layout"):
+        inventory.destroy_instance(plain.uuid, lambda _: False, claim)

@@ -1,5 +1,6 @@
 """The journal survives restarts whole, and a damaged one is put aside, never dropped."""
 
+import dataclasses
 import json
 import os
 
@@ -25,6 +26,17 @@ def test_what_was_saved_is_loaded(tmp_path):
     assert journal.load(tmp_path) == state
     assert (tmp_path / journal.FILE_NAME).stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path) == [journal.FILE_NAME]
+
+
+def test_what_an_instance_was_made_for_is_kept_and_a_layouts_is_written_as_before(tmp_path):
+    state = a_state()
+    (plain,) = journal.encode(state)["instances"]
+    assert not {"owner", "owner_name"} & plain.keys()
+    (instance,) = state.instances
+    claim = "claim:33333333-3333-4333-8333-333333333333"
+    claimed = dataclasses.replace(instance, owner=claim, owner_name="team/job")
+    journal.save(tmp_path, dataclasses.replace(state, instances=(claimed,)))
+    assert journal.load(tmp_path).instances == (claimed,)
 
 
 def test_no_journal_is_an_empty_node(tmp_path):
@@ -56,6 +68,10 @@ DAMAGES = {
     "missing field": lambda d: d.pop("gpus"),
     "budget": lambda d: d.update(budget_bytes=-1),
     "bool for a number": lambda d: d["instances"][0].update(start=True),
+    "an owner without a name": lambda d: d["instances"][0].update(owner="claim:x"),
+    "an owner that is none": lambda d: d["instances"][0].update(owner="x", owner_name="team/job"),
+    "a slice with its gpu's uuid": lambda d: d["instances"][0].update(uuid=d["gpus"][0]["uuid"]),
+    "a whole gpu with a slice's uuid": lambda d: d["instances"][0].update(profile="whole", start=0),
     "unknown board": lambda d: d["gpus"][0].update(board="h9000"),
     "index beyond the aperture": lambda d: d["gpus"][0].update(index=8),
     "unknown profile": lambda d: d["instances"][0].update(profile="9g.1gb"),
@@ -139,3 +155,25 @@ def test_who_does_not_end_in_time_is_named(tmp_path, monkeypatch):
 def test_a_state_directory_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError):
         journal.lock(tmp_path / "absent", 0)
+
+
+def test_a_gpu_instance_without_a_compute_instance_is_one_after_a_restart(tmp_path):
+    state = a_state()
+    bare = dataclasses.replace(state.instances[0], compute=False)
+    journal.save(tmp_path, NodeState(state.gpus, (bare,)))
+    assert journal.load(tmp_path).instances == (bare,)
+    assert (bare.ci_id, state.instances[0].ci_id) == (-1, 0)
+
+
+def test_a_topology_is_kept_and_a_node_without_one_is_written_as_before(tmp_path):
+    plain, placed = (
+        NodeState((Gpu(new_gpu_uuid(), 3, "h100-80gb", name),), (), 0)
+        for name in ("flat", "dgx-h100")
+    )
+    assert "topology" not in journal.encode(plain)["gpus"][0]
+    assert journal.decode(journal.encode(placed)) == placed
+    assert journal.decode(journal.encode(plain)) == plain
+    unknown = journal.encode(placed)
+    unknown["gpus"][0]["topology"] = "dgx-h1"
+    with pytest.raises(ValueError, match="no topology 'dgx-h1'"):
+        journal.decode(unknown)

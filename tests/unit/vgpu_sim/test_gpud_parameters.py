@@ -75,6 +75,7 @@ def test_holders_are_read() -> None:
     many = [HOLDER] * 64
     read = parameters.holders({SLICE: many})
     assert read == {SLICE: [Holder(POD, "team", "train-0")] * 64}  # type: ignore[arg-type]
+    assert parameters.holders({GPU: [HOLDER]}).keys() == {GPU}  # a whole one
     longest = HOLDER | {"name": "a" * 253}
     assert len(parameters.holders({SLICE: [longest]})) == 1
 
@@ -83,9 +84,9 @@ def test_holders_are_read() -> None:
     "document",
     [
         {SLICE: {}},
-        {SLICE: [HOLDER] * 65},
+        {SLICE: [HOLDER] * (parameters.MAX_HOLDERS + 1)},
         {SLICE: [1]},
-        {GPU: [HOLDER]},
+        {f"HCA-{SLICE[4:]}": [HOLDER]},
         {SLICE: [HOLDER | {"pod_uid": "../etc"}]},
         {SLICE: [HOLDER | {"name": "a" * 254}]},
         {SLICE: [HOLDER | {"name": "Train"}]},
@@ -96,3 +97,32 @@ def test_holders_are_read() -> None:
 def test_holders_that_are_none_are_refused(document: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest):
         parameters.holders(document)
+
+
+CLAIM = "claim:33333333-3333-4333-8333-333333333333"
+
+
+def test_what_an_instance_is_made_for_is_a_claim_or_nothing() -> None:
+    assert parameters.made_for({}) == ("", "")
+    assert parameters.made_for({"owner": CLAIM, "owner_name": "team/x.y"}) == (CLAIM, "team/x.y")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (CLAIM, ""),
+        ("", "team/job"),
+        ("claim:1", "team/job"),
+        (f"{CLAIM}/..", "team/job"),
+        (CLAIM.upper(), "team/job"),
+        (CLAIM, "job"),
+        (CLAIM, "../job"),
+        (CLAIM, "team/job/x"),
+        (CLAIM, "team/Job"),
+        (CLAIM, 1),
+        (None, ""),
+    ],
+)
+def test_an_owner_that_is_no_claim_is_refused(owner: object, name: object) -> None:
+    with pytest.raises(InvalidRequest):
+        parameters.made_for({"owner": owner, "owner_name": name})

@@ -117,7 +117,7 @@ def test_however_many_clients_say_hello_at_once_a_round_takes_one(short_dir: Pat
     async def scenario() -> Counter[int]:
         rounds = Rounds()
 
-        def describe(_: object) -> DeviceInfo:
+        def describe(*_: object) -> DeviceInfo:
             rounds.note()
             return DeviceInfo()
 

@@ -1,6 +1,7 @@
 """A slice's socket: how many connections that say nothing it holds, and which it gives up."""
 
 import asyncio
+import ctypes
 import socket
 import tempfile
 import threading
@@ -13,10 +14,12 @@ import pytest
 
 from vgpu_sim.cli.clients.slices import hello_message
 from vgpu_sim.gpud.model import Owner
-from vgpu_sim.gpud.slices import server as server_module
+from vgpu_sim.gpud.slices import replies, server as server_module
 from vgpu_sim.gpud.slices.server import SliceServer
+from vgpu_sim.hal import messages
 from vgpu_sim.hal.address_map import APERTURE_BASES
-from vgpu_sim.hal.messages import MessageType
+from vgpu_sim.hal.management import ManagementOperation, ManagementRequest
+from vgpu_sim.hal.messages import DeviceInfo, Header, MessageType
 from vgpu_sim.system import foreign, seqpacket
 
 INSTANCE = a30_slice.make()
@@ -106,6 +109,127 @@ def test_while_all_wait_for_an_answer_no_other_is_let_in(directory: Path) -> Non
             await server.close(remove_directory=True)
 
     asyncio.run(scenario())
+
+
+class Answers:
+    """Answers NVML; notes how many it is asked for at once."""
+
+    def __init__(self) -> None:
+        self.asked = self._now = self.most = 0
+
+    async def of_slice(self, *_: object) -> bytes:
+        self.asked += 1
+        self._now += 1
+        self.most = max(self.most, self._now)
+        await asyncio.sleep(0.001)
+        self._now -= 1
+        return bytes(8192)
+
+
+QUESTION = bytes(
+    Header(
+        *(messages.MAGIC, messages.PROTOCOL_VERSION, MessageType.MANAGEMENT, 1, 0),
+        *(ctypes.sizeof(ManagementRequest), 0),
+    )
+) + bytes(ManagementRequest(1, messages.PROTOCOL_VERSION, ManagementOperation.REPORT))
+
+
+class Listed:
+    """Whether clients are the slice's holder's."""
+
+    def __init__(self) -> None:
+        self.holds = False
+
+    async def is_holder(self, *_: object) -> bool:
+        return self.holds
+
+
+def answering(directory: Path, answers: Answers, listed: Listed) -> SliceServer:
+    never = cast(Any, None)
+    return SliceServer(
+        *(INSTANCE.uuid, directory, lambda _: INSTANCE, lambda *_: DeviceInfo()),
+        *(cast(Any, listed), never),
+        answers=answers,
+    )
+
+
+@pytest.mark.parametrize(
+    "question", [QUESTION, hello_message(MessageType.HELLO_QUERY)], ids=["report", "query"]
+)
+def test_replies_that_nobody_reads_are_few(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, question: bytes
+) -> None:
+    """The kernel charges them to gpud, however many sockets a tenant keeps."""
+    monkeypatch.setattr(replies, "TIMEOUT_SECONDS", 600.0)
+
+    async def scenario() -> None:
+        listed = Listed()
+        server = answering(directory, Answers(), listed)
+        server.open(0o600, 0o700)
+        most = replies.MAX_UNREAD
+        clients: list[socket.socket] = []
+
+        async def ask(count: int) -> list[socket.socket]:
+            """Return as many that have asked, and of whom only the last may have no reply yet."""
+            asking = [connect(directory) for _ in range(count)]
+            clients.extend(asking)
+            for client in asking:
+                client.send(question)
+            for client in asking[:-1]:
+                await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+            return asking
+
+        try:
+            strangers = await ask(most + 2)
+            await asyncio.wait_for(seqpacket.readable(strangers[-1].fileno()), 60)
+            ends = [client.recv(1, socket.MSG_PEEK) for client in strangers]
+            assert ends.count(b"") == 2, "hung up on"
+            listed.holds = True
+            holders = await ask(most + 1)
+            for _ in range(100):
+                await asyncio.sleep(0.001)
+            waiting = [client for client in holders if not is_answered(client)]
+            assert (len(waiting), server._pending) == (1, 1), "the others keep nobody out"
+            done = next(client for client in holders if client not in waiting)
+            assert done.recv(16384)
+            assert done.recv(1) == b""
+            await asyncio.wait_for(seqpacket.readable(waiting[0].fileno()), 60)
+            waiting += await ask(1)
+            next(client for client in holders if client not in (done, *waiting)).close()
+            await asyncio.wait_for(seqpacket.readable(waiting[1].fileno()), 60)
+            assert waiting[1].recv(16384)
+        finally:
+            for client in clients:
+                client.close()
+            await server.close(remove_directory=True)
+
+    asyncio.run(scenario())
+
+
+def is_answered(client: socket.socket) -> bool:
+    try:
+        return bool(client.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+
+
+def test_one_slice_has_one_lookup_of_processes_at_a_time(directory: Path) -> None:
+    """It is done on threads on which other slices' clients are admitted."""
+    answers = Answers()
+
+    async def scenario() -> None:
+        server = answering(directory, answers, Listed())
+        server.open(0o600, 0o700)
+        clients = [connect(directory) for _ in range(8)]
+        for client in clients:
+            client.send(QUESTION)
+        for client in clients:
+            await asyncio.wait_for(seqpacket.readable(client.fileno()), 60)
+            client.close()
+        await server.close(remove_directory=True)
+
+    asyncio.run(scenario())
+    assert (answers.asked, answers.most) == (8, 1)
 
 
 def test_nothing_of_a_slice_is_left_when_it_is_closed(

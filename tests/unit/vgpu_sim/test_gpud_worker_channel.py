@@ -1,6 +1,7 @@
 """A worker's channel under a worker that lies, floods and dies."""
 
 import asyncio
+import dataclasses
 import json
 import os
 import socket
@@ -8,13 +9,17 @@ import socket
 import a30_slice
 import pytest
 
+from device_plugin.backends import administration
 from vgpu_sim.gpud.contexts.worker_channel import (
+    MAX_MODELLED_MESSAGES,
     MAX_USAGE_MESSAGES,
     ChannelViolation,
     WorkerChannel,
 )
 from vgpu_sim.gpud.events import clean_text
+from vgpu_sim.gpud.faults.records import Records
 from vgpu_sim.gpud.limits.budget import Budget
+from vgpu_sim.hal import admin
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 
@@ -119,6 +124,28 @@ def test_usage_has_an_end():
 def test_usage_that_is_none_is_a_violation(kernels):
     with pytest.raises(ChannelViolation):
         run({"type": "usage", "kernels": kernels})
+
+
+def test_modelled_launches_have_an_end_and_bounds():
+    launches = {
+        "kernel": "k",
+        "grid": [1, 1, 1],
+        "block": [32, 1, 1],
+        "launches": 1,
+        "us": 2.0,
+        "counts": {"blocks": 1.0},
+        "note": "",
+    }
+    summary = {"copies": [], "span_us": 3.0, "gaps_us": 0.0, "left_out": 0}
+    parts = [{"type": "modelled", "launches": launches}] * (MAX_MODELLED_MESSAGES + 3)
+    _, events, _, _ = run(*parts)
+    assert len(events) == MAX_MODELLED_MESSAGES
+    assert events[0][1]["launches"]["kernel"] == "k"
+    _, events, _, _ = run({"type": "modelled", "summary": summary})
+    assert events == [("modelled", {"summary": {**summary, "copies": ()}})]
+    for wrong in ({}, {"launches": launches | {"us": -1}}, {"summary": {"copies": 5}}):
+        with pytest.raises(ChannelViolation):
+            run({"type": "modelled", **wrong})
 
 
 def test_a_fault_is_passed_on_clean():
@@ -227,3 +254,57 @@ def test_descriptors_that_nobody_asked_for_are_a_violation_and_are_closed(count)
             assert os.listdir("/proc/self/fd") == before
 
     asyncio.run(pass_some())
+
+
+STATS = {"type": "stats", "launches": 1, "first_launch_ns": 1, "last_launch_ns": 2, "busy_ns": 9}
+
+
+def test_counters_are_believed_within_bounds():
+    _, _, _, channel = run(
+        {"type": "reserve", "request": 1, "bytes": 4096},
+        {**STATS, "blocks": 7, "threads": 70, "computed_ns": 1 << 62, "host_to_device_bytes": 5},
+        {**STATS, "blocks": 6, "threads": 80, "set_bytes": (1 << 64) - 1},
+    )
+    counters = channel.statistics.counters
+    assert (counters.contexts, counters.allocations, counters.launches) == (1, 1, 1)
+    assert (counters.blocks, counters.threads, counters.host_to_device_bytes) == (7, 80, 5)
+    assert counters.busy_ns < 60_000_000_000  # this test is not that old
+    assert counters.set_bytes == (1 << 63) - 1
+    assert channel.statistics.reported_ns > 0
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "1", None, True, 1 << 64])
+def test_a_counter_that_is_none_is_a_violation(value):
+    with pytest.raises(ChannelViolation):
+        run({**STATS, "blocks": value})
+
+
+def test_a_worker_cannot_count_what_gpud_counts():
+    _, _, _, channel = run({**STATS, "contexts": 50, "allocations": 50})
+    counters = channel.statistics.counters
+    assert (counters.contexts, counters.allocations) == (1, 0)
+
+
+def test_however_workers_name_things_the_whole_inventory_is_one_line_that_agents_read(tmp_path):
+    """All contexts that a node can have, each of a worker taken over."""
+    odd = "\U0001f600"
+    walls = {f"{number:02}{odd * 30}": True for number in range(16)}
+    counts = dict.fromkeys(("launches", "first_launch_ns", "last_launch_ns", "busy_ns"), 1 << 62)
+    _, events, _, channel = run(
+        {"type": "event", "event": "started", "sandbox": walls},
+        {"type": "stats", "running_kernel": odd * 500, "running_since_ns": 1 << 63, **counts},
+    )
+    uid = "11111111-1111-4111-8111-111111111111"
+    seen = channel.statistics
+    context = admin.Context(
+        *(1 << 22, 1 << 22, (1 << 32) - 1, uid, 1 << 40, seen.launches, seen.first_launch_ns),
+        *(seen.last_launch_ns, seen.busy_ns, seen.running_kernel, seen.running_since_ns),
+        events[0][1]["sandbox"],
+    )
+    records = Records(tmp_path)
+    for _ in range(64):
+        records.note("GPU-1", 31, "MIG-" + uid, 1 << 22, odd * 500, 1 << 63)
+    crowd = 8 * 7 * 64 * len(json.dumps(dataclasses.asdict(context)))
+    xids = 8 * sum(len(json.dumps(dataclasses.asdict(one))) for one in records.xids("GPU-1"))
+    figures = 8 * 8 * 2048  # what else is said of each GPU and instance
+    assert crowd + xids + figures < administration._MAX_LINE_BYTES

@@ -17,8 +17,21 @@ INSTANCE = admin.Instance(
     *("MIG-1", "1g.10gb", 2, 1, 20, 16, 21, "/run/s", True),
     holders=(admin.Holder("pod", "team", "name"),),
     contexts=(CONTEXT,),
+    gi_id=9,
+    ci_id=0,
+    counters=admin.Counters(contexts=2, launches=30),
+    activity=admin.Activity(engine=0.5),
 )
-GPU = admin.Gpu("GPU-1", 3, "h100-80gb", "H100", 30, 132, (9, 0), "Healthy", (INSTANCE,))
+TELEMETRY = admin.Telemetry(
+    *(admin.Activity(engine=0.1), 10, 0, 1980, 2619, 1980, 2619, 100000, 700000, 5, 34, 35, 89, 92),
+    *((30, 40), 0, 7, 8),
+)
+GPU = admin.Gpu(
+    *("GPU-1", 3, "h100-80gb", "H100", 30, 132, (9, 0), "Healthy", (INSTANCE,)),
+    mig_enabled=True,
+    pci_bus_id="00000000:04:00.0",
+    telemetry=TELEMETRY,
+)
 NODE = admin.Inventory(
     *("1.0", "/lib", "/slices"),
     admin.Isolation(False, "why"),
@@ -94,7 +107,7 @@ def test_what_does_not_fit_is_named(path: str, value: object, where: str) -> Non
     assert where in str(refused.value)
 
 
-@pytest.mark.parametrize("protocol", [0, 2, "1", None, ...])
+@pytest.mark.parametrize("protocol", [0, admin.PROTOCOL + 1, str(admin.PROTOCOL), None, ...])
 def test_another_protocol_is_refused_as_such(protocol: object) -> None:
     with pytest.raises(admin.DocumentError, match=r"protocol .* is spoken here"):
         admin.Inventory.from_json(changed("protocol", protocol))

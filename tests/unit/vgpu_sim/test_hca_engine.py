@@ -337,3 +337,24 @@ def test_a_thousand_queue_pairs_and_regions(engine):
     with pytest.raises(OSError, match="Cannot allocate"):
         client.qp(cq, cq, depth=1)
     client.objects.close()
+
+
+def test_connections_wake_nobody_who_has_nothing_to_do(engine):
+    """An engine that is woken looks for requests for a while, on a CPU that others need."""
+    client = Client(engine, Numbers(), 40)
+    cq = client.cq()
+    idle = [client.qp(cq, cq) for _ in range(20)]
+    assert until(lambda: _sleeps_on(engine))
+    before = engine.counters()
+    for one, other in zip(idle[::2], idle[1::2], strict=True):
+        one.connect(other)
+        other.connect(one)
+    assert engine.counters() == before
+    client.objects.close()
+
+
+def _sleeps_on(engine) -> bool:
+    """Tell whether the engine takes no turns for a while."""
+    turns = engine.counters()[1]
+    time.sleep(0.005)
+    return engine.counters()[1] == turns

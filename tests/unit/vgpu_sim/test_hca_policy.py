@@ -101,6 +101,13 @@ def test_the_verb_that_is_allowed_passes_and_is_counted(pair, enforcer, verb):
     assert enforcer.denials.total == 0
 
 
+def test_an_atomic_write_is_a_write_to_policy(pair, enforcer):
+    others = [name for name in OPCODES if name != "Write"]
+    enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER, ingress=[allow(*others)])]))
+    write(pair, opcode=Op.ATOMIC_WRITE)
+    assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
+
+
 def test_policy_of_one_direction_leaves_the_other_alone(pair, enforcer):
     """The server may write to the client; the client may ask nothing, and is met with silence."""
     enforcer.switch(rdma_lab.tables(2, PODS, [policy(SERVER)]))

@@ -65,6 +65,51 @@ def test_an_atomic_answers_what_was_there_and_happens_once(pair):
     assert word(pair.there) == 2**64 - 1
 
 
+def write_word(pair, value, at=0, flags=2, **values):
+    named = {"remote_key": pair.there.key, "compare_add": value, **values}
+    pair.qa.send(Op.ATOMIC_WRITE, flags=flags, remote_address=BASE + at, **named)
+
+
+def test_an_atomic_write_writes_eight_bytes(pair):
+    write_word(pair, 0x1122334455667788, at=16)
+    done = pair.a_send.poll()
+    assert (done.status, done.opcode, done.bytes) == (0, Done.ATOMIC_WRITE, 8)
+    assert (word(pair.there, 8), word(pair.there, 16), word(pair.there, 24)) == (
+        *(0, 0x1122334455667788, 0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "status"),
+    [
+        ({"at": 4}, Status.REM_INV_REQ_ERR),
+        ({"at": 8192}, Status.REM_ACCESS_ERR),
+        ({"at": 8188}, Status.REM_ACCESS_ERR),
+        ({"remote_key": 5}, Status.REM_ACCESS_ERR),
+        ({"flags": 2 | 8}, Status.LOC_QP_OP_ERR),
+    ],
+)
+def test_a_wrong_atomic_write_changes_nothing(pair, values, status):
+    pair.there.view[:] = b"\5" * 8192
+    write_word(pair, 7, **values)
+    assert pair.a_send.poll().status == status
+    assert pair.there.view[:] == b"\5" * 8192
+
+
+def test_an_atomic_write_is_a_write_to_whom_may_be_written(engine):
+    pair = Pair(engine, access=Access.REMOTE_READ | Access.REMOTE_ATOMIC)
+    write_word(pair, 7)
+    assert pair.a_send.poll().status == Status.REM_ACCESS_ERR
+    pair.close()
+
+
+def test_unreliable_connections_have_no_atomic_writes(engine):
+    pair = Pair(engine, kind=Type.UC)
+    write_word(pair, 7)
+    assert pair.a_send.poll().status == Status.LOC_QP_OP_ERR
+    pair.close()
+
+
 @pytest.mark.parametrize(
     ("values", "status"),
     [

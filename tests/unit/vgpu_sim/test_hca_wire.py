@@ -4,7 +4,6 @@ import socket
 import time
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
 import roce
 import wire_rig
@@ -23,12 +22,6 @@ from vgpu_sim.hal.verbs import (
 )
 
 MESSAGE = bytes(i * 7 % 251 for i in range(70000))
-
-
-@pytest.fixture(scope="module")
-def engines():
-    with ExitStack() as stack:
-        yield [stack.enter_context(hca_rig.running_engine()) for _ in range(2)]
 
 
 @pytest.fixture(params=[False, True], ids=["packets", "segments"])

@@ -4,7 +4,6 @@ import socket
 import struct
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
 import roce
 import wire_rig
@@ -29,12 +28,6 @@ from vgpu_sim.hal.verbs import (
 ADD, SWAP = Op.ATOMIC_FETCH_AND_ADD, Op.ATOMIC_CMP_AND_SWP
 QPN = 0x123456
 MASK = (1 << 64) - 1
-
-
-@pytest.fixture(scope="module")
-def engines():
-    with ExitStack() as stack:
-        yield [stack.enter_context(hca_rig.running_engine()) for _ in range(2)]
 
 
 @pytest.fixture
@@ -296,3 +289,11 @@ def test_how_many_results_are_kept_may_change_while_a_queue_pair_drains(stage, l
     answer = told(peer)
     assert (answer.psn, answer.headers[4:]) == (102, struct.pack("!Q", 2))
     assert word(region) == 3
+
+
+def test_an_atomic_write_has_no_packets(pair):
+    """It is an error of its requester's, and nothing is sent."""
+    sent = pair.a.counts.sent
+    ask(pair, Op.ATOMIC_WRITE, compare_add=7)
+    assert pair.a.send_cq.poll().status == Status.LOC_QP_OP_ERR
+    assert (word(pair.there), pair.a.counts.sent) == (0, sent)

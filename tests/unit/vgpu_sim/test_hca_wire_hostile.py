@@ -45,7 +45,7 @@ class Peer:
         with contextlib.suppress(BlockingIOError):
             while True:
                 self.socket.recv(65536)
-        self.socket.settimeout(5)
+        self.socket.settimeout(60)
 
     def receive(self) -> Packet:
         """Return the next packet that comes."""

@@ -3,7 +3,6 @@
 import socket
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
 import rdma_lab
 import roce
@@ -25,12 +24,6 @@ from vgpu_sim.hal.verbs import (
 )
 
 QPN = 0x123456
-
-
-@pytest.fixture(scope="module")
-def engines():
-    with ExitStack() as stack:
-        yield [stack.enter_context(hca_rig.running_engine()) for _ in range(2)]
 
 
 @pytest.fixture
@@ -136,7 +129,7 @@ def seconds(a, b, size: int, count: int) -> float:
             remote_address=BASE,
             remote_key=there.key,
         )
-    stamps = [a.send_cq.poll(30).timestamp for _ in range(count)]
+    stamps = [a.send_cq.poll().timestamp for _ in range(count)]
     return (stamps[-1] - stamps[0]) / 1e9
 
 
@@ -324,7 +317,7 @@ def test_what_comes_again_and_is_denied_meanwhile_has_an_end(engines, name):
         ip = wire_rig.fresh_address()
         peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         peer.bind((ip, roce.PORT))
-        peer.settimeout(5)
+        peer.settimeout(60)
         end.connect(ip, QPN, rq_psn=100)
         region = end.region()
         headers = {"reth": reth(BASE, region.key, 8),
@@ -353,28 +346,36 @@ def test_what_comes_again_and_is_denied_meanwhile_has_an_end(engines, name):
 
 @pytest.mark.parametrize("receives", [ALL & ~Verb.READ, NONE], ids=["READ", "everything"])
 def test_an_answer_to_a_read_that_is_under_way_ends_with_what_allowed_it(engines, receives):
-    """It is long, and a QoS class lets it go slowly: most of it would come after the switch."""
+    """It is long, and the port lets it go slowly: most of it would come after the switch.
+
+    All that goes while this process waits for a CPU has room in the peer's socket.
+    """
     with ExitStack() as stack:
-        end = End(engines[0], bytes_per_second=1 << 20)
+        end = End(engines[0], bytes_per_second=1 << 15)
         stack.callback(end.close)
         ip = wire_rig.fresh_address()
         peer = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
         peer.bind((ip, roce.PORT))
-        peer.settimeout(5)
-        end.connect(ip, QPN, rq_psn=100, path_mtu=1)
+        peer.settimeout(60)
+        end.connect(ip, QPN, rq_psn=100, path_mtu=3)
         size = 1 << 20
         region = end.region(size)
         read = Packet(roce.READ_REQUEST, end.qp.number, 100, reth(BASE, region.key, size))
         peer.sendto(read.sealed(ip, end.ip), (end.ip, roce.PORT))
         assert Packet.parse(peer.recvfrom(4096)[0]).opcode == roce.RESPONSE_FIRST
         judge(engines[0], end.qp, receives=receives)
-        sent = end.counts.sent  # by now, and no more
         assert until(lambda: end.counts.denied == 1)
-        last = Packet.parse(peer.recvfrom(4096)[0])
-        for _ in range(sent + 1 - 2 - (receives == NONE)):
-            last = Packet.parse(peer.recvfrom(4096)[0])
-        if receives != NONE:
-            assert (last.opcode, last.syndrome) == (roce.ACKNOWLEDGE, roce.NAK | 2)
-            assert last.psn == 100 + sent
-        assert end.counts.sent == sent + (receives != NONE)
+        gone = 1
+        if receives == NONE:
+            gone = end.counts.sent
+            for _ in range(gone - 1):
+                peer.recvfrom(4096)
+        else:
+            while (last := Packet.parse(peer.recvfrom(4096)[0])).opcode != roce.ACKNOWLEDGE:
+                gone += 1
+            assert (last.syndrome, last.psn) == (roce.NAK | 2, 100 + gone)
+            gone += 1
+        assert gone < size >> 10, "it ended before its time"
+        assert until(lambda: end.counts.sent == gone)
         assert end.qp.state == VerbsState.RTS

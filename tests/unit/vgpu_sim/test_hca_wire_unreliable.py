@@ -5,7 +5,6 @@ import random
 import socket
 from contextlib import ExitStack
 
-import hca_rig
 import pytest
 import roce
 import wire_rig
@@ -30,12 +29,6 @@ MESSAGE = bytes(i * 7 % 251 for i in range(70000))
 BAD = {"drop": 0.04, "twice": 0.04, "late": 0.04, "corrupt": 0.03}
 SEEDS = int(os.environ.get("HCA_WIRE_SEEDS", "12"))
 ROOM = 4000
-
-
-@pytest.fixture(scope="module")
-def engines():
-    with ExitStack() as stack:
-        yield [stack.enter_context(hca_rig.running_engine()) for _ in range(2)]
 
 
 @pytest.fixture

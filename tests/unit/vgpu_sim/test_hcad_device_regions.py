@@ -23,8 +23,13 @@ from vgpu_sim.fabric.engine import Engine
 from vgpu_sim.hal import hca, messages
 from vgpu_sim.hal.direct import DirectGrant, ExportRequest
 from vgpu_sim.hal.hca import HcaMessage
-from vgpu_sim.hal.hca_objects import HcaDeviceSegment, HcaMwCreate, HcaSegmentDevice
-from vgpu_sim.hal.messages import Header
+from vgpu_sim.hal.hca_objects import (
+    HcaDeviceSegment,
+    HcaMwCreate,
+    HcaSegmentDevice,
+    HcaSegmentShared,
+)
+from vgpu_sim.hal.messages import Header, SharedRange
 from vgpu_sim.hal.verbs import VerbsAccess, VerbsMwType, VerbsOpcode as Op, VerbsStatus as Status
 from vgpu_sim.hcad import lending
 from vgpu_sim.hcad.enforcement import Enforcer
@@ -82,9 +87,12 @@ def hung_up(end: socket.socket) -> bool:
         return True
 
 
-def request(address: int = 0x1000, size: int = 4096) -> bytes:
-    body = HcaSegmentDevice(address, size)
+def request(address: int = 0x1000, size: int = 4096, named: SharedRange | None = None) -> bytes:
+    """Return a request for memory; in what a descriptor names ``address`` is an offset."""
+    body: ctypes.Structure = HcaSegmentDevice(address, size)
     kind = HcaMessage.SEGMENT_DEVICE
+    if named is not None:
+        body, kind = HcaSegmentShared(named, address, size), HcaMessage.SEGMENT_SHARED
     start = (messages.MAGIC, messages.PROTOCOL_VERSION, kind, 7, 0, ctypes.sizeof(body), 0)
     return bytes(Header(*start)) + bytes(body)
 
@@ -104,17 +112,19 @@ async def ask(
     size: int = 4096,
     sender: Peer | None = OWN,
     client: socket.socket | None = None,
+    named: SharedRange | None = None,
 ) -> Asked:
     """Ask as the program that this process is, unless told otherwise."""
-    assert lending.is_asked_for(request(address, size))
+    asked = request(address, size, named)
+    assert lending.is_asked_for(asked)
     ours, theirs = seqpacket.pair()
     with ours, theirs:
         reply, descriptors, why = await lending.answer(
-            *(objects, TOKEN, client or ours, sender, request(address, size))
+            *(objects, TOKEN, client or ours, sender, asked)
         )
     assert descriptors == ()
     header = Header.from_buffer_copy(reply)
-    assert (header.type, header.request) == (HcaMessage.SEGMENT_DEVICE + 1, 7)
+    assert (header.type, header.request) == (Header.from_buffer_copy(asked).type + 1, 7)
     assert bool(why) == bool(header.status)
     body = reply[ctypes.sizeof(Header) :]
     return Asked(header.status, HcaDeviceSegment.from_buffer_copy(body or bytes(16)))
@@ -171,6 +181,30 @@ def test_device_memory_is_written_and_taken_back(tmp_path: Path, engine: Engine)
         objects.destroy_region(key)
         objects.destroy_segment(made.handle)
         pair.close()
+
+    run(tmp_path, body, chunk.lend)
+
+
+def test_what_a_descriptor_names_is_asked_for_as_it_was_read(
+    tmp_path: Path, engine: Engine
+) -> None:
+    """By the process that asks, not by what the descriptor says: hcad believes nothing of it."""
+    chunk = Chunk()
+
+    async def body(served: Providers, gpud: FakeGpud) -> None:
+        client = Client(engine, Numbers(), 0)
+        client.objects.providers = served
+        named = SharedRange(1, 2, 3, 4)
+        made = (await ask(client.objects, 8192, named=named)).segment
+        asked = gpud.asked[0]
+        assert (asked.pid, asked.address, asked.size) == (os.getpid(), 8192, 4096)
+        assert asked.range == bytes(named)
+        assert register(client, made)
+        stranger = Peer(os.getpid() + 1, os.geteuid())
+        refused = await ask(client.objects, sender=stranger, named=named)
+        assert refused.status == errno.EFAULT
+        assert len(gpud.asked) == 1
+        client.objects.close()
 
     run(tmp_path, body, chunk.lend)
 

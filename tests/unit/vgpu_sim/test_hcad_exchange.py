@@ -23,7 +23,7 @@ def play(
         serving = asyncio.Event()
         serving.set()
         with ours, theirs:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await act(ours, theirs, serving)
 
     asyncio.run(whole())

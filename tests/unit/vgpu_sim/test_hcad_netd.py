@@ -64,7 +64,7 @@ class Pod:
         thread = threading.Thread(target=connect)  # setns() is of threads
         thread.start()
         accepted, _ = listener.accept()
-        thread.join(20)
+        thread.join(60)
         stack.callback(kept[0].close)
         return stack.enter_context(accepted)
 
@@ -94,7 +94,7 @@ def asked(tmp_path: Path) -> Iterator[Callable[..., Opened]]:
                     link.connect(str(path))
                     return Broker(link).open(descriptor, wanted)
             finally:
-                serving.join(20)
+                serving.join(60)
                 assert not serving.is_alive()
 
         yield ask
@@ -212,7 +212,7 @@ def test_it_works_behind_its_walls(tmp_path: Path) -> None:
         assert process.stderr is not None
         stack.callback(process.stderr.close)
         accepted = Pod(stack).accepted(stack, tmp_path)
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while not (tmp_path / netd.SOCKET_NAME).exists():
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < end
@@ -234,7 +234,7 @@ def test_it_works_behind_its_walls(tmp_path: Path) -> None:
 
 
 def connect_when_it_listens(link: socket.socket, path: Path) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while True:
         try:
             link.connect(str(path))

@@ -80,7 +80,7 @@ def qp_create(client: Client, **values: int) -> hca.HcaQpCreate:
 @pytest.mark.parametrize(
     ("values", "status"),
     [
-        ({"type": 8}, errno.EOPNOTSUPP),
+        ({"type": 9}, errno.EOPNOTSUPP),
         ({"srq": 99}, errno.EINVAL),
         ({"type": 99}, errno.EOPNOTSUPP),
         ({"pd": 99}, errno.EINVAL),

@@ -22,7 +22,7 @@ from vgpu_sim.hcad import pod_wires, pods
 from vgpu_sim.hcad.broker import Opened
 from vgpu_sim.hcad.functions import Binding
 from vgpu_sim.hcad.luggage import Luggage
-from vgpu_sim.hcad.pod_wires import PodWires
+from vgpu_sim.hcad.pod_wires import Netd
 from vgpu_sim.hcad.policy_admin import operations
 
 IP = ipaddress.ip_address("127.46.0.1")
@@ -51,8 +51,8 @@ def netd(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def node_of(directory: Path, engine: Engine, wires: PodWires) -> Node:
-    node = Node(directory, engine, IP, wires)
+def node_of(directory: Path, engine: Engine, netd: Netd) -> Node:
+    node = Node(directory, engine, IP, netd)
     node.server.add(A)
     return node
 
@@ -62,7 +62,7 @@ def wires_of(node: Node) -> list[dict[str, Any]]:
 
 
 async def until(check: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not check():  # noqa: ASYNC110 # what is waited for tells nobody
             await asyncio.sleep(0.001)
 
@@ -71,7 +71,7 @@ def test_programs_of_a_pod_share_a_wire_which_ends_with_the_last(
     tmp_path: Path, engine: Engine, netd: list[str]
 ) -> None:
     async def play() -> None:
-        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        node = node_of(tmp_path, engine, Netd(tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         said = operations(node.server.enforcer, node.server.wires)
         assert (await said["policy-generation"]({}))["path_mtu"] is None
@@ -110,7 +110,7 @@ def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
     monkeypatch.setattr(pods, "HELLO_TIMEOUT_SECONDS", 3600.0)
 
     async def play(successor: Engine) -> None:
-        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        node = node_of(tmp_path, engine, Netd(tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         client, reply = await node.open(A)
         assert device(reply).mtu == 3
@@ -122,8 +122,7 @@ def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
         saved = json.loads(json.dumps(node.server.save(luggage)))
         arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
         successor.hold()
-        wires = PodWires(successor, tmp_path)
-        next_one = Node(tmp_path, successor, IP, wires)
+        next_one = Node(tmp_path, successor, IP, Netd(tmp_path))
         serve = next_one.server.load(saved, arrived)
         assert arrived.left() == []
         engine.release()
@@ -134,7 +133,7 @@ def test_a_wire_is_handed_over_with_its_program_and_ends_with_it(
         successor.release()
         await until(lambda: wires_of(next_one)[0]["programs"] == 1)
         assert wires_of(next_one)[0]["path_mtu"] == 1024
-        assert wires.path_mtu == 1024
+        assert next_one.server.wires.path_mtu == 1024
         assert netd == [str(IP)], "it was asked once"
         assert next_one.server.status()[0]["programs"] == 1
         say_hello(late)
@@ -155,7 +154,7 @@ def test_without_netd_a_function_opens_and_reaches_its_node(
     tmp_path: Path, engine: Engine, directory: Path | None
 ) -> None:
     async def play() -> None:
-        node = node_of(tmp_path, engine, PodWires(engine, directory))
+        node = node_of(tmp_path, engine, Netd(directory))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         client, reply = await node.open(A)
         assert device(reply).mtu == hca.HCA_MAX_MTU
@@ -180,7 +179,7 @@ def test_netd_is_asked_again_by_the_next_program(
         raise NoWire("not yet")
 
     async def play() -> None:
-        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        node = node_of(tmp_path, engine, Netd(tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         monkeypatch.setattr(pod_wires, "_ask", refuse)
         first, _ = await node.open(A)
@@ -204,7 +203,7 @@ def test_sockets_of_another_address_are_not_taken(
     )
 
     async def play() -> None:
-        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        node = node_of(tmp_path, engine, Netd(tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         client, _ = await node.open(A)
         assert wires_of(node)[0]["same_node_only"] == "sockets of 127.46.0.9 for 127.46.0.1"
@@ -233,7 +232,7 @@ def test_sockets_cut_packets_unless_the_node_is_told_not_to(
     monkeypatch.setattr(pod_wires, "_ask", watched)
 
     async def play() -> None:
-        node = node_of(tmp_path, engine, PodWires(engine, tmp_path, segments=segments))
+        node = node_of(tmp_path, engine, Netd(tmp_path, segments=segments))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         client, _ = await node.open(A)
         assert [wire["segments"] for wire in wires_of(node)] == [segments]
@@ -258,7 +257,7 @@ def test_who_loses_its_function_while_netd_works_opens_nothing(
     monkeypatch.setattr(pod_wires, "_ask", slow)
 
     async def play() -> None:
-        node = node_of(tmp_path, engine, PodWires(engine, tmp_path))
+        node = node_of(tmp_path, engine, Netd(tmp_path))
         await node.server.bind(A, Binding(node.pod, "ns/one", (IP,)))
         late = asyncio.create_task(node.open(A))
         await until(asked.is_set)

@@ -1,6 +1,5 @@
 """What a client has, saved by one hcad and loaded by another: equal answers, and traffic goes on."""
 
-import json
 import os
 import random
 from collections.abc import Mapping
@@ -10,17 +9,16 @@ from typing import Any
 import hca_rig
 import pytest
 import rdma_lab
+from hca_moves import move
 from hca_rig import ALL_ACCESS, BASE, Client, Pair, write
 
 from vgpu_sim.fabric.engine import Engine
-from vgpu_sim.hal import hca, hca_objects
+from vgpu_sim.hal import hca, hca_frames, hca_objects
 from vgpu_sim.hal.verbs import VerbsOpcode as Op, VerbsQpType, VerbsState, VerbsStatus as Status
 from vgpu_sim.hcad.cm_policy import Service
 from vgpu_sim.hcad.enforcement import Enforcer
-from vgpu_sim.hcad.guard import Guard
-from vgpu_sim.hcad.luggage import Luggage
 from vgpu_sim.hcad.numbers import Numbers
-from vgpu_sim.hcad.objects import AdoptedObjects, Objects
+from vgpu_sim.hcad.objects import Objects
 from vgpu_sim.hcad.parties import Parties
 
 
@@ -38,31 +36,6 @@ def new():
         running.release()
 
 
-def handed_over(
-    client: Client, engine: Engine, numbers: Numbers, enforcer: Enforcer | None = None
-) -> Objects:
-    """Save a client, and load it into another engine by way of JSON, as a successor does."""
-    luggage = Luggage()
-    saved = json.loads(json.dumps(client.objects.save(luggage)))
-    arrived = Luggage([os.dup(descriptor) for descriptor in luggage.descriptors])
-    gids = (bytes(16), client.gid)
-    ends = arrived.take_all(saved["descriptors"])
-    guard = Guard(enforcer, client.party) if enforcer is not None else None
-    objects = AdoptedObjects(engine, numbers, gids, 1 << 30, ends, guard)
-    objects.load(saved, arrived)
-    assert arrived.left() == []
-    return objects
-
-
-def move(
-    client: Client, engine: Engine, numbers: Numbers, enforcer: Enforcer | None = None
-) -> None:
-    """Let a client's requests go to another engine from now on; the old one is held."""
-    before = client.objects
-    client.objects = handed_over(client, engine, numbers, enforcer)
-    before.close()
-
-
 def answers(objects: Objects) -> dict[str, object]:
     """Everything that a client can learn of its objects."""
     return {
@@ -76,6 +49,7 @@ def answers(objects: Objects) -> dict[str, object]:
         "windows": {k: (w.pd, w.wanted) for k, w in objects._windows.items()},
         "paths": {k: (p.pd, p.wanted) for k, p in objects._paths.items()},
         "members": list(objects._members),
+        "steers": {h: (s.targets, s.wanted) for h, s in objects._steers.items()},
         "pkeys": objects.pkeys,
         "indices": sorted(objects._free_indices),
         "room": objects._room,
@@ -98,8 +72,9 @@ def something(client: Client, choice: random.Random) -> None:
         (objects.destroy_srq, list(objects._srqs)),
         (objects.destroy_ah, list(objects._paths)),
         (objects.destroy_window, list(objects._windows)),
+        (objects.destroy_steer, list(objects._steers)),
     ]
-    kind = choice.randrange(13)
+    kind = choice.randrange(14)
     if kind == 0:
         objects.create_pd()
     elif kind == 1:
@@ -115,7 +90,7 @@ def something(client: Client, choice: random.Random) -> None:
         depth = choice.choice([0, 1, 5, 64])
         ends = (choice.choice(cqs), choice.choice(cqs))
         request = hca.HcaQpCreate(
-            *(choice.choice(pds), *ends, choice.choice([2, 4]), depth, depth, kind == 4),
+            *(choice.choice(pds), *ends, choice.choice([2, 4, 8]), depth, depth, kind == 4),
             choice.choice([0, *objects._srqs]),
         )
         created, page = objects.create_qp(request)
@@ -142,7 +117,13 @@ def something(client: Client, choice: random.Random) -> None:
             wanted_group = hca_objects.HcaMcast(qpn=choice.choice(datagrams))
             wanted_group.gid[0], wanted_group.gid[15] = 0xFF, choice.randrange(4)
             objects.attach(wanted_group)
-    elif kind > 10:
+    elif kind == 11:
+        frames = [n for n, qp in objects._qps.items() if qp.type == VerbsQpType.RAW_PACKET]
+        if frames:
+            wanted_steer = hca_frames.HcaSteerCreate(choice.randrange(9), len(frames))
+            wanted_steer.targets[: len(frames)] = frames
+            objects.create_steer(wanted_steer)
+    elif kind > 11:
         destroy, there = choice.choice(removals)
         if there:
             with suppress(OSError):  # EBUSY

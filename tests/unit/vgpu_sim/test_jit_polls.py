@@ -1,10 +1,13 @@
 """Which loops wait for other threads, and which lane groups may wait in them as one."""
 
+import ptx_kernels
 import pytest
 import waiting_kernels
 
+from vgpu_sim import compiler
 from vgpu_sim.exec import jit
-from vgpu_sim.exec.jit import choose, polls, ssa, stops
+from vgpu_sim.exec.jit import choose, divergence, lockstep, polls, ssa, stops
+from vgpu_sim.exec.jit.analysis import analyse
 from vgpu_sim.exec.jit.geometry import Geometry
 
 _BLOCK = (64, 1, 1)
@@ -139,3 +142,23 @@ def test_barriers_beside_a_wait_are_counted() -> None:
     assert stops.counted(form, warp)
     assert not stops.counted(_form("bar.sync 0;"), warp)
     assert not stops.counted(_form(f"W: {_WAIT.format('%d1')}"), warp)
+
+
+def test_partings_are_followed_once_however_many_loops_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """256 loops within each other, as many as there may be, took half a minute."""
+    depth, followed = 24, []
+
+    def apart(*parting: object) -> set[int]:
+        followed.append(parting)
+        return divergence.apart(*parting)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(lockstep, "apart", apart)
+    text = ptx_kernels.nested_loops(depth).replace("%r0, 99;", "%r0, 9;")  # some lanes of 64
+    module = compiler.compile_ptx(text, capability=(9, 0))
+    form = ssa.build(module.functions[0])
+    geometry = Geometry(_BLOCK, 4, 1)
+    assert len(polls.polling(form)) == depth
+    assert lockstep.wait_as_one(analyse(form, geometry, assume_guards=False))  # nobody writes
+    assert 0 < len(followed) <= 2 * depth

@@ -1,13 +1,14 @@
 """Code for CPUs that this machine does not have: AVX2 alone, Arm with NEON, Arm with SVE.
 
-The text that the JIT writes is held to what any CPU of that kind has, passes LLVM's verifier, and
-becomes an object file. It is not run.
+The text that the JIT writes is held to what any CPU of that kind has, its addresses are proved to be
+clamped, it passes LLVM's verifier, and becomes an object file. It is not run.
 """
 
 import re
 from io import BytesIO
 from pathlib import Path
 
+import clamp_proof
 import pytest
 from elftools.elf.elffile import ELFFile
 from kernel_builder import KernelBuilder
@@ -57,6 +58,7 @@ def _object(module: Module, name: str, block: tuple[int, int, int] = (64, 1, 1))
             native = jit.Compiler()
             shape = function.required_block or block
             texts.append(native.emit_llvm(module, function, shape))
+            clamp_proof.prove(texts[-1])
             code = native.compile(module, function, shape)
             with ELFFile(BytesIO(code.object_code)) as file:
                 assert file["e_machine"] == _MACHINES[name]

@@ -7,6 +7,7 @@ import instruction_forms
 import pytest
 from kernel_builder import KernelBuilder
 
+from vgpu_sim.compiler import compile_ptx
 from vgpu_sim.exec import jit
 from vgpu_sim.hal import abi
 from vgpu_sim.isa import (
@@ -129,3 +130,24 @@ def test_launches_are_read_where_the_abi_has_them() -> None:
     }
     written = {int(n) for n in re.findall(r"getelementptr i8, ptr %thread, i64 (\d+)", text)}
     assert written == {abi.ThreadState.current_block.offset}
+
+
+def test_flags_of_vectors_are_not_extended_before_they_are_added() -> None:
+    """LLVM's combiner can go in circles over that where vectors of flags are legal (AVX-512)."""
+    module = compile_ptx(
+        """.version 8.0\n.target sm_80\n.address_size 64
+        .visible .entry k(.param .u64 a)
+        { .reg .b64 %a, %d; .reg .b32 %t, %r<5>; .reg .pred %p;
+        ld.param.u64 %a, [a]; mov.u32 %t, %tid.x; mad.wide.u32 %d, %t, 16, %a;
+        ld.global.v4.b32 {%r0, %r1, %r2, %r3}, [%d];
+        add.cc.u32 %r0, %r0, %r1; addc.cc.u32 %r1, %r2, %r3; subc.cc.u32 %r2, %r2, %r0;
+        subc.u32 %r3, %r3, %r1; vset2.s32.s32.lt %r4, %r2, %r3, %r2; add.u32 %r3, %r3, %r4;
+        st.global.v4.b32 [%d], {%r0, %r1, %r2, %r3}; ret; }""",
+        capability=(9, 0),
+    )
+    compiler, function = jit.Compiler(), module.functions[0]
+    for width in _WIDTHS[1:]:
+        plan = jit.Plan(width, 1, tier=0)
+        text = compiler.emit_llvm(module, function, _BLOCK, plan)
+        assert f"select <{width} x i1>" in text
+        assert not re.search(r"[sz]ext <\d+ x i1>", text)

@@ -23,7 +23,9 @@ def test_generated_files_are_fresh(sources):
 
 def test_every_client_library_is_generated():
     built = {part.folder for part in build.parts() if part.shared}
-    assert built == set(codegen.LIBRARIES)
+    own = {build.NATIVE / build.PROVIDER}  # libibverbs' objects, with the provider's few symbols
+    assert built - own == set(codegen.LIBRARIES)
+    assert own < built
 
 
 def test_the_table_names_every_function_of_the_bindings():

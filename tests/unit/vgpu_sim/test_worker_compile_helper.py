@@ -18,6 +18,7 @@ from vgpu_sim.hal import spawn
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.system import processes
+from vgpu_sim.worker import compile_children
 
 # A zygote whose LLVM ends, as a defect of it would, on kernels that are known by a constant.
 FIRST_PLAN_ABORTS, EVERY_PLAN_ABORTS, FIRST_PLAN_NEVER_ENDS = range(19088743, 19088746)
@@ -45,6 +46,14 @@ COUNT = 64
 def zygote() -> Iterator[Zygote]:
     with running_zygote("-c", FRAIL) as zygote:
         yield zygote
+
+
+def test_how_long_code_may_take_follows_from_the_request() -> None:
+    """LLVM can go in circles over forty instructions; fifty megabytes may take their time."""
+    small, large = compile_children.allowed_seconds(4000), compile_children.allowed_seconds(10**7)
+    assert small < 6
+    assert 20 * small < 2 * large
+    assert compile_children.allowed_seconds(1 << 40) == compile_children.MAX_CPU_SECONDS
 
 
 def helper_of(client: Client) -> int:

@@ -188,6 +188,19 @@ def test_a_launch_after_unload_is_a_protocol_error(zygote: Zygote) -> None:
         expect_death(zygote, client, FaultKind.PROTOCOL, CudaError.LAUNCH_FAILED)
 
 
+def test_a_copy_that_goes_no_way_is_a_protocol_error(zygote: Zygote) -> None:
+    with running_client(zygote) as client:
+        for direction in abi.Direction:  # nobody observes: it is nothing
+            slot = client.slot(0, abi.Opcode.COPIED)
+            slot.body.copied = abi.CopiedBody((1 << 64) - 1, direction, 1)
+            client.put(0, bytes(slot))
+        client.wait(0, len(abi.Direction))
+        slot = client.slot(0, abi.Opcode.COPIED)
+        slot.body.copied = abi.CopiedBody(1, 4, 0)
+        client.put(0, bytes(slot))
+        expect_death(zygote, client, FaultKind.PROTOCOL, CudaError.LAUNCH_FAILED)
+
+
 def test_a_fence_ends_the_context(zygote: Zygote) -> None:
     with running_client(zygote) as client, running_client(zygote) as neighbour:
         client.gpud.fence("the pod was deleted")

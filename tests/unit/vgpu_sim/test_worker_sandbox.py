@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 from worker_client import worker_config
 
-from vgpu_sim.worker.sandbox import seccomp
-
 PROBE = Path(__file__).parents[2] / "support/sandbox_probe.py"
 ROOT = Path(__file__).parents[3]
 NEEDED = ["thread", "memory", "executable_memory", "eventfd", "signal_handler", "name_itself"]
@@ -242,21 +240,3 @@ def test_a_compile_helper_may_fork_and_its_child_may_not(
     outcomes = json.loads(done.stdout)["outcomes"]
     allowed = {name for name, outcome in outcomes.items() if outcome == "ok"}
     assert allowed - {"stat"} == set(NEEDED) - {"thread"} | more
-
-
-def test_the_filter_knows_its_system_calls_by_their_numbers() -> None:
-    """Against the kernel's own table, where its headers are installed."""
-    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
-    if not header.exists():
-        pytest.skip("no kernel headers here")
-    words = (line.split() for line in header.read_text().splitlines())
-    numbers = {
-        w[1].removeprefix("__NR_"): int(w[2]) for w in words if w[:1] == ["#define"] and len(w) == 3
-    }
-    by_argument = {
-        name: row[0]
-        for name, row in {**seccomp._ALLOWED_BY_ARGUMENT, **seccomp._FOR_HELPER}.items()
-    }
-    by_argument["wait4"] = seccomp._SYS_WAIT4
-    for name, number in {**seccomp._ALLOWED, **seccomp._ALLOWED_FOR_CACHE, **by_argument}.items():
-        assert numbers[name] == number

@@ -123,7 +123,6 @@ def test_a_worker_starts_threads_and_nothing_else_by_clone(filtered, who: str) -
     for fork in (signal.SIGCHLD, A_FORK, CLONE_VM | CLONE_VFORK | signal.SIGCHLD, 0):
         assert decide(CLONE, (fork,)) == EPERM
     assert decide(CLONE, (0, thread)) == EPERM
-    assert decide(SETITIMER, (signal.ITIMER_PROF,)) == EPERM
 
 
 def test_a_compile_helper_forks_as_libc_does_and_starts_no_thread(filtered) -> None:
@@ -135,8 +134,9 @@ def test_a_compile_helper_forks_as_libc_does_and_starts_no_thread(filtered) -> N
         assert decide(CLONE, (other,)) == EPERM
 
 
-def test_a_compile_helper_limits_its_own_time_only_as_it_is_used(filtered) -> None:
-    decide = filtered(INSTALLED["compile helper"])
+@pytest.mark.parametrize("who", INSTALLED)
+def test_everybody_limits_its_own_time_alone(filtered, who: str) -> None:
+    decide = filtered(INSTALLED[who])
     timers = {which for which in range(16) if decide(SETITIMER, (which,)) == bpf.ALLOW}
     assert timers == {signal.ITIMER_PROF}
 

@@ -77,8 +77,10 @@ def test_the_next_context_is_served_by_a_spare(zygote: Zygote, tmp_path: Path, b
             kernel = module.functions["vecadd"].kernel
             parameters = struct.pack("<QQQi", memory, memory, memory, 1000)
             second.wait(0, second.launch(kernel, (4, 1, 1), (256, 1, 1), parameters))
-            descriptors = os.listdir(f"/proc/{second.pid}/fd")
-            assert len(descriptors) <= 8 + (backend == "jit"), "one is the chunk's"
+            # One is the chunk's; what it opens for a moment, it closes.
+            most, end = 8 + (backend == "jit"), time.monotonic() + 60
+            while len(descriptors := os.listdir(f"/proc/{second.pid}/fd")) > most:
+                assert time.monotonic() < end, descriptors
             assert settled_spare(zygote, first.pid, spare) != spare
 
 

@@ -57,9 +57,13 @@ def query(slice_dir: Path) -> DeviceInfo:
 
 
 def query_all(slices_dir: Path) -> list[DeviceInfo]:
-    """Return all slices below a directory, by name. Raises NotAnswered for one that is silent."""
+    """Return all slices and whole GPUs below a directory, by name.
+
+    Raises NotAnswered for one that is silent.
+    """
     try:
-        directories = sorted(entry for entry in slices_dir.glob("MIG-*") if entry.is_dir())
+        named = [*slices_dir.glob("MIG-*"), *slices_dir.glob("GPU-*")]
+        directories = sorted(entry for entry in named if entry.is_dir())
     except OSError:
         return []
     return [query(directory) for directory in directories]

@@ -45,6 +45,7 @@ class StandaloneOptions:
     kernel_timeout_s: float | None = None
     report_usage: bool = False
     hca_socket: Path | None = None
+    clock: str | None = None
 
     def arguments(self) -> list[str]:
         """Return gpud's command line options."""
@@ -56,6 +57,7 @@ class StandaloneOptions:
             "--threads": self.threads,
             "--kernel-timeout": self.kernel_timeout_s,
             "--hca-socket": self.hca_socket,
+            "--clock": self.clock,
         }
         given = ((name, str(value)) for name, value in values.items() if value is not None)
         flags = ["--report-usage"] if self.report_usage else []

@@ -22,6 +22,14 @@ from vgpu_sim.isa import (
     TrapCause,
 )
 
+# What kernels launched kernels by before CUDA 12 (programming guide, "CUDA Dynamic Parallelism").
+_DEVICE_RUNTIME = frozenset(
+    {
+        *("cudaGetParameterBuffer", "cudaGetParameterBufferV2", "cudaDeviceSynchronize"),
+        *("cudaLaunchDevice", "cudaLaunchDeviceV2"),
+    }
+)
+_LATER_DEVICE_RUNTIME = "__cudaCDP2"  # begins its names
 _ASSERTION = "tessera.assertion"  # of compiler/system_calls.ptx
 
 
@@ -51,10 +59,16 @@ def lower_call(context: Context, operands: Sequence[tree.Operand]) -> None:
     if function is not None:
         _direct(context, call, function)
     elif call.target.text in context.symbols.functions:
-        what = f"function {call.target.text!r}, which the module does not define,"
-        raise Unsupported(what, call.target)
+        raise Unsupported(_missing(call.target.text), call.target)
     else:
         raise Invalid(f"{call.target.text!r} is not declared", call.target)
+
+
+def _missing(name: str) -> str:
+    """Describe a function that is declared, and neither the module nor the driver has."""
+    if name in _DEVICE_RUNTIME or name.startswith(_LATER_DEVICE_RUNTIME):
+        return f"dynamic parallelism (function {name!r})"
+    return f"function {name!r}, which the module does not define,"
 
 
 def _parts(operands: Sequence[tree.Operand]) -> _Call:
@@ -285,7 +299,7 @@ def _target(context: Context, name: str, declared: tree.BranchTargets) -> tree.F
     function = context.program.graph.functions.get(name)
     if function is None:
         if name in context.symbols.functions:
-            raise Unsupported(f"function {name!r}, which the module does not define,", declared)
+            raise Unsupported(_missing(name), declared)
         raise Invalid(f"{name!r} is not a function", declared)
     return function
 

@@ -96,19 +96,12 @@ class Context:
             raise Invalid(f"{name.text!r} has {what}", name)
         return self.builder.assigned(scope, f"{name.text}.{name.component}", declared)
 
-    def spread(self, operand: tree.Operand, *, halves: bool) -> tree.Operand:
-        """Return a register of 128 bits as the vector of its halves, anything else as it is.
-
-        ``halves`` says that the instruction takes 128 bits.
-        """
+    def is_wide(self, operand: tree.Operand) -> bool:
+        """Return whether an operand is a whole register of 128 bits."""
         if not isinstance(operand, tree.Name) or operand.component:
-            return operand
+            return False
         found = self.scope.find(operand.text)
-        if found is None or not isinstance(found[1], RegisterClass) or not found[1].is_wide:
-            return operand
-        if not halves:
-            raise Invalid(f"{operand.text!r} has 128 bits", operand)
-        return tree.Vector(tuple(replace(operand, component=part) for part in HALVES))
+        return found is not None and isinstance(found[1], RegisterClass) and found[1].is_wide
 
     def called(self, function: tree.Function, frame: Frame) -> "Context":
         """Return the context of a function that is called here, whose variables lie in ``frame``.

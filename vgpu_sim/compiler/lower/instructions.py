@@ -1,5 +1,6 @@
 """One instruction: find the row of the table that recognises it, and lower it."""
 
+from vgpu_sim.compiler.lower import wide
 from vgpu_sim.compiler.lower.context import Context
 from vgpu_sim.compiler.lower.findings import Invalid, Unsupported
 from vgpu_sim.compiler.lower.forms import Form, Match
@@ -18,11 +19,11 @@ def lower_instruction(context: Context, instruction: tree.Instruction) -> None:
     context.builder.begin(instruction.line)
     form, match = _recognise(context, instruction)
     context.builder.guard = _guard(context, instruction.guard)
-    context.operands = instruction.operands
+    context.operands, extended = instruction.operands, []
     if context.program.parted:
-        wide = ".b128" in instruction.modifiers
-        context.operands = tuple(context.spread(o, halves=wide) for o in instruction.operands)
+        extended = wide.part(context, instruction)
     form.lower(context, form, match)
+    wide.extend(context, extended, match)
 
 
 def _recognise(context: Context, instruction: tree.Instruction) -> tuple[Form, Match]:

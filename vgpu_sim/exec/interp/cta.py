@@ -7,7 +7,7 @@ the rest of their warp are let go on where that may be waiting for them: after a
 that poll memory, and at once where nobody else of the block can go on.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,7 @@ class ResidentBlocks(Lanes):
         "_slots",
         "_touched",
         "_warps",
+        "watch",
     )
 
     def __init__(self, launch: InterpretedLaunch, blocks: Iterable[int], slots: int) -> None:
@@ -57,6 +58,7 @@ class ResidentBlocks(Lanes):
         lanes = self._warps * WARP_LANES
         spaces = Spaces(launch, slots * lanes, slots, lanes_per_block=lanes)
         super().__init__(launch, slots * lanes, spaces)
+        self.watch: Callable[[Instruction, Mask, Mask], None] | None = None
         self._blocks = iter(blocks)
         self._slots = slots
         self._ends = _run_ends(launch)
@@ -133,6 +135,8 @@ class ResidentBlocks(Lanes):
             if instruction.guard is not None:
                 allowed = self.predicates[instruction.guard.predicate.index]
                 allowed = mask & ~allowed if instruction.guard.negated else mask & allowed
+            if self.watch is not None:  # before it runs: who is there, and of those the guard's
+                self.watch(instruction, mask, allowed)
             if instruction.op is Op.BRA:
                 return self._branch(instruction, paths, allowed)
             if instruction.op is Op.RET:

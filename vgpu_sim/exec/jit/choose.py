@@ -15,7 +15,7 @@ of more strips than other groups have, where no stop is in a loop, or what lives
 stays in registers.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from vgpu_sim.exec.jit import chains, geometry as geometries, stops, unrolled
@@ -117,21 +117,38 @@ def _choose_streaming(
     return Plan(width, 1, padding=padding), "more strips would be too much code"
 
 
-def legal_plans(function: Function, block: Block) -> Iterator[Plan]:
+def legal_plans(
+    function: Function,
+    block: Block,
+    order: Callable[[list[geometries.Geometry]], Iterable[geometries.Geometry]] = iter,
+) -> Iterator[Plan]:
     """Yield all plans that give ``function`` the same results in blocks of this shape (tier 1).
+
+    Whether one is legal is found out when its geometry's turn in ``order`` comes: it costs an
+    analysis.
 
     Raises:
         PlanError: see ``check_block``.
     """
     check_block(block)
     form = unrolled.build(function, block)
-    shapes = (g for g in geometries.legal_geometries(block) if _worth_so_many_strips(form, g))
-    legal = [g for g in shapes if stops.legal(form, g)]
-    if stops.shows_company(form) and any(geometry.span > 1 for geometry in legal):
-        legal = [geometry for geometry in legal if geometry.span > 1]
-    for geometry in legal:
-        for versioned in (True, False):
-            yield replace(_plan(geometry), versioned=versioned)
+    shapes = [g for g in geometries.legal_geometries(block) if _worth_so_many_strips(form, g)]
+    last: list[geometries.Geometry] = []  # where lanes see their company: if no others are legal
+    company, together = stops.shows_company(form), False
+    for geometry in order(shapes):
+        if company and geometry.span == 1:
+            last.append(geometry)
+        elif stops.legal(form, geometry):
+            together = True
+            yield from _plans(geometry)
+    if not together:
+        for geometry in last:
+            yield from _plans(geometry)
+
+
+def _plans(geometry: geometries.Geometry) -> Iterator[Plan]:
+    for versioned in (True, False):
+        yield replace(_plan(geometry), versioned=versioned)
 
 
 def _plan(geometry: geometries.Geometry) -> Plan:

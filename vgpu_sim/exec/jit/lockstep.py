@@ -4,6 +4,9 @@ The lanes of a group run a loop until the last of them has left it. Where those 
 are on another way, could do what the others wait for, the group is one lane.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 from vgpu_sim.exec.cfg import Cfg
 from vgpu_sim.exec.jit.analysis import Analysis
 from vgpu_sim.exec.jit.divergence import apart
@@ -21,36 +24,52 @@ def wait_as_one(analysis: Analysis) -> bool:
     """
     ssa = analysis.ssa
     waits = polling(ssa)
-    alone = _lone_blocks(analysis) if waits else set()
-    return not any(_may_be_awaited(ssa, _elsewhere(analysis, h, alone)) for h in waits)
+    if not waits:
+        return True
+    partings = _partings(analysis, _lone_blocks(analysis))
+    return not any(_may_be_awaited(ssa, _elsewhere(ssa.graph, h, partings)) for h in waits)
 
 
-def _elsewhere(analysis: Analysis, header: int, alone: set[int]) -> set[int]:
-    """Return the blocks where lanes may go on, if they could, while others are in a loop.
+@dataclass(frozen=True, slots=True)
+class _Parting:
+    """Ways (edges) on which lanes go apart, and the blocks where they are until they have met.
 
-    A lane that is ``alone`` in a block leaves nobody behind.
+    ``body`` is the loop that they leave in different turns, empty for a branch.
     """
-    graph, divergence, order = analysis.ssa.graph, analysis.divergence, analysis.order
-    found: set[int] = set()
 
-    def part(ways: list[tuple[int, int]], around: list[int]) -> None:
-        if header in apart(graph, order, ways, around):
+    ways: tuple[tuple[int, int], ...]
+    blocks: frozenset[int]
+    body: frozenset[int] = frozenset()
+
+
+def _partings(analysis: Analysis, alone: set[int]) -> list[_Parting]:
+    """Return all partings; a lane that is ``alone`` in a block leaves nobody behind."""
+    graph, divergence, order = analysis.ssa.graph, analysis.divergence, analysis.order
+    found = []
+    for branch in divergence.branches - alone:
+        ways = tuple((branch, target) for target in graph.blocks[branch].successors)
+        around = [other for other, body in graph.loops.items() if branch in body]
+        found.append(_Parting(ways, frozenset(apart(graph, order, ways, around))))
+    for header in divergence.loops - alone:
+        body = graph.loops[header]
+        ways = tuple(_ways_out(graph, body))
+        around = [other for other, outer in graph.loops.items() if body < outer]
+        found.append(_Parting(ways, frozenset(apart(graph, order, ways, around)), body))
+    return found
+
+
+def _elsewhere(graph: Cfg, header: int, partings: Iterable[_Parting]) -> set[int]:
+    """Return the blocks where lanes may go on, if they could, while others are in a loop."""
+    found: set[int] = set()
+    for parting in partings:
+        if header in parting.body:
+            found.update(target for _, target in parting.ways)
+        elif header in parting.blocks:
             found.update(
                 target
-                for source, target in ways
+                for source, target in parting.ways
                 if graph.dominates(target, source) or not graph.dominates(target, header)
             )
-
-    for branch in divergence.branches - alone:
-        around = [other for other, body in graph.loops.items() if branch in body]
-        part([(branch, target) for target in graph.blocks[branch].successors], around)
-    for other in divergence.loops - alone:
-        body = graph.loops[other]
-        ways = _ways_out(graph, body)
-        if header in body:
-            found.update(target for _, target in ways)
-        else:
-            part(ways, [around for around, outer in graph.loops.items() if body < outer])
     return found - {graph.exit}
 
 

@@ -50,7 +50,7 @@ class _Loop:
         self._graph = ssa.graph
         self._header = header
         self._body = ssa.graph.loops[header]
-        self._latches = [b for b in ssa.graph.blocks[header].predecessors if b in self._body]
+        self._in_all_turns = self._of_every_turn()
 
     @property
     def polls(self) -> bool:
@@ -103,7 +103,20 @@ class _Loop:
         return False
 
     def _in_every_turn(self, block: int) -> bool:
-        return all(self._graph.dominates(block, latch) for latch in self._latches)
+        return block in self._in_all_turns
+
+    def _of_every_turn(self) -> frozenset[int]:
+        """Return the blocks that dominate every latch."""
+        latches = (b for b in self._graph.blocks[self._header].predecessors if b in self._body)
+        above = (self._above(latch) for latch in latches)
+        return frozenset.intersection(*above)
+
+    def _above(self, block: int) -> frozenset[int]:
+        """Return the blocks of the loop that dominate one of it, itself included."""
+        found = [block]
+        while found[-1] != self._header:
+            found.append(self._graph.idom[found[-1]])
+        return frozenset(found)
 
     def _stops(self, block: int) -> bool:
         return any(

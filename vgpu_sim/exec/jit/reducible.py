@@ -24,7 +24,7 @@ from vgpu_sim.isa import (
 )
 
 Origins = tuple[int, ...]
-MAX_LOOKS = 1 << 21
+MAX_LOOKS = 1 << 19
 
 
 def make_reducible(function: Function, origins: Origins) -> tuple[Function, Origins]:

@@ -248,6 +248,15 @@ class Text:
         type_, flags = self.type_of(scalar, vector), self.type_of("i1", vector)
         return self.let(f"select {flags} {condition}, {type_} {yes}, {type_} {no}")
 
+    def number(self, flags: str, scalar: str) -> str:
+        """Return 1 in each lane of a vector whose flag is set, 0 in the others.
+
+        A choice, not an extension: where vectors of flags are legal (AVX-512), LLVM's combiner
+        makes ``a + zext f`` ``a - sext f`` and that ``a + zext f`` again, for ever, if it knows
+        already that no flag is set and has not yet said so.
+        """
+        return self.select(flags, self.const(1, scalar, True), "zeroinitializer", scalar, True)
+
     @contextmanager
     def pairs(self, vector: bool) -> Iterator[None]:
         """Write for a while on vectors of the two halves of each lane (of one, if no vector)."""

@@ -198,7 +198,10 @@ class Values:
             held = integer(BITS[held])
         through = integer(BITS[wanted])
         operation = "trunc" if BITS[held] > BITS[wanted] else "zext"
-        value = self._convert(operation, value, held, through, vector)
+        if held == "i1" and vector:
+            value = self.text.number(value, through)
+        else:
+            value = self._convert(operation, value, held, through, vector)
         if through != wanted:
             value = self._convert("bitcast", value, through, wanted, vector)
         return value

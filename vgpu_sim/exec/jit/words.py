@@ -46,6 +46,8 @@ class Words:
         """Return ``a``, an integer of ``source_bits``, in this width: cut or extended."""
         if source_bits == self.bits:
             return a
+        if source_bits == 1 and self.vector and not signed:
+            return self.text.number(a, self.scalar)
         held = self.text.type_of(integer(source_bits), self.vector)
         extension = "sext" if signed else "zext"
         operation = "trunc" if source_bits > self.bits else extension

@@ -6,16 +6,19 @@ from typing import Any
 from mig.errors import UnknownBoardError
 from mig.geometry import board
 from vgpu_sim.gpud.errors import InvalidRequest
+from vgpu_sim.gpud.limits.sharing import MAX_REPLICAS, Kind, Sharing
 from vgpu_sim.gpud.model import (
     Gpu,
     Holder,
     InstanceUuid,
+    check_made_for,
     parse_gpu_uuid,
     parse_instance_uuid,
 )
+from vgpu_sim.perf.topology import FLAT
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
-MAX_HOLDERS = 64  # of one instance; a force delete makes two for a few seconds
+MAX_HOLDERS = 256  # of one instance: as many pods may share a ResourceClaim
 MAX_BUDGET_BYTES = 1 << 50
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
@@ -57,6 +60,34 @@ def instance_uuid(text: object) -> InstanceUuid:
         raise InvalidRequest(str(err)) from err
 
 
+def compute_start(params: dict[str, Any]) -> int | None:
+    """Read where in its GPU instance a narrower one is to be; None if not given, or null.
+
+    Raises:
+        InvalidRequest: it is no number.
+    """
+    start = params.get("compute_start")
+    if start is not None and type(start) is not int:
+        raise InvalidRequest("compute_start is int")
+    return start
+
+
+def made_for(params: dict[str, Any]) -> tuple[str, str]:
+    """Read what an instance is made for: owner and its name, both empty if not given.
+
+    Raises:
+        InvalidRequest: they are no claim's UID and name.
+    """
+    owner, name = params.get("owner", ""), params.get("owner_name", "")
+    if not isinstance(owner, str) or not isinstance(name, str):
+        raise InvalidRequest("owner and owner_name are str")
+    try:
+        check_made_for(owner, name)
+    except ValueError as err:
+        raise InvalidRequest(str(err)) from err
+    return owner, name
+
+
 def holders(document: dict[str, Any]) -> dict[InstanceUuid, list[Holder]]:
     """Read the holders of ``set_holders``. Raises InvalidRequest."""
     result = {}
@@ -67,24 +98,45 @@ def holders(document: dict[str, Any]) -> dict[InstanceUuid, list[Holder]]:
     return result
 
 
+def shares(document: dict[str, Any]) -> dict[InstanceUuid, Sharing]:
+    """Read the shares of ``set_sharing``. Raises InvalidRequest."""
+    result = {}
+    for uuid, entry in document.items():
+        if not isinstance(entry, dict):
+            raise InvalidRequest("a share is {kind, replicas}")
+        values = fields(entry, {"kind": str, "replicas": int})
+        if values["kind"] not in set(Kind):
+            raise InvalidRequest(f"kind {values['kind']!r} is not one of {', '.join(Kind)}")
+        if not 2 <= values["replicas"] <= MAX_REPLICAS:
+            raise InvalidRequest(f"replicas are 2 to {MAX_REPLICAS}")
+        result[instance_uuid(uuid)] = Sharing(Kind(values["kind"]), values["replicas"])
+    return result
+
+
 def _gpu(entry: object) -> Gpu:
     if not isinstance(entry, dict):
-        raise InvalidRequest("a gpu is {uuid, index, board}")
-    values = fields(entry, {"uuid": str, "index": int, "board": str})
+        raise InvalidRequest("a gpu is {uuid, index, board}, with a topology or none")
+    kinds = {"uuid": str, "index": int, "board": str, "topology": str}
+    values = fields({"topology": FLAT} | entry, kinds)
     try:
         board(values["board"])
-        return Gpu(parse_gpu_uuid(values["uuid"]), values["index"], values["board"])
+        uuid = parse_gpu_uuid(values["uuid"])
+        return Gpu(uuid, values["index"], values["board"], values["topology"])
     except (ValueError, UnknownBoardError) as err:
         raise InvalidRequest(str(err)) from err
 
 
 def _holder(entry: object) -> Holder:
     if not isinstance(entry, dict):
-        raise InvalidRequest("a holder is {pod_uid, namespace, name}")
-    values = fields(entry, {"pod_uid": str, "namespace": str, "name": str})
+        raise InvalidRequest("a holder is {pod_uid, namespace, name, container}")
+    kinds: dict[str, type] = {"pod_uid": str, "namespace": str, "name": str, "container": str}
+    values = fields({"container": "", **entry}, kinds)
     if not is_pod_uid(values["pod_uid"]):
         raise InvalidRequest("pod_uid is not a pod's UID")
     for name in ("namespace", "name"):
         if not _NAME.fullmatch(values[name]):
             raise InvalidRequest(f"a holder's {name} is not a Kubernetes name")
-    return Holder(PodUid(values["pod_uid"]), values["namespace"], values["name"])
+    container = values["container"]
+    if container and not _NAME.fullmatch(container):
+        raise InvalidRequest("a holder's container is not a Kubernetes name")
+    return Holder(PodUid(values["pod_uid"]), values["namespace"], values["name"], container)

@@ -1,13 +1,19 @@
 """The ``inventory`` result: one consistent picture of the node."""
 
+from collections.abc import Hashable
 from pathlib import Path
 
 from vgpu_sim.gpud.contexts.launching import WorkerSettings
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.devices.inventory import Inventory
+from vgpu_sim.gpud.faults import thermal
+from vgpu_sim.gpud.faults.injection import Kind
+from vgpu_sim.gpud.faults.node import Faults
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.model import Gpu, MigInstance
 from vgpu_sim.gpud.slices.admission import HolderTable
+from vgpu_sim.gpud.telemetry.meter import Reading
+from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
 from vgpu_sim.hal import admin
 
 
@@ -22,6 +28,8 @@ class Snapshot:
         contexts: ContextTable,
         settings: WorkerSettings,
         slices_dir: Path,
+        sampler: Sampler,
+        faults: Faults,
     ) -> None:
         self._inventory = inventory
         self._budget = budget
@@ -29,6 +37,8 @@ class Snapshot:
         self._contexts = contexts
         self._settings = settings
         self._slices_dir = slices_dir
+        self._sampler = sampler
+        self._faults = faults
 
     def node(
         self,
@@ -46,30 +56,51 @@ class Snapshot:
             isolation=isolation,
             sandbox=sandbox,
             budget=admin.Budget(self._budget.total_bytes, self._budget.used_bytes),
-            gpus=tuple(self._gpu(gpu, problem) for gpu in self._inventory.gpus),
+            gpus=tuple(self.gpu(gpu, problem) for gpu in self._inventory.gpus),
         )
 
     def instance(self, instance: MigInstance) -> admin.Instance:
         """Return one instance."""
         return admin.Instance(
             uuid=instance.uuid,
-            profile=instance.profile.name,
+            profile=instance.device_profile,
             start=instance.start,
             size=instance.profile.size,
             memory_bytes=instance.profile.memory_bytes,
-            multiprocessors=instance.profile.sm_count,
+            multiprocessors=instance.sm_count,
             memory_used_bytes=self._budget.slice_used_bytes(instance.uuid),
             socket_dir=str(self._slices_dir / instance.uuid),
             admit=instance.admit,
             holders=tuple(
-                admin.Holder(one.pod_uid, one.namespace, one.name)
+                admin.Holder(one.pod_uid, one.namespace, one.name, one.container)
                 for one in self._holders.of(instance.uuid)
             ),
             contexts=tuple(self._context(one) for one in self._contexts.of(instance.uuid)),
+            gi_id=instance.gi_id,
+            ci_id=instance.ci_id,
+            counters=self._contexts.counters(instance.uuid),
+            activity=self._sampler.activity(instance.uuid),
+            health=str(self._faults.instance_health(instance)),
+            owner=instance.owner,
+            owner_name=instance.owner_name,
+            compute_start=instance.compute_start,
+            shared_used_bytes=self._budget.shared_used_bytes(instance),
         )
 
-    def _gpu(self, gpu: Gpu, problem: str) -> admin.Gpu:
-        board = gpu.board
+    def observed(self, instance: MigInstance) -> Observed:
+        """Return what a sample of its activity is taken of."""
+        live: dict[Hashable, Reading] = {
+            (one.pid, id(one)): Reading(one.statistics.counters, one.statistics.reported_ns)
+            for one in self._contexts.of(instance.uuid)
+        }
+        return Observed(instance, live, self._contexts.ended(instance.uuid))
+
+    def gpu(self, gpu: Gpu, problem: str, only: MigInstance | None = None) -> admin.Gpu:
+        """Return one GPU; ``problem`` says why workers cannot start.
+
+        ``only``: of its instances this one alone is shown, if it is there.
+        """
+        board, instances = gpu.board, self._inventory.instances_of(gpu)
         return admin.Gpu(
             uuid=gpu.uuid,
             index=gpu.index,
@@ -78,9 +109,23 @@ class Snapshot:
             memory_bytes=board.memory_bytes,
             multiprocessors=board.sm_count,
             capability=self._settings.capability or board.compute_capability,
-            health=f"Unhealthy: {problem}" if problem else "Healthy",
-            instances=tuple(self.instance(one) for one in self._inventory.instances_of(gpu)),
+            instances=tuple(
+                self.instance(one) for one in instances if only is None or one.uuid == only.uuid
+            ),
+            mig_enabled=not any(one.profile.is_whole for one in instances),
+            pci_bus_id=gpu.pci_bus_id,
+            telemetry=self._telemetry(gpu),
+            health=f"Unhealthy: {problem}" if problem else str(self._faults.gpu_health(gpu.uuid)),
+            xids=self._faults.records.xids(gpu.uuid),
+            ecc=self._faults.records.ecc(gpu.uuid),
+            faults=self._faults.active(gpu.uuid),
+            topology=gpu.topology,
         )
+
+    def _telemetry(self, gpu: Gpu) -> admin.Telemetry:
+        telemetry = self._sampler.telemetry(gpu)
+        hot = any(fault.kind == Kind.THERMAL for fault in self._faults.active(gpu.uuid))
+        return thermal.slowed(telemetry) if hot else telemetry
 
     def _context(self, context: Context) -> admin.Context:
         return admin.Context(

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vgpu_sim.gpud.contexts.table import Context
 from vgpu_sim.hal import direct, spawn
@@ -105,7 +106,12 @@ class Exports:
         able = [one.channel for one in served if one.channel is not None and not one.fenced]
         if asked.skip >= len(able):
             return errno.ESRCH
-        message = {"type": "export", "address": asked.address, "bytes": asked.size}
+        message: dict[str, Any] = {
+            "type": "export",
+            "address": asked.address,
+            "bytes": asked.size,
+            "range": asked.range.hex(),
+        }
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
             encoded = [spawn.encode(message)]

@@ -12,16 +12,19 @@ from pathlib import Path
 
 from vgpu_sim.gpud.contexts.table import Context, ContextTable
 from vgpu_sim.gpud.contexts.zygote import Zygote
+from vgpu_sim.gpud.devices.attributes import sm_limits
 from vgpu_sim.gpud.errors import HelloRefused, WorkerStartError
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.caches import CacheOwner, OwnerCaches
 from vgpu_sim.gpud.limits.cgroups.base import Share, SliceCgroups
 from vgpu_sim.gpud.limits.cgroups.updates import GroupUpdates
+from vgpu_sim.gpud.limits.sharing import SharingTable
 from vgpu_sim.gpud.limits.starts import Starts
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices.hello import Hello
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.modelled import WALL
 from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.system import foreign, processes, seqpacket, threads
 from vgpu_sim.system.foreign import ForeignSockets
@@ -42,6 +45,7 @@ class WorkerSettings:
     ``capability`` None is the board's own. ``own_uids``: gpud may give each instance its uid.
     ``cache_root`` is the directory of the owners' object caches. ``weak_sandbox``: serve even where
     the system permits too few walls. A kernel that runs for ``kernel_timeout_s`` ends its context.
+    ``clock`` is one of ``hal.modelled.CLOCKS``.
     ``report_usage``: a worker says at its end what it has done, which becomes "usage" events.
     """
 
@@ -54,6 +58,7 @@ class WorkerSettings:
     weak_sandbox: bool
     kernel_timeout_s: float | None = None
     report_usage: bool = False
+    clock: str = WALL
 
     @property
     def first_uid(self) -> int | None:
@@ -77,6 +82,12 @@ def cache_owner(instance: MigInstance, owner: Owner) -> CacheOwner:
     return CacheOwner(owner.namespace, instance.slot)
 
 
+def _memory_share(instance: MigInstance) -> tuple[int, int]:
+    """Return which part of its GPU's memory, L2 included, an instance has: (units, of so many)."""
+    whole = instance.gpu.board.placement_units
+    return (whole if instance.profile.is_whole else instance.profile.size), whole
+
+
 class Launcher:
     """Starts workers, at most MAX_CONTEXTS_PER_SLICE on one instance, the instances in turn."""
 
@@ -87,7 +98,9 @@ class Launcher:
         cgroups: SliceCgroups,
         budget: Budget,
         contexts: ContextTable,
+        sharing: SharingTable | None = None,
     ) -> None:
+        self._sharing = sharing if sharing is not None else SharingTable()
         self._settings = settings
         self._zygote = zygote
         self._cgroups = cgroups
@@ -97,6 +110,7 @@ class Launcher:
         self._caches = OwnerCaches(settings.cache_root, shared=settings.own_uids)
         self._starts = Starts(max(LEAST_STARTS_AT_ONCE, settings.threads))
         self._starting: Counter[InstanceUuid] = Counter()
+        self._starting_of: Counter[tuple[InstanceUuid, Owner]] = Counter()
         self._expecting: set[asyncio.Task[None]] = set()
         self._tidying = threads.pool(1, "caches")  # of its own: it may take long
 
@@ -143,7 +157,11 @@ class Launcher:
             raise HelloRefused(
                 CudaError.OUT_OF_MEMORY, f"the slice has {MAX_CONTEXTS_PER_SLICE} contexts"
             )
-        async with self._starts_counted(instance.uuid) as started:
+        most = self._sharing.contexts(instance.uuid, MAX_CONTEXTS_PER_SLICE)
+        mine = [one for one in self._contexts.of(instance.uuid) if one.owner == owner]
+        if len(mine) + self._starting_of[instance.uuid, owner] >= most:
+            raise HelloRefused(CudaError.OUT_OF_MEMORY, f"the pod has {most} contexts of the slice")
+        async with self._starts_counted(instance.uuid, owner) as started:
             if _has_hung_up(client):
                 raise ConnectionAbortedError("the client hung up before its context was started")
             context = await self._start_or_refuse(instance, hello, client, peer, owner)
@@ -157,16 +175,22 @@ class Launcher:
                         raise HelloRefused(CudaError.SYSTEM_NOT_READY, reason)
 
     @asynccontextmanager
-    async def _starts_counted(self, uuid: InstanceUuid) -> AsyncIterator[Callable[[], None]]:
+    async def _starts_counted(
+        self, uuid: InstanceUuid, owner: Owner
+    ) -> AsyncIterator[Callable[[], None]]:
         """Hold a turn, counted as a context that is being started until the yielded call."""
         counted = True
 
         def started() -> None:
             nonlocal counted
             self._starting[uuid] -= counted
+            self._starting_of[uuid, owner] -= counted
+            if not self._starting_of[uuid, owner]:
+                del self._starting_of[uuid, owner]
             counted = False
 
         self._starting[uuid] += 1
+        self._starting_of[uuid, owner] += 1
         try:
             async with self._starts.turn(uuid):
                 yield started
@@ -219,7 +243,7 @@ class Launcher:
         asyncio.get_running_loop().run_in_executor(
             self._tidying, self._tidy_caches, cache_owner(instance, owner), caches_in_use
         )
-        account = self._budget.open(instance)
+        account = self._budget.open(instance, client=owner.pod_uid)
         return Context(instance, owner, peer, account, pid, pidfd, mine, sockets)
 
     def _tidy_caches(self, mine: CacheOwner, in_use: set[CacheOwner]) -> None:
@@ -234,18 +258,20 @@ class Launcher:
     ) -> WorkerConfig:
         first = self._settings.first_uid
         uid = None if first is None else first + instance.slot
+        share = hello.thread_share if hello is not None else 0
         return WorkerConfig(
             request=hello.request if hello is not None else 0,
             instance_uuid=instance.uuid,
-            profile=instance.profile.name,
+            profile=instance.device_profile,
             capability=self._settings.capability_of(instance),
             backend=self._settings.backend,
             aperture_base=hello.aperture_base if hello is not None else 0,
             gpu_index=instance.gpu.index,
             context_index=hello.context_index if hello is not None else 0,
-            memory_limit_bytes=instance.profile.memory_bytes,
-            threads=self._settings.threads,
-            multiprocessors=instance.profile.sm_count,
+            memory_limit_bytes=self._sharing.client_bytes(instance),
+            threads=self._sharing.threads(instance, self._settings.threads, share),
+            multiprocessors=self._sharing.multiprocessors(instance, share),
+            sm_limits=sm_limits(self._settings.capability_of(instance)),
             cgroup_procs=self._cgroups.procs_files(instance.uuid),
             uid=uid,
             gid=uid,
@@ -253,4 +279,7 @@ class Launcher:
             kernel_timeout_s=self._settings.kernel_timeout_s,
             weak_sandbox=self._settings.weak_sandbox,
             report_usage=self._settings.report_usage,
+            clock=self._settings.clock,
+            board=instance.gpu.board.key,
+            memory_share=_memory_share(instance),
         )

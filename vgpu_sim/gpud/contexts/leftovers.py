@@ -152,7 +152,7 @@ class Leftovers:
                 instance=instance,
                 owner=Owner(PodUid(record.pod_uid), record.namespace),
                 client=Peer(record.client_pid, record.client_uid),
-                account=self._budget.open(instance, held),
+                account=self._budget.open(instance, held, record.pod_uid),
                 pid=record.pid,
                 pidfd=pidfd,
                 channel=None,

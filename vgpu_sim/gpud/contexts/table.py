@@ -16,7 +16,9 @@ from vgpu_sim.gpud.contexts.worker_channel import ChannelViolation, Statistics, 
 from vgpu_sim.gpud.events import EventBus
 from vgpu_sim.gpud.limits.budget import Account, Budget
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
-from vgpu_sim.hal import spawn
+from vgpu_sim.gpud.telemetry import counting
+from vgpu_sim.hal import abi, spawn
+from vgpu_sim.hal.admin import Counters
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Turnstile
@@ -50,6 +52,7 @@ class Context:
     sandbox: dict[str, bool] = field(default_factory=dict)
     end_reason: str = ""
     fenced: bool = False
+    paused: bool = False
     told: bool = False
     wait_status: int | None = None
     reported: asyncio.Event = field(default_factory=asyncio.Event)
@@ -82,6 +85,7 @@ class ContextTable:
         self._contexts: list[Context] = []
         self._turnstiles: dict[InstanceUuid, Turnstile] = {}  # of slices with contexts
         self._tasks: set[asyncio.Task[None]] = set()
+        self._ended: dict[InstanceUuid, Counters] = {}
 
     def __iter__(self) -> Iterator[Context]:
         return iter(tuple(self._contexts))
@@ -89,6 +93,19 @@ class ContextTable:
     def of(self, uuid: InstanceUuid) -> list[Context]:
         """Return an instance's contexts, oldest first."""
         return [context for context in self._contexts if context.instance.uuid == uuid]
+
+    def ended(self, uuid: InstanceUuid) -> Counters:
+        """Return what an instance's contexts that are no more have counted."""
+        return self._ended.get(uuid, Counters())
+
+    def counters(self, uuid: InstanceUuid) -> Counters:
+        """Return what all contexts of an instance have counted."""
+        live = (context.statistics.counters for context in self.of(uuid))
+        return counting.total(self.ended(uuid), *live)
+
+    def forget(self, uuid: InstanceUuid) -> None:
+        """Drop what is remembered of an instance that is no more."""
+        self._ended.pop(uuid, None)
 
     def add(self, *contexts: Context) -> None:
         """Watch over contexts from now on; their descriptors and accounts are the table's.
@@ -142,11 +159,32 @@ class ContextTable:
             pid=context.pid,
             reason=reason,
         )
+        self._end_soon(context, reason)
+
+    def strike(self, context: Context, error: int, reason: str) -> None:
+        """End a context whose GPU failed: its client gets this CUresult; killed after the grace."""
+        if context.fenced:
+            return
+        context.fenced = context.told = True
+        context.end_reason = f"fault: {reason}"
+        nowhere = {"kernel": "", "ptx_line": 0, "address": 0, "block": 0}
+        kind = abi.FaultKind.DEVICE.name
+        self._tell(context, "fault", {**nowhere, "kind": kind, "message": reason})
+        self._end_soon(context, reason, error)
+
+    def pause(self, context: Context) -> None:
+        """Let nothing of a context move until it is struck or killed: its GPU hangs."""
+        context.paused = context in self._contexts and processes.stop(context.pidfd)
+
+    def _end_soon(self, context: Context, reason: str, error: int = 0) -> None:
         if context.channel is None:
             self.kill(context)
             return
         with suppress(OSError):  # a full or closed channel: the kill comes anyway
-            context.channel.send(spawn.encode({"type": "fence", "reason": reason}))
+            message = {"type": "fence", "reason": reason, "error": error}
+            context.channel.send(spawn.encode(message))
+        if context.paused:
+            processes.resume(context.pidfd)
         loop = asyncio.get_running_loop()
         loop.call_later(self._fence_grace_seconds, self.kill, context)
 
@@ -242,9 +280,11 @@ class ContextTable:
     def _end(self, context: Context) -> None:
         reason = context.end_reason = context.end_reason or _reason(context.wait_status)
         if not context.told and _untimely(context.wait_status):
-            nowhere = {"kernel": "", "ptx_line": 0, "address": 0, "block": 0}
+            nowhere = {"kind": "", "kernel": "", "ptx_line": 0, "address": 0, "block": 0}
             self._tell(context, "fault", {**nowhere, "message": f"the worker ended: {reason}"})
         self._contexts.remove(context)
+        uuid = context.instance.uuid
+        self._ended[uuid] = counting.total(self.ended(uuid), context.statistics.counters)
         if not self.of(context.instance.uuid):
             self._turnstiles.pop(context.instance.uuid, None)
         context.settled.set()

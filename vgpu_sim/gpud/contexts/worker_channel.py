@@ -6,13 +6,16 @@ without ever waiting for it. What no worker of ours sends is a violation, which 
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from vgpu_sim.gpud.events import clean_text
+from vgpu_sim.gpud.events import ascii_text, clean_text
 from vgpu_sim.gpud.limits.budget import Account, Budget
-from vgpu_sim.hal import spawn
+from vgpu_sim.gpud.telemetry import counting
+from vgpu_sim.hal import abi, modelled, spawn
+from vgpu_sim.hal.admin import Counters
 from vgpu_sim.system import seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.pacing import Turnstile
@@ -21,7 +24,12 @@ MAX_MESSAGE_BYTES = 16 << 10
 MESSAGES_PER_SECOND = 2000  # of all workers of a slice
 EVENT_PAUSE_SECONDS = 5.0  # the same event of the same worker is passed on at most this often
 MAX_USAGE_MESSAGES = 64  # of one context; what is more is dropped
+MAX_MODELLED_MESSAGES = modelled.MOST_SHAPES + 1  # of one context, likewise
 _MAX_COUNT = (1 << 63) - 1
+_MAX_WALLS = 8
+_OF_ENDS = ("usage", "modelled")  # bounded by themselves
+_OWN_COUNTS = ("contexts", "allocations")  # gpud counts these itself
+_REPORTED_COUNTS = tuple(one.name for one in fields(Counters) if one.name not in _OWN_COUNTS)
 _USAGE_COUNTS = (
     *("modules", "modules_ns", "compiled", "cached"),
     *("shapes", "shapes_ns", "provisional", "improved", "swapped"),
@@ -36,7 +44,8 @@ class ChannelViolation(Exception):
 class Statistics:
     """What a worker reported last; times are CLOCK_MONOTONIC of the node in ns.
 
-    ``busy_ns`` counts the running kernel too, whose name is empty where none runs.
+    ``busy_ns`` counts the running kernel too, whose name is empty where none runs. ``counters``
+    hold what is believed of the report that came at ``reported_ns``; 0: none has.
     """
 
     launches: int = 0
@@ -45,6 +54,8 @@ class Statistics:
     busy_ns: int = 0
     running_kernel: str = ""
     running_since_ns: int = 0
+    counters: Counters = field(default_factory=lambda: Counters(contexts=1))
+    reported_ns: int = 0
 
 
 def turnstile() -> Turnstile:
@@ -75,6 +86,9 @@ class WorkerChannel:
         self._account = account
         self._last_passed: dict[str, float] = {}
         self._usage_messages = 0
+        self._modelled_messages = 0
+        self._opened_ns = time.monotonic_ns()
+        self._allocations = 0
 
     async def events(self) -> AsyncIterator[tuple[str, dict[str, object]]]:
         """Serve the channel; yields (event name, checked fields).
@@ -98,7 +112,7 @@ class WorkerChannel:
             except (ValueError, RecursionError) as err:
                 raise ChannelViolation("not a JSON object with a type") from err
             event = self._handle(message)
-            if event is not None and (event[0] == "usage" or self._passes(event[0])):
+            if event is not None and (event[0] in _OF_ENDS or self._passes(event[0])):
                 yield event
 
     def _handle(self, message: dict[str, Any]) -> tuple[str, dict[str, object]] | None:
@@ -117,6 +131,11 @@ class WorkerChannel:
                 return (
                     _checked_usage(message) if self._usage_messages <= MAX_USAGE_MESSAGES else None
                 )
+            case "modelled":
+                self._modelled_messages += 1
+                if self._modelled_messages > MAX_MODELLED_MESSAGES:
+                    return None
+                return _checked_modelled(message)
             case "event" if message.get("event") == "out_of_memory":
                 return self._out_of_memory(_optional_count(message, "requested_bytes"))
             case "event":
@@ -139,6 +158,7 @@ class WorkerChannel:
             total=grant.total_bytes,
         )
         if grant.granted:
+            self._allocations += 1
             return None
         return self._out_of_memory(amount)
 
@@ -163,8 +183,23 @@ class WorkerChannel:
         self.statistics.first_launch_ns = _count(message, "first_launch_ns")
         self.statistics.last_launch_ns = _count(message, "last_launch_ns")
         self.statistics.busy_ns = _count(message, "busy_ns")
-        self.statistics.running_kernel = clean_text(message.get("running_kernel", ""), 128)
+        self.statistics.running_kernel = ascii_text(message.get("running_kernel", ""), 128)
         self.statistics.running_since_ns = _optional_count(message, "running_since_ns")
+        self._take_counters(message)
+
+    def _take_counters(self, message: dict[str, Any]) -> None:
+        reported = {
+            name: min(_MAX_COUNT, _optional_count(message, name)) for name in _REPORTED_COUNTS
+        }
+        # Compiling for a launch is no work of a GPU's.
+        reported["busy_ns"] = min(_MAX_COUNT, _optional_count(message, "computed_ns"))
+        now_ns = time.monotonic_ns()
+        self.statistics.counters = counting.bounded(
+            Counters(contexts=1, allocations=self._allocations, **reported),
+            self.statistics.counters,
+            now_ns - self._opened_ns,
+        )
+        self.statistics.reported_ns = now_ns
 
     def _reply(self, message: dict[str, Any], kind: str, **fields: object) -> None:
         request = _count(message, "request")
@@ -187,6 +222,7 @@ def _checked_event(message: dict[str, Any]) -> tuple[str, dict[str, object]] | N
     match message.get("event"):
         case "fault":
             return "fault", {
+                "kind": _fault_kind(message.get("kind")),
                 "kernel": clean_text(message.get("kernel"), 128),
                 "ptx_line": _optional_count(message, "ptx_line"),
                 "address": _optional_count(message, "address"),
@@ -201,6 +237,12 @@ def _checked_event(message: dict[str, Any]) -> tuple[str, dict[str, object]] | N
             return "worker_failed", {"message": clean_text(message.get("message"))}
         case _:
             return None  # of a newer worker: what gpud does not know it does not pass on
+
+
+def _fault_kind(name: object) -> str:
+    """Return the name of a fault's kind; what is none is the worker's own failure."""
+    known = isinstance(name, str) and name in abi.FaultKind.__members__
+    return str(name) if known else abi.FaultKind.INTERNAL.name
 
 
 def _checked_usage(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
@@ -222,11 +264,22 @@ def _checked_usage(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
     }
 
 
+def _checked_modelled(message: dict[str, Any]) -> tuple[str, dict[str, object]]:
+    try:
+        if "summary" in message:
+            summary = modelled.ModelledSummary.checked(message["summary"])
+            return "modelled", {"summary": summary.to_json()}
+        launches = modelled.ModelledLaunches.checked(message.get("launches"))
+    except ValueError as err:
+        raise ChannelViolation(str(err)) from err
+    return "modelled", {"launches": launches.to_json()}
+
+
 def _sandbox(value: object) -> dict[str, object]:
     """Return the walls around a worker as it names them: bounded, for people to read."""
     if not isinstance(value, dict):
         return {}
-    return {clean_text(name, 32): one is True for name, one in list(value.items())[:16]}
+    return {ascii_text(name, 24): one is True for name, one in list(value.items())[:_MAX_WALLS]}
 
 
 def _count(message: dict[str, Any], name: str) -> int:

@@ -65,6 +65,7 @@ class Attribute(IntEnum):
     MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
     MAX_BLOCKS_PER_MULTIPROCESSOR = 106
     RESERVED_SHARED_MEMORY_PER_BLOCK = 111
+    DMA_BUF_SUPPORTED = 124
     MEM_SYNC_DOMAIN_COUNT = 126
     NUMA_ID = 131
     HOST_NUMA_ID = 134
@@ -115,7 +116,6 @@ ABSENT: frozenset[int] = frozenset(
         121,  # DEFERRED_MAPPING_CUDA_ARRAY_SUPPORTED
         122,  # CAN_USE_64_BIT_STREAM_MEM_OPS
         123,  # CAN_USE_STREAM_WAIT_VALUE_NOR
-        124,  # DMA_BUF_SUPPORTED
         125,  # IPC_EVENT_SUPPORTED
         127,  # TENSOR_MAP_ACCESS_SUPPORTED
         128,  # HANDLE_TYPE_FABRIC_SUPPORTED
@@ -134,6 +134,21 @@ ABSENT: frozenset[int] = frozenset(
 )
 
 
+def sm_limits(capability: tuple[int, int]) -> tuple[int, int, int, int]:
+    """Return what a multiprocessor has room for, as ``hal.spawn.WorkerConfig`` has it.
+
+    Raises:
+        KeyError: no figures for the capability.
+    """
+    one = ARCHITECTURES[capability]
+    return one.max_threads, one.max_blocks, one.shared_bytes, _reserved_bytes(capability)
+
+
+def _reserved_bytes(capability: tuple[int, int]) -> int:
+    """Return what the system takes of each block's shared memory."""
+    return 1024 if capability[0] >= 8 else 0
+
+
 def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[int, int]:
     """Return every known attribute of an instance that reports this compute capability.
 
@@ -145,7 +160,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
     architecture = ARCHITECTURES[capability]
     figures = BOARDS[board.key]
     a = Attribute
-    reserved_bytes = 1024 if capability[0] >= 8 else 0  # of each block's, by the system
+    reserved_bytes = _reserved_bytes(capability)
     values: dict[int, int] = dict.fromkeys(ABSENT, 0)
     values |= {
         a.MAX_THREADS_PER_BLOCK: limits.MAX_THREADS_PER_BLOCK,
@@ -163,15 +178,15 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.CLOCK_RATE: figures.clock_khz,
         a.TEXTURE_ALIGNMENT: 512,
         a.GPU_OVERLAP: int(profile.engines.copy > 0),
-        a.MULTIPROCESSOR_COUNT: profile.sm_count,
+        a.MULTIPROCESSOR_COUNT: instance.sm_count,
         a.KERNEL_EXEC_TIMEOUT: 0,
         a.INTEGRATED: 0,
         a.CAN_MAP_HOST_MEMORY: 1,
         a.COMPUTE_MODE: 0,
         a.SURFACE_ALIGNMENT: 512,
         a.CONCURRENT_KERNELS: 1,
-        a.ECC_ENABLED: 0,
-        a.PCI_BUS_ID: instance.gpu.index + 1,
+        a.ECC_ENABLED: 1,  # gpud counts errors of memory (docs/gpud-admin.md)
+        a.PCI_BUS_ID: instance.gpu.pci_bus,
         a.PCI_DEVICE_ID: 0,
         a.TCC_DRIVER: 0,
         a.MEMORY_CLOCK_RATE: figures.memory_clock_khz,
@@ -193,6 +208,7 @@ def attributes_of(instance: MigInstance, capability: tuple[int, int]) -> dict[in
         a.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: architecture.shared_bytes - reserved_bytes,
         a.MAX_BLOCKS_PER_MULTIPROCESSOR: architecture.max_blocks,
         a.RESERVED_SHARED_MEMORY_PER_BLOCK: reserved_bytes,
+        a.DMA_BUF_SUPPORTED: 1,
         a.MEM_SYNC_DOMAIN_COUNT: 1,
         a.NUMA_ID: -1,
         a.HOST_NUMA_ID: -1,

@@ -1,15 +1,17 @@
-"""Answers HELLO_QUERY: everything a client may know of its MIG device, in one message."""
+"""Answers HELLO_QUERY: everything a client may know of its device, in one message."""
 
-from vgpu_sim.gpud.devices.attributes import attributes_of
+from vgpu_sim.gpud.devices.attributes import Attribute, attributes_of
 from vgpu_sim.gpud.model import MigInstance, uuid_bytes
-from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN, DeviceInfo
+from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN, CI_ATTRIBUTE, GI_ATTRIBUTE, DeviceInfo
 
 DRIVER_VERSION = 13000  # 1000 * major + 10 * minor of the CUDA driver API that is served
 
 
 def device_name(instance: MigInstance) -> str:
-    """Return the device's name: the product's and the profile's."""
-    return f"{instance.gpu.board.product_name} MIG {instance.profile.name}"
+    """Return the device's name: the product's and, of a MIG device, the profile's."""
+    if instance.profile.is_whole:
+        return instance.gpu.board.product_name
+    return f"{instance.gpu.board.product_name} MIG {instance.device_profile}"
 
 
 def device_info(
@@ -18,18 +20,23 @@ def device_info(
     memory_used_bytes: int,
     context_count: int,
     enforced: bool,
+    multiprocessors: int,
 ) -> DeviceInfo:
-    """Fill the message. ``enforced`` says whether a cgroup holds the slice to its share."""
+    """Fill the message. ``enforced`` says whether a cgroup holds the slice to its share.
+
+    ``multiprocessors`` is how many of the instance's this client may use, which is what programs
+    are told that ask for the attribute, as of an MPS client. What else is of the whole.
+    """
     info = DeviceInfo()
     info.uuid[:] = uuid_bytes(instance.uuid)
     info.gpu_uuid[:] = uuid_bytes(instance.gpu.uuid)
     info.name = device_name(instance).encode()
-    info.profile = instance.profile.name.encode()
+    info.profile = instance.device_profile.encode()
     info.board = instance.gpu.board_key.encode()
     info.capability_major, info.capability_minor = capability
-    info.is_mig = 1
+    info.is_mig = int(not instance.profile.is_whole)
     info.gpu_index = instance.gpu.index
-    info.multiprocessors = instance.profile.sm_count
+    info.multiprocessors = instance.sm_count
     info.driver_version = DRIVER_VERSION
     info.memory_bytes = instance.profile.memory_bytes
     info.memory_used_bytes = memory_used_bytes
@@ -40,4 +47,8 @@ def device_info(
     known = attributes_of(instance, capability)
     for number in range(len(info.attributes)):
         info.attributes[number] = known.get(number, ATTRIBUTE_UNKNOWN)
+    info.attributes[Attribute.MULTIPROCESSOR_COUNT] = multiprocessors
+    if not instance.profile.is_whole:
+        info.attributes[GI_ATTRIBUTE] = instance.gi_id
+        info.attributes[CI_ATTRIBUTE] = instance.ci_id
     return info

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mig.errors import IllegalLayoutError, MigError, UnknownBoardError, UnknownProfileError
-from mig.geometry import Instance
+from mig.geometry import ComputePlace, Instance
 from mig.planner import rules
 from vgpu_sim.gpud.devices import journal
 from vgpu_sim.gpud.devices.journal import NodeState
@@ -19,9 +19,10 @@ from vgpu_sim.gpud.model import (
     GpuUuid,
     InstanceUuid,
     MigInstance,
-    new_instance_uuid,
+    instance_uuid_of,
 )
 from vgpu_sim.hal.address_map import MAX_GPUS
+from vgpu_sim.perf.errors import BadShape
 
 
 class Inventory:
@@ -49,6 +50,13 @@ class Inventory:
         """Return the budget as configured; 0 means the default."""
         return self._state.budget_bytes
 
+    def gpu(self, uuid: str) -> Gpu:
+        """Return a GPU. Raises NotFound."""
+        for gpu in self._state.gpus:
+            if gpu.uuid == uuid:
+                return gpu
+        raise NotFound(f"no GPU {uuid}")
+
     def instance(self, uuid: str) -> MigInstance:
         """Return an instance. Raises NotFound."""
         for instance in self._state.instances:
@@ -57,9 +65,14 @@ class Inventory:
         raise NotFound(f"no instance {uuid}")
 
     def instances_of(self, gpu: Gpu) -> tuple[MigInstance, ...]:
-        """Return a GPU's instances by start."""
+        """Return a GPU's instances by start, those in one GPU instance by their first slice."""
         mine = (one for one in self._state.instances if one.gpu.uuid == gpu.uuid)
-        return tuple(sorted(mine, key=lambda one: one.start))
+        return tuple(sorted(mine, key=lambda one: (one.start, one.compute_start or 0)))
+
+    def beside(self, instance: MigInstance) -> tuple[MigInstance, ...]:
+        """Return what is in the GPU instance of this one, itself included, in order."""
+        key = instance.gpu_instance
+        return tuple(one for one in self.instances_of(instance.gpu) if one.gpu_instance == key)
 
     def configure(self, gpus: Iterable[Gpu], budget_bytes: int) -> None:
         """Make these the node's GPUs.
@@ -76,48 +89,130 @@ class Inventory:
                 raise InUse(f"{gpu.uuid} has instances: destroy them first")
         self._store(replace(self._state, gpus=wanted, budget_bytes=budget_bytes))
 
-    def create_instance(self, gpu_uuid: GpuUuid, profile_name: str, start: int) -> MigInstance:
-        """Make an instance at a placement.
+    def create_instance(
+        self,
+        gpu_uuid: GpuUuid,
+        profile_name: str,
+        start: int,
+        compute: bool = True,
+        owner: str = "",
+        owner_name: str = "",
+        compute_start: int | None = None,
+    ) -> MigInstance:
+        """Make an instance at a placement; without ``compute`` it admits nobody until it has that.
+
+        One that is narrower than its GPU instance has a ``compute_start``: its GPU instance is
+        made with the first and goes with the last in it.
+        ``owner`` and ``owner_name`` are what it is made for (``MigInstance``).
 
         Raises:
             NotFound: no such GPU.
             InvalidRequest: the board has no such profile, or not at that start.
             Conflict: it cannot exist beside the instances that are there.
         """
-        gpu = next((gpu for gpu in self._state.gpus if gpu.uuid == gpu_uuid), None)
-        if gpu is None:
-            raise NotFound(f"no GPU {gpu_uuid}")
+        gpu = self.gpu(gpu_uuid)
         try:
-            profile = gpu.board.profile(profile_name)
-            candidate = Instance(profile, start)
+            placed = gpu.board.instance(profile_name, start, compute_start)
         except (UnknownProfileError, IllegalLayoutError) as err:
             raise InvalidRequest(str(err)) from err
-        others = [Instance(one.profile, one.start) for one in self.instances_of(gpu)]
-        try:
-            rules.check(gpu.board, [*others, candidate])
-        except MigError as err:
-            raise Conflict(str(err)) from err
+        return self._add(gpu, placed, compute, owner, owner_name)
+
+    def _add(
+        self, gpu: Gpu, placed: Instance, compute: bool = True, owner: str = "", name: str = ""
+    ) -> MigInstance:
+        self._check_beside(gpu, self.instances_of(gpu), placed)
         taken = {one.slot for one in self._state.instances}
         slot = next(number for number in range(len(taken) + 1) if number not in taken)
-        instance = MigInstance(new_instance_uuid(), gpu, profile, start, slot)
+        instance = MigInstance(
+            *(instance_uuid_of(gpu, placed.profile), gpu, placed.profile, placed.start, slot),
+            compute=compute,
+            owner=owner,
+            owner_name=name,
+            within=placed.compute,
+        )
         self._store(replace(self._state, instances=(*self._state.instances, instance)))
         return instance
 
-    def destroy_instance(self, uuid: InstanceUuid, in_use: Callable[[MigInstance], bool]) -> None:
-        """Forget an instance. Raises NotFound, or InUse when ``in_use`` says so."""
-        instance = self.instance(uuid)
+    @staticmethod
+    def _check_beside(gpu: Gpu, others: Iterable[MigInstance], placed: Instance) -> None:
+        try:
+            rules.check(gpu.board, [*(one.placed for one in others), placed])
+        except MigError as err:
+            raise Conflict(str(err)) from err
+
+    def destroy_instance(
+        self, uuid: InstanceUuid, in_use: Callable[[MigInstance], bool], owner: str = ""
+    ) -> None:
+        """Forget an instance.
+
+        Raises:
+            NotFound: no such instance.
+            Conflict: it was not made for ``owner``.
+            InUse: ``in_use`` says so.
+        """
+        instance = self.owned(uuid, owner)
         if in_use(instance):
             raise InUse(f"{uuid} has contexts")
         kept = tuple(one for one in self._state.instances if one.uuid != uuid)
         self._store(replace(self._state, instances=kept))
 
+    def owned(self, uuid: InstanceUuid, owner: str) -> MigInstance:
+        """Return an instance that was made for ``owner``. Raises NotFound, Conflict."""
+        instance = self.instance(uuid)
+        if instance.owner != owner:
+            whose = f"claim {instance.owner_name}" if instance.owner else "a layout"
+            raise Conflict(f"{uuid} was made for {whose}: that alone takes it away")
+        return instance
+
     def set_admission(self, uuid: InstanceUuid, admit: bool) -> None:
         """Say whether new contexts are admitted. Raises NotFound."""
-        self.instance(uuid)
-        changed = tuple(
-            replace(one, admit=admit) if one.uuid == uuid else one for one in self._state.instances
-        )
-        self._store(replace(self._state, instances=changed))
+        self._replace(replace(self.instance(uuid), admit=admit))
+
+    def create_compute(self, uuid: InstanceUuid, within: ComputePlace | None) -> MigInstance:
+        """Make a compute instance in the GPU instance that ``uuid`` is in.
+
+        ``within`` None is one of full width. The first keeps the uuid of the empty GPU instance.
+
+        Raises:
+            NotFound: no such instance.
+            InvalidRequest: the GPU instance has no such place.
+            Conflict: what is there leaves no room for it, or was made for a claim.
+        """
+        instance = self.owned(uuid, "")
+        try:
+            placed = Instance(instance.profile, instance.start, within)
+        except IllegalLayoutError as err:
+            raise InvalidRequest(str(err)) from err
+        if instance.compute:
+            return self._add(instance.gpu, placed)
+        made = replace(instance, compute=True, within=within)
+        self._replace(made)
+        return made
+
+    def destroy_compute(self, uuid: InstanceUuid, in_use: Callable[[MigInstance], bool]) -> bool:
+        """Take a compute instance out of its GPU instance, which stays; tell whether ``uuid`` does.
+
+        That of the last one is then the empty GPU instance's.
+
+        Raises:
+            NotFound: no such instance.
+            Conflict: it is a GPU instance without one, or was made for a claim.
+            InUse: ``in_use`` says so.
+        """
+        instance = self.owned(uuid, "")
+        if not instance.compute:
+            raise Conflict(f"{uuid} has no compute instance")
+        if len(self.beside(instance)) > 1:
+            self.destroy_instance(uuid, in_use)
+            return False
+        if in_use(instance):
+            raise InUse(f"{uuid} has contexts")
+        self._replace(replace(instance, compute=False, within=None))
+        return True
+
+    def _replace(self, changed: MigInstance) -> None:
+        instances = (changed if one.uuid == changed.uuid else one for one in self._state.instances)
+        self._store(replace(self._state, instances=tuple(instances)))
 
     def _store(self, state: NodeState) -> None:
         if state != self._state:
@@ -130,8 +225,8 @@ def _check_gpus(gpus: tuple[Gpu, ...]) -> None:
         if not 0 <= gpu.index < MAX_GPUS:
             raise InvalidRequest(f"{gpu.uuid}: index {gpu.index} is not below {MAX_GPUS}")
         try:
-            _ = gpu.board
-        except UnknownBoardError as err:
+            _ = gpu.board, gpu.place
+        except (UnknownBoardError, BadShape) as err:
             raise InvalidRequest(str(err)) from err
     if len({gpu.uuid for gpu in gpus}) != len(gpus) or len({gpu.index for gpu in gpus}) != len(
         gpus

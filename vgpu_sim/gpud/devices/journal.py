@@ -15,11 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from mig.errors import MigError
-from mig.geometry import Instance
 from mig.planner import rules
 from vgpu_sim.gpud.errors import JournalError
-from vgpu_sim.gpud.model import Gpu, MigInstance, parse_gpu_uuid, parse_instance_uuid
+from vgpu_sim.gpud.model import (
+    Gpu,
+    InstanceUuid,
+    MigInstance,
+    check_made_for,
+    parse_gpu_uuid,
+    parse_instance_uuid,
+)
 from vgpu_sim.hal.address_map import MAX_GPUS
+from vgpu_sim.perf.topology import FLAT
+from vgpu_sim.system import durable
 
 VERSION = 1
 FILE_NAME = "gpud.json"
@@ -63,19 +71,7 @@ def load(state_dir: Path) -> NodeState:
 
 def save(state_dir: Path, state: NodeState) -> None:
     """Replace the journal, durably. Raises OSError; the old one is then still whole."""
-    path = state_dir / FILE_NAME
-    temporary = path.with_suffix(".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        json.dump(encode(state), file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.rename(path)
-    directory = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    durable.write_json(state_dir / FILE_NAME, encode(state))
 
 
 def lock(state_dir: Path, wait_seconds: float) -> int:
@@ -103,20 +99,41 @@ def encode(state: NodeState) -> dict[str, Any]:
         "version": VERSION,
         "budget_bytes": state.budget_bytes,
         "gpus": [
-            {"uuid": gpu.uuid, "index": gpu.index, "board": gpu.board_key} for gpu in state.gpus
+            {"uuid": gpu.uuid, "index": gpu.index, "board": gpu.board_key, **_topology(gpu)}
+            for gpu in state.gpus
         ],
         "instances": [
             {
                 "uuid": instance.uuid,
                 "gpu_uuid": instance.gpu.uuid,
-                "profile": instance.profile.name,
+                "profile": instance.device_profile,
                 "start": instance.start,
                 "slot": instance.slot,
                 "admit": instance.admit,
+                **({} if instance.compute else {"compute": False}),
+                **_compute_start(instance),
+                **_made_for(instance),
             }
             for instance in state.instances
         ],
     }
+
+
+def _topology(gpu: Gpu) -> dict[str, str]:
+    """Return what is not written of GPUs without a topology, likewise."""
+    return {} if gpu.topology == FLAT else {"topology": gpu.topology}
+
+
+def _compute_start(instance: MigInstance) -> dict[str, int]:
+    """Return what is not written of an instance of full width, likewise."""
+    return {} if instance.compute_start is None else {"compute_start": instance.compute_start}
+
+
+def _made_for(instance: MigInstance) -> dict[str, str]:
+    """Return what is not written of a layout's instance: an older gpud can read that journal."""
+    if not instance.owner:
+        return {}
+    return {"owner": instance.owner, "owner_name": instance.owner_name}
 
 
 def decode(document: object) -> NodeState:
@@ -141,17 +158,20 @@ def decode(document: object) -> NodeState:
     for gpu in gpus:
         rules.check(
             gpu.board,
-            [Instance(one.profile, one.start) for one in instances if one.gpu == gpu],
+            [one.placed for one in instances if one.gpu == gpu],
         )
     return NodeState(gpus, instances, root["budget_bytes"])
 
 
 def _gpu(entry: object) -> Gpu:
-    fields = _fields(entry, {"uuid": str, "index": int, "board": str})
+    if isinstance(entry, dict):
+        entry = {"topology": FLAT} | entry
+    fields = _fields(entry, {"uuid": str, "index": int, "board": str, "topology": str})
     if not 0 <= fields["index"] < MAX_GPUS:
         raise ValueError(f"gpu index {fields['index']} is not below {MAX_GPUS}")
-    gpu = Gpu(parse_gpu_uuid(fields["uuid"]), fields["index"], fields["board"])
-    _ = gpu.board  # raises for an unknown one
+    uuid = parse_gpu_uuid(fields["uuid"])
+    gpu = Gpu(uuid, fields["index"], fields["board"], fields["topology"])
+    _ = gpu.board, gpu.place  # raise for an unknown one
     return gpu
 
 
@@ -164,19 +184,39 @@ def _instance(entry: object, gpus: Mapping[str, Gpu]) -> MigInstance:
         "slot": int,
         "admit": bool,
     }
+    if isinstance(entry, dict) and "compute" in entry:  # not written where it is true
+        kinds["compute"] = bool
+    if isinstance(entry, dict) and "compute_start" in entry:
+        kinds["compute_start"] = int
+    if isinstance(entry, dict) and "owner" in entry:
+        kinds |= {"owner": str, "owner_name": str}
     fields = _fields(entry, kinds)
     gpu = gpus.get(fields["gpu_uuid"])
     if gpu is None:
         raise ValueError(f"instance {fields['uuid']} is of an unknown gpu {fields['gpu_uuid']}")
     if fields["slot"] < 0:
         raise ValueError("an instance's slot is negative")
+    uuid = parse_instance_uuid(fields["uuid"])
+    placed = gpu.board.instance(fields["profile"], fields["start"], fields.get("compute_start"))
+    profile, compute = placed.profile, fields.get("compute", True)
+    if not compute and placed.compute is not None:
+        raise ValueError(f"instance {uuid} is {placed.device} without one in its place")
+    own = uuid == InstanceUuid(gpu.uuid) if profile.is_whole else uuid.startswith("MIG-")
+    if not own:
+        raise ValueError(f"instance {uuid} is {profile.name} of {gpu.uuid}: not its uuid")
+    owner, owner_name = fields.get("owner", ""), fields.get("owner_name", "")
+    check_made_for(owner, owner_name)
     return MigInstance(
-        uuid=parse_instance_uuid(fields["uuid"]),
+        uuid=uuid,
         gpu=gpu,
-        profile=gpu.board.profile(fields["profile"]),
+        profile=profile,
         start=fields["start"],
         slot=fields["slot"],
         admit=fields["admit"],
+        compute=compute,
+        owner=owner,
+        owner_name=owner_name,
+        within=placed.compute,
     )
 
 

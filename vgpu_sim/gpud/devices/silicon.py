@@ -56,6 +56,6 @@ BOARDS: Mapping[str, Figures] = MappingProxyType(
         "h100-nvl": Figures(1_785_000, 2_619_000, 6016, 50 * MIB),
         "h200": Figures(1_980_000, 3_201_000, 6144, 50 * MIB),
         "b200": Figures(1_965_000, 3_996_000, 8192, 126 * MIB),
-        "rtx-pro-6000": Figures(2_617_000, 14_001_000, 512, 128 * MIB),
+        "rtx-pro-6000": Figures(2_430_000, 12_481_000, 512, 128 * MIB),
     }
 )

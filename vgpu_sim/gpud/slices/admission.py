@@ -6,7 +6,9 @@ standalone use it is whoever has gpud's own uid and the token.
 
 import asyncio
 import hmac
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from vgpu_sim.gpud.errors import HelloRefused
@@ -17,6 +19,7 @@ from vgpu_sim.system.peers import Peer, PodUid, pod_of_process
 
 ASK_AGAIN_SECONDS = 2.0
 ADMISSION_WAIT_SECONDS = 10.0  # a client's context creation may take this long, then 46
+MAX_UNLISTED = 32  # clients of a slice that wait to be listed: strangers leave its holder room
 
 
 class Admission(Protocol):
@@ -30,6 +33,9 @@ class Admission(Protocol):
         Raises:
             HelloRefused: with the CUresult for the client.
         """
+
+    async def is_holder(self, uuid: InstanceUuid, peer: Peer, sender: Peer | None) -> bool:
+        """Tell whether a client is of somebody who may use an instance, as far as known now."""
 
 
 class TokenAdmission:
@@ -48,6 +54,11 @@ class TokenAdmission:
         if not hmac.compare_digest(token, self._token) or not same_uid:
             raise HelloRefused(CudaError.NOT_PERMITTED, "wrong uid or token")
         return Owner(PodUid(""), "")
+
+    async def is_holder(self, uuid: InstanceUuid, peer: Peer, sender: Peer | None) -> bool:
+        """Compare uids: a token is asked for where a context starts."""
+        del uuid
+        return peer.uid == self._uid and (sender is None or sender.uid == self._uid)
 
 
 class HolderTable:
@@ -114,6 +125,7 @@ class PodAdmission:
         self._pod_of = pod_of
         self._wait_seconds = wait_seconds
         self._asked: dict[tuple[InstanceUuid, PodUid], float] = {}
+        self._unlisted: Counter[InstanceUuid] = Counter()
 
     async def authorize(
         self, instance: MigInstance, peer: Peer, sender: Peer | None, token: bytes
@@ -137,13 +149,39 @@ class PodAdmission:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             return listed and not self._foreign_contexts(instance.uuid)
 
-        if not await self._wait(admitted, instance.uuid, pod_uid):
+        with self._counted(instance.uuid, pod_uid):
+            in_time = await self._wait(admitted, instance.uuid, pod_uid)
+        if not in_time:
             listed = self._holders.find(instance.uuid, pod_uid) is not None
             reason = "its former holder has not ended" if listed else "pod is not its holder"
             self._events.emit("refused", instance=instance.uuid, pod_uid=pod_uid, reason=reason)
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
         holder = self._holders.find(instance.uuid, pod_uid)
         return Owner(pod_uid, holder.namespace if holder is not None else "")
+
+    @contextmanager
+    def _counted(self, uuid: InstanceUuid, pod_uid: PodUid) -> Iterator[None]:
+        """Count who begins to wait unlisted, or refuse it. Of that there is no event: a storm."""
+        if self._holders.find(uuid, pod_uid) is not None:
+            yield
+            return
+        if self._unlisted[uuid] >= MAX_UNLISTED:
+            reason = f"pod is not its holder, and {MAX_UNLISTED} others wait to be"
+            raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, reason)
+        self._unlisted[uuid] += 1
+        try:
+            yield
+        finally:
+            self._unlisted[uuid] -= 1
+            if not self._unlisted[uuid]:
+                del self._unlisted[uuid]
+
+    async def is_holder(self, uuid: InstanceUuid, peer: Peer, sender: Peer | None) -> bool:
+        """Compare the pods of who connected and who sent with those listed; asks nobody."""
+        pod_uid, senders_pod = await asyncio.to_thread(self._pods_of, peer, sender)
+        if pod_uid is None or pod_uid != senders_pod:
+            return False
+        return self._holders.find(uuid, pod_uid) is not None
 
     def _pods_of(self, peer: Peer, sender: Peer | None) -> tuple[PodUid | None, PodUid | None]:
         return self._pod_of(peer.pid), None if sender is None else self._pod_of(sender.pid)

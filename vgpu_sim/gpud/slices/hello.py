@@ -4,7 +4,9 @@ A client is hostile until proven otherwise: the message is copied, then every fi
 """
 
 import ctypes
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 from vgpu_sim.gpud.errors import HelloRefused
 from vgpu_sim.hal import messages
@@ -13,6 +15,7 @@ from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import Header, MessageType
 
 HELLO_BYTES = ctypes.sizeof(Header) + ctypes.sizeof(messages.Hello)
+Payload = TypeVar("Payload", bound=ctypes.Structure)
 
 
 class MalformedHello(Exception):
@@ -31,6 +34,7 @@ class Hello:
     aperture_base: int
     flags: int
     token: bytes
+    thread_share: int = 0
 
     @property
     def reply_type(self) -> MessageType:
@@ -54,6 +58,11 @@ class Hello:
             )
         if self.flags:
             raise HelloRefused(CudaError.INVALID_VALUE, f"unknown hello flags {self.flags:#x}")
+        if self.thread_share > messages.WHOLE_THREAD_SHARE:
+            raise HelloRefused(
+                CudaError.INVALID_VALUE,
+                f"thread share {self.thread_share} of {messages.WHOLE_THREAD_SHARE}",
+            )
         if not self.wants_context:
             return
         if self.context_index >= MAX_CONTEXTS:
@@ -66,24 +75,38 @@ class Hello:
             )
 
 
+def read(
+    data: bytes, types: Collection[MessageType], payload: type[Payload]
+) -> tuple[Header, Payload]:
+    """Take the one message of a connection apart.
+
+    Raises:
+        MalformedHello: wrong size, magic, type, or reserved field of the header.
+    """
+    whole = ctypes.sizeof(Header) + ctypes.sizeof(payload)
+    if len(data) != whole:
+        raise MalformedHello(f"{len(data)} bytes instead of {whole}")
+    header = Header.from_buffer_copy(data)
+    if header.magic != messages.MAGIC:
+        raise MalformedHello(f"magic {header.magic:#010x}")
+    if header.type not in types:
+        raise MalformedHello(f"type {header.type}")
+    if header.payload_bytes != ctypes.sizeof(payload):
+        raise MalformedHello(f"payload of {header.payload_bytes} bytes")
+    found = payload.from_buffer_copy(data, ctypes.sizeof(Header))
+    if header.reserved:
+        raise MalformedHello("reserved fields are not zero")
+    return header, found
+
+
 def parse(data: bytes) -> Hello:
     """Read a HELLO.
 
     Raises:
-        MalformedHello: wrong size, magic, type or reserved fields.
+        MalformedHello: wrong size, magic, type, or reserved field of the header.
     """
-    if len(data) != HELLO_BYTES:
-        raise MalformedHello(f"{len(data)} bytes instead of {HELLO_BYTES}")
-    header = Header.from_buffer_copy(data)
-    if header.magic != messages.MAGIC:
-        raise MalformedHello(f"magic {header.magic:#010x}")
-    if header.type not in (MessageType.HELLO_QUERY, MessageType.HELLO_CONTEXT):
-        raise MalformedHello(f"type {header.type}")
-    if header.payload_bytes != ctypes.sizeof(messages.Hello):
-        raise MalformedHello(f"payload of {header.payload_bytes} bytes")
-    hello = messages.Hello.from_buffer_copy(data, ctypes.sizeof(Header))
-    if header.reserved or hello.reserved:
-        raise MalformedHello("reserved fields are not zero")
+    types = (MessageType.HELLO_QUERY, MessageType.HELLO_CONTEXT)
+    header, hello = read(data, types, messages.Hello)
     return Hello(
         request=header.request,
         wants_context=header.type == MessageType.HELLO_CONTEXT,
@@ -93,16 +116,17 @@ def parse(data: bytes) -> Hello:
         aperture_base=hello.aperture_base,
         flags=hello.flags,
         token=bytes(hello.token),
+        thread_share=hello.thread_share,
     )
 
 
 def encode(
     kind: MessageType,
     request: int,
-    payload: ctypes.Structure | None = None,
+    payload: ctypes.Structure | bytes = b"",
     status: int = CudaError.SUCCESS,
 ) -> bytes:
     """Encode any message of the slice socket; without a payload it is the header alone."""
-    body = bytes(payload) if payload is not None else b""
+    body = bytes(payload)
     header = Header(messages.MAGIC, messages.PROTOCOL_VERSION, kind, request, status, len(body), 0)
     return bytes(header) + body

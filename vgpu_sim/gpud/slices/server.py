@@ -15,9 +15,10 @@ from typing import Protocol
 
 from vgpu_sim.gpud.errors import HelloRefused, RequestError
 from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
-from vgpu_sim.gpud.slices import hello as hellos
+from vgpu_sim.gpud.slices import hello as hellos, management
 from vgpu_sim.gpud.slices.admission import Admission
 from vgpu_sim.gpud.slices.hello import Hello, MalformedHello
+from vgpu_sim.gpud.slices.replies import Replies
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.messages import DeviceInfo
 from vgpu_sim.system import foreign, processes, seqpacket
@@ -29,11 +30,11 @@ logger = logging.getLogger("tessera.gpud")
 
 SOCKET_NAME = "s.sock"
 HELLO_TIMEOUT_SECONDS = 5.0
-REPLY_TIMEOUT_SECONDS = 5.0
 MAX_PENDING = 64
 LOG_LINES_PER_MINUTE = 30
 _ACCEPT_FAILED_PAUSE_SECONDS = 0.5
 HELLOS_PER_SECOND = 500
+_MESSAGE_BYTES = max(hellos.HELLO_BYTES, management.REQUEST_BYTES)
 _BACKLOG = 1024  # connections that wait their turn; a full queue refuses at once
 
 
@@ -49,7 +50,8 @@ class ContextStarter(Protocol):
 class SliceServer:
     """Serves ``<directory>/s.sock`` for one instance until closed.
 
-    ``instance_of`` is asked for every client, because an instance can be withdrawn meanwhile.
+    ``instance_of`` and ``refusal`` (why a GPU's state allows no context) are asked for every
+    client, because an instance can be withdrawn or fail meanwhile.
     """
 
     def __init__(
@@ -57,9 +59,11 @@ class SliceServer:
         uuid: InstanceUuid,
         directory: Path,
         instance_of: Callable[[str], MigInstance],
-        describe: Callable[[MigInstance], DeviceInfo],
+        describe: Callable[[MigInstance, int], DeviceInfo],
         admission: Admission,
         starter: ContextStarter,
+        refusal: Callable[[MigInstance], tuple[int, str] | None] = lambda _: None,
+        answers: management.Answers | None = None,
     ) -> None:
         self.directory = directory
         self._uuid = uuid
@@ -67,12 +71,16 @@ class SliceServer:
         self._describe = describe
         self._admission = admission
         self._starter = starter
+        self._refusal = refusal
+        self._answers = answers
         self._listener: socket.socket | None = None
         self._sockets = ForeignSockets(uuid, refusing=False)
         self._accepting: asyncio.Task[None] | None = None
         self._serving: set[asyncio.Task[None]] = set()
         self._silent: dict[asyncio.Task[None], None] = {}
         self._turns = Turnstile(HELLOS_PER_SECOND)
+        self._replies = Replies()
+        self._managing = asyncio.Lock()  # threads that look processes up are everybody's
         self._log_quota = LogQuota(LOG_LINES_PER_MINUTE)
 
     def open(self, socket_mode: int, directory_mode: int) -> None:
@@ -118,15 +126,20 @@ class SliceServer:
                 await asyncio.sleep(_ACCEPT_FAILED_PAUSE_SECONDS)
                 continue
             client.setblocking(False)
-            while len(self._serving) >= MAX_PENDING and self._silent:
+            while self._pending >= MAX_PENDING and self._silent:
                 await self._drop_oldest_silent()
-            if len(self._serving) >= MAX_PENDING:
+            if self._pending >= MAX_PENDING:
                 self._sockets.close(client)
                 continue
             task = asyncio.create_task(self._serve(client))
             self._serving.add(task)
             self._silent[task] = None
             task.add_done_callback(self._forget)
+
+    @property
+    def _pending(self) -> int:
+        """Return how many clients have no answer yet."""
+        return len(self._serving) - self._replies.unread
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._serving.discard(task)
@@ -143,16 +156,19 @@ class SliceServer:
         try:
             peer = peer_of(client)
             async with asyncio.timeout(HELLO_TIMEOUT_SECONDS):
-                packet = await self._sockets.receive(client, hellos.HELLO_BYTES + 1)
+                packet = await self._sockets.receive(client, _MESSAGE_BYTES + 1)
             if not packet.data:
                 return
             hello = _parse(packet)
             task = asyncio.current_task()
             if task is not None:
                 self._silent.pop(task, None)
+            await self._turns.turn()
+            if isinstance(hello, management.Ask):
+                await self._manage(client, hello, peer, packet.sender)
+                return
             if hello.wants_context:
                 close = self._sockets.close_shared
-            await self._turns.turn()
             await self._answer(client, hello, peer, packet.sender)
         except (MalformedHello, TimeoutError, OSError) as err:
             if self._log_quota.take():
@@ -167,15 +183,37 @@ class SliceServer:
         try:
             hello.check()
             instance = self._current_instance()
+            self._refuse_unhealthy(instance, hello.wants_context)
             if hello.wants_context:
                 await self._start_context(client, instance, hello, peer, sender)
                 return
-            reply = hellos.encode(hello.reply_type, hello.request, self._describe(instance))
+            info = self._describe(instance, hello.thread_share)
+            reply = hellos.encode(hello.reply_type, hello.request, info)
         except HelloRefused as err:
             self._log_refusal(peer, err)
             reply = hellos.encode(hello.reply_type, hello.request, status=err.status)
-        async with asyncio.timeout(REPLY_TIMEOUT_SECONDS):
-            await seqpacket.send(client, reply)
+        await self._reply(client, reply, peer, sender)
+
+    async def _manage(
+        self, client: socket.socket, ask: management.Ask, peer: Peer, sender: Peer | None
+    ) -> None:
+        try:
+            instance = self._instance_of(self._uuid)
+        except RequestError:
+            return  # withdrawn at this moment: the client finds no socket when it asks again
+        if self._answers is None:
+            return
+        async with self._managing:
+            reply = await self._answers.of_slice(instance, ask, peer, sender)
+        await self._reply(client, reply, peer, sender)
+
+    async def _reply(
+        self, client: socket.socket, reply: bytes, peer: Peer, sender: Peer | None
+    ) -> None:
+        async def is_holder() -> bool:
+            return await self._admission.is_holder(self._uuid, peer, sender)
+
+        await self._replies.send(client, reply, is_holder)
 
     def _log_refusal(self, peer: Peer, refused: HelloRefused) -> None:
         if self._log_quota.take():
@@ -192,6 +230,16 @@ class SliceServer:
             return self._instance_of(self._uuid)
         except RequestError as err:
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, str(err)) from err
+
+    def _refuse_unhealthy(self, instance: MigInstance, wants_context: bool = True) -> None:
+        """Refuse a context of what has failed; of what is not there any more even its description.
+
+        Raises:
+            HelloRefused: with the reason.
+        """
+        refused = self._refusal(instance)
+        if refused is not None and (wants_context or refused[0] == CudaError.NO_DEVICE):
+            raise HelloRefused(*refused)
 
     async def _start_context(
         self,
@@ -217,8 +265,12 @@ class SliceServer:
         if _connector_has_ended(client):
             # Its pid may be another process's by now: who was authorised cannot be told.
             raise HelloRefused(CudaError.NOT_PERMITTED, "the process that connected has ended")
-        if not self._current_instance().admit:
+        current = self._current_instance()
+        if not current.admit:
             raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, "the instance is being withdrawn")
+        if not current.compute:
+            raise HelloRefused(CudaError.DEVICE_UNAVAILABLE, "it has no compute instance")
+        self._refuse_unhealthy(current)  # authorising may have taken its time
         # The worker's messages bring descriptors; it did not ask for the senders' names.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
         await self._starter.launch(instance, hello, client, peer, owner)
@@ -234,7 +286,9 @@ def _connector_has_ended(client: socket.socket) -> bool:
         os.close(pidfd)
 
 
-def _parse(packet: seqpacket.Packet) -> Hello:
+def _parse(packet: seqpacket.Packet) -> Hello | management.Ask:
     if packet.truncated:
         raise MalformedHello("too long, or brought descriptors")
+    if management.is_request(packet.data):
+        return management.parse(packet.data)
     return hellos.parse(packet.data)

@@ -1,4 +1,4 @@
-/* The variables that all client libraries read: TESSERA_... */
+/* The variables TESSERA_... that all client libraries read. */
 #ifndef TSR_CONFIG_H
 #define TSR_CONFIG_H
 

@@ -15,9 +15,11 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const struct tsr_slice_name *)a)->text, ((const struct tsr_slice_name *)b)->text);
 }
 
-/* Only a folder that is named like a slice may be one whose gpud is being restarted. */
+/* Only a folder that is named like a slice, or like a whole GPU, may be one whose gpud is being
+ * restarted. */
 static bool is_slice_name(const char *name) {
-  return strncmp(name, "MIG-", 4) == 0 && strlen(name) < TSR_SLICE_NAME_BYTES;
+  return (strncmp(name, "MIG-", 4) == 0 || strncmp(name, "GPU-", 4) == 0) &&
+         strlen(name) < TSR_SLICE_NAME_BYTES;
 }
 
 int tsr_slices_list(struct tsr_slice_name *names) {
@@ -43,8 +45,8 @@ static bool read_info(const struct tsr_reply *reply, tessera_device_info *info) 
   return info->gpu_index < TESSERA_MAX_GPUS;
 }
 
-enum tsr_outcome tsr_slice_query(const struct tsr_slice_name *name, struct tsr_slice *slice,
-                                 int32_t *status) {
+enum tsr_outcome tsr_slice_query(const struct tsr_slice_name *name, uint32_t thread_share,
+                                 struct tsr_slice *slice, int32_t *status) {
   const struct tsr_config *config = tsr_config();
   if ((size_t)snprintf(slice->socket_path, sizeof slice->socket_path, "%s/%s/s.sock",
                        config->slices_dir, name->text) >= sizeof slice->socket_path)
@@ -52,7 +54,8 @@ enum tsr_outcome tsr_slice_query(const struct tsr_slice_name *name, struct tsr_s
   const int socket = tsr_connect(slice->socket_path);
   if (socket < 0) return tsr_is_absent(socket, slice->socket_path) ? TSR_ABSENT : TSR_CLOSED;
   tessera_hello hello = {.version_min = TESSERA_PROTOCOL_OLDEST,
-                         .version_max = TESSERA_PROTOCOL_VERSION};
+                         .version_max = TESSERA_PROTOCOL_VERSION,
+                         .thread_share = thread_share};
   memcpy(hello.token, config->token, sizeof hello.token);
   static struct tsr_reply reply;
   enum tsr_outcome outcome =

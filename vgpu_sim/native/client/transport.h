@@ -6,7 +6,7 @@
 
 #include "tessera_abi.h"
 
-enum { TSR_MAX_FDS = 2 };
+enum { TSR_MAX_FDS = 5 };
 
 struct tsr_reply {
   int32_t status; /* 0: success; otherwise the number of the error, of the library that asked */

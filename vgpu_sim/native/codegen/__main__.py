@@ -13,7 +13,7 @@ from vgpu_sim.native.codegen import library, page, render
 
 NATIVE = Path(__file__).parents[1]
 ROOT = NATIVE.parents[1]
-LIBRARIES = (NATIVE / "libcuda", NATIVE / "libibverbs", NATIVE / "librdmacm")
+LIBRARIES = tuple(NATIVE / name for name in ("libcuda", "libibverbs", "libnvml", "librdmacm"))
 
 
 def outputs(made: library.Library) -> dict[Path, str]:

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 CLASSES = ("local", "async", "sync")
+_CLASSES = (
+    "*local*: answered in the process. *async*: put into a stream's ring. *sync*: waits for"
+    " the device or asks the context worker."
+)
 _KEYS = {"name", "symbol", "since", "stream", "class", "prototype", "returns", "version"}
 
 
@@ -63,6 +67,7 @@ class Page:
     noun: str
     version: str
     limits: str
+    classes: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,18 @@ class Library:
     ready: Ready | None
     page: Page | None
     versions: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+    """Version nodes of which each has the functions of those before it, too."""
     sets_errno: bool = False
     """Whether "not supported" is -1 with errno set, not the status itself."""
+    says_unsupported: bool = True
+    """Whether "not supported" is said on stderr: not where it is an everyday answer."""
     data: Mapping[str, str] = field(default_factory=dict)
     """Exported variables, which the hand-written sources define, and their versions."""
+
+    def later_nodes(self, version: str) -> tuple[str, ...]:
+        """Return the nodes that have the functions of ``version``, too."""
+        return self.kept[self.kept.index(version) + 1 :] if version in self.kept else ()
 
     def unsupported_code(self) -> int:
         """Return the number of the status "not supported"."""
@@ -141,7 +154,10 @@ def _page(document: Mapping[str, Any]) -> Page | None:
     if "page" not in document:
         return None
     limits = document.get("limits", {}).get("text", "").strip()
-    return Page(document["page"], document["title"], document["noun"], document["version"], limits)
+    classes = document.get("classes", _CLASSES)
+    return Page(
+        document["page"], document["title"], document["noun"], document["version"], limits, classes
+    )
 
 
 def load(sources: Path) -> Library:
@@ -176,6 +192,8 @@ def load(sources: Path) -> Library:
         ready=Ready(ready["header"], ready["call"], frozenset(ready["without"])) if ready else None,
         page=_page(document),
         versions=versions,
+        kept=tuple(document.get("kept", ())),
         sets_errno=document.get("sets_errno", False),
+        says_unsupported=document.get("says_unsupported", True),
         data=document.get("data", {}),
     )

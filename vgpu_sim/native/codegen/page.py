@@ -43,6 +43,15 @@ def _since(function: Function) -> str:
     return function.version or f"{function.since // 1000}.{function.since % 1000 // 10}"
 
 
+def _implemented(done: list[Function], page: Page) -> list[str]:
+    """Return the table; without a column of versions where the page has none."""
+    if not page.version:
+        rows = [f"| `{f.symbol}` | {f.kind} |" for f in done]
+        return ["| function | class |", "|---|---|", *rows]
+    rows = [f"| `{f.symbol}` | {_since(f)} | {f.kind} |" for f in done]
+    return [f"| function | since {page.version} | class |", "|---|---|---|", *rows]
+
+
 def _unsupported(library: Library, page: Page) -> list[str]:
     missing = defaultdict(list)
     for f in library.functions:
@@ -69,11 +78,11 @@ def render_page(library: Library, page: Page) -> str:
         f"Generated from `{folder}/functions.toml` by `python -m vgpu_sim.native.codegen`.",
         "",
         f"`{library.soname}` exports {len(library.functions)} symbols; {len(done)} are implemented."
-        f" The others answer `{library.unsupported}` ({library.unsupported_code()}), say so once on"
-        " stderr, and end the program when `TESSERA_STRICT=1`.",
+        f" The others answer `{library.unsupported}` ({library.unsupported_code()}),"
+        f"{' say so once on stderr,' if library.says_unsupported else ''} and end the program when"
+        " `TESSERA_STRICT=1`.",
         "",
-        "*local*: answered in the process. *async*: put into a stream's ring. *sync*: waits for"
-        " the device or asks the context worker.",
+        page.classes,
         "",
         "## Variables",
         "",
@@ -92,9 +101,7 @@ def render_page(library: Library, page: Page) -> str:
         "",
         "## Implemented",
         "",
-        f"| function | since {page.version} | class |",
-        "|---|---|---|",
-        *(f"| `{f.symbol}` | {_since(f)} | {f.kind} |" for f in done),
+        *_implemented(done, page),
         "",
         "## Not supported",
         "",

@@ -24,7 +24,7 @@ def _refusal(library: Library, function: Function) -> Iterator[str]:
     if returns.endswith("*"):
         yield f"  errno = {library.unsupported};"
         yield "  return NULL;"
-    elif returns != "void" and library.sets_errno:
+    elif function.returns == "int" or (returns != "void" and library.sets_errno):
         yield f"  errno = {library.unsupported};"
         yield "  return -1;"
     elif returns != "void":
@@ -61,8 +61,11 @@ def _trace_value(library: Library, parameter: Parameter) -> str:
 
 def _stub(library: Library, function: Function) -> Iterator[str]:
     yield f"EXPORT {_stub_declaration(library, function)} {{"
-    yield "  static uint32_t said;"
-    yield f'  tsr_unsupported("{function.symbol}", "{library.unsupported}", &said);'
+    if library.says_unsupported:
+        yield "  static uint32_t said;"
+        yield f'  tsr_unsupported("{function.symbol}", "{library.unsupported}", &said);'
+    else:
+        yield f'  tsr_end_if_strict("{function.symbol}", "was called");'
     yield from _refusal(library, function)
     yield "}"
 
@@ -106,23 +109,29 @@ def _entry(library: Library, function: Function) -> Iterator[str]:
 def render_entry(library: Library) -> str:
     """Return ``entry.c``: every exported symbol with its checks and its trace."""
     headers = ["api.h", "clock.h", "trace.h", "unsupported.h"]
+    if library.kept:
+        headers.append("symbol_nodes.h")
     if library.ready:
         headers.append(library.ready.header)
     lines = [BANNER, "#define _GNU_SOURCE"]
     refused = [one for one in library.functions if not one.kind]
-    if any(one.returns.endswith("*") or library.sets_errno for one in refused):
+    if any(one.returns.endswith(("*", "int")) or library.sets_errno for one in refused):
         lines.append("#include <errno.h>")
     lines += ["#include <stddef.h>", "#include <stdint.h>", ""]
     lines += [f'#include "{header}"' for header in sorted(headers)]
     lines += ["", '#define EXPORT __attribute__((visibility("default")))']
     # The stubs take whatever they are called with; nothing reads it.
     for function in library.functions:
-        if function.kind:
-            lines.append(f"EXPORT {_declaration(library, function, '')};")
-        else:
-            lines.append(f"EXPORT {_stub_declaration(library, function)};")
+        shape = _declaration(library, function, "")
+        if not function.kind:
+            shape = _stub_declaration(library, function)
+        several = library.later_nodes(function.version)
+        lines.append(f"EXPORT {shape}{f' TSR_OF_NODES({function.symbol})' if several else ''};")
     for function in library.functions:
         lines += ["", *(_entry if function.kind else _stub)(library, function)]
+        if several := library.later_nodes(function.version):
+            lines.append(f"TSR_FIRST_IN({function.symbol}, {function.version})")
+            lines += (f"TSR_ALSO_IN({function.symbol}, {node})" for node in several)
     return "\n".join([*lines, ""])
 
 

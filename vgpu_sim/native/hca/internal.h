@@ -84,6 +84,13 @@ struct hca_member {
   uint8_t gid[16];
 };
 
+/* Which frames go to which raw packet queue pairs. */
+struct hca_steer {
+  struct hca_steer *next; /* of less or the same urgency */
+  tessera_hca_steer_create wanted;
+  struct hca_qp *targets[TESSERA_HCA_STEER_TARGETS];
+};
+
 /* Which byte of a list of addresses comes next. */
 struct hca_cursor {
   const tessera_hca_sge *sges;
@@ -137,6 +144,7 @@ struct hca_qp {
   struct hca_qp *next_queued;
   struct hca_qp *next_waiting, *previous_waiting;
   struct hca_wired *wired; /* NULL: not connected over a wire */
+  uint64_t frame;          /* the last that it was given: several rules may name it */
 };
 
 struct hca {
@@ -153,8 +161,10 @@ struct hca {
   struct hca_table windows; /* by the upper 24 bits of their keys */
   struct hca_table ahs;
   struct hca_member *members;
+  struct hca_steer *steers; /* the most urgent first */
+  uint64_t frames;          /* that raw packet queue pairs have sent */
   uint64_t next_serial;
-  uint8_t datagram[TESSERA_HCA_GRH_BYTES + TESSERA_HCA_MAX_DATAGRAM_BYTES];
+  uint8_t datagram[TESSERA_HCA_GRH_BYTES + TESSERA_HCA_MAX_DATAGRAM_BYTES]; /* or a frame */
   struct hca_qp *first_queued, *last_queued;
   struct hca_qp *first_waiting;
   atomic_ullong sleeps, turns;
@@ -168,10 +178,9 @@ struct hca {
   struct hca_pacing *pacing; /* NULL: there are no QoS classes */
 };
 
-/* objects.c: the engine may sleep: it looks at its queue again. */
-void hca_ring(struct hca *hca);
-
 /* queue.c: whose turn it is. */
+/* The engine may sleep; it looks at its queue again. */
+void hca_ring(struct hca *hca);
 void hca_enqueue(struct hca *hca, struct hca_qp *qp);
 struct hca_qp *hca_dequeue(struct hca *hca);
 void hca_wait_until(struct hca *hca, struct hca_qp *qp, enum hca_wait why, uint64_t wake_ns);
@@ -179,9 +188,6 @@ void hca_wait_end(struct hca *hca, struct hca_qp *qp);
 /* Queues who has waited long enough; returns when the next one has, or UINT64_MAX. */
 uint64_t hca_wake_due(struct hca *hca, uint64_t now_ns);
 void hca_forget(struct hca *hca, struct hca_qp *qp);
-
-/* objects.c: the engine may sleep; it looks at its queue again. */
-void hca_ring(struct hca *hca);
 
 /* memory.c */
 /* Whether `wanted` bytes at an address lie in `bytes` from `first` on. */
@@ -198,6 +204,7 @@ bool hca_copy(uint8_t *to, const uint8_t *from, uint64_t bytes);
 /* Atomic for every CPU, too: adds, or swaps if equal; `before` is what was there. */
 bool hca_atomic(uint64_t *at, uint32_t opcode, uint64_t compare_add, uint64_t swap,
                 uint64_t *before);
+bool hca_store(uint64_t *at, uint64_t value);
 void hca_memory_guard(void); /* once a process */
 /* A descriptor with which mappings are watched for absent pages; -1 where there is none. */
 int hca_absent_open(void);

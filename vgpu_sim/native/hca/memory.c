@@ -77,6 +77,19 @@ bool hca_atomic(uint64_t *at, uint32_t opcode, uint64_t compare_add, uint64_t sw
   return true;
 }
 
+bool hca_store(uint64_t *at, uint64_t value) {
+  if (sigsetjmp(escape, 0) != 0) {
+    copying = 0;
+    return false;
+  }
+  copying = 1;
+  atomic_signal_fence(memory_order_seq_cst);
+  __atomic_store_n(at, value, __ATOMIC_SEQ_CST);
+  atomic_signal_fence(memory_order_seq_cst);
+  copying = 0;
+  return true;
+}
+
 const struct hca_region *hca_region_of(struct hca *hca, const struct hca_qp *qp, uint32_t key,
                                        uint64_t address, uint64_t bytes, uint32_t access) {
   const struct hca_region *region = hca_table_get(&hca->regions, key);

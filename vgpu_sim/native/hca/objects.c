@@ -19,11 +19,6 @@ static void *map(int fd, uint64_t bytes) {
 
 static int duplicate(int fd) { return fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3); }
 
-void hca_ring(struct hca *hca) {
-  const uint64_t one = 1;
-  if (write(hca->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake */
-}
-
 static void drop_client(struct hca_client *client) {
   if (client->page) munmap(client->page, TESSERA_HCA_PAGE_BYTES);
   if (client->doorbell_fd >= 0) close(client->doorbell_fd);
@@ -252,6 +247,15 @@ static void reset(struct hca *hca, struct hca_qp *qp) {
   memset(qp->page, 0, sizeof *qp->page);
 }
 
+/* Whether the engine has anything to do after a change of state: whoever connects changes it three
+ * times, and an engine that is woken looks for requests for a while before it sleeps again. */
+static bool has_work(const struct hca *hca, const struct hca_qp *qp) {
+  const uint32_t state = qp->attributes.state;
+  if (state == TESSERA_VERBS_STATE_ERR || state == TESSERA_VERBS_STATE_SQD) return true;
+  return hca->first_waiting || qp->wired ||
+         __atomic_load_n(&qp->page->send_head, __ATOMIC_ACQUIRE) != qp->send_tail;
+}
+
 int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
                const tessera_hca_qp_attributes *attributes) {
   hca_enter(hca);
@@ -264,8 +268,9 @@ int hca_qp_set(struct hca *hca, struct hca_qp *qp, uint32_t from,
     if (attributes->state == TESSERA_VERBS_STATE_ERR) hca_fail(hca, qp);
     hca_enqueue(hca, qp);
   }
+  const bool rings = same && has_work(hca, qp);
   hca_leave(hca);
-  hca_ring(hca);
+  if (rings) hca_ring(hca);
   return same;
 }
 

@@ -64,34 +64,6 @@ int hca_flow_limit(struct hca *hca, struct hca_flow *flow, struct hca_limit *con
   return 0;
 }
 
-uint64_t hca_bucket_wait_ns(struct hca_bucket *bucket, uint64_t now_ns) {
-  if (bucket->per_ns == 0) return 0;
-  if (now_ns > bucket->filled_ns) {
-    bucket->tokens += (double)(now_ns - bucket->filled_ns) * bucket->per_ns;
-    if (bucket->tokens > bucket->burst) bucket->tokens = bucket->burst;
-    bucket->filled_ns = now_ns;
-  }
-  return bucket->tokens >= 0 ? 0 : (uint64_t)(-bucket->tokens / bucket->per_ns) + 1;
-}
-
-uint64_t hca_flow_wait_ns(struct hca_flow *flow, uint64_t now_ns) {
-  uint64_t longest_ns = 0;
-  for (uint32_t i = 0; i < flow->limit_count; i++) {
-    const uint64_t bytes_ns = hca_bucket_wait_ns(&flow->limits[i]->bytes, now_ns);
-    const uint64_t operations_ns = hca_bucket_wait_ns(&flow->limits[i]->operations, now_ns);
-    if (bytes_ns > longest_ns) longest_ns = bytes_ns;
-    if (operations_ns > longest_ns) longest_ns = operations_ns;
-  }
-  return longest_ns;
-}
-
-void hca_flow_spend(struct hca_flow *flow, uint64_t bytes, unsigned operations) {
-  for (uint32_t i = 0; i < flow->limit_count; i++) {
-    flow->limits[i]->bytes.tokens -= (double)bytes;
-    flow->limits[i]->operations.tokens -= operations;
-  }
-}
-
 /* What is being carried out stops where it is: nothing moves for this queue pair any more. */
 static void revoke(struct hca *hca, struct hca_qp *qp) {
   if (qp->attributes.state == TESSERA_VERBS_STATE_ERR) return;
@@ -101,6 +73,7 @@ static void revoke(struct hca *hca, struct hca_qp *qp) {
 
 void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes, uint32_t count) {
   hca_enter(hca); /* whoever copies holds the lock: nobody does now */
+  bool rings = hca->first_waiting != NULL;
   for (uint32_t i = 0; i < count; i++) {
     const tessera_hca_policy_change *change = &changes[i];
     struct hca_qp *qp = (struct hca_qp *)(uintptr_t)change->queue_pair;
@@ -116,10 +89,11 @@ void hca_policies_set(struct hca *hca, const tessera_hca_policy_change *changes,
         .device_only = change->device_only,
     };
     if (qp && change->revoke) revoke(hca, qp);
+    rings |= change->revoke != 0;
   }
   /* Who waits for a ceiling that was may have another one now, or be denied. */
   for (struct hca_qp *qp = hca->first_waiting; qp; qp = qp->next_waiting)
     if (qp->waiting == HCA_WAIT_RATE || qp->waiting == HCA_WAIT_WIRE) hca_enqueue(hca, qp);
   hca_leave(hca);
-  hca_ring(hca);
+  if (rings) hca_ring(hca);
 }

@@ -27,10 +27,12 @@ struct hca_flow {
   uint32_t limit_count;
 };
 
-/* policy.c: what comes at a rate must wait so long, 0 for not at all. */
+/* rates.c. A bucket of bytes, empty; 0: no limit. */
+struct hca_bucket hca_bucket_of(uint64_t per_second);
+/* What comes at a rate must wait so long, 0 for not at all. */
 uint64_t hca_bucket_wait_ns(struct hca_bucket *bucket, uint64_t now_ns);
 
-/* policy.c: how long a flow must wait, 0 for not at all; and what it has spent. */
+/* How long a flow must wait, 0 for not at all; and what it has spent. */
 uint64_t hca_flow_wait_ns(struct hca_flow *flow, uint64_t now_ns);
 void hca_flow_spend(struct hca_flow *flow, uint64_t bytes, unsigned operations);
 
@@ -67,6 +69,7 @@ static inline uint32_t hca_verbs_of(uint32_t opcode) {
       [TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP] = TESSERA_VERB_ATOMIC_CAS,
       [TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD] = TESSERA_VERB_ATOMIC_FAA,
       [TESSERA_VERBS_OPCODE_SEND_WITH_INV] = TESSERA_VERB_SEND | TESSERA_VERB_INVALIDATE,
+      [TESSERA_VERBS_OPCODE_ATOMIC_WRITE] = TESSERA_VERB_WRITE,
   };
   return opcode < sizeof VERBS / sizeof *VERBS ? VERBS[opcode] : 0;
 }

@@ -1,4 +1,13 @@
+/* Whose turn it is, who waits, and what ends the engine's sleep. */
+#define _GNU_SOURCE
+#include <unistd.h>
+
 #include "internal.h"
+
+void hca_ring(struct hca *hca) {
+  const uint64_t one = 1;
+  if (write(hca->wake_fd, &one, sizeof one) < 0) return; /* full: it is awake */
+}
 
 void hca_enqueue(struct hca *hca, struct hca_qp *qp) {
   if (qp->queued) return;

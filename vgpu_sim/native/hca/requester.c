@@ -4,6 +4,9 @@
 /* Which operations a kind of queue pair has. */
 static bool is_possible(const struct hca_qp *qp, const tessera_hca_send_slot *send) {
   const uint32_t opcode = send->opcode;
+  if (hca_is_atomic_write(opcode)) /* its packets have no place in wire_packet.h */
+    return qp->type == TESSERA_VERBS_QP_TYPE_RC && !qp->wired &&
+           !(send->flags & TESSERA_VERBS_SEND_INLINE);
   if (opcode > TESSERA_VERBS_OPCODE_SEND_WITH_INV) return false;
   const bool answered = hca_is_read(opcode) || hca_is_atomic(opcode);
   if (send->flags & TESSERA_VERBS_SEND_INLINE && (answered || hca_is_own(opcode))) return false;
@@ -12,14 +15,22 @@ static bool is_possible(const struct hca_qp *qp, const tessera_hca_send_slot *se
       return !answered || qp->attributes.max_rd_atomic != 0;
     case TESSERA_VERBS_QP_TYPE_UC:
       return !answered;
+    case TESSERA_VERBS_QP_TYPE_RAW_PACKET:
+      return opcode == TESSERA_VERBS_OPCODE_SEND;
     default:
       return opcode == TESSERA_VERBS_OPCODE_SEND || opcode == TESSERA_VERBS_OPCODE_SEND_WITH_IMM;
   }
 }
 
 static uint64_t longest(const struct hca_qp *qp) {
-  return qp->type == TESSERA_VERBS_QP_TYPE_UD ? TESSERA_HCA_MAX_DATAGRAM_BYTES
-                                              : TESSERA_HCA_MAX_MESSAGE_BYTES;
+  switch (qp->type) {
+    case TESSERA_VERBS_QP_TYPE_UD:
+      return TESSERA_HCA_MAX_DATAGRAM_BYTES;
+    case TESSERA_VERBS_QP_TYPE_RAW_PACKET:
+      return TESSERA_HCA_MAX_FRAME_BYTES;
+    default:
+      return TESSERA_HCA_MAX_MESSAGE_BYTES;
+  }
 }
 
 uint32_t hca_check_local(struct hca *hca, struct hca_qp *qp) {
@@ -29,6 +40,9 @@ uint32_t hca_check_local(struct hca *hca, struct hca_qp *qp) {
   uint64_t bytes;
   if (hca_is_own(send->opcode)) {
     bytes = send->sge_count = 0;
+  } else if (hca_is_atomic_write(send->opcode)) {
+    bytes = sizeof send->compare_add;
+    send->sge_count = 0;
   } else if (send->flags & TESSERA_VERBS_SEND_INLINE) {
     bytes = send->inline_bytes;
     if (bytes > TESSERA_HCA_MAX_INLINE_BYTES) return TESSERA_VERBS_STATUS_LOC_LEN_ERR;

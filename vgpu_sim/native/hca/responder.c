@@ -52,6 +52,11 @@ enum hca_step hca_carry_out_atomic(struct hca *hca, struct hca_qp *qp, struct hc
       contiguous < sizeof(uint64_t))
     return refuse_request(hca, qp, peer);
   uint64_t before;
+  if (hca_is_atomic_write(send->opcode)) {
+    if (!hca_store((uint64_t *)(void *)at, send->compare_add)) return refuse_access(hca, qp, peer);
+    work->done = work->bytes; /* nothing comes back */
+    return HCA_STEP_DONE;
+  }
   if (!hca_atomic((uint64_t *)(void *)at, send->opcode, send->compare_add, send->swap, &before))
     return refuse_access(hca, qp, peer);
   while (work->done < work->bytes) {

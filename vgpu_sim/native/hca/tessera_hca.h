@@ -22,6 +22,7 @@ struct hca_srq;
 struct hca_ah;
 struct hca_window;
 struct hca_member;
+struct hca_steer;
 
 /* Starts the engine's thread; NULL with errno set. */
 HCA_EXPORT struct hca *hca_new(void);
@@ -150,6 +151,13 @@ HCA_EXPORT void hca_window_free(struct hca *hca, struct hca_window *window);
 HCA_EXPORT struct hca_member *hca_member_new(struct hca *hca, struct hca_qp *qp,
                                              const uint8_t *gid);
 HCA_EXPORT void hca_member_free(struct hca *hca, struct hca_member *member);
+
+/* Which frames go to which raw packet queue pairs, as many as wanted->target_count. It goes before
+ * any of them. */
+HCA_EXPORT struct hca_steer *hca_steer_new(struct hca *hca,
+                                           const tessera_hca_steer_create *wanted,
+                                           struct hca_qp *const *targets);
+HCA_EXPORT void hca_steer_free(struct hca *hca, struct hca_steer *steer);
 
 /* How often the engine went to sleep, and how many turns it took: an idle one does neither. */
 HCA_EXPORT void hca_counters(struct hca *hca, uint64_t *sleeps, uint64_t *turns);

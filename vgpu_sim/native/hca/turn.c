@@ -136,13 +136,14 @@ static enum hca_step advance(struct hca *hca, struct hca_qp *qp, uint64_t *budge
     return HCA_STEP_AGAIN;
   }
   if (qp->type == TESSERA_VERBS_QP_TYPE_UD) return hca_carry_out_datagram(hca, qp);
+  if (qp->type == TESSERA_VERBS_QP_TYPE_RAW_PACKET) return hca_carry_out_frame(hca, qp);
   struct hca_qp *peer = hca_peer(hca, qp);
   if (!peer) return hca_wait_for_peer(hca, qp);
   enum hca_step step = begin(hca, qp, peer);
   if (step != HCA_STEP_AGAIN) return step;
   const uint32_t before = work->done;
-  step = hca_is_atomic(work->send.opcode) ? hca_carry_out_atomic(hca, qp, peer)
-                                          : move(hca, qp, peer, budget);
+  const bool atomic = hca_is_atomic(work->send.opcode) || hca_is_atomic_write(work->send.opcode);
+  step = atomic ? hca_carry_out_atomic(hca, qp, peer) : move(hca, qp, peer, budget);
   hca_account(qp, work->done - before, step == HCA_STEP_DONE);
   if (step != HCA_STEP_DONE) return step;
   if (work->receives) hca_end_receive(hca, peer, qp, TESSERA_VERBS_STATUS_SUCCESS);

@@ -13,17 +13,6 @@
 
 enum { ROOM_BYTES = 32 * 65536, EVENTS = 32 };
 
-/* What a flow label says about the source port (rdma-core's ibv_flow_label_to_udp_sport()): here,
- * which of the ports that there are. */
-unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own, uint32_t other) {
-  label &= 0xFFFFF;
-  if (label == 0) {
-    const uint64_t pair = (uint64_t)own * other;
-    label = (uint32_t)(pair ^ pair >> 20 ^ pair >> 40) & 0xFFFFF;
-  }
-  return ((label & 0x3FFF) ^ label >> 14) % wire->lanes;
-}
-
 static bool open_engine(struct hca *hca) {
   if (hca->wire_batch) return true;
   hca_crc_choose();
@@ -141,25 +130,6 @@ void hca_wire_counts(struct hca *hca, struct hca_wire *wire, tessera_hca_wire_co
   hca_leave(hca);
 }
 
-/* An address that this engine serves itself: its queue pairs reach each other without a wire. */
-static bool is_here(const struct hca *hca, const uint8_t *gid) {
-  for (const struct hca_wire *wire = hca->wires; wire; wire = wire->next)
-    if (memcmp(wire->gid, gid, sizeof wire->gid) == 0) return true;
-  for (const struct hca_client *client = hca->clients; client; client = client->next)
-    for (unsigned i = 0; i < TESSERA_HCA_GIDS; i++)
-      if (memcmp(client->gids[i], gid, sizeof client->gids[i]) == 0) return true;
-  return false;
-}
-
-struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
-                         unsigned sgid_index) {
-  if (sgid_index >= TESSERA_HCA_GIDS) return NULL;
-  const uint8_t *gid = client->gids[sgid_index];
-  for (struct hca_wire *wire = hca->wires; wire; wire = wire->next)
-    if (memcmp(wire->gid, gid, sizeof wire->gid) == 0) return wire;
-  return NULL;
-}
-
 bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
   const tessera_hca_qp_attributes *attributes = &qp->attributes;
   qp->wired = calloc(1, sizeof *qp->wired);
@@ -177,21 +147,15 @@ bool wire_join(struct hca_wire *wire, struct hca_qp *qp) {
   return true;
 }
 
-struct hca_wire *hca_wire_towards(const struct hca *hca, const struct hca_client *client,
-                                  const tessera_hca_ah_create *path) {
-  struct hca_wire *wire = hca->wires ? wire_of(hca, client, path->sgid_index) : NULL;
-  if (!wire || wire_is_ipv4(wire->gid) != wire_is_ipv4(path->dgid)) return NULL;
-  return is_here(hca, path->dgid) ? NULL : wire;
-}
-
 bool hca_wire_set(struct hca *hca, struct hca_qp *qp, uint32_t from) {
   const tessera_hca_qp_attributes *attributes = &qp->attributes;
   if (attributes->state == TESSERA_VERBS_STATE_RESET) leave(hca, qp);
   if (attributes->state == TESSERA_VERBS_STATE_RTR && from != TESSERA_VERBS_STATE_RTR) {
     leave(hca, qp);
     struct hca_wire *wire = wire_of(hca, qp->client, attributes->sgid_index);
-    if (!wire || qp->type == TESSERA_VERBS_QP_TYPE_UD || is_here(hca, attributes->dgid))
-      return true;
+    const bool connects =
+        qp->type == TESSERA_VERBS_QP_TYPE_RC || qp->type == TESSERA_VERBS_QP_TYPE_UC;
+    if (!wire || !connects || wire_is_here(hca, attributes->dgid)) return true;
     if (wire_is_ipv4(wire->gid) != wire_is_ipv4(attributes->dgid)) return true;
     if (!wire_join(wire, qp)) return false;
   }

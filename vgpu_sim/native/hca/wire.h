@@ -113,8 +113,6 @@ struct hca_wired {
 
 /* wire.c: connects a queue pair over its address's wire, at its beginning. False: no memory. */
 bool wire_join(struct hca_wire *wire, struct hca_qp *qp);
-struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
-                         unsigned sgid_index);
 
 /* What a packet is for, and where it lies in the buffer. */
 struct wire_out {
@@ -143,11 +141,15 @@ bool wire_receive(struct hca *hca, struct hca_wire *wire);
  * address, and of its partition. NULL, and counted: there is none. */
 struct hca_qp *wire_target(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                            uint32_t qpn, uint16_t pkey);
-/* wire.c: which of the ports that there are a flow label says, or without one two queue pairs. */
+/* wire_ways.c: which of the ports that there are a flow label says, or without one two queue pairs. */
 unsigned wire_lane_of(const struct hca_wire *wire, uint32_t label, uint32_t own, uint32_t other);
 /* The wire that a path of `client` leads over; NULL: it leads nowhere else. */
 struct hca_wire *hca_wire_towards(const struct hca *hca, const struct hca_client *client,
                                   const tessera_hca_ah_create *path);
+struct hca_wire *wire_of(const struct hca *hca, const struct hca_client *client,
+                         unsigned sgid_index);
+/* An address that this engine serves itself: its queue pairs reach each other without a wire. */
+bool wire_is_here(const struct hca *hca, const uint8_t *gid);
 
 /* wire_datagram.c */
 void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
@@ -159,14 +161,27 @@ void wire_take_datagram(struct hca *hca, struct hca_wire *wire, const struct wir
 const struct hca_policy *wire_source_of(struct hca *hca, struct hca_wire *wire,
                                         const struct wire_path *path, unsigned part,
                                         const uint8_t *data, size_t bytes);
-/* Takes what has waited for a judgement that is there now. */
-void wire_take_judged(struct hca *hca);
+/* A datagram that is sound, and for a queue pair that would take it. */
+struct wire_held {
+  struct wire_held *next;
+  struct wire_path path;
+  bool asked;
+  unsigned part;
+  size_t bytes;
+  uint8_t data[];
+};
+
+/* What waits from somebody who is judged by now, in its order, to be freed; NULL: nothing does. */
+struct wire_held *wire_take_known(struct hca_wire *wire);
+void wire_held_free(struct wire_held *held);
 void wire_sources_end(struct hca_wire *wire);
 
 /* wire_admit.c: judges one packet from `path->source`, part number `part` of what came together, and
  * carries it out. */
 void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_path *path,
                    unsigned part, const uint8_t *data, size_t bytes);
+/* Takes what has waited for a judgement that is there now. */
+void wire_take_judged(struct hca *hca);
 
 /* wire_mad.c: takes what is for queue pair 1; false: it is for another. */
 bool wire_take_mad(struct hca_wire *wire, const struct wire_path *path, unsigned part,
@@ -244,29 +259,31 @@ void wire_repeat_atomic(struct hca *hca, struct hca_qp *qp, const struct wire_pa
 /* wire_unreliable.c: what comes of an unreliable connection. */
 void wire_respond_unreliably(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
 
-/* wire_responder.c */
-void wire_responder_begin(struct hca_qp *qp);
-void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+/* wire_answers.c */
+void wire_note(struct hca *hca, struct hca_wired *wired);
+void wire_send_answer(struct hca *hca, struct hca_qp *qp, uint32_t psn, uint8_t syndrome);
 /* Answers READs, as many packets as there is room for; true where more are to be made. */
 bool wire_answer_reads(struct hca *hca, struct hca_qp *qp);
 /* Acknowledges what came, if nothing has to be answered before. */
 void wire_answer(struct hca *hca, struct hca_qp *qp);
-void wire_note(struct hca *hca, struct hca_wired *wired);
-/* Which request of verbs a packet belongs to: what policy is asked about. */
-uint32_t wire_opcode_of(const struct wire_packet *packet);
-/* Whether a packet may come at this place of a message, with this length. */
-bool wire_fits(const struct hca_qp *qp, const struct wire_packet *packet);
-bool wire_may_reach(struct hca *hca, const struct hca_qp *qp, const struct wire_packet *packet,
-                    uint32_t access, uint32_t bytes);
+void wire_will_answer(struct hca *hca, struct hca_qp *qp);
 /* How many READs and atomics a peer may have under way. */
 unsigned wire_most_answers(const struct hca_qp *qp);
 void wire_add_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading reading);
 /* Forgets answers that are not sent yet, from a PSN on: they are asked for again. */
 void wire_forget_answers(struct hca_qp *qp, uint32_t psn);
-void wire_end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
-                      uint32_t status);
 /* Ends the queue pair, and tells the peer why; `event` tells its owner, -1: nothing does. */
 void wire_refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int event);
+
+/* wire_responder.c */
+void wire_responder_begin(struct hca_qp *qp);
+void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet);
+/* Whether a packet may come at this place of a message, with this length. */
+bool wire_fits(const struct hca_qp *qp, const struct wire_packet *packet);
+bool wire_may_reach(struct hca *hca, const struct hca_qp *qp, const struct wire_packet *packet,
+                    uint32_t access, uint32_t bytes);
+void wire_end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
+                      uint32_t status);
 
 /* As the table of partition keys is now. */
 static inline uint16_t wire_pkey(const struct hca_qp *qp) {

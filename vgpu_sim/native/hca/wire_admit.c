@@ -1,4 +1,4 @@
-/* Which packets are let in, and who carries them out. */
+/* Which packets are let in, and who carries them out: those that come and those that waited. */
 #include <string.h>
 
 #include "wire.h"
@@ -65,4 +65,21 @@ void hca_wire_take(struct hca *hca, struct hca_wire *wire, const struct wire_pat
     default:
       wire->counts.malformed++;
   }
+}
+
+static void carry_out_known(struct hca *hca, struct hca_wire *wire) {
+  struct wire_held *released;
+  while ((released = wire_take_known(wire))) {
+    for (struct wire_held *held = released; held; held = held->next) {
+      wire->counts.received--; /* it was counted when it came */
+      hca_wire_take(hca, wire, &held->path, held->part, held->data, held->bytes);
+    }
+    wire_held_free(released);
+  }
+}
+
+void wire_take_judged(struct hca *hca) {
+  if (!hca->judged) return;
+  hca->judged = false;
+  for (struct hca_wire *wire = hca->wires; wire; wire = wire->next) carry_out_known(hca, wire);
 }

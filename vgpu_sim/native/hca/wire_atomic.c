@@ -4,6 +4,7 @@
  * comes again is never done again. As many results are kept as the peer may have under way, so what
  * it may ask for again is there. */
 #include "wire.h"
+#include "wire_policy.h"
 #include "work.h"
 
 struct wire_packet wire_ask_atomic(const tessera_hca_send_slot *send) {

@@ -10,17 +10,7 @@
 
 enum {
   LEAD_BYTES = 65536, /* how far a class of weight 1 may be ahead of another that is ready */
-  LEAST_BURST_BYTES = 65536,
-  BURSTS_PER_SECOND = 100, /* what comes in 10 ms, as for limits of policies */
 };
-
-struct hca_bucket hca_bucket_of(uint64_t per_second) {
-  const uint64_t burst = per_second / BURSTS_PER_SECOND;
-  return (struct hca_bucket){
-      .per_ns = (double)per_second / 1e9,
-      .burst = (double)(burst < LEAST_BURST_BYTES ? LEAST_BURST_BYTES : burst),
-      .filled_ns = hca_now_ns()};
-}
 
 int hca_qos_classes_set(struct hca *hca, const tessera_hca_qos_class *classes, uint32_t count) {
   if (count > TESSERA_HCA_QOS_CLASSES) return EINVAL;

@@ -57,8 +57,6 @@ struct hca_wired;
 struct wire_path;
 
 /* wire_pace.c */
-/* A bucket of bytes, empty; 0: no limit. */
-struct hca_bucket hca_bucket_of(uint64_t per_second);
 unsigned wire_class_of(const struct hca *hca, const struct hca_qp *qp);
 /* What a packet's TOS or traffic class is. */
 uint8_t wire_tos(const struct hca *hca, const struct hca_qp *qp, uint8_t opcode);
@@ -71,10 +69,15 @@ bool wire_pace_end(struct hca *hca, struct hca_qp *qp, bool more);
 bool wire_pace_asks(struct hca *hca, struct hca_qp *qp);
 void wire_pace_charge(struct hca *hca, struct hca_qp *qp);
 
-/* wire_congestion.c */
+/* wire_rate.c */
+/* Does what was to be done since the last time. */
+void wire_congestion_advance(struct wire_congestion *congestion, uint64_t now_ns);
+/* A notification came. */
+void wire_congestion_cut(struct wire_congestion *congestion, uint64_t now_ns);
 /* How long until a queue pair's own rate lets it send again, 0: not at all. */
 uint64_t wire_congestion_wait_ns(struct wire_congestion *congestion, uint64_t now_ns);
 void wire_congestion_spend(struct wire_congestion *congestion, uint64_t bytes);
+/* wire_congestion.c */
 /* A packet came that the network has marked: the sender is told, now and then. */
 void wire_congestion_marked(struct hca *hca, struct hca_qp *qp, uint8_t opcode);
 /* A congestion notification came, or what says that it is one. */

@@ -15,46 +15,6 @@ void wire_responder_begin(struct hca_qp *qp) {
   responder->last_psn = wire_psn_add(responder->psn, WIRE_PSN_MASK);
 }
 
-void wire_note(struct hca *hca, struct hca_wired *wired) {
-  if (wired->responder.noted) return;
-  wired->responder.noted = true;
-  wired->next_noted = hca->wire_noted;
-  hca->wire_noted = wired;
-}
-
-static void send_answer(struct hca *hca, struct hca_qp *qp, uint32_t psn, uint8_t syndrome) {
-  const struct wire_packet packet = {.opcode = WIRE_ACKNOWLEDGE,
-                                     .pkey = wire_pkey(qp),
-                                     .qpn = qp->attributes.dest_qpn,
-                                     .psn = psn,
-                                     .syndrome = syndrome,
-                                     .msn = qp->wired->responder.msn};
-  wire_begin(hca, qp->wired, &packet);
-  wire_end(hca, qp->wired, &packet);
-}
-
-void wire_answer(struct hca *hca, struct hca_qp *qp) {
-  struct wire_responder *responder = &qp->wired->responder;
-  if (!responder->answers || responder->reading_count) return;
-  responder->answers = false;
-  send_answer(hca, qp, wire_psn_add(responder->psn, WIRE_PSN_MASK), WIRE_SYNDROME_ACK);
-}
-
-static void will_answer(struct hca *hca, struct hca_qp *qp) {
-  qp->wired->responder.answers = true;
-  wire_note(hca, qp->wired);
-}
-
-void wire_refuse(struct hca *hca, struct hca_qp *qp, enum wire_nak reason, int event) {
-  struct wire_responder *responder = &qp->wired->responder;
-  wire_answer_reads(hca, qp); /* what came before is answered before, if it is not very much */
-  if (qp->attributes.state == TESSERA_VERBS_STATE_ERR) return;
-  send_answer(hca, qp, responder->psn, (uint8_t)(WIRE_SYNDROME_NAK | reason));
-  responder->answers = false;
-  if (event >= 0) hca_event(qp->client, (uint32_t)event, qp->number);
-  hca_fail(hca, qp);
-}
-
 void wire_end_receive(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet,
                       uint32_t status) {
   struct wire_responder *responder = &qp->wired->responder;
@@ -91,8 +51,8 @@ static bool take_receive(struct hca *hca, struct hca_qp *qp, const struct wire_p
   const enum hca_taken taken = hca_take(hca, qp);
   if (taken == HCA_TAKEN_BROKEN) return false;
   if (taken == HCA_TAKEN_NONE) {
-    send_answer(hca, qp, responder->psn,
-                (uint8_t)(WIRE_SYNDROME_RNR | (qp->attributes.min_rnr_timer & 31)));
+    wire_send_answer(hca, qp, responder->psn,
+                     (uint8_t)(WIRE_SYNDROME_RNR | (qp->attributes.min_rnr_timer & 31)));
     responder->answers = false; /* it acknowledges what came before */
     return false;
   }
@@ -108,23 +68,6 @@ static bool take_receive(struct hca *hca, struct hca_qp *qp, const struct wire_p
     return false;
   }
   return true;
-}
-
-uint32_t wire_opcode_of(const struct wire_packet *packet) {
-  const bool immediate = packet->form.parts & WIRE_IMMEDIATE;
-  switch (packet->form.kind) {
-    case WIRE_SEND:
-      if (packet->form.parts & WIRE_INVALIDATE) return TESSERA_VERBS_OPCODE_SEND_WITH_INV;
-      return immediate ? TESSERA_VERBS_OPCODE_SEND_WITH_IMM : TESSERA_VERBS_OPCODE_SEND;
-    case WIRE_WRITE:
-      return immediate ? TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM
-                       : TESSERA_VERBS_OPCODE_RDMA_WRITE;
-    case WIRE_ATOMIC:
-      return packet->opcode == WIRE_FETCH_ADD ? TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD
-                                              : TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP;
-    default:
-      return TESSERA_VERBS_OPCODE_RDMA_READ;
-  }
 }
 
 bool wire_fits(const struct hca_qp *qp, const struct wire_packet *packet) {
@@ -199,22 +142,10 @@ static void carry_out(struct hca *hca, struct hca_qp *qp, const struct wire_pack
   responder->message = last ? WIRE_NOTHING : packet->form.kind;
   responder->psn = wire_psn_add(responder->psn, 1);
   responder->refused = false;
-  if (packet->acknowledge) will_answer(hca, qp);
+  if (packet->acknowledge) wire_will_answer(hca, qp);
   if (!last) return;
   responder->msn = wire_psn_add(responder->msn, 1);
   if (qp->holds) wire_end_receive(hca, qp, packet, TESSERA_VERBS_STATUS_SUCCESS);
-}
-
-unsigned wire_most_answers(const struct hca_qp *qp) {
-  const unsigned limit = qp->attributes.max_dest_rd_atomic;
-  return limit < WIRE_READS ? limit : WIRE_READS;
-}
-
-void wire_add_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading reading) {
-  struct wire_responder *responder = &qp->wired->responder;
-  const unsigned place = (responder->reading_first + responder->reading_count++) % WIRE_READS;
-  responder->reading[place] = reading;
-  hca_enqueue(hca, qp);
 }
 
 static void add_reading(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
@@ -242,18 +173,6 @@ static void read_memory(struct hca *hca, struct hca_qp *qp, const struct wire_pa
   responder->refused = false;
 }
 
-void wire_forget_answers(struct hca_qp *qp, uint32_t psn) {
-  struct wire_responder *responder = &qp->wired->responder;
-  while (responder->reading_count) {
-    const unsigned last = responder->reading_first + responder->reading_count - 1;
-    const struct wire_reading *reading = &responder->reading[last % WIRE_READS];
-    const uint32_t end =
-        wire_psn_add(reading->psn, wire_packets(reading->bytes, qp->wired->mtu));
-    if (wire_psn_distance(end, psn) <= 0) break;
-    responder->reading_count--;
-  }
-}
-
 /* What was carried out before: READs are answered again, from there on; the rest is acknowledged. */
 static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   struct wire_responder *responder = &qp->wired->responder;
@@ -263,7 +182,7 @@ static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet 
     return;
   }
   if (packet->form.kind != WIRE_READ) {
-    will_answer(hca, qp);
+    wire_will_answer(hca, qp);
     return;
   }
   if (packet->bytes > TESSERA_HCA_MAX_MESSAGE_BYTES) return;
@@ -279,9 +198,9 @@ static void repeat(struct hca *hca, struct hca_qp *qp, const struct wire_packet 
 static void refuse_again(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
   const unsigned kind = packet->form.kind;
   if (kind == WIRE_SEND || kind == WIRE_WRITE)
-    will_answer(hca, qp);
+    wire_will_answer(hca, qp);
   else
-    send_answer(hca, qp, packet->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
+    wire_send_answer(hca, qp, packet->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
 }
 
 void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *packet) {
@@ -296,7 +215,7 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
     if (qp->policy.receives == 0) return; /* as below */
     if (responder->refused && !begun_again) return;
     responder->refused = true;
-    send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_SEQUENCE);
+    wire_send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_SEQUENCE);
     return;
   }
   /* Here policy is asked, for each packet, before anything of it is used. */
@@ -310,7 +229,7 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
     if (ahead < 0)
       refuse_again(hca, qp, packet);
     else
-      send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
+      wire_send_answer(hca, qp, responder->psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
     return;
   }
   if (ahead < 0) {
@@ -324,100 +243,4 @@ void wire_respond(struct hca *hca, struct hca_qp *qp, const struct wire_packet *
   } else {
     carry_out(hca, qp, packet);
   }
-}
-
-/* Makes one packet of an answer; false where the memory has gone, and the queue pair with it. */
-static bool make_answer(struct hca *hca, struct hca_qp *qp, struct wire_reading *reading) {
-  const uint32_t mtu = qp->wired->mtu, left = reading->bytes - reading->done;
-  const bool first = reading->done == 0, last = left <= mtu;
-  struct wire_packet packet = {.pkey = wire_pkey(qp),
-                               .qpn = qp->attributes.dest_qpn,
-                               .psn = wire_psn_add(reading->psn, reading->done / mtu),
-                               .syndrome = WIRE_SYNDROME_ACK,
-                               .msn = qp->wired->responder.msn};
-  if (reading->atomic) {
-    packet.opcode = WIRE_ATOMIC_ACKNOWLEDGE;
-    packet.result = reading->address;
-    wire_begin(hca, qp->wired, &packet);
-    wire_end(hca, qp->wired, &packet);
-    reading->done = reading->bytes;
-    return true;
-  }
-  packet.payload_bytes = last ? left : mtu;
-  packet.opcode = first && last ? WIRE_READ_RESPONSE_ONLY
-                  : first       ? WIRE_READ_RESPONSE_FIRST
-                  : last        ? WIRE_READ_RESPONSE_LAST
-                                : WIRE_READ_RESPONSE_MIDDLE;
-  uint8_t *payload = wire_begin(hca, qp->wired, &packet);
-  if (!wire_load(hca, qp, reading->address + reading->done, reading->key, packet.payload_bytes,
-                 payload))
-    return false;
-  wire_end(hca, qp->wired, &packet);
-  reading->done += packet.payload_bytes;
-  return true;
-}
-
-/* Whether an answer that is under way may go on: tables may have changed since it was asked for. What
- * an atomic has found is told, unless nothing is. */
-static bool may_answer(const struct hca_qp *qp, const struct wire_reading *reading) {
-  const uint32_t mask = qp->policy.receives;
-  return reading->atomic ? mask != 0 : hca_allowed(mask, TESSERA_VERB_READ);
-}
-
-/* Drops what policy denies by now, with all behind it, which is asked for again. */
-static void stop_answers(struct hca *hca, struct hca_qp *qp) {
-  struct wire_responder *responder = &qp->wired->responder;
-  for (unsigned i = 0; i < responder->reading_count; i++) {
-    const struct wire_reading *reading =
-        &responder->reading[(responder->reading_first + i) % WIRE_READS];
-    if (may_answer(qp, reading)) continue;
-    const uint32_t psn = wire_psn_add(reading->psn, reading->done / qp->wired->mtu);
-    responder->reading_count = i;
-    qp->wired->wire->counts.denied++;
-    hca_count_denied(qp->policy.in, qp->policy.receives, TESSERA_VERB_READ);
-    if (qp->policy.receives != 0)
-      send_answer(hca, qp, psn, WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
-    return;
-  }
-}
-
-bool wire_answer_reads(struct hca *hca, struct hca_qp *qp) {
-  struct wire_responder *responder = &qp->wired->responder;
-  stop_answers(hca, qp);
-  struct {
-    unsigned place;
-    uint32_t done;
-  } made[WIRE_BATCH];
-  unsigned count = 0, place = responder->reading_first;
-  const unsigned end = place + responder->reading_count;
-  wire_flush(hca); /* so that what is counted here is all that there is */
-  bool there = true;
-  while (place != end && count < WIRE_BATCH) {
-    if (wire_pace_holds(hca, qp)) break;
-    struct wire_reading *reading = &responder->reading[place % WIRE_READS];
-    made[count].place = place;
-    made[count].done = reading->done;
-    if (!(there = make_answer(hca, qp, reading))) break;
-    wire_pace_spend(hca, qp);
-    count++;
-    if (reading->done == reading->bytes) place++;
-  }
-  const unsigned unsent = wire_flush(hca);
-  if (unsent) {
-    place = made[count - unsent].place;
-    responder->reading[place % WIRE_READS].done = made[count - unsent].done;
-    for (unsigned later = place + 1; later != end; later++)
-      responder->reading[later % WIRE_READS].done = 0;
-  }
-  responder->reading_first = place % WIRE_READS;
-  responder->reading_count = end - place;
-  if (!there) {
-    send_answer(hca, qp, responder->reading[place % WIRE_READS].psn,
-                WIRE_SYNDROME_NAK | WIRE_NAK_ACCESS);
-    responder->reading_count = 0;
-    hca_event(qp->client, TESSERA_VERBS_EVENT_QP_ACCESS_ERR, qp->number);
-    hca_fail(hca, qp);
-    return false;
-  }
-  return responder->reading_count != 0;
 }

@@ -20,16 +20,6 @@ struct wire_source {
   struct wire_source *next;
 };
 
-/* A datagram that is sound, and for a queue pair that would take it. */
-struct wire_held {
-  struct wire_held *next;
-  struct wire_path path;
-  bool asked;
-  unsigned part;
-  size_t bytes;
-  uint8_t data[];
-};
-
 static struct wire_source **list_of(struct hca_wire *wire, const uint8_t *gid) {
   unsigned sum = 0;
   for (unsigned i = 0; i < 16; i++) sum = sum * 31 + gid[i];
@@ -95,7 +85,7 @@ static struct wire_held *release(struct hca_wire *wire, const uint8_t *gid) {
   return released;
 }
 
-static void free_all(struct wire_held *held) {
+void wire_held_free(struct wire_held *held) {
   while (held) {
     struct wire_held *next = held->next;
     free(held);
@@ -154,23 +144,10 @@ void hca_source_take(struct hca *hca, struct hca_ah *ah) {
   hca_ring(hca);
 }
 
-static void carry_out_known(struct hca *hca, struct hca_wire *wire) {
-  struct wire_held *held = wire->held;
+struct wire_held *wire_take_known(struct hca_wire *wire) {
+  const struct wire_held *held = wire->held;
   while (held && !find(wire, held->path.source)) held = held->next;
-  if (!held) return;
-  struct wire_held *released = release(wire, held->path.source);
-  for (held = released; held; held = held->next) {
-    wire->counts.received--; /* it was counted when it came */
-    hca_wire_take(hca, wire, &held->path, held->part, held->data, held->bytes);
-  }
-  free_all(released);
-  carry_out_known(hca, wire);
-}
-
-void wire_take_judged(struct hca *hca) {
-  if (!hca->judged) return;
-  hca->judged = false;
-  for (struct hca_wire *wire = hca->wires; wire; wire = wire->next) carry_out_known(hca, wire);
+  return held ? release(wire, held->path.source) : NULL;
 }
 
 void hca_source_free(struct hca *hca, struct hca_ah *ah) {
@@ -191,10 +168,10 @@ void hca_source_unknown(struct hca *hca, struct hca_wire *wire, const uint8_t *g
   struct wire_held *released = release(wire, gid);
   for (struct wire_held *held = released; held; held = held->next) wire->counts.unjudged++;
   hca_leave(hca);
-  free_all(released);
+  wire_held_free(released);
 }
 
 void wire_sources_end(struct hca_wire *wire) {
-  free_all(wire->held);
+  wire_held_free(wire->held);
   free(wire->datagrams);
 }

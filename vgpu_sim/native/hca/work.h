@@ -1,5 +1,5 @@
 /* What the files that carry requests out share: outcome.c, elements.c, requester.c,
- * responder.c, datagram.c and turn.c. */
+ * responder.c, datagram.c, datagram_send.c and turn.c. */
 #ifndef HCA_WORK_H
 #define HCA_WORK_H
 
@@ -24,6 +24,11 @@ static inline bool hca_is_read(uint32_t opcode) {
 static inline bool hca_is_atomic(uint32_t opcode) {
   return opcode == TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP ||
          opcode == TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD;
+}
+
+/* Eight bytes, which lie in the request. */
+static inline bool hca_is_atomic_write(uint32_t opcode) {
+  return opcode == TESSERA_VERBS_OPCODE_ATOMIC_WRITE;
 }
 
 /* What concerns nobody else. */
@@ -115,6 +120,23 @@ void hca_deliver_datagram(struct hca *hca, struct hca_qp *peer,
 enum hca_step hca_wire_send_datagram(struct hca *hca, struct hca_qp *qp, struct hca_wire *wire,
                                      const tessera_hca_ah_create *path,
                                      const struct hca_datagram *datagram);
+/* Puts what lies in the engine's buffer into the receive request that `peer` holds; false where its
+ * memory went away. */
+bool hca_scatter_datagram(struct hca *hca, struct hca_qp *peer, const uint8_t *from,
+                          uint32_t bytes);
+/* datagram_send.c */
+/* Copies the request's data into the engine's own buffer, after the place of a header. */
+bool hca_gather_datagram(struct hca *hca, struct hca_qp *qp);
 enum hca_step hca_carry_out_datagram(struct hca *hca, struct hca_qp *qp);
+
+/* frame.c: reads the headers of an Ethernet frame. False where it must not move: it is RoCE's, or
+ * that cannot be told. */
+bool hca_read_frame(const uint8_t *frame, uint32_t bytes, tessera_hca_frame_fields *fields);
+/* steer.c */
+bool hca_steers(const struct hca_steer *steer, const tessera_hca_frame_fields *fields);
+struct hca_qp *hca_steer_target(const struct hca_steer *steer,
+                                const tessera_hca_frame_fields *fields);
+/* raw.c */
+enum hca_step hca_carry_out_frame(struct hca *hca, struct hca_qp *qp);
 
 #endif

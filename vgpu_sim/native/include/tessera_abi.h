@@ -50,7 +50,7 @@
 #define TESSERA_STACK_BYTES_PER_THREAD UINT64_C(0x1000)
 #define TESSERA_MAX_WORKER_THREADS UINT64_C(0x400)
 
-#define TESSERA_ABI_VERSION UINT64_C(0x5)
+#define TESSERA_ABI_VERSION UINT64_C(0x6)
 #define TESSERA_CLIENT_AREA_MAGIC UINT64_C(0x54534341)
 #define TESSERA_WORKER_PAGE_MAGIC UINT64_C(0x54535750)
 #define TESSERA_MAX_STREAMS UINT64_C(0x80)
@@ -67,10 +67,16 @@
 #define TESSERA_PROTOCOL_VERSION UINT64_C(0x2)
 #define TESSERA_PROTOCOL_OLDEST UINT64_C(0x2)
 #define TESSERA_TOKEN_BYTES UINT64_C(0x20)
+#define TESSERA_WHOLE_THREAD_SHARE UINT64_C(0x186a0)
 #define TESSERA_MAX_ATTRIBUTES UINT64_C(0x100)
 #define TESSERA_ATTRIBUTE_UNKNOWN INT32_MIN /* -2147483648 */
+#define TESSERA_GI_ATTRIBUTE UINT64_C(0xfe)
+#define TESSERA_CI_ATTRIBUTE UINT64_C(0xff)
 #define TESSERA_MAX_MESSAGE_BYTES UINT64_C(0x1000)
 #define TESSERA_MAX_IMAGE_BYTES UINT64_C(0x4000000)
+#define TESSERA_SHARED_RANGE_MAGIC UINT64_C(0x3145474e41525354)
+#define TESSERA_PROOF_BYTES UINT64_C(0x20)
+#define TESSERA_RANGE_ALIGN_BYTES UINT64_C(0x1000)
 
 #define TESSERA_HCA_VERSION UINT64_C(0x2)
 #define TESSERA_HCA_MAX_QPS UINT64_C(0x400)
@@ -105,13 +111,40 @@
 #define TESSERA_HCA_WIRE_READS UINT64_C(0x10)
 #define TESSERA_HCA_QOS_CLASSES UINT64_C(0x3f)
 #define TESSERA_HCA_MAD_BYTES UINT64_C(0x100)
+#define TESSERA_HCA_MAX_BATCH UINT64_C(0x8)
+#define TESSERA_HCA_BATCH_MADE UINT64_C(0x80000000)
 #define TESSERA_HCA_ACCESS_DEVICE UINT64_C(0x80000000)
+
+#define TESSERA_HCA_MAX_FRAME_BYTES UINT64_C(0x1000)
+#define TESSERA_HCA_STEER_TARGETS UINT64_C(0x80)
+#define TESSERA_HCA_MAX_STEERS UINT64_C(0x100)
+#define TESSERA_HCA_HASH_KEY_BYTES UINT64_C(0x28)
+#define TESSERA_HCA_STEER_DEFAULT UINT64_C(0x10000)
 
 #define TESSERA_CM_MAX_CHANNELS UINT64_C(0x400)
 #define TESSERA_CM_MAX_IDS UINT64_C(0x1000)
 #define TESSERA_CM_MAX_BACKLOG UINT64_C(0x400)
 #define TESSERA_CM_MAX_DATA UINT64_C(0xe0)
 #define TESSERA_CM_UDP_QKEY UINT64_C(0x1234567)
+
+#define TESSERA_TOKEN_BYTES UINT64_C(0x20)
+#define TESSERA_UUID_BYTES UINT64_C(0x10)
+#define TESSERA_NVML_NAME_BYTES UINT64_C(0x60)
+#define TESSERA_PROFILE_NAME_BYTES UINT64_C(0x20)
+#define TESSERA_ENGINE_KINDS UINT64_C(0x5)
+#define TESSERA_MAX_STARTS UINT64_C(0x10)
+#define TESSERA_MAX_COMPUTE_STARTS UINT64_C(0x8)
+#define TESSERA_MAX_COMPUTE_PROFILES UINT64_C(0x8)
+#define TESSERA_MAX_FANS UINT64_C(0x4)
+#define TESSERA_MAX_REPORT_BYTES UINT64_C(0x30000)
+#define TESSERA_NO_RECORD UINT64_C(0xffffffff)
+#define TESSERA_PLACE_KNOWN UINT64_C(0x80000000)
+#define TESSERA_PLACE_LINKS_SHIFT UINT64_C(0x18)
+#define TESSERA_PLACE_SWITCHED_SHIFT UINT64_C(0x17)
+#define TESSERA_PLACE_NUMA_SHIFT UINT64_C(0x10)
+#define TESSERA_PLACE_BRIDGE_SHIFT UINT64_C(0x8)
+#define TESSERA_NVSWITCH_BUS UINT64_C(0x5)
+#define TESSERA_ANY_START UINT64_C(0xffffffff)
 #define TESSERA_APERTURE_BASES {UINT64_C(0x200000000000), UINT64_C(0x300000000000), UINT64_C(0x100000000000), UINT64_C(0x400000000000)}
 
 enum {
@@ -120,6 +153,14 @@ enum {
   TESSERA_OPCODE_COPY = 3,
   TESSERA_OPCODE_SET = 4,
   TESSERA_OPCODE_TIMESTAMP = 5,
+  TESSERA_OPCODE_COPIED = 6,
+};
+
+enum {
+  TESSERA_DIRECTION_HOST_TO_DEVICE = 0,
+  TESSERA_DIRECTION_DEVICE_TO_HOST = 1,
+  TESSERA_DIRECTION_DEVICE_TO_DEVICE = 2,
+  TESSERA_DIRECTION_DEVICE_TO_PEER = 3,
 };
 
 enum {
@@ -136,6 +177,7 @@ enum {
   TESSERA_FAULT_KIND_STACK = 10,
   TESSERA_FAULT_KIND_FUNCTION = 11,
   TESSERA_FAULT_KIND_ASSERTION = 12,
+  TESSERA_FAULT_KIND_DEVICE = 13,
 };
 
 enum {
@@ -155,6 +197,10 @@ enum {
   TESSERA_MESSAGE_TYPE_MEMORY_REPORT = 15,
   TESSERA_MESSAGE_TYPE_MODULE_LINK = 16,
   TESSERA_MESSAGE_TYPE_MODULE_LINKED = 17,
+  TESSERA_MESSAGE_TYPE_MANAGEMENT = 18,
+  TESSERA_MESSAGE_TYPE_MANAGED = 19,
+  TESSERA_MESSAGE_TYPE_RANGE_SHARE = 20,
+  TESSERA_MESSAGE_TYPE_RANGE_SHARED = 21,
 };
 
 enum {
@@ -197,6 +243,15 @@ enum {
   TESSERA_HCA_MESSAGE_MCAST_ATTACH = 178,
   TESSERA_HCA_MESSAGE_MCAST_DETACH = 180,
   TESSERA_HCA_MESSAGE_SEGMENT_DEVICE = 182,
+  TESSERA_HCA_MESSAGE_STEER_CREATE = 184,
+  TESSERA_HCA_MESSAGE_STEER_DESTROY = 186,
+  TESSERA_HCA_MESSAGE_BATCH = 190,
+  TESSERA_HCA_MESSAGE_SEGMENT_SHARED = 188,
+};
+
+enum {
+  TESSERA_HCA_FEATURE_SHARED_RANGES = 1,
+  TESSERA_HCA_FEATURE_BATCHES = 2,
 };
 
 enum {
@@ -210,6 +265,7 @@ enum {
   TESSERA_VERBS_OPCODE_LOCAL_INV = 7,
   TESSERA_VERBS_OPCODE_BIND_MW = 8,
   TESSERA_VERBS_OPCODE_SEND_WITH_INV = 9,
+  TESSERA_VERBS_OPCODE_ATOMIC_WRITE = 15,
 };
 
 enum {
@@ -241,6 +297,7 @@ enum {
   TESSERA_VERBS_DONE_FETCH_ADD = 4,
   TESSERA_VERBS_DONE_BIND_MW = 5,
   TESSERA_VERBS_DONE_LOCAL_INV = 6,
+  TESSERA_VERBS_DONE_ATOMIC_WRITE = 9,
   TESSERA_VERBS_DONE_RECV = 128,
   TESSERA_VERBS_DONE_RECV_RDMA_WITH_IMM = 129,
 };
@@ -265,6 +322,7 @@ enum {
   TESSERA_VERBS_QP_TYPE_RC = 2,
   TESSERA_VERBS_QP_TYPE_UC = 3,
   TESSERA_VERBS_QP_TYPE_UD = 4,
+  TESSERA_VERBS_QP_TYPE_RAW_PACKET = 8,
 };
 
 enum {
@@ -376,6 +434,37 @@ enum {
   TESSERA_CM_PORT_SPACE_IB = 319,
 };
 
+enum {
+  TESSERA_NVML_RETURN_SUCCESS = 0,
+  TESSERA_NVML_RETURN_INVALID_ARGUMENT = 2,
+  TESSERA_NVML_RETURN_NOT_SUPPORTED = 3,
+  TESSERA_NVML_RETURN_NO_PERMISSION = 4,
+  TESSERA_NVML_RETURN_NOT_FOUND = 6,
+  TESSERA_NVML_RETURN_IN_USE = 19,
+  TESSERA_NVML_RETURN_INSUFFICIENT_RESOURCES = 23,
+  TESSERA_NVML_RETURN_ARGUMENT_VERSION_MISMATCH = 25,
+  TESSERA_NVML_RETURN_UNKNOWN = 999,
+};
+
+enum {
+  TESSERA_MANAGEMENT_OPERATION_REPORT = 1,
+  TESSERA_MANAGEMENT_OPERATION_CREATE_GPU_INSTANCE = 2,
+  TESSERA_MANAGEMENT_OPERATION_DESTROY_GPU_INSTANCE = 3,
+  TESSERA_MANAGEMENT_OPERATION_CREATE_COMPUTE_INSTANCE = 4,
+  TESSERA_MANAGEMENT_OPERATION_DESTROY_COMPUTE_INSTANCE = 5,
+  TESSERA_MANAGEMENT_OPERATION_REMAINING_CAPACITY = 6,
+  TESSERA_MANAGEMENT_OPERATION_SET_MIG_MODE = 7,
+};
+
+enum {
+  TESSERA_REPORT_FLAG_PROFILES = 1,
+};
+
+enum {
+  TESSERA_MIG_MODE_DISABLED = 0,
+  TESSERA_MIG_MODE_ENABLED = 1,
+};
+
 typedef struct tessera_wait {
   uint32_t stream;
   uint32_t reserved;
@@ -436,17 +525,29 @@ _Static_assert(sizeof(tessera_timestamp_body) == 8, "tessera_timestamp_body");
 _Static_assert(offsetof(tessera_timestamp_body, index) == 0, "tessera_timestamp_body.index");
 _Static_assert(offsetof(tessera_timestamp_body, reserved) == 4, "tessera_timestamp_body.reserved");
 
+typedef struct tessera_copied_body {
+  uint64_t bytes;
+  uint32_t direction;
+  uint32_t pageable;
+} tessera_copied_body;
+_Static_assert(sizeof(tessera_copied_body) == 16, "tessera_copied_body");
+_Static_assert(offsetof(tessera_copied_body, bytes) == 0, "tessera_copied_body.bytes");
+_Static_assert(offsetof(tessera_copied_body, direction) == 8, "tessera_copied_body.direction");
+_Static_assert(offsetof(tessera_copied_body, pageable) == 12, "tessera_copied_body.pageable");
+
 typedef union tessera_body {
   tessera_launch_body launch;
   tessera_copy_body copy;
   tessera_set_body set;
   tessera_timestamp_body timestamp;
+  tessera_copied_body copied;
 } tessera_body;
 _Static_assert(sizeof(tessera_body) == 176, "tessera_body");
 _Static_assert(offsetof(tessera_body, launch) == 0, "tessera_body.launch");
 _Static_assert(offsetof(tessera_body, copy) == 0, "tessera_body.copy");
 _Static_assert(offsetof(tessera_body, set) == 0, "tessera_body.set");
 _Static_assert(offsetof(tessera_body, timestamp) == 0, "tessera_body.timestamp");
+_Static_assert(offsetof(tessera_body, copied) == 0, "tessera_body.copied");
 
 typedef struct tessera_slot {
   uint16_t opcode;
@@ -479,7 +580,11 @@ typedef struct tessera_client_area {
   uint32_t waiting;
   int32_t cpu;
   uint32_t stream_limit;
-  uint8_t reserved[40];
+  uint64_t host_to_device_bytes;
+  uint64_t device_to_host_bytes;
+  uint64_t device_to_device_bytes;
+  uint64_t copy_ns;
+  uint8_t reserved[8];
   uint64_t head[128];
   tessera_ring rings[128];
 } tessera_client_area;
@@ -490,7 +595,11 @@ _Static_assert(offsetof(tessera_client_area, bell) == 8, "tessera_client_area.be
 _Static_assert(offsetof(tessera_client_area, waiting) == 12, "tessera_client_area.waiting");
 _Static_assert(offsetof(tessera_client_area, cpu) == 16, "tessera_client_area.cpu");
 _Static_assert(offsetof(tessera_client_area, stream_limit) == 20, "tessera_client_area.stream_limit");
-_Static_assert(offsetof(tessera_client_area, reserved) == 24, "tessera_client_area.reserved");
+_Static_assert(offsetof(tessera_client_area, host_to_device_bytes) == 24, "tessera_client_area.host_to_device_bytes");
+_Static_assert(offsetof(tessera_client_area, device_to_host_bytes) == 32, "tessera_client_area.device_to_host_bytes");
+_Static_assert(offsetof(tessera_client_area, device_to_device_bytes) == 40, "tessera_client_area.device_to_device_bytes");
+_Static_assert(offsetof(tessera_client_area, copy_ns) == 48, "tessera_client_area.copy_ns");
+_Static_assert(offsetof(tessera_client_area, reserved) == 56, "tessera_client_area.reserved");
 _Static_assert(offsetof(tessera_client_area, head) == 64, "tessera_client_area.head");
 _Static_assert(offsetof(tessera_client_area, rings) == 1088, "tessera_client_area.rings");
 
@@ -524,7 +633,8 @@ typedef struct tessera_worker_page {
   uint32_t sleeping;
   int32_t cpu;
   uint64_t occupied[2];
-  uint8_t reserved[24];
+  uint32_t observing;
+  uint8_t reserved[20];
   tessera_fault_record fault;
   uint64_t timeline[128];
   uint64_t tail[128];
@@ -538,7 +648,8 @@ _Static_assert(offsetof(tessera_worker_page, progress) == 12, "tessera_worker_pa
 _Static_assert(offsetof(tessera_worker_page, sleeping) == 16, "tessera_worker_page.sleeping");
 _Static_assert(offsetof(tessera_worker_page, cpu) == 20, "tessera_worker_page.cpu");
 _Static_assert(offsetof(tessera_worker_page, occupied) == 24, "tessera_worker_page.occupied");
-_Static_assert(offsetof(tessera_worker_page, reserved) == 40, "tessera_worker_page.reserved");
+_Static_assert(offsetof(tessera_worker_page, observing) == 40, "tessera_worker_page.observing");
+_Static_assert(offsetof(tessera_worker_page, reserved) == 44, "tessera_worker_page.reserved");
 _Static_assert(offsetof(tessera_worker_page, fault) == 64, "tessera_worker_page.fault");
 _Static_assert(offsetof(tessera_worker_page, timeline) == 496, "tessera_worker_page.timeline");
 _Static_assert(offsetof(tessera_worker_page, tail) == 1520, "tessera_worker_page.tail");
@@ -620,7 +731,7 @@ typedef struct tessera_hello {
   uint32_t context_index;
   uint64_t aperture_base;
   uint32_t flags;
-  uint32_t reserved;
+  uint32_t thread_share;
   uint8_t token[32];
 } tessera_hello;
 _Static_assert(sizeof(tessera_hello) == 56, "tessera_hello");
@@ -629,7 +740,7 @@ _Static_assert(offsetof(tessera_hello, version_max) == 2, "tessera_hello.version
 _Static_assert(offsetof(tessera_hello, context_index) == 4, "tessera_hello.context_index");
 _Static_assert(offsetof(tessera_hello, aperture_base) == 8, "tessera_hello.aperture_base");
 _Static_assert(offsetof(tessera_hello, flags) == 16, "tessera_hello.flags");
-_Static_assert(offsetof(tessera_hello, reserved) == 20, "tessera_hello.reserved");
+_Static_assert(offsetof(tessera_hello, thread_share) == 20, "tessera_hello.thread_share");
 _Static_assert(offsetof(tessera_hello, token) == 24, "tessera_hello.token");
 
 typedef struct tessera_device_info {
@@ -804,6 +915,20 @@ _Static_assert(offsetof(tessera_chunk, bytes) == 8, "tessera_chunk.bytes");
 _Static_assert(offsetof(tessera_chunk, kind) == 16, "tessera_chunk.kind");
 _Static_assert(offsetof(tessera_chunk, reserved) == 20, "tessera_chunk.reserved");
 
+typedef struct tessera_shared_range {
+  uint64_t magic;
+  uint64_t serial;
+  uint64_t offset;
+  uint64_t bytes;
+  uint8_t proof[32];
+} tessera_shared_range;
+_Static_assert(sizeof(tessera_shared_range) == 64, "tessera_shared_range");
+_Static_assert(offsetof(tessera_shared_range, magic) == 0, "tessera_shared_range.magic");
+_Static_assert(offsetof(tessera_shared_range, serial) == 8, "tessera_shared_range.serial");
+_Static_assert(offsetof(tessera_shared_range, offset) == 16, "tessera_shared_range.offset");
+_Static_assert(offsetof(tessera_shared_range, bytes) == 24, "tessera_shared_range.bytes");
+_Static_assert(offsetof(tessera_shared_range, proof) == 32, "tessera_shared_range.proof");
+
 typedef struct tessera_memory_info {
   uint64_t free_bytes;
   uint64_t total_bytes;
@@ -832,7 +957,7 @@ typedef struct tessera_hca_device {
   uint8_t guid[8];
   uint8_t gids[2][16];
   uint32_t mtu;
-  uint32_t reserved;
+  uint32_t features;
   uint16_t pkeys[16];
 } tessera_hca_device;
 _Static_assert(sizeof(tessera_hca_device) == 536, "tessera_hca_device");
@@ -845,7 +970,7 @@ _Static_assert(offsetof(tessera_hca_device, speed) == 452, "tessera_hca_device.s
 _Static_assert(offsetof(tessera_hca_device, guid) == 456, "tessera_hca_device.guid");
 _Static_assert(offsetof(tessera_hca_device, gids) == 464, "tessera_hca_device.gids");
 _Static_assert(offsetof(tessera_hca_device, mtu) == 496, "tessera_hca_device.mtu");
-_Static_assert(offsetof(tessera_hca_device, reserved) == 500, "tessera_hca_device.reserved");
+_Static_assert(offsetof(tessera_hca_device, features) == 500, "tessera_hca_device.features");
 _Static_assert(offsetof(tessera_hca_device, pkeys) == 504, "tessera_hca_device.pkeys");
 
 typedef struct tessera_hca_handle {
@@ -1516,6 +1641,16 @@ _Static_assert(sizeof(tessera_hca_segment_device) == 16, "tessera_hca_segment_de
 _Static_assert(offsetof(tessera_hca_segment_device, address) == 0, "tessera_hca_segment_device.address");
 _Static_assert(offsetof(tessera_hca_segment_device, bytes) == 8, "tessera_hca_segment_device.bytes");
 
+typedef struct tessera_hca_segment_shared {
+  tessera_shared_range range;
+  uint64_t offset;
+  uint64_t bytes;
+} tessera_hca_segment_shared;
+_Static_assert(sizeof(tessera_hca_segment_shared) == 80, "tessera_hca_segment_shared");
+_Static_assert(offsetof(tessera_hca_segment_shared, range) == 0, "tessera_hca_segment_shared.range");
+_Static_assert(offsetof(tessera_hca_segment_shared, offset) == 64, "tessera_hca_segment_shared.offset");
+_Static_assert(offsetof(tessera_hca_segment_shared, bytes) == 72, "tessera_hca_segment_shared.bytes");
+
 typedef struct tessera_hca_device_segment {
   uint32_t handle;
   uint32_t reserved;
@@ -1525,6 +1660,54 @@ _Static_assert(sizeof(tessera_hca_device_segment) == 16, "tessera_hca_device_seg
 _Static_assert(offsetof(tessera_hca_device_segment, handle) == 0, "tessera_hca_device_segment.handle");
 _Static_assert(offsetof(tessera_hca_device_segment, reserved) == 4, "tessera_hca_device_segment.reserved");
 _Static_assert(offsetof(tessera_hca_device_segment, offset) == 8, "tessera_hca_device_segment.offset");
+
+typedef struct tessera_hca_frame_fields {
+  uint8_t destination_mac[6];
+  uint8_t source_mac[6];
+  uint8_t ether_type[2];
+  uint8_t vlan[2];
+  uint8_t source[16];
+  uint8_t destination[16];
+  uint8_t flow_label[4];
+  uint8_t protocol;
+  uint8_t traffic_class;
+  uint8_t hop_limit;
+  uint8_t reserved;
+  uint8_t source_port[2];
+  uint8_t destination_port[2];
+} tessera_hca_frame_fields;
+_Static_assert(sizeof(tessera_hca_frame_fields) == 60, "tessera_hca_frame_fields");
+_Static_assert(offsetof(tessera_hca_frame_fields, destination_mac) == 0, "tessera_hca_frame_fields.destination_mac");
+_Static_assert(offsetof(tessera_hca_frame_fields, source_mac) == 6, "tessera_hca_frame_fields.source_mac");
+_Static_assert(offsetof(tessera_hca_frame_fields, ether_type) == 12, "tessera_hca_frame_fields.ether_type");
+_Static_assert(offsetof(tessera_hca_frame_fields, vlan) == 14, "tessera_hca_frame_fields.vlan");
+_Static_assert(offsetof(tessera_hca_frame_fields, source) == 16, "tessera_hca_frame_fields.source");
+_Static_assert(offsetof(tessera_hca_frame_fields, destination) == 32, "tessera_hca_frame_fields.destination");
+_Static_assert(offsetof(tessera_hca_frame_fields, flow_label) == 48, "tessera_hca_frame_fields.flow_label");
+_Static_assert(offsetof(tessera_hca_frame_fields, protocol) == 52, "tessera_hca_frame_fields.protocol");
+_Static_assert(offsetof(tessera_hca_frame_fields, traffic_class) == 53, "tessera_hca_frame_fields.traffic_class");
+_Static_assert(offsetof(tessera_hca_frame_fields, hop_limit) == 54, "tessera_hca_frame_fields.hop_limit");
+_Static_assert(offsetof(tessera_hca_frame_fields, reserved) == 55, "tessera_hca_frame_fields.reserved");
+_Static_assert(offsetof(tessera_hca_frame_fields, source_port) == 56, "tessera_hca_frame_fields.source_port");
+_Static_assert(offsetof(tessera_hca_frame_fields, destination_port) == 58, "tessera_hca_frame_fields.destination_port");
+
+typedef struct tessera_hca_steer_create {
+  uint32_t priority;
+  uint32_t target_count;
+  uint64_t hash_fields;
+  tessera_hca_frame_fields value;
+  tessera_hca_frame_fields mask;
+  uint8_t hash_key[40];
+  uint32_t targets[128];
+} tessera_hca_steer_create;
+_Static_assert(sizeof(tessera_hca_steer_create) == 688, "tessera_hca_steer_create");
+_Static_assert(offsetof(tessera_hca_steer_create, priority) == 0, "tessera_hca_steer_create.priority");
+_Static_assert(offsetof(tessera_hca_steer_create, target_count) == 4, "tessera_hca_steer_create.target_count");
+_Static_assert(offsetof(tessera_hca_steer_create, hash_fields) == 8, "tessera_hca_steer_create.hash_fields");
+_Static_assert(offsetof(tessera_hca_steer_create, value) == 16, "tessera_hca_steer_create.value");
+_Static_assert(offsetof(tessera_hca_steer_create, mask) == 76, "tessera_hca_steer_create.mask");
+_Static_assert(offsetof(tessera_hca_steer_create, hash_key) == 136, "tessera_hca_steer_create.hash_key");
+_Static_assert(offsetof(tessera_hca_steer_create, targets) == 176, "tessera_hca_steer_create.targets");
 
 typedef struct tessera_cm_address {
   uint8_t address[16];
@@ -1655,6 +1838,266 @@ _Static_assert(offsetof(tessera_cm_event, srq) == 157, "tessera_cm_event.srq");
 _Static_assert(offsetof(tessera_cm_event, data_bytes) == 158, "tessera_cm_event.data_bytes");
 _Static_assert(offsetof(tessera_cm_event, reserved) == 159, "tessera_cm_event.reserved");
 _Static_assert(offsetof(tessera_cm_event, data) == 160, "tessera_cm_event.data");
+
+typedef struct tessera_management_request {
+  uint16_t version_min;
+  uint16_t version_max;
+  uint32_t operation;
+  uint8_t uuid[16];
+  uint32_t profile;
+  uint32_t start;
+  uint32_t mode;
+  uint32_t reserved;
+  uint8_t token[32];
+} tessera_management_request;
+_Static_assert(sizeof(tessera_management_request) == 72, "tessera_management_request");
+_Static_assert(offsetof(tessera_management_request, version_min) == 0, "tessera_management_request.version_min");
+_Static_assert(offsetof(tessera_management_request, version_max) == 2, "tessera_management_request.version_max");
+_Static_assert(offsetof(tessera_management_request, operation) == 4, "tessera_management_request.operation");
+_Static_assert(offsetof(tessera_management_request, uuid) == 8, "tessera_management_request.uuid");
+_Static_assert(offsetof(tessera_management_request, profile) == 24, "tessera_management_request.profile");
+_Static_assert(offsetof(tessera_management_request, start) == 28, "tessera_management_request.start");
+_Static_assert(offsetof(tessera_management_request, mode) == 32, "tessera_management_request.mode");
+_Static_assert(offsetof(tessera_management_request, reserved) == 36, "tessera_management_request.reserved");
+_Static_assert(offsetof(tessera_management_request, token) == 40, "tessera_management_request.token");
+
+typedef struct tessera_management_report {
+  uint32_t gpu_count;
+  uint32_t instance_count;
+  uint32_t process_count;
+  uint32_t profile_count;
+  uint32_t xid_count;
+  uint32_t node;
+  uint32_t remaining;
+  uint32_t driver_version;
+  uint8_t uuid[16];
+  char driver_release[32];
+} tessera_management_report;
+_Static_assert(sizeof(tessera_management_report) == 80, "tessera_management_report");
+_Static_assert(offsetof(tessera_management_report, gpu_count) == 0, "tessera_management_report.gpu_count");
+_Static_assert(offsetof(tessera_management_report, instance_count) == 4, "tessera_management_report.instance_count");
+_Static_assert(offsetof(tessera_management_report, process_count) == 8, "tessera_management_report.process_count");
+_Static_assert(offsetof(tessera_management_report, profile_count) == 12, "tessera_management_report.profile_count");
+_Static_assert(offsetof(tessera_management_report, xid_count) == 16, "tessera_management_report.xid_count");
+_Static_assert(offsetof(tessera_management_report, node) == 20, "tessera_management_report.node");
+_Static_assert(offsetof(tessera_management_report, remaining) == 24, "tessera_management_report.remaining");
+_Static_assert(offsetof(tessera_management_report, driver_version) == 28, "tessera_management_report.driver_version");
+_Static_assert(offsetof(tessera_management_report, uuid) == 32, "tessera_management_report.uuid");
+_Static_assert(offsetof(tessera_management_report, driver_release) == 48, "tessera_management_report.driver_release");
+
+typedef struct tessera_telemetry_record {
+  uint32_t gpu_percent;
+  uint32_t memory_percent;
+  uint32_t sm_mhz;
+  uint32_t memory_mhz;
+  uint32_t max_sm_mhz;
+  uint32_t max_memory_mhz;
+  uint32_t power_mw;
+  uint32_t power_limit_mw;
+  uint32_t temperature_c;
+  uint32_t memory_temperature_c;
+  uint32_t slowdown_c;
+  uint32_t shutdown_c;
+  uint32_t performance_state;
+  uint32_t clock_event_reasons;
+  uint32_t fan_count;
+  uint32_t fan_percents[4];
+  uint32_t reserved;
+  uint64_t pcie_tx_bytes_per_s;
+  uint64_t pcie_rx_bytes_per_s;
+  uint64_t energy_mj;
+  uint64_t ecc_volatile[2];
+  uint64_t ecc_aggregate[2];
+  uint32_t remapped_rows;
+  uint32_t pending_rows;
+  uint32_t remapping_failed;
+  uint32_t place;
+} tessera_telemetry_record;
+_Static_assert(sizeof(tessera_telemetry_record) == 152, "tessera_telemetry_record");
+_Static_assert(offsetof(tessera_telemetry_record, gpu_percent) == 0, "tessera_telemetry_record.gpu_percent");
+_Static_assert(offsetof(tessera_telemetry_record, memory_percent) == 4, "tessera_telemetry_record.memory_percent");
+_Static_assert(offsetof(tessera_telemetry_record, sm_mhz) == 8, "tessera_telemetry_record.sm_mhz");
+_Static_assert(offsetof(tessera_telemetry_record, memory_mhz) == 12, "tessera_telemetry_record.memory_mhz");
+_Static_assert(offsetof(tessera_telemetry_record, max_sm_mhz) == 16, "tessera_telemetry_record.max_sm_mhz");
+_Static_assert(offsetof(tessera_telemetry_record, max_memory_mhz) == 20, "tessera_telemetry_record.max_memory_mhz");
+_Static_assert(offsetof(tessera_telemetry_record, power_mw) == 24, "tessera_telemetry_record.power_mw");
+_Static_assert(offsetof(tessera_telemetry_record, power_limit_mw) == 28, "tessera_telemetry_record.power_limit_mw");
+_Static_assert(offsetof(tessera_telemetry_record, temperature_c) == 32, "tessera_telemetry_record.temperature_c");
+_Static_assert(offsetof(tessera_telemetry_record, memory_temperature_c) == 36, "tessera_telemetry_record.memory_temperature_c");
+_Static_assert(offsetof(tessera_telemetry_record, slowdown_c) == 40, "tessera_telemetry_record.slowdown_c");
+_Static_assert(offsetof(tessera_telemetry_record, shutdown_c) == 44, "tessera_telemetry_record.shutdown_c");
+_Static_assert(offsetof(tessera_telemetry_record, performance_state) == 48, "tessera_telemetry_record.performance_state");
+_Static_assert(offsetof(tessera_telemetry_record, clock_event_reasons) == 52, "tessera_telemetry_record.clock_event_reasons");
+_Static_assert(offsetof(tessera_telemetry_record, fan_count) == 56, "tessera_telemetry_record.fan_count");
+_Static_assert(offsetof(tessera_telemetry_record, fan_percents) == 60, "tessera_telemetry_record.fan_percents");
+_Static_assert(offsetof(tessera_telemetry_record, reserved) == 76, "tessera_telemetry_record.reserved");
+_Static_assert(offsetof(tessera_telemetry_record, pcie_tx_bytes_per_s) == 80, "tessera_telemetry_record.pcie_tx_bytes_per_s");
+_Static_assert(offsetof(tessera_telemetry_record, pcie_rx_bytes_per_s) == 88, "tessera_telemetry_record.pcie_rx_bytes_per_s");
+_Static_assert(offsetof(tessera_telemetry_record, energy_mj) == 96, "tessera_telemetry_record.energy_mj");
+_Static_assert(offsetof(tessera_telemetry_record, ecc_volatile) == 104, "tessera_telemetry_record.ecc_volatile");
+_Static_assert(offsetof(tessera_telemetry_record, ecc_aggregate) == 120, "tessera_telemetry_record.ecc_aggregate");
+_Static_assert(offsetof(tessera_telemetry_record, remapped_rows) == 136, "tessera_telemetry_record.remapped_rows");
+_Static_assert(offsetof(tessera_telemetry_record, pending_rows) == 140, "tessera_telemetry_record.pending_rows");
+_Static_assert(offsetof(tessera_telemetry_record, remapping_failed) == 144, "tessera_telemetry_record.remapping_failed");
+_Static_assert(offsetof(tessera_telemetry_record, place) == 148, "tessera_telemetry_record.place");
+
+typedef struct tessera_gpu_record {
+  uint8_t uuid[16];
+  char name[96];
+  char board[32];
+  uint32_t index;
+  uint32_t pci_bus;
+  uint32_t pci_device_id;
+  uint32_t capability_major;
+  uint32_t capability_minor;
+  uint32_t architecture;
+  uint32_t brand;
+  uint32_t mig_mode;
+  uint32_t max_mig_devices;
+  uint32_t multiprocessors;
+  uint32_t bus_bits;
+  uint32_t visible;
+  uint32_t lost;
+  uint32_t first_profile;
+  uint32_t profile_count;
+  uint32_t copy_engines;
+  uint64_t memory_bytes;
+  uint64_t memory_used_bytes;
+  tessera_telemetry_record telemetry;
+} tessera_gpu_record;
+_Static_assert(sizeof(tessera_gpu_record) == 376, "tessera_gpu_record");
+_Static_assert(offsetof(tessera_gpu_record, uuid) == 0, "tessera_gpu_record.uuid");
+_Static_assert(offsetof(tessera_gpu_record, name) == 16, "tessera_gpu_record.name");
+_Static_assert(offsetof(tessera_gpu_record, board) == 112, "tessera_gpu_record.board");
+_Static_assert(offsetof(tessera_gpu_record, index) == 144, "tessera_gpu_record.index");
+_Static_assert(offsetof(tessera_gpu_record, pci_bus) == 148, "tessera_gpu_record.pci_bus");
+_Static_assert(offsetof(tessera_gpu_record, pci_device_id) == 152, "tessera_gpu_record.pci_device_id");
+_Static_assert(offsetof(tessera_gpu_record, capability_major) == 156, "tessera_gpu_record.capability_major");
+_Static_assert(offsetof(tessera_gpu_record, capability_minor) == 160, "tessera_gpu_record.capability_minor");
+_Static_assert(offsetof(tessera_gpu_record, architecture) == 164, "tessera_gpu_record.architecture");
+_Static_assert(offsetof(tessera_gpu_record, brand) == 168, "tessera_gpu_record.brand");
+_Static_assert(offsetof(tessera_gpu_record, mig_mode) == 172, "tessera_gpu_record.mig_mode");
+_Static_assert(offsetof(tessera_gpu_record, max_mig_devices) == 176, "tessera_gpu_record.max_mig_devices");
+_Static_assert(offsetof(tessera_gpu_record, multiprocessors) == 180, "tessera_gpu_record.multiprocessors");
+_Static_assert(offsetof(tessera_gpu_record, bus_bits) == 184, "tessera_gpu_record.bus_bits");
+_Static_assert(offsetof(tessera_gpu_record, visible) == 188, "tessera_gpu_record.visible");
+_Static_assert(offsetof(tessera_gpu_record, lost) == 192, "tessera_gpu_record.lost");
+_Static_assert(offsetof(tessera_gpu_record, first_profile) == 196, "tessera_gpu_record.first_profile");
+_Static_assert(offsetof(tessera_gpu_record, profile_count) == 200, "tessera_gpu_record.profile_count");
+_Static_assert(offsetof(tessera_gpu_record, copy_engines) == 204, "tessera_gpu_record.copy_engines");
+_Static_assert(offsetof(tessera_gpu_record, memory_bytes) == 208, "tessera_gpu_record.memory_bytes");
+_Static_assert(offsetof(tessera_gpu_record, memory_used_bytes) == 216, "tessera_gpu_record.memory_used_bytes");
+_Static_assert(offsetof(tessera_gpu_record, telemetry) == 224, "tessera_gpu_record.telemetry");
+
+typedef struct tessera_instance_record {
+  uint8_t uuid[16];
+  char name[32];
+  uint32_t gpu;
+  uint32_t gpu_instance_id;
+  uint32_t compute_id;
+  uint32_t profile;
+  uint32_t profile_enum;
+  uint32_t compute_enum;
+  uint32_t start;
+  uint32_t size;
+  uint32_t compute_slices;
+  uint32_t multiprocessors;
+  uint32_t engines[5];
+  uint32_t whole;
+  uint64_t memory_bytes;
+  uint64_t memory_used_bytes;
+} tessera_instance_record;
+_Static_assert(sizeof(tessera_instance_record) == 128, "tessera_instance_record");
+_Static_assert(offsetof(tessera_instance_record, uuid) == 0, "tessera_instance_record.uuid");
+_Static_assert(offsetof(tessera_instance_record, name) == 16, "tessera_instance_record.name");
+_Static_assert(offsetof(tessera_instance_record, gpu) == 48, "tessera_instance_record.gpu");
+_Static_assert(offsetof(tessera_instance_record, gpu_instance_id) == 52, "tessera_instance_record.gpu_instance_id");
+_Static_assert(offsetof(tessera_instance_record, compute_id) == 56, "tessera_instance_record.compute_id");
+_Static_assert(offsetof(tessera_instance_record, profile) == 60, "tessera_instance_record.profile");
+_Static_assert(offsetof(tessera_instance_record, profile_enum) == 64, "tessera_instance_record.profile_enum");
+_Static_assert(offsetof(tessera_instance_record, compute_enum) == 68, "tessera_instance_record.compute_enum");
+_Static_assert(offsetof(tessera_instance_record, start) == 72, "tessera_instance_record.start");
+_Static_assert(offsetof(tessera_instance_record, size) == 76, "tessera_instance_record.size");
+_Static_assert(offsetof(tessera_instance_record, compute_slices) == 80, "tessera_instance_record.compute_slices");
+_Static_assert(offsetof(tessera_instance_record, multiprocessors) == 84, "tessera_instance_record.multiprocessors");
+_Static_assert(offsetof(tessera_instance_record, engines) == 88, "tessera_instance_record.engines");
+_Static_assert(offsetof(tessera_instance_record, whole) == 108, "tessera_instance_record.whole");
+_Static_assert(offsetof(tessera_instance_record, memory_bytes) == 112, "tessera_instance_record.memory_bytes");
+_Static_assert(offsetof(tessera_instance_record, memory_used_bytes) == 120, "tessera_instance_record.memory_used_bytes");
+
+typedef struct tessera_process_record {
+  uint32_t instance;
+  uint32_t pid;
+  uint64_t memory_bytes;
+  uint64_t busy_ns;
+  uint64_t sampled_us;
+} tessera_process_record;
+_Static_assert(sizeof(tessera_process_record) == 32, "tessera_process_record");
+_Static_assert(offsetof(tessera_process_record, instance) == 0, "tessera_process_record.instance");
+_Static_assert(offsetof(tessera_process_record, pid) == 4, "tessera_process_record.pid");
+_Static_assert(offsetof(tessera_process_record, memory_bytes) == 8, "tessera_process_record.memory_bytes");
+_Static_assert(offsetof(tessera_process_record, busy_ns) == 16, "tessera_process_record.busy_ns");
+_Static_assert(offsetof(tessera_process_record, sampled_us) == 24, "tessera_process_record.sampled_us");
+
+typedef struct tessera_compute_profile {
+  uint32_t compute_enum;
+  uint32_t compute_slices;
+  uint32_t multiprocessors;
+  uint32_t start_count;
+  uint32_t starts[8];
+} tessera_compute_profile;
+_Static_assert(sizeof(tessera_compute_profile) == 48, "tessera_compute_profile");
+_Static_assert(offsetof(tessera_compute_profile, compute_enum) == 0, "tessera_compute_profile.compute_enum");
+_Static_assert(offsetof(tessera_compute_profile, compute_slices) == 4, "tessera_compute_profile.compute_slices");
+_Static_assert(offsetof(tessera_compute_profile, multiprocessors) == 8, "tessera_compute_profile.multiprocessors");
+_Static_assert(offsetof(tessera_compute_profile, start_count) == 12, "tessera_compute_profile.start_count");
+_Static_assert(offsetof(tessera_compute_profile, starts) == 16, "tessera_compute_profile.starts");
+
+typedef struct tessera_profile_record {
+  char name[32];
+  uint32_t profile;
+  uint32_t profile_enum;
+  uint32_t compute_slices;
+  uint32_t size;
+  uint32_t multiprocessors;
+  uint32_t max_count;
+  uint32_t engines[5];
+  uint32_t start_count;
+  uint32_t starts[16];
+  uint64_t memory_bytes;
+  uint32_t compute_count;
+  uint32_t reserved;
+  tessera_compute_profile computes[8];
+} tessera_profile_record;
+_Static_assert(sizeof(tessera_profile_record) == 544, "tessera_profile_record");
+_Static_assert(offsetof(tessera_profile_record, name) == 0, "tessera_profile_record.name");
+_Static_assert(offsetof(tessera_profile_record, profile) == 32, "tessera_profile_record.profile");
+_Static_assert(offsetof(tessera_profile_record, profile_enum) == 36, "tessera_profile_record.profile_enum");
+_Static_assert(offsetof(tessera_profile_record, compute_slices) == 40, "tessera_profile_record.compute_slices");
+_Static_assert(offsetof(tessera_profile_record, size) == 44, "tessera_profile_record.size");
+_Static_assert(offsetof(tessera_profile_record, multiprocessors) == 48, "tessera_profile_record.multiprocessors");
+_Static_assert(offsetof(tessera_profile_record, max_count) == 52, "tessera_profile_record.max_count");
+_Static_assert(offsetof(tessera_profile_record, engines) == 56, "tessera_profile_record.engines");
+_Static_assert(offsetof(tessera_profile_record, start_count) == 76, "tessera_profile_record.start_count");
+_Static_assert(offsetof(tessera_profile_record, starts) == 80, "tessera_profile_record.starts");
+_Static_assert(offsetof(tessera_profile_record, memory_bytes) == 144, "tessera_profile_record.memory_bytes");
+_Static_assert(offsetof(tessera_profile_record, compute_count) == 152, "tessera_profile_record.compute_count");
+_Static_assert(offsetof(tessera_profile_record, reserved) == 156, "tessera_profile_record.reserved");
+_Static_assert(offsetof(tessera_profile_record, computes) == 160, "tessera_profile_record.computes");
+
+typedef struct tessera_xid_record {
+  uint32_t gpu;
+  uint32_t instance;
+  uint64_t sequence;
+  uint32_t xid;
+  uint32_t reserved;
+} tessera_xid_record;
+_Static_assert(sizeof(tessera_xid_record) == 24, "tessera_xid_record");
+_Static_assert(offsetof(tessera_xid_record, gpu) == 0, "tessera_xid_record.gpu");
+_Static_assert(offsetof(tessera_xid_record, instance) == 4, "tessera_xid_record.instance");
+_Static_assert(offsetof(tessera_xid_record, sequence) == 8, "tessera_xid_record.sequence");
+_Static_assert(offsetof(tessera_xid_record, xid) == 16, "tessera_xid_record.xid");
+_Static_assert(offsetof(tessera_xid_record, reserved) == 20, "tessera_xid_record.reserved");
 
 typedef void (*tessera_kernel_entry)(const tessera_launch_context *launch,
                                      const uint8_t *parameters, uint64_t first_block,

@@ -13,6 +13,7 @@
 #include "chunk.h"
 #include "config.h"
 #include "device.h"
+#include "environment.h"
 #include "kernel_output.h"
 #include "log.h"
 #include "module.h"
@@ -98,7 +99,8 @@ static CUresult greet(struct tsr_context *context, struct tsr_reply *reply) {
   tessera_hello hello = {.version_min = TESSERA_PROTOCOL_OLDEST,
                          .version_max = TESSERA_PROTOCOL_VERSION,
                          .context_index = context->index,
-                         .aperture_base = tsr_aperture_base};
+                         .aperture_base = tsr_aperture_base,
+                         .thread_share = tsr_thread_share()};
   memcpy(hello.token, tsr_config()->token, sizeof hello.token);
   const enum tsr_outcome outcome = tsr_hello(
       context->socket, TESSERA_MESSAGE_TYPE_HELLO_CONTEXT, &hello, CONTEXT_TIMEOUT_S, reply);

@@ -1,9 +1,11 @@
 /* Copies and fills. The client copies by itself where ordering allows it; what must follow queued
  * work without the client waiting becomes a request. */
+#define _GNU_SOURCE
 #include <string.h>
 
 #include "api.h"
 #include "aperture.h"
+#include "clock.h"
 #include "context.h"
 #include "memory.h"
 #include "module.h"
@@ -14,6 +16,8 @@
 /* Below this a copy by the client is over before a sleeping worker has woken up. */
 enum { SMALL_COPY_BYTES = 64 << 10 };
 enum { STAGE_BYTES = 1 << 20 };
+/* From here on a copy's time is worth reading the clock. */
+enum { TIMED_COPY_BYTES = 64 << 10 };
 
 /* One end of a copy. */
 struct end {
@@ -99,6 +103,37 @@ static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const 
   return result == CUDA_SUCCESS ? freed : result;
 }
 
+/* For a worker that keeps a clock of its own: what it does not see is told to it, in the stream's
+ * order. What cannot be told only makes that clock wrong. */
+static void tell_of_copy(struct tsr_context *context, uint32_t stream, const struct end *to,
+                         const struct end *from, uint64_t bytes) {
+  if (!to->device && !from->device) return;
+  struct tsr_request request;
+  tsr_ring_lock(&request, context, stream);
+  if (tsr_ring_begin(&request, TESSERA_OPCODE_COPIED, 0, NULL) != CUDA_SUCCESS) return;
+  request.slot->body.copied = (tessera_copied_body){
+      .bytes = bytes,
+      .direction = !from->device ? TESSERA_DIRECTION_HOST_TO_DEVICE
+                   : !to->device ? TESSERA_DIRECTION_DEVICE_TO_HOST
+                   : to->context != from->context ? TESSERA_DIRECTION_DEVICE_TO_PEER
+                                                  : TESSERA_DIRECTION_DEVICE_TO_DEVICE,
+      .pageable = !to->context || !from->context};
+  tsr_ring_commit(&request);
+}
+
+/* For metrics: nobody but the worker reads it. */
+static void count_copy(tessera_client_area *area, const struct end *to, const struct end *from,
+                       uint64_t bytes, uint64_t since_ns) {
+  uint64_t *const counter = to->device ? from->device ? &area->device_to_device_bytes
+                                                      : &area->host_to_device_bytes
+                            : from->device ? &area->device_to_host_bytes
+                                           : NULL;
+  if (!counter) return;
+  __atomic_fetch_add(counter, bytes, __ATOMIC_RELAXED);
+  if (since_ns)
+    __atomic_fetch_add(&area->copy_ns, tsr_now_ns() - since_ns, __ATOMIC_RELAXED);
+}
+
 static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, const struct end *to,
                                const struct end *from, uint64_t bytes) {
   if (!to->host || !from->host) {
@@ -107,7 +142,10 @@ static CUresult copy_by_client(struct tsr_context *context, uint32_t stream, con
     if (owner != context) stream = TSR_LEGACY_STREAM;
     return copy_staged(owner, stream, to, from, bytes);
   }
+  const uint64_t since_ns = bytes >= TIMED_COPY_BYTES ? tsr_now_ns() : 0;
   memmove(to->host, from->host, bytes);
+  count_copy(context->area, to, from, bytes, since_ns);
+  if (context->page->observing) tell_of_copy(context, stream, to, from, bytes);
   return CUDA_SUCCESS;
 }
 

@@ -6,8 +6,6 @@
 #include "wait.h"
 #include "slab.h"
 
-enum { OWN_CHUNK_BYTES = 1 << 20 };
-
 static void describe(const struct tsr_chunk *chunk, uint64_t start, uint64_t bytes,
                      struct tsr_span *span) {
   *span = (struct tsr_span){.context = chunk->context,
@@ -120,7 +118,7 @@ CUresult tsr_memory_allocate(struct tsr_context *context, uint32_t kind, uint64_
                              uint32_t host_flags, uint64_t *address) {
   CUresult result;
   do {
-    result = bytes >= OWN_CHUNK_BYTES ? allocate_own(context, kind, bytes, host_flags, address)
+    result = bytes >= TSR_OWN_CHUNK_BYTES ? allocate_own(context, kind, bytes, host_flags, address)
                                       : allocate_small(context, kind, bytes, host_flags, address);
   } while (result == CUDA_ERROR_OUT_OF_MEMORY && trim(context));
   return result;

@@ -4,6 +4,8 @@
 
 #include "chunk.h"
 
+enum { TSR_OWN_CHUNK_BYTES = 1 << 20 }; /* blocks of as much have their chunk for themselves */
+
 /* The allocation that holds an address; false where there is none. Takes the memory lock. */
 bool tsr_memory_find(uint64_t address, struct tsr_span *span);
 

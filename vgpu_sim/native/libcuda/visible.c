@@ -1,11 +1,13 @@
 /* Which slices are this process's devices: CUDA_VISIBLE_DEVICES. */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "config.h"
 #include "device.h"
+#include "environment.h"
 #include "log.h"
 #include "patience.h"
 #include "request.h"
@@ -14,14 +16,98 @@
 struct tsr_device tsr_devices[TESSERA_MAX_GPUS];
 int tsr_device_count;
 
-static const char *without_prefix(const char *uuid) {
-  if (strncasecmp(uuid, "MIG-", 4) == 0 || strncasecmp(uuid, "GPU-", 4) == 0) return uuid + 4;
-  return uuid;
+enum { UUID_TEXT_BYTES = 37 };
+
+/* A slice or whole GPU as it was found: the folder's name, and what its gpud says of it. */
+struct found {
+  struct tsr_slice_name name;
+  struct tsr_slice slice; /* where `result` is CUDA_SUCCESS */
+  enum tsr_outcome outcome;
+  CUresult result;
+};
+
+/* What one look at the slices found besides devices. */
+struct look {
+  char absent[TSR_SOCKET_PATH_BYTES]; /* a socket at which nobody listens; empty: none */
+  bool hung_up;                       /* gpud ended while it was being asked */
+};
+
+/* Asks what each is. One gpud serves them all: where it stands still it is waited for once. */
+static void ask(struct found *all, int count) {
+  const uint32_t share = tsr_thread_share();
+  bool silent = false;
+  for (struct found *one = all; one < all + count; one++) {
+    int32_t status = 0;
+    one->outcome = silent ? TSR_SILENT : tsr_slice_query(&one->name, share, &one->slice, &status);
+    one->result = tsr_hello_result(one->outcome, status);
+    silent = one->outcome == TSR_SILENT;
+  }
+}
+
+/* As CUDA counts them: by GPU, and on each by place. Who did not answer comes last, by name. */
+static int by_place(const void *a, const void *b) {
+  const struct found *one = a, *other = b;
+  const bool silent = one->result != CUDA_SUCCESS;
+  if (silent != (other->result != CUDA_SUCCESS)) return silent ? 1 : -1;
+  const tessera_device_info *x = &one->slice.info, *y = &other->slice.info;
+  if (!silent && x->gpu_index != y->gpu_index) return x->gpu_index < y->gpu_index ? -1 : 1;
+  if (!silent && x->instance_start != y->instance_start)
+    return x->instance_start < y->instance_start ? -1 : 1;
+  return strcmp(one->name.text, other->name.text);
+}
+
+/* Returns whether a UUID, without its prefix, begins so. */
+static bool begins(const char *uuid, const char *beginning) {
+  return *beginning && strncasecmp(uuid, beginning, strlen(beginning)) == 0;
+}
+
+static void write_uuid(const uint8_t *bytes, char *text) {
+  for (int i = 0; i < 16; i++) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) *text++ = '-';
+    text += sprintf(text, "%02x", bytes[i]);
+  }
+}
+
+/* Reads a number of up to three digits and moves `text` behind it; -1: there is none. */
+static int read_number(const char **text) {
+  const size_t digits = strspn(*text, "0123456789");
+  if (digits == 0 || digits > 3) return -1;
+  const int number = atoi(*text);
+  *text += digits;
+  return number;
+}
+
+/* Returns whether `wanted` is MIG-GPU-<uuid>/<GPU instance>/<compute instance> of it: what MIG
+ * devices were called before driver R470 (MIG user guide, "CUDA_VISIBLE_DEVICES"). */
+static bool is_at(const struct found *one, const char *wanted) {
+  if (strncasecmp(wanted, "MIG-GPU-", 8) != 0 || one->result != CUDA_SUCCESS) return false;
+  char uuid[UUID_TEXT_BYTES];
+  write_uuid(one->slice.info.gpu_uuid, uuid);
+  const char *rest = wanted + 8 + UUID_TEXT_BYTES - 1;
+  if (strncasecmp(wanted + 8, uuid, UUID_TEXT_BYTES - 1) != 0 || *rest++ != '/') return false;
+  const int gpu_instance = read_number(&rest);
+  if (gpu_instance < 0 || *rest++ != '/') return false;
+  const int compute_instance = read_number(&rest);
+  const int32_t *numbers = one->slice.info.attributes;
+  return compute_instance >= 0 && *rest == 0 && gpu_instance == numbers[TESSERA_GI_ATTRIBUTE] &&
+         compute_instance == numbers[TESSERA_CI_ATTRIBUTE];
+}
+
+/* Returns whether `wanted` names it: its own UUID, or with GPU- that of the GPU it is on, too. */
+static bool is_named(const struct found *one, const char *wanted) {
+  const bool gpu = strncasecmp(wanted, "GPU-", 4) == 0, mig = strncasecmp(wanted, "MIG-", 4) == 0;
+  const char *beginning = wanted + (gpu || mig ? 4 : 0);
+  const bool is_gpu = strncmp(one->name.text, "GPU-", 4) == 0;
+  if ((!gpu && !mig) || gpu == is_gpu) return begins(one->name.text + 4, beginning);
+  if (!gpu || one->result != CUDA_SUCCESS) return false;
+  char uuid[UUID_TEXT_BYTES];
+  write_uuid(one->slice.info.gpu_uuid, uuid);
+  return begins(uuid, beginning);
 }
 
 /* One entry of CUDA_VISIBLE_DEVICES: an index or (the beginning of) a UUID. -1: matches nothing,
- * or more than one slice. */
-static int match(const char *entry, size_t length, const struct tsr_slice_name *names, int count) {
+ * or more than one. A GPU that is divided stands for the first of its slices. */
+static int match(const char *entry, size_t length, const struct found *all, int count) {
   char wanted[TSR_SLICE_NAME_BYTES];
   if (length == 0 || length >= sizeof wanted) return -1;
   memcpy(wanted, entry, length);
@@ -31,13 +117,14 @@ static int match(const char *entry, size_t length, const struct tsr_slice_name *
     for (const char *digit = wanted; *digit; digit++) index = 10 * index + (*digit - '0');
     return index < count ? index : -1;
   }
-  const char *prefix = without_prefix(wanted);
+  const bool gpu = strncasecmp(wanted, "GPU-", 4) == 0;
   int found = -1;
   for (int i = 0; i < count; i++) {
-    if (!*prefix || strncasecmp(without_prefix(names[i].text), prefix, strlen(prefix)) != 0)
-      continue;
-    if (found >= 0) return -1;
-    found = i;
+    if (!is_named(&all[i], wanted) && !is_at(&all[i], wanted)) continue;
+    if (found < 0)
+      found = i;
+    else if (!gpu || memcmp(all[i].slice.info.gpu_uuid, all[found].slice.info.gpu_uuid, 16) != 0)
+      return -1;
   }
   return found;
 }
@@ -47,14 +134,14 @@ static void tell_of_entry(const char *entry, size_t length, int count) {
   static bool said;
   if (said || count == 0 || (length == 2 && strncmp(entry, "-1", 2) == 0)) return;
   said = true;
-  tsr_log("CUDA_VISIBLE_DEVICES: \"%.*s\" names none of the %d slices here, or more than one; as in"
-          " CUDA no entry after it counts either",
+  tsr_log("CUDA_VISIBLE_DEVICES: \"%.*s\" does not name one of the devices here (%d); as in CUDA,"
+          " it and every entry after it are ignored",
           (int)length, entry, count);
 }
 
-/* Fills `order` with the visible slices. As in CUDA an entry that names nothing ends the list. */
-static int choose(const struct tsr_slice_name *names, int count, int *order) {
-  const char *visible = getenv("CUDA_VISIBLE_DEVICES"); /* empty means none */
+/* Fills `order` with what is visible. As in CUDA an entry that names nothing ends the list. */
+static int choose(const struct found *all, int count, int *order) {
+  const char *visible = tsr_visible_devices();
   int chosen = 0;
   if (!visible) {
     for (; chosen < count; chosen++) order[chosen] = chosen;
@@ -63,7 +150,7 @@ static int choose(const struct tsr_slice_name *names, int count, int *order) {
   while (*visible && chosen < TSR_MAX_SLICES) {
     visible += strspn(visible, " ");
     const size_t length = strcspn(visible, ", ");
-    const int index = match(visible, length, names, count);
+    const int index = match(visible, length, all, count);
     if (index < 0) {
       tell_of_entry(visible, length, count);
       break;
@@ -78,42 +165,43 @@ static int choose(const struct tsr_slice_name *names, int count, int *order) {
   return chosen;
 }
 
-/* What one look at the slices found besides devices. */
-struct look {
-  char absent[TSR_SOCKET_PATH_BYTES]; /* a socket at which nobody listens; empty: none */
-  bool hung_up;                       /* gpud ended while it was being asked */
-};
-
-static CUresult query(const struct tsr_slice_name *name, struct tsr_device *device,
-                      struct look *look) {
-  int32_t status = 0;
+static void add(const struct found *one) {
+  struct tsr_device *device = &tsr_devices[tsr_device_count++];
   memset(device, 0, sizeof *device);
-  const enum tsr_outcome outcome = tsr_slice_query(name, &device->slice, &status);
-  if (outcome == TSR_ABSENT)
-    memcpy(look->absent, device->slice.socket_path, sizeof look->absent);
-  look->hung_up |= outcome == TSR_CLOSED;
+  device->slice = one->slice;
   device->window = (uint64_t)device->slice.info.gpu_index << TESSERA_GPU_WINDOW_BITS;
-  return tsr_hello_result(outcome, status);
 }
 
-static CUresult discover_once(const struct tsr_slice_name *names, int count, struct look *look) {
-  int order[TSR_MAX_SLICES];
-  const int visible = choose(names, count, order);
+/* Makes devices of what is visible. As in CUDA a process that sees a MIG device sees nothing else
+ * (MIG user guide, "CUDA Device Enumeration"); a slice whose gpud is gone hides no other one. */
+static CUresult make_devices(const struct found *all, const int *order, int visible,
+                             struct look *look) {
   CUresult why = CUDA_ERROR_NO_DEVICE;
   tsr_device_count = 0;
-  for (int i = 0; i < visible && tsr_device_count < (int)TESSERA_MAX_GPUS; i++) {
-    struct tsr_device *device = &tsr_devices[tsr_device_count];
-    const CUresult result = query(&names[order[i]], device, look);
-    if (result != CUDA_SUCCESS) {
-      if (result != CUDA_ERROR_NO_DEVICE) why = result;
-      continue; /* a slice whose gpud is gone hides no other one */
+  for (int i = 0; i < visible; i++) {
+    const struct found *one = &all[order[i]];
+    if (one->result != CUDA_SUCCESS) {
+      if (one->outcome == TSR_ABSENT)
+        memcpy(look->absent, one->slice.socket_path, sizeof look->absent);
+      look->hung_up |= one->outcome == TSR_CLOSED;
+      if (one->result != CUDA_ERROR_NO_DEVICE) why = one->result;
+    } else if (one->slice.info.is_mig) {
+      tsr_device_count = 0;
+      add(one);
+      break;
+    } else if (tsr_device_count < (int)TESSERA_MAX_GPUS) {
+      add(one);
     }
-    /* As in CUDA a process that sees a MIG device sees no other device. */
-    if (device->slice.info.is_mig && tsr_device_count > 0) continue;
-    tsr_device_count++;
-    if (device->slice.info.is_mig) break;
   }
   return tsr_device_count ? CUDA_SUCCESS : why;
+}
+
+static CUresult discover_once(struct found *all, int count, struct look *look) {
+  int order[TSR_MAX_SLICES];
+  ask(all, count);
+  qsort(all, (size_t)count, sizeof *all, by_place);
+  const int visible = choose(all, count, order);
+  return make_devices(all, order, visible, look);
 }
 
 static void tell_that_there_is_none(void) {
@@ -125,17 +213,19 @@ static void tell_that_there_is_none(void) {
   said = true;
 }
 
-CUresult tsr_devices_discover(void) {
-  struct tsr_slice_name *names = calloc(TSR_MAX_SLICES, sizeof *names);
-  if (!names) return CUDA_ERROR_OUT_OF_MEMORY;
+static CUresult discover(struct tsr_slice_name *names) {
   struct tsr_patience patience = {0};
   CUresult result;
   bool again, asked_again = false;
   do {
     struct look look = {0};
     const int count = tsr_slices_list(names);
-    result = discover_once(names, count, &look);
     if (count == 0) tell_that_there_is_none();
+    struct found *all = calloc((size_t)count + 1, sizeof *all);
+    if (!all) return CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; i < count; i++) all[i].name = names[i];
+    result = discover_once(all, count, &look);
+    free(all);
     again = false;
     if (result != CUDA_ERROR_NO_DEVICE) break;
     if (look.absent[0])
@@ -143,6 +233,13 @@ CUresult tsr_devices_discover(void) {
     else if (look.hung_up && !asked_again)
       again = asked_again = true;
   } while (again);
+  return result;
+}
+
+CUresult tsr_devices_discover(void) {
+  struct tsr_slice_name *names = calloc(TSR_MAX_SLICES, sizeof *names);
+  if (!names) return CUDA_ERROR_OUT_OF_MEMORY;
+  const CUresult result = discover(names);
   free(names);
   return result;
 }

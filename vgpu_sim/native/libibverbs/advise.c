@@ -1,12 +1,26 @@
 /* ibv_advise_mr: a region with on-demand paging follows what was mapped in place of its pages. */
 #include <errno.h>
 
-#include "domain.h"
+#include "implicit.h"
+#include "region.h"
 #include "remap.h"
 #include "verbs_calls.h"
 
+static int prefetch_part(struct tsr_mr *mr, const struct ibv_pd *pd, int advice,
+                         const struct ibv_sge *range) {
+  if (mr->ibv.pd->handle != pd->handle) return EPERM;
+  if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
+      !(mr->access & TESSERA_VERBS_ACCESS_LOCAL_WRITE))
+    return EPERM;
+  uint32_t key;
+  if (advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT || range->length == 0) return 0;
+  return tsr_implicit_part(mr, range->addr, range->length, &key);
+}
+
 static int prefetch(struct tsr_context *context, const struct ibv_pd *pd, int advice,
                     const struct ibv_sge *range) {
+  for (struct tsr_mr *mr = context->implicit; mr; mr = mr->implicit->next)
+    if (mr->ibv.lkey == range->lkey) return prefetch_part(mr, pd, advice, range);
   struct tsr_mr *mr = context->paged;
   while (mr && mr->ibv.lkey != range->lkey) mr = mr->next_paged;
   if (!mr) return EFAULT;

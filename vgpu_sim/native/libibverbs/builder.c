@@ -78,9 +78,8 @@ static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sg
     return;
   }
   slot->sge_count = (uint32_t)count;
-  for (size_t i = 0; i < count; i++)
-    slot->payload.sges[i] = (tessera_hca_sge){
-        .address = list[i].addr, .bytes = list[i].length, .lkey = list[i].lkey};
+  of(ex)->building_error =
+      tsr_fill_sges(tsr_of(ex->qp_base.context), slot->payload.sges, list, count);
 }
 
 static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length) {
@@ -163,9 +162,9 @@ static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t number) {
 }
 
 static void atomic_write(struct ibv_qp_ex *ex, uint32_t key, uint64_t remote, const void *data) {
-  (void)key, (void)remote, (void)data;
-  static uint32_t said;
-  refuse(ex, "ibv_wr_atomic_write", &said);
+  uint64_t value;
+  memcpy(&value, data, sizeof value);
+  begin_atomic(ex, TESSERA_VERBS_OPCODE_ATOMIC_WRITE, key, remote, value, 0);
 }
 
 void tsr_set_builder(struct ibv_qp_ex *ex) {

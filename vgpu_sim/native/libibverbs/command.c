@@ -65,7 +65,7 @@ static int receive(struct tsr_context *context, uint16_t type, uint32_t request,
   struct tsr_reply reply;
   uint16_t answered_type = 0;
   uint32_t answered = 0;
-  if (tsr_receive(context->verbs.context.cmd_fd, &answered_type, &answered, &reply) !=
+  if (tsr_receive(context->socket, &answered_type, &answered, &reply) !=
       TSR_RECEIVED) {
     context->dead = true;
     return EIO;
@@ -95,10 +95,99 @@ int tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uin
   const uint32_t request = ++context->next_request;
   int error = EIO;
   if (!context->dead) {
-    context->dead = !tsr_send(context->verbs.context.cmd_fd, type, request, payload, bytes, -1);
+    context->dead = !tsr_send(context->socket, type, request, payload, bytes, -1);
     if (!context->dead) error = receive(context, type, request, answer, answer_bytes, fd);
   }
   pthread_mutex_unlock(&context->asking);
+  return error;
+}
+
+static int take_part(const tessera_header *header, const uint8_t *payload, unsigned place,
+                     struct tsr_part *part, struct tsr_reply *reply, unsigned *fds) {
+  if (header->magic != TESSERA_MAGIC || header->type != part->type + 1 || header->request != place ||
+      header->status < 0 || header->payload_bytes != (header->status ? 0 : part->answer_bytes))
+    return EPROTO;
+  part->error = header->status;
+  if (part->error != 0) return 0;
+  if (part->answer_bytes) memcpy(part->answer, payload, part->answer_bytes);
+  if (!part->fd) return 0;
+  if (*fds == TSR_MAX_FDS || reply->fds[*fds] < 0) return EPROTO;
+  *part->fd = reply->fds[*fds];
+  reply->fds[(*fds)++] = -1;
+  return 0;
+}
+
+/* Reads the replies of a batch: EPROTO where they are not that, and hcad is not believed any more. */
+static int take_parts(struct tsr_reply *reply, struct tsr_part *parts, unsigned count) {
+  unsigned fds = 0, place = 0;
+  for (uint32_t at = 0; at < reply->payload_bytes; place++) {
+    tessera_header header;
+    const uint32_t left = reply->payload_bytes - at;
+    if (place == count || left < sizeof header) return EPROTO;
+    memcpy(&header, reply->payload + at, sizeof header);
+    if (header.payload_bytes > left - sizeof header) return EPROTO;
+    at += sizeof header;
+    if (take_part(&header, reply->payload + at, place, &parts[place], reply, &fds)) return EPROTO;
+    at += header.payload_bytes;
+  }
+  /* All were answered, or the last one that was says why not. */
+  return place == count || (place > 0 && parts[place - 1].error != 0) ? 0 : EPROTO;
+}
+
+static int ask_batch(struct tsr_context *context, struct tsr_part *parts, unsigned count) {
+  uint8_t body[1024];
+  uint32_t bytes = 0;
+  for (unsigned i = 0; i < count; i++) {
+    const tessera_header header = {.magic = TESSERA_MAGIC,
+                                   .version = TESSERA_PROTOCOL_VERSION,
+                                   .type = parts[i].type,
+                                   .request = i,
+                                   .payload_bytes = parts[i].bytes};
+    for (unsigned n = 0; n < 2; n++)
+      if (parts[i].names[n].where)
+        *parts[i].names[n].where = TESSERA_HCA_BATCH_MADE | parts[i].names[n].part;
+    if (sizeof body - bytes < sizeof header + parts[i].bytes) return EINVAL;
+    memcpy(body + bytes, &header, sizeof header);
+    bytes += sizeof header;
+    if (parts[i].bytes) memcpy(body + bytes, parts[i].payload, parts[i].bytes);
+    bytes += parts[i].bytes;
+  }
+  const int socket = context->socket;
+  const uint32_t request = ++context->next_request;
+  struct tsr_reply reply;
+  uint16_t type = 0;
+  uint32_t answered = 0;
+  if (!tsr_send(socket, TESSERA_HCA_MESSAGE_BATCH, request, body, bytes, -1) ||
+      tsr_receive(socket, &type, &answered, &reply) != TSR_RECEIVED)
+    return EIO;
+  const bool expected =
+      type == TESSERA_HCA_MESSAGE_BATCH + 1 && answered == request && reply.status == 0;
+  const int error = expected ? take_parts(&reply, parts, count) : EPROTO;
+  tsr_reply_close(&reply);
+  return error;
+}
+
+static int ask_in_turn(struct tsr_context *context, struct tsr_part *parts, unsigned count) {
+  int error = 0;
+  for (struct tsr_part *part = parts; part < parts + count && error == 0; part++) {
+    for (unsigned n = 0; n < 2; n++)
+      if (part->names[n].where)
+        memcpy(part->names[n].where, parts[part->names[n].part].answer, sizeof(uint32_t));
+    error = part->error = tsr_ask(context, part->type, part->payload, part->bytes, part->answer,
+                                  part->answer_bytes, part->fd);
+  }
+  return error;
+}
+
+int tsr_ask_all(struct tsr_context *context, struct tsr_part *parts, unsigned count) {
+  for (unsigned i = 0; i < count; i++) parts[i].error = ECANCELED;
+  if (!(context->device.info.features & TESSERA_HCA_FEATURE_BATCHES))
+    return ask_in_turn(context, parts, count);
+  pthread_mutex_lock(&context->asking);
+  int error = context->dead ? EIO : ask_batch(context, parts, count);
+  if (error == EIO || error == EPROTO) context->dead = true;
+  pthread_mutex_unlock(&context->asking);
+  for (unsigned i = 0; i < count && error == 0; i++) error = parts[i].error;
   return error;
 }
 
@@ -112,7 +201,7 @@ bool tsr_is_dead(struct tsr_context *context) {
   if (context->dead) return true;
   if (pthread_mutex_trylock(&context->asking) != 0) return false; /* somebody is being answered */
   char byte;
-  if (recv(context->verbs.context.cmd_fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+  if (recv(context->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
     context->dead = true;
     tsr_log("hcad has gone: requests of this program end with WR_FLUSH_ERR");
   }

@@ -13,6 +13,24 @@ int tsr_hca_open(const char *path, tessera_hca_device *info, int *socket, int fd
  * of exactly `answer_bytes` is filled in on success, and `fd`, unless NULL, with a descriptor. */
 int tsr_ask(struct tsr_context *context, uint16_t type, const void *payload, uint32_t bytes,
             void *answer, uint32_t answer_bytes, int *fd);
+/* Requests that are asked in one message where hcad knows that, and else in turn, until one is refused. */
+struct tsr_part {
+  uint16_t type;
+  const void *payload;
+  uint32_t bytes;
+  void *answer; /* of whatever makes something it begins with the handle */
+  uint32_t answer_bytes;
+  int *fd; /* NULL: none comes */
+  /* Where the payload is to name what parts before it have made, and which; NULL: nowhere. */
+  struct tsr_naming {
+    uint32_t *where;
+    unsigned part;
+  } names[2];
+  int error; /* ECANCELED: one before it was refused */
+};
+/* The first error, or 0. Callers remove what was made before it. */
+int tsr_ask_all(struct tsr_context *context, struct tsr_part *parts, unsigned count);
+
 /* The same for requests that remove what a handle names: 0 where hcad has gone, and all with it. */
 int tsr_ask_handle(struct tsr_context *context, uint16_t type, uint32_t handle);
 

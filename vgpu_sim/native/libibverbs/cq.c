@@ -10,6 +10,7 @@
 
 #include "api.h"
 #include "command.h"
+#include "made.h"
 #include "verbs_calls.h"
 
 /* Who polls an empty queue keeps a CPU from whoever is to fill it, where there are few. */
@@ -38,23 +39,26 @@ struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_
   int fd;
   int error = tsr_ask(context, TESSERA_HCA_MESSAGE_CQ_CREATE, &wanted, sizeof wanted, &made,
                       sizeof made, &fd);
-  if (error == 0) {
-    cq->page = tsr_map(fd, made.page_bytes);
-    if (!cq->page) error = errno;
-  }
-  if (error != 0) {
-    free(cq);
-    errno = error;
-    return NULL;
-  }
+  if (error == 0) error = tsr_cq_made(cq, ibv, channel, cq_context, &made, fd);
+  if (error == 0) return &cq->ibv;
+  free(cq);
+  errno = error;
+  return NULL;
+}
+
+int tsr_cq_made(struct tsr_cq *cq, struct ibv_context *ibv, struct ibv_comp_channel *channel,
+                void *cq_context, const tessera_hca_created *made, int fd) {
+  struct tsr_context *context = tsr_of(ibv);
+  cq->page = tsr_map(fd, made->page_bytes);
+  if (!cq->page) return errno;
   cq->ibv = (struct ibv_cq){.context = ibv,
                             .channel = channel,
                             .cq_context = cq_context,
-                            .handle = made.handle,
-                            .cqe = (int)made.first_count};
+                            .handle = made->handle,
+                            .cqe = (int)made->first_count};
   cq->entries = (tessera_hca_cqe *)(cq->page + 1);
-  cq->page_bytes = made.page_bytes;
-  cq->count = made.first_count;
+  cq->page_bytes = made->page_bytes;
+  cq->count = made->first_count;
   pthread_mutex_init(&cq->ibv.mutex, NULL);
   pthread_cond_init(&cq->ibv.cond, NULL);
   pthread_mutex_init(&cq->polling, NULL);
@@ -63,7 +67,7 @@ struct ibv_cq *tsr_ibv_create_cq(struct ibv_context *ibv, int entries, void *cq_
   context->cqs = cq;
   if (channel) channel->refcnt++;
   pthread_mutex_unlock(&ibv->mutex);
-  return &cq->ibv;
+  return 0;
 }
 
 static int move_to(struct tsr_cq *cq, const tessera_hca_created *made, int fd) {
@@ -110,6 +114,15 @@ int tsr_ibv_destroy_cq(struct ibv_cq *ibv) {
     pthread_mutex_unlock(&ibv->context->mutex);
     return EBUSY;
   }
+  pthread_mutex_unlock(&ibv->context->mutex);
+  tsr_cq_gone(cq);
+  return 0;
+}
+
+void tsr_cq_gone(struct tsr_cq *cq) {
+  struct ibv_cq *ibv = &cq->ibv;
+  struct tsr_context *context = tsr_of(ibv->context);
+  pthread_mutex_lock(&ibv->context->mutex);
   for (struct tsr_cq **link = &context->cqs; *link; link = &(*link)->next) {
     if (*link != cq) continue;
     *link = cq->next;
@@ -124,7 +137,6 @@ int tsr_ibv_destroy_cq(struct ibv_cq *ibv) {
   pthread_mutex_unlock(&ibv->mutex);
   munmap(cq->page, cq->page_bytes);
   free(cq);
-  return 0;
 }
 
 static void read_entry(const tessera_hca_cqe *entry, struct ibv_wc *wc) {

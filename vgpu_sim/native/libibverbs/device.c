@@ -90,6 +90,13 @@ static void set_operations(struct tsr_context *context) {
   context->verbs.alloc_td = tsr_alloc_td;
   context->verbs.dealloc_td = tsr_dealloc_td;
   context->verbs.alloc_parent_domain = tsr_alloc_parent_domain;
+  context->verbs.ibv_create_flow = tsr_create_flow;
+  context->verbs.ibv_destroy_flow = tsr_destroy_flow;
+  context->verbs.create_wq = tsr_create_wq;
+  context->verbs.modify_wq = tsr_modify_wq;
+  context->verbs.destroy_wq = tsr_destroy_wq;
+  context->verbs.create_rwq_ind_table = tsr_create_rwq_ind_table;
+  context->verbs.destroy_rwq_ind_table = tsr_destroy_rwq_ind_table;
 }
 
 static void release(struct tsr_context *context) {
@@ -97,7 +104,7 @@ static void release(struct tsr_context *context) {
   if (context->page) munmap(context->page, TESSERA_HCA_PAGE_BYTES);
   if (context->doorbell_fd >= 0) close(context->doorbell_fd);
   if (ibv->async_fd >= 0) close(ibv->async_fd);
-  if (ibv->cmd_fd >= 0) close(ibv->cmd_fd);
+  if (context->socket >= 0) close(context->socket);
   free(context);
 }
 
@@ -107,15 +114,16 @@ struct ibv_context *tsr_ibv_open_device(struct ibv_device *wanted) {
   if (!context) return NULL;
   struct ibv_context *ibv = &context->verbs.context;
   context->device = *device; /* programs may free the list while they have a device open */
-  context->doorbell_fd = ibv->cmd_fd = ibv->async_fd = -1;
+  context->doorbell_fd = context->socket = ibv->cmd_fd = ibv->async_fd = -1;
   ibv->device = &context->device.ibv;
   pthread_mutex_init(&ibv->mutex, NULL);
   pthread_mutex_init(&context->asking, NULL);
   pthread_mutex_init(&context->registering, NULL);
   set_operations(context);
   int fds[2];
-  int error = tsr_hca_open(device->socket_path, &context->device.info, &ibv->cmd_fd, fds);
+  int error = tsr_hca_open(device->socket_path, &context->device.info, &context->socket, fds);
   if (error == 0) {
+    ibv->cmd_fd = context->socket;
     context->doorbell_fd = fds[1];
     context->page = tsr_map(fds[0], TESSERA_HCA_PAGE_BYTES);
     error = context->page ? tsr_ask(context, TESSERA_HCA_MESSAGE_ASYNC, NULL, 0, NULL, 0,
@@ -155,6 +163,7 @@ int tsr_ibv_query_device(struct ibv_context *context, struct ibv_device_attr *at
                                    .max_qp_init_rd_atom = TESSERA_HCA_MAX_RD_ATOMIC,
                                    .atomic_cap = IBV_ATOMIC_GLOB,
                                    .max_mw = TESSERA_HCA_MAX_MWS,
+                                   .max_raw_ethy_qp = TESSERA_HCA_MAX_QPS,
                                    .max_mcast_grp = TESSERA_HCA_MAX_MCAST_ATTACH,
                                    .max_mcast_qp_attach = TESSERA_HCA_MAX_MCAST_ATTACH,
                                    .max_total_mcast_qp_attach = TESSERA_HCA_MAX_MCAST_ATTACH,
@@ -186,10 +195,16 @@ int tsr_query_device_ex(struct ibv_context *context, const uint32_t *input,
   struct ibv_device_attr_ex whole = {.completion_timestamp_mask = UINT64_MAX,
                                      .hca_core_clock = 1000000, /* kHz: nanoseconds */
                                      .phys_port_cnt_ex = 1};
-  whole.odp_caps.general = IBV_ODP_SUPPORT; /* not of the implicit kind */
+  whole.odp_caps.general = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
   whole.odp_caps.rc = PAGED_RC;
   whole.odp_caps.uc = PAGED_UC;
   whole.odp_caps.ud = PAGED_UD;
+  whole.rss_caps.supported_qpts = 1u << TESSERA_VERBS_QP_TYPE_RAW_PACKET;
+  whole.rss_caps.max_tables = TESSERA_HCA_MAX_QPS;
+  whole.rss_caps.max_table_size = TESSERA_HCA_STEER_TARGETS;
+  whole.rss_caps.fields_mask = TSR_RX_HASH_KNOWN;
+  whole.rss_caps.function = IBV_RX_HASH_FUNC_TOEPLITZ;
+  whole.max_wq_type_rq = TESSERA_HCA_MAX_QPS;
   tsr_ibv_query_device(context, &whole.orig_attr);
   whole.device_cap_flags_ex = whole.orig_attr.device_cap_flags;
   memset(attr, 0, size);

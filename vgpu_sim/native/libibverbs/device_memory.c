@@ -19,14 +19,13 @@ static bool may_be_device(uint64_t from, uint64_t bytes) {
 }
 
 /* hcad asks for it at the GPU's side: which memory this process has is not for it to say. */
-static int borrow(struct tsr_context *context, uint64_t from, uint64_t bytes,
-                  tessera_hca_mr_create *region, struct tsr_segment **used) {
+static int borrow(struct tsr_context *context, uint16_t type, const void *wanted,
+                  uint32_t wanted_bytes, uint64_t bytes, tessera_hca_mr_create *region,
+                  struct tsr_segment **used) {
   struct tsr_segment *segment = calloc(1, sizeof *segment);
   if (!segment) return ENOMEM;
-  const tessera_hca_segment_device wanted = {.address = from, .bytes = bytes};
   tessera_hca_device_segment made = {0};
-  const int error = tsr_ask(context, TESSERA_HCA_MESSAGE_SEGMENT_DEVICE, &wanted, sizeof wanted,
-                            &made, sizeof made, NULL);
+  const int error = tsr_ask(context, type, wanted, wanted_bytes, &made, sizeof made, NULL);
   if (error != 0) {
     free(segment);
     return error;
@@ -44,7 +43,9 @@ int tsr_find_memory(struct tsr_context *context, void *address, size_t bytes,
                     tessera_hca_mr_create *region, struct tsr_segment **used) {
   const uint64_t from = (uintptr_t)address;
   if (!may_be_device(from, bytes)) return tsr_pin(context, address, bytes, region, used);
-  const int error = borrow(context, from, bytes, region, used);
+  const tessera_hca_segment_device wanted = {.address = from, .bytes = bytes};
+  const int error = borrow(context, TESSERA_HCA_MESSAGE_SEGMENT_DEVICE, &wanted, sizeof wanted,
+                           bytes, region, used);
   if (error != EFAULT && error != ENODEV) return error;
   /* A program without a GPU may have mapped its own memory there. */
   const int pinned = tsr_pin(context, address, bytes, region, used);
@@ -53,4 +54,10 @@ int tsr_find_memory(struct tsr_context *context, void *address, size_t bytes,
                                 ? "nobody provides device memory to this HCA"
                                 : "no context of this process has that device memory, all of it");
   return EFAULT;
+}
+
+int tsr_find_shared(struct tsr_context *context, const tessera_hca_segment_shared *wanted,
+                    tessera_hca_mr_create *region, struct tsr_segment **used) {
+  return borrow(context, TESSERA_HCA_MESSAGE_SEGMENT_SHARED, wanted, sizeof *wanted, wanted->bytes,
+                region, used);
 }

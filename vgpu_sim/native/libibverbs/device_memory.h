@@ -8,4 +8,8 @@
 int tsr_find_memory(struct tsr_context *context, void *address, size_t bytes,
                     tessera_hca_mr_create *region, struct tsr_segment **used);
 
+/* The same of what a descriptor of cuMemGetHandleForAddressRange names. */
+int tsr_find_shared(struct tsr_context *context, const tessera_hca_segment_shared *wanted,
+                    tessera_hca_mr_create *region, struct tsr_segment **used);
+
 #endif

@@ -5,6 +5,12 @@
 
 #include "api.h"
 #include "command.h"
+#include "made.h"
+
+void tsr_channel_made(struct tsr_channel *channel, struct ibv_context *context, uint32_t handle) {
+  channel->ibv.context = context;
+  channel->handle = handle;
+}
 
 struct ibv_comp_channel *tsr_ibv_create_comp_channel(struct ibv_context *context) {
   struct tsr_channel *channel = calloc(1, sizeof *channel);
@@ -12,8 +18,7 @@ struct ibv_comp_channel *tsr_ibv_create_comp_channel(struct ibv_context *context
   tessera_hca_handle made = {0};
   const int error = tsr_ask(tsr_of(context), TESSERA_HCA_MESSAGE_CHANNEL_CREATE, NULL, 0, &made,
                             sizeof made, &channel->ibv.fd);
-  channel->ibv.context = context;
-  channel->handle = made.handle;
+  tsr_channel_made(channel, context, made.handle);
   if (error == 0) return &channel->ibv;
   free(channel);
   errno = error;
@@ -29,9 +34,13 @@ int tsr_ibv_destroy_comp_channel(struct ibv_comp_channel *ibv) {
   if (used) return EBUSY;
   const int error = tsr_ask_handle(context, TESSERA_HCA_MESSAGE_CHANNEL_DESTROY, channel->handle);
   if (error != 0 && !context->dead) return error;
-  close(ibv->fd);
-  free(channel);
+  tsr_channel_gone(channel);
   return 0;
+}
+
+void tsr_channel_gone(struct tsr_channel *channel) {
+  close(channel->ibv.fd);
+  free(channel);
 }
 
 /* The queue of the channel that has an event which nobody was given; NULL: none. */

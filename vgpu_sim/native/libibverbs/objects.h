@@ -28,12 +28,14 @@ struct tsr_context {
   struct tsr_device device;
   pthread_mutex_t asking; /* one request at a time */
   pthread_mutex_t registering;
+  int socket; /* hcad's; in cmd_fd, too, where that is ours */
   uint32_t next_request;
   bool dead, said_fatal;
   tessera_hca_client_page *page;
   int doorbell_fd;
   struct tsr_segment *segments;
   struct tsr_mr *paged;
+  struct tsr_mr *implicit; /* the first of them */
   struct tsr_cq *cqs;
   struct tsr_qp *qps;
   struct tsr_srq *srqs;
@@ -65,8 +67,11 @@ struct tsr_srq {
 struct tsr_mr {
   struct ibv_mr ibv;
   unsigned piece_count, access;
+  bool exported; /* of a descriptor's memory: it cannot be moved */
   uint64_t iova;
   struct tsr_mr *next_paged; /* of those on demand */
+  struct tsr_mr *next_part;  /* of an implicit region's */
+  struct tsr_implicit *implicit; /* NULL: it has an address */
   struct tsr_segment *segments[TESSERA_HCA_MAX_PIECES];
 };
 
@@ -93,6 +98,20 @@ struct tsr_cq {
   pthread_mutex_t polling;
 };
 
+/* Receives of frames: a raw packet queue pair that sends none. */
+struct tsr_wq {
+  struct ibv_wq ibv;
+  struct ibv_qp *qp;
+  unsigned users;
+};
+
+/* Over which of them frames are spread. */
+struct tsr_wq_table {
+  struct ibv_rwq_ind_table ibv;
+  unsigned users, count;
+  struct tsr_wq *wqs[TESSERA_HCA_STEER_TARGETS];
+};
+
 struct tsr_qp {
   union {
     struct ibv_qp ibv;
@@ -109,6 +128,9 @@ struct tsr_qp {
   pthread_mutex_t sending, receiving;
   uint32_t building_head; /* wr_start() to wr_complete() */
   int building_error;
+  struct tsr_wq_table *table; /* NULL: frames come to its own receives */
+  uint64_t hash_fields;
+  uint8_t hash_key[TESSERA_HCA_HASH_KEY_BYTES];
 };
 
 static inline struct tsr_context *tsr_of(struct ibv_context *context) {

@@ -2,18 +2,6 @@
  * request faults. advise.c has them follow what was mapped in their place. */
 #include "paging.h"
 
-#include <errno.h>
-
-#include "domain.h"
-#include "log.h"
-
-int tsr_paging_refused(const struct tsr_mr *mr) {
-  if (!(mr->access & IBV_ACCESS_ON_DEMAND)) return 0;
-  if (mr->ibv.addr || mr->ibv.length != SIZE_MAX) return 0;
-  tsr_log("ibv_reg_mr: an implicit on-demand region (of all memory) is not supported");
-  return EOPNOTSUPP;
-}
-
 void tsr_paging_add(struct tsr_context *context, struct tsr_mr *mr) {
   if (!(mr->access & IBV_ACCESS_ON_DEMAND)) return;
   mr->next_paged = context->paged;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "implicit.h"
 #include "verbs_calls.h"
 
 tessera_hca_send_slot *tsr_send_slot(struct tsr_qp *qp, uint32_t head) {
@@ -22,6 +23,17 @@ int tsr_append_inline(tessera_hca_send_slot *slot, const void *data, size_t byte
   if (bytes > TESSERA_HCA_MAX_INLINE_BYTES - slot->inline_bytes) return ENOMEM;
   memcpy(slot->payload.data + slot->inline_bytes, data, bytes);
   slot->inline_bytes += (uint32_t)bytes;
+  return 0;
+}
+
+int tsr_fill_sges(struct tsr_context *context, tessera_hca_sge *sges, const struct ibv_sge *list,
+                  size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    uint32_t key = list[i].lkey;
+    const int error = tsr_implicit_reach(context, list[i].addr, list[i].length, &key);
+    if (error != 0) return error;
+    sges[i] = (tessera_hca_sge){.address = list[i].addr, .bytes = list[i].length, .lkey = key};
+  }
   return 0;
 }
 
@@ -89,10 +101,8 @@ static int fill_send(const struct tsr_qp *qp, tessera_hca_send_slot *slot,
                                 wr->sg_list[i].length);
     return error;
   }
-  for (int i = 0; i < wr->num_sge; i++)
-    slot->payload.sges[i] = (tessera_hca_sge){
-        .address = wr->sg_list[i].addr, .bytes = wr->sg_list[i].length, .lkey = wr->sg_list[i].lkey};
-  return 0;
+  return tsr_fill_sges(tsr_of(qp->ibv.context), slot->payload.sges, wr->sg_list,
+                       (size_t)wr->num_sge);
 }
 
 int tsr_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **bad) {
@@ -114,14 +124,12 @@ int tsr_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr
   return error;
 }
 
-int tsr_fill_recv(tessera_hca_recv_slot *slot, const struct ibv_recv_wr *wr) {
+int tsr_fill_recv(struct tsr_context *context, tessera_hca_recv_slot *slot,
+                  const struct ibv_recv_wr *wr) {
   if (wr->num_sge < 0 || wr->num_sge > (int)TESSERA_HCA_MAX_SGE) return EINVAL;
   slot->id = wr->wr_id;
   slot->sge_count = (uint32_t)wr->num_sge;
-  for (int i = 0; i < wr->num_sge; i++)
-    slot->sges[i] = (tessera_hca_sge){
-        .address = wr->sg_list[i].addr, .bytes = wr->sg_list[i].length, .lkey = wr->sg_list[i].lkey};
-  return 0;
+  return tsr_fill_sges(context, slot->sges, wr->sg_list, (size_t)wr->num_sge);
 }
 
 int tsr_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad) {
@@ -136,7 +144,7 @@ int tsr_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr
     else if (head - tail >= qp->recv_count)
       error = ENOMEM;
     else
-      error = tsr_fill_recv(&qp->recv_slots[head & (qp->recv_count - 1)], wr);
+      error = tsr_fill_recv(tsr_of(ibv->context), &qp->recv_slots[head & (qp->recv_count - 1)], wr);
     if (error != 0) {
       *bad = wr;
       break;

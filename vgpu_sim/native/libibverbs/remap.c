@@ -234,18 +234,41 @@ static void take_out(void *argument) {
   if (exchange->error == 0) mprotect(address, bytes, exchange->segment->protection);
 }
 
-/* Gives the program private memory of its own again. */
-static void put_back(const struct tsr_segment *segment) {
+/* Gives the program private memory of its own again; false: it keeps what it has. */
+static bool put_back(const struct tsr_segment *segment) {
   uint8_t *own = mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (own == MAP_FAILED) return; /* it keeps what it has */
+  if (own == MAP_FAILED) return false;
   struct exchange exchange = {.segment = segment, .window = own};
-  if (tsr_on_own_stack(take_out, &exchange) != 0 || exchange.error != 0)
-    munmap(own, segment->bytes);
+  if (tsr_on_own_stack(take_out, &exchange) == 0 && exchange.error == 0) return true;
+  munmap(own, segment->bytes);
+  return false;
+}
+
+/* Puts back what the program has not unmapped of a segment: some parts of it; true where there may be
+ * more. */
+static bool put_some_back(const struct tsr_segment *segment) {
+  enum { PARTS = 16 };
+  struct tsr_segment parts[PARTS];
+  unsigned count = 0;
+  FILE *maps = fopen("/proc/self/maps", "re");
+  if (!maps) return false;
+  const uint64_t from = (uintptr_t)segment->address, to = from + segment->bytes;
+  for (struct mapping mapping = {0}; count < PARTS && read_mapping(maps, &mapping);) {
+    if (mapping.to <= from || mapping.from >= to || !is_ours(segment, &mapping)) continue;
+    const uint64_t first = mapping.from > from ? mapping.from : from;
+    parts[count] = *segment;
+    parts[count].address = (uint8_t *)(uintptr_t)first;
+    parts[count++].bytes = (mapping.to < to ? mapping.to : to) - first;
+  }
+  fclose(maps);
+  bool all = true;
+  for (unsigned i = 0; i < count; i++) all = put_back(&parts[i]) && all;
+  return all && count == PARTS;
 }
 
 static void end_segment(struct tsr_context *context, struct tsr_segment *segment) {
-  if (tsr_is_pinned(segment)) put_back(segment);
+  while (segment->address && put_some_back(segment)) continue;
   lose(context, segment);
   tsr_ask_handle(context, TESSERA_HCA_MESSAGE_SEGMENT_DESTROY, segment->handle);
   free(segment);

@@ -128,7 +128,7 @@ int tsr_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_re
     const uint32_t tail = __atomic_load_n(&srq->page->tail, __ATOMIC_ACQUIRE);
     error = head - tail >= srq->count
                 ? ENOMEM
-                : tsr_fill_recv(&srq->slots[head & (srq->count - 1)], wr);
+                : tsr_fill_recv(tsr_of(ibv->context), &srq->slots[head & (srq->count - 1)], wr);
     if (error != 0) {
       *bad = wr;
       break;

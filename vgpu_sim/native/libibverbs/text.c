@@ -2,11 +2,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "api.h"
+#include "tessera_abi.h"
 
 #define COUNT(table) (int)(sizeof(table) / sizeof *(table))
 
@@ -84,6 +84,22 @@ int tsr_mbps_to_ibv_rate(int mbps) {
   return 0;
 }
 
+const char *tsr_ibv_wr_opcode_str(int opcode) {
+  static const char *const NAMES[] = {
+      [TESSERA_VERBS_OPCODE_RDMA_WRITE] = "rdma-write",
+      [TESSERA_VERBS_OPCODE_RDMA_WRITE_WITH_IMM] = "rdma-write-with-imm",
+      [TESSERA_VERBS_OPCODE_SEND] = "send",
+      [TESSERA_VERBS_OPCODE_SEND_WITH_IMM] = "send-with-imm",
+      [TESSERA_VERBS_OPCODE_RDMA_READ] = "rdma-read",
+      [TESSERA_VERBS_OPCODE_ATOMIC_CMP_AND_SWP] = "atomic-cmp-and-swp",
+      [TESSERA_VERBS_OPCODE_ATOMIC_FETCH_AND_ADD] = "atomic-fetch-and-add",
+      [TESSERA_VERBS_OPCODE_LOCAL_INV] = "local-inv",
+      [TESSERA_VERBS_OPCODE_BIND_MW] = "bind-mw",
+      [TESSERA_VERBS_OPCODE_SEND_WITH_INV] = "send-with-inv",
+      [TESSERA_VERBS_OPCODE_ATOMIC_WRITE] = "atomic-write"};
+  return opcode >= 0 && opcode < COUNT(NAMES) && NAMES[opcode] ? NAMES[opcode] : "unknown";
+}
+
 const char *tsr_ibv_get_sysfs_path(void) { return "/sys"; }
 
 int tsr_ibv_read_sysfs_file(const char *directory, const char *file, char *buffer, size_t size) {
@@ -101,10 +117,3 @@ int tsr_ibv_read_sysfs_file(const char *directory, const char *file, char *buffe
     buffer[size - 1] = 0;
   return (int)got;
 }
-
-/* A switch of the drivers' library: whether objects of a device that is gone can be destroyed. */
-extern bool verbs_allow_disassociate_destroy;
-__attribute__((visibility("default"))) bool verbs_allow_disassociate_destroy = true;
-
-/* Drivers of hardware that are linked into programs announce themselves; there is nothing to drive. */
-void tsr_verbs_register_driver_34(const void *driver) { (void)driver; }

@@ -28,6 +28,15 @@ struct ibv_mw *tsr_alloc_mw(struct ibv_pd *pd, int type);
 int tsr_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int tsr_dealloc_mw(struct ibv_mw *mw);
 
+struct ibv_flow *tsr_create_flow(struct ibv_qp *qp, struct ibv_flow_attr *attr);
+int tsr_destroy_flow(struct ibv_flow *flow);
+struct ibv_wq *tsr_create_wq(struct ibv_context *context, struct ibv_wq_init_attr *attr);
+int tsr_modify_wq(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+int tsr_destroy_wq(struct ibv_wq *wq);
+struct ibv_rwq_ind_table *tsr_create_rwq_ind_table(struct ibv_context *context,
+                                                   struct ibv_rwq_ind_table_init_attr *attr);
+int tsr_destroy_rwq_ind_table(struct ibv_rwq_ind_table *table);
+
 /* Drops what lies in a queue of a queue pair that was reset or destroyed. */
 void tsr_forget_completions(struct ibv_cq *cq, uint32_t qpn);
 /* Fills in the calls of a queue pair that builds its requests one call after the other. */

@@ -3,6 +3,8 @@
 #ifndef TSR_VERBS_CONTEXT_H
 #define TSR_VERBS_CONTEXT_H
 
+#include "verbs_flows.h"
+
 struct ibv_qp_ex {
   struct ibv_qp qp_base;
   uint64_t comp_mask, wr_id;
@@ -78,13 +80,22 @@ struct verbs_context {
                                         struct ibv_parent_domain_init_attr *attr);
   int (*dealloc_td)(struct ibv_td *td);
   struct ibv_td *(*alloc_td)(struct ibv_context *context, struct ibv_td_init_attr *attr);
-  void *absent_queues[7];
+  void *absent_queues[2];
+  int (*destroy_rwq_ind_table)(struct ibv_rwq_ind_table *table);
+  struct ibv_rwq_ind_table *(*create_rwq_ind_table)(struct ibv_context *context,
+                                                    struct ibv_rwq_ind_table_init_attr *attr);
+  int (*destroy_wq)(struct ibv_wq *wq);
+  int (*modify_wq)(struct ibv_wq *wq, struct ibv_wq_attr *attr);
+  struct ibv_wq *(*create_wq)(struct ibv_context *context, struct ibv_wq_init_attr *attr);
   int (*query_rt_values)(struct ibv_context *context, struct ibv_values_ex *values);
   struct ibv_cq_ex *(*create_cq_ex)(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
   void *priv;
   int (*query_device_ex)(struct ibv_context *context, const uint32_t *input,
                          struct ibv_device_attr_ex *attr, size_t size);
-  void *absent_flows[5];
+  int (*ibv_destroy_flow)(struct ibv_flow *flow);
+  void *placeholder_2;
+  struct ibv_flow *(*ibv_create_flow)(struct ibv_qp *qp, struct ibv_flow_attr *attr);
+  void *absent_flows[2];
   struct ibv_qp *(*create_qp_ex)(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
   void *get_srq_num;
   struct ibv_srq *(*create_srq_ex)(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr);

@@ -16,14 +16,17 @@ enum { IBV_PORT_ACTIVE = 4, IBV_GID_TYPE_ROCE_V2 = 2 };
 enum {
   IBV_QP_INIT_ATTR_PD = 1,
   IBV_QP_INIT_ATTR_CREATE_FLAGS = 4,
+  IBV_QP_INIT_ATTR_IND_TABLE = 16,
+  IBV_QP_INIT_ATTR_RX_HASH = 32,
   IBV_QP_INIT_ATTR_SEND_OPS_FLAGS = 64,
-  IBV_QP_CREATE_BLOCK_SELF_MCAST_LB = 2
+  IBV_QP_CREATE_BLOCK_SELF_MCAST_LB = 2,
+  IBV_QP_EX_WITH_ATOMIC_WRITE = 1 << 12
 };
 enum { IBV_ACCESS_ON_DEMAND = 1 << 6, IBV_ACCESS_HUGETLB = 1 << 7,
        IBV_ACCESS_OPTIONAL_RANGE = 0x3ff00000 };
 enum { IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE = 1, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT = 2,
        IBV_ADVISE_MR_FLAG_FLUSH = 1 };
-enum { IBV_ODP_SUPPORT = 1, IBV_ODP_SUPPORT_SEND = 1, IBV_ODP_SUPPORT_RECV = 2,
+enum { IBV_ODP_SUPPORT = 1, IBV_ODP_SUPPORT_IMPLICIT = 2, IBV_ODP_SUPPORT_SEND = 1, IBV_ODP_SUPPORT_RECV = 2,
        IBV_ODP_SUPPORT_WRITE = 4, IBV_ODP_SUPPORT_READ = 8, IBV_ODP_SUPPORT_ATOMIC = 16,
        IBV_ODP_SUPPORT_SRQ_RECV = 32 };
 enum { IBV_PORT_CM_SUP = 1 << 16, IBV_PORT_IP_BASED_GIDS = 1 << 26 };
@@ -60,6 +63,7 @@ struct ibv_mw;
 struct ibv_xrcd;
 struct ibv_ece;
 struct ibv_dm;
+struct ibv_rwq_ind_table;
 
 struct ibv_device {
   void *ops[2];
@@ -309,7 +313,7 @@ struct ibv_qp_init_attr_ex {
   struct ibv_xrcd *xrcd;
   uint32_t create_flags;
   uint16_t max_tso_header;
-  void *rwq_ind_tbl;
+  struct ibv_rwq_ind_table *rwq_ind_tbl;
   struct {
     uint8_t function, key_len;
     uint8_t *key;

@@ -98,9 +98,9 @@ static uint8_t at_most(uint8_t wanted) {
 int tsr_qp_connect(struct tsr_id *id, uint8_t responder_resources, uint8_t initiator_depth) {
   id->responder_resources = at_most(responder_resources);
   id->initiator_depth = at_most(initiator_depth);
-  int error = change(id->rdma.qp, ready_to_receive, id);
-  if (error == 0) error = change(id->rdma.qp, ready_to_send, id);
-  return tsr_cm_result(error);
+  struct ibv_qp_attr attrs[2] = {{0}};
+  int masks[2] = {ready_to_receive(id, &attrs[0]), ready_to_send(id, &attrs[1])};
+  return tsr_cm_result(tessera_modify_qp_twice(id->rdma.qp, attrs, masks));
 }
 
 void tsr_qp_fail(struct tsr_id *id) {
@@ -139,9 +139,11 @@ static int make_cqs(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr) {
   return attr->recv_cq && attr->send_cq ? 0 : errno;
 }
 
+static bool is_plain(const struct ibv_qp_init_attr_ex *attr) {
+  return !(attr->comp_mask & ~(uint32_t)MASK_PD); /* the structure begins with the old one */
+}
+
 static struct ibv_qp *make(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr) {
-  if (!(attr->comp_mask & ~(uint32_t)MASK_PD)) /* the structure begins with the old one */
-    return ibv_create_qp(attr->pd, (struct ibv_qp_init_attr *)attr);
   struct verbs_context *verbs =
       (struct verbs_context *)((uint8_t *)rdma->verbs - offsetof(struct verbs_context, context));
   return verbs->create_qp_ex(rdma->verbs, attr);
@@ -154,6 +156,25 @@ static int initialize(struct tsr_id *id, struct ibv_qp *qp) {
   return error;
 }
 
+/* The usual one, with queues where it brings none, at once. */
+static int make_at_once(struct tsr_id *id, struct ibv_qp_init_attr_ex *attr, struct ibv_qp **made) {
+  struct rdma_cm_id *rdma = &id->rdma;
+  const bool own_recv = !attr->recv_cq, own_send = !attr->send_cq;
+  struct ibv_qp_attr first = {0};
+  const int mask = initial(id, &first);
+  struct ibv_qp_init_attr *plain = (struct ibv_qp_init_attr *)attr;
+  struct ibv_qp *qp = tessera_create_qp(attr->pd, plain, rdma, &first, mask);
+  if (!qp) return errno;
+  if (own_recv) rdma->recv_cq = attr->recv_cq, rdma->recv_cq_channel = attr->recv_cq->channel;
+  if (own_send) rdma->send_cq = attr->send_cq, rdma->send_cq_channel = attr->send_cq->channel;
+  id->own_cqs = own_recv || own_send;
+  int error = 0;
+  if (is_datagrams(id)) error = change(qp, ready_to_receive, id);
+  if (is_datagrams(id) && error == 0) error = change(qp, ready_to_send, id);
+  *made = qp;
+  return error;
+}
+
 int tsr_rdma_create_qp_ex(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *attr) {
   struct tsr_id *id = (struct tsr_id *)rdma;
   if (rdma->qp || !rdma->verbs) return tsr_cm_result(EINVAL);
@@ -163,9 +184,9 @@ int tsr_rdma_create_qp_ex(struct rdma_cm_id *rdma, struct ibv_qp_init_attr_ex *a
   }
   if (!attr->pd || attr->pd->context != rdma->verbs || attr->qp_type != rdma->qp_type)
     return tsr_cm_result(EINVAL);
-  int error = make_cqs(rdma, attr);
   struct ibv_qp *qp = NULL;
-  if (error == 0) {
+  int error = is_plain(attr) ? make_at_once(id, attr, &qp) : make_cqs(rdma, attr);
+  if (error == 0 && !is_plain(attr)) {
     qp = make(rdma, attr);
     error = qp ? initialize(id, qp) : errno;
   }
@@ -195,7 +216,15 @@ int tsr_rdma_create_qp(struct rdma_cm_id *rdma, struct ibv_pd *pd, struct ibv_qp
 }
 
 void tsr_rdma_destroy_qp(struct rdma_cm_id *rdma) {
-  if (rdma->qp) ibv_destroy_qp(rdma->qp);
+  struct tsr_id *id = (struct tsr_id *)rdma;
+  if (rdma->qp && id->own_cqs) {
+    tessera_destroy_qp(rdma->qp, rdma->recv_cq, rdma->send_cq);
+    rdma->recv_cq = rdma->send_cq = NULL;
+    rdma->recv_cq_channel = rdma->send_cq_channel = NULL;
+    id->own_cqs = false;
+  } else if (rdma->qp) {
+    ibv_destroy_qp(rdma->qp);
+  }
   rdma->qp = NULL;
   destroy_cqs(rdma);
 }

@@ -78,6 +78,7 @@ int tessera_worker_start(const tessera_worker_config *config) {
       tw.aperture_base == 0 || tw.aperture_base != config->aperture_base)
     return -EINVAL;
   tw.config = *config;
+  tw.page->observing = config->observer != NULL;
   tw_timer_begin();
   int status = tw_fault_install();
   if (status != 0) return status;

@@ -33,8 +33,11 @@ static void copy(const tessera_copy_body *body) {
   begin_copy();
   require_covered(body->destination, body->bytes, "a copy's destination is not in live memory");
   require_covered(body->source, body->bytes, "a copy's source is not in live memory");
+  const uint64_t since_ns = tw_copy_begins(body->bytes);
   memmove((void *)(uintptr_t)body->destination, (const void *)(uintptr_t)body->source, body->bytes);
   end_copy();
+  tw_count_copy(body->destination, body->source, body->bytes);
+  tw_copy_ends(since_ns);
 }
 
 /* Fills by doubling what is already filled, with whole elements, up to a cache's worth at a time. */
@@ -55,11 +58,14 @@ static void set(const tessera_set_body *body) {
   begin_copy();
   require_covered(body->destination, bytes, "a fill's destination is not in live memory");
   uint8_t *destination = (uint8_t *)(uintptr_t)body->destination;
+  const uint64_t since_ns = tw_copy_begins(bytes);
   if (body->width_bytes == 1)
     memset(destination, (int)(body->pattern & 0xff), bytes);
   else if (bytes != 0)
     fill(destination, bytes, body->pattern, body->width_bytes);
   end_copy();
+  tw_count_set(bytes);
+  tw_copy_ends(since_ns);
 }
 
 static uint64_t stack_of(const tessera_launch_body *body) {
@@ -222,6 +228,7 @@ static void launch(const request *r) {
                     .error = CUDA_ERROR_LAUNCH_FAILED,
                     .message = "a module was unloaded before its launches ran"});
   bool provisional = false;
+  tw_launch_of(kernel, body);
   tw_kernel_lock_image(body->kernel);
   if (kernel->interpreted)
     run_interpreted(r);

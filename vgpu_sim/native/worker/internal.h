@@ -74,8 +74,26 @@ void tw_publish(uint32_t stream_index, uint64_t value);
 void tw_freeze_timelines(void);
 bool tw_timelines_frozen(void);
 
-/* stats.c: of the calling runner's launch. It computes from the beginning if `handle` is not 0, else
- * from tw_launch_computes on: what is compiled for it comes before. */
+/* occupancy.c: of the multiprocessors while a launch runs, as shares of TESSERA_WORKER_ALL: how many
+ * have a block, and how many of their places for warps are taken. */
+typedef struct tw_occupancy {
+  uint32_t active, occupied;
+} tw_occupancy;
+tw_occupancy tw_occupancy_of(const tessera_worker_kernel *kernel, uint64_t blocks,
+                             uint32_t block_threads, uint64_t dynamic_bytes);
+
+/* copies.c: which way, by addresses of the aperture. */
+void tw_count_copy(uint64_t destination, uint64_t source, uint64_t bytes);
+void tw_count_set(uint64_t bytes);
+/* When a copy begins that is large enough for its time to count; else 0, and nothing at its end. */
+uint64_t tw_copy_begins(uint64_t bytes);
+void tw_copy_ends(uint64_t since_ns);
+void tw_copies_read(tessera_worker_stats *out);
+
+/* stats.c: of the calling runner's launch. tw_launch_of says what will run, before. It computes from
+ * the beginning if `handle` is not 0, else from tw_launch_computes on: what is compiled for it comes
+ * before. */
+void tw_launch_of(const tessera_worker_kernel *kernel, const tessera_launch_body *body);
 void tw_launch_begins(uint64_t handle);
 void tw_launch_computes(uint64_t handle);
 void tw_launch_ends(uint64_t blocks);
@@ -114,6 +132,8 @@ int tw_scheduler_start(void);
 /* execute.c: runs a request to its end. */
 bool tw_expect_short(const request *r);
 void tw_execute(request *r);
+/* observe.c: tells the observer of a request; returns whether that was all there was to do. */
+bool tw_observe(uint32_t stream, const request *r);
 /* Before the first of them. */
 void tw_timer_begin(void);
 

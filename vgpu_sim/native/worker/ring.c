@@ -94,6 +94,10 @@ static void check_body(const request *r) {
       if (r->slot.body.timestamp.index >= TESSERA_MAX_TIMESTAMPS)
         reject("a timestamp's index is out of range");
       return;
+    case TESSERA_OPCODE_COPIED:
+      if (r->slot.body.copied.direction > TESSERA_DIRECTION_DEVICE_TO_PEER)
+        reject("a copy goes no way that there is");
+      return;
     case TESSERA_OPCODE_LAUNCH:
       check_launch(r);
       return;

@@ -39,6 +39,11 @@ typedef struct tessera_worker_call {
 
 typedef void (*tessera_worker_callback)(tessera_worker_call *call);
 
+/* Hears of every request before it runs, on the thread that runs it; answers the time in ns that the
+ * context's own clock has then. `parameters` are a launch's. Several threads call it at once. */
+typedef uint64_t (*tessera_worker_observer)(uint32_t stream, const tessera_slot *slot,
+                                            const uint8_t *parameters);
+
 typedef struct tessera_worker_config {
   uint64_t aperture_base;
   uint32_t threads; /* that run blocks, the scheduler's included */
@@ -48,7 +53,22 @@ typedef struct tessera_worker_config {
   int32_t client_socket; /* shut down when the context dies; -1: none */
   int32_t fault_event;   /* eventfd written when a fault needs its owner; -1: none */
   tessera_worker_callback callback;
+  /* Of one multiprocessor, for occupancy; 0: not known. Each block takes `sm_reserved_bytes` more
+   * shared memory than it asks for. */
+  uint32_t sm_threads, sm_blocks, sm_shared_bytes, sm_reserved_bytes;
+  tessera_worker_observer observer; /* NULL: nobody, and timestamps are CLOCK_MONOTONIC */
 } tessera_worker_config;
+
+/* Shares of a kernel's instructions, of TESSERA_WORKER_ALL. */
+enum { TESSERA_WORKER_ALL = 1 << 16 };
+typedef enum tessera_worker_pipe {
+  TESSERA_WORKER_TENSOR,
+  TESSERA_WORKER_FP64,
+  TESSERA_WORKER_FP32,
+  TESSERA_WORKER_FP16,
+  TESSERA_WORKER_MEMORY, /* accesses to global memory */
+  TESSERA_WORKER_PIPES
+} tessera_worker_pipe;
 
 typedef struct tessera_worker_kernel {
   uint64_t segment_base;
@@ -60,6 +80,8 @@ typedef struct tessera_worker_kernel {
   uint32_t local_bytes;  /* of a thread, before a stack */
   uint64_t has_stack;    /* 1: each thread has as much more as a launch gives it */
   uint64_t parameter_image; /* where a launch copies its parameters, in the segment; 0: nowhere */
+  uint32_t registers;       /* of a thread */
+  uint32_t pipes[TESSERA_WORKER_PIPES];
   char name[128];
 } tessera_worker_kernel;
 
@@ -78,6 +100,14 @@ typedef struct tessera_worker_stats {
   uint64_t running_kernel; /* that has run for the longest; 0: none runs (compiling is not running) */
   uint64_t running_since_ns;
   char running_name[128];
+  uint64_t computed_ns; /* as busy, without what is compiled for a launch */
+  /* Of launches that have ended. */
+  uint64_t blocks, threads;
+  /* Time of launches, those that run included, by share: of the multiprocessors that had a block, of
+   * their places for warps, and of the former by the kernel's pipes. */
+  uint64_t sm_active_ns, sm_occupancy_ns, pipe_ns[TESSERA_WORKER_PIPES];
+  /* What worker and client have copied and filled; time of the larger copies and fills. */
+  uint64_t host_to_device_bytes, device_to_host_bytes, device_to_device_bytes, set_bytes, copy_ns;
 } tessera_worker_stats;
 
 /* Reserves aperture and guards, inaccessible. -EEXIST: something lies there. */

@@ -7,63 +7,17 @@ use a worker has its user's own uid. x86-64 only, as the rest of the worker.
 
 from typing import Final
 
-from vgpu_sim.system import calls, filters
+from vgpu_sim.system import call_numbers, calls, filters
+from vgpu_sim.system.call_numbers import NUMBERS
 
-_ALLOWED: Final = {
-    "read": 0,
-    "write": 1,
-    "close": 3,
-    "fstat": 5,
-    "poll": 7,
-    "lseek": 8,
-    "mmap": 9,
-    "mprotect": 10,
-    "munmap": 11,
-    "brk": 12,
-    "rt_sigaction": 13,
-    "rt_sigprocmask": 14,
-    "rt_sigreturn": 15,
-    "pread64": 17,
-    "pwrite64": 18,
-    "writev": 20,
-    "sched_yield": 24,
-    "mremap": 25,
-    "madvise": 28,
-    "pause": 34,
-    "dup": 32,
-    "nanosleep": 35,
-    "getpid": 39,
-    "geteuid": 107,
-    "sendto": 44,
-    "recvfrom": 45,
-    "sendmsg": 46,
-    "recvmsg": 47,
-    "shutdown": 48,
-    "exit": 60,
-    "ftruncate": 77,
-    "getrusage": 98,
-    "sysinfo": 99,
-    "sigaltstack": 131,
-    "gettid": 186,
-    "futex": 202,
-    "sched_getaffinity": 204,
-    "set_tid_address": 218,
-    "restart_syscall": 219,
-    "clock_gettime": 228,
-    "clock_nanosleep": 230,
-    "exit_group": 231,
-    "newfstatat": 262,
-    "ppoll": 271,
-    "set_robust_list": 273,
-    "fallocate": 285,
-    "eventfd2": 290,
-    "getcpu": 309,
-    "getrandom": 318,
-    "memfd_create": 319,
-    "membarrier": 324,
-    "rseq": 334,
-    "futex_waitv": 449,
-}
+_ALLOWED: Final = call_numbers.named(
+    "read write close fstat poll lseek mmap mprotect munmap brk rt_sigaction rt_sigprocmask "
+    "rt_sigreturn pread64 pwrite64 writev sched_yield mremap madvise pause dup nanosleep "
+    "getpid geteuid sendto recvfrom sendmsg recvmsg shutdown exit ftruncate getrusage sysinfo "
+    "sigaltstack gettid futex sched_getaffinity set_tid_address restart_syscall clock_gettime "
+    "clock_nanosleep exit_group newfstatat ppoll set_robust_list fallocate eventfd2 getcpu "
+    "getrandom memfd_create membarrier rseq futex_waitv"
+)
 
 # Calls that do many things, by what their second (fcntl) or first (prctl) argument may be. Not in
 # it: F_SETOWN, F_SETOWN_EX and F_SETSIG, which send signals to other processes; F_NOTIFY, leases
@@ -75,37 +29,30 @@ _FCNTL_COMMANDS: Final = (
     *(_F_DUPFD_CLOEXEC, _F_ADD_SEALS, _F_GET_SEALS),
 )
 _PRCTL_OPTIONS: Final = (15, 16, 0x53564D41)  # PR_SET_NAME, PR_GET_NAME, PR_SET_VMA
+_SETITIMER: Final = (NUMBERS["setitimer"], 0, (2,))  # ITIMER_PROF: a signal to nobody but itself
 _ALLOWED_BY_ARGUMENT: Final = {
-    "fcntl": (72, 1, _FCNTL_COMMANDS),
-    "prctl": (157, 0, _PRCTL_OPTIONS),
+    "fcntl": (NUMBERS["fcntl"], 1, _FCNTL_COMMANDS),
+    "prctl": (NUMBERS["prctl"], 0, _PRCTL_OPTIONS),
+    "setitimer": _SETITIMER,  # for generating code: how long it may take follows from the request
 }
 
 # What a compile helper may do instead of opening files and starting threads: fork as libc does, and
 # nothing else that clone(2) offers; wait; limit the time of its child and its weight, end with its
 # parent, and filter its child further.
 _FORK_FLAGS: Final = 0x0120_0011  # CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD
-_SYS_WAIT4: Final = 61
-_SYS_GETPPID: Final = 110
+_PLAIN_FOR_HELPER: Final = call_numbers.named("wait4 getppid")
 _FOR_HELPER: Final = {
     "clone": (filters.SYS_CLONE, 0, (_FORK_FLAGS,)),
-    "fcntl": (72, 1, _FCNTL_COMMANDS),
-    "prctl": (157, 0, (*_PRCTL_OPTIONS, calls.PR_SET_PDEATHSIG, calls.PR_SET_SECCOMP)),
-    "setitimer": (38, 0, (2,)),  # ITIMER_PROF: a signal to nobody but itself
+    "fcntl": (NUMBERS["fcntl"], 1, _FCNTL_COMMANDS),
+    "prctl": (NUMBERS["prctl"], 0, (*_PRCTL_OPTIONS, calls.PR_SET_PDEATHSIG, calls.PR_SET_SECCOMP)),
+    "setitimer": _SETITIMER,
     "sched_setattr": (calls.SYS_SCHED_SETATTR, 0, (0,)),  # its own weight, not another process's
 }
 
 # Only where something else confines paths: the filter cannot see into a string.
-_ALLOWED_FOR_CACHE: Final = {
-    "openat": 257,
-    "unlinkat": 263,
-    "renameat": 264,
-    "unlink": 87,
-    "rename": 82,
-    "renameat2": 316,
-    "getdents64": 217,
-    "fsync": 74,
-    "statx": 332,
-}
+_ALLOWED_FOR_CACHE: Final = call_numbers.named(
+    "openat unlinkat renameat unlink rename renameat2 getdents64 fsync statx"
+)
 
 
 def install(*, files: bool) -> None:
@@ -128,4 +75,5 @@ def install_for_helper() -> None:
     Raises:
         OSError: where filters are not to be had.
     """
-    filters.apply(filters.assemble([], _FOR_HELPER, [*_ALLOWED.values(), _SYS_WAIT4, _SYS_GETPPID]))
+    numbers = [*_ALLOWED.values(), *_PLAIN_FOR_HELPER.values()]
+    filters.apply(filters.assemble([], _FOR_HELPER, numbers))

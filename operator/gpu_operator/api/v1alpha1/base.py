@@ -24,7 +24,9 @@ class StatusModel(Model):
 
 
 class ConditionType(StrEnum):
-    """Conditions; ``rdma.tessera.dev`` has Accepted and Programmed, and policies SecondLayer."""
+    """Conditions; ``rdma.tessera.dev`` has Accepted and Programmed, and policies SecondLayer;
+    pools have Fragmented where their GPUs are divided.
+    """
 
     ACCEPTED = "Accepted"
     READY = "Ready"
@@ -32,6 +34,7 @@ class ConditionType(StrEnum):
     PROGRESSING = "Progressing"
     DEGRADED = "Degraded"
     SECOND_LAYER = "SecondLayer"
+    FRAGMENTED = "Fragmented"
 
 
 class Reason(StrEnum):
@@ -44,6 +47,8 @@ class Reason(StrEnum):
     NO_NODES = "NoNodes"
     IGNORED = "Ignored"
     RECONCILED = "Reconciled"
+    PACKED = "Packed"
+    SCATTERED = "Scattered"
     OVERRIDDEN = "Overridden"
     PARTIALLY_ACCEPTED = "PartiallyAccepted"
     WAITING_FOR_AGENT = "WaitingForAgent"
@@ -53,9 +58,13 @@ class Reason(StrEnum):
     APPLYING = "Applying"
     SLICE_IN_USE = "SliceInUse"
     SLICE_WITHDRAWN = "SliceWithdrawn"
+    CLAIM_BLOCKED = "ClaimBlocked"
+    CLAIM_ORPHANED = "ClaimOrphaned"
     NOT_PLACEABLE = "NotPlaceable"
     LAYOUT_CONFLICT = "LayoutConflict"
     NO_GPUS = "NoGPUs"
+    MIXED_PROFILES = "MixedProfiles"
+    RESOURCE_CONFLICT = "ResourceConflict"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     VERIFICATION_FAILED = "VerificationFailed"
     NOT_ENFORCED = "IsolationNotEnforced"
@@ -76,6 +85,15 @@ class Reason(StrEnum):
     RDMA_DROPPED = "RDMADropped"
     ENFORCED = "Enforced"
     ENGINE_ONLY = "EngineOnly"
+    CONTESTED = "Contested"
+    MIG_CONFIG_APPLIED = "MIGConfigApplied"
+    MIG_CONFIG_FAILED = "MIGConfigFailed"
+    SUSPECT = "Suspect"
+    SHARING_CONFLICT = "SharingConflict"
+    INJECTED = "Injected"
+    CLEARED = "Cleared"
+    FAULT_REFUSED = "FaultRefused"
+    GPU_NOT_FOUND = "GPUNotFound"
 
 
 class Condition(StatusModel):

@@ -13,6 +13,7 @@ import yaml
 from gpu_operator.api.v1alpha1 import VERSION
 from gpu_operator.api.v1alpha1.definition import AGE, Column, Kind as Kind, condition
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
+from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
@@ -53,6 +54,7 @@ KINDS: tuple[Kind, ...] = (
         (
             Column("Node", ".spec.nodeName"),
             Column("Board", ".spec.board"),
+            Column("MIG", ".status.migMode"),
             Column("Slices", ".status.slicesTotal", "integer"),
             Column("Used", ".status.slicesUsed", "integer"),
             Column("Health", ".status.health"),
@@ -60,6 +62,7 @@ KINDS: tuple[Kind, ...] = (
             Column("UUID", ".spec.uuid", wide=True),
             Column("Budget", ".status.budget.total", wide=True),
             Column("Holders", ".status.holders", wide=True),
+            Column("Allocation", ".spec.allocation", wide=True),
         ),
         "GPU is one simulated device: the operator writes its spec, its node's agent the status.",
         (
@@ -90,6 +93,10 @@ KINDS: tuple[Kind, ...] = (
                 "self.instances.all(i, !has(i.start) || !has(i.count) || i.count == 1)",
                 "start fixes one instance: it needs count 1",
             ),
+            (
+                "self.instances.all(i, !has(i.computeStart) || has(i.start))",
+                "computeStart is a place in the GPU instance at start: it needs start",
+            ),
         ),
     ),
     Kind(
@@ -105,6 +112,49 @@ KINDS: tuple[Kind, ...] = (
             AGE,
         ),
         "GPUPolicy says how slices are offered; only the one called default counts.",
+        (
+            (
+                "!has(self.sharing) || has(self.sharing.timeSlicing) != has(self.sharing.mps)",
+                "sharing is timeSlicing or mps",
+            ),
+        ),
+    ),
+    Kind(
+        "GPUFault",
+        "gpufaults",
+        ("gfault",),
+        GPUFaultSpec,
+        GPUFaultStatus,
+        (
+            Column("GPU", ".status.gpu"),
+            Column("Fault", ".status.fault"),
+            Column("Phase", ".status.phase"),
+            AGE,
+            Column("Slice", ".status.slice", wide=True),
+            Column("Reason", _REASON, wide=True),
+        ),
+        "GPUFault makes a GPU fail, for tests of what runs on it; deleting it ends what lasts.",
+        (
+            ("self == oldSelf", "a fault cannot be changed: delete it and make another"),
+            (
+                "has(self.gpuName) != has(self.nodeName) && has(self.nodeName) == has(self.index)",
+                "name the GPU: gpuName, or nodeName and index",
+            ),
+            (
+                "[has(self.xid), has(self.ecc), has(self.thermal) && self.thermal,"
+                " has(self.hang) && self.hang, has(self.offBus) && self.offBus]"
+                ".filter(asked, asked).size() == 1",
+                "exactly one of xid, ecc, thermal, hang and offBus",
+            ),
+            (
+                "!has(self.ecc) || has(self.ecc.corrected) != has(self.ecc.uncorrected)",
+                "ecc is corrected or uncorrected",
+            ),
+            (
+                "!has(self.durationSeconds) || !(has(self.xid) || has(self.ecc))",
+                "durationSeconds is for thermal, hang and offBus",
+            ),
+        ),
     ),
     *DEFINITIONS,
 )

@@ -14,6 +14,37 @@ class Isolation(StrEnum):
     STRICT = "Strict"  # and a quota
 
 
+class Allocation(StrEnum):
+    """Who gives a node's GPUs to pods."""
+
+    DEVICE_PLUGIN = "DevicePlugin"  # extended resources: what layouts make
+    DRA = "DRA"  # ResourceClaims: slices are made when a pod that has one comes
+    BOTH = "Both"  # layouts' slices as extended resources, all other room by claims
+
+    @property
+    def by_claims(self) -> bool:
+        """Return whether claims get anything."""
+        return self is not Allocation.DEVICE_PLUGIN
+
+
+class Clock(StrEnum):
+    """What programs' events measure."""
+
+    WALL = "Wall"  # the node's time
+    MODELLED = "Modelled"  # what the board would take
+
+
+class Topology(StrEnum):
+    """How a node's GPUs lie to each other; names of `vgpu_sim.perf.topology`'s presets."""
+
+    FLAT = "flat"  # each below a host bridge of its own, no NVLink
+    DGX_A100 = "dgx-a100"
+    DGX_H100 = "dgx-h100"
+    DGX_B200 = "dgx-b200"
+    HGX_4 = "hgx-4"
+    PCIE_2_SOCKET = "pcie-2-socket"
+
+
 class LinkSpeed(StrEnum):
     """What a port says that it can: a figure for tools, not a limit."""
 
@@ -71,6 +102,25 @@ class GPUPoolSpec(Model):
     isolation: Isolation = Field(
         default=Isolation.DEFAULT,
         description="Default: CPU weight by SMs, work-conserving. Strict: a CPU quota as well.",
+    )
+    allocation: Allocation = Field(
+        default=Allocation.DEVICE_PLUGIN,
+        description="Who gives the GPUs to pods. DevicePlugin: extended resources, of the slices "
+        "that MIGLayouts make. DRA: ResourceClaims (Kubernetes 1.36), for which slices are made "
+        "on demand; layouts do not select these GPUs. Both: extended resources for what layouts "
+        "make, claims for all other room. A node's label tessera.dev/allocation says otherwise "
+        "for it. It may change at any time: what pods hold stays theirs.",
+    )
+    clock: Clock = Field(
+        default=Clock.WALL,
+        description="What `cuEventElapsedTime` measures. Wall: the node's time. Modelled: what the "
+        "board, or its slice, would take, predicted; each kernel is sampled when it first runs, "
+        "which takes seconds. A change starts the pool's node pods again, one after the other.",
+    )
+    topology: Topology = Field(
+        default=Topology.FLAT,
+        description="How a node's GPUs lie to each other: PCI buses, host bridges, NUMA nodes and "
+        "NVLink, as tools show them. GPU i has the i-th place; hgx-4 has four.",
     )
     hcas: HCAs | None = Field(
         default=None,

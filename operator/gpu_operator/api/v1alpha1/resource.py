@@ -8,9 +8,11 @@ from pydantic import ValidationError
 
 from gpu_operator.api.v1alpha1.base import Model, Status
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus
+from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
 from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, GPUPolicyStatus
 from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.miglayout import MIGLayoutSpec, MIGLayoutStatus
+from gpu_operator.api.v1alpha1.thrift import share
 
 SpecT = TypeVar("SpecT", bound=Model)
 StatusT = TypeVar("StatusT", bound=Status)
@@ -63,6 +65,7 @@ Pool = Resource[GPUPoolSpec, GPUPoolStatus]
 Gpu = Resource[GPUSpec, GPUStatus]
 Layout = Resource[MIGLayoutSpec, MIGLayoutStatus]
 Policy = Resource[GPUPolicySpec, GPUPolicyStatus]
+Fault = Resource[GPUFaultSpec, GPUFaultStatus]
 
 
 def meta_of(document: Document) -> Meta:
@@ -87,11 +90,11 @@ def parse(
     """Read one object. A status that cannot be read counts as none: the next report replaces it."""
     meta = meta_of(document)
     try:
-        seen = status.model_validate(document.get("status") or {})
+        seen = share(status.model_validate(document.get("status") or {}))
     except ValidationError:
         seen = status()
     try:
-        return Resource(meta, spec.model_validate(document.get("spec") or {}), seen)
+        return Resource(meta, share(spec.model_validate(document.get("spec") or {})), seen)
     except ValidationError as err:
         problems = [f"spec.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in err.errors()]
         return Broken(meta, "; ".join(problems), seen)

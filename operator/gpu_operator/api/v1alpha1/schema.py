@@ -4,6 +4,7 @@
 values become enums, and a map keeps its value type. What cannot be said structurally is an error.
 """
 
+import copy
 from typing import Any
 
 from pydantic import BaseModel
@@ -32,7 +33,8 @@ def _convert(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any
         return _convert(
             {**options[0], **{k: v for k, v in node.items() if k != "anyOf"}}, definitions
         )
-    result = {k: v for k, v in node.items() if k not in _DROPPED and not _is_empty_default(k, v)}
+    kept = {k: v for k, v in node.items() if k not in _DROPPED and not _is_empty_default(k, v)}
+    result = copy.deepcopy(kept)  # what two fields share would become an alias in YAML
     if "const" in result:
         result["enum"] = [result.pop("const")]
     if node.get("type") == "object":

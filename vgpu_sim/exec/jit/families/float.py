@@ -171,6 +171,9 @@ def _native(text: Text, instruction: Instruction, args: list[str], vector: bool)
         return text.intrinsic(operation, scalar, vector, *args)
     if operation == "fdiv" and args[0] == args[1]:
         return _divided_by_itself(text, instruction.type, args[0], vector)
+    if operation == "fdiv" and vector and op is Op.FDIV:
+        # What becomes a known 0 / 0 there, however late, LLVM (22.1) takes for a vector of zeros.
+        args = [text.intrinsic("arithmetic.fence", scalar, vector, args[0]), *args[1:]]
     return text.let(f"{operation} {type_} {args[0]}, {args[1]}")
 
 

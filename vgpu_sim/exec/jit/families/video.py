@@ -63,7 +63,8 @@ class _Elements:
         if relation not in ("eq", "ne"):
             relation = self.sign + relation
         flags = self.text.let(f"icmp {relation} {self.type} {a}, {b}")
-        return self.text.let(f"zext <{self.count} x i1> {flags} to {self.type}")
+        numbers = f"{self.type} splat (i{self.bits} 1), {self.type} zeroinitializer"
+        return self.text.let(f"select <{self.count} x i1> {flags}, {numbers}")  # see Text.number
 
 
 def _result(elements: _Elements, instruction: Instruction, args: list[str]) -> str:

@@ -42,7 +42,7 @@ class Share:
         """Return an instance's share; it is granted ``memory_bytes`` or what its profile has."""
         return cls(
             memory_bytes=min(instance.profile.memory_bytes, memory_bytes),
-            sm_count=instance.profile.sm_count,
+            sm_count=instance.sm_count,
             board_sm_count=instance.gpu.board.sm_count,
             cpu_count=cpu_count,
             strict=strict,

@@ -45,8 +45,8 @@ EXPORT CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *ctxCreatePara
 EXPORT CUresult cuCtxDestroy(CUcontext ctx);
 EXPORT CUresult cuCtxDestroy_v2(CUcontext ctx);
 EXPORT CUresult cuCtxDetach(void);
-EXPORT CUresult cuCtxDisablePeerAccess(void);
-EXPORT CUresult cuCtxEnablePeerAccess(void);
+EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peerContext);
+EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags);
 EXPORT CUresult cuCtxFromGreenCtx(void);
 EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned int *version);
 EXPORT CUresult cuCtxGetCacheConfig(void);
@@ -79,11 +79,11 @@ EXPORT CUresult cuDestroyExternalSemaphore(void);
 EXPORT CUresult cuDevResourceGenerateDesc(void);
 EXPORT CUresult cuDevSmResourceSplit(void);
 EXPORT CUresult cuDevSmResourceSplitByCount(void);
-EXPORT CUresult cuDeviceCanAccessPeer(void);
+EXPORT CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev);
 EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev);
 EXPORT CUresult cuDeviceGet(CUdevice *device, int ordinal);
 EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev);
-EXPORT CUresult cuDeviceGetByPCIBusId(void);
+EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId);
 EXPORT CUresult cuDeviceGetCliqueCount(void);
 EXPORT CUresult cuDeviceGetCliqueInfo(void);
 EXPORT CUresult cuDeviceGetCount(int *count);
@@ -98,8 +98,8 @@ EXPORT CUresult cuDeviceGetMemPool(void);
 EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice dev);
 EXPORT CUresult cuDeviceGetNvSciSyncAttributes(void);
 EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(void);
-EXPORT CUresult cuDeviceGetP2PAttribute(void);
-EXPORT CUresult cuDeviceGetPCIBusId(void);
+EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice);
+EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev);
 EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev);
 EXPORT CUresult cuDeviceGetTexture1DLinearMaxWidth(void);
 EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev);
@@ -395,7 +395,7 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *pbase, size_t *psize, CUdev
 EXPORT CUresult cuMemGetAllocationGranularity(void);
 EXPORT CUresult cuMemGetAllocationPropertiesFromHandle(void);
 EXPORT CUresult cuMemGetDefaultMemPool(void);
-EXPORT CUresult cuMemGetHandleForAddressRange(void);
+EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags);
 EXPORT CUresult cuMemGetInfo(void);
 EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total);
 EXPORT CUresult cuMemGetLocationInfo(void);
@@ -948,16 +948,24 @@ EXPORT CUresult cuCtxDetach(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuCtxDisablePeerAccess(void) {
-  static uint32_t said;
-  tsr_unsupported("cuCtxDisablePeerAccess", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peerContext) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuCtxDisablePeerAccess(peerContext);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuCtxDisablePeerAccess(peerContext);
+  tsr_trace("cuCtxDisablePeerAccess", "peerContext", (const uint64_t[]){(uint64_t)(uintptr_t)peerContext}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT CUresult cuCtxEnablePeerAccess(void) {
-  static uint32_t said;
-  tsr_unsupported("cuCtxEnablePeerAccess", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peerContext, unsigned int Flags) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuCtxEnablePeerAccess(peerContext, Flags);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuCtxEnablePeerAccess(peerContext, Flags);
+  tsr_trace("cuCtxEnablePeerAccess", "peerContext Flags", (const uint64_t[]){(uint64_t)(uintptr_t)peerContext, (uint64_t)Flags}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuCtxFromGreenCtx(void) {
@@ -1216,10 +1224,14 @@ EXPORT CUresult cuDevSmResourceSplitByCount(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuDeviceCanAccessPeer(void) {
-  static uint32_t said;
-  tsr_unsupported("cuDeviceCanAccessPeer", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuDeviceCanAccessPeer(canAccessPeer, dev, peerDev);
+  tsr_trace("cuDeviceCanAccessPeer", "%canAccessPeer dev peerDev", (const uint64_t[]){(uint64_t)(uintptr_t)canAccessPeer, (uint64_t)dev, (uint64_t)peerDev}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
@@ -1252,10 +1264,14 @@ EXPORT CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevic
   return result;
 }
 
-EXPORT CUresult cuDeviceGetByPCIBusId(void) {
-  static uint32_t said;
-  tsr_unsupported("cuDeviceGetByPCIBusId", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *pciBusId) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuDeviceGetByPCIBusId(dev, pciBusId);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuDeviceGetByPCIBusId(dev, pciBusId);
+  tsr_trace("cuDeviceGetByPCIBusId", "%dev $pciBusId", (const uint64_t[]){(uint64_t)(uintptr_t)dev, (uint64_t)(uintptr_t)pciBusId}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuDeviceGetCliqueCount(void) {
@@ -1350,16 +1366,24 @@ EXPORT CUresult cuDeviceGetP2PAtomicCapabilities(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuDeviceGetP2PAttribute(void) {
-  static uint32_t said;
-  tsr_unsupported("cuDeviceGetP2PAttribute", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuDeviceGetP2PAttribute(int *value, CUdevice_P2PAttribute attrib, CUdevice srcDevice, CUdevice dstDevice) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuDeviceGetP2PAttribute(value, attrib, srcDevice, dstDevice);
+  tsr_trace("cuDeviceGetP2PAttribute", "%value attrib srcDevice dstDevice", (const uint64_t[]){(uint64_t)(uintptr_t)value, (uint64_t)attrib, (uint64_t)srcDevice, (uint64_t)dstDevice}, (int)result, started_ns);
+  return result;
 }
 
-EXPORT CUresult cuDeviceGetPCIBusId(void) {
-  static uint32_t said;
-  tsr_unsupported("cuDeviceGetPCIBusId", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuDeviceGetPCIBusId(pciBusId, len, dev);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuDeviceGetPCIBusId(pciBusId, len, dev);
+  tsr_trace("cuDeviceGetPCIBusId", "pciBusId len dev", (const uint64_t[]){(uint64_t)(uintptr_t)pciBusId, (uint64_t)len, (uint64_t)dev}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuDeviceGetProperties(CUdevprop *prop, CUdevice dev) {
@@ -3382,10 +3406,14 @@ EXPORT CUresult cuMemGetDefaultMemPool(void) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-EXPORT CUresult cuMemGetHandleForAddressRange(void) {
-  static uint32_t said;
-  tsr_unsupported("cuMemGetHandleForAddressRange", "CUDA_ERROR_NOT_SUPPORTED", &said);
-  return CUDA_ERROR_NOT_SUPPORTED;
+EXPORT CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType handleType, unsigned long long flags) {
+  const CUresult not_ready = tsr_state();
+  if (__builtin_expect(not_ready != 0, 0)) return not_ready;
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+  const uint64_t started_ns = tsr_now_ns();
+  const CUresult result = tsr_cuMemGetHandleForAddressRange(handle, dptr, size, handleType, flags);
+  tsr_trace("cuMemGetHandleForAddressRange", "handle dptr size handleType flags", (const uint64_t[]){(uint64_t)(uintptr_t)handle, (uint64_t)dptr, (uint64_t)size, (uint64_t)handleType, (uint64_t)flags}, (int)result, started_ns);
+  return result;
 }
 
 EXPORT CUresult cuMemGetInfo(void) {

@@ -54,14 +54,23 @@ int tsr_ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int tsr_ibv_rate_to_mbps(int rate);
 int tsr_ibv_rate_to_mult(int rate);
 int tsr_ibv_read_sysfs_file(const char *directory, const char *file, char *buffer, size_t size);
+struct ibv_mr *tsr_ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
 struct ibv_mr *tsr_ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
 struct ibv_mr *tsr_ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 struct ibv_mr *tsr_ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
 int tsr_ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
 int tsr_ibv_resize_cq(struct ibv_cq *cq, int entries);
 const char *tsr_ibv_wc_status_str(int value);
+const char *tsr_ibv_wr_opcode_str(int opcode);
 int tsr_mbps_to_ibv_rate(int mbps);
 int tsr_mult_to_ibv_rate(int multiple);
+struct ibv_qp *tsr_tessera_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, void *cq_context, struct ibv_qp_attr *initial, int mask);
+int tsr_tessera_destroy_qp(struct ibv_qp *qp, struct ibv_cq *recv_cq, struct ibv_cq *send_cq);
+int tsr_tessera_modify_qp_twice(struct ibv_qp *qp, struct ibv_qp_attr *attrs, int *masks);
 void tsr_verbs_register_driver_34(const void *driver);
+void tsr_verbs_register_driver_57(const void *driver);
+void tsr_verbs_register_driver_59(const void *driver);
+void tsr_verbs_register_driver_64(const void *driver);
+void tsr_verbs_register_driver_65(const void *driver);
 
 #endif

@@ -6,80 +6,100 @@
 
 #include "api.h"
 #include "clock.h"
+#include "symbol_nodes.h"
 #include "trace.h"
 #include "unsupported.h"
 
 #define EXPORT __attribute__((visibility("default")))
-EXPORT int __ioctl_final_num_attrs(void);
-EXPORT void __verbs_log(void);
+EXPORT int __ioctl_final_num_attrs(void) TSR_OF_NODES(__ioctl_final_num_attrs);
+EXPORT void __verbs_log(void) TSR_OF_NODES(__verbs_log);
+EXPORT int _ibv_query_comp_cntr_caps(void);
 EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags, size_t size);
 EXPORT ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *entries, size_t count, uint32_t flags, size_t size);
-EXPORT void *_verbs_init_and_alloc_context(void);
-EXPORT int execute_ioctl(void);
+EXPORT void *_verbs_init_and_alloc_context(void) TSR_OF_NODES(_verbs_init_and_alloc_context);
+EXPORT int execute_ioctl(void) TSR_OF_NODES(execute_ioctl);
 EXPORT void ibv_ack_async_event(struct ibv_async_event *event);
 EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count);
+EXPORT void *ibv_alloc_buf(void);
+EXPORT void *ibv_alloc_dmah(void);
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context);
 EXPORT int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 EXPORT int ibv_close_device(struct ibv_context *context);
-EXPORT int ibv_cmd_advise_mr(void);
-EXPORT int ibv_cmd_alloc_dm(void);
-EXPORT int ibv_cmd_alloc_mw(void);
-EXPORT int ibv_cmd_alloc_pd(void);
-EXPORT int ibv_cmd_attach_mcast(void);
-EXPORT int ibv_cmd_close_xrcd(void);
-EXPORT int ibv_cmd_create_ah(void);
-EXPORT int ibv_cmd_create_counters(void);
-EXPORT int ibv_cmd_create_cq(void);
-EXPORT int ibv_cmd_create_cq_ex(void);
-EXPORT int ibv_cmd_create_flow(void);
-EXPORT int ibv_cmd_create_flow_action_esp(void);
-EXPORT int ibv_cmd_create_qp(void);
-EXPORT int ibv_cmd_create_qp_ex(void);
-EXPORT int ibv_cmd_create_qp_ex2(void);
-EXPORT int ibv_cmd_create_rwq_ind_table(void);
-EXPORT int ibv_cmd_create_srq(void);
-EXPORT int ibv_cmd_create_srq_ex(void);
-EXPORT int ibv_cmd_create_wq(void);
-EXPORT int ibv_cmd_dealloc_mw(void);
-EXPORT int ibv_cmd_dealloc_pd(void);
-EXPORT int ibv_cmd_dereg_mr(void);
-EXPORT int ibv_cmd_destroy_ah(void);
-EXPORT int ibv_cmd_destroy_counters(void);
-EXPORT int ibv_cmd_destroy_cq(void);
-EXPORT int ibv_cmd_destroy_flow(void);
-EXPORT int ibv_cmd_destroy_flow_action(void);
-EXPORT int ibv_cmd_destroy_qp(void);
-EXPORT int ibv_cmd_destroy_rwq_ind_table(void);
-EXPORT int ibv_cmd_destroy_srq(void);
-EXPORT int ibv_cmd_destroy_wq(void);
-EXPORT int ibv_cmd_detach_mcast(void);
-EXPORT int ibv_cmd_free_dm(void);
-EXPORT int ibv_cmd_get_context(void);
-EXPORT int ibv_cmd_modify_cq(void);
-EXPORT int ibv_cmd_modify_flow_action_esp(void);
-EXPORT int ibv_cmd_modify_qp(void);
-EXPORT int ibv_cmd_modify_qp_ex(void);
-EXPORT int ibv_cmd_modify_srq(void);
-EXPORT int ibv_cmd_modify_wq(void);
-EXPORT int ibv_cmd_open_qp(void);
-EXPORT int ibv_cmd_open_xrcd(void);
-EXPORT int ibv_cmd_poll_cq(void);
-EXPORT int ibv_cmd_post_recv(void);
-EXPORT int ibv_cmd_post_send(void);
-EXPORT int ibv_cmd_post_srq_recv(void);
-EXPORT int ibv_cmd_query_context(void);
-EXPORT int ibv_cmd_query_device_any(void);
-EXPORT int ibv_cmd_query_mr(void);
-EXPORT int ibv_cmd_query_port(void);
-EXPORT int ibv_cmd_query_qp(void);
-EXPORT int ibv_cmd_query_srq(void);
-EXPORT int ibv_cmd_read_counters(void);
-EXPORT int ibv_cmd_reg_dm_mr(void);
-EXPORT int ibv_cmd_reg_dmabuf_mr(void);
-EXPORT int ibv_cmd_reg_mr(void);
-EXPORT int ibv_cmd_req_notify_cq(void);
-EXPORT int ibv_cmd_rereg_mr(void);
-EXPORT int ibv_cmd_resize_cq(void);
+EXPORT int ibv_cmd_advise_mr(void) TSR_OF_NODES(ibv_cmd_advise_mr);
+EXPORT int ibv_cmd_alloc_dm(void) TSR_OF_NODES(ibv_cmd_alloc_dm);
+EXPORT int ibv_cmd_alloc_dmah(void) TSR_OF_NODES(ibv_cmd_alloc_dmah);
+EXPORT int ibv_cmd_alloc_mw(void) TSR_OF_NODES(ibv_cmd_alloc_mw);
+EXPORT int ibv_cmd_alloc_pd(void) TSR_OF_NODES(ibv_cmd_alloc_pd);
+EXPORT int ibv_cmd_attach_mcast(void) TSR_OF_NODES(ibv_cmd_attach_mcast);
+EXPORT int ibv_cmd_close_xrcd(void) TSR_OF_NODES(ibv_cmd_close_xrcd);
+EXPORT int ibv_cmd_create_ah(void) TSR_OF_NODES(ibv_cmd_create_ah);
+EXPORT int ibv_cmd_create_comp_cntr(void);
+EXPORT int ibv_cmd_create_counters(void) TSR_OF_NODES(ibv_cmd_create_counters);
+EXPORT int ibv_cmd_create_cq(void) TSR_OF_NODES(ibv_cmd_create_cq);
+EXPORT int ibv_cmd_create_cq_ex(void) TSR_OF_NODES(ibv_cmd_create_cq_ex);
+EXPORT int ibv_cmd_create_cq_ex2(void) TSR_OF_NODES(ibv_cmd_create_cq_ex2);
+EXPORT int ibv_cmd_create_flow(void) TSR_OF_NODES(ibv_cmd_create_flow);
+EXPORT int ibv_cmd_create_flow_action_esp(void) TSR_OF_NODES(ibv_cmd_create_flow_action_esp);
+EXPORT int ibv_cmd_create_qp(void) TSR_OF_NODES(ibv_cmd_create_qp);
+EXPORT int ibv_cmd_create_qp_ex(void) TSR_OF_NODES(ibv_cmd_create_qp_ex);
+EXPORT int ibv_cmd_create_qp_ex2(void) TSR_OF_NODES(ibv_cmd_create_qp_ex2);
+EXPORT int ibv_cmd_create_rwq_ind_table(void) TSR_OF_NODES(ibv_cmd_create_rwq_ind_table);
+EXPORT int ibv_cmd_create_srq(void) TSR_OF_NODES(ibv_cmd_create_srq);
+EXPORT int ibv_cmd_create_srq_ex(void) TSR_OF_NODES(ibv_cmd_create_srq_ex);
+EXPORT int ibv_cmd_create_wq(void) TSR_OF_NODES(ibv_cmd_create_wq);
+EXPORT int ibv_cmd_dealloc_mw(void) TSR_OF_NODES(ibv_cmd_dealloc_mw);
+EXPORT int ibv_cmd_dealloc_pd(void) TSR_OF_NODES(ibv_cmd_dealloc_pd);
+EXPORT int ibv_cmd_dereg_mr(void) TSR_OF_NODES(ibv_cmd_dereg_mr);
+EXPORT int ibv_cmd_destroy_ah(void) TSR_OF_NODES(ibv_cmd_destroy_ah);
+EXPORT int ibv_cmd_destroy_comp_cntr(void);
+EXPORT int ibv_cmd_destroy_counters(void) TSR_OF_NODES(ibv_cmd_destroy_counters);
+EXPORT int ibv_cmd_destroy_cq(void) TSR_OF_NODES(ibv_cmd_destroy_cq);
+EXPORT int ibv_cmd_destroy_flow(void) TSR_OF_NODES(ibv_cmd_destroy_flow);
+EXPORT int ibv_cmd_destroy_flow_action(void) TSR_OF_NODES(ibv_cmd_destroy_flow_action);
+EXPORT int ibv_cmd_destroy_qp(void) TSR_OF_NODES(ibv_cmd_destroy_qp);
+EXPORT int ibv_cmd_destroy_rwq_ind_table(void) TSR_OF_NODES(ibv_cmd_destroy_rwq_ind_table);
+EXPORT int ibv_cmd_destroy_srq(void) TSR_OF_NODES(ibv_cmd_destroy_srq);
+EXPORT int ibv_cmd_destroy_wq(void) TSR_OF_NODES(ibv_cmd_destroy_wq);
+EXPORT int ibv_cmd_detach_mcast(void) TSR_OF_NODES(ibv_cmd_detach_mcast);
+EXPORT int ibv_cmd_export_dmabuf_fd(void) TSR_OF_NODES(ibv_cmd_export_dmabuf_fd);
+EXPORT int ibv_cmd_free_dm(void) TSR_OF_NODES(ibv_cmd_free_dm);
+EXPORT int ibv_cmd_free_dmah(void) TSR_OF_NODES(ibv_cmd_free_dmah);
+EXPORT int ibv_cmd_get_context(void) TSR_OF_NODES(ibv_cmd_get_context);
+EXPORT int ibv_cmd_inc_comp_cntr(void);
+EXPORT int ibv_cmd_inc_err_comp_cntr(void);
+EXPORT int ibv_cmd_modify_cq(void) TSR_OF_NODES(ibv_cmd_modify_cq);
+EXPORT int ibv_cmd_modify_flow_action_esp(void) TSR_OF_NODES(ibv_cmd_modify_flow_action_esp);
+EXPORT int ibv_cmd_modify_qp(void) TSR_OF_NODES(ibv_cmd_modify_qp);
+EXPORT int ibv_cmd_modify_qp_ex(void) TSR_OF_NODES(ibv_cmd_modify_qp_ex);
+EXPORT int ibv_cmd_modify_srq(void) TSR_OF_NODES(ibv_cmd_modify_srq);
+EXPORT int ibv_cmd_modify_wq(void) TSR_OF_NODES(ibv_cmd_modify_wq);
+EXPORT int ibv_cmd_open_qp(void) TSR_OF_NODES(ibv_cmd_open_qp);
+EXPORT int ibv_cmd_open_xrcd(void) TSR_OF_NODES(ibv_cmd_open_xrcd);
+EXPORT int ibv_cmd_poll_cq(void) TSR_OF_NODES(ibv_cmd_poll_cq);
+EXPORT int ibv_cmd_post_recv(void) TSR_OF_NODES(ibv_cmd_post_recv);
+EXPORT int ibv_cmd_post_send(void) TSR_OF_NODES(ibv_cmd_post_send);
+EXPORT int ibv_cmd_post_srq_recv(void) TSR_OF_NODES(ibv_cmd_post_srq_recv);
+EXPORT int ibv_cmd_qp_attach_comp_cntr(void);
+EXPORT int ibv_cmd_query_comp_cntr_caps(void);
+EXPORT int ibv_cmd_query_context(void) TSR_OF_NODES(ibv_cmd_query_context);
+EXPORT int ibv_cmd_query_device_any(void) TSR_OF_NODES(ibv_cmd_query_device_any);
+EXPORT int ibv_cmd_query_mr(void) TSR_OF_NODES(ibv_cmd_query_mr);
+EXPORT int ibv_cmd_query_port(void) TSR_OF_NODES(ibv_cmd_query_port);
+EXPORT int ibv_cmd_query_port_speed(void) TSR_OF_NODES(ibv_cmd_query_port_speed);
+EXPORT int ibv_cmd_query_qp(void) TSR_OF_NODES(ibv_cmd_query_qp);
+EXPORT int ibv_cmd_query_srq(void) TSR_OF_NODES(ibv_cmd_query_srq);
+EXPORT int ibv_cmd_read_comp_cntr(void);
+EXPORT int ibv_cmd_read_counters(void) TSR_OF_NODES(ibv_cmd_read_counters);
+EXPORT int ibv_cmd_read_err_comp_cntr(void);
+EXPORT int ibv_cmd_reg_dm_mr(void) TSR_OF_NODES(ibv_cmd_reg_dm_mr);
+EXPORT int ibv_cmd_reg_dmabuf_mr(void) TSR_OF_NODES(ibv_cmd_reg_dmabuf_mr);
+EXPORT int ibv_cmd_reg_mr(void) TSR_OF_NODES(ibv_cmd_reg_mr);
+EXPORT int ibv_cmd_reg_mr_ex(void) TSR_OF_NODES(ibv_cmd_reg_mr_ex);
+EXPORT int ibv_cmd_req_notify_cq(void) TSR_OF_NODES(ibv_cmd_req_notify_cq);
+EXPORT int ibv_cmd_rereg_mr(void) TSR_OF_NODES(ibv_cmd_rereg_mr);
+EXPORT int ibv_cmd_resize_cq(void) TSR_OF_NODES(ibv_cmd_resize_cq);
+EXPORT int ibv_cmd_set_comp_cntr(void);
+EXPORT int ibv_cmd_set_err_comp_cntr(void);
 EXPORT void ibv_copy_ah_attr_from_kern(void);
 EXPORT void ibv_copy_path_rec_from_kern(void);
 EXPORT void ibv_copy_path_rec_to_kern(void);
@@ -87,21 +107,31 @@ EXPORT void ibv_copy_qp_attr_from_kern(void);
 EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 EXPORT struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port);
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context);
+EXPORT void *ibv_create_comp_cntr(void);
 EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context, struct ibv_comp_channel *channel, int vector);
 EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);
+EXPORT int ibv_dealloc_dmah(void);
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd);
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr);
 EXPORT int ibv_destroy_ah(struct ibv_ah *ah);
 EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel);
+EXPORT int ibv_destroy_comp_cntr(void);
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq);
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp);
 EXPORT int ibv_destroy_srq(struct ibv_srq *srq);
 EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+EXPORT int ibv_dm_export_dmabuf_fd(void);
+EXPORT int ibv_dmabuf_heap_alloc(void) TSR_OF_NODES(ibv_dmabuf_heap_alloc);
+EXPORT int ibv_dmabuf_heap_cc_shared_init(void) TSR_OF_NODES(ibv_dmabuf_heap_cc_shared_init);
+EXPORT int ibv_dmabuf_heap_destroy(void) TSR_OF_NODES(ibv_dmabuf_heap_destroy);
+EXPORT int ibv_dmabuf_heap_free(void) TSR_OF_NODES(ibv_dmabuf_heap_free);
 EXPORT int ibv_dofork_range(void);
 EXPORT int ibv_dontfork_range(void);
 EXPORT const char *ibv_event_type_str(int value);
+EXPORT int ibv_export_buf_dmabuf_fd(void);
 EXPORT int ibv_fork_init(void);
+EXPORT void ibv_free_buf(void);
 EXPORT void ibv_free_device_list(struct ibv_device **list);
 EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
 EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
@@ -115,6 +145,8 @@ EXPORT void *ibv_import_device(void);
 EXPORT void *ibv_import_dm(void);
 EXPORT void *ibv_import_mr(void);
 EXPORT void *ibv_import_pd(void);
+EXPORT int ibv_inc_comp_cntr(void);
+EXPORT int ibv_inc_err_comp_cntr(void);
 EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh, struct ibv_ah_attr *attr);
 EXPORT int ibv_is_fork_initialized(void);
 EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
@@ -122,49 +154,81 @@ EXPORT int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int ma
 EXPORT const char *ibv_node_type_str(int value);
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device);
 EXPORT const char *ibv_port_state_str(int value);
+EXPORT int ibv_qp_attach_comp_cntr(void);
 EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp);
 EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr);
 EXPORT int ibv_query_ece(void);
 EXPORT int ibv_query_gid(struct ibv_context *context, uint8_t port, int index, union ibv_gid *gid);
-EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, unsigned *type);
+EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned index, unsigned *type) TSR_OF_NODES(ibv_query_gid_type);
 EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, uint16_t *pkey);
 EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr);
+EXPORT int ibv_query_port_speed(void);
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 EXPORT int ibv_query_qp_data_in_order(struct ibv_qp *qp, int opcode, uint32_t flags);
 EXPORT int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 EXPORT int ibv_rate_to_mbps(int rate);
 EXPORT int ibv_rate_to_mult(int rate);
-EXPORT int ibv_read_ibdev_sysfs_file(void);
+EXPORT int ibv_read_comp_cntr(void);
+EXPORT int ibv_read_err_comp_cntr(void);
+EXPORT int ibv_read_ibdev_sysfs_file(void) TSR_OF_NODES(ibv_read_ibdev_sysfs_file);
 EXPORT int ibv_read_sysfs_file(const char *directory, const char *file, char *buffer, size_t size);
-EXPORT void *ibv_reg_dmabuf_mr(void);
+EXPORT void *ibv_reg_buf_mr(void);
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access);
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access);
+EXPORT void *ibv_reg_mr_ex(void);
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access);
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, unsigned int access);
 EXPORT int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
 EXPORT int ibv_resize_cq(struct ibv_cq *cq, int entries);
 EXPORT int ibv_resolve_eth_l2_from_gid(void);
+EXPORT int ibv_set_comp_cntr(void);
 EXPORT int ibv_set_ece(void);
+EXPORT int ibv_set_err_comp_cntr(void);
 EXPORT void ibv_unimport_dm(void);
 EXPORT void ibv_unimport_mr(void);
 EXPORT void ibv_unimport_pd(void);
 EXPORT const char *ibv_wc_status_str(int value);
+EXPORT const char *ibv_wr_opcode_str(int opcode) TSR_OF_NODES(ibv_wr_opcode_str);
 EXPORT int mbps_to_ibv_rate(int mbps);
 EXPORT int mult_to_ibv_rate(int multiple);
-EXPORT void verbs_init_cq(void);
-EXPORT void *verbs_open_device(void);
-EXPORT void verbs_register_driver_34(const void *driver);
-EXPORT void verbs_set_ops(void);
-EXPORT void verbs_uninit_context(void);
+EXPORT struct ibv_qp *tessera_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, void *cq_context, struct ibv_qp_attr *initial, int mask);
+EXPORT int tessera_destroy_qp(struct ibv_qp *qp, struct ibv_cq *recv_cq, struct ibv_cq *send_cq);
+EXPORT int tessera_modify_qp_twice(struct ibv_qp *qp, struct ibv_qp_attr *attrs, int *masks);
+EXPORT void verbs_init_cq(void) TSR_OF_NODES(verbs_init_cq);
+EXPORT void *verbs_open_device(void) TSR_OF_NODES(verbs_open_device);
+EXPORT void verbs_register_driver_34(const void *driver) TSR_OF_NODES(verbs_register_driver_34);
+EXPORT void verbs_register_driver_57(const void *driver) TSR_OF_NODES(verbs_register_driver_57);
+EXPORT void verbs_register_driver_59(const void *driver) TSR_OF_NODES(verbs_register_driver_59);
+EXPORT void verbs_register_driver_64(const void *driver) TSR_OF_NODES(verbs_register_driver_64);
+EXPORT void verbs_register_driver_65(const void *driver);
+EXPORT void verbs_set_ops(void) TSR_OF_NODES(verbs_set_ops);
+EXPORT void verbs_uninit_context(void) TSR_OF_NODES(verbs_uninit_context);
 
 EXPORT int __ioctl_final_num_attrs(void) {
   static uint32_t said;
   tsr_unsupported("__ioctl_final_num_attrs", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(__ioctl_final_num_attrs, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(__ioctl_final_num_attrs, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(__ioctl_final_num_attrs, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(__ioctl_final_num_attrs, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(__ioctl_final_num_attrs, IBVERBS_PRIVATE_65)
 
 EXPORT void __verbs_log(void) {
   static uint32_t said;
   tsr_unsupported("__verbs_log", "EOPNOTSUPP", &said);
+}
+TSR_FIRST_IN(__verbs_log, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(__verbs_log, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(__verbs_log, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(__verbs_log, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(__verbs_log, IBVERBS_PRIVATE_65)
+
+EXPORT int _ibv_query_comp_cntr_caps(void) {
+  static uint32_t said;
+  tsr_unsupported("_ibv_query_comp_cntr_caps", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
 }
 
 EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_t index, struct ibv_gid_entry *entry, uint32_t flags, size_t size) {
@@ -189,12 +253,22 @@ EXPORT void *_verbs_init_and_alloc_context(void) {
   errno = EOPNOTSUPP;
   return NULL;
 }
+TSR_FIRST_IN(_verbs_init_and_alloc_context, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(_verbs_init_and_alloc_context, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(_verbs_init_and_alloc_context, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(_verbs_init_and_alloc_context, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(_verbs_init_and_alloc_context, IBVERBS_PRIVATE_65)
 
 EXPORT int execute_ioctl(void) {
   static uint32_t said;
   tsr_unsupported("execute_ioctl", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(execute_ioctl, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(execute_ioctl, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(execute_ioctl, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(execute_ioctl, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(execute_ioctl, IBVERBS_PRIVATE_65)
 
 EXPORT void ibv_ack_async_event(struct ibv_async_event *event) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) { tsr_ibv_ack_async_event(event); return; }
@@ -208,6 +282,20 @@ EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned int count) {
   const uint64_t started_ns = tsr_now_ns();
   tsr_ibv_ack_cq_events(cq, count);
   tsr_trace("ibv_ack_cq_events", "cq count", (const uint64_t[]){(uint64_t)(uintptr_t)cq, (uint64_t)count}, 0, started_ns);
+}
+
+EXPORT void *ibv_alloc_buf(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_alloc_buf", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return NULL;
+}
+
+EXPORT void *ibv_alloc_dmah(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_alloc_dmah", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return NULL;
 }
 
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
@@ -239,40 +327,90 @@ EXPORT int ibv_cmd_advise_mr(void) {
   tsr_unsupported("ibv_cmd_advise_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_advise_mr, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_advise_mr, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_advise_mr, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_advise_mr, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_advise_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_alloc_dm(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_alloc_dm", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_alloc_dm, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_alloc_dm, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_alloc_dm, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_alloc_dm, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_alloc_dm, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_alloc_dmah(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_alloc_dmah", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_alloc_dmah, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_alloc_dmah, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_alloc_dmah, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_alloc_mw(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_alloc_mw", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_alloc_mw, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_alloc_mw, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_alloc_mw, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_alloc_mw, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_alloc_mw, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_alloc_pd(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_alloc_pd", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_alloc_pd, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_alloc_pd, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_alloc_pd, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_alloc_pd, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_alloc_pd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_attach_mcast(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_attach_mcast", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_attach_mcast, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_attach_mcast, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_attach_mcast, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_attach_mcast, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_attach_mcast, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_close_xrcd(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_close_xrcd", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_close_xrcd, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_close_xrcd, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_close_xrcd, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_close_xrcd, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_close_xrcd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_ah(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_ah", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_create_ah, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_ah, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_ah, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_ah, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_ah, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_create_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_create_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
@@ -281,94 +419,191 @@ EXPORT int ibv_cmd_create_counters(void) {
   tsr_unsupported("ibv_cmd_create_counters", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_counters, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_counters, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_counters, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_counters, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_counters, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_cq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_cq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_cq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_cq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_cq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_cq_ex(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_cq_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_cq_ex, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_cq_ex, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_cq_ex, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_cq_ex, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_cq_ex, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_create_cq_ex2(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_create_cq_ex2", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_create_cq_ex2, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_cq_ex2, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_cq_ex2, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_cq_ex2, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_cq_ex2, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_flow(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_flow", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_flow, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_flow, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_flow, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_flow, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_flow, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_flow_action_esp(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_flow_action_esp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_flow_action_esp, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_flow_action_esp, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_flow_action_esp, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_flow_action_esp, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_flow_action_esp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_qp(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_qp, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_qp, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_qp, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_qp, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_qp_ex(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_qp_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_qp_ex, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_qp_ex, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_qp_ex, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_qp_ex, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_qp_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_qp_ex2(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_qp_ex2", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_qp_ex2, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_qp_ex2, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_qp_ex2, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_qp_ex2, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_qp_ex2, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_rwq_ind_table(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_rwq_ind_table", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_rwq_ind_table, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_rwq_ind_table, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_rwq_ind_table, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_rwq_ind_table, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_rwq_ind_table, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_srq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_srq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_srq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_srq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_srq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_srq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_srq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_srq_ex(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_srq_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_srq_ex, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_srq_ex, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_srq_ex, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_srq_ex, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_srq_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_create_wq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_create_wq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_create_wq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_create_wq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_create_wq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_create_wq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_create_wq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_dealloc_mw(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_dealloc_mw", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_dealloc_mw, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_dealloc_mw, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_dealloc_mw, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_dealloc_mw, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_dealloc_mw, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_dealloc_pd(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_dealloc_pd", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_dealloc_pd, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_dealloc_pd, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_dealloc_pd, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_dealloc_pd, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_dealloc_pd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_dereg_mr(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_dereg_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_dereg_mr, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_dereg_mr, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_dereg_mr, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_dereg_mr, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_dereg_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_ah(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_ah", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_destroy_ah, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_ah, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_ah, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_ah, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_ah, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_destroy_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_destroy_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
@@ -377,64 +612,150 @@ EXPORT int ibv_cmd_destroy_counters(void) {
   tsr_unsupported("ibv_cmd_destroy_counters", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_destroy_counters, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_counters, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_counters, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_counters, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_counters, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_cq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_destroy_cq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_cq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_cq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_cq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_flow(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_flow", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_destroy_flow, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_flow, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_flow, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_flow, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_flow, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_flow_action(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_flow_action", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_destroy_flow_action, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_flow_action, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_flow_action, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_flow_action, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_flow_action, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_qp(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_destroy_qp, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_qp, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_qp, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_qp, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_rwq_ind_table(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_rwq_ind_table", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_destroy_rwq_ind_table, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_rwq_ind_table, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_rwq_ind_table, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_rwq_ind_table, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_rwq_ind_table, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_srq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_srq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_destroy_srq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_srq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_srq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_srq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_srq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_destroy_wq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_destroy_wq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_destroy_wq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_destroy_wq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_destroy_wq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_destroy_wq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_destroy_wq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_detach_mcast(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_detach_mcast", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_detach_mcast, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_detach_mcast, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_detach_mcast, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_detach_mcast, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_detach_mcast, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_export_dmabuf_fd(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_export_dmabuf_fd", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+TSR_FIRST_IN(ibv_cmd_export_dmabuf_fd, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_export_dmabuf_fd, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_export_dmabuf_fd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_free_dm(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_free_dm", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_free_dm, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_free_dm, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_free_dm, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_free_dm, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_free_dm, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_free_dmah(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_free_dmah", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_free_dmah, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_free_dmah, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_free_dmah, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_get_context(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_get_context", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_get_context, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_get_context, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_get_context, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_get_context, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_get_context, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_inc_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_inc_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
+EXPORT int ibv_cmd_inc_err_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_inc_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
@@ -443,70 +764,142 @@ EXPORT int ibv_cmd_modify_cq(void) {
   tsr_unsupported("ibv_cmd_modify_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_modify_cq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_modify_cq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_modify_cq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_modify_cq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_modify_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_flow_action_esp(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_flow_action_esp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_modify_flow_action_esp, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_modify_flow_action_esp, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_modify_flow_action_esp, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_modify_flow_action_esp, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_modify_flow_action_esp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_qp(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_modify_qp, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_modify_qp, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_modify_qp, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_modify_qp, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_modify_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_qp_ex(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_qp_ex", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_modify_qp_ex, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_modify_qp_ex, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_modify_qp_ex, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_modify_qp_ex, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_modify_qp_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_srq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_srq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_modify_srq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_modify_srq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_modify_srq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_modify_srq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_modify_srq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_modify_wq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_modify_wq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_modify_wq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_modify_wq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_modify_wq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_modify_wq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_modify_wq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_open_qp(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_open_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_open_qp, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_open_qp, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_open_qp, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_open_qp, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_open_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_open_xrcd(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_open_xrcd", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_open_xrcd, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_open_xrcd, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_open_xrcd, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_open_xrcd, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_open_xrcd, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_poll_cq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_poll_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_poll_cq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_poll_cq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_poll_cq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_poll_cq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_poll_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_post_recv(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_post_recv", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_post_recv, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_post_recv, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_post_recv, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_post_recv, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_post_recv, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_post_send(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_post_send", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_post_send, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_post_send, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_post_send, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_post_send, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_post_send, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_post_srq_recv(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_post_srq_recv", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_post_srq_recv, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_post_srq_recv, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_post_srq_recv, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_post_srq_recv, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_post_srq_recv, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_qp_attach_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_qp_attach_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
+EXPORT int ibv_cmd_query_comp_cntr_caps(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_query_comp_cntr_caps", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
@@ -515,34 +908,79 @@ EXPORT int ibv_cmd_query_context(void) {
   tsr_unsupported("ibv_cmd_query_context", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_query_context, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_query_context, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_query_context, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_query_context, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_query_context, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_device_any(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_device_any", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_query_device_any, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_query_device_any, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_query_device_any, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_query_device_any, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_query_device_any, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_mr(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_query_mr, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_query_mr, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_query_mr, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_query_mr, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_query_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_port(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_port", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_query_port, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_query_port, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_query_port, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_query_port, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_query_port, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_query_port_speed(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_query_port_speed", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_query_port_speed, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_query_port_speed, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_query_port_speed, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_qp(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_qp", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_query_qp, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_query_qp, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_query_qp, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_query_qp, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_query_qp, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_query_srq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_query_srq", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_query_srq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_query_srq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_query_srq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_query_srq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_query_srq, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_read_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_read_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
@@ -551,40 +989,102 @@ EXPORT int ibv_cmd_read_counters(void) {
   tsr_unsupported("ibv_cmd_read_counters", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_read_counters, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_read_counters, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_read_counters, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_read_counters, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_read_counters, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_read_err_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_read_err_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
 
 EXPORT int ibv_cmd_reg_dm_mr(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_reg_dm_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_reg_dm_mr, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_reg_dm_mr, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_reg_dm_mr, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_reg_dm_mr, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_reg_dm_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_reg_dmabuf_mr(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_reg_dmabuf_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_reg_dmabuf_mr, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_reg_dmabuf_mr, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_reg_dmabuf_mr, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_reg_dmabuf_mr, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_reg_dmabuf_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_reg_mr(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_reg_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_reg_mr, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_reg_mr, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_reg_mr, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_reg_mr, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_reg_mr, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_reg_mr_ex(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_reg_mr_ex", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_reg_mr_ex, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_reg_mr_ex, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_reg_mr_ex, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_req_notify_cq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_req_notify_cq", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_req_notify_cq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_req_notify_cq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_req_notify_cq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_req_notify_cq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_req_notify_cq, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_rereg_mr(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_rereg_mr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_cmd_rereg_mr, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_rereg_mr, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_rereg_mr, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_rereg_mr, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_rereg_mr, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_cmd_resize_cq(void) {
   static uint32_t said;
   tsr_unsupported("ibv_cmd_resize_cq", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_cmd_resize_cq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_cmd_resize_cq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_cmd_resize_cq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_cmd_resize_cq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_cmd_resize_cq, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_cmd_set_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_set_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
+EXPORT int ibv_cmd_set_err_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_cmd_set_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
@@ -632,6 +1132,13 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
   return result;
 }
 
+EXPORT void *ibv_create_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_create_comp_cntr", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return NULL;
+}
+
 EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context, struct ibv_comp_channel *channel, int vector) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_create_cq(context, entries, cq_context, channel, vector);
   const uint64_t started_ns = tsr_now_ns();
@@ -654,6 +1161,12 @@ EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_att
   struct ibv_srq *const result = tsr_ibv_create_srq(pd, attr);
   tsr_trace("ibv_create_srq", "pd attr", (const uint64_t[]){(uint64_t)(uintptr_t)pd, (uint64_t)(uintptr_t)attr}, result ? 0 : -1, started_ns);
   return result;
+}
+
+EXPORT int ibv_dealloc_dmah(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_dealloc_dmah", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
 }
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd) {
@@ -688,6 +1201,12 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel) {
   return result;
 }
 
+EXPORT int ibv_destroy_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_destroy_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_destroy_cq(cq);
   const uint64_t started_ns = tsr_now_ns();
@@ -720,6 +1239,45 @@ EXPORT int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_
   return result;
 }
 
+EXPORT int ibv_dm_export_dmabuf_fd(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_dm_export_dmabuf_fd", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+EXPORT int ibv_dmabuf_heap_alloc(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_dmabuf_heap_alloc", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_dmabuf_heap_alloc, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_dmabuf_heap_alloc, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_dmabuf_heap_cc_shared_init(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_dmabuf_heap_cc_shared_init", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_dmabuf_heap_cc_shared_init, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_dmabuf_heap_cc_shared_init, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_dmabuf_heap_destroy(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_dmabuf_heap_destroy", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_dmabuf_heap_destroy, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_dmabuf_heap_destroy, IBVERBS_PRIVATE_65)
+
+EXPORT int ibv_dmabuf_heap_free(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_dmabuf_heap_free", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+TSR_FIRST_IN(ibv_dmabuf_heap_free, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_dmabuf_heap_free, IBVERBS_PRIVATE_65)
+
 EXPORT int ibv_dofork_range(void) {
   static uint32_t said;
   tsr_unsupported("ibv_dofork_range", "EOPNOTSUPP", &said);
@@ -740,12 +1298,24 @@ EXPORT const char *ibv_event_type_str(int value) {
   return result;
 }
 
+EXPORT int ibv_export_buf_dmabuf_fd(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_export_buf_dmabuf_fd", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
 EXPORT int ibv_fork_init(void) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_fork_init();
   const uint64_t started_ns = tsr_now_ns();
   const int result = tsr_ibv_fork_init();
   tsr_trace("ibv_fork_init", "", NULL, (int)result, started_ns);
   return result;
+}
+
+EXPORT void ibv_free_buf(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_free_buf", "EOPNOTSUPP", &said);
 }
 
 EXPORT void ibv_free_device_list(struct ibv_device **list) {
@@ -847,6 +1417,18 @@ EXPORT void *ibv_import_pd(void) {
   return NULL;
 }
 
+EXPORT int ibv_inc_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_inc_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
+EXPORT int ibv_inc_err_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_inc_err_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
 EXPORT int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh, struct ibv_ah_attr *attr) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_init_ah_from_wc(context, port, wc, grh, attr);
   const uint64_t started_ns = tsr_now_ns();
@@ -903,6 +1485,12 @@ EXPORT const char *ibv_port_state_str(int value) {
   return result;
 }
 
+EXPORT int ibv_qp_attach_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_qp_attach_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
 EXPORT struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_qp_to_qp_ex(qp);
   const uint64_t started_ns = tsr_now_ns();
@@ -940,6 +1528,11 @@ EXPORT int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigne
   tsr_trace("ibv_query_gid_type", "context port index type", (const uint64_t[]){(uint64_t)(uintptr_t)context, (uint64_t)port, (uint64_t)index, (uint64_t)(uintptr_t)type}, (int)result, started_ns);
   return result;
 }
+TSR_FIRST_IN(ibv_query_gid_type, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_query_gid_type, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_query_gid_type, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_query_gid_type, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_query_gid_type, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, uint16_t *pkey) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_query_pkey(context, port, index, pkey);
@@ -955,6 +1548,12 @@ EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port, struct ibv_
   const int result = tsr_ibv_query_port(context, port, attr);
   tsr_trace("ibv_query_port", "context port attr", (const uint64_t[]){(uint64_t)(uintptr_t)context, (uint64_t)port, (uint64_t)(uintptr_t)attr}, (int)result, started_ns);
   return result;
+}
+
+EXPORT int ibv_query_port_speed(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_query_port_speed", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
 }
 
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init) {
@@ -997,11 +1596,28 @@ EXPORT int ibv_rate_to_mult(int rate) {
   return result;
 }
 
+EXPORT int ibv_read_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_read_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
+EXPORT int ibv_read_err_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_read_err_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
 EXPORT int ibv_read_ibdev_sysfs_file(void) {
   static uint32_t said;
   tsr_unsupported("ibv_read_ibdev_sysfs_file", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
+TSR_FIRST_IN(ibv_read_ibdev_sysfs_file, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_read_ibdev_sysfs_file, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_read_ibdev_sysfs_file, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_read_ibdev_sysfs_file, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_read_ibdev_sysfs_file, IBVERBS_PRIVATE_65)
 
 EXPORT int ibv_read_sysfs_file(const char *directory, const char *file, char *buffer, size_t size) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_read_sysfs_file(directory, file, buffer, size);
@@ -1011,11 +1627,19 @@ EXPORT int ibv_read_sysfs_file(const char *directory, const char *file, char *bu
   return result;
 }
 
-EXPORT void *ibv_reg_dmabuf_mr(void) {
+EXPORT void *ibv_reg_buf_mr(void) {
   static uint32_t said;
-  tsr_unsupported("ibv_reg_dmabuf_mr", "EOPNOTSUPP", &said);
+  tsr_unsupported("ibv_reg_buf_mr", "EOPNOTSUPP", &said);
   errno = EOPNOTSUPP;
   return NULL;
+}
+
+EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_reg_dmabuf_mr(pd, offset, length, iova, fd, access);
+  const uint64_t started_ns = tsr_now_ns();
+  struct ibv_mr *const result = tsr_ibv_reg_dmabuf_mr(pd, offset, length, iova, fd, access);
+  tsr_trace("ibv_reg_dmabuf_mr", "pd offset length iova fd access", (const uint64_t[]){(uint64_t)(uintptr_t)pd, (uint64_t)offset, (uint64_t)length, (uint64_t)iova, (uint64_t)fd, (uint64_t)access}, result ? 0 : -1, started_ns);
+  return result;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access) {
@@ -1024,6 +1648,13 @@ EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, i
   struct ibv_mr *const result = tsr_ibv_reg_mr(pd, addr, length, access);
   tsr_trace("ibv_reg_mr", "pd addr length access", (const uint64_t[]){(uint64_t)(uintptr_t)pd, (uint64_t)(uintptr_t)addr, (uint64_t)length, (uint64_t)access}, result ? 0 : -1, started_ns);
   return result;
+}
+
+EXPORT void *ibv_reg_mr_ex(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_reg_mr_ex", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return NULL;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova, int access) {
@@ -1064,9 +1695,21 @@ EXPORT int ibv_resolve_eth_l2_from_gid(void) {
   return EOPNOTSUPP;
 }
 
+EXPORT int ibv_set_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_set_comp_cntr", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
 EXPORT int ibv_set_ece(void) {
   static uint32_t said;
   tsr_unsupported("ibv_set_ece", "EOPNOTSUPP", &said);
+  return EOPNOTSUPP;
+}
+
+EXPORT int ibv_set_err_comp_cntr(void) {
+  static uint32_t said;
+  tsr_unsupported("ibv_set_err_comp_cntr", "EOPNOTSUPP", &said);
   return EOPNOTSUPP;
 }
 
@@ -1093,6 +1736,19 @@ EXPORT const char *ibv_wc_status_str(int value) {
   return result;
 }
 
+EXPORT const char *ibv_wr_opcode_str(int opcode) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_ibv_wr_opcode_str(opcode);
+  const uint64_t started_ns = tsr_now_ns();
+  const char *const result = tsr_ibv_wr_opcode_str(opcode);
+  tsr_trace("ibv_wr_opcode_str", "opcode", (const uint64_t[]){(uint64_t)opcode}, result ? 0 : -1, started_ns);
+  return result;
+}
+TSR_FIRST_IN(ibv_wr_opcode_str, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(ibv_wr_opcode_str, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(ibv_wr_opcode_str, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(ibv_wr_opcode_str, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(ibv_wr_opcode_str, IBVERBS_PRIVATE_65)
+
 EXPORT int mbps_to_ibv_rate(int mbps) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_mbps_to_ibv_rate(mbps);
   const uint64_t started_ns = tsr_now_ns();
@@ -1109,10 +1765,39 @@ EXPORT int mult_to_ibv_rate(int multiple) {
   return result;
 }
 
+EXPORT struct ibv_qp *tessera_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr, void *cq_context, struct ibv_qp_attr *initial, int mask) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_tessera_create_qp(pd, attr, cq_context, initial, mask);
+  const uint64_t started_ns = tsr_now_ns();
+  struct ibv_qp *const result = tsr_tessera_create_qp(pd, attr, cq_context, initial, mask);
+  tsr_trace("tessera_create_qp", "pd attr cq_context initial mask", (const uint64_t[]){(uint64_t)(uintptr_t)pd, (uint64_t)(uintptr_t)attr, (uint64_t)(uintptr_t)cq_context, (uint64_t)(uintptr_t)initial, (uint64_t)mask}, result ? 0 : -1, started_ns);
+  return result;
+}
+
+EXPORT int tessera_destroy_qp(struct ibv_qp *qp, struct ibv_cq *recv_cq, struct ibv_cq *send_cq) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_tessera_destroy_qp(qp, recv_cq, send_cq);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_tessera_destroy_qp(qp, recv_cq, send_cq);
+  tsr_trace("tessera_destroy_qp", "qp recv_cq send_cq", (const uint64_t[]){(uint64_t)(uintptr_t)qp, (uint64_t)(uintptr_t)recv_cq, (uint64_t)(uintptr_t)send_cq}, (int)result, started_ns);
+  return result;
+}
+
+EXPORT int tessera_modify_qp_twice(struct ibv_qp *qp, struct ibv_qp_attr *attrs, int *masks) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_tessera_modify_qp_twice(qp, attrs, masks);
+  const uint64_t started_ns = tsr_now_ns();
+  const int result = tsr_tessera_modify_qp_twice(qp, attrs, masks);
+  tsr_trace("tessera_modify_qp_twice", "qp attrs masks", (const uint64_t[]){(uint64_t)(uintptr_t)qp, (uint64_t)(uintptr_t)attrs, (uint64_t)(uintptr_t)masks}, (int)result, started_ns);
+  return result;
+}
+
 EXPORT void verbs_init_cq(void) {
   static uint32_t said;
   tsr_unsupported("verbs_init_cq", "EOPNOTSUPP", &said);
 }
+TSR_FIRST_IN(verbs_init_cq, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(verbs_init_cq, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(verbs_init_cq, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(verbs_init_cq, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(verbs_init_cq, IBVERBS_PRIVATE_65)
 
 EXPORT void *verbs_open_device(void) {
   static uint32_t said;
@@ -1120,6 +1805,11 @@ EXPORT void *verbs_open_device(void) {
   errno = EOPNOTSUPP;
   return NULL;
 }
+TSR_FIRST_IN(verbs_open_device, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(verbs_open_device, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(verbs_open_device, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(verbs_open_device, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(verbs_open_device, IBVERBS_PRIVATE_65)
 
 EXPORT void verbs_register_driver_34(const void *driver) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) { tsr_verbs_register_driver_34(driver); return; }
@@ -1127,13 +1817,65 @@ EXPORT void verbs_register_driver_34(const void *driver) {
   tsr_verbs_register_driver_34(driver);
   tsr_trace("verbs_register_driver_34", "driver", (const uint64_t[]){(uint64_t)(uintptr_t)driver}, 0, started_ns);
 }
+TSR_FIRST_IN(verbs_register_driver_34, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(verbs_register_driver_34, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(verbs_register_driver_34, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(verbs_register_driver_34, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(verbs_register_driver_34, IBVERBS_PRIVATE_65)
+
+EXPORT void verbs_register_driver_57(const void *driver) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) { tsr_verbs_register_driver_57(driver); return; }
+  const uint64_t started_ns = tsr_now_ns();
+  tsr_verbs_register_driver_57(driver);
+  tsr_trace("verbs_register_driver_57", "driver", (const uint64_t[]){(uint64_t)(uintptr_t)driver}, 0, started_ns);
+}
+TSR_FIRST_IN(verbs_register_driver_57, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(verbs_register_driver_57, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(verbs_register_driver_57, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(verbs_register_driver_57, IBVERBS_PRIVATE_65)
+
+EXPORT void verbs_register_driver_59(const void *driver) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) { tsr_verbs_register_driver_59(driver); return; }
+  const uint64_t started_ns = tsr_now_ns();
+  tsr_verbs_register_driver_59(driver);
+  tsr_trace("verbs_register_driver_59", "driver", (const uint64_t[]){(uint64_t)(uintptr_t)driver}, 0, started_ns);
+}
+TSR_FIRST_IN(verbs_register_driver_59, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(verbs_register_driver_59, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(verbs_register_driver_59, IBVERBS_PRIVATE_65)
+
+EXPORT void verbs_register_driver_64(const void *driver) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) { tsr_verbs_register_driver_64(driver); return; }
+  const uint64_t started_ns = tsr_now_ns();
+  tsr_verbs_register_driver_64(driver);
+  tsr_trace("verbs_register_driver_64", "driver", (const uint64_t[]){(uint64_t)(uintptr_t)driver}, 0, started_ns);
+}
+TSR_FIRST_IN(verbs_register_driver_64, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(verbs_register_driver_64, IBVERBS_PRIVATE_65)
+
+EXPORT void verbs_register_driver_65(const void *driver) {
+  if (__builtin_expect(tsr_trace_fd < 0, 1)) { tsr_verbs_register_driver_65(driver); return; }
+  const uint64_t started_ns = tsr_now_ns();
+  tsr_verbs_register_driver_65(driver);
+  tsr_trace("verbs_register_driver_65", "driver", (const uint64_t[]){(uint64_t)(uintptr_t)driver}, 0, started_ns);
+}
 
 EXPORT void verbs_set_ops(void) {
   static uint32_t said;
   tsr_unsupported("verbs_set_ops", "EOPNOTSUPP", &said);
 }
+TSR_FIRST_IN(verbs_set_ops, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(verbs_set_ops, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(verbs_set_ops, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(verbs_set_ops, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(verbs_set_ops, IBVERBS_PRIVATE_65)
 
 EXPORT void verbs_uninit_context(void) {
   static uint32_t said;
   tsr_unsupported("verbs_uninit_context", "EOPNOTSUPP", &said);
 }
+TSR_FIRST_IN(verbs_uninit_context, IBVERBS_PRIVATE_34)
+TSR_ALSO_IN(verbs_uninit_context, IBVERBS_PRIVATE_57)
+TSR_ALSO_IN(verbs_uninit_context, IBVERBS_PRIVATE_59)
+TSR_ALSO_IN(verbs_uninit_context, IBVERBS_PRIVATE_64)
+TSR_ALSO_IN(verbs_uninit_context, IBVERBS_PRIVATE_65)

@@ -49,12 +49,18 @@ EXPORT int rdma_leave_multicast(struct rdma_cm_id *id, struct sockaddr *address)
 EXPORT int rdma_listen(struct rdma_cm_id *id, int backlog);
 EXPORT int rdma_migrate_id(struct rdma_cm_id *id, struct rdma_event_channel *channel);
 EXPORT int rdma_notify(struct rdma_cm_id *id, int event);
+EXPORT int rdma_query_addrinfo(void);
 EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t bytes);
 EXPORT int rdma_reject_ece(void);
 EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *source, struct sockaddr *destination, int timeout_ms);
+EXPORT int rdma_resolve_addrinfo(void);
 EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms);
 EXPORT int rdma_set_local_ece(void);
 EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t bytes);
+EXPORT int rdma_write_cm_event(void);
+EXPORT int repoll_create(void);
+EXPORT int repoll_ctl(void);
+EXPORT int repoll_wait(void);
 EXPORT int rfcntl(void);
 EXPORT int rgetpeername(void);
 EXPORT int rgetsockname(void);
@@ -376,6 +382,13 @@ EXPORT int rdma_notify(struct rdma_cm_id *id, int event) {
   return result;
 }
 
+EXPORT int rdma_query_addrinfo(void) {
+  static uint32_t said;
+  tsr_unsupported("rdma_query_addrinfo", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
 EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t bytes) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_rdma_reject(id, data, bytes);
   const uint64_t started_ns = tsr_now_ns();
@@ -399,6 +412,13 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *source, str
   return result;
 }
 
+EXPORT int rdma_resolve_addrinfo(void) {
+  static uint32_t said;
+  tsr_unsupported("rdma_resolve_addrinfo", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
 EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms) {
   if (__builtin_expect(tsr_trace_fd < 0, 1)) return tsr_rdma_resolve_route(id, timeout_ms);
   const uint64_t started_ns = tsr_now_ns();
@@ -420,6 +440,34 @@ EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *val
   const int result = tsr_rdma_set_option(id, level, name, value, bytes);
   tsr_trace("rdma_set_option", "id level name value bytes", (const uint64_t[]){(uint64_t)(uintptr_t)id, (uint64_t)level, (uint64_t)name, (uint64_t)(uintptr_t)value, (uint64_t)bytes}, (int)result, started_ns);
   return result;
+}
+
+EXPORT int rdma_write_cm_event(void) {
+  static uint32_t said;
+  tsr_unsupported("rdma_write_cm_event", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+EXPORT int repoll_create(void) {
+  static uint32_t said;
+  tsr_unsupported("repoll_create", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+EXPORT int repoll_ctl(void) {
+  static uint32_t said;
+  tsr_unsupported("repoll_ctl", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
+}
+
+EXPORT int repoll_wait(void) {
+  static uint32_t said;
+  tsr_unsupported("repoll_wait", "EOPNOTSUPP", &said);
+  errno = EOPNOTSUPP;
+  return -1;
 }
 
 EXPORT int rfcntl(void) {

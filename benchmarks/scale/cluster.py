@@ -1,0 +1,143 @@
+"""What is in the cluster: nodes, the pods that a DaemonSet controller would make, our objects."""
+
+import time
+import urllib.error
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from benchmarks.scale.control_plane import ControlPlane
+from benchmarks.scale.fleet import name_of
+from benchmarks.scale.processes import NAMESPACE
+
+GPUS_A_NODE = 8
+BOARD = "h100-80gb"
+OURS = "/apis/gpu.tessera.dev/v1alpha1"
+_PROMPT_S = 0.25
+_AT_ONCE = 8
+_MERGE = "application/merge-patch+json"
+
+
+class Stuck(Exception):
+    """Something did not come in its time; says what there was instead."""
+
+
+class Cluster:
+    """The API server's objects, as the administrator writes and reads them."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def create_nodes(self, count: int) -> None:
+        """Create the namespace and nodes that are ready and have no GPUs yet."""
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+        self._plane.send("POST", "/api/v1/namespaces", namespace)
+
+        def create(number: int) -> None:
+            node = {"metadata": {"name": name_of(number), "labels": {"gpu": "yes"}}}
+            self._plane.send("POST", "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", **node})
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+            status = {"conditions": [ready], "capacity": {"cpu": "64", "pods": "250"}}
+            status["allocatable"] = status["capacity"]
+            path = f"/api/v1/nodes/{name_of(number)}/status"
+            self._plane.send("PATCH", path, {"status": status}, _MERGE)
+
+        _all(create, range(count))
+
+    def create_pool(self) -> None:
+        """Create the pool that has all nodes."""
+        spec = {"nodeSelector": {"gpu": "yes"}, "board": BOARD, "count": GPUS_A_NODE}
+        self._ours(
+            "POST", "/gpupools", {"kind": "GPUPool", "metadata": {"name": "p"}, "spec": spec}
+        )
+
+    def run_daemon_set(self, nodes: Sequence[int]) -> None:
+        """Make the DaemonSet's pods and status, as its controller and kubelets would."""
+        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
+        found = self.wait("the DaemonSet", lambda: self._plane.send("GET", path)["items"], 300)[0]
+        template = found["spec"]["template"]["metadata"]
+        name = found["metadata"]["name"]
+
+        def create(number: int) -> None:
+            metadata = {
+                "name": f"{name}-{number}",
+                "labels": template["labels"],
+                "annotations": template.get("annotations", {}),
+            }
+            spec = {
+                "nodeName": name_of(number),
+                "containers": [{"name": "agent", "image": "scale"}],
+            }
+            document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+            pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
+            self._plane.send("POST", pods, document)
+            ready = {"name": "agent", "ready": True, "image": "", "imageID": "", "restartCount": 0}
+            status = {"status": {"phase": "Running", "containerStatuses": [ready]}}
+            self._plane.send("PATCH", f"{pods}/{name}-{number}/status", status, _MERGE)
+
+        _all(create, nodes)
+        figures = ("currentNumberScheduled", "desiredNumberScheduled", "numberReady")
+        status = dict.fromkeys((*figures, "updatedNumberScheduled"), len(nodes))
+        status |= {"numberMisscheduled": 0, "observedGeneration": found["metadata"]["generation"]}
+        self._plane.send("PATCH", f"{path}/{name}/status", {"status": status}, _MERGE)
+
+    def layout(self, instances: Sequence[tuple[str, int]], unavailable: str) -> int:
+        """Ask for these slices on every GPU; return the layout's generation."""
+        wanted = [{"profile": profile, "count": count} for profile, count in instances]
+        spec = {"instances": wanted, "rollout": {"maxUnavailable": unavailable}}
+        try:
+            found = self._ours("PATCH", "/miglayouts/l", {"spec": spec})
+        except urllib.error.HTTPError as err:
+            if err.code != 404:
+                raise
+            document = {"kind": "MIGLayout", "metadata": {"name": "l"}, "spec": spec}
+            found = self._ours("POST", "/miglayouts", document)
+        return int(found["metadata"]["generation"])
+
+    def applied(self, generation: int) -> int:
+        """Return on how many GPUs the layout of this generation stands, for the scheduler too."""
+        status = self._ours("GET", "/miglayouts/l").get("status") or {}
+        seen = status.get("observedGeneration") == generation
+        return int(status.get("gpusApplied") or 0) if seen else 0
+
+    def status_bytes(self) -> int:
+        """Return the size of the layout's status."""
+        return len(str(self._ours("GET", "/miglayouts/l").get("status")))
+
+    def reported(self) -> int:
+        """Return how many GPUs their agents have reported as they are to be at first."""
+        found = self._ours("GET", "/gpus?resourceVersion=0")["items"]
+        return sum(bool((gpu.get("status") or {}).get("slices")) for gpu in found)
+
+    def leader(self) -> str:
+        """Return who holds the operator's lease."""
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/tessera-operator"
+        try:
+            return str(self._plane.send("GET", path)["spec"].get("holderIdentity") or "")
+        except urllib.error.HTTPError:
+            return ""
+
+    def wait(
+        self,
+        what: str,
+        found: Callable[[], Any],
+        within_s: float,
+        every_s: float = _PROMPT_S,
+    ) -> Any:
+        """Return the first true answer. Raises Stuck."""
+        deadline = time.monotonic() + within_s
+        while not (answer := found()):
+            if time.monotonic() > deadline:
+                raise Stuck(f"{what} did not come in {within_s:.0f} s")
+            time.sleep(every_s)
+        return answer
+
+    def _ours(self, method: str, path: str, document: Any = None) -> Any:
+        if document is not None:
+            document = {"apiVersion": "gpu.tessera.dev/v1alpha1", **document}
+        return self._plane.send(method, OURS + path, document, _MERGE if method == "PATCH" else "")
+
+
+def _all(work: Callable[[int], None], items: Iterable[int]) -> None:
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        list(pool.map(work, items))

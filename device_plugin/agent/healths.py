@@ -1,0 +1,62 @@
+"""Tells of changes of health: an event on the GPU, and one on each pod that holds what changed.
+
+What was told last is what the GPU's status says, so that a new agent repeats nothing.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from device_plugin.agent.notices import Notices
+from device_plugin.inventory.model import Gpu, HolderPod, in_service
+from device_plugin.kube.gpu_object import GpuObject
+from gpu_operator.api.v1alpha1.base import Reason
+
+
+class Healths:
+    """Used by the reconcile thread only."""
+
+    def __init__(self, notices: Notices) -> None:
+        self._notices = notices
+        self._told: dict[str, str] = {}  # by UUID of a GPU or a slice: its state, without a cause
+
+    def tell(
+        self,
+        objects: Sequence[GpuObject],
+        gpus: Sequence[Gpu],
+        holders: Mapping[str, Sequence[HolderPod]],
+    ) -> None:
+        """Write events for what is no longer as it was told last."""
+        by_uuid = {gpu.uuid: gpu for gpu in gpus}
+        now: dict[str, str] = {}
+        for wanted in objects:
+            gpu = by_uuid.get(wanted.uuid)
+            if gpu is None:
+                continue
+            for uuid, name, health, before in _all(gpu, wanted):
+                state = health.partition(":")[0]
+                now[uuid] = state
+                before = self._told.get(uuid, before)
+                if state == before:
+                    continue
+                message = f"{name} is {health} (it was {before})"
+                reason = Reason.HEALTHY if state == "Healthy" else Reason.UNHEALTHY
+                if state == "Suspect":
+                    reason = Reason.SUSPECT
+                warning = state != "Healthy"
+                self._notices.post_gpu(wanted.name, wanted.object_uid, reason, message, warning)
+                if in_service(before) == in_service(state):
+                    continue  # pods are concerned by what they lose and get back
+                for pod in holders.get(uuid, ()):
+                    self._notices.post(pod, reason, message)
+        self._told = now
+
+
+def _all(gpu: Gpu, wanted: GpuObject) -> Iterator[tuple[str, str, str, str]]:
+    """Yield UUID, name, health and last health of a GPU and its slices; new ones were Healthy."""
+    known = {one.uuid: one.health for one in wanted.status.slices}
+    known |= {one.uuid: one.health for one in wanted.status.claims}
+    for one in gpu.slices:
+        if one.uuid != gpu.uuid:
+            before = known.get(one.uuid, "Healthy")
+            yield one.uuid, f"slice {one.instance} ({one.uuid})", one.health, before
+    last = wanted.status.health
+    yield gpu.uuid, f"GPU {gpu.uuid}", gpu.health, last if last != "Unknown" else "Healthy"

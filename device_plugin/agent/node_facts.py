@@ -1,0 +1,32 @@
+"""What an agent says of its node, the same for each GPU: versions, and the machine's type.
+
+The operator makes labels of them, as GPU Feature Discovery does.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
+from vgpu_sim.hal.management import DRIVER_RELEASE
+
+_MACHINE_FILE: Final = Path("/sys/class/dmi/id/product_name")
+_MACHINE_LENGTH: Final = 256  # of an SMBIOS string nobody needs more
+
+
+def cuda_version() -> str:
+    """Return the CUDA version that ``cuDriverGetVersion`` answers with, such as 13.0."""
+    return f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
+
+
+def driver_version() -> str:
+    """Return the version that ``nvmlSystemGetDriverVersion`` answers with."""
+    return DRIVER_RELEASE
+
+
+def machine(path: Path = _MACHINE_FILE) -> str:
+    """Return the machine's product name as its firmware has it (SMBIOS type 1); empty: unknown."""
+    try:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            return file.read(_MACHINE_LENGTH).strip()
+    except OSError:
+        return ""

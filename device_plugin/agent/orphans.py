@@ -1,0 +1,146 @@
+"""Slices of ResourceClaims as the agent looks after them: their health, and those nobody wants.
+
+A claim's slices are made and taken away by the driver (``dra.preparing``) when the kubelet says so.
+It does not always: it forgets claims with its checkpoint, and calls nobody for a claim that was
+never prepared as a whole. So a slice whose claim is gone from the API server, or has another place
+by now, and which no pod has held for a while, is taken away here, and an event says so.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from functools import partial
+from pathlib import Path
+from typing import Never
+
+from device_plugin.agent.holders import Holders
+from device_plugin.agent.notices import Notices
+from device_plugin.backends.gpud import Gpud
+from device_plugin.cdi import claims as cdi
+from device_plugin.dra import names
+from device_plugin.errors import AgentError
+from device_plugin.inventory.claims import ClaimRef
+from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice
+from device_plugin.kube.claims import Claim, ClaimsKube
+from gpu_operator.api.v1alpha1.base import Reason
+
+UNHELD_S = 30.0  # a slice is made before its pod is listed
+ASK_AGAIN_S = 60.0  # of a claim that is still there
+_PERIOD_S = 5.0
+_log = logging.getLogger(__name__)
+
+
+def healths(inventory: Inventory) -> dict[str, str]:
+    """Return the health of all GPUs and of claims' slices, by their devices' names."""
+    found: dict[str, str] = {}
+    for gpu in inventory.gpus:
+        found[names.Device(gpu.index).name] = gpu.health
+        for s in gpu.claimed:
+            sick = gpu.health if gpu.health != "Healthy" else s.health
+            found[_device(gpu, s)] = sick
+    return found
+
+
+def _device(gpu: Gpu, s: MigSlice) -> str:
+    if s.instance.profile.is_whole:
+        return names.Device(gpu.index).name
+    return names.Device(gpu.index, s.instance.profile.name, s.instance.start).name
+
+
+class Orphans:
+    """A thread of its own: it asks the API server, which may take long."""
+
+    def __init__(
+        self,
+        gpud: Gpud,
+        holders: Holders,
+        kube: ClaimsKube,
+        notices: Notices,
+        pool: str,
+        cdi_dir: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``pool`` is the node's name."""
+        self._pool = pool
+        self._gpud = gpud
+        self._holders = holders
+        self._kube = kube
+        self._notices = notices
+        self._cdi_dir = cdi_dir
+        self._clock = clock
+        self._idle_since: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
+
+    def run(self) -> Never:
+        """Look now and then, until the process ends."""
+        while True:
+            try:
+                self.sweep()
+            except (AgentError, OSError) as err:
+                _log.warning("slices of claims that are gone: %s", err)
+            time.sleep(_PERIOD_S)
+
+    def sweep(self) -> None:
+        """Take away what no claim wants any more.
+
+        Raises:
+            AgentError: gpud or the API server did not answer.
+            OSError: a CDI file cannot be removed.
+        """
+        inventory = self._gpud.inventory()
+        view = self._holders.believed()
+        if not view.complete:  # nobody has heard yet who holds what
+            self._idle_since.clear()
+            return
+        idle: dict[str, tuple[ClaimRef, str, Callable[[], str]]] = {}
+        owners = {s.owner for s in inventory.claimed()}
+        for ref in cdi.written(self._cdi_dir):
+            if CLAIM + ref.uid not in owners:  # it has admin access, or a file is all that is left
+                idle[ref.uid] = ref, "", partial(self._remove_file, ref)
+        for gpu in inventory.gpus:
+            for s in gpu.claimed:
+                if not s.contexts and not view.holders.get(s.uuid):
+                    namespace, _, name = s.owner_name.partition("/")
+                    ref = ClaimRef(namespace, name, s.claim_uid)
+                    idle[s.uuid] = ref, _device(gpu, s), partial(self._take, gpu, s, ref)
+        for ref, device, take in [idle[key] for key in self._due(idle)]:
+            if why := _why_orphaned(self._claim(ref), ref, device, self._pool):
+                message = f"{take()}: {why}"
+                _log.warning("claim %s: %s", ref, message)
+                self._notices.post_claim(ref, Reason.CLAIM_ORPHANED, message)
+
+    def _due(self, idle: Collection[str]) -> list[str]:
+        """Return what has been idle for so long that its claim is to be asked for (again)."""
+        now = self._clock()
+        self._idle_since = {key: self._idle_since.get(key, now) for key in idle}
+        self._asked_at = {key: at for key, at in self._asked_at.items() if key in idle}
+        long = [key for key, since in self._idle_since.items() if now - since >= UNHELD_S]
+        due = [k for k in long if now - self._asked_at.get(k, float("-inf")) >= ASK_AGAIN_S]
+        self._asked_at |= dict.fromkeys(due, now)
+        return due
+
+    def _claim(self, ref: ClaimRef) -> Claim | None:
+        claim = self._kube.claim(ref.namespace, ref.name)
+        return claim if claim is not None and claim.ref.uid == ref.uid else None
+
+    def _take(self, gpu: Gpu, s: MigSlice, ref: ClaimRef) -> str:
+        self._gpud.destroy_instance(s.uuid, s.owner)
+        cdi.remove(self._cdi_dir, ref.uid)
+        return f"slice {s.instance} of GPU {gpu.index} was left behind and is free again"
+
+    def _remove_file(self, ref: ClaimRef) -> str:
+        cdi.remove(self._cdi_dir, ref.uid)
+        return "its CDI file was left behind and is removed"
+
+
+def _why_orphaned(claim: Claim | None, ref: ClaimRef, device: str, pool: str) -> str:
+    """Say why a claim does not want a device, or with none any, any more; empty: it does."""
+    if claim is None:
+        return f"there is no claim {ref} with UID {ref.uid} any more"
+    if claim.allocated is None:
+        return f"claim {ref} is not allocated any more"
+    given = {
+        one.device for one in claim.allocated if (one.driver, one.pool) == (names.DRIVER, pool)
+    }
+    wanted = device in given if device else bool(given)
+    return "" if wanted else f"claim {ref} was allocated elsewhere"

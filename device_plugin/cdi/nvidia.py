@@ -1,0 +1,79 @@
+"""What NVIDIA's container toolkit gives containers, under its names, where Tessera has the same.
+
+The kind ``nvidia.com/gpu`` has the names that ``nvidia-ctk cdi generate`` makes: a whole GPU by its
+index, a MIG device by "GPU:index", each by UUID, and ``all``. They lead to the same mounts as the
+names that the node agent gives the kubelet, and open nothing by themselves: gpud serves a slice to
+the pod that the kubelet lists for it, whoever has its socket (docs/adr/0056-nvidia-smi.md).
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from device_plugin.cdi import spec
+from device_plugin.cdi.spec import Mount
+from device_plugin.inventory.model import Gpu, MigSlice
+from mig.geometry.naming import WHOLE
+
+KIND = "nvidia.com/gpu"
+PREFIX = "nvidia.com"  # the resource prefix with which these names are wanted
+FILE_NAME = "tessera-nvidia.json"
+ALL = "all"
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+
+NVIDIA_SMI = "nvidia-smi"
+NVIDIA_SMI_PATH = "/usr/bin/nvidia-smi"
+
+
+def program_mounts(libraries_dir: str) -> tuple[Mount, ...]:
+    """Return the mount of the command ``nvidia-smi``."""
+    return (Mount(f"{libraries_dir}/{NVIDIA_SMI}", NVIDIA_SMI_PATH),)
+
+
+def environment(slices: Iterable[MigSlice]) -> dict[str, str]:
+    """Return the variables that the toolkit would set; they say what is there, and open nothing."""
+    return {VISIBLE_DEVICES: ",".join(s.uuid for s in slices)}
+
+
+def render(
+    libraries_dir: str, gpus: Iterable[Gpu], programs: Iterable[Mount] = ()
+) -> dict[str, Any]:
+    """Return the CDI document of the kind ``nvidia.com/gpu`` for these GPUs."""
+    devices: dict[str, tuple[Mount, ...]] = {}
+    for gpu in gpus:
+        for name, one in _names(gpu):
+            devices[name] = devices[one.uuid] = (spec.slice_mount(one),)
+    if devices:
+        devices[ALL] = tuple({mount: None for mounts in devices.values() for mount in mounts})
+    return spec.document(KIND, (*spec.library_mounts(libraries_dir), *programs), devices)
+
+
+def _names(gpu: Gpu) -> Iterable[tuple[str, MigSlice]]:
+    migs = 0
+    for one in gpu.slices:
+        whole = one.instance.profile.name == WHOLE
+        name = f"{gpu.index}" if whole else f"{gpu.index}:{migs}"
+        migs += not whole
+        if not one.owner:  # a claim's is named in the claim's own file
+            yield name, one
+
+
+def is_taken(directory: Path) -> bool:
+    """Return whether another file of a CDI directory defines the kind ``nvidia.com/gpu``.
+
+    A device that two files of one directory define can be resolved by nobody; the node's real GPUs
+    come first. A file that cannot be read or is no CDI defines nothing that counts.
+    """
+    for path in directory.glob("*"):
+        if path.name == FILE_NAME or path.suffix not in {".json", ".yaml", ".yml"}:
+            continue
+        try:
+            text = path.read_text(encoding="utf-8")
+            document = yaml.safe_load(text) if KIND in text else None  # they are long
+        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            continue
+        if isinstance(document, dict) and document.get("kind") == KIND:
+            return True
+    return False

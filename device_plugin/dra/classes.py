@@ -1,0 +1,58 @@
+"""Which DeviceClasses there are: whole GPUs, MIG devices, and one for each profile of any board.
+
+``python -m device_plugin.dra.classes FILE`` writes them for the chart, which adds what depends on
+its values: labels, and the extended resources that the classes serve.
+"""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from device_plugin.dra.names import DRIVER
+from mig import geometry
+
+DOMAIN: Final = "tessera.dev"
+_HEAD: Final = "# Written by python -m device_plugin.dra.classes; boards are in mig/geometry.\n"
+
+
+def classes() -> Iterator[dict[str, Any]]:
+    """Yield each class: its name, its selectors (CEL), and its resource without a prefix."""
+    yield _class(f"gpu.{DOMAIN}", geometry.WHOLE_RESOURCE, _is("type", "gpu"))
+    yield _class(f"mig.{DOMAIN}", "", _is("type", "mig"))
+    names = {
+        profile.name: profile.resource_name
+        for board in geometry.BOARDS.values()
+        for profile in board.profiles
+    }
+    for name, resource in sorted(names.items()):
+        yield _class(f"{resource}.{DOMAIN}", resource, _is("type", "mig"), _is("profile", name))
+
+
+def _is(attribute: str, value: str) -> str:
+    return f'device.attributes["{DRIVER}"].{attribute} == "{value}"'
+
+
+def _class(name: str, resource: str, *conditions: str) -> dict[str, Any]:
+    expression = " && ".join([f'device.driver == "{DRIVER}"', *conditions])
+    return {"name": name, "resource": resource, "expression": expression}
+
+
+def render() -> str:
+    """Return the file."""
+    return _HEAD + yaml.safe_dump(list(classes()), sort_keys=False, width=200)
+
+
+def main() -> None:
+    """Write the file."""
+    parser = argparse.ArgumentParser(
+        prog="python -m device_plugin.dra.classes", description="Write the chart's DeviceClasses."
+    )
+    parser.add_argument("file", type=Path)
+    parser.parse_args().file.write_text(render(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""A device as a ResourceSlice describes it: attributes, capacities, counters, taints.
+
+Names are those of the DRA driver for NVIDIA GPUs where it has them, and the standard ones of
+``resource.kubernetes.io``, so that selectors written for it hold here but for their domain.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from device_plugin.dra import counters
+from device_plugin.dra.names import DRIVER, Device
+from device_plugin.inventory.model import Gpu, in_service
+from gpu_operator.api.v1alpha1 import quantity
+from mig.geometry import Instance
+
+UNHEALTHY: Final = f"{DRIVER}/unhealthy"
+"""Taint NoSchedule of what is not in service."""
+SUSPECT: Final = f"{DRIVER}/suspect"
+"""Taint None, which only tells, of what is in service after something suspicious."""
+
+_STANDARD: Final = "resource.kubernetes.io"
+_ENGINES: Final = ("copyEngines", "decoders", "encoders", "jpegEngines", "ofaEngines")
+_XID: Final = re.compile(r"\bXid ([0-9]{1,4})\b", re.ASCII)
+_LONGEST: Final = 64  # characters of an attribute's text (DeviceAttributeMaxValueLength)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What is the same for each device of a node. Versions are dotted numbers."""
+
+    name: str
+    driver_version: str
+    cuda_version: str
+    numa_nodes: int = 1
+
+
+def describe(gpu: Gpu, instance: Instance, node: Node) -> dict[str, Any]:
+    """Return the device that would be this instance of a GPU (``resource.k8s.io/v1 Device``)."""
+    profile = instance.profile
+    if profile.is_whole:
+        device = Device(gpu.index)
+    else:
+        device = Device(gpu.index, profile.name, instance.start)
+    document: dict[str, Any] = {
+        "name": device.name,
+        "attributes": _attributes(gpu, instance, node),
+        "capacity": _capacity(instance),
+        "consumesCounters": [
+            {
+                "counterSet": counters.set_name(gpu.index),
+                "counters": numbers(counters.used(instance, gpu.board)),
+            }
+        ],
+    }
+    taint = _taint(_health(gpu, instance))
+    if taint is not None:
+        document["taints"] = [taint]
+    return document
+
+
+def numbers(counts: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    """Return numbers as the API has counters and capacities."""
+    return {name: {"value": str(count)} for name, count in counts.items()}
+
+
+def _attributes(gpu: Gpu, instance: Instance, node: Node) -> dict[str, dict[str, Any]]:
+    board, profile = gpu.board, instance.profile
+    brand = "NvidiaRTX" if " RTX " in board.product_name else "Nvidia"
+    found = {
+        "productName": _text(board.product_name),
+        "brand": _text(brand),
+        "architecture": _text(board.architecture),
+        "board": _text(board.key),
+        "cudaComputeCapability": _version(".".join(map(str, board.compute_capability))),
+        "driverVersion": _version(node.driver_version),
+        "cudaDriverVersion": _version(node.cuda_version),
+        "numaNode": {"int": gpu.root % node.numa_nodes},
+        f"{_STANDARD}/pcieRoot": _text(f"pci0000:{gpu.root_bus:02x}"),
+        f"{_STANDARD}/pciBusID": _text(f"0000:{gpu.bus:02x}:00.0"),
+    }
+    if profile.is_whole:
+        return found | {
+            "type": _text("gpu"),
+            "uuid": _text(gpu.uuid),
+            "index": {"int": gpu.index},
+        }
+    return found | {
+        "type": _text("mig"),
+        "profile": _text(profile.name),
+        "parentUUID": _text(gpu.uuid),
+        "parentIndex": {"int": gpu.index},
+        "placementStart": {"int": instance.start},
+        "placementSize": {"int": profile.size},
+    }
+
+
+def _capacity(instance: Instance) -> dict[str, dict[str, str]]:
+    profile = instance.profile
+    engines = dict(zip(_ENGINES, profile.engines.counts(), strict=True))
+    return {
+        "memory": {"value": quantity.of_bytes(profile.memory_bytes)},
+        **numbers({"multiprocessors": profile.sm_count, **engines}),
+    }
+
+
+def _health(gpu: Gpu, instance: Instance) -> str:
+    """Return the health of an instance that exists, else of the GPU that it would be on."""
+    there = next((one for one in gpu.slices if one.instance == instance), None)
+    if there is None or not in_service(gpu.health):
+        return gpu.health
+    return there.health
+
+
+def _taint(health: str) -> dict[str, str] | None:
+    if health == "Healthy":
+        return None
+    served = in_service(health)
+    xid = _XID.search(health)
+    taint = {
+        "key": SUSPECT if served else UNHEALTHY,
+        "effect": "None" if served else "NoSchedule",
+    }
+    return taint | ({"value": f"xid-{xid[1]}"} if xid else {})
+
+
+def _text(value: str) -> dict[str, Any]:
+    return {"string": value[:_LONGEST]}
+
+
+def _version(dotted: str) -> dict[str, Any]:
+    """Return a version as semver.org has it: three numbers without leading zeros."""
+    found = [str(int(part)) for part in re.findall(r"[0-9]+", dotted)[:3]]
+    return {"version": ".".join([*found, "0", "0", "0"][:3])}

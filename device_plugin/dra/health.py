@@ -1,0 +1,79 @@
+"""Health of the devices that claims have, as the kubelet is told it (KEP-4680)."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import grpc
+
+from device_plugin.inventory.model import in_service
+from device_plugin.proto import drahealth_pb2 as pb
+
+AGAIN_S: Final = 10.0  # what is not said again within 30 s the kubelet takes for unknown
+SILENT_S: Final = 20.0  # without an agent nobody knows: as long as the device plugin goes on
+_MESSAGE_LENGTH: Final = 1024
+
+
+class HealthService:
+    """Serves ``NodeWatchResources``. ``_changed`` guards what was told last."""
+
+    def __init__(self, pool: str, clock: Callable[[], float] = time.monotonic) -> None:
+        """``pool`` is the node's name."""
+        self._pool = pool
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._healths: Mapping[str, str] = {}
+        self._told_at: float | None = None
+        self._generation = 0
+        self._stopped = False
+
+    def tell(self, healths: Mapping[str, str]) -> None:
+        """Replace what is known: the health of each device, by its name in the pool."""
+        with self._changed:
+            self._told_at = self._clock()
+            if healths != self._healths:
+                self._healths = dict(healths)
+                self._generation += 1
+                self._changed.notify_all()
+
+    def stop(self) -> None:
+        """End open streams."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def NodeWatchResources(  # noqa: N802 (kubelet API)
+        self, request: pb.NodeWatchResourcesRequest, context: grpc.ServicerContext
+    ) -> Iterator[pb.NodeWatchResourcesResponse]:
+        """Send the health of all devices now, at every change, and now and then again."""
+        context.add_callback(self._wake)
+        sent = -1
+        while context.is_active():
+            with self._changed:
+                if sent == self._generation:
+                    self._changed.wait(AGAIN_S)
+                if self._stopped or not context.is_active():
+                    return
+                sent, silent = self._generation, self._is_silent()
+                healths = {} if silent else dict(self._healths)
+            yield self._response(healths)
+
+    def _is_silent(self) -> bool:
+        return self._told_at is None or self._clock() - self._told_at >= SILENT_S
+
+    def _response(self, healths: Mapping[str, str]) -> pb.NodeWatchResourcesResponse:
+        response = pb.NodeWatchResourcesResponse()
+        now = int(time.time())
+        for name, health in sorted(healths.items()):
+            response.devices.add(
+                device=pb.DeviceIdentifier(pool_name=self._pool, device_name=name),
+                health=pb.HEALTHY if in_service(health) else pb.UNHEALTHY,
+                last_updated_time=now,
+                message="" if health == "Healthy" else health[:_MESSAGE_LENGTH],
+            )
+        return response
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()

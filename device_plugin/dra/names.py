@@ -1,0 +1,78 @@
+"""How the devices of a node are called in its ResourceSlices, and in the allocations of claims.
+
+One pool a node, of the node's name. A device is a whole GPU, ``gpu-0``, or a MIG profile at one
+place of it, ``gpu-0-mig-1g10gb-3``: what the DRA driver for NVIDIA GPUs calls them but for the
+profile's number, which no two profiles of a board need to be told apart. A name is a DNS label, so
+a profile loses its dot, and the sign of an attribute becomes a word: ``+me`` is ``me``, ``-me``
+``nome``.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+DRIVER: Final = "gpu.tessera.dev"
+"""Name of the driver, of its attributes' domain, and of the class of whole GPUs."""
+
+_WORDS: Final = {"": "", "+me": "me", "-me": "nome", "+gfx": "gfx", "+me.all": "meall"}
+_ATTRIBUTES: Final = {word: attribute for attribute, word in _WORDS.items()}
+_PROFILE: Final = re.compile(r"([1-9]g)\.(0|[1-9][0-9]{0,3})gb([-+][a-z.]+)?", re.ASCII)
+_NAME: Final = re.compile(
+    r"gpu-(?P<gpu>0|[1-9][0-9]?)"
+    r"(?:-mig-(?P<slices>[1-9]g)(?P<gb>0|[1-9][0-9]{0,3})gb(?:-(?P<word>[a-z]+))?"
+    r"-(?P<start>0|[1-9][0-9]?))?",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A device of a node's pool.
+
+    ``profile`` is the MIG profile by its name ("1g.10gb+me") and ``start`` the first placement unit
+    that it occupies; both are None for the whole GPU.
+    """
+
+    gpu_index: int
+    profile: str | None = None
+    start: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it is the GPU with MIG off."""
+        return self.profile is None
+
+    @property
+    def name(self) -> str:
+        """Return its name in the pool.
+
+        Raises:
+            ValueError: the profile has no name that a driver could have given it.
+        """
+        if self.profile is None:
+            return f"gpu-{self.gpu_index}"
+        match = _PROFILE.fullmatch(self.profile)
+        word = _WORDS.get(match[3] or "") if match else None
+        if match is None or word is None:
+            raise ValueError(f"not a MIG profile: {self.profile!r}")
+        suffix = f"-{word}" if word else ""
+        return f"gpu-{self.gpu_index}-mig-{match[1]}{match[2]}gb{suffix}-{self.start}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def parse(name: str) -> Device:
+    """Return the device of this name.
+
+    Raises:
+        ValueError: it is not the name of a device of ours.
+    """
+    match = _NAME.fullmatch(name)
+    attribute = _ATTRIBUTES.get(match["word"] or "") if match else None
+    if match is None or attribute is None:
+        raise ValueError(f"not a device of {DRIVER}: {name!r}")
+    gpu = int(match["gpu"])
+    if match["start"] is None:
+        return Device(gpu)
+    return Device(gpu, f"{match['slices']}.{match['gb']}gb{attribute}", int(match["start"]))

@@ -1,0 +1,41 @@
+"""In which order the devices of a board are published.
+
+The scheduler takes the first device that a request fits, so the order is the policy by which GPUs
+are filled: the smallest profile that will do, and of its places the one that leaves the most room.
+"""
+
+from functools import cache
+
+from mig import planner
+from mig.errors import PlanError
+from mig.geometry import Board, Instance, Profile
+
+
+@cache
+def in_order(board: Board) -> tuple[Instance, ...]:
+    """Return every profile at every place, smaller ones first, and the whole GPU last."""
+    profiles = sorted(board.profiles, key=_size)
+    return (*(place for one in profiles for place in _places(board, one)), _whole(board))
+
+
+def _size(profile: Profile) -> tuple[int, int, int, str]:
+    engines = sum(profile.engines.counts())
+    return profile.memory_bytes, profile.sm_count, engines, profile.name
+
+
+def _places(board: Board, profile: Profile) -> tuple[Instance, ...]:
+    """Return the places of a profile as the planner fills an empty GPU with it."""
+    chosen: list[Instance] = []
+    try:
+        while len(chosen) < len(profile.starts):
+            chosen += planner.plan(board, chosen, [profile]).placed
+    except PlanError:
+        pass  # no more of them fit; the others are alternatives to those chosen
+    others = [Instance(profile, start) for start in profile.starts]
+    rest = [one for one in others if one not in chosen]
+    rest.sort(key=lambda one: planner.headroom(board, [one]), reverse=True)
+    return (*chosen, *rest)
+
+
+def _whole(board: Board) -> Instance:
+    return Instance(board.whole, 0)

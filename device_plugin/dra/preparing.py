@@ -1,0 +1,349 @@
+"""Makes the slices of a ResourceClaim when the kubelet wants them, and takes them away again.
+
+gpud is the arbiter: it makes an instance only where nothing is, so that what a layout, the device
+plugin or another claim has is never given twice. What it has made for a claim it remembers with the
+claim's UID (``MigInstance.owner``), which is the driver's checkpoint, and there is no other.
+
+A kubelet to which Prepare fails asks again only after more than a minute. So what is in the way is
+waited for: as a rule it is about to go, as its pod was deleted before this one came.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from device_plugin.cdi import claims as cdi
+from device_plugin.cdi.spec import Mount
+from device_plugin.dra import names
+from device_plugin.errors import AgentError, ClaimError, ClusterError, GpudError, GpudUnreachable
+from device_plugin.inventory.claims import ClaimRef, device_id, is_claim_uid
+from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice, in_service
+from device_plugin.kube.claims import Allocated, Claim
+from mig import planner
+from mig.errors import MigError
+from mig.geometry import Instance
+
+WAIT_S = 30.0  # the kubelet gives a call 45
+PAUSE_S = 0.2
+_log = logging.getLogger(__name__)
+
+
+class Node(Protocol):
+    """What of gpud is used (``backends.gpud.Gpud``)."""
+
+    def inventory(self) -> Inventory: ...
+    def create_instance(
+        self, gpu_uuid: str, profile: str, start: int, owner: str = "", owner_name: str = ""
+    ) -> None: ...
+    def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> None: ...
+
+
+class Claims(Protocol):
+    """What of the API server is used (``kube.claims.ClaimsKube``)."""
+
+    def claim(self, namespace: str, name: str) -> Claim | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A device that containers of the claim's pods can have, by its CDI names."""
+
+    allocated: Allocated
+    cdi_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a device of an allocation is."""
+
+    allocated: Allocated
+    gpu: Gpu
+    instance: Instance
+
+
+@dataclass(slots=True)
+class _Call:
+    """One call of Prepare. ``before`` are the slices that the claim had already; None: not known,
+    and nothing made."""
+
+    ref: ClaimRef
+    before: frozenset[str] | None = None
+
+
+class Preparer:
+    """Prepares claims and unprepares them; calls may come from several threads."""
+
+    def __init__(
+        self,
+        node: Node,
+        claims: Claims,
+        pool: str,
+        cdi_dir: Path,
+        libraries_dir: str,
+        programs: Sequence[Mount] = (),
+        tell: Callable[[ClaimRef, str], None] = lambda claim, message: None,
+        changed: Callable[[], None] = lambda: None,
+        wait_s: float = WAIT_S,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """``pool`` is the node's name. ``tell`` says what a claim waits for, to its owner;
+        ``changed`` is called when slices came or went.
+        """
+        self._node = node
+        self._claims = claims
+        self._pool = pool
+        self._cdi_dir = cdi_dir
+        self._libraries_dir = libraries_dir
+        self._programs = tuple(programs)
+        self._tell = tell
+        self._changed = changed
+        self._wait_s = wait_s
+        self._pause = pause
+        self._lock = threading.Lock()  # for the files
+        self._turns = threading.Condition()  # for the next two
+        self._busy: set[str] = set()
+        self._unwanted: set[str] = set()
+
+    def refresh_files(self) -> None:
+        """Bring the files of claims that an earlier driver prepared up to date. Raises OSError."""
+        with self._lock:
+            cdi.refresh(self._cdi_dir, self._libraries_dir, self._programs)
+
+    def prepare(self, ref: ClaimRef) -> tuple[Prepared, ...]:
+        """Make what the claim was allocated, if it is not there yet, and say how pods get it.
+
+        Raises:
+            ClaimError: it cannot be had, and why. What this call made is taken away again.
+        """
+        if not is_claim_uid(ref.uid):
+            raise ClaimError(f"not a claim's UID: {ref.uid[:64]!r}")
+        with self._turn(ref.uid):
+            return self._prepare(_Call(ref))
+
+    def _prepare(self, call: _Call) -> tuple[Prepared, ...]:
+        end = time.monotonic() + self._wait_s
+        told = ""
+        while True:
+            try:
+                return self._attempt(call)
+            except _Blocked as err:
+                problem: AgentError = err
+                if str(err) != told:
+                    told = str(err)
+                    self._tell(call.ref, told)
+            except (ClusterError, GpudUnreachable) as err:
+                problem = err
+            except (GpudError, ClaimError, OSError) as err:
+                if not isinstance(err, GpudError) or err.code != "internal":
+                    self._take_back(call)
+                    raise ClaimError(str(err)) from err
+                problem = err  # gpud's own failure, such as a control group that is busy
+            with self._turns:
+                unwanted = call.ref.uid in self._unwanted
+            if unwanted or time.monotonic() >= end:
+                self._take_back(call)
+                why = "it is unprepared" if unwanted else f"waited {self._wait_s:.0f} s"
+                raise ClaimError(f"{why}: {problem}") from problem
+            self._pause(PAUSE_S)
+
+    def unprepare(self, uid: str) -> None:
+        """Take away what was made for a claim; nothing is done for one that is not known.
+
+        Raises:
+            ClaimError: gpud does not let go of it, or is away.
+        """
+        if not is_claim_uid(uid):
+            raise ClaimError(f"not a claim's UID: {uid[:64]!r}")
+        with self._turns:
+            self._unwanted.add(uid)  # whoever waits with it gives up
+        try:
+            with self._turn(uid):
+                self._unprepare(uid)
+        finally:
+            with self._turns:
+                self._unwanted.discard(uid)
+
+    def _unprepare(self, uid: str) -> None:
+        end = time.monotonic() + self._wait_s
+        while True:
+            try:
+                self.release(uid)
+            except (GpudError, GpudUnreachable) as err:
+                if time.monotonic() >= end:
+                    raise ClaimError(str(err)) from err
+            except OSError as err:
+                raise ClaimError(str(err)) from err
+            else:
+                return
+            self._pause(PAUSE_S)
+
+    @contextmanager
+    def _turn(self, uid: str) -> Iterator[None]:
+        """Let calls for one claim come one after the other."""
+        with self._turns:
+            self._turns.wait_for(lambda: uid not in self._busy)
+            self._busy.add(uid)
+        try:
+            yield
+        finally:
+            with self._turns:
+                self._busy.discard(uid)
+                self._turns.notify_all()
+
+    def release(self, uid: str) -> None:
+        """As ``unprepare``, without another try. Raises GpudError, GpudUnreachable, OSError."""
+        owner = CLAIM + uid
+        own = [s for s in self._node.inventory().slices() if s.owner == owner]
+        self._destroy(owner, [s.uuid for s in own])
+        with self._lock:
+            cdi.remove(self._cdi_dir, uid)
+
+    def _attempt(self, call: _Call) -> tuple[Prepared, ...]:
+        ref, owner = call.ref, CLAIM + call.ref.uid
+        claim = self._claims.claim(ref.namespace, ref.name)
+        if claim is None or claim.ref.uid != ref.uid:
+            raise ClaimError(f"claim {ref} with UID {ref.uid} does not exist")
+        if claim.allocated is None:
+            raise ClaimError(f"claim {ref} is not allocated")
+        inventory = self._node.inventory()
+        if call.before is None:
+            call.before = frozenset(s.uuid for s in inventory.slices() if s.owner == owner)
+        own = [one for one in claim.allocated if one.driver == names.DRIVER]
+        places = [self._place(inventory, one) for one in own]
+        if self._make(ref, [p for p in places if not p.allocated.admin_access]):
+            inventory = self._node.inventory()
+        found = [(place, _found(inventory, place, owner)) for place in places]
+        for place, slices in found:
+            _check_health(place, slices)
+        with self._lock:
+            cdi.write(
+                self._cdi_dir,
+                ref,
+                dict.fromkeys(s for _, slices in found for s in slices),
+                self._libraries_dir,
+                self._programs,
+            )
+        return tuple(
+            Prepared(place.allocated, tuple(device_id(ref.uid, s.uuid) for s in slices))
+            for place, slices in found
+        )
+
+    def _place(self, inventory: Inventory, one: Allocated) -> _Place:
+        if one.pool != self._pool:
+            raise ClaimError(f"{one.device} is in pool {one.pool}, and this node is {self._pool}")
+        if one.share_id:
+            raise ClaimError(f"{one.device} was allocated as a share: devices here have none")
+        try:
+            device = names.parse(one.device)
+            gpu = next((g for g in inventory.gpus if g.index == device.gpu_index), None)
+            if gpu is None:
+                raise ClaimError(
+                    f"{one.device}: this node has no GPU {device.gpu_index} (any more)"
+                )
+            profile = gpu.board.whole if device.profile is None else None
+            profile = profile or gpu.board.profile(device.profile or "")
+            return _Place(one, gpu, Instance(profile, device.start or 0))
+        except (ValueError, MigError) as err:
+            raise ClaimError(f"{one.device}: {err}") from err
+
+    def _make(self, ref: ClaimRef, places: Iterable[_Place]) -> bool:
+        """Make what is missing; return whether anything was. Raises _Blocked, GpudError."""
+        owner = CLAIM + ref.uid
+        missing = [p for p in places if not _own(p.gpu, p.instance, owner)]
+        for place in missing:
+            gpu, instance = place.gpu, place.instance
+            if blockers := _blockers(gpu, instance):
+                raise _Blocked(f"{place.allocated.device}: {'; '.join(map(_whose, blockers))}")
+            try:
+                self._node.create_instance(
+                    *(gpu.uuid, instance.profile.name, instance.start), owner, str(ref)
+                )
+            except GpudError as err:
+                if err.code == "conflict":  # somebody was faster: look again at who
+                    raise _Blocked(f"{place.allocated.device}: {err.message}") from err
+                raise
+            finally:
+                self._changed()
+            _log.info("claim %s: created %s on GPU %d", ref, instance, gpu.index)
+        return bool(missing)
+
+    def _take_back(self, call: _Call) -> None:
+        if call.before is None:
+            return
+        owner = CLAIM + call.ref.uid
+        try:
+            own = [s.uuid for s in self._node.inventory().slices() if s.owner == owner]
+            self._destroy(owner, [uuid for uuid in own if uuid not in call.before])
+        except (GpudError, GpudUnreachable) as err:  # the agent finds it (agent.claims)
+            _log.warning("claim %s: not taken back yet: %s", call.ref, err)
+
+    def _destroy(self, owner: str, uuids: Iterable[str]) -> None:
+        for uuid in uuids:
+            try:
+                self._node.destroy_instance(uuid, owner, evict=True)
+            except GpudError as err:
+                if err.code != "not_found":
+                    raise
+            finally:
+                self._changed()
+            _log.info("%s: destroyed %s", owner, uuid)
+
+
+class _Blocked(ClaimError):
+    """Something is in the way that may go by itself."""
+
+
+def _own(gpu: Gpu, instance: Instance, owner: str) -> tuple[MigSlice, ...]:
+    return tuple(s for s in gpu.slices if s.owner == owner and s.instance == instance)
+
+
+def _found(inventory: Inventory, place: _Place, owner: str) -> tuple[MigSlice, ...]:
+    """Return the slices that a device is: with admin access all that lie where it is.
+
+    Raises:
+        _Blocked: the one that was made is not there (any more).
+    """
+    gpu = next((g for g in inventory.gpus if g.uuid == place.gpu.uuid), place.gpu)
+    if place.allocated.admin_access:
+        there = place.instance.placement
+        return tuple(s for s in gpu.slices if s.instance.placement.overlaps(there))
+    own = _own(gpu, place.instance, owner)
+    if not own:
+        raise _Blocked(f"{place.allocated.device}: its slice is gone again")
+    return own
+
+
+def _blockers(gpu: Gpu, wanted: Instance) -> tuple[MigSlice, ...]:
+    """Return what is in the way; if only all together are, all."""
+    there = [s.instance for s in gpu.slices]
+    if not planner.violations(gpu.board, [*there, wanted]):
+        return ()
+    each = [s for s in gpu.slices if planner.violations(gpu.board, [s.instance, wanted])]
+    return tuple(each) or gpu.slices
+
+
+def _whose(s: MigSlice) -> str:
+    """Say who has a slice that is in the way."""
+    what = "the whole GPU" if s.instance.profile.is_whole else str(s.instance)
+    pods = ", ".join(f"{pod.namespace}/{pod.name}" for pod in s.holders)
+    if s.owner:
+        return f"{what} is held by claim {s.owner_name}"
+    if pods:
+        return f"{what} is held by pod {pods}, which has it from the device plugin"
+    return f"{what} is there for the device plugin, and nobody holds it"
+
+
+def _check_health(place: _Place, slices: Sequence[MigSlice]) -> None:
+    """Refuse what is sick, but for monitoring. Raises ClaimError."""
+    if place.allocated.admin_access:
+        return
+    if not in_service(place.gpu.health):
+        raise ClaimError(f"{place.allocated.device}: GPU {place.gpu.index} is {place.gpu.health}")
+    sick = next((s for s in slices if not in_service(s.health)), None)
+    if sick is not None:
+        raise ClaimError(f"{place.allocated.device} is {sick.health}")

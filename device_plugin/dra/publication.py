@@ -1,0 +1,82 @@
+"""What has to be written so that a node's ResourceSlices say what they should. Pure.
+
+A pool is what its slices of the highest generation say, and none of it counts until all of them are
+there. So every change goes with a new generation, and what was left half done is completed.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Documents to apply, in order, then the names of slices to delete."""
+
+    apply: tuple[dict[str, Any], ...] = ()
+    delete: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.apply or self.delete)
+
+
+def plan(
+    wanted: Mapping[str, Document],
+    there: Mapping[str, Document],
+    owners: Sequence[Document],
+    least: int = 1,
+) -> Plan:
+    """Return what turns the slices that are ``there`` into the ``wanted`` specs.
+
+    ``owners`` are the owner references of each; ``least`` is the lowest generation that may be
+    used: a pool whose slices were all deleted does not begin anew.
+    """
+    surplus = tuple(sorted(name for name in there if name not in wanted))
+    newest = max(map(generation, there.values()), default=0)
+    current = {name for name, one in there.items() if generation(one) == newest}
+    right = {name for name in current if name in wanted and same(there[name], wanted[name], owners)}
+    if right == wanted.keys():
+        return Plan(delete=surplus)
+    goes_on = right == current and newest >= least and right
+    number = newest if goes_on else max(newest + 1, least)
+    missing = [name for name in wanted if not (goes_on and name in right)]
+    return Plan(tuple(_document(name, wanted[name], owners, number) for name in missing), surplus)
+
+
+def generation(document: Document) -> int:
+    """Return the generation of the pool that a slice is of."""
+    return int((document.get("spec") or {}).get("pool", {}).get("generation") or 0)
+
+
+def same(there: Document, wanted: Document, owners: Sequence[Document]) -> bool:
+    """Tell whether a slice says what is wanted, whatever its generation."""
+    owned = {owner["uid"] for owner in (there["metadata"].get("ownerReferences") or ())}
+    return _essence(there["spec"]) == _essence(wanted) and owned == {o["uid"] for o in owners}
+
+
+def _essence(spec: Document) -> dict[str, Any]:
+    """Return a spec without what the API server or the generation adds to it."""
+    pool = {key: value for key, value in spec["pool"].items() if key != "generation"}
+    found = {**spec, "pool": pool}
+    if "devices" in spec:
+        found["devices"] = [_device(device) for device in spec["devices"]]
+    return found
+
+
+def _device(device: Document) -> Document:
+    """Return a device whose taints do not say since when they are there."""
+    if "taints" not in device:
+        return device
+    taints = [{k: v for k, v in taint.items() if k != "timeAdded"} for taint in device["taints"]]
+    return {**device, "taints": taints}
+
+
+def _document(name: str, spec: Document, owners: Sequence[Document], number: int) -> dict[str, Any]:
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": name, "ownerReferences": [dict(owner) for owner in owners]},
+        "spec": {**spec, "pool": {**spec["pool"], "generation": number}},
+    }

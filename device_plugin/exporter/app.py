@@ -1,0 +1,54 @@
+"""``tessera-exporter``: serves ``/metrics`` and ``/health`` until told to stop."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+
+from prometheus_client.registry import Collector
+
+from device_plugin import config, serving
+from device_plugin.errors import SettingsError
+from device_plugin.exporter.collector import InventoryCollector, exposition
+from device_plugin.exporter.source import Source
+from device_plugin.serving import Answer
+
+_PAGE = (
+    b"<html><head><title>Tessera exporter</title></head>"
+    b'<body><a href="/metrics">Metrics</a></body></html>\n'
+)
+
+
+def answer(collector: Collector, path: str, accept: str) -> Answer:
+    """Answer a GET."""
+    match path:
+        case "/metrics":
+            return exposition(collector, accept)
+        case "/health" | "/healthz":
+            return serving.text(200, "ok\n")
+        case "/":
+            return Answer(200, _PAGE, "text/html; charset=utf-8")
+        case _:
+            return serving.text(404, "/metrics, /health\n")
+
+
+def main() -> None:
+    """Serve until SIGTERM. Exits with 1 and one line if it cannot."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    stop = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, stop)  # in all threads: waited for below
+    try:
+        settings = config.exporter_from_environment()
+        collector = InventoryCollector(Source(settings.socket), settings.node_name)
+        server = serving.server(settings.port, lambda path, accept: answer(collector, path, accept))
+    except (SettingsError, OSError) as err:
+        sys.exit(f"tessera-exporter: {err}")
+    threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
+    logging.getLogger(__name__).info("listening on port %d", server.server_address[1])
+    signal.sigwait(stop)
+    os._exit(0)  # threads hold nothing that needs more than this
+
+
+if __name__ == "__main__":
+    main()

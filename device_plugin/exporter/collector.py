@@ -1,0 +1,96 @@
+"""Makes families of gpud's inventory when they are asked for."""
+
+import logging
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from device_plugin import serving
+from device_plugin.errors import AgentError
+from device_plugin.exporter import labels
+from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OfGpu, OfInstance
+from device_plugin.exporter.labels import Labels
+from device_plugin.exporter.source import Source
+from device_plugin.serving import Answer
+from vgpu_sim.hal.admin import Inventory
+from vgpu_sim.hal.management import DRIVER_RELEASE
+
+_THEIRS = "DCGM_"  # names that are not ours to choose
+_log = logging.getLogger(__name__)
+
+
+class InventoryCollector(Collector):
+    """Of one node. Without gpud there is ``tessera_gpud_up 0``, and no figure that is old."""
+
+    def __init__(self, source: Source, hostname: str) -> None:
+        self._source = source
+        self._hostname = hostname
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families, each once."""
+        up = GaugeMetricFamily("tessera_gpud_up", "Whether gpud answers the exporter.")
+        try:
+            node = self._source.inventory()
+        except AgentError as err:
+            _log.warning("no figures: %s", err)
+            up.add_metric((), 0)
+            yield up
+            return
+        up.add_metric((), 1)
+        yield up
+        yield GaugeMetricFamily(
+            "tessera_node_budget_bytes",
+            "Node memory behind the device memory of all instances.",
+            node.budget.total_bytes,
+        )
+        yield GaugeMetricFamily(
+            "tessera_node_budget_used_bytes", "How much of it is in use.", node.budget.used_bytes
+        )
+        yield from self._families(node)
+
+    def _families(self, node: Inventory) -> Iterator[Metric]:
+        host, version = self._hostname, DRIVER_RELEASE
+        gpus = [(gpu, labels.of_gpu(gpu, host, version)) for gpu in node.gpus]
+        instances = [
+            (one, labels.of_instance(gpu, one, host, version))
+            for gpu in node.gpus
+            for one in gpu.instances
+        ]
+        for of_gpu in OF_GPU:
+            family = _family(of_gpu)
+            for gpu, named in gpus:
+                _add(family, of_gpu, named, of_gpu.value(gpu))
+            yield family
+        for of_instance in OF_INSTANCE:
+            family = _family(of_instance)
+            for instance, named in instances:
+                _add(family, of_instance, named, of_instance.value(instance))
+            yield family
+
+
+def _family(row: OfGpu | OfInstance) -> Metric:
+    if row.kind == "gauge":
+        return GaugeMetricFamily(row.name, row.help)
+    if row.name.startswith(_THEIRS):
+        # In OpenMetrics a counter's name ends in _total, and dashboards ask for this one.
+        return Metric(row.name, row.help, "unknown")
+    return CounterMetricFamily(row.name, row.help)
+
+
+def _add(family: Metric, row: OfGpu | OfInstance, named: Labels, value: float) -> None:
+    suffix = "_total" if family.type == "counter" else ""
+    family.add_sample(row.name + suffix, named, float(value))
+
+
+def exposition(collector: Collector, accept: str) -> Answer:
+    """Return the metrics; in Prometheus's own format DCGM's counters are called such."""
+    given = serving.exposition(collector, accept)
+    if given.content_type.startswith("application/openmetrics-text"):
+        return given
+    body = given.body
+    for row in (*OF_GPU, *OF_INSTANCE):
+        if row.kind == "counter" and row.name.startswith(_THEIRS):
+            kind = f"# TYPE {row.name} ".encode()
+            body = body.replace(kind + b"untyped", kind + b"counter")
+    return Answer(given.status, body, given.content_type)

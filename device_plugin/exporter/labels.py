@@ -1,0 +1,47 @@
+"""Labels of a series, as dcgm-exporter has them (its README, "Metrics" and "Kubernetes").
+
+Where a Prometheus target has labels of these names itself, ``pod``, ``namespace`` and ``container``
+become ``exported_pod`` and so on.
+"""
+
+from typing import Final
+
+from vgpu_sim.hal.admin import Gpu, Instance
+
+Labels = dict[str, str]
+_WHOLE: Final = "whole"  # the profile of a GPU with MIG off
+
+
+def of_gpu(gpu: Gpu, hostname: str, driver_version: str) -> Labels:
+    """Return the labels of what is one figure a GPU."""
+    labels = {
+        "gpu": str(gpu.index),
+        "UUID": gpu.uuid,
+        "pci_bus_id": gpu.pci_bus_id,
+        "device": f"nvidia{gpu.index}",
+        "modelName": gpu.product,
+        "Hostname": hostname,
+        "DCGM_FI_DRIVER_VERSION": driver_version,
+    }
+    whole = next((one for one in gpu.instances if one.profile == _WHOLE), None)
+    return labels | (_holder(whole) if whole is not None else {})
+
+
+def of_instance(gpu: Gpu, instance: Instance, hostname: str, driver_version: str) -> Labels:
+    """Return the labels of what is one figure an instance: a MIG device, or the whole GPU."""
+    labels = of_gpu(gpu, hostname, driver_version)
+    if instance.profile == _WHOLE:
+        return labels
+    mig = {"GPU_I_PROFILE": instance.profile, "GPU_I_ID": str(instance.gi_id)}
+    if instance.compute_start is not None:  # else two of one GPU instance would be one series
+        mig["GPU_CI_ID"] = str(instance.ci_id)
+    return labels | mig | _holder(instance)
+
+
+def _holder(instance: Instance) -> Labels:
+    """Return the pod that holds an instance; of several the first by name, so that sums hold."""
+    holders = sorted(instance.holders, key=lambda one: (one.namespace, one.name, one.container))
+    if not holders:
+        return {}
+    first = holders[0]
+    return {"container": first.container, "namespace": first.namespace, "pod": first.name}

@@ -1,0 +1,54 @@
+"""Where the exporter's figures come from: gpud's socket for those who only read."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from device_plugin.backends.administration import Administration
+from device_plugin.errors import AgentError, GpudError, GpudUnreachable
+from vgpu_sim.hal.admin import DocumentError, Inventory
+
+FRESH_S = 1.0  # gpud's sample period: asking more often finds nothing new
+
+
+class _Gpud(Administration):
+    daemon = "gpud"
+    refused = GpudError
+    unreachable = GpudUnreachable
+
+
+class Source:
+    """Asks gpud at most once a period, however many scrapes there are. Thread-safe (``_lock``)."""
+
+    def __init__(
+        self, socket: Path, timeout_s: float = 5.0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._gpud = _Gpud(socket, timeout_s)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asked_at = float("-inf")
+        self._last: Inventory | AgentError = GpudUnreachable("not asked yet")
+
+    def inventory(self) -> Inventory:
+        """Return what gpud says, or said less than a period ago.
+
+        Raises:
+            GpudUnreachable: nobody answers.
+            GpudError: gpud refuses, or is of another version.
+        """
+        with self._lock:
+            if self._clock() - self._asked_at >= FRESH_S:
+                self._last = self._ask()
+                self._asked_at = self._clock()
+            if isinstance(self._last, AgentError):
+                raise self._last
+            return self._last
+
+    def _ask(self) -> Inventory | AgentError:
+        try:
+            return Inventory.from_json(self._gpud.call("inventory"))
+        except DocumentError as err:
+            return GpudError("mismatch", f"inventory of another version: {err}")
+        except AgentError as err:
+            return err

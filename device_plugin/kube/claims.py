@@ -1,0 +1,102 @@
+"""ResourceClaims as the DRA driver reads them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kubernetes.client.api_client import ApiClient
+from kubernetes.dynamic.resource import Resource
+
+from device_plugin.errors import ClusterError
+from device_plugin.inventory.claims import ClaimRef
+from device_plugin.kube.client import Kube
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocated:
+    """One device that the scheduler has given to a claim (DeviceRequestAllocationResult).
+
+    ``request`` is without the alternative that was taken. ``share_id`` is set where the device is
+    one of several shares (consumable capacity).
+    """
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool = False
+    share_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim. ``allocated`` is None while the scheduler has given it nothing."""
+
+    ref: ClaimRef
+    allocated: tuple[Allocated, ...] | None
+
+
+def is_name(namespace: str, name: str) -> bool:
+    """Return whether these can name a claim: they become parts of a request's path."""
+    return bool(_NAMESPACE.fullmatch(namespace) and _NAME.fullmatch(name))
+
+
+def read(document: Mapping[str, Any]) -> Claim:
+    """Read a ResourceClaim. Raises KeyError where a required field is not there."""
+    metadata = document["metadata"]
+    allocation = (document.get("status") or {}).get("allocation")
+    allocated: tuple[Allocated, ...] | None = None
+    if allocation is not None:
+        results = (allocation.get("devices") or {}).get("results") or ()
+        allocated = tuple(_result(one) for one in results)
+    return Claim(ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"]), allocated)
+
+
+def _result(one: Mapping[str, Any]) -> Allocated:
+    return Allocated(
+        request=one["request"].partition("/")[0],
+        driver=one["driver"],
+        pool=one["pool"],
+        device=one["device"],
+        admin_access=bool(one.get("adminAccess")),
+        share_id=one.get("shareID") or "",
+    )
+
+
+class ClaimsKube(Kube):
+    """The API server as the DRA driver asks it: claims by name."""
+
+    def __init__(self, node_name: str, client: ApiClient | None = None) -> None:
+        """See ``Kube``."""
+        super().__init__(node_name, client)
+        self._claims = Resource(
+            prefix="apis",
+            group="resource.k8s.io",
+            api_version="v1",
+            kind="ResourceClaim",
+            name="resourceclaims",
+            client=self._client,
+            namespaced=True,
+        )
+
+    def claim(self, namespace: str, name: str) -> Claim | None:
+        """Return a claim; None if there is none of that name.
+
+        Raises:
+            ClusterError: the API server did not answer.
+        """
+        if not is_name(namespace, name):
+            raise ClusterError(f"no name of a claim: {namespace[:70]!r}/{name[:260]!r}")
+        try:
+            found = self._sent(self._client.get, self._claims, name=name, namespace=namespace)
+            return read(found)
+        except KeyError as err:
+            raise ClusterError(f"claim {namespace}/{name} has no {err}") from err
+        except ClusterError as err:
+            if err.status != 404:
+                raise
+            return None

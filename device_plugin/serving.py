@@ -1,0 +1,96 @@
+"""HTTP to whoever can reach the node's pods: probes and metrics, on few short connections."""
+
+import http.server
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+MAX_CONNECTIONS = 64
+_TIMEOUT_S = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a GET gets."""
+
+    status: int
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+def text(status: int, words: str) -> Answer:
+    """Return an answer in words."""
+    return Answer(status, words.encode())
+
+
+def exposition(metrics: Collector, accept: str) -> Answer:
+    """Return metrics in the format that ``accept`` asks for: Prometheus's own, or OpenMetrics."""
+    try:
+        encode, content_type = choose_encoder(accept)
+    except ValueError:  # a version that is none
+        encode, content_type = choose_encoder("")
+    # The library's encoder wants of a registry only that it collects.
+    return Answer(200, encode(metrics), content_type)  # type: ignore[arg-type,unused-ignore]
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    """A thread for each connection, of which there are few: the oldest makes way for a new one.
+
+    Every pod of the cluster can connect, and one that says nothing must keep nobody out.
+    """
+
+    request_queue_size = 128
+
+    def __init__(self, port: int, handler: type[http.server.BaseHTTPRequestHandler]) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._lock = threading.Lock()
+        super().__init__(("", port), handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open[request] = None
+            if len(self._open) > MAX_CONNECTIONS:
+                with suppress(OSError):
+                    next(iter(self._open)).shutdown(socket.SHUT_RDWR)
+                del self._open[next(iter(self._open))]
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that breaks off is nobody's concern."""
+
+
+def server(port: int, answer: Callable[[str, str], Answer]) -> http.server.ThreadingHTTPServer:
+    """Return a server bound to ``port`` (0: any) on all addresses.
+
+    ``answer`` gets the path of a GET, without its query, and its Accept header; on any thread.
+
+    Raises:
+        OSError: the port is taken.
+    """
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        timeout = _TIMEOUT_S
+
+        def do_GET(self) -> None:
+            given = answer(self.path.partition("?")[0], self.headers.get("Accept", ""))
+            self.send_response(given.status)
+            self.send_header("Content-Type", given.content_type)
+            self.send_header("Content-Length", str(len(given.body)))
+            self.end_headers()
+            self.wfile.write(given.body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    return _Server(port, Handler)

@@ -1,0 +1,287 @@
+"""As much of an API server as a DRA driver needs: objects in memory, list, watch and write.
+
+Any resource of any group can be kept; nothing is validated, converted or defaulted. It speaks JSON,
+also to clients that would rather have another encoding, and reads protobuf where Go's clients
+send nothing else (``protobuf``).
+"""
+
+import http.server
+import json
+import threading
+import urllib.parse
+import uuid
+from collections.abc import Iterator
+from typing import Any, Self
+
+import yaml
+
+from kubelet_conformance import protobuf
+
+_WATCH_S = 30.0
+_CORE, _GROUP = 2, 3  # how many parts of a path come before the namespace or the resource: /api/v1
+_LISTS = {
+    "nodes": "NodeList",
+    "resourceclaims": "ResourceClaimList",
+    "resourceslices": "ResourceSliceList",
+    "deviceclasses": "DeviceClassList",
+    "pods": "PodList",
+}
+"""What a list of them is called; a client in Go takes no other word."""
+Key = tuple[str, str, str]
+"""Resource with its group and version, namespace, name."""
+
+
+class ApiServer:
+    """Use as a context manager; ``url`` serves without TLS and without asking who it is."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._objects: dict[Key, dict[str, Any]] = {}
+        self._events: list[tuple[int, str, Key, dict[str, Any]]] = []
+        self._version = 1
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server.daemon_threads = True
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Return where it is."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def kubeconfig(self) -> dict[str, Any]:
+        """Return a configuration file for a client."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}],
+            "current-context": "c",
+        }
+
+    def put(self, resource: str, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+        """Create an object, or replace it."""
+        with self._changed:
+            meta = dict(body.get("metadata", {}))
+            if "name" not in meta:
+                meta["name"] = meta.get("generateName", "object-") + uuid.uuid4().hex[:5]
+            key = resource, namespace, meta["name"]
+            old = self._objects.get(key)
+            was = {} if old is None else old["metadata"]
+            meta["uid"] = was.get("uid") or meta.get("uid") or str(uuid.uuid4())
+            changed = old is None or old.get("spec") != body.get("spec")
+            meta["generation"] = was.get("generation", 0) + changed
+            meta.setdefault("creationTimestamp", "2026-01-01T00:00:00Z")
+            if namespace:
+                meta["namespace"] = namespace
+            return self._note(
+                "ADDED" if old is None else "MODIFIED", key, {**body, "metadata": meta}
+            )
+
+    def get(self, resource: str, name: str, namespace: str = "") -> dict[str, Any] | None:
+        """Return an object, if it is there."""
+        with self._changed:
+            return self._objects.get((resource, namespace, name))
+
+    def delete(self, resource: str, name: str, namespace: str = "") -> dict[str, Any] | None:
+        """Delete an object; return what it was."""
+        with self._changed:
+            gone = self._objects.pop((resource, namespace, name), None)
+            return gone and self._note("DELETED", (resource, namespace, name), dict(gone))
+
+    def all(self, resource: str, namespace: str = "") -> list[dict[str, Any]]:
+        """Return all objects of a kind, of one namespace or of all."""
+        with self._changed:
+            return [
+                one
+                for (kind, where, _), one in sorted(self._objects.items())
+                if kind == resource and (not namespace or where == namespace)
+            ]
+
+    def version(self) -> int:
+        """Return the resource version of the newest change."""
+        with self._changed:
+            return self._version
+
+    def watch(self, resource: str, namespace: str, since: int) -> Iterator[dict[str, Any]]:
+        """Yield changes after a version, for a while."""
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._version > since, _WATCH_S):  # noqa: B023
+                    return
+                found = [event for event in self._events if event[0] > since]
+                since = self._version
+            for _, kind, (of, where, _), body in found:
+                if of == resource and (not namespace or where == namespace):
+                    yield {"type": kind, "object": body}
+
+    def _note(self, kind: str, key: Key, body: dict[str, Any]) -> dict[str, Any]:
+        self._version += 1
+        body["metadata"] = {**body["metadata"], "resourceVersion": str(self._version)}
+        if kind != "DELETED":
+            self._objects[key] = body
+        self._events.append((self._version, kind, key, body))
+        self._changed.notify_all()
+        return body
+
+
+def _merge(old: Any, new: Any) -> Any:
+    """JSON merge patch (RFC 7386)."""
+    if not isinstance(new, dict):
+        return new
+    base = dict(old) if isinstance(old, dict) else {}
+    for name, value in new.items():
+        if value is None:
+            base.pop(name, None)
+        else:
+            base[name] = _merge(base.get(name), value)
+    return base
+
+
+def _selected(one: dict[str, Any], selector: str) -> bool:
+    """Return whether an object has these values (fieldSelector, equality only)."""
+    for term in filter(None, selector.split(",")):
+        path, _, value = term.partition("=")
+        found: Any = one
+        for part in path.split("."):
+            found = found.get(part, "") if isinstance(found, dict) else ""
+        if str(found) != value.lstrip("="):
+            return False
+    return True
+
+
+def _handler(api: ApiServer) -> type[http.server.BaseHTTPRequestHandler]:  # noqa: C901 (a class)
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            resource, namespace, name, _ = self._where()
+            query = self._query()
+            if name:
+                self._answer_or_404(api.get(resource, name, namespace))
+            elif query.get("watch") in ("true", "1"):
+                self._watch(resource, namespace, query)
+            else:
+                version = str(api.version())
+                items = api.all(resource, namespace)
+                items = [o for o in items if _selected(o, query.get("fieldSelector", ""))]
+                group, _, plural = resource.rpartition("/")
+                head = {"kind": _LISTS.get(plural, "List"), "apiVersion": group}
+                self._answer(
+                    200, {**head, "metadata": {"resourceVersion": version}, "items": items}
+                )
+
+        def do_POST(self) -> None:
+            resource, namespace, _, _ = self._where()
+            self._answer(201, api.put(resource, self._body(), namespace))
+
+        def do_PUT(self) -> None:
+            resource, namespace, name, part = self._where()
+            body = self._body()
+            old = api.get(resource, name, namespace)
+            if old is None:
+                self._answer_or_404(None)
+                return
+            if part == "status":
+                body = {**old, "status": body.get("status", {})}
+            self._answer(200, api.put(resource, body, namespace))
+
+        def do_PATCH(self) -> None:
+            resource, namespace, name, part = self._where()
+            body = self._body()
+            if part == "status":
+                body = {"status": body.get("status", {})}
+            old = api.get(resource, name, namespace)
+            applied = "apply-patch" in self.headers.get("Content-Type", "")
+            if old is None and (not applied or part):
+                self._answer_or_404(None)
+                return
+            merged = _merge(old or {"metadata": {"name": name}}, body)
+            self._answer(200, api.put(resource, merged, namespace))
+
+        def do_DELETE(self) -> None:
+            resource, namespace, name, _ = self._where()
+            self._body()
+            self._answer_or_404(api.delete(resource, name, namespace))
+
+        def _where(self) -> tuple[str, str, str, str]:
+            """Return resource, namespace, name and subresource of the path."""
+            parts = urllib.parse.urlparse(self.path).path.strip("/").split("/")
+            begin = _CORE if parts[0] == "api" else _GROUP
+            group, rest = "/".join(parts[1:begin]), parts[begin:]
+            namespace = ""
+            if len(rest) > 2 and rest[0] == "namespaces":
+                namespace, rest = rest[1], rest[2:]
+            rest += ["", "", ""]
+            return f"{group}/{rest[0]}", namespace, rest[1], rest[2]
+
+        def _query(self) -> dict[str, str]:
+            return dict(urllib.parse.parse_qsl(urllib.parse.urlparse(self.path).query))
+
+        def _body(self) -> dict[str, Any]:
+            text = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+            if self.headers.get("Content-Type", "") == protobuf.CONTENT_TYPE:
+                return protobuf.decode(text)
+            found = yaml.safe_load(text) if text else {}
+            return found if isinstance(found, dict) else {}
+
+        def _watch(self, resource: str, namespace: str, query: dict[str, str]) -> None:
+            if "sendInitialEvents" in query:  # streaming lists: the client lists instead
+                self._answer(422, _status(422, "Invalid", "sendInitialEvents is not supported"))
+                return
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            since = int(query.get("resourceVersion") or api.version())
+            for event in api.watch(resource, namespace, since):
+                if _selected(event["object"], query.get("fieldSelector", "")):
+                    line = json.dumps(event).encode() + b"\n"
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                    self.wfile.flush()
+            self.wfile.write(b"0\r\n\r\n")
+
+        def _answer_or_404(self, found: dict[str, Any] | None) -> None:
+            if found is None:
+                self._answer(404, _status(404, "NotFound", f"{self.path} not found"))
+            else:
+                self._answer(200, found)
+
+        def _answer(self, status: int, body: dict[str, Any]) -> None:
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def handle_one_request(self) -> None:
+            try:
+                super().handle_one_request()
+            except OSError:  # the client went away: no news
+                self.close_connection = True
+            except ValueError as err:
+                self._answer(400, _status(400, "BadRequest", str(err)))
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+            pass
+
+    return Handler
+
+
+def _status(code: int, reason: str, message: str) -> dict[str, Any]:
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+    }

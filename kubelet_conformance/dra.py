@@ -1,0 +1,112 @@
+"""A DRA driver as kubelet and scheduler have it: its service, its slices, its claims."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from device_plugin.proto import dra_pb2 as pb, dra_pb2_grpc as pb_grpc
+from kubelet_conformance.api_server import ApiServer
+from kubelet_conformance.kubelet import DraDriver
+from kubelet_conformance.resource import CALL_S, refusal
+
+SLICES = "resource.k8s.io/v1/resourceslices"
+CLAIMS = "resource.k8s.io/v1/resourceclaims"
+NAMESPACE = "conformance"
+SERVICE = "v1.DRAPlugin"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A device by the names that a claim's status has for it."""
+
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim that was allocated; ``request`` is the one request in it."""
+
+    name: str
+    uid: str
+    request: str = "one"
+
+    def message(self) -> pb.Claim:
+        """Return it as the kubelet names it."""
+        return pb.Claim(namespace=NAMESPACE, uid=self.uid, name=self.name)
+
+
+def slices(api: ApiServer, driver: str) -> list[dict[str, Any]]:
+    """Return a driver's ResourceSlices."""
+    return [one for one in api.all(SLICES) if one["spec"].get("driver") == driver]
+
+
+def complete(found: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether every pool has all of its slices, of its newest generation."""
+    pools: dict[str, list[Mapping[str, Any]]] = {}
+    for one in found:
+        pools.setdefault(one["spec"]["pool"]["name"], []).append(one["spec"]["pool"])
+    for pool in pools.values():
+        newest = max(one.get("generation", 0) for one in pool)
+        there = [one for one in pool if one.get("generation", 0) == newest]
+        if len(there) != there[0]["resourceSliceCount"]:
+            return False
+    return bool(pools)
+
+
+def places(found: Sequence[Mapping[str, Any]]) -> list[Place]:
+    """Return the devices of slices that a plain claim can be given, in their order."""
+    return [
+        Place(one["spec"]["pool"]["name"], device["name"])
+        for one in found
+        for device in one["spec"].get("devices", ())
+        if not device.get("taints")
+    ]
+
+
+def allocate(api: ApiServer, driver: str, place: Place) -> Claim:
+    """Make a claim and allocate it, as the scheduler does."""
+    name = f"claim-{uuid.uuid4().hex[:8]}"
+    exactly = {"deviceClassName": "conformance", "allocationMode": "ExactCount", "count": 1}
+    result = {"request": "one", "driver": driver, "pool": place.pool, "device": place.device}
+    pod = {"resource": "pods", "name": "conformance", "uid": str(uuid.uuid4())}
+    made = api.put(
+        CLAIMS,
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name},
+            "spec": {"devices": {"requests": [{"name": "one", "exactly": exactly}]}},
+            "status": {"allocation": {"devices": {"results": [result]}}, "reservedFor": [pod]},
+        },
+        NAMESPACE,
+    )
+    return Claim(name, made["metadata"]["uid"])
+
+
+def free(api: ApiServer, claim: Claim) -> None:
+    """Delete a claim, as its owner does when the pod is gone."""
+    api.delete(CLAIMS, claim.name, NAMESPACE)
+
+
+def prepare(driver: DraDriver, *claims: Claim) -> Mapping[str, pb.NodePrepareResourceResponse]:
+    """Prepare claims for a pod that starts. Raises Refusal."""
+    request = pb.NodePrepareResourcesRequest(claims=[claim.message() for claim in claims])
+    return dict(_call(driver, "NodePrepareResources", request).claims)
+
+
+def unprepare(driver: DraDriver, *claims: Claim) -> Mapping[str, pb.NodeUnprepareResourceResponse]:
+    """Take back claims of a pod that has ended. Raises Refusal."""
+    request = pb.NodeUnprepareResourcesRequest(claims=[claim.message() for claim in claims])
+    return dict(_call(driver, "NodeUnprepareResources", request).claims)
+
+
+def _call(driver: DraDriver, method: str, request: Any) -> Any:
+    with grpc.insecure_channel(f"unix:{driver.endpoint}") as channel:
+        try:
+            return getattr(pb_grpc.DRAPluginStub(channel), method)(request, timeout=CALL_S)
+        except grpc.RpcError as err:
+            raise refusal(err) from err

@@ -1,0 +1,274 @@
+"""A kubelet without pods: its directories, its registration, and what it would know of devices.
+
+It does what kubelet 1.36 does where a plugin can tell (pkg/kubelet/cm/devicemanager and
+pkg/kubelet/pluginmanager): when it starts it empties ``device-plugins``, so that plugins notice;
+a plugin that registers is dialled at once; a socket in ``plugins_registry`` is asked who it is.
+"""
+
+import re
+import socket
+import stat
+import threading
+import time
+from collections.abc import Callable
+from concurrent import futures
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from device_plugin.proto import (
+    deviceplugin_pb2 as dp,
+    deviceplugin_pb2_grpc as dp_grpc,
+    podresources_pb2 as pr,
+    podresources_pb2_grpc as pr_grpc,
+    registration_pb2 as reg,
+    registration_pb2_grpc as reg_grpc,
+)
+from kubelet_conformance.process import KUBELET
+from kubelet_conformance.resource import Refusal, Resource
+
+VERSION = "v1beta1"
+DRA = "DRAPlugin"
+_LOOK_S = 0.1  # the kubelet has inotify; a look ten times a second is as good for a test
+_INFO_S = 10.0
+_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+MAX_DEVICE_ID = 63
+
+
+@dataclass(frozen=True, slots=True)
+class DraDriver:
+    """A driver that the registry has told of."""
+
+    name: str
+    endpoint: Path
+    versions: tuple[str, ...]
+
+
+class SimulatedKubelet:
+    """Use as a context manager, or ``start`` and ``stop`` it. Thread-safe."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.device_plugins = directory / "device-plugins"
+        self.registry = directory / "plugins_registry"
+        self.plugins = directory / "plugins"
+        self.pod_resources = directory / "pod-resources"
+        for each in (self.device_plugins, self.registry, self.plugins, self.pod_resources):
+            each.mkdir(parents=True, exist_ok=True)
+        self.held: dict[str, list[str]] = {}
+        """Device ids by resource that a pod has: what the pod resources API tells."""
+        self.refuse_lists = False
+        self.refused: list[str] = []
+        """Registrations that a kubelet would not have accepted, with the reason."""
+        self._changed = threading.Condition()
+        self._resources: dict[str, Resource] = {}
+        self._drivers: dict[str, DraDriver] = {}
+        self._known: dict[tuple[str, int], str] = {}  # sockets of the registry, by path and inode
+        self._servers: list[grpc.Server] = []
+        self._stopping = threading.Event()
+        self._looker: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin anew, as a kubelet that was restarted."""
+        for entry in self.device_plugins.iterdir():
+            if not stat.S_ISDIR(entry.lstat().st_mode):
+                entry.unlink(missing_ok=True)
+        self._stopping = threading.Event()
+        self._serve(
+            self.device_plugins / "kubelet.sock", dp_grpc.add_RegistrationServicer_to_server
+        )
+        self._serve(
+            self.pod_resources / "kubelet.sock", pr_grpc.add_PodResourcesListerServicer_to_server
+        )
+        self._looker = threading.Thread(target=self._look, name="registry", daemon=True)
+        self._looker.start()
+
+    def stop(self) -> None:
+        """Hang up on every plugin and forget them."""
+        self._stopping.set()
+        if self._looker is not None:
+            self._looker.join()
+        for server in self._servers:
+            server.stop(0).wait()
+        self._servers = []
+        with self._changed:
+            for resource in self._resources.values():
+                resource.close()
+            self._resources, self._drivers, self._known = {}, {}, {}
+            self._changed.notify_all()
+
+    def resources(self) -> dict[str, Resource]:
+        """Return what is registered and whose stream has not ended."""
+        with self._changed:
+            return {name: one for name, one in self._resources.items() if not one.ended}
+
+    def drivers(self) -> dict[str, DraDriver]:
+        """Return the DRA drivers whose sockets are there."""
+        with self._changed:
+            return dict(self._drivers)
+
+    def wait(self, condition: Callable[["SimulatedKubelet"], bool], within_s: float) -> bool:
+        """Return whether the condition came true in time."""
+        deadline = time.monotonic() + within_s
+        while not condition(self):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            with self._changed:
+                self._changed.wait(min(left, _LOOK_S))
+        return True
+
+    def Register(  # noqa: N802 (kubelet API)
+        self, request: dp.RegisterRequest, context: grpc.ServicerContext
+    ) -> dp.Empty:
+        """Accept what a kubelet accepts, and dial it before the answer, as a kubelet does."""
+        problem = ""
+        if request.version != VERSION:
+            problem = f"version {request.version!r} is not {VERSION}"
+        elif not is_extended_resource(request.resource_name):
+            problem = f"{request.resource_name!r} is not the name of an extended resource"
+        elif "/" in request.endpoint or not request.endpoint:
+            problem = f"endpoint {request.endpoint!r} is not a file of device-plugins"
+        else:
+            endpoint = self.device_plugins / request.endpoint
+            options = request.options if request.HasField("options") else None
+            problem = self._connect(request.resource_name, endpoint, options)
+        if problem:
+            self.refused.append(problem)
+            context.abort(grpc.StatusCode.INVALID_ARGUMENT, problem)
+        return dp.Empty()
+
+    def List(  # noqa: N802
+        self, request: pr.ListPodResourcesRequest, context: grpc.ServicerContext
+    ) -> pr.ListPodResourcesResponse:
+        """Return one pod, with everything that ``held`` names."""
+        if self.refuse_lists:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        response = pr.ListPodResourcesResponse()
+        if self.held:
+            pod = response.pod_resources.add(namespace="default", name="conformance")
+            container = pod.containers.add(name="main")
+            for name, ids in self.held.items():
+                for each in ids:  # one entry for each device, as the kubelet does
+                    container.devices.add(resource_name=name, device_ids=[each])
+        return response
+
+    def GetAllocatableResources(  # noqa: N802
+        self, request: pr.AllocatableResourcesRequest, context: grpc.ServicerContext
+    ) -> pr.AllocatableResourcesResponse:
+        """Return the healthy devices of all resources."""
+        if self.refuse_lists:
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
+        response = pr.AllocatableResourcesResponse()
+        for name, resource in self.resources().items():
+            for each in resource.healthy():
+                response.devices.add(resource_name=name, device_ids=[each])
+        return response
+
+    def _serve(self, path: Path, add: Callable[["SimulatedKubelet", grpc.Server], None]) -> None:
+        path.unlink(missing_ok=True)
+        server = grpc.server(futures.ThreadPoolExecutor(4))
+        add(self, server)
+        server.add_insecure_port(f"unix:{path}")
+        server.start()
+        self._servers.append(server)
+
+    def _connect(self, name: str, endpoint: Path, options: dp.DevicePluginOptions | None) -> str:
+        try:
+            resource = Resource(name, endpoint, options)
+        except Refusal as err:
+            return f"{name}: GetDevicePluginOptions: {err}"
+        with self._changed:
+            old = self._resources.get(name)
+            self._resources[name] = resource
+            self._changed.notify_all()
+        if old is not None:
+            old.close()
+        return ""
+
+    def _look(self) -> None:
+        """Find sockets in the registry that are new, and those that have gone."""
+        while not self._stopping.wait(_LOOK_S):
+            there = {}
+            for path in self.registry.rglob("*"):
+                try:
+                    info = path.lstat()
+                except OSError:
+                    continue
+                if stat.S_ISSOCK(info.st_mode) and not path.name.startswith("."):
+                    there[str(path), info.st_ino] = path
+            for key in self._known.keys() - there.keys():
+                self._forget(self._known.pop(key))
+            for key in there.keys() - self._known.keys():
+                if listens(there[key]):
+                    self._known[key] = self._ask(there[key])
+
+    def _forget(self, name: str) -> None:
+        with self._changed:
+            self._drivers.pop(name, None)
+            gone = self._resources.pop(name, None)
+            self._changed.notify_all()
+        if gone is not None:
+            gone.close()
+
+    def _ask(self, path: Path) -> str:
+        """Ask a socket of the registry who it is; return its name."""
+        name = ""
+        with grpc.insecure_channel(f"unix:{path}") as channel:
+            stub = reg_grpc.RegistrationStub(channel)
+            try:
+                info = stub.GetInfo(reg.InfoRequest(), timeout=_INFO_S)
+                name = str(info.name)
+                problem = self._take(info, path)
+                if problem:
+                    self.refused.append(problem)
+                told = reg.RegistrationStatus(plugin_registered=not problem, error=problem)
+                stub.NotifyRegistrationStatus(told, timeout=_INFO_S)
+            except grpc.RpcError as err:
+                self.refused.append(f"{path.name}: {err}")
+        return name
+
+    def _here(self, endpoint: Path) -> Path:
+        """Return where a path below /var/lib/kubelet, as the plugin names it, is for us."""
+        if endpoint.is_relative_to(KUBELET):
+            return self.directory / endpoint.relative_to(KUBELET)
+        return endpoint
+
+    def _take(self, info: reg.PluginInfo, path: Path) -> str:
+        endpoint = self._here(Path(info.endpoint)) if info.endpoint else path
+        if info.type == "DevicePlugin":
+            if VERSION not in info.supported_versions:
+                return f"{info.name}: {VERSION} is not among {list(info.supported_versions)}"
+            if not is_extended_resource(info.name):
+                return f"{info.name!r} is not the name of an extended resource"
+            return self._connect(info.name, endpoint, None)
+        if info.type != DRA:
+            return f"no handler registered for plugin type: {info.type}"
+        with self._changed:
+            driver = DraDriver(info.name, endpoint, tuple(info.supported_versions))
+            self._drivers[info.name] = driver
+            self._changed.notify_all()
+        return ""
+
+
+def is_extended_resource(name: str) -> bool:
+    """Return whether the kubelet takes a name (IsExtendedResourceName of Kubernetes)."""
+    domain, slash, rest = name.partition("/")
+    if not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
+        return False
+    named = _DOMAIN.fullmatch(domain) and len(domain) <= 253 and _NAME.fullmatch(rest)
+    return bool(named) and not name.startswith("requests.")
+
+
+def listens(path: Path) -> bool:
+    """Return whether somebody accepts connections at a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_INFO_S)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,82 @@
+"""The table of results: ``python -m kubelet_conformance.matrix NAME=report.json ...``.
+
+Rows are the checks in their order, by the first line of each; columns are those who were judged.
+"""
+
+import ast
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+SUITE = Path(__file__).with_name("suite")
+_FILES = ("test_device_plugin.py", "test_restarts.py", "test_dra.py")
+_WORDS = {"passed": "yes", "failed": "**no**", "skipped": "–", "": ""}
+
+
+def checks() -> dict[str, str]:
+    """Return what each check says, by its name, in order."""
+    found = {}
+    for file in _FILES:
+        for node in ast.parse((SUITE / file).read_text()).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                found[node.name] = (ast.get_docstring(node) or node.name).splitlines()[0]
+    return found
+
+
+def table(reports: Mapping[str, Sequence[Mapping[str, str]]]) -> str:
+    """Return the table as Markdown, with the reasons of what is not plain "yes" below it."""
+    reasons: list[str] = []
+    rows = [f"| check | {' | '.join(reports)} |", f"|---|{'---|' * len(reports)}"]
+    outcomes = {name: {one["check"]: one for one in results} for name, results in reports.items()}
+    for check, says in checks().items():
+        cells = []
+        for results in outcomes.values():
+            one: Mapping[str, Any] = results.get(check, {})
+            cell = _WORDS[one.get("outcome", "")]
+            if reason := one.get("reason", ""):
+                if reason not in reasons:
+                    reasons.append(reason)
+                cell += f" ({reasons.index(reason) + 1})"
+            cells.append(cell)
+        if any(cells):
+            rows.append(f"| {says} | {' | '.join(cells)} |")
+    notes = [f"{number}. {_escaped(text)}" for number, text in enumerate(reasons, 1)]
+    return "\n".join([*rows, "", *notes]) + "\n"
+
+
+def answers(markdown: str) -> dict[str, dict[str, str]]:
+    """Return "yes", "no", "–" or "" by column and check, as a table in a document has them."""
+    lines = [line for line in markdown.splitlines() if line.startswith("|")]
+    (head,) = [line for line in lines if line.startswith("| check |")]
+    names = [cell.strip() for cell in head.strip("|").split("|")][1:]
+    by_text = {text: check for check, text in checks().items()}
+    found: dict[str, dict[str, str]] = {name: {} for name in names}
+    for line in lines:
+        first, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if first in by_text:
+            for name, cell in zip(names, cells, strict=True):
+                found[name][by_text[first]] = cell.partition(" ")[0].strip("*")
+    return found
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace("|", "\\|")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the table of the reports that are named; return an exit status."""
+    reports = {}
+    for argument in arguments:
+        name, given, path = argument.partition("=")
+        if not given:
+            sys.stderr.write(f"{argument}: NAME=FILE is expected\n")
+            return 2
+        reports[name] = json.loads(Path(path).read_text())["results"]
+    sys.stdout.write(table(reports))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""The plugin's process, with the kubelet's directory where it looks for it.
+
+Most plugins have ``/var/lib/kubelet`` compiled in. The command therefore runs in a mount namespace
+of its own, in which the simulated kubelet's directory lies there; nothing outside sees it.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+KUBELET = "/var/lib/kubelet"
+STOP_S = 30.0  # a pod's default terminationGracePeriodSeconds
+
+# The machine may have no kubelet: then /var/lib gets a copy of itself with one more entry.
+_ENTER = f"""
+set -eu
+if [ ! -d {KUBELET} ]; then
+  mkdir -p "$0"/lib
+  mount --rbind /var/lib "$0"/lib
+  mount -t tmpfs tmpfs /var/lib
+  for entry in "$0"/lib/*; do ln -s "$entry" /var/lib/; done
+  mkdir {KUBELET}
+fi
+mount --bind "$1" {KUBELET}
+exec /bin/sh -c "$2"
+"""
+
+
+class CannotIsolate(Exception):
+    """The machine gives no mount namespace."""
+
+
+class PluginProcess:
+    """``command`` is a line for the shell; KUBELET_DIR is in its environment, too."""
+
+    def __init__(
+        self,
+        command: str,
+        kubelet: Path,
+        scratch: Path,
+        environment: Mapping[str, str],
+        private: bool = True,
+    ) -> None:
+        self._arguments = _arguments(command, kubelet, scratch) if private else _plain(command)
+        self._environment = {**os.environ, **environment, "KUBELET_DIR": str(kubelet)}
+        self._log = scratch / "plugin.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        self.starts = 0
+
+    @property
+    def log(self) -> str:
+        """Return what it has written so far, of all its lives."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    @property
+    def running(self) -> bool:
+        """Return whether it lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it, in a session of its own, so that its children end with it."""
+        self.starts += 1
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._arguments,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def keep_alive(self) -> None:
+        """Start it again if it has ended, as the kubelet does with a DaemonSet's container."""
+        if not self.running:
+            self.start()
+
+    def terminate(self) -> bool:
+        """Ask it to end; return whether it did within a pod's grace period."""
+        if self._process is None:
+            return True
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        self._signal(signal.SIGKILL)  # what it left of its session
+        return True
+
+    def kill(self) -> None:
+        """End it as the kernel does when memory runs out."""
+        if self._process is not None:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        assert self._process is not None
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            return
+
+
+def _plain(command: str) -> list[str]:
+    return ["/bin/sh", "-c", command]
+
+
+def cannot_isolate() -> str:
+    """Return why this machine gives no mount namespace; empty: it does."""
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return "no unshare (util-linux)"
+    tried = subprocess.run([*_enter(unshare), "true"], capture_output=True, text=True, check=False)
+    return f"no mount namespace: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+def _enter(unshare: str) -> list[str]:
+    enter = [unshare, "--mount", "--propagation", "private"]
+    return enter if os.geteuid() == 0 else [*enter, "--user", "--map-root-user"]
+
+
+def _arguments(command: str, kubelet: Path, scratch: Path) -> list[str]:
+    """Return how to run a command in a mount namespace. Raises CannotIsolate."""
+    if problem := cannot_isolate():
+        raise CannotIsolate(f"{problem}: use --kubelet-conformance-shared")
+    room = scratch / "root"
+    room.mkdir(exist_ok=True)
+    return [*_enter("unshare"), "/bin/sh", "-c", _ENTER, str(room), str(kubelet), command]

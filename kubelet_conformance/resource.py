@@ -1,0 +1,147 @@
+"""One extended resource, as the kubelet has it: the plugin's service and the list that it sends."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import grpc
+
+from device_plugin.proto import deviceplugin_pb2 as pb, deviceplugin_pb2_grpc as pb_grpc
+
+HEALTHY: Final = "Healthy"
+CALL_S = 30.0
+"""The kubelet waits longer for Allocate; what takes longer than this keeps a pod from starting."""
+
+
+class Refusal(Exception):
+    """What a plugin answered instead: gRPC's status and its words."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+
+
+class Resource:
+    """Follows ``ListAndWatch`` from construction on, as the kubelet does. Thread-safe.
+
+    ``registered_options`` are those of the Register call; None where the plugin was found by its
+    socket in the registry, which carries none.
+    """
+
+    def __init__(
+        self, name: str, endpoint: Path, registered_options: pb.DevicePluginOptions | None
+    ) -> None:
+        self.name = name
+        self.endpoint = endpoint
+        self.registered_options = registered_options
+        self._channel = grpc.insecure_channel(f"unix:{endpoint}")
+        self._stub = pb_grpc.DevicePluginStub(self._channel)
+        self._changed = threading.Condition()
+        self._lists: list[tuple[pb.Device, ...]] = []
+        self._ended = False
+        try:
+            self.options = self._call(self._stub.GetDevicePluginOptions, pb.Empty())
+        except Refusal:
+            self._channel.close()
+            raise
+        threading.Thread(target=self._follow, name=f"follow {name}", daemon=True).start()
+
+    @property
+    def lists(self) -> list[tuple[pb.Device, ...]]:
+        """Return every list so far, the newest last."""
+        with self._changed:
+            return list(self._lists)
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the plugin's stream is over: the kubelet calls its devices unhealthy."""
+        with self._changed:
+            return self._ended
+
+    def devices(self) -> Mapping[str, str]:
+        """Return the newest list: health by device id."""
+        with self._changed:
+            return {one.ID: one.health for one in self._lists[-1]} if self._lists else {}
+
+    def healthy(self) -> list[str]:
+        """Return the ids that may be allocated, sorted."""
+        return sorted(name for name, health in self.devices().items() if health == HEALTHY)
+
+    def wait(self, condition: Callable[["Resource"], bool], within_s: float) -> bool:
+        """Return whether the condition came true; it is asked at every list and at the end."""
+        deadline = time.monotonic() + within_s
+        while True:
+            with self._changed:
+                seen = len(self._lists), self._ended
+            if condition(self):
+                return True
+            with self._changed:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._changed.wait_for(
+                    lambda seen=seen: (len(self._lists), self._ended) != seen,  # type: ignore[misc]
+                    left,
+                )
+
+    def first_list_again(self, within_s: float) -> Mapping[str, str]:
+        """Open a second stream and return the list that it begins with. Raises Refusal."""
+        stream = self._stub.ListAndWatch(pb.Empty(), timeout=within_s)
+        try:
+            return {one.ID: one.health for one in next(stream).devices}
+        except grpc.RpcError as err:
+            raise refusal(err) from err
+        finally:
+            stream.cancel()
+
+    def allocate(self, *containers: list[str]) -> list[pb.ContainerAllocateResponse]:
+        """Allocate, for one pod, the devices of each container. Raises Refusal."""
+        request = pb.AllocateRequest(
+            container_requests=[pb.ContainerAllocateRequest(devices_ids=ids) for ids in containers]
+        )
+        return list(self._call(self._stub.Allocate, request).container_responses)
+
+    def prefer(self, available: list[str], must_include: list[str], size: int) -> list[str]:
+        """Ask which of the available devices the plugin would give. Raises Refusal."""
+        wanted = pb.ContainerPreferredAllocationRequest(
+            available_deviceIDs=available,
+            must_include_deviceIDs=must_include,
+            allocation_size=size,
+        )
+        request = pb.PreferredAllocationRequest(container_requests=[wanted])
+        (answer,) = self._call(self._stub.GetPreferredAllocation, request).container_responses
+        return list(answer.deviceIDs)
+
+    def pre_start(self, ids: list[str]) -> None:
+        """Announce that a container with these devices starts. Raises Refusal."""
+        self._call(self._stub.PreStartContainer, pb.PreStartContainerRequest(devices_ids=ids))
+
+    def close(self) -> None:
+        """Hang up, as a kubelet that stops."""
+        self._channel.close()
+
+    def _follow(self) -> None:
+        try:
+            for each in self._stub.ListAndWatch(pb.Empty()):
+                with self._changed:
+                    self._lists.append(tuple(each.devices))
+                    self._changed.notify_all()
+        except (grpc.RpcError, ValueError):  # ValueError: closed before it began
+            pass
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _call(self, method: Any, request: Any) -> Any:
+        try:
+            return method(request, timeout=CALL_S)
+        except grpc.RpcError as err:
+            raise refusal(err) from err
+
+
+def refusal(err: grpc.RpcError) -> Refusal:
+    """Return what a plugin answered instead of a result."""
+    call = cast(Any, err)  # every RpcError that a stub raises is a Call too
+    return Refusal(call.code().name, call.details())

@@ -1,0 +1,174 @@
+"""Device plugin API v1beta1."""
+
+import re
+
+import pytest
+
+from kubelet_conformance.kubelet import MAX_DEVICE_ID
+from kubelet_conformance.plugin import Setting
+from kubelet_conformance.resource import HEALTHY, Refusal, Resource
+
+MOST = 16
+"""Devices of a resource that are tried one by one."""
+_CDI = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*=[A-Za-z0-9][A-Za-z0-9_.:-]*")
+_HEALTH = {HEALTHY, "Unhealthy"}
+
+
+def resources(served: Setting) -> list[Resource]:
+    """Return what is registered, by name."""
+    return [one for _, one in sorted(served.kubelet.resources().items())]
+
+
+def test_registers(served: Setting) -> None:
+    """It registers, and nothing that it asked for is refused."""
+    assert served.kubelet.resources()
+    assert served.kubelet.refused == []
+
+
+def test_options(served: Setting) -> None:
+    """GetDevicePluginOptions says what Register said."""
+    told = [one for one in resources(served) if one.registered_options is not None]
+    if not told:
+        pytest.skip("found by its socket in plugins_registry: there is no Register call")
+    for one in told:
+        assert one.options == one.registered_options, one.name
+
+
+def test_list(served: Setting) -> None:
+    """Device ids are unique and at most 63 characters; health is a word of the API."""
+    for one in resources(served):
+        for devices in one.lists:
+            ids = [device.ID for device in devices]
+            assert len(set(ids)) == len(ids), f"{one.name}: the same id twice"
+            assert all(0 < len(each) <= MAX_DEVICE_ID for each in ids), f"{one.name}: {ids}"
+            assert {device.health for device in devices} <= _HEALTH, one.name
+            nodes = [node.ID for device in devices for node in device.topology.nodes]
+            assert all(node >= 0 for node in nodes), f"{one.name}: NUMA nodes {nodes}"
+
+
+def test_second_stream(served: Setting) -> None:
+    """A second ListAndWatch begins with the same list, and does not end the first."""
+    for one in resources(served):
+        assert one.first_list_again(served.timeout_s) == one.devices(), one.name
+        assert not one.ended, f"{one.name}: the first stream ended"
+
+
+def test_allocate(served: Setting) -> None:
+    """Allocate of a healthy device gives one well-formed answer with something in it."""
+    for one in resources(served):
+        for device in one.healthy()[:MOST]:
+            answers = one.allocate([device])
+            assert len(answers) == 1, f"{one.name}: {len(answers)} answers for one container"
+            (got,) = answers
+            parts = [got.envs, got.mounts, got.devices, got.annotations, got.cdi_devices]
+            assert any(parts), f"{one.name}: nothing comes with {device}"
+            paths = [path for m in got.mounts for path in (m.container_path, m.host_path)]
+            paths += [path for d in got.devices for path in (d.container_path, d.host_path)]
+            assert all(path.startswith("/") for path in paths), f"{one.name}: {paths}"
+            rights = [each.permissions for each in got.devices]
+            assert all(right and set(right) <= set("rwm") for right in rights), rights
+            names = [each.name for each in got.cdi_devices]
+            assert all(_CDI.fullmatch(name) for name in names), f"{one.name}: {names}"
+
+
+def test_allocate_containers(served: Setting) -> None:
+    """Allocate for two containers gives two answers, each with its own device."""
+    several = [one for one in resources(served) if len(one.healthy()) > 1]
+    if not several:
+        pytest.skip("no resource has two healthy devices")
+    for one in several:
+        first, second = one.healthy()[:2]
+        alone = [one.allocate([each])[0] for each in (first, second)]
+        both = one.allocate([first], [second])
+        assert len(both) == 2, f"{one.name}: {len(both)} answers for two containers"
+        for got, expected in zip(both, alone, strict=True):
+            assert got.envs == expected.envs, one.name
+            assert list(got.devices) == list(expected.devices), one.name
+            assert list(got.cdi_devices) == list(expected.cdi_devices), one.name
+
+
+def test_allocate_again(served: Setting) -> None:
+    """A device is given again: a pod that was not admitted after all leaves no trace."""
+    for one in resources(served):
+        device = one.healthy()[0]
+        assert one.allocate([device])[0].envs == one.allocate([device])[0].envs, one.name
+
+
+def test_allocate_unknown(served: Setting) -> None:
+    """Allocate of a device that is not there is an error, and the plugin lives on."""
+    for one in resources(served):
+        with pytest.raises(Refusal):
+            one.allocate(["no-such-device"])
+        assert one.allocate(one.healthy()[:1]), f"{one.name}: it is gone after a bad request"
+
+
+def test_preferred(served: Setting) -> None:
+    """Preferred allocation: as many as asked for, of those available, with those that must be."""
+    offering = [one for one in resources(served) if one.options.get_preferred_allocation_available]
+    if not offering:
+        pytest.skip("not offered")
+    for one in offering:
+        there = one.healthy()
+        for size in range(1, min(len(there), MOST) + 1):
+            got = one.prefer(there, [], size)
+            assert len(set(got)) == len(got) == size, f"{one.name}: {got} for {size}"
+            assert set(got) <= set(there), one.name
+            must = there[-1:]
+            assert must[0] in one.prefer(there, must, size), f"{one.name}: without {must}"
+
+
+def test_pre_start(served: Setting) -> None:
+    """PreStartContainer answers where it is asked for."""
+    asking = [one for one in resources(served) if one.options.pre_start_required]
+    if not asking:
+        pytest.skip("not asked for")
+    for one in asking:
+        one.pre_start(one.healthy()[:1])
+
+
+def test_pod_resources(served: Setting) -> None:
+    """Devices that a pod holds stay in the list, also while the pod resources API refuses."""
+    kubelet = served.kubelet
+    before = {one.name: one.devices().keys() for one in resources(served)}
+    kubelet.held = {one.name: one.healthy()[:1] for one in resources(served)}
+    kubelet.refuse_lists = True
+    try:
+        for one in resources(served):
+            one.allocate(kubelet.held[one.name])
+        for one in resources(served):
+            again = one.first_list_again(served.timeout_s)
+            assert again.keys() == before[one.name], one.name
+    finally:
+        kubelet.refuse_lists, kubelet.held = False, {}
+
+
+def test_health(served: Setting) -> None:
+    """A device that breaks is sent as Unhealthy, and stays in the list."""
+    before = {one.name: set(one.devices()) for one in resources(served)}
+    heard = {one.name: len(one.lists) for one in resources(served)}
+    if not served.ask("break"):
+        pytest.skip("not tried: no --kubelet-conformance-break")
+
+    def sick() -> bool:
+        since = [
+            device
+            for one in resources(served)
+            for sent in one.lists[heard[one.name] :]
+            for device in sent
+        ]
+        return any(device.health != HEALTHY for device in since)
+
+    assert served.wait(sick), "no device became unhealthy"
+    for one in resources(served):
+        assert set(one.devices()) == before[one.name], f"{one.name}: a sick device left the list"
+
+
+def test_health_mended(served: Setting) -> None:
+    """A device that works again is sent as Healthy, without a restart."""
+    if not served.ask("mend"):
+        pytest.skip("not tried: no --kubelet-conformance-mend")
+
+    def all_well() -> bool:
+        return all(set(one.devices().values()) <= {HEALTHY} for one in resources(served))
+
+    assert served.wait(all_well), "it stays unhealthy"

@@ -1,0 +1,190 @@
+"""Devices narrower than their GPU instance: how many GPU instances hold them, and where in those.
+
+A GPU instance is placed by the board's rules, which know nothing of what it is divided into. So a
+wish for narrow devices is a wish for GPU instances, as few of a profile as can hold all of that
+profile that are wanted, as ``nvidia-mig-parted`` packs them, and then a search in their compute
+slices. Free compute slices of a GPU instance that is divided already are used first.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations, groupby
+
+from mig.geometry import Board, ComputePlace, ComputeProfile, DeviceProfile, Instance, Profile
+from mig.planner.occupancy import Occupancy, budget_of
+from mig.planner.search import placements
+
+Wish = Profile | DeviceProfile
+"""A device that is wanted; a ``Profile`` is one that has its GPU instance to itself."""
+
+_Division = tuple[ComputePlace, ...]
+_Narrow = Mapping[Profile, tuple[ComputeProfile, ...]]
+
+
+def gpu_instances(instances: Iterable[Instance]) -> tuple[Instance, ...]:
+    """Return the GPU instances that devices lie in, each once, order kept."""
+    return tuple(dict.fromkeys(one.gpu_instance for one in instances))
+
+
+def device_of(entry: Instance | Wish) -> DeviceProfile:
+    """Return what an instance or a wish is called by, without a place."""
+    if isinstance(entry, Instance):
+        return entry.device
+    return DeviceProfile(entry) if isinstance(entry, Profile) else entry
+
+
+def place_order(instance: Instance) -> tuple[int, int]:
+    """Return what orders instances: the start, then that in its GPU instance's compute slices."""
+    return instance.start, instance.compute_start or 0
+
+
+def gpu_instances_for(have: Iterable[Instance], wanted: Iterable[Wish]) -> tuple[Profile, ...]:
+    """Return the GPU instances to add to ``have`` for what is wanted."""
+    whole, narrow = _parted(wanted)
+    return (*whole, *_additional(_divisions(have), narrow).elements())
+
+
+def ways(
+    board: Board, base: Sequence[Instance], wanted: Iterable[Wish]
+) -> Iterator[tuple[tuple[Instance, ...], Occupancy]]:
+    """Yield every way to place all that is wanted beside ``base``, with the occupancy of both.
+
+    Deterministic; each set of placed instances comes once.
+    """
+    occupied = budget_of(board).total(base)
+    whole, narrow = _parted(wanted)
+    divided = _divisions(base)
+    new = _additional(divided, narrow)
+    for placed, total in placements(board, occupied, [*whole, *new.elements()]):
+        for devices in _divide(placed, new, divided, tuple(narrow.items())):
+            yield devices, total
+
+
+def room_inside(instances: Iterable[Instance]) -> tuple[int, ...]:
+    """Return in how many places divided GPU instances could hold one more device, widest first."""
+    sums: Counter[int] = Counter()
+    for gpu_instance, division in _divisions(instances).items():
+        taken = _mask(division)
+        for one in gpu_instance.profile.ci_profiles:
+            sums[-one.compute_slices] += sum(not _bits(one, at) & taken for at in one.starts)
+    return tuple(number for _, number in sorted(sums.items()))
+
+
+def room_in_divided(instances: Iterable[Instance], device: DeviceProfile) -> int:
+    """Return how many more of a narrow device fit into GPU instances that are divided already."""
+    if device.compute is None:
+        return 0
+    divisions = _divisions(instances).items()
+    masks = (_mask(division) for one, division in divisions if one.profile == device.profile)
+    return sum(_most(mask, device.compute) for mask in masks)
+
+
+def _most(taken: int, device: ComputeProfile) -> int:
+    """Return how many of a device fit beside what is taken of one GPU instance."""
+    numbers = range(device.max_count, 0, -1)
+    return next((n for n in numbers if next(_fill((taken,), [(device, n)]), None)), 0)
+
+
+def _parted(wanted: Iterable[Wish]) -> tuple[list[Profile], _Narrow]:
+    """Part what is wanted into whole GPU instances and what is narrower, by profile."""
+    whole: list[Profile] = []
+    narrow: dict[Profile, list[ComputeProfile]] = defaultdict(list)
+    for one in map(device_of, wanted):
+        if one.compute is None:
+            whole.append(one.profile)
+        else:
+            narrow[one.profile].append(one.compute)
+    return whole, {profile: tuple(devices) for profile, devices in narrow.items()}
+
+
+def _divisions(instances: Iterable[Instance]) -> dict[Instance, _Division]:
+    """Return the GPU instances that are divided, and into what."""
+    found: dict[Instance, _Division] = {}
+    for one in instances:
+        if one.compute is not None:
+            found[one.gpu_instance] = (*found.get(one.gpu_instance, ()), one.compute)
+    return found
+
+
+def _additional(divided: Mapping[Instance, _Division], narrow: _Narrow) -> Counter[Profile]:
+    """Return how many GPU instances the narrow devices need beside those that are divided."""
+    found: Counter[Profile] = Counter()
+    for profile, devices in narrow.items():
+        masks = [_mask(division) for one, division in divided.items() if one.profile == profile]
+        found[profile] = _fewest(tuple(masks), devices)
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _fewest(masks: tuple[int, ...], devices: tuple[ComputeProfile, ...]) -> int:
+    """Return how many empty GPU instances hold the devices beside some that are divided."""
+    number = 0
+    while next(_fill((*masks, *[0] * number), _grouped(devices)), None) is None:
+        number += 1
+    return number
+
+
+def _divide(
+    placed: Sequence[Instance],
+    new: Mapping[Profile, int],
+    divided: Mapping[Instance, _Division],
+    narrow: Sequence[tuple[Profile, tuple[ComputeProfile, ...]]],
+) -> Iterator[tuple[Instance, ...]]:
+    """Yield every way to divide so many of the placed GPU instances into the narrow devices."""
+    if not narrow:
+        yield tuple(placed)
+        return
+    (profile, devices), *later = narrow
+    others = [one for one in placed if one.profile != profile]
+    own = [one for one in placed if one.profile == profile]
+    before = [one for one in divided if one.profile == profile]
+    for chosen in combinations(own, new[profile]):
+        whole = [one for one in own if one not in chosen]
+        bins = (*before, *chosen)
+        masks = tuple(_mask(divided.get(one, ())) for one in bins)
+        for filling in _fill(masks, _grouped(devices)):
+            parts = [Instance(profile, bins[at].start, place) for at, place in filling]
+            for rest in _divide(others, new, divided, later):
+                yield (*parts, *whole, *rest)
+
+
+def _grouped(devices: Iterable[ComputeProfile]) -> list[tuple[ComputeProfile, int]]:
+    """Count devices of a kind, widest first."""
+    ranked = sorted(devices, key=lambda one: -one.compute_slices)
+    return [(one, sum(1 for _ in run)) for one, run in groupby(ranked)]
+
+
+def _fill(
+    masks: tuple[int, ...],
+    groups: Sequence[tuple[ComputeProfile, int]],
+    lowest: tuple[int, int] = (0, 0),
+) -> Iterator[tuple[tuple[int, ComputePlace], ...]]:
+    """Yield every way to place devices in GPU instances, whose used compute slices are bits.
+
+    Devices of a kind stand in rising order, so each set of places comes once.
+    """
+    if not groups:
+        yield ()
+        return
+    (one, count), *later = groups
+    left = [(one, count - 1), *later] if count > 1 else later
+    for at, mask in enumerate(masks):
+        for start in one.starts:
+            if (at, start) < lowest or _bits(one, start) & mask:
+                continue
+            filled = (*masks[:at], mask | _bits(one, start), *masks[at + 1 :])
+            following = (at, start + 1) if count > 1 else (0, 0)
+            for rest in _fill(filled, left, following):
+                yield ((at, ComputePlace(one, start)), *rest)
+
+
+def _bits(one: ComputeProfile, start: int) -> int:
+    return ((1 << one.compute_slices) - 1) << start
+
+
+def _mask(division: Iterable[ComputePlace]) -> int:
+    mask = 0
+    for place in division:
+        mask |= _bits(place.profile, place.start)
+    return mask

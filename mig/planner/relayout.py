@@ -1,0 +1,160 @@
+"""From one layout of a board to another with the fewest changes, and a proof that fewer do not do.
+
+What is wanted can be placed in so many ways, all of which are looked at. An existing instance stays
+in a way that has it. So the sets of instances that can stay together are the subsets of those that
+some way has, and each smallest set that is none of them has to lose one: these sets are the proof.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
+
+from mig.errors import InUseError, MigError, PlanError
+from mig.geometry import Board, DeviceProfile, Instance
+from mig.planner.compute import Wish, device_of, place_order, ways
+from mig.planner.explain import why_not
+from mig.planner.headroom import Headroom, headroom_of
+from mig.planner.rules import check
+
+Wanted = tuple[Instance | Wish, ...]
+_REMEMBERED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Relayout:
+    """The steps, destroy first; ``keep`` stays. All are ordered by start."""
+
+    keep: tuple[Instance, ...]
+    destroy: tuple[Instance, ...]
+    create: tuple[Instance, ...]
+    proof: "Proof"
+
+    @property
+    def layout(self) -> tuple[Instance, ...]:
+        """Return the instances after the steps, by start."""
+        return tuple(sorted((*self.keep, *self.create), key=place_order))
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Why no plan destroys fewer instances than ``bound``.
+
+    ``ways``: in how many ways the wanted slices can be placed (with what is pinned); all of them
+    were looked at. ``surplus``: how many devices of a profile are more than wanted. ``conflicts``:
+    smallest sets, none of them for want of numbers alone, that no way has together.
+    """
+
+    bound: int
+    ways: int
+    surplus: tuple[tuple[DeviceProfile, int], ...]
+    conflicts: tuple[tuple[Instance, ...], ...]
+
+
+def relayout(
+    board: Board,
+    have: Sequence[Instance],
+    wanted: Sequence[Instance | Wish],
+    pinned: Collection[Instance] = (),
+    held: Collection[Instance] = (),
+) -> Relayout:
+    """Place what is wanted so that few instances have to go. Exact, and remembered.
+
+    Of all ways those count that keep the most of ``held``, of these the ones that keep the most
+    instances, then the one that leaves most room.
+
+    Raises IllegalLayoutError if ``have`` or the placed entries of ``wanted`` are illegal; MigError
+    if ``pinned`` names what does not exist; InUseError if what is pinned cannot stay; PlanError,
+    which says why, if the board cannot hold what is wanted.
+    """
+    return _relayout(
+        board,
+        tuple(sorted(have, key=place_order)),
+        tuple(wanted),
+        frozenset(pinned),
+        frozenset(held),
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _relayout(
+    board: Board,
+    have: tuple[Instance, ...],
+    wanted: Wanted,
+    pinned: frozenset[Instance],
+    held: frozenset[Instance],
+) -> Relayout:
+    check(board, have)
+    absent = sorted(map(str, pinned - set(have)))
+    if absent:
+        raise MigError(f"{absent[0]} is pinned but does not exist on {board.key}")
+    best: tuple[int, int, Headroom] | None = None
+    final = frozenset[Instance]()
+    kept: set[frozenset[Instance]] = set()
+    ways, existing = 0, frozenset(have)
+    for way, room in _ways(board, wanted):
+        stays = existing & way
+        if pinned <= stays:
+            ways += 1
+            kept.add(stays)
+            worth = len(stays & held), len(stays), room
+            if best is None or worth > best:
+                best, final = worth, way
+    if best is None:
+        raise _refusal(board, wanted, pinned)
+    fewest = len(have) - max(map(len, kept))
+    proof = Proof(fewest, ways, _surplus(have, wanted), tuple(_conflicts(have, wanted, kept)))
+    return Relayout(
+        keep=tuple(i for i in have if i in final),
+        destroy=tuple(i for i in have if i not in final),
+        create=tuple(sorted(final - existing, key=place_order)),
+        proof=proof,
+    )
+
+
+def _ways(board: Board, wanted: Wanted) -> Iterator[tuple[frozenset[Instance], Headroom]]:
+    fixed = [entry for entry in wanted if isinstance(entry, Instance)]
+    check(board, fixed)
+    named = [entry for entry in wanted if not isinstance(entry, Instance)]
+    for placed, total in ways(board, fixed, named):
+        yield frozenset((*fixed, *placed)), headroom_of(board, total)
+
+
+def _refusal(board: Board, wanted: Wanted, pinned: frozenset[Instance]) -> PlanError | InUseError:
+    """Return why there is no way."""
+    fixed = [entry for entry in wanted if isinstance(entry, Instance)]
+    named = [entry for entry in wanted if not isinstance(entry, Instance)]
+    if next(_ways(board, wanted), None) is not None:
+        lost = sorted(map(str, pinned))
+        return InUseError(
+            f"no way to place what is wanted on {board.key} keeps what is pinned", lost
+        )
+    return why_not(board, fixed, named, movable=())
+
+
+def _counts(entries: Sequence[Instance | Wish]) -> Counter[DeviceProfile]:
+    return Counter(map(device_of, entries))
+
+
+def _surplus(have: Sequence[Instance], wanted: Wanted) -> tuple[tuple[DeviceProfile, int], ...]:
+    return tuple((_counts(have) - _counts(wanted)).items())
+
+
+def _conflicts(
+    have: Sequence[Instance], wanted: Wanted, kept: set[frozenset[Instance]]
+) -> Iterator[tuple[Instance, ...]]:
+    """Yield the smallest sets of instances that cannot stay together although as many are wanted.
+
+    Every set that cannot stay contains one of them, or more of a profile than are wanted.
+    """
+    largest = [stays for stays in kept if not any(stays < other for other in kept)]
+    room, found = _counts(wanted), list[frozenset[Instance]]()
+    for size in range(1, len(have) + 1):
+        for some in combinations(have, size):
+            together = frozenset(some)
+            if _counts(some) - room or any(core <= together for core in found):
+                continue
+            if not any(together <= stays for stays in largest):
+                found.append(together)
+                yield some

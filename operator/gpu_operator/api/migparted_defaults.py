@@ -1,0 +1,73 @@
+"""The chart's own configurations, with the names that the MIG manager ships.
+
+``python -m gpu_operator.api.migparted_defaults FILE`` writes them, for every board that exists.
+"""
+
+import argparse
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpu_operator.api.migparted import VENDOR
+from mig import geometry
+
+_Instances = tuple[tuple[str, int], ...]
+_HEAD = """\
+# Made by python -m gpu_operator.api.migparted_defaults from the boards' geometry: do not edit.
+# Your own configurations: chart value migManager.config (docs/mig-config.md).
+"""
+
+
+def document() -> dict[str, Any]:
+    """Return the configurations: MIG off, MIG on, each profile everywhere, and a balance."""
+    configs: dict[str, Any] = {
+        "all-disabled": [{"devices": "all", "mig-enabled": False}],
+        "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
+    }
+    by_name: dict[str, dict[_Instances, list[str]]] = {}
+    for board in geometry.BOARDS.values():
+        wanted: dict[str, _Instances] = {
+            f"all-{profile.resource_name.removeprefix('mig-')}": (
+                (profile.name, profile.max_count),
+            )
+            for profile in board.profiles
+        }
+        wanted["all-balanced"] = _balanced(board)
+        for name, instances in wanted.items():
+            groups = by_name.setdefault(name, defaultdict(list))
+            groups[instances].append(f"0x{board.pci_device_id << 16 | VENDOR:08X}")
+    for name, found in sorted(by_name.items()):
+        configs[name] = [
+            {
+                "device-filter": boards,
+                "devices": "all",
+                "mig-enabled": True,
+                "mig-devices": dict(instances),
+            }
+            for instances, boards in found.items()
+        ]
+    return {"version": "v1", "mig-configs": configs}
+
+
+def _balanced(board: geometry.Board) -> _Instances:
+    """Return one instance of each size below the board's, and one more of the smallest."""
+    sizes = {p.compute_slices: p.name for p in board.profiles if p.is_classic}
+    whole = [s for s in (1, 2, 3) if s in sizes]
+    if board.compute_slices < sum(whole) + 1:
+        whole.remove(max(whole))
+    return tuple((sizes[slices], 2 if slices == 1 else 1) for slices in whole)
+
+
+def text() -> str:
+    """Return the file."""
+    return _HEAD + yaml.safe_dump(document(), sort_keys=False, width=100)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(
+        prog="python -m gpu_operator.api.migparted_defaults", description=__doc__
+    )
+    parser.add_argument("file", type=Path, help="what is written")
+    parser.parse_args().file.write_text(text(), encoding="utf-8")

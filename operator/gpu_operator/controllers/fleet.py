@@ -1,0 +1,229 @@
+"""Indexes over the world: which pool has which node, which layout which GPU. They are kept as
+objects change, so that one GPU's change costs the same in a fleet of any size.
+
+Only what a person edits (pools, the policy, a layout) makes many GPUs be looked at again, and of a
+layout only those that it selects, or did. What changed is told by the store; what is worth a look
+after that is the answer.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gpu_operator.api.v1alpha1 import MIG_CONFIG_NODE, POOL_LABEL
+from gpu_operator.api.v1alpha1.resource import Gpu, Layout
+from gpu_operator.controllers import layouts, membership, selection
+from gpu_operator.controllers.layout_book import LayoutBook
+from gpu_operator.controllers.pool_book import PoolBook
+from gpu_operator.controllers.selection import Role
+from gpu_operator.controllers.world import World
+
+Named = tuple[str, str]  # kind and name
+
+
+class Fleet:
+    """Used by one thread at a time; ``see`` comes before everything else."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self.by_node: dict[str, tuple[Gpu, ...]] = {}
+        self.followed: dict[str, str] = {}
+        self.books: dict[str, LayoutBook] = {}
+        self.pool_books: dict[str, PoolBook] = {}
+        self.asked_by_label: dict[str, dict[str, Layout]] = {}
+        self._gpus: dict[str, Gpu] = {}
+        self._nodes: set[str] = set()
+        self._roles: dict[str, tuple[Role, ...]] = {}
+        self._layouts: dict[str, Layout] = {}
+        self._settings: Any = None  # what a change of concerns everything
+        self._pools: Sequence[Any] = ()
+        self._order = selection.Order(())
+
+    def see(self, world: World, changes: Iterable[Named]) -> set[Named]:
+        """Take the world as it is now, and what has changed in it; return what is to be looked at.
+
+        The world's ``index`` must be this object.
+        """
+        touched: set[Named] = set()
+        settings = (world.policy, {n: (p.meta, p.spec) for n, p in world.pools.items()})
+        if settings != self._settings:
+            self._settings = settings
+            return self._see_everything(world)
+        nodes, gpus, edited = set[str](), set[str](), set[str]()
+        for kind, name in changes:
+            match kind:
+                case "GPU":
+                    gpus.add(name)
+                case "Node":
+                    nodes.add(name)
+                case "MIGLayout":
+                    edited.add(name)
+                case "GPUPool":
+                    touched.add((kind, name))
+                    touched |= {("GPUPolicy", policy) for policy in world.policies}
+                case "Agent":
+                    touched |= self._dirty(name)
+                case _:  # ``engine.routes`` knows what it concerns
+                    pass
+        for name in gpus:
+            nodes |= self._place(world, name)
+        for name in edited:
+            nodes |= self._see_layout(world, name, touched)
+        for name in nodes:
+            touched |= self._see_node(world, name)
+        touched |= {("GPU", name) for name in gpus}
+        if gpus:
+            touched |= {("GPUFault", name) for name in world.faults}
+        return touched
+
+    def _see_everything(self, world: World) -> set[Named]:
+        self._pools = membership.valid_pools(world)
+        self._layouts = dict(world.layouts)
+        self._order = selection.Order(self._layouts.values())
+        self.books = {name: LayoutBook(layout) for name, layout in self._layouts.items()}
+        self.asked_by_label = {}
+        for name, layout in self._layouts.items():
+            self._note_label(name, None, layout)
+        self.pool_books = {}
+        self._roles.clear()
+        self.followed.clear()
+        touched: set[Named] = {("GPU", name) for name in self._gpus.keys() | world.gpus.keys()}
+        for name in self._gpus.keys() | world.gpus.keys():
+            self._place(world, name)
+        for node in self._nodes | world.nodes.keys() | self.by_node.keys():
+            touched |= self._see_node(world, node)
+        touched |= {("MIGLayout", name) for name in world.layouts}
+        touched |= {("GPUPolicy", name) for name in world.policies}
+        return touched | {("GPUPool", name) for name in (*world.pools, *self.pool_books)}
+
+    def _place(self, world: World, name: str) -> set[str]:
+        """Sort a GPU under its node; return the nodes that it is on, or was."""
+        before, now = self._gpus.get(name), world.gpus.get(name)
+        found = {gpu.spec.node_name for gpu in (before, now) if gpu is not None}
+        if now is None:
+            self._gpus.pop(name, None)
+        else:
+            self._gpus[name] = now
+        for node in found:
+            others = [g for g in self.by_node.get(node, ()) if g.name != name]
+            if now is not None and now.spec.node_name == node:
+                others.append(now)
+            self.by_node[node] = tuple(sorted(others, key=lambda g: (g.spec.index, g.name)))
+            if not others:
+                del self.by_node[node]
+        for gpu in (before, now):
+            if gpu is not None:
+                self._book(gpu.spec.pool).note_gpu(name, now, live=True)  # see ``_see_node``
+        if now is None:
+            self._forget(name)
+        return found
+
+    def _see_layout(self, world: World, name: str, touched: set[Named]) -> set[str]:
+        """Take a layout's new version; return the nodes whose GPUs it selects, or did."""
+        before, now = self._layouts.get(name), world.layouts.get(name)
+        touched.add(("MIGLayout", name))
+        touched |= self._note_label(name, before, now)
+        if before is not None and now is not None and _is_as_before(before, now):
+            self._layouts[name] = now
+            return set()
+        if now is None:
+            self._layouts.pop(name, None)
+        else:
+            self._layouts[name] = now
+        self._order = selection.Order(self._layouts.values())
+        concerned: set[str] = set()
+        book = self.books.pop(name, None)
+        if book is not None:
+            for gpu in (*book.entries, *book.unplaceable, *book.taken, *book.of_claims):
+                touched.add(("GPU", gpu))
+                if gpu in self._gpus:
+                    concerned.add(self._gpus[gpu].spec.node_name)
+        if now is not None:
+            self.books[name] = LayoutBook(now)
+            concerned |= set(now.spec.selector.node_names) or set(self.by_node)
+        return concerned
+
+    def _note_label(self, name: str, before: Layout | None, now: Layout | None) -> set[Named]:
+        """Take a layout that a node's label asks for; return the node, as worth a look."""
+        nodes = set[Named]()
+        if before is not None and (node := before.meta.labels.get(MIG_CONFIG_NODE)):
+            self.asked_by_label.get(node, {}).pop(name, None)
+            nodes.add(("Node", node))
+        if now is not None and (node := now.meta.labels.get(MIG_CONFIG_NODE)):
+            self.asked_by_label.setdefault(node, {})[name] = now
+            nodes.add(("Node", node))
+        return nodes
+
+    def _see_node(self, world: World, name: str) -> set[Named]:
+        """Look at a node and its GPUs again."""
+        touched: set[Named] = {("Node", name)}
+        node = world.nodes.get(name)
+        before = self.held.pop(name, "")
+        now = membership.holder(self._pools, node) if node is not None else ""
+        if now:
+            self.held[name] = now
+        if node is not None:
+            self._nodes.add(name)
+        else:
+            self._nodes.discard(name)
+        label = node.labels.get(POOL_LABEL, "") if node is not None else ""
+        for pool in {*world.pools, *self.pool_books, before, now, label} - {""}:
+            if self._book(pool).note_node(world.pools.get(pool), name, node, now):
+                touched.add(("GPUPool", pool))
+        for gpu in self.by_node.get(name, ()):
+            live = membership.belongs(gpu, world, self.held)
+            self._book(gpu.spec.pool).note_gpu(gpu.name, gpu, live=live)
+            touched.add(("GPUPool", gpu.spec.pool))
+            touched |= self._sort(world, gpu)
+        return touched
+
+    def _dirty(self, node: str) -> set[Named]:
+        pool = self.held.get(node)
+        if pool is None:
+            return set()
+        self._book(pool).dirty.add(node)
+        return {("GPUPool", pool)}
+
+    def _sort(self, world: World, gpu: Gpu) -> set[Named]:
+        """Write a GPU into the books of the layouts that select it."""
+        before = self._roles.get(gpu.name, ())
+        live = membership.belongs(gpu, world, self.held)
+        roles = self._order.roles(world, gpu) if live else ()
+        touched: set[Named] = set()
+        for role in before:
+            if role.layout in self.books and role not in roles:
+                self.books[role.layout].drop(gpu.name)
+                touched.add(("MIGLayout", role.layout))
+        follows = roles[0].follows if roles else ""
+        if follows != self.followed.get(gpu.name, ""):
+            touched.add(("GPU", gpu.name))
+        self.followed.pop(gpu.name, None)
+        if follows:
+            self.followed[gpu.name] = follows
+        if roles:
+            self._roles[gpu.name] = roles
+        else:
+            self._roles.pop(gpu.name, None)
+        for role in roles:
+            layouts.write_role(self.books[role.layout], world, gpu, role)
+            touched.add(("MIGLayout", role.layout))
+        return touched
+
+    def _forget(self, name: str) -> None:
+        for role in self._roles.pop(name, ()):
+            if role.layout in self.books:
+                self.books[role.layout].drop(name)
+        self.followed.pop(name, None)
+
+    def pool_book(self, pool: str) -> PoolBook:
+        """Return what is known of a pool, or of what is left of one."""
+        return self._book(pool)
+
+    def _book(self, pool: str) -> PoolBook:
+        if pool not in self.pool_books:
+            self.pool_books[pool] = PoolBook(pool)
+        return self.pool_books[pool]
+
+
+def _is_as_before(before: Layout, now: Layout) -> bool:
+    """Return whether two states of a layout differ in their status at most."""
+    return before.spec == now.spec and before.meta == now.meta

@@ -1,0 +1,168 @@
+"""Nodes that say ``<prefix>/mig.config=NAME``, as the MIG manager serves them.
+
+A configuration becomes layouts, one for each group of the node's GPUs that get the same: what is
+done to GPUs is done by layouts alone. Their conditions become the label ``mig.config.state``:
+pending, then success or failed. What cannot be carried out changes nothing; an event on the node
+says why, and so does its annotation ``gpu.tessera.dev/mig-config``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+
+from gpu_operator.api.v1alpha1 import MIG_CONFIG
+from gpu_operator.api.v1alpha1.base import ConditionType, Reason
+from gpu_operator.api.v1alpha1.resource import Layout
+from gpu_operator.config import MigManagerConfig
+from gpu_operator.controllers import membership
+from gpu_operator.controllers.mig_config_plan import PlanError, groups
+from gpu_operator.controllers.world import Node, Outcome, World
+from gpu_operator.kube.actions import Action, Apply, Delete, Manager, Record
+from gpu_operator.render import mig_config as render
+
+PENDING, SUCCESS, FAILED = "pending", "success", "failed"
+_LONGEST_MESSAGE = 1000
+
+
+def reconcile(world: World, name: str, settings: MigManagerConfig) -> Outcome:
+    """Make a node's layouts what its label says, and tell how far they are."""
+    node = world.nodes.get(name)
+    there = _layouts_of(world, name)
+    wanted = _wanted(world, node, settings) if node is not None else ""
+    if node is None or not wanted:
+        gone = [Delete("MIGLayout", layout.name) for layout in there]
+        quiet = node is None or MIG_CONFIG not in node.annotations
+        return Outcome((*gone, *(() if quiet or node is None else [_silent(node)])))
+    try:
+        documents = _documents(world, node, wanted, settings)
+    except PlanError as err:
+        return Outcome(tuple(_tell(world, node, wanted, settings, FAILED, str(err))))
+    by_name = {layout.name: layout for layout in there}
+    actions = [*_changes(world, by_name, documents)]
+    state, why = (PENDING, "") if actions else _progress(list(by_name.values()))
+    actions += _tell(world, node, wanted, settings, state, why)
+    return Outcome(tuple(actions))
+
+
+def _wanted(world: World, node: Node, settings: MigManagerConfig) -> str:
+    """Return the name of the node's configuration; empty: it has none, or is not ours."""
+    if not settings.enabled or node.name not in membership.claims(world):
+        return ""
+    return node.labels.get(_label(world), "") or settings.default
+
+
+def _label(world: World) -> str:
+    return f"{world.policy.resource_prefix}/mig.config"
+
+
+def _documents(
+    world: World, node: Node, wanted: str, settings: MigManagerConfig
+) -> Sequence[render.Document]:
+    """Return the layouts that a node's configuration asks for. Raises PlanError."""
+    configs = world.mig_configs.get(settings.config_map)
+    if configs is None:
+        raise PlanError(f"there is no ConfigMap {settings.config_map} with a config.yaml")
+    if configs.problem:
+        raise PlanError(f"ConfigMap {settings.config_map}: {configs.problem}")
+    pool = world.pools[membership.claims(world)[node.name]].spec
+    found = groups(configs.named, wanted, pool.board, pool.count, settings.config_map)
+    documents = [render.layout(node, number, group, settings) for number, group in enumerate(found)]
+    ours = {layout.name for layout in _layouts_of(world, node.name)}
+    for document in documents:
+        name = document["metadata"]["name"]
+        if name not in ours and (name in world.layouts or ("MIGLayout", name) in world.broken):
+            raise PlanError(f"the name of MIGLayout {name} is needed, and somebody else's")
+    return documents
+
+
+def _layouts_of(world: World, node: str) -> Sequence[Layout]:
+    """Return the layouts that were made for a node's label, by name."""
+    if world.index is not None:
+        there = world.index.asked_by_label.get(node, {})
+        return [there[name] for name in sorted(there)]
+    return _by_node(world).get(node, ())
+
+
+@lru_cache(maxsize=2)
+def _by_node(world: World) -> Mapping[str, Sequence[Layout]]:
+    found: dict[str, list[Layout]] = {}
+    for name in sorted(world.layouts):
+        layout = world.layouts[name]
+        node = render.node_of(layout)
+        if node:
+            found.setdefault(node, []).append(layout)
+    return found
+
+
+def _changes(
+    world: World, there: Mapping[str, Layout], documents: Sequence[render.Document]
+) -> Iterator[Action]:
+    """Write what is new or wider first: no GPU is to follow no layout meanwhile."""
+    names = {document["metadata"]["name"] for document in documents}
+    stale = [d for d in documents if not render.is_as(there.get(d["metadata"]["name"]), d)]
+    for document in sorted(stale, key=lambda d: _narrows(there.get(d["metadata"]["name"]), d)):
+        yield Apply(Manager.MIG_CONFIG, document)
+    for name in there:
+        if name not in names:
+            yield Delete("MIGLayout", name)
+
+
+def _narrows(layout: Layout | None, document: render.Document) -> bool:
+    if layout is None:
+        return False
+    indices = document["spec"]["selector"]["indices"]
+    return not set(layout.spec.selector.indices) <= set(indices)
+
+
+def _progress(layouts: Sequence[Layout]) -> tuple[str, str]:
+    """Return the state that layouts which are as they should be add up to, and why it failed."""
+    states = [_state(layout) for layout in layouts]
+    failed = [why for state, why in states if state == FAILED]
+    if failed:
+        return FAILED, "; ".join(failed)
+    done = all(state == SUCCESS for state, _ in states)
+    return (SUCCESS if done else PENDING), ""
+
+
+def _state(layout: Layout) -> tuple[str, str]:
+    conditions = {
+        c.type: c
+        for c in layout.status.conditions
+        if c.observed_generation == layout.meta.generation
+    }
+    accepted = conditions.get(ConditionType.ACCEPTED.value)
+    if accepted is not None and accepted.status == "False":
+        return FAILED, f"{accepted.reason}: {accepted.message}"
+    degraded = conditions.get(ConditionType.DEGRADED.value)
+    if degraded is not None and degraded.status == "True":
+        return FAILED, f"{degraded.reason}: {degraded.message}"
+    ready = conditions.get(ConditionType.READY.value)
+    return (SUCCESS if ready is not None and ready.status == "True" else PENDING), ""
+
+
+def _tell(
+    world: World, node: Node, wanted: str, settings: MigManagerConfig, state: str, why: str
+) -> Iterator[Action]:
+    """Write the node's state where it differs, and an event when it ends or its reason changes."""
+    label = _label(world)
+    note = f"{wanted}: {state}" + (f": {why}" if why else "")[:_LONGEST_MESSAGE]
+    labels = {f"{label}.state": state}
+    if settings.default and node.labels.get(label) in (None, settings.default):
+        labels[label] = settings.default  # as the GPU operator labels nodes that have none
+    noted = node.annotations.get(MIG_CONFIG)
+    if noted != note or not labels.items() <= node.labels.items():
+        yield Apply(Manager.MIG_CONFIG, render.state(node, labels, {MIG_CONFIG: note}))
+    if noted != note and state != PENDING:
+        failed = state == FAILED
+        yield Record(
+            kind="Node",
+            name=node.name,
+            uid=node.uid,
+            reason=(Reason.MIG_CONFIG_FAILED if failed else Reason.MIG_CONFIG_APPLIED).value,
+            message=f"{label}={note}",
+            warning=failed,
+        )
+
+
+def _silent(node: Node) -> Apply:
+    """Return the write that takes our state off a node."""
+    return Apply(Manager.MIG_CONFIG, render.state(node, {}, {}))

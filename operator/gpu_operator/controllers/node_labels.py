@@ -1,0 +1,85 @@
+"""A node's labels: the pool's, and those of GPU Feature Discovery, in one write.
+
+While a layout changes a GPU, or a GPU has lost what it is to have, labels of slices stay as they
+were when all was there last: who selects nodes by them finds none missing meanwhile.
+"""
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1.gpu import MigMode, SliceState
+from gpu_operator.api.v1alpha1.gpupolicy import Strategy
+from gpu_operator.api.v1alpha1.resource import Gpu, Pool
+from gpu_operator.controllers import sharing, strategies
+from gpu_operator.controllers.world import Node, World
+from gpu_operator.kube.actions import Apply, Manager
+from gpu_operator.render import features, node as node_render
+from mig.geometry import WHOLE
+
+
+def write(
+    world: World, pool: Pool, node: Node, on_node: Sequence[Gpu], now: datetime.datetime
+) -> Iterator[Apply]:
+    """Yield the write of a node's labels, if they are not as they should be.
+
+    Raises:
+        UnknownBoardError: there is no such board.
+    """
+    prefix = world.policy.resource_prefix
+    there = {
+        key.removeprefix(f"{prefix}/"): value
+        for key, value in node_render.ours_of(node.labels, (prefix,)).items()
+        if key != POOL_LABEL
+    }
+    stamp = there.pop(features.TIMESTAMP, "")
+    strategy = strategies.policy_on(world, node).strategy
+    wanted = _kept_or_found(strategy, pool, on_node, there)
+    if there == wanted and stamp and node.labels.get(POOL_LABEL) == pool.name:
+        return
+    wanted[features.TIMESTAMP] = str(int(now.timestamp()))
+    named = {f"{prefix}/{name}": value for name, value in wanted.items()}
+    document = node_render.labelled(node.name, node.uid, {POOL_LABEL: pool.name, **named})
+    yield Apply(Manager.LABELS, document)
+
+
+def _kept_or_found(
+    strategy: Strategy, pool: Pool, on_node: Sequence[Gpu], there: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the labels of the GPUs: those of resources stay as they are until all are settled."""
+    by_index = {gpu.spec.index: gpu for gpu in on_node}
+    devices = [_device(pool, by_index.get(index)) for index in range(pool.spec.count)]
+    shared = {name: one for gpu in on_node for name, one in sharing.of_labels(gpu).items()}
+    found = features.labels(devices, strategy.value, _software(on_node), shared)
+    same = there.get("mig.strategy") == found.get("mig.strategy")
+    if not same or "gpu.product" not in there or all(map(_is_settled, on_node)):
+        return found
+    kept = {name: value for name, value in there.items() if features.is_of_a_resource(name)}
+    return {n: v for n, v in found.items() if not features.is_of_a_resource(n)} | kept
+
+
+def _device(pool: Pool, gpu: Gpu | None) -> features.Device:
+    """Return a GPU as its agent has reported it; before that it is as hardware is delivered."""
+    slices = gpu.status.slices if gpu is not None else ()
+    profiles = tuple(s.profile for s in slices if s.state is SliceState.ACTIVE)
+    mode = gpu.status.mig_mode if gpu is not None else None
+    divided = mode is MigMode.ENABLED or (bool(profiles) and WHOLE not in profiles)
+    return features.Device(pool.spec.board, divided, profiles)
+
+
+def _is_settled(gpu: Gpu) -> bool:
+    """Return whether the instances are those that are asked for; if nobody asks, what there is."""
+    wanted = gpu.spec.layout_instances
+    if not wanted and (gpu.spec.layout is None or gpu.spec.allocation.by_claims):
+        return True
+    there = {s.place for s in gpu.status.slices if s.state is SliceState.ACTIVE}
+    return there == {i.place for i in wanted}
+
+
+def _software(gpus: Sequence[Gpu]) -> features.Software:
+    """Return what the node's agent has reported; it says the same of each GPU."""
+    for gpu in gpus:
+        status = gpu.status
+        if status.driver_version or status.cuda_version or status.machine:
+            return features.Software(status.driver_version, status.cuda_version, status.machine)
+    return features.Software()

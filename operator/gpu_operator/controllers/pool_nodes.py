@@ -1,0 +1,122 @@
+"""What a pool asks of one of its nodes, and why the node does not serve its GPUs yet."""
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from gpu_operator.api.v1alpha1 import FINALIZER
+from gpu_operator.api.v1alpha1.base import ConditionType, Reason
+from gpu_operator.api.v1alpha1.gpu import GPUSpec
+from gpu_operator.api.v1alpha1.resource import Gpu, Pool
+from gpu_operator.api.v1alpha1.sharing import resolve
+from gpu_operator.controllers import allocations, node_labels, rollouts, strategies
+from gpu_operator.controllers.conditions import Verdict
+from gpu_operator.controllers.world import Node, World
+from gpu_operator.kube.actions import Action, Apply, Manager
+from gpu_operator.render import daemonset, gpu as gpu_render
+
+FAILURES = (Reason.AGENT_ERROR, Reason.UNHEALTHY, Reason.AGENT_UNREACHABLE)
+
+
+def populate(
+    world: World,
+    pool: Pool,
+    node: Node,
+    on_node: Sequence[Gpu],
+    now: datetime.datetime,
+    *,
+    dra: bool,
+) -> Iterable[Action]:
+    """Yield what gives a node its labels and GPUs."""
+    if any(g.spec.pool != pool.name for g in on_node):
+        return  # another pool has not released the node yet
+    yield from node_labels.write(world, pool, node, on_node, now)
+    existing = {g.spec.index: g for g in on_node}
+    for index in range(pool.spec.count):
+        spec = GPUSpec(
+            node_name=node.name,
+            index=index,
+            board=pool.spec.board,
+            uuid=gpu_render.uuid_of(node.name, index),
+            pool=pool.name,
+            node_budget=pool.spec.node_budget,
+            isolation=pool.spec.isolation,
+            topology=pool.spec.topology,
+            mig_strategy=strategies.policy_on(world, node).strategy,
+            allocation=allocations.allocation_on(pool, node, dra=dra),
+            sharing=resolve(world.policy.sharing, index, gpu_render.uuid_of(node.name, index)),
+        )
+        known = existing.get(index)
+        if known is None or not _same(known, spec, node):
+            yield Apply(Manager.CHILDREN, gpu_render.gpu(spec, node.uid))
+
+
+_OTHERS: Final[Mapping[str, Any]] = {  # what other field managers write
+    "instances": (),
+    "layout": None,
+    "mig_mode": None,
+    "faults": (),
+}
+
+
+def _same(gpu: Gpu, wanted: GPUSpec, node: Node) -> bool:
+    if gpu.meta.deleting or gpu.spec.uuid != wanted.uuid:
+        return True  # has to go first
+    metadata = gpu_render.gpu(wanted, node.uid)["metadata"]
+    return (
+        gpu.spec.model_copy(update=_OTHERS) == wanted
+        and metadata["labels"].items() <= gpu.meta.labels.items()
+        and metadata["annotations"].items() <= gpu.meta.annotations.items()
+        and FINALIZER in gpu.meta.finalizers
+    )
+
+
+def problem_of(
+    world: World,
+    pool: Pool,
+    document: Mapping[str, Any] | None,
+    node: Node,
+    on_node: Sequence[Gpu],
+) -> Verdict | None:
+    """Return why a node of the pool is not ready, as its Degraded or its waiting verdict."""
+    agent = world.agents.get(node.name)
+    if not node.ready:
+        return Verdict(True, Reason.AGENT_UNREACHABLE, f"node {node.name} is not ready")
+    of_node = {g.spec.index: g for g in on_node if g.spec.pool == pool.name}
+    for index in range(pool.spec.count):
+        gpu = of_node.get(index)
+        if gpu is None:
+            others = {g.spec.pool for g in on_node} - {pool.name}
+            message = (
+                f"pool {min(others)} has not released the node yet"
+                if others
+                else f"GPU {index} is not there yet"
+            )
+            return Verdict(True, Reason.WAITING_FOR_AGENT, message)
+        reported = bool(gpu.status.conditions)
+        if agent is not None and agent.problem:
+            failed = reported and agent.failing
+            reason = Reason.AGENT_UNREACHABLE if failed else Reason.WAITING_FOR_AGENT
+            return Verdict(True, reason, f"node agent {agent.name}: {agent.problem}")
+        if not reported:
+            message = "the node agent has not reported yet"
+            if agent is None:  # Pod Security, a quota: only its DaemonSet's events say so
+                message = f"there is no pod of DaemonSet {daemonset.name_of(pool.name)} on it yet"
+            return Verdict(True, Reason.WAITING_FOR_AGENT, message)
+        degraded = next(
+            (
+                c
+                for c in gpu.status.conditions
+                if c.type == ConditionType.DEGRADED.value and c.status == "True"
+            ),
+            None,
+        )
+        if degraded is not None:
+            of_the_node = (Reason.MIXED_PROFILES, Reason.RESOURCE_CONFLICT)
+            known = degraded.reason in [r.value for r in (*FAILURES, *of_the_node)]
+            reason = Reason(degraded.reason) if known else Reason.AGENT_ERROR
+            return Verdict(True, reason, f"{gpu.name}: {degraded.message}")
+    if problem := strategies.problem(world, node) or allocations.problem(node):
+        return Verdict(True, Reason.INVALID_SPEC, problem)
+    late = rollouts.outdated(world, document, node) if document is not None else ""
+    return Verdict(True, Reason.WAITING_FOR_AGENT, late) if late else None

@@ -1,0 +1,38 @@
+"""A node's taints as a JSON patch: they are one list, whose parts have no owners."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from gpu_operator.api.v1alpha1 import TAINTS
+
+_EFFECT: Final = "NoSchedule"
+_NOTE: Final = f"/metadata/annotations/{TAINTS.replace('/', '~1')}"
+
+
+def patch(
+    node: Mapping[str, Any],
+    add: Collection[tuple[str, str]],
+    remove: Collection[str],
+    noted: Collection[str],
+) -> tuple[dict[str, Any], ...]:
+    """Return a JSON patch of a node as it was read; it fails if the node was written since."""
+    metadata, before = node["metadata"], (node.get("spec") or {}).get("taints") or []
+    after = [t for t in before if t["key"] not in remove or t.get("effect") != _EFFECT]
+    there = {t["key"] for t in after if t.get("effect") == _EFFECT}
+    for key, value in add:
+        if key not in there:
+            after.append({"key": key, "effect": _EFFECT, **({"value": value} if value else {})})
+    version = metadata["resourceVersion"]
+    operations = [{"op": "test", "path": "/metadata/resourceVersion", "value": version}]
+    if after:
+        operations.append({"op": "add", "path": "/spec/taints", "value": after})
+    elif before:
+        operations.append({"op": "remove", "path": "/spec/taints"})
+    annotations = metadata.get("annotations")
+    if noted:
+        if annotations is None:
+            operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+        operations.append({"op": "add", "path": _NOTE, "value": ",".join(sorted(noted))})
+    elif TAINTS in (annotations or {}):
+        operations.append({"op": "remove", "path": _NOTE})
+    return tuple(operations)

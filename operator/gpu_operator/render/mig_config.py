@@ -1,0 +1,75 @@
+"""Layouts that a node's label ``mig.config`` asks for, and the node's state of it."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from gpu_operator.api.v1alpha1 import API_VERSION, MIG_CONFIG_NODE
+from gpu_operator.api.v1alpha1.miglayout import InstanceRequest, MIGLayoutSpec
+from gpu_operator.api.v1alpha1.resource import Layout
+from gpu_operator.config import MigManagerConfig
+
+Document = Mapping[str, Any]
+
+
+class _Node(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+
+
+class _Group(Protocol):
+    @property
+    def indices(self) -> tuple[int, ...]: ...
+    @property
+    def instances(self) -> tuple[InstanceRequest, ...]: ...
+
+
+def layout(node: _Node, number: int, group: _Group, settings: MigManagerConfig) -> Document:
+    """Return the layout of one group of a node's GPUs. It goes with its Node object."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "MIGLayout",
+        "metadata": {
+            "name": f"mig-config-{node.name}-{number}",
+            "labels": {MIG_CONFIG_NODE: node.name},
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}
+            ],
+        },
+        "spec": {
+            "selector": {"nodeNames": [node.name], "indices": list(group.indices)},
+            "instances": [
+                {"profile": request.profile, "count": request.count} for request in group.instances
+            ],
+            "rollout": {
+                "maxUnavailable": "100%",  # a node at a time, as the MIG manager
+                "onInUse": settings.on_in_use,
+                "deadlineSeconds": settings.deadline_seconds,
+            },
+        },
+    }
+
+
+def node_of(found: Layout) -> str:
+    """Return the node whose label a layout was made for; empty for everybody else's."""
+    return found.meta.labels.get(MIG_CONFIG_NODE, "")
+
+
+def is_as(found: Layout | None, document: Document) -> bool:
+    """Return whether a layout has the spec that the document gives it."""
+    return found is not None and found.spec == MIGLayoutSpec.model_validate(document["spec"])
+
+
+def state(node: _Node, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Document:
+    """Return a node with its state, and nothing else of ours."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": node.name,
+            "uid": node.uid,
+            "labels": dict(labels),
+            "annotations": dict(annotations),
+        },
+    }

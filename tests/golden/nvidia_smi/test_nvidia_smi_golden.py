@@ -1,0 +1,20 @@
+"""Golden output of ``nvidia-smi`` on a test double of NVML: each ``*.txt`` is a command and its answer.
+
+After an intended change run ``PYTHONPATH=.:tests/support python -m nvidia_smi`` and review the difference.
+"""
+
+import nvidia_smi
+import pytest
+
+CASES = sorted(nvidia_smi.GOLDEN.glob("*.txt"))
+
+
+def test_there_are_cases():
+    assert len(CASES) >= 20
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_output(path):
+    recorded = path.read_text(encoding="utf-8")
+    line = recorded.partition("\n")[0].removeprefix("$ ")
+    assert nvidia_smi.transcript(line) == recorded

@@ -1,0 +1,156 @@
+"""NVIDIA's device plugin, GPU Feature Discovery, mig-parted and go-nvml's examples, unmodified.
+
+They ask our NVML; what they conclude must be what our agent and our operator conclude.
+"""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import nvml_views
+import pytest
+import yaml
+from go_programs import program
+from nvidia_programs import Programs
+
+from device_plugin.agent import node_facts
+from device_plugin.inventory import model
+from device_plugin.inventory.resources import by_resource, offered
+from gpu_operator.api.v1alpha1.gpupolicy import Strategy
+from gpu_operator.render import features
+from kubelet_conformance import process
+from kubelet_conformance.kubelet import SimulatedKubelet
+from kubelet_conformance.process import PluginProcess
+
+SERVED_S = 60.0
+OF_TIME = "gfd.timestamp"
+OF_THEIR_OPERATOR = {"gpu.present": "true"}
+"""What in NVIDIA's stack the GPU operator writes, and not GPU Feature Discovery."""
+NOW = {"1g.10gb": 1, "2g.20gb": 1, "3g.40gb": 1}
+pytestmark = [
+    pytest.mark.skipif(
+        bool(process.cannot_isolate()), reason=f"NOT RUN: {process.cannot_isolate()}"
+    ),
+    pytest.mark.timeout(600),
+]
+
+
+@pytest.fixture(scope="module")
+def room() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="nj-", dir="/tmp") as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def rig(room: Path) -> Iterator[nvml_views.Rig]:
+    (room / "rig").mkdir()  # a short path: sockets live in it
+    with nvml_views.rig(room / "rig") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def programs(rig: nvml_views.Rig, room: Path) -> Programs:
+    return Programs(rig, room)
+
+
+def devices(rig: nvml_views.Rig) -> list[features.Device]:
+    """Return the node as the operator knows it."""
+    return [
+        features.Device(gpu.board, gpu.mig_enabled, profiles)
+        for gpu in rig.inventory().gpus
+        for profiles in [tuple(i.profile for i in gpu.instances if gpu.mig_enabled)]
+    ]
+
+
+def in_strategy(rig: nvml_views.Rig, programs: Programs, strategy: str) -> None:
+    theirs = programs.features(strategy)
+    del theirs[OF_TIME]
+    software = features.Software(
+        node_facts.driver_version(), node_facts.cuda_version(), node_facts.machine()
+    )
+    ours = features.labels(devices(rig), strategy, software)
+    assert theirs | OF_THEIR_OPERATOR == ours
+
+
+@pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
+def test_feature_discovery_writes_our_labels(
+    rig: nvml_views.Rig, programs: Programs, strategy: str
+) -> None:
+    in_strategy(rig, programs, strategy)  # with "single": MIG-INVALID, as GPUs are not alike
+
+
+def test_examples_of_the_go_bindings(rig: nvml_views.Rig, programs: Programs) -> None:
+    found = programs.run(str(program("gonvml", "devices"))).splitlines()
+    uuids = [line.removeprefix("uuid=") for line in found if line.startswith("uuid=")]
+    assert uuids == [gpu.uuid for gpu in rig.inventory().gpus]
+    processes = programs.run(str(program("gonvml", "compute-processes")))
+    assert processes.splitlines() == [f"Found 0 processes on device {i}" for i in range(2)]
+
+
+@pytest.mark.parametrize("strategy", ["none", "mixed"])
+def test_the_device_plugin_offers_the_devices_that_ours_does(
+    rig: nvml_views.Rig, programs: Programs, tmp_path: Path, strategy: str
+) -> None:
+    plugin = str(program("nvidia", "nvidia-device-plugin"))
+    with rig.node.admin() as asked:
+        slices = model.parse(asked.call("inventory")).slices()
+    named = offered("nvidia.com", Strategy(strategy), slices, ())
+    ours = {name: {s.uuid for s in of} for name, of in by_resource(named.names, slices).items()}
+    if strategy == "none":  # theirs ignores MIG mode then, and offers a GPU that is divided, too
+        ours = {"nvidia.com/gpu": ours["nvidia.com/gpu"] | {rig.divided}}
+    kubelet = SimulatedKubelet(tmp_path / "k")
+    line = " ".join(("exec", plugin, f"--mig-strategy={strategy}"))
+    started = PluginProcess(
+        "exec " + " ".join(_quoted(programs.line("/bin/sh", "-c", line))),
+        kubelet.directory,
+        tmp_path,
+        programs.environment(),
+    )
+
+    def offers(kubelet: SimulatedKubelet) -> dict[str, set[str]]:
+        return {name: set(one.healthy()) for name, one in kubelet.resources().items()}
+
+    kubelet.start()
+    started.start()
+    try:
+        assert kubelet.wait(lambda kubelet: offers(kubelet) == ours, SERVED_S), started.log
+    finally:
+        started.terminate()
+        kubelet.stop()
+
+
+def _quoted(words: list[str]) -> list[str]:
+    return ["'" + word.replace("'", "'\\''") + "'" for word in words]
+
+
+def test_mig_parted_reads_checks_and_makes_layouts(
+    rig: nvml_views.Rig, programs: Programs, tmp_path: Path
+) -> None:
+    def configuration(wanted: dict[str, int]) -> list[dict[str, object]]:
+        return [
+            {"devices": [0], "mig-enabled": True, "mig-devices": wanted},
+            {"devices": [1], "mig-enabled": False, "mig-devices": {}},
+        ]
+
+    exported = yaml.safe_load(programs.parted("export"))
+    assert exported["mig-configs"]["current"] == configuration(NOW)
+    file = tmp_path / "config.yaml"
+    configurations = {
+        "now": configuration(NOW),
+        "two": configuration({"1g.10gb": 2}),
+        "too-much": configuration({"3g.40gb": 3}),
+        "all-1g": [{"devices": "all", "mig-enabled": True, "mig-devices": {"1g.10gb": 7}}],
+    }
+    file.write_text(yaml.safe_dump({"version": "v1", "mig-configs": configurations}))
+    programs.parted("assert", "-f", str(file), "-c", "now")
+    programs.parted("assert", "-f", str(file), "-c", "two", status=1)
+    programs.parted("apply", "-f", str(file), "-c", "too-much", status=1)
+    programs.parted("apply", "-f", str(file), "-c", "two")
+    assert [i.profile for i in rig.gpu(rig.divided).instances] == ["1g.10gb"] * 2
+    programs.parted("assert", "-f", str(file), "-c", "two")
+    in_strategy(rig, programs, "mixed")
+    programs.parted("apply", "-f", str(file), "-c", "all-1g")  # the whole GPU's mode, too
+    assert [[i.profile for i in gpu.instances] for gpu in rig.inventory().gpus] == [
+        ["1g.10gb"] * 7
+    ] * 2
+    in_strategy(rig, programs, "single")

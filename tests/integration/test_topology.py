@@ -1,0 +1,60 @@
+"""One topology, many readers: nvidia-smi, tessera smi and NCCL's file agree on a node's GPUs."""
+
+import os
+import subprocess
+from xml.etree import ElementTree
+
+import pytest
+from gpud_process import gpud
+from tessera_run import tessera
+
+from vgpu_sim import config
+from vgpu_sim.gpud.model import new_gpu_uuid
+from vgpu_sim.hal.management import MANAGEMENT_SOCKET_NAME
+
+
+def cells(text: str, gpus: int) -> list[list[str]]:
+    """Return the GPUs' part of a matrix."""
+    rows = [line.split("\t") for line in text.splitlines() if line.startswith("GPU")]
+    return [[one.strip() for one in row[: gpus + 1]] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("topology", "board", "gpus", "joined"),
+    [
+        ("hgx-4", "h100-80gb", 4, {"NV6"}),
+        ("dgx-a100", "a100-80gb", 8, {"NV12"}),
+        ("pcie-2-socket", "a30", 8, {"PIX", "NODE", "SYS"}),
+        ("flat", "h100-80gb", 2, {"PHB"}),
+    ],
+)
+def test_all_readers_agree(topology: str, board: str, gpus: int, joined: set[str]) -> None:
+    with gpud() as node:
+        rows = [
+            {"uuid": new_gpu_uuid(), "index": i, "board": board, "topology": topology}
+            for i in range(gpus)
+        ]
+        node.call("configure", gpus=rows, budget_bytes=0)
+        environment = dict(os.environ) | {
+            "TESSERA_RUN_DIR": str(node.run_dir),
+            "TESSERA_SLICES_DIR": str(node.run_dir / "slices"),
+            "TESSERA_MANAGEMENT_SOCKET": str(node.run_dir / MANAGEMENT_SOCKET_NAME),
+            "LD_LIBRARY_PATH": str(config.LIBRARIES_DIR),
+        }
+
+        def said(*command: str) -> str:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=60, check=False
+            )
+            assert done.returncode == 0, done.stderr + done.stdout
+            return done.stdout
+
+        theirs = cells(said(str(config.PROGRAMS_DIR / "nvidia-smi"), "topo", "-m"), gpus)
+        ours = cells(said(*tessera("smi", "topo", "-m")), gpus)
+        assert theirs == ours
+        assert {cell for row in ours for cell in row[1:]} == joined | {"X"}
+        xml = ElementTree.fromstring(said(*tessera("smi", "topo", "--xml")))
+        buses = [one.get("busid") for one in xml.iter("pci") if one.find("gpu") is not None]
+        asked = "--query-gpu=pci.bus_id", "--format=csv,noheader"
+        told = said(str(config.PROGRAMS_DIR / "nvidia-smi"), *asked).split()
+        assert sorted(one.lower().removeprefix("0000") for one in told) == sorted(buses)

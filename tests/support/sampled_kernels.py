@@ -1,0 +1,49 @@
+"""Kernels as text, sampled without a worker: buffers are pages of a memory of their own."""
+
+import struct
+from collections.abc import Sequence
+
+from vgpu_sim import compiler
+from vgpu_sim.exec.interp import BufferMemory
+from vgpu_sim.hal.ports import Launch
+from vgpu_sim.perf.kernels import Chip, Estimate, estimate
+from vgpu_sim.worker.observing.sampler import Place, sample
+from vgpu_sim.worker.observing.watch import MOST_WORDS
+
+BASE = 0x2000_0000_0000
+_PAGE = 4096
+Shape = tuple[int, int, int]
+
+
+def predicted(
+    chip: Chip,
+    source: str,
+    buffers: Sequence[int],
+    numbers: Sequence[int] = (),
+    *,
+    grid: Shape,
+    block: Shape,
+    shared: int = 0,
+    most_words: int = MOST_WORDS,
+) -> Estimate:
+    """Predict the only kernel of a PTX file, which takes pointers to buffers of so many bytes, and
+    then 32-bit numbers."""
+    module = compiler.compile_ptx(source, capability=(8, 0))
+    (function,) = module.functions
+    memory, addresses = bytearray(_PAGE), []
+    for size in buffers:
+        addresses.append(BASE + len(memory))
+        memory += bytes(-(-size // _PAGE) * _PAGE)
+    parameters = struct.pack(f"<{len(addresses)}Q{len(numbers)}I", *addresses, *numbers)
+    before = bytes(memory)
+    counts = sample(
+        chip,
+        module,
+        function,
+        Launch(function.name, grid, block, parameters, shared),
+        Place(BASE, chip.sms),
+        BufferMemory(BASE, memory),
+        most_words,
+    )
+    assert bytes(memory) == before, "a sample has changed memory"
+    return estimate(chip, counts)

@@ -1,0 +1,79 @@
+"""DRA in the chart: DeviceClasses, the rights of node agents, and where there is none of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helm_chart import CHART, helm, render, require_helm, rules
+
+from device_plugin.dra import classes
+from mig import geometry
+
+ON = "dra.enabled=true"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def helm_is_there() -> None:
+    require_helm()
+
+
+def test_the_chart_has_the_classes_of_all_boards() -> None:
+    written = Path(CHART / "files" / "device-classes.yaml").read_text(encoding="utf-8")
+    assert written == classes.render()
+    found = render(ON)["DeviceClass"]
+    assert found.keys() == {one["name"] for one in classes.classes()}
+    for board in geometry.BOARDS.values():
+        for profile in board.profiles:
+            spec = found[f"{profile.resource_name}.tessera.dev"]["spec"]
+            (selector,) = spec["selectors"]
+            assert f'.profile == "{profile.name}"' in selector["cel"]["expression"]
+            assert "extendedResourceName" not in spec
+
+
+def test_classes_serve_extended_resources_where_that_is_wanted() -> None:
+    wanted = (ON, "dra.extendedResources.enabled=true", "resourcePrefix=nvidia.com")
+    found = render(*wanted)["DeviceClass"]
+    names = {name: one["spec"].get("extendedResourceName") for name, one in found.items()}
+    assert names["gpu.tessera.dev"] == "nvidia.com/gpu"
+    assert names["mig-1g.10gb.me.tessera.dev"] == "nvidia.com/mig-1g.10gb.me"
+    assert names.pop("mig.tessera.dev") is None
+    assert len(set(names.values())) == len(names)  # of two classes the younger would serve
+
+
+def test_an_agent_may_write_its_own_node_s_slices_of_its_own_driver() -> None:
+    found = render(ON)
+    verbs = ("list", "watch", "create", "patch", "delete")
+    granted = rules(found, "ClusterRole", "tessera-node-dra")
+    assert {("resource.k8s.io", "resourceslices", verb) for verb in verbs} <= granted
+    spec = found["ValidatingAdmissionPolicy"]["tessera-node-dra"]["spec"]
+    (rule,) = spec["matchConstraints"]["resourceRules"]
+    assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]
+    own, driver = (one["expression"] for one in spec["validations"])
+    for part in ("spec.?nodeName", "spec.pool.name", "metadata.name.startsWith"):
+        assert part in own
+    assert driver == 'variables.written.spec.driver == "gpu.tessera.dev"'
+    (condition,) = spec["matchConditions"]
+    assert "system:serviceaccount:ns:tessera-node" in condition["expression"]
+
+
+def config(*settings: str) -> dict[str, Any]:
+    text = render(*settings)["ConfigMap"]["tessera-operator"]["data"]["operator.yaml"]
+    found: dict[str, Any] = yaml.safe_load(text)["node"]["dra"]
+    return found
+
+
+def test_without_dra_there_is_nothing_of_it() -> None:
+    off = render("dra.enabled=false")
+    assert "DeviceClass" not in off
+    assert "tessera-node-dra" not in off["ClusterRole"]
+    assert config("dra.enabled=false") == {"enabled": False, "extendedResources": False}
+    assert config(ON) == {"enabled": True, "extendedResources": False}
+
+
+@pytest.mark.parametrize(("version", "there"), [("v1.35.9", False), ("v1.36.0", True)])
+def test_a_cluster_that_has_the_api_gets_it(version: str, there: bool) -> None:
+    image = "--set=image.repository=tessera"
+    done = helm("template", "tessera", str(CHART), "--kube-version", version, image)
+    assert done.returncode == 0, done.stderr
+    assert ("kind: DeviceClass" in done.stdout) == there

@@ -1,0 +1,221 @@
+"""Dashboards and alerts ask for nothing that is not there when Prometheus has scraped everybody."""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from helm_chart import CHART, render, require_helm
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families as parsed
+from promtool import promtool
+from scraped_node import scrape
+from scraped_operator import operator_scrape
+
+from device_plugin.metrics import AgentMetrics
+from gpu_operator.render import daemonset
+
+DASHBOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
+RULES = CHART / "files" / "rules.yaml"
+NOT_OURS = re.compile("kube_")  # of kube-state-metrics, which the rule says
+# What dashboard 12239 of dcgm-exporter asks for.
+PANELS = {
+    "GPU Temperature": "DCGM_FI_DEV_GPU_TEMP",
+    "GPU Avg. Temp": "DCGM_FI_DEV_GPU_TEMP",
+    "GPU Power Usage": "DCGM_FI_DEV_POWER_USAGE",
+    "GPU Power Total": "DCGM_FI_DEV_POWER_USAGE",
+    "GPU SM Clocks": "DCGM_FI_DEV_SM_CLOCK",
+    "GPU Utilization": "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+    "Tensor Core Utilization": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+    "GPU Framebuffer Mem Used": "DCGM_FI_DEV_FB_USED",
+}
+
+
+@cache
+def samples() -> dict[str, list[dict[str, str]]]:
+    """Names and labels of everything that a Prometheus finds."""
+    agent = generate_latest(AgentMetrics()).decode()
+    found: dict[str, list[dict[str, str]]] = {}
+    for text in (scrape(), operator_scrape(), agent):
+        raw = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if line[0] != "#"}
+        for family in parsed(text):
+            for one in family.samples:
+                name = one.name if one.name in raw else one.name.removesuffix("_total")
+                found.setdefault(name, []).append(one.labels)
+    return found
+
+
+def selectors(expression: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield each metric that an expression names, with the labels that it must have."""
+    pattern = r"\b((?:DCGM|tessera|controller|workqueue|rest|leader|kube)_\w+)(?:\{([^}]*)\})?"
+    for name, labels in re.findall(pattern, expression):
+        yield name, dict(re.findall(r'(\w+)=~?"([^"]*)"', labels))
+
+
+def missing(expression: str) -> list[str]:
+    """Return the metrics of an expression of which no sample fits."""
+    problems = []
+    for name, wanted in selectors(expression):
+        if NOT_OURS.match(name):
+            continue
+        fits = any(
+            all(
+                value.startswith("$") or re.fullmatch(value, labels.get(label, ""))
+                for label, value in wanted.items()
+            )
+            for labels in samples().get(name, ())
+        )
+        if not fits:
+            problems.append(f"{name}{wanted}")
+    return problems
+
+
+def panels(path: Path) -> list[dict[str, Any]]:
+    read: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["panels"]
+    return read
+
+
+def test_what_is_not_there_is_found_missing() -> None:
+    assert missing('sum(tessera_gpu_slices{held="maybe"})')
+    assert missing("DCGM_FI_DEV_NO_SUCH_FIELD")
+    assert missing('DCGM_FI_DEV_GPU_TEMP{gpu=~"$gpu", GPU_I_ID=~"9"}')  # one a GPU
+    assert not missing('DCGM_FI_DEV_GPU_TEMP{gpu=~"$gpu"}')
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_no_panel_stays_empty(path: Path) -> None:
+    shown = panels(path)
+    assert len({one["id"] for one in shown}) == len(shown)
+    for panel in shown:
+        assert panel["targets"]
+        for target in panel["targets"]:
+            assert list(selectors(target["expr"])), target["expr"]
+            assert missing(target["expr"]) == []
+            for label in re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]):
+                name, _ = next(selectors(target["expr"]))
+                assert any(label in labels for labels in samples()[name]), (name, label)
+
+
+def test_the_variables_of_a_dashboard_have_values() -> None:
+    for path in DASHBOARDS:
+        for variable in json.loads(path.read_text(encoding="utf-8"))["templating"]["list"]:
+            if variable["type"] == "query":
+                assert missing(variable["query"]) == []
+
+
+def test_every_panel_of_dashboard_12239_is_there() -> None:
+    shown = {one["title"]: one for one in panels(CHART / "files/dashboards/gpus.json")}
+    for title, metric in PANELS.items():
+        assert metric in shown[title]["targets"][0]["expr"]
+
+
+def test_alerts_name_metrics_and_labels_that_there_are() -> None:
+    groups = yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) > 5
+    for rule in rules:
+        assert missing(rule["expr"]) == [], rule["alert"]
+        if NOT_OURS.search(rule["expr"]):
+            continue
+        name, _ = next(selectors(rule["expr"]))
+        told = " ".join(rule["annotations"].values())
+        for label in re.findall(r"\$labels\.(\w+)", told):
+            if label != "instance":  # every target's
+                assert any(label in labels for labels in samples()[name]), (rule["alert"], label)
+
+
+def test_promtool_accepts_the_rules() -> None:
+    done = promtool("check", "rules", str(RULES))
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("who", ["exporter", "operator", "agent"])
+def test_promtool_accepts_what_is_scraped(who: str) -> None:
+    text = {
+        "exporter": scrape,
+        "operator": operator_scrape,
+        "agent": lambda: generate_latest(AgentMetrics()).decode(),
+    }[who]()
+    done = promtool("check", "metrics", stdin=text)
+    assert "error while linting" not in done.stderr, done.stderr
+    # Names that are dcgm-exporter's are not ours to choose: its metrics, and labels as modelName.
+    theirs = re.compile(r"DCGM_|.*label names should be written in 'snake_case'")
+    assert [line for line in done.stderr.splitlines() if not theirs.match(line)] == []
+
+
+@pytest.fixture
+def helm_is_there() -> None:
+    require_helm()
+
+
+@pytest.mark.usefixtures("helm_is_there")
+class TestRendered:
+    def test_nothing_of_monitoring_coreos_com_unless_it_is_asked_for(self) -> None:
+        found = render()
+        assert not {"ServiceMonitor", "PodMonitor", "PrometheusRule"} & set(found)
+        assert not [name for name in found["ConfigMap"] if "dashboard" in name]
+
+    def test_the_exporter_has_no_right_that_it_does_not_need(self) -> None:
+        pod = render()["DaemonSet"]["tessera-exporter"]["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        assert not {"hostPID", "hostNetwork", "hostIPC"} & set(pod)
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        (mount,) = container["volumeMounts"]
+        (volume,) = pod["volumes"]
+        assert mount["readOnly"] is True
+        # A folder of its own: gpud's administration socket lies in the one above.
+        assert volume["hostPath"]["path"] == mount["mountPath"] == "/run/tessera/telemetry"
+
+    def test_no_variable_of_a_service_is_taken_for_the_exporters_own(self) -> None:
+        """A Service called tessera-exporter makes TESSERA_EXPORTER_PORT in the pods beside it."""
+        pod = render()["DaemonSet"]["tessera-exporter"]["spec"]["template"]["spec"]
+        assert pod["enableServiceLinks"] is False
+
+    def test_the_exporter_is_the_user_whom_gpud_answers(self) -> None:
+        pod = render()["DaemonSet"]["tessera-exporter"]["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsUser"] == daemonset.EXPORTER_USER
+
+    def test_off_means_nothing(self) -> None:
+        found = render("exporter.enabled=false", "exporter.serviceMonitor.enabled=true")
+        assert "tessera-exporter" not in found["DaemonSet"] | found["Service"]
+        assert "ServiceMonitor" not in found
+
+    def test_monitors_choose_what_is_there(self) -> None:
+        found = render(
+            "exporter.serviceMonitor.enabled=true",
+            "exporter.serviceMonitor.additionalLabels.release=prometheus",
+            "operator.metrics.podMonitor.enabled=true",
+            "devicePlugin.metrics.podMonitor.enabled=true",
+        )
+        monitor = found["ServiceMonitor"]["tessera-exporter"]
+        assert monitor["metadata"]["labels"]["release"] == "prometheus"
+        service = found["Service"]["tessera-exporter"]
+        chosen = monitor["spec"]["selector"]["matchLabels"].items()
+        assert chosen <= service["metadata"]["labels"].items()
+        assert monitor["spec"]["endpoints"][0]["port"] == service["spec"]["ports"][0]["name"]
+        pods = found["DaemonSet"]["tessera-exporter"]["spec"]["template"]["metadata"]["labels"]
+        assert service["spec"]["selector"].items() <= pods.items()
+        operator = found["Deployment"]["tessera-operator"]["spec"]["template"]
+        monitor = found["PodMonitor"]["tessera-operator"]["spec"]
+        assert monitor["selector"]["matchLabels"].items() <= operator["metadata"]["labels"].items()
+        ports = [one["name"] for one in operator["spec"]["containers"][0]["ports"]]
+        assert monitor["podMetricsEndpoints"][0]["port"] in ports
+
+    def test_rules_and_dashboards_arrive_as_they_are(self) -> None:
+        found = render("prometheusRule.enabled=true", "dashboards.enabled=true")
+        rules = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+        assert found["PrometheusRule"]["tessera"]["spec"] == rules
+        for path in DASHBOARDS:
+            carried = found["ConfigMap"][f"tessera-dashboard-{path.stem}"]
+            assert carried["metadata"]["labels"]["grafana_dashboard"] == "1"
+            assert json.loads(carried["data"][path.name]) == json.loads(path.read_text())

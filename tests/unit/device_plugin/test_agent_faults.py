@@ -1,0 +1,64 @@
+"""On which slice of a GPU a wanted fault comes."""
+
+import datetime
+from typing import Any
+
+import pytest
+
+from device_plugin.agent import faults
+from device_plugin.inventory.model import Gpu, MigSlice
+from device_plugin.kube.gpu_object import GpuObject
+from gpu_operator.api.v1alpha1.gpu import FaultKind, FaultPhase, GPUSpec, GPUStatus, WantedFault
+from mig import geometry
+
+BOARD = geometry.board("h100-80gb")
+NOW = datetime.datetime(2026, 1, 2, tzinfo=datetime.UTC)
+PLACES = (
+    BOARD.instance("1c.3g.40gb", 4, 2),
+    BOARD.instance("1c.3g.40gb", 4, 0),
+    BOARD.instance("1g.10gb", 1),
+)
+SLICES = tuple(MigSlice(str(one), "GPU-0", one, 1, 0, 1, "/run", 0, ()) for one in PLACES)
+
+
+class _Gpud:
+    def __init__(self) -> None:
+        self.hit: list[str] = []
+
+    def inject_fault(self, **asked: Any) -> None:
+        self.hit.append(asked["instance"])
+
+
+@pytest.mark.parametrize(
+    ("profile", "start", "compute_start", "hit"),
+    [
+        ("1g.10gb", None, None, "1g.10gb@1"),
+        ("1c.3g.40gb", None, None, "1c.3g.40gb@4.0"),
+        ("1c.3g.40gb", 4, 2, "1c.3g.40gb@4.2"),
+        ("1c.3g.40gb", 4, 1, None),
+        ("3g.40gb", 4, None, None),
+    ],
+)
+def test_a_fault_comes_on_the_slice_that_is_named_or_on_none(
+    profile: str, start: int | None, compute_start: int | None, hit: str | None
+) -> None:
+    wanted = WantedFault(
+        id="f",
+        kind=FaultKind.XID,
+        xid=31,
+        profile=profile,
+        start=start,
+        compute_start=compute_start,
+    )
+    spec = GPUSpec(
+        node_name="n", index=0, board=BOARD.key, uuid="GPU-0", pool="p", faults=(wanted,)
+    )
+    gpud: Any = _Gpud()
+    gpu = Gpu("GPU-0", 0, BOARD, "Healthy", SLICES)
+    of_gpu = GpuObject("gpu-0", "GPU-0", 1, False, spec, GPUStatus())
+    (told,) = faults.carry_out(gpud, of_gpu, gpu, NOW)
+    if hit is None:
+        assert (told.phase, gpud.hit) == (FaultPhase.REFUSED, [])
+        assert f"has no slice {profile}" in told.message
+    else:
+        assert (told.phase, told.slice, gpud.hit) == (FaultPhase.INJECTED, hit, [hit])

@@ -1,0 +1,109 @@
+"""What the agent counts is still there when one of its processes is started again."""
+
+import os
+from collections.abc import Callable
+
+import grpc
+import pytest
+from prometheus_client.exposition import generate_latest
+from prometheus_client.parser import text_string_to_metric_families as parsed
+
+from device_plugin.dp import service
+from device_plugin.dp.allocations import Allocations
+from device_plugin.metrics import AgentMetrics
+from device_plugin.proto import deviceplugin_pb2 as pb
+
+Values = dict[tuple[str, ...], float]
+
+
+def values(metrics: AgentMetrics) -> Values:
+    families = parsed(generate_latest(metrics).decode())
+    return {
+        (one.name, *one.labels.values()): one.value for family in families for one in family.samples
+    }
+
+
+def changed(metrics: AgentMetrics, act: Callable[[], object]) -> Values:
+    before = values(metrics)
+    act()
+    return {key: new - before[key] for key, new in values(metrics).items() if new != before[key]}
+
+
+def test_every_row_is_there_from_the_start() -> None:
+    found = values(AgentMetrics())
+    assert set(found.values()) == {0.0}
+    assert ("tessera_agent_kubelet_calls_total", "Allocate", "failed") in found
+
+
+def test_what_a_child_counts_is_seen_by_its_parent_and_its_successor() -> None:
+    metrics = AgentMetrics()
+    for _ in range(2):
+        child = os.fork()
+        if child == 0:
+            metrics.passed(0.5, succeeded=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+    found = values(metrics)
+    assert found["tessera_agent_passes_total", "ok"] == 2
+    assert found["tessera_agent_pass_seconds_total",] == 1.0
+
+
+def test_a_call_that_raises_has_failed() -> None:
+    metrics = AgentMetrics()
+    with pytest.raises(RuntimeError), metrics.kubelet_call("List"):
+        raise RuntimeError
+    with metrics.kubelet_call("List"):
+        pass
+    name = "tessera_agent_kubelet_calls_total"
+    found = values(metrics)
+    assert (found[name, "List", "failed"], found[name, "List", "ok"]) == (1, 1)
+
+
+class _Context:
+    def abort(self, code: grpc.StatusCode, details: str) -> None:
+        raise grpc.RpcError(f"{code}: {details}")
+
+
+class _Offer:
+    noun = "slice"
+
+    def __init__(self, **health: str) -> None:
+        self._health = health
+
+    def devices(self) -> list[pb.Device]:
+        return [pb.Device(ID=name, health=health) for name, health in self._health.items()]
+
+    def known(self) -> set[str]:
+        return set(self._health)
+
+    def problem(self, ids: list[str]) -> str:
+        return ""
+
+    def container(self, ids: list[str], use_cdi: bool) -> pb.ContainerAllocateResponse:
+        return pb.ContainerAllocateResponse()
+
+
+def test_allocations_and_changes_of_health_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    metrics = AgentMetrics()
+    monkeypatch.setattr(service, "METRICS", metrics)
+    plugin = service.DevicePlugin("r", True, Allocations(), lambda: None)
+
+    def wanted(*ids: str) -> pb.AllocateRequest:
+        return pb.AllocateRequest(container_requests=[pb.ContainerAllocateRequest(devices_ids=ids)])
+
+    healthy, ill = "Healthy", "Unhealthy"
+    assert changed(metrics, lambda: plugin.offer(_Offer(a=healthy, b=healthy))) == {}
+    assert changed(metrics, lambda: plugin.offer(_Offer(a=ill, b=healthy, c=ill))) == {
+        ("tessera_agent_health_changes_total", ill): 1
+    }
+    calls = "tessera_agent_kubelet_calls_total"
+    assert changed(metrics, lambda: plugin.Allocate(wanted("a", "b"), _Context())) == {
+        (calls, "Allocate", "ok"): 1,
+        ("tessera_agent_devices_allocated_total",): 2,
+    }
+
+    def refused() -> None:
+        with pytest.raises(grpc.RpcError):
+            plugin.Allocate(wanted("gone"), _Context())
+
+    assert changed(metrics, refused) == {(calls, "Allocate", "failed"): 1}

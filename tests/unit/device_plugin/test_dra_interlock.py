@@ -1,0 +1,36 @@
+"""Layouts, the device plugin and claims on one node: no unit is given twice, and none is lost.
+
+Random histories (``interlock_world``) of layout changes, Allocate, Prepare and Unprepare, with
+crashes and lost connections between any two steps.
+"""
+
+import os
+import random
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from interlock_world import World
+
+from device_plugin.agent import loop
+from device_plugin.dra import names
+from device_plugin.inventory import claims
+
+HISTORIES, STEPS = 40, 200
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_no_unit_is_given_twice_and_none_is_lost(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # thousands of journals, and no power cut
+    world = World(tmp_path, random.Random(seed))
+    clock = SimpleNamespace(monotonic=lambda: world.now)
+    monkeypatch.setattr(loop, "time", clock)
+    for _ in range(STEPS):
+        world.happen()
+    world.end()
+
+
+def test_the_driver_is_called_the_same_everywhere() -> None:
+    assert claims.DRIVER == names.DRIVER

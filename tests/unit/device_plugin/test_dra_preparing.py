@@ -1,0 +1,249 @@
+"""One claim after the other: what Prepare makes, refuses, waits for and takes back."""
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from interlock_world import NODE, UUIDS, World, WorldClaim
+
+from device_plugin.dra.preparing import Preparer
+from device_plugin.dra.service import DraService
+from device_plugin.errors import ClaimError, ClusterError
+from device_plugin.inventory.claims import ClaimRef
+from device_plugin.kube.claims import Allocated, Claim
+from device_plugin.proto import dra_pb2 as pb
+
+UID, OTHER = (f"{digit * 8}-3333-4333-8333-333333333333" for digit in "ab")
+REF = ClaimRef("team", "job", UID)
+CONTEXT: Any = SimpleNamespace(is_active=lambda: True)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path, random.Random(0))
+    made.calm = True
+    return made
+
+
+def ask(world: World, *devices: str, ref: ClaimRef = REF) -> ClaimRef:
+    world.claims[ref.uid] = WorldClaim(ref, devices)
+    return ref
+
+
+def there(world: World) -> dict[tuple[int, str, int], str]:
+    return {
+        (one.gpu.index, one.profile.name, one.start): one.owner_name
+        for one in world.inventory.instances
+    }
+
+
+def test_every_device_is_made_where_its_name_says(world: World) -> None:
+    ask(world, "gpu-0-mig-1g6gb-me-3", "gpu-1")
+    prepared = world.preparer.prepare(REF)
+    assert there(world) == {(0, "1g.6gb+me", 3): "team/job", (1, "whole", 0): "team/job"}
+    names = [one.allocated.device for one in prepared]
+    assert names == ["gpu-0-mig-1g6gb-me-3", "gpu-1"]
+    assert prepared[1].cdi_ids == (f"gpu.tessera.dev/claim={UID}-{UUIDS[1]}",)
+    assert world.preparer.prepare(REF) == prepared
+    world.preparer.unprepare(UID)
+    assert there(world) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"device": "gpu-7"}, "no GPU 7"),
+        ({"device": "gpu-0-mig-9g90gb-0"}, "9g.90gb"),
+        ({"device": "gpu-0-mig-2g12gb-1"}, "2g.12gb"),
+        ({"device": "../gpu-0"}, "not a device"),
+        ({"device": "gpu-0", "pool": "node-2"}, "pool node-2"),
+        ({"device": "gpu-0", "share_id": "x"}, "share"),
+    ],
+)
+def test_an_allocation_that_cannot_be_is_refused_by_name(
+    world: World, given: dict[str, str], told: str
+) -> None:
+    """And of a claim of two devices the one that can be had is taken back."""
+    results = (
+        Allocated("r0", "gpu.tessera.dev", NODE, "gpu-1"),
+        Allocated(**{"request": "r1", "driver": "gpu.tessera.dev", "pool": NODE} | given),  # type: ignore[arg-type]
+    )
+    preparer = preparing(world, lambda *_: Claim(REF, results))
+    with pytest.raises(ClaimError, match=told):
+        preparer.prepare(REF)
+    assert there(world) == {}
+
+
+def preparing(
+    world: World, claim: Callable[..., Claim | None], wait_s: float = 0.0, **more: Any
+) -> Preparer:
+    node = world.preparer._node
+    api: Any = SimpleNamespace(claim=claim)
+    return Preparer(node, api, NODE, world.directory / "cdi", "/lib", wait_s=wait_s, **more)
+
+
+def test_devices_of_other_drivers_are_not_ours(world: World) -> None:
+    results = (
+        Allocated("r0", "nic.example.org", "elsewhere", "eth0"),
+        Allocated("r1", "gpu.tessera.dev", NODE, "gpu-1"),
+    )
+    (one,) = preparing(world, lambda *_: Claim(REF, results)).prepare(REF)
+    assert one.allocated.request == "r1"
+
+
+def test_another_claim_of_the_same_name_gives_nothing(world: World) -> None:
+    ask(world, "gpu-0")
+    for ref in (ClaimRef("team", "job", OTHER), ClaimRef("team", "gone", UID)):
+        with pytest.raises(ClaimError, match="does not exist"):
+            world.preparer.prepare(ref)
+    with pytest.raises(ClaimError, match="not allocated"):
+        preparing(world, lambda *_: Claim(REF, None)).prepare(REF)
+    assert there(world) == {}
+
+
+@pytest.mark.parametrize("uid", ["", "../../etc/cron.d/x", UID.upper(), UID + "\n"])
+def test_what_is_no_claim_is_refused_before_anything_is_done(world: World, uid: str) -> None:
+    def never(*_: str) -> Claim:
+        raise AssertionError("asked for")
+
+    preparer = preparing(world, never)
+    with pytest.raises(ClaimError, match="not a claim's UID"):
+        preparer.prepare(ClaimRef("team", "job", uid))
+    with pytest.raises(ClaimError, match="not a claim's UID"):
+        preparer.unprepare(uid)
+
+
+def test_who_is_in_the_way_is_told_once_and_what_was_made_beside_is_taken_back(
+    world: World,
+) -> None:
+    told: list[str] = []
+    other = ask(world, "gpu-0-mig-1g6gb-0", ref=ClaimRef("team", "first", OTHER))
+    world.preparer.prepare(other)
+    results = (
+        Allocated("r0", "gpu.tessera.dev", NODE, "gpu-1"),
+        Allocated("r1", "gpu.tessera.dev", NODE, "gpu-0"),
+    )
+    preparer = preparing(
+        world, lambda *_: Claim(REF, results), 0.05, tell=lambda _, m: told.append(m)
+    )
+    with pytest.raises(ClaimError, match=r"1g\.6gb@0 is held by claim team/first"):
+        preparer.prepare(REF)
+    assert told == ["gpu-0: 1g.6gb@0 is held by claim team/first"]
+    assert there(world) == {(0, "1g.6gb", 0): "team/first"}
+
+
+def test_an_api_server_that_is_away_is_waited_for(world: World) -> None:
+    answers = iter([ClusterError("away"), ClusterError("away")])
+
+    def claim(*_: str) -> Claim:
+        for err in answers:
+            raise err
+        return Claim(REF, (Allocated("r", "gpu.tessera.dev", NODE, "gpu-0"),))
+
+    preparing(world, claim, 60, pause=lambda _: None).prepare(REF)
+    assert there(world) == {(0, "whole", 0): "team/job"}
+
+
+def test_with_admin_access_nothing_is_made_and_all_that_lies_there_is_seen(world: World) -> None:
+    world.preparer.prepare(ask(world, "gpu-0-mig-1g6gb-0", "gpu-0-mig-2g12gb-2"))
+    admin = ClaimRef("team", "admin", OTHER)
+    results = (Allocated("r", "gpu.tessera.dev", NODE, "gpu-0", admin_access=True),)
+    before = there(world)
+    (one,) = preparing(world, lambda *_: Claim(admin, results)).prepare(admin)
+    assert len(one.cdi_ids) == 2
+    preparing(world, lambda *_: None).unprepare(OTHER)
+    assert there(world) == before
+
+
+def test_an_unprepare_ends_a_prepare_that_waits(world: World) -> None:
+    world.preparer.prepare(ask(world, "gpu-0", ref=ClaimRef("team", "first", OTHER)))
+    ask(world, "gpu-0")
+    waits = threading.Event()
+    preparer = preparing(
+        world,
+        lambda *_: Claim(REF, (Allocated("r", "gpu.tessera.dev", NODE, "gpu-0"),)),
+        600,
+        tell=lambda *_: waits.set(),
+    )
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(preparer.prepare, REF)
+        assert waits.wait(60)
+        preparer.unprepare(UID)
+        with pytest.raises(ClaimError, match="unprepared"):
+            waiting.result(60)
+    assert there(world) == {(0, "whole", 0): "team/first"}
+
+
+def test_who_waits_keeps_nobody_out(world: World) -> None:
+    """More claims than may wait are told to come again, while Unprepare is served."""
+    held, release = threading.Semaphore(0), threading.Event()
+
+    def prepare(ref: ClaimRef) -> tuple[()]:
+        held.release()
+        assert release.wait(60)
+        return ()
+
+    done: list[str] = []
+    preparer: Any = SimpleNamespace(prepare=prepare, unprepare=done.append)
+    service = DraService(preparer, preparing=2)
+
+    def call(uid: str) -> pb.NodePrepareResourcesResponse:
+        one = pb.Claim(namespace="team", name="job", uid=uid)
+        return service.NodePrepareResources(pb.NodePrepareResourcesRequest(claims=[one]), CONTEXT)
+
+    with ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(call, uid) for uid in "ab"]
+        for _ in waiting:
+            assert held.acquire(timeout=60)
+        assert "too many claims" in call("c").claims["c"].error
+        one = pb.Claim(namespace="team", name="job", uid="d")
+        answer = service.NodeUnprepareResources(
+            pb.NodeUnprepareResourcesRequest(claims=[one]), CONTEXT
+        )
+        assert (done, answer.claims["d"].error) == (["d"], "")
+        release.set()
+        assert [future.result(60).claims["a"].error for future in waiting[:1]] == [""]
+
+
+@pytest.mark.parametrize("why", ["does not exist", "not allocated", "elsewhere", "still wanted"])
+def test_what_a_claim_left_behind_is_free_again_and_somebody_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    world.preparer.prepare(ask(world, "gpu-1"))
+    told: list[tuple[ClaimRef, str, str]] = []
+    post = lambda *event: told.append(event)  # noqa: E731
+    notices: Any = SimpleNamespace(post_claim=post)
+    monkeypatch.setattr(world.orphans, "_notices", notices)
+    claim = world.claims[UID]
+    elsewhere = (Allocated("r", "gpu.tessera.dev", "node-2", "gpu-1"),)
+    found = {
+        "does not exist": None,
+        "not allocated": Claim(REF, None),
+        "elsewhere": Claim(REF, elsewhere),
+    }
+    if why in found:
+        kube: Any = SimpleNamespace(claim=lambda *_: found[why])
+        monkeypatch.setattr(world.orphans, "_kube", kube)
+    claim.prepared = ()
+    for _ in range(3):  # nobody is believed gone before Lists some seconds apart say so
+        world.holders.refresh()
+        world.orphans.sweep()
+        world.now += 20
+        assert there(world) == {(1, "whole", 0): "team/job"}
+    world.now += 20
+    world.orphans.sweep()
+    world.orphans.sweep()
+    if why == "still wanted":
+        assert there(world) == {(1, "whole", 0): "team/job"}
+        assert not told
+        return
+    assert there(world) == {}
+    ((ref, reason, message),) = told
+    assert (ref, reason) == (REF, "ClaimOrphaned")
+    assert message.startswith("slice whole@0 of GPU 1 was left behind and is free again: ")
+    assert not list((world.directory / "cdi").iterdir())

@@ -1,0 +1,122 @@
+"""Shared slices at the kubelet's edge: their ids, who holds them, what is refused."""
+
+from unittest.mock import MagicMock
+
+import pytest
+
+from device_plugin.agent.holding import ABSENT_S, HolderMemory
+from device_plugin.agent.loop import Agent
+from device_plugin.dp.allocations import Allocations
+from device_plugin.dp.slices import SliceOffer
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice, shared_uuid
+from device_plugin.inventory.resources import offered
+from gpu_operator.api.v1alpha1.gpupolicy import Strategy
+from gpu_operator.api.v1alpha1.sharing import Shared, SharingKind
+from mig import geometry
+
+BOARD = geometry.board("h100-80gb")
+SLICES = tuple(
+    MigSlice(
+        f"MIG-{start}",
+        "GPU-1",
+        geometry.Instance(BOARD.profile("1g.10gb"), start),
+        *(1, 0, 1, f"/run/{start}", 0, ()),
+    )
+    for start in range(2)
+)
+GPU = Gpu("GPU-1", 0, BOARD, "Healthy", SLICES)
+ONE = HolderPod("team", "one", "11111111-1111-4111-8111-111111111111")
+TWO = HolderPod("team", "two", "22222222-2222-4222-8222-222222222222")
+
+
+def shared(fail: bool = False, offered_as: str = "mig-1g.10gb") -> Shared:
+    return Shared(
+        name="mig-1g.10gb",
+        offered_as=offered_as,
+        replicas=3,
+        kind=SharingKind.TIME_SLICING,
+        fail_greater_than_one=fail,
+    )
+
+
+def offer(fail: bool = False) -> SliceOffer:
+    every = {one.uuid: shared(fail) for one in SLICES}
+    return SliceOffer(SLICES, (GPU,), "/lib", shared=every)
+
+
+def test_each_slice_is_listed_so_often_and_mounted_once() -> None:
+    ids = [f"MIG-{start}::{number}" for start in range(2) for number in range(3)]
+    assert [device.ID for device in offer().devices()] == ids
+    assert set(offer().known()) == set(ids)
+    given = offer().container(["MIG-0::0", "MIG-0::2"], use_cdi=True)
+    assert [one.name for one in given.cdi_devices] == ["gpu.tessera.dev/mig=MIG-0"] or len(
+        given.cdi_devices
+    ) == 1
+
+
+@pytest.mark.parametrize(
+    ("fail", "ids", "refused"),
+    [
+        (True, ["MIG-0::0"], False),
+        (True, ["MIG-0::0", "MIG-1::0"], True),
+        (False, ["MIG-0::0", "MIG-1::0"], False),
+    ],
+)
+def test_more_than_one_is_refused_in_nvidias_words(
+    fail: bool, ids: list[str], refused: bool
+) -> None:
+    said = "invalid request: maximum request size for shared resources is 1; found 2"
+    assert offer(fail).problem(ids) == (said if refused else "")
+
+
+def test_shares_are_spread_over_slices() -> None:
+    free = ["MIG-0::1", "MIG-0::2", "MIG-1::0", "MIG-1::1", "MIG-1::2"]
+    first = offer().prefer(free, [], 1, [])
+    assert [shared_uuid(one) for one in first] == ["MIG-1"]
+    assert {shared_uuid(one) for one in offer().prefer(free, [], 4, [])} == {"MIG-0", "MIG-1"}
+    assert offer().prefer(free, ["MIG-0::1"], 1, []) == ["MIG-0::1"]
+
+
+def test_the_resource_has_the_name_that_sharing_gives_it() -> None:
+    every = {"GPU-1": (shared(offered_as="mig-1g.10gb.shared"),)}
+    found = offered("nvidia.com", Strategy.MIXED, SLICES, (), every)
+    assert set(found.names.values()) == {"nvidia.com/mig-1g.10gb.shared"}
+    assert found.shared.keys() == {"MIG-0", "MIG-1"}
+    single = offered("nvidia.com", Strategy.SINGLE, SLICES, (), every)
+    assert (set(single.names.values()), single.shared) == ({"nvidia.com/gpu"}, {})
+
+
+def test_sharers_hold_a_slice_together_and_each_share_changes_hands_by_itself() -> None:
+    memory = HolderMemory()
+    view = memory.observe({"MIG-0::0": (ONE,), "MIG-0::1": (TWO,)}, True, 0)
+    assert view.holders == {"MIG-0": (ONE, TWO)}
+    new = HolderPod("team", "new", "33333333-3333-4333-8333-333333333333")
+    view = memory.observe({"MIG-0::0": (new,), "MIG-0::1": (TWO,)}, True, 1)
+    assert view.holders == {"MIG-0": (new, TWO)}
+    memory.observe({"MIG-0::1": (TWO,)}, True, 2)
+    view = memory.observe({"MIG-0::1": (TWO,)}, True, 2 + ABSENT_S)
+    assert view.holders == {"MIG-0": (TWO,)}
+
+
+def test_a_slice_of_which_a_share_is_on_its_way_is_not_destroyed() -> None:
+    now = [0.0]
+    allocations = Allocations(clock=lambda: now[0], listed_within_s=30)
+    assert allocations.allocate(["MIG-0::1"]) is None
+    allocations.listed(["MIG-0::0"])
+    assert not allocations.condemn("MIG-0")
+    allocations.listed(["MIG-0::1"])
+    assert allocations.condemn("MIG-0")
+    assert allocations.allocate(["MIG-0::2"]) == "MIG-0::2"
+
+
+def test_who_has_not_heard_what_is_shared_tells_nobody() -> None:
+    """An agent that starts while the API server is away: gpud knows better."""
+    gpud = MagicMock()
+    settings = MagicMock(budget="1Gi", resource_prefix="gpu.tessera.dev")
+    agent = Agent(settings, gpud, *(MagicMock() for _ in range(7)))
+    inventory = Inventory("1", "/lib", 0, 0, True, "", (), (GPU,))
+    agent._tell_sharing(inventory, {})
+    gpud.set_sharing.assert_not_called()
+    agent._objects = ()
+    agent._tell_sharing(inventory, {})
+    gpud.set_sharing.assert_called_once_with({})

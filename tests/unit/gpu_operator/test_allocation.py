@@ -1,0 +1,114 @@
+"""Who gives a node's GPUs to pods: the pool's word, the node's label, and what layouts make of it."""
+
+import dataclasses
+
+import pytest
+from gpu_world import GPU_NODE, condition, gpu, layout, mig_slice, node, pool, world
+from pool_world import CONFIG, IN_POOL, NOW, agent_set, decide
+
+from gpu_operator.api.v1alpha1 import ALLOCATION_LABEL
+from gpu_operator.api.v1alpha1.gpupool import Allocation
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.config import DraConfig, NodeConfig
+from gpu_operator.controllers import layouts, node_labels, node_status, orphans, pools, selection
+from gpu_operator.controllers.allocations import allocation_on, problem
+from gpu_operator.controllers.world import World
+from gpu_operator.kube.actions import Apply
+
+WITH_DRA = CONFIG.model_copy(update={"dra": DraConfig(enabled=True)})
+
+
+def allocated(one: Gpu, how: Allocation) -> Gpu:
+    return dataclasses.replace(one, spec=one.spec.model_copy(update={"allocation": how}))
+
+
+@pytest.mark.parametrize(
+    ("label", "dra", "expected"),
+    [
+        ("", True, Allocation.BOTH),
+        ("DRA", True, Allocation.DRA),
+        ("DevicePlugin", True, Allocation.DEVICE_PLUGIN),
+        ("dra", True, Allocation.BOTH),
+        ("DRA", False, Allocation.DEVICE_PLUGIN),
+    ],
+)
+def test_a_node_s_label_goes_before_its_pool(label: str, dra: bool, expected: Allocation) -> None:
+    labelled = node(labels=GPU_NODE | ({ALLOCATION_LABEL: label} if label else {}))
+    asked = pool(allocation=Allocation.BOTH)
+    assert allocation_on(asked, labelled, dra=dra) is expected
+    assert bool(problem(labelled)) == (label == "dra")
+
+
+def written(seen: World, config: NodeConfig) -> list[str]:
+    actions = pools.reconcile(seen, "p", config, "tessera-system", NOW).actions
+    documents = [a.document for a in actions if isinstance(a, Apply)]
+    return [d["spec"]["allocation"] for d in documents if d["kind"] == "GPU"]
+
+
+def test_a_change_is_written_to_the_gpus_of_that_node_alone() -> None:
+    other = node("n2", labels=GPU_NODE | {ALLOCATION_LABEL: "Both"})
+    seen = world(node(labels=IN_POOL), other, pool(), gpu(), gpu("n2"))
+    assert written(seen, WITH_DRA) == ["Both"]
+    assert written(seen, CONFIG) == []  # the chart has DRA off
+
+
+def test_a_pool_that_the_chart_has_no_dra_for_says_so() -> None:
+    asked = pool(allocation=Allocation.DRA)
+    seen = world(node(labels=IN_POOL), asked, gpu(), daemon_sets=agent_set(asked))
+    _, reason, message = condition(decide(seen).actions, "Accepted")
+    assert reason == "PartiallyAccepted"
+    assert "dra.enabled" in message
+
+
+@pytest.mark.parametrize("how", list(Allocation))
+def test_layouts_do_not_select_what_claims_have_all_of(how: Allocation) -> None:
+    one = allocated(gpu(), how)
+    seen = world(node(), pool(), layout(), one)
+    followed = selection.followed(seen)
+    assert (one.name in followed) == (how is not Allocation.DRA)
+    ((_, role),) = selection.roles_of(seen, seen.layouts["l"])
+    assert (role.part is selection.Part.OWN) == (how is not Allocation.DRA)
+
+
+def test_a_layout_whose_gpus_are_all_of_claims_says_who_has_them() -> None:
+    seen = world(node(), pool(), layout(), allocated(gpu(), Allocation.DRA))
+    _, reason, message = condition(layouts.reconcile(seen, "l", NOW).actions, "Ready")
+    assert reason == "NoGPUs"
+    assert message.startswith("ResourceClaims have all of the GPUs that the selector matches")
+    assert message.endswith("n1-gpu-0")
+
+
+def test_a_gpu_that_is_moved_to_claims_loses_its_layout() -> None:
+    held = gpu(layout="l", want=["7g.80gb@0"], have=[mig_slice("7g.80gb@0", "ns/pod")])
+    seen = world(node(), pool(), layout(), allocated(held, Allocation.DRA))
+    (action,) = orphans.reconcile(seen, held.name).actions
+    assert isinstance(action, Apply)
+    assert "layout" not in action.document["spec"]
+
+
+def test_what_layouts_make_of_a_gpu() -> None:
+    spare, divided = gpu(want=["whole@0"]), gpu(layout="l", want=["3g.40gb@4"])
+    kept_whole = gpu(layout="l", want=["whole@0"])
+    for one, by_how in (
+        (spare, (1, 0, 0)),
+        (divided, (1, 0, 1)),
+        (kept_whole, (1, 0, 1)),
+    ):
+        assert by_how == tuple(len(allocated(one, how).spec.layout_instances) for how in Allocation)
+
+
+def test_labels_of_a_node_with_claims_do_not_wait_for_a_whole_gpu() -> None:
+    one = allocated(gpu(want=["whole@0"]), Allocation.DRA)
+    assert node_labels._is_settled(one)
+    assert not node_labels._is_settled(gpu(want=["whole@0"]))
+
+
+def test_resources_that_claims_serve_stay_in_the_nodes_status_as_zero() -> None:
+    """The kubelet fails pods of a name that was retired; a 0 keeps no claim from them."""
+    listed = {"gpu.tessera.dev/mig-1g.10gb": "0"}
+    idle = node(labels=IN_POOL, capacity=listed, allocatable=listed)
+    for how, removed in ((Allocation.DEVICE_PLUGIN, 1), (Allocation.DRA, 0), (Allocation.BOTH, 0)):
+        seen = world(idle, pool(), allocated(gpu(), how))
+        seen = dataclasses.replace(seen, zero_since={("n1", "gpu.tessera.dev/mig-1g.10gb"): 0.0})
+        actions = node_status.reconcile(seen, "n1", 3600.0).actions
+        assert len(actions) == removed

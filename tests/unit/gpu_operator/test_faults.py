@@ -1,0 +1,151 @@
+"""GPUFaults: what is written to GPUs, and what is said of what became of them."""
+
+import dataclasses
+import datetime
+from typing import Any
+
+import jsonschema
+import pytest
+from gpu_world import NOW, applied, gpu, node, pool, world
+
+from gpu_operator.api.v1alpha1.gpu import FaultPhase, FaultStatus, WantedFault
+from gpu_operator.api.v1alpha1.gpufault import GPUFaultSpec, GPUFaultStatus
+from gpu_operator.api.v1alpha1.resource import Fault, Gpu, Meta, Resource
+from gpu_operator.config import GpudConfig, HealthChecksConfig, NodeConfig
+from gpu_operator.controllers import faults
+from gpu_operator.controllers.world import World
+from gpu_operator.kube.actions import Apply, Manager, Record
+from gpu_operator.render import daemonset
+
+UID = "11111111-1111-4111-8111-111111111111"
+
+
+def fault(name: str = "f", uid: str = UID, **spec: Any) -> Fault:
+    spec = {"gpuName": "n1-gpu-0", **spec}
+    made = NOW.isoformat()
+    return Resource(
+        Meta("GPUFault", name, uid, created=made),
+        GPUFaultSpec.model_validate(spec),
+        GPUFaultStatus(),
+    )
+
+
+def seen(*items: Fault, on: Gpu | None = None) -> World:
+    found = world(node(), pool(), on or gpu())
+    return dataclasses.replace(found, faults={one.name: one for one in items})
+
+
+def told(what: World, name: str = "f") -> tuple[dict[str, Any], dict[str, Any], list[Record]]:
+    """Return status, the condition Accepted, and the events of a GPUFault."""
+    actions = faults.reconcile(what, name, NOW).actions
+    (write,) = (a for a in actions if isinstance(a, Apply))
+    status = dict(write.document["status"])
+    (accepted,) = (c for c in status["conditions"] if c["type"] == "Accepted")
+    return status, accepted, [a for a in actions if isinstance(a, Record)]
+
+
+def asked(what: World) -> list[dict[str, Any]]:
+    (document,) = applied(tuple(faults.write(what, "n1-gpu-0")), Manager.FAULTS)
+    return list(document["spec"]["faults"])
+
+
+def with_results(*results: FaultStatus, wanted: tuple[WantedFault, ...] = ()) -> Gpu:
+    made = gpu()
+    spec = made.spec.model_copy(update={"faults": wanted})
+    return dataclasses.replace(
+        made, spec=spec, status=made.status.model_copy(update={"faults": results})
+    )
+
+
+def test_what_is_asked_is_written_to_the_gpu_once() -> None:
+    mine = fault(offBus=True, durationSeconds=60)
+    until = (NOW + datetime.timedelta(seconds=60)).isoformat()
+    assert asked(seen(mine)) == [{"id": UID, "kind": "off_bus", "count": 1, "until": until}]
+    wanted = (WantedFault(id=UID, kind="off_bus", until=until),)
+    there = with_results(wanted=wanted)
+    assert list(faults.write(seen(mine, on=there), "n1-gpu-0")) == []
+    assert asked(seen(on=there)) == []
+
+
+def test_a_gpu_is_found_by_node_and_index_and_others_are_left_alone() -> None:
+    mine = fault(gpuName=None, nodeName="n1", index=0, xid=48, slice={"profile": "1g.10gb"})
+    others = fault("g", "other", gpuName="n1-gpu-1", hang=True)
+    assert asked(seen(mine, others)) == [
+        {"id": UID, "kind": "xid", "xid": 48, "count": 1, "profile": "1g.10gb", "until": ""}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message"),
+    [
+        ({"gpuName": "n9-gpu-0", "hang": True}, "GPUNotFound", "there is no GPU n9-gpu-0"),
+        ({"hang": True, "xid": 48}, "InvalidSpec", "exactly one of xid, ecc.corrected"),
+        ({}, "InvalidSpec", "exactly one of"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_condition_and_an_event(
+    spec: dict[str, Any], reason: str, message: str
+) -> None:
+    what = seen(fault(**spec))
+    status, accepted, events = told(what)
+    assert (status["phase"], accepted["status"], accepted["reason"]) == ("Refused", "False", reason)
+    assert message in accepted["message"]
+    assert [(one.reason, one.warning) for one in events] == [(reason, True)]
+    assert list(faults.write(what, "n1-gpu-0")) == []
+
+
+def test_what_gpud_refuses_is_said() -> None:
+    refused = FaultStatus(id=UID, phase=FaultPhase.REFUSED, message="unknown Xid 7; known: 13")
+    status, accepted, events = told(seen(fault(xid=7), on=with_results(refused)))
+    assert (status["phase"], accepted["reason"]) == ("Refused", "FaultRefused")
+    assert accepted["message"] == "unknown Xid 7; known: 13"
+    assert events[0].warning
+
+
+@pytest.mark.parametrize(
+    ("result", "phase", "ready"),
+    [
+        (None, "Pending", "False"),
+        (FaultStatus(id=UID, phase=FaultPhase.ACTIVE), "Active", "True"),
+        (FaultStatus(id=UID, phase=FaultPhase.INJECTED, slice="MIG-1"), "Injected", "True"),
+        (FaultStatus(id=UID, phase=FaultPhase.CLEARED), "Cleared", "True"),
+    ],
+)
+def test_the_phase_is_the_agents_word(result: FaultStatus | None, phase: str, ready: str) -> None:
+    there = with_results(*([result] if result else []))
+    status, accepted, _ = told(seen(fault(thermal=True), on=there))
+    assert (status["phase"], status["gpu"], status["fault"]) == (phase, "n1-gpu-0", "thermal")
+    assert accepted["status"] == "True"
+    assert [c["status"] for c in status["conditions"] if c["type"] == "Ready"] == [ready]
+    assert status["slice"] == (result.slice if result else "")
+
+
+def test_a_gpu_has_room_for_so_many_faults_and_the_oldest_count() -> None:
+    many = [fault(f"f{i:03}", f"u{i:03}", hang=True) for i in range(faults.MAX_FAULTS + 3)]
+    wanted = asked(seen(*many))
+    assert [one["id"] for one in wanted] == [f"u{i:03}" for i in range(faults.MAX_FAULTS)]
+
+
+def test_health_checks_reach_gpud_as_nvidias_variables() -> None:
+    checks = HealthChecksConfig(disabled="48, 63", enabled="all")
+    config = NodeConfig(image="i", service_account="s", gpud=GpudConfig(health_checks=checks))
+    made = pool()
+    policy = world().policy
+    template = daemonset.daemon_set("p", made.spec, policy, config, "ns")["spec"]["template"]
+    gpud = next(one for one in template["spec"]["containers"] if one["name"] == "gpud")
+    assert {one["name"]: one["value"] for one in gpud["env"]}.items() >= {
+        ("DP_DISABLE_HEALTHCHECKS", "48, 63"),
+        ("DP_ENABLE_HEALTHCHECKS", "all"),
+    }
+    with pytest.raises(ValueError, match="disabled"):
+        HealthChecksConfig(disabled="48;63")
+
+
+def test_the_schema_has_bounds() -> None:
+    from gpu_operator.api.v1alpha1.schema import structural
+
+    found = structural(GPUFaultSpec)
+    jsonschema.validate({"xid": 79}, found)
+    for wrong in ({"xid": 0}, {"ecc": {"corrected": 1001}}, {"index": 8}, {"durationSeconds": 0}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(wrong, found)

@@ -1,0 +1,185 @@
+"""Whether a node serves its GPUs: the condition GPUReady, and taints where they are wanted."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from driven_operator import Operator, node, pool
+from fake_cluster import FakeCluster
+from gpu_world import GPU_NODE, NOW, agent_conditions, gpu, node as a_node, pool as a_pool, world
+from http_stub import Answer, HttpStub, Request
+from kubernetes.aio.client import ApiClient, Configuration
+from pool_world import IN_POOL, agent_set
+
+from gpu_operator import errors
+from gpu_operator.api.v1alpha1 import POOL_LABEL, TAINTS
+from gpu_operator.config import NodeConfig, TaintsConfig
+from gpu_operator.controllers import pools
+from gpu_operator.controllers.world import GpuReady
+from gpu_operator.kube import taints
+from gpu_operator.kube.actions import Action, Apply, Manager, SetTaints
+from gpu_operator.kube.client import KubernetesCluster
+
+NOT_READY = "gpu.tessera.dev/not-ready"
+PRESENT = "gpu.tessera.dev/gpu"
+SERVED = GpuReady("True", "Reconciled", "1 GPUs of pool p are served", "2026-01-01T00:00:00Z")
+
+
+def decided(*items: Any, not_ready: bool = False, present: bool = False) -> tuple[Action, ...]:
+    config = NodeConfig(
+        image="tessera:1",
+        service_account="tessera-node",
+        taints=TaintsConfig(not_ready=not_ready, present=present),
+    )
+    seen = world(*items, daemon_sets=agent_set())
+    return pools.reconcile(seen, "p", config, "tessera-system", NOW).actions
+
+
+def condition(actions: tuple[Action, ...]) -> tuple[str, ...] | None:
+    found = [a for a in actions if isinstance(a, Apply) and a.manager is Manager.CONDITIONS]
+    if not found:
+        return None
+    assert found[0].status
+    (one,) = found[0].document["status"].get("conditions") or [{}]
+    return tuple(one.get(k, "") for k in ("status", "reason", "message", "lastTransitionTime"))
+
+
+def set_taints(actions: tuple[Action, ...]) -> SetTaints | None:
+    return next((a for a in actions if isinstance(a, SetTaints)), None)
+
+
+def test_a_node_says_that_it_serves_its_gpus_and_since_when() -> None:
+    now = NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+    there = a_node(labels=IN_POOL)
+    assert condition(decided(there, a_pool(), gpu())) == (
+        *("True", "Reconciled", "1 GPUs of pool p are served", now),
+    )
+    said = a_node(labels=IN_POOL, gpu_ready=SERVED)
+    assert condition(decided(said, a_pool(), gpu())) is None, "not written again"
+
+
+@pytest.mark.parametrize(
+    ("device", "reason", "part"),
+    [
+        (gpu(reported=False), "WaitingForAgent", "no pod of DaemonSet"),
+        (
+            gpu(conditions=agent_conditions(degraded="Unhealthy: it fell off the bus")),
+            "Unhealthy",
+            "n1-gpu-0: it fell off the bus",
+        ),
+    ],
+    ids=["not reported", "unhealthy"],
+)
+def test_a_node_says_why_it_does_not(device: Any, reason: str, part: str) -> None:
+    said = a_node(labels=IN_POOL, gpu_ready=SERVED)
+    found = condition(decided(said, a_pool(), device))
+    assert found is not None
+    assert found[:2] == ("False", reason)
+    assert part in found[2]
+    assert found[3] != SERVED.since
+    # Another reason is no transition.
+    before = GpuReady("False", "AgentError", "x", "2025-01-01T00:00:00Z")
+    found = condition(decided(a_node(labels=IN_POOL, gpu_ready=before), a_pool(), device))
+    assert found is not None
+    assert found[3] == before.since
+
+
+def test_no_taint_is_put_on_a_node_unless_the_chart_says_so() -> None:
+    assert set_taints(decided(a_node(), a_pool(), gpu(reported=False))) is None
+
+
+def test_a_node_is_tainted_until_it_serves() -> None:
+    bare = a_node(labels=IN_POOL)
+    found = set_taints(decided(bare, a_pool(), gpu(reported=False), not_ready=True))
+    assert found == SetTaints("n1", "uid-n1", ((NOT_READY, ""),), (), (NOT_READY,))
+    ours = {"labels": IN_POOL, "taints": frozenset({NOT_READY}), "annotations": {TAINTS: NOT_READY}}
+    assert (
+        set_taints(decided(a_node(**ours), a_pool(), gpu(reported=False), not_ready=True)) is None
+    )
+    found = set_taints(decided(a_node(**ours), a_pool(), gpu(), not_ready=True))
+    assert found == SetTaints("n1", "uid-n1", (), (NOT_READY,), ())
+    found = set_taints(decided(a_node(**ours), a_pool(), gpu(reported=False)))  # switched off
+    assert found == SetTaints("n1", "uid-n1", (), (NOT_READY,), ())
+
+
+def test_a_taint_that_somebody_else_put_there_stays_theirs() -> None:
+    theirs = a_node(labels=IN_POOL, taints=frozenset({PRESENT}))
+    assert set_taints(decided(theirs, a_pool(), gpu(), present=True)) is None
+    assert set_taints(decided(theirs, a_pool(), gpu())) is None
+    found = set_taints(decided(a_node(labels=IN_POOL), a_pool(), gpu(), present=True))
+    assert found == SetTaints("n1", "uid-n1", ((PRESENT, "present"),), (), (PRESENT,))
+
+
+def test_condition_and_taints_go_with_the_pool() -> None:
+    cluster = FakeCluster()
+    node(cluster, "n")
+    pool(cluster)
+    operator = Operator(cluster)
+    operator.settle("n")
+    (found,) = cluster.objects["Node"]["n"]["status"]["conditions"]
+    assert (found["type"], found["status"]) == ("GPUReady", "True")
+    cluster.remove("GPUPool", "p")
+    operator.settle("n")
+    assert "conditions" not in cluster.objects["Node"]["n"]["status"]
+    left = a_node(
+        labels=GPU_NODE | {POOL_LABEL: "p"},
+        taints=frozenset({NOT_READY}),
+        annotations={TAINTS: NOT_READY},
+    )
+    found = set_taints(decided(left))
+    assert found == SetTaints("n1", "uid-n1", (), (NOT_READY,), ())
+
+
+def applied_to(document: dict[str, Any], action: SetTaints) -> list[dict[str, Any]]:
+    return list(taints.patch(document, action.add, action.remove, action.noted))
+
+
+def test_a_patch_of_taints_keeps_the_others_and_fails_if_the_node_was_written_since() -> None:
+    other = {"key": "other", "effect": "NoSchedule"}
+    same_key = {"key": NOT_READY, "effect": "NoExecute"}
+    document = {
+        "metadata": {"name": "n", "uid": "u", "resourceVersion": "7"},
+        "spec": {"taints": [other, same_key]},
+    }
+    put = SetTaints("n", "u", ((NOT_READY, ""),), (), (NOT_READY,))
+    ours = {"key": NOT_READY, "effect": "NoSchedule"}
+    note = f"/metadata/annotations/{TAINTS.replace('/', '~1')}"
+    test = {"op": "test", "path": "/metadata/resourceVersion", "value": "7"}
+    assert applied_to(document, put) == [
+        test,
+        {"op": "add", "path": "/spec/taints", "value": [other, same_key, ours]},
+        {"op": "add", "path": "/metadata/annotations", "value": {}},
+        {"op": "add", "path": note, "value": NOT_READY},
+    ]
+    document["metadata"]["annotations"] = {TAINTS: NOT_READY}
+    document["spec"]["taints"] = [ours]
+    take = SetTaints("n", "u", (), (NOT_READY,), ())
+    assert applied_to(document, take) == [
+        test,
+        {"op": "remove", "path": "/spec/taints"},
+        {"op": "remove", "path": note},
+    ]
+
+
+@pytest.mark.parametrize("uid", ["u", "another"])
+def test_taints_are_read_and_written_of_one_node_object(uid: str) -> None:
+    seen = {"metadata": {"name": "n", "uid": uid, "resourceVersion": "7"}, "spec": {}}
+
+    def answer(request: Request) -> Answer:
+        return Answer(200, seen)
+
+    async def perform(url: str) -> None:
+        cluster = KubernetesCluster(ApiClient(Configuration(host=url)))
+        try:
+            await cluster.perform(SetTaints("n", "u", ((NOT_READY, ""),), (), (NOT_READY,)))
+        finally:
+            await cluster.close()
+
+    with HttpStub(answer) as stub:
+        if uid == "u":
+            asyncio.run(perform(stub.url))
+            assert [r.method for r in stub.requests] == ["GET", "PATCH"]
+        else:
+            with pytest.raises(errors.Conflict):
+                asyncio.run(perform(stub.url))
+            assert [r.method for r in stub.requests] == ["GET"]

@@ -1,0 +1,93 @@
+"""Sharing as NVIDIA's config has it: what is resolved for a GPU, counted, and refused."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from gpu_world import gpu, mig_slice, node, pool, world
+from pydantic import ValidationError
+
+from gpu_operator.api.v1alpha1.gpupolicy import GPUPolicySpec, Strategy
+from gpu_operator.api.v1alpha1.sharing import Shared, Sharing, SharingKind, resolve
+from gpu_operator.controllers import offers, sharing
+from mig import geometry
+
+SMALL = geometry.board("h100-80gb").profile("1g.10gb")
+UUID = "GPU-11111111-1111-4111-8111-111111111111"
+
+
+def config(kind: str = "timeSlicing", **changes: Any) -> Sharing:
+    resources = [{"name": "nvidia.com/mig-1g.10gb", "replicas": 4}]
+    return Sharing.model_validate({kind: {"resources": resources, **changes}})
+
+
+def test_replicas_and_names_are_nvidias() -> None:
+    (plain,) = resolve(config(), 0, UUID)
+    assert (plain.name, plain.offered_as, plain.replicas) == ("mig-1g.10gb", "mig-1g.10gb", 4)
+    assert (plain.kind, plain.fail_greater_than_one) == (SharingKind.TIME_SLICING, False)
+    (renamed,) = resolve(config(renameByDefault=True), 0, UUID)
+    assert renamed.offered_as == "mig-1g.10gb.shared"
+    named = [{"name": "gpu", "replicas": 2, "rename": "nvidia.com/gpu-small"}]
+    (own,) = resolve(config(renameByDefault=True, resources=named), 0, UUID)
+    assert (own.name, own.offered_as) == ("gpu", "gpu-small")
+    assert resolve(None, 0, UUID) == ()
+
+
+def test_mps_always_refuses_more_than_one() -> None:
+    (one,) = resolve(config("mps"), 0, UUID)
+    assert (one.kind, one.fail_greater_than_one) == (SharingKind.MPS, True)
+
+
+@pytest.mark.parametrize(
+    ("devices", "shared"), [(["all"], True), (["0"], True), (["1"], False), ([UUID], True)]
+)
+def test_devices_narrow_it(devices: list[str], shared: bool) -> None:
+    resources = [{"name": "gpu", "replicas": 2, "devices": devices}]
+    assert bool(resolve(config(resources=resources), 0, UUID)) == shared
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeSlicing": {"resources": []}},
+        {"timeSlicing": {"resources": [{"name": "gpu", "replicas": 1}]}},
+        {"mps": {"resources": [{"name": "gpu", "replicas": 49}]}},
+        {"mps": {"resources": [{"name": "gpu", "replicas": 2, "device": ["0"]}]}},
+        {
+            "mps": {"resources": [{"name": "gpu", "replicas": 2}]},
+            "timeSlicing": {"resources": [{"name": "gpu", "replicas": 2}]},
+        },
+    ],
+)
+def test_what_contradicts_itself_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Sharing.model_validate(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "message"),
+    [
+        ("nvidia.com/gpu", "single", ""),
+        ("gpu.tessera.dev/mig-1g.10gb", "mixed", ""),
+        ("mig-1g.10gb", "single", "sharing: strategy single offers no mig-1g.10gb"),
+        ("amd.com/gpu", "mixed", "sharing: amd.com/gpu is not of the prefix gpu.tessera.dev"),
+        ("cpu", "mixed", "sharing: cpu is neither gpu nor mig-<profile>"),
+    ],
+)
+def test_what_is_never_offered_is_said(name: str, strategy: str, message: str) -> None:
+    shared = config(resources=[{"name": name, "replicas": 2}])
+    policy = GPUPolicySpec(strategy=Strategy(strategy), sharing=shared)
+    assert sharing.problem(policy) == message
+
+
+def test_a_node_offers_each_slice_as_often_as_it_is_shared() -> None:
+    made = gpu(want=["1g.10gb@0"], have=[mig_slice("1g.10gb@0")])
+    shared = resolve(config(), 0, UUID)
+    made = dataclasses.replace(made, spec=made.spec.model_copy(update={"sharing": shared}))
+    on = node()
+    assert offers.active(world(on, pool(), made), on) == {"gpu.tessera.dev/mig-1g.10gb": 4}
+    renamed = Shared(**{**shared[0].model_dump(), "offered_as": "mig-1g.10gb.shared"})
+    later = dataclasses.replace(made, spec=made.spec.model_copy(update={"sharing": (renamed,)}))
+    assert offers.active(world(on, pool(), later), on) == {}  # its agent has yet to rename it
+    assert later.spec.offered_as(SMALL) == "mig-1g.10gb.shared"
+    assert offers.is_ours("nvidia.com/gpu.shared", "nvidia.com")

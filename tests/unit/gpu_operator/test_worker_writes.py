@@ -1,0 +1,128 @@
+"""What the worker writes at once, what in order, and what it looks at after a change."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from driven_operator import CONFIG
+
+from gpu_operator import errors
+from gpu_operator.controllers.tally import Tally
+from gpu_operator.engine.queue import Key, WorkQueue
+from gpu_operator.engine.store import Store
+from gpu_operator.engine.worker import _AT_ONCE, Worker
+from gpu_operator.kube.actions import Action, Apply, Manager
+from gpu_operator.kube.port import Document
+
+
+def apply(kind: str, name: str, note: str = "", *, status: bool = False) -> Apply:
+    document = {"kind": kind, "metadata": {"name": name}, "note": note}
+    return Apply(Manager.LAYOUT, document, status)
+
+
+class Slow:
+    """A cluster whose answers wait until as many are under way as come at once."""
+
+    def __init__(self, fail: Callable[[Action], BaseException | None] = lambda _: None) -> None:
+        self.begun: list[str] = []
+        self.most = self._now = 0
+        self._fail = fail
+
+    async def perform(self, action: Action) -> Document | None:
+        assert isinstance(action, Apply)
+        self.begun.append(f"{action.what}{action.document['note']}")
+        self._now += 1
+        self.most = max(self.most, self._now)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        self._now -= 1
+        if (failure := self._fail(action)) is not None:
+            raise failure
+        return None
+
+
+def perform(cluster: Any, *actions: Action) -> None:
+    worker = Worker(cluster, Store(), WorkQueue(), CONFIG, "ns", lambda: None)
+    asyncio.run(worker._perform_all(actions))
+
+
+def test_gpus_are_written_some_at_once_and_the_report_after_them() -> None:
+    cluster = Slow()
+    gpus = [apply("GPU", f"g{i}") for i in range(3 * _AT_ONCE)]
+    perform(cluster, *gpus, apply("MIGLayout", "l", status=True))
+    assert cluster.most == _AT_ONCE
+    assert cluster.begun[-1] == "MIGLayout l"
+    assert sorted(cluster.begun[:-1]) == sorted(f"GPU g{i}" for i in range(3 * _AT_ONCE))
+
+
+def test_what_concerns_one_object_keeps_its_order() -> None:
+    cluster = Slow()
+    perform(cluster, apply("Node", "n", "1"), apply("GPU", "g"), apply("Node", "n", "2"))
+    nodes = [what for what in cluster.begun if what.startswith("Node")]
+    assert nodes == ["Node n1", "Node n2"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "raised"),
+    [
+        ({"g1": errors.Unreachable("a"), "g2": errors.Refused("b")}, errors.Refused),
+        ({"g1": errors.Refused("b"), "g2": errors.NotLeader("c")}, errors.NotLeader),
+        ({"g3": errors.Conflict("d")}, errors.Conflict),
+        ({"g3": asyncio.CancelledError()}, errors.Unreachable),
+    ],
+)
+def test_one_that_fails_stops_no_neighbour_and_is_told(
+    failures: dict[str, BaseException], raised: type[Exception]
+) -> None:
+    cluster = Slow(lambda action: failures.get(action.document["metadata"]["name"]))  # type: ignore[union-attr]
+    with pytest.raises(raised):
+        perform(cluster, *(apply("GPU", f"g{i}") for i in range(5)), apply("MIGLayout", "l"))
+    assert cluster.begun == [f"GPU g{i}" for i in range(5)]
+
+
+def test_a_burst_of_changes_is_one_look() -> None:
+    async def burst() -> int:
+        store, queue = Store(), WorkQueue()
+        cluster: Any = Slow()
+        worker = Worker(cluster, store, queue, CONFIG, "ns", lambda: None)
+        looks = 0
+        see = worker._fleet.see
+
+        def counted(*seen: Any) -> Any:
+            nonlocal looks
+            looks += 1
+            return see(*seen)
+
+        worker._fleet.see = counted  # type: ignore[method-assign]
+        for number in range(20):
+            store.put("Node", {"metadata": {"name": f"n{number}", "uid": "u"}})
+            worker.changed("Node", f"n{number}")
+        assert worker._looking is not None
+        await worker._looking
+        assert {Key("Node", f"n{number}") for number in range(20)} <= queue._waiting
+        return looks
+
+    assert asyncio.run(burst()) == 1
+
+
+def test_a_list_that_brings_nothing_new_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, read = Store(), list[str]()
+    document = {"metadata": {"name": "n", "uid": "u", "resourceVersion": "5"}}
+    store.put("Node", document)
+    assert store.take_changes() == {("Node", "n")}
+    monkeypatch.setattr("gpu_operator.engine.store._read", lambda kind, _: read.append(kind))
+    store.replace("Node", [{**document}], as_of=float("inf"))
+    assert read == []
+    assert store.take_changes() == set()
+
+
+def test_a_tally_is_sorted_whatever_comes_and_goes() -> None:
+    tally: Tally[int] = Tally()
+    for step in range(200):
+        name = f"{step * 37 % 50:02d}"
+        tally.drop(name) if step % 3 == 0 else tally.put(name, step % 4)
+        for group in range(4):
+            expected = sorted(n for n, g in tally.groups.items() if g == group)
+            assert list(tally.names(group)) == expected
+            assert tally.count(group) == len(expected)

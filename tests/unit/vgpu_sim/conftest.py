@@ -1,0 +1,16 @@
+"""What several files of tests share here."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import hca_rig
+import pytest
+
+from vgpu_sim.fabric.engine import Engine
+
+
+@pytest.fixture(scope="module")
+def engines() -> Iterator[list[Engine]]:
+    """Two engines of the HCA: two nodes of a wire."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(hca_rig.running_engine()) for _ in range(2)]

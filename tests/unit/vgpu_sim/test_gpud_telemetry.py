@@ -1,0 +1,150 @@
+"""Counters become shares of a period, and those what a board's sensors would say."""
+
+from dataclasses import fields, replace
+
+import pytest
+
+from mig.geometry import BOARDS, board
+from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance
+from vgpu_sim.gpud.telemetry import counting, figures, sensors
+from vgpu_sim.gpud.telemetry.meter import PERIOD_NS, Meter, Reading
+from vgpu_sim.gpud.telemetry.sampler import Observed, Sampler
+from vgpu_sim.hal.admin import Activity, Counters
+
+S = PERIOD_NS
+H100 = board("h100-80gb")
+GPU = Gpu(GpuUuid("GPU-1"), 0, "h100-80gb")
+SLICE = MigInstance(InstanceUuid("MIG-1"), GPU, H100.profile("1g.10gb"), 0, 0)
+NOTHING = Counters()
+
+
+def busy(ns: int, **more: int) -> Counters:
+    return Counters(contexts=1, busy_ns=ns, **more)
+
+
+def test_a_sum_does_not_leave_63_bits() -> None:
+    most = Counters(launches=counting.MAX_COUNT)
+    assert counting.total(most, most, Counters(blocks=3)) == replace(most, blocks=3)
+
+
+@pytest.mark.parametrize(
+    ("reported", "believed"),
+    [
+        (busy(2 * S), busy(S)),  # busier than it has lived
+        (busy(S // 2, sm_active_ns=S), busy(S // 2, sm_active_ns=S // 2)),
+        (
+            busy(S, sm_active_ns=S // 4, sm_occupancy_ns=S),
+            busy(S, sm_active_ns=S // 4, sm_occupancy_ns=S // 4),
+        ),
+        (busy(0, memory_ns=2 * S), busy(0, memory_ns=S)),  # copies run without kernels
+        (busy(0, launches=1 << 64), busy(0, launches=counting.MAX_COUNT)),
+    ],
+)
+def test_a_tenant_is_not_believed_what_cannot_be(reported: Counters, believed: Counters) -> None:
+    assert counting.bounded(reported, NOTHING, S) == believed
+
+
+def test_nothing_that_was_believed_decreases() -> None:
+    before = Counters(*range(100, 100 + len(fields(Counters))))
+    assert counting.bounded(NOTHING, before, S) == before
+
+
+def test_a_context_that_computes_half_the_time_is_half_busy_whenever_it_is_looked_at() -> None:
+    """Its reports and gpud's samples are not in step: some periods see two reports, some none."""
+    meter, shares = Meter(), []
+    reports = [Reading(busy(n * S // 2), S // 3 + n * S * 21 // 20) for n in range(1, 41)]
+    for now_ns in range(2 * S, 40 * S, S):
+        seen = [one for one in reports if one.at_ns <= now_ns]
+        if seen:
+            use = meter.sample({1: seen[-1]}, NOTHING, now_ns)
+            shares.append(use.activity.engine)
+    assert all(0.45 <= share <= 0.51 for share in shares[1:])
+
+
+def test_a_context_that_stopped_reporting_is_idle() -> None:
+    meter = Meter()
+    report = Reading(busy(S), 10 * S)
+    assert meter.sample({1: report}, NOTHING, 10 * S).activity.engine == pytest.approx(1, rel=0.1)
+    meter.sample({1: report}, NOTHING, 11 * S)
+    assert meter.sample({1: report}, NOTHING, 12 * S).activity == Activity()
+
+
+def test_a_context_that_was_at_rest_is_busy_at_once() -> None:
+    meter = Meter()
+    meter.sample({1: Reading(busy(S), 10 * S)}, NOTHING, 10 * S)
+    use = meter.sample({1: Reading(busy(2 * S), 100 * S)}, NOTHING, 100 * S)
+    assert use.activity.engine == pytest.approx(1, rel=0.1)
+
+
+def test_a_context_that_came_and_went_between_two_samples_counts_once() -> None:
+    meter = Meter()
+    meter.sample({1: Reading(busy(S), 10 * S)}, NOTHING, 10 * S)
+    ended = counting.total(busy(S + S // 5), busy(S // 10))  # the one seen, and one never seen
+    assert meter.sample({}, ended, 11 * S).activity.engine == pytest.approx(0.3)
+    assert meter.sample({}, ended, 12 * S).activity.engine == 0
+
+
+def test_several_contexts_together_are_never_more_than_all() -> None:
+    meter = Meter()
+    live = {key: Reading(busy(S, sm_active_ns=S), 10 * S) for key in range(3)}
+    activity = meter.sample(live, NOTHING, 10 * S).activity
+    assert (activity.engine, activity.sm_active) == (1.0, 1.0)
+
+
+def test_bytes_a_second_go_in_and_out() -> None:
+    meter = Meter()
+    meter.sample({1: Reading(NOTHING, 10 * S)}, NOTHING, 10 * S)
+    moved = Counters(host_to_device_bytes=500, device_to_host_bytes=70)
+    use = meter.sample({1: Reading(moved, 11 * S)}, NOTHING, 11 * S)
+    assert (use.in_bytes_per_s, use.out_bytes_per_s) == (500, 70)
+
+
+@pytest.mark.parametrize("key", sorted(BOARDS))
+def test_every_board_has_sensors_that_stay_within_its_limits(key: str) -> None:
+    one = board(key)
+    state = sensors.at_rest(one)
+    rest = sensors.read(one, state, Activity(), ())
+    assert 0 < rest.power_draw_mw < rest.power_limit_mw / 3
+    assert (rest.gpu_utilization_percent, rest.memory_utilization_percent) == (0, 0)
+    assert rest.sm_clock_mhz < rest.max_sm_clock_mhz
+    all_of_it = Activity(*[1.0] * len(fields(Activity)))
+    for _ in range(300):
+        state = sensors.advance(one, state, all_of_it, 1.0)
+    hot = sensors.read(one, state, all_of_it, ())
+    assert hot.power_draw_mw == hot.power_limit_mw
+    assert hot.temperature_c == figures.FULL_POWER_C < hot.slowdown_temperature_c
+    assert hot.energy_mj == 300 * hot.power_limit_mw
+    assert (hot.gpu_utilization_percent, hot.performance_state) == (100, 0)
+    assert hot.sm_clock_mhz == hot.max_sm_clock_mhz
+
+
+def test_what_is_busy_at_all_is_not_shown_as_idle() -> None:
+    shown = sensors.read(H100, sensors.at_rest(H100), Activity(engine=0.001), ())
+    assert shown.gpu_utilization_percent == 1
+
+
+def test_a_slice_is_busy_for_its_share_of_the_gpu() -> None:
+    profile = SLICE.profile
+    mean = sensors.activity_of(
+        H100, [(profile.size, profile.sm_count, Activity(engine=1.0, memory=1.0))]
+    )
+    assert mean.engine == pytest.approx(profile.sm_count / H100.sm_count)
+    assert mean.memory == pytest.approx(profile.size / H100.placement_units)
+
+
+def test_the_sampler_remembers_energy_and_forgets_what_is_gone() -> None:
+    sampler = Sampler()
+    assert sampler.telemetry(GPU).energy_mj == 0  # before the first sample
+    sampler.sample([GPU], [], 5 * S)
+    live = {1: Reading(busy(S, sm_active_ns=S), 6 * S)}
+    sampler.sample([GPU], [Observed(SLICE, live, NOTHING)], 6 * S)
+    at_work = sampler.telemetry(GPU)
+    assert sampler.activity(SLICE.uuid).engine == pytest.approx(1, rel=0.1)
+    assert (
+        at_work.energy_mj
+        == at_work.power_draw_mw
+        > sampler.telemetry(replace(GPU, index=1)).energy_mj
+    )
+    sampler.sample([], [], 7 * S)
+    assert sampler.activity(SLICE.uuid) == Activity()
+    assert sampler.telemetry(GPU).energy_mj == 0

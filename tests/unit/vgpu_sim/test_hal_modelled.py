@@ -1,0 +1,60 @@
+"""What a worker tells of a modelled clock is bounded, whatever it says."""
+
+import json
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from vgpu_sim.hal.modelled import ModelledCopies, ModelledLaunches, ModelledSummary
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.kernels.counts import Counts
+
+GOOD = ModelledLaunches("k", (1, 2, 3), (32, 1, 1), 5, 1.5, {"blocks": 6.0}, "")
+
+
+def test_both_documents_come_back_as_they_were() -> None:
+    launches = json.loads(json.dumps(GOOD.to_json()))
+    assert ModelledLaunches.checked(launches) == GOOD
+    summary = ModelledSummary((ModelledCopies("HtoD", 1, 4, 2.0),), 9.0, 1.0, 0)
+    assert ModelledSummary.checked(json.loads(json.dumps(summary.to_json()))) == summary
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("kernel", "k" * 129),
+        ("kernel", None),
+        ("grid", [1, 2]),
+        ("grid", [1, 2, -3]),
+        ("launches", True),
+        ("launches", -1),
+        ("us", float("nan")),
+        ("us", float("inf")),
+        ("us", "1"),
+        ("counts", {"x": 1e300}),
+        ("counts", {"not a name": 1.0}),
+        ("counts", {f"c{i}": 1.0 for i in range(65)}),
+        ("counts", [1.0]),
+        ("note", "n" * 300),
+    ],
+)
+def test_what_is_out_of_bounds_is_refused(field: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        ModelledLaunches.checked(GOOD.to_json() | {field: value})
+
+
+def test_a_summary_is_checked_too() -> None:
+    with pytest.raises(ValueError, match="copies"):
+        ModelledSummary.checked({"copies": {}, "span_us": 0, "gaps_us": 0, "left_out": 0})
+    with pytest.raises(ValueError, match="span_us"):
+        ModelledSummary.checked({"copies": [], "span_us": -1, "gaps_us": 0, "left_out": 0})
+
+
+def test_counts_with_a_missing_or_unknown_name_are_refused() -> None:
+    names = {field.name: 1.0 for field in fields(Counts)}
+    assert Counts.of(names).as_dict() == names
+    with pytest.raises(BadShape, match="extra"):
+        Counts.of(names | {"extra": 1.0})
+    with pytest.raises(BadShape, match="blocks"):
+        Counts.of({name: value for name, value in names.items() if name != "blocks"})

@@ -1,0 +1,142 @@
+"""Topologies: what tools print of them, the ways of transfers, and max-min fair rates."""
+
+from xml.etree import ElementTree
+
+import pytest
+
+from vgpu_sim.perf.boards import BOARDS
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.topology import PRESETS, finish_us, max_min, topology_named
+from vgpu_sim.perf.topology.routes import Routes
+from vgpu_sim.perf.topology.texts import connection, matrix, nccl_xml
+
+H100, A30 = BOARDS["h100-80gb"], BOARDS["a30"]
+
+
+def test_a_dgx_h100_is_printed_as_its_listings_show_it() -> None:
+    lines = list(matrix(topology_named("dgx-h100"), H100, range(8), 8))
+    assert lines[0].split("\t")[1:9] == [f"GPU{i}" for i in range(8)]
+    first = lines[1].split("\t")
+    assert first[:9] == ["GPU0", " X ", *["NV18"] * 7]
+    assert first[9:] == ["PXB", *["NODE"] * 3, *["SYS"] * 4, "0"]
+    assert lines[8].split("\t")[-1] == "1"
+
+
+@pytest.mark.parametrize(
+    ("name", "board", "one", "other", "cell"),
+    [
+        ("dgx-a100", "a100-80gb", 0, 7, "NV12"),
+        ("hgx-4", "a100-80gb", 0, 3, "NV4"),
+        ("hgx-4", "h100-80gb", 0, 3, "NV6"),
+        ("pcie-2-socket", "a30", 0, 1, "PIX"),
+        ("pcie-2-socket", "a30", 0, 2, "NODE"),
+        ("pcie-2-socket", "a30", 0, 4, "SYS"),
+        ("dgx-h100", "a30", 0, 1, "NODE"),  # a board without NVLink has none in any chassis
+        ("flat", "h100-80gb", 0, 1, "PHB"),
+    ],
+)
+def test_how_two_gpus_reach_each_other(
+    name: str, board: str, one: int, other: int, cell: str
+) -> None:
+    topology = topology_named(name)
+    places = topology.gpus[one], topology.gpus[other]
+    assert connection(topology, BOARDS[board], *places) == cell
+    assert connection(topology, BOARDS[board], *places[::-1]) == cell
+
+
+def test_no_two_devices_have_one_bus() -> None:
+    for topology in PRESETS.values():
+        buses = [place.bus for place in (*topology.gpus, *topology.hcas)]
+        assert len(set(buses)) == len(buses), topology.name
+        assert all(place.numa < topology.numa_nodes for place in topology.gpus)
+
+
+def test_what_there_is_not_is_refused() -> None:
+    with pytest.raises(BadShape, match="did you mean dgx-h100"):
+        topology_named("dgx-h10")
+    with pytest.raises(BadShape, match="hgx-4 has room for 4 GPUs, not 5"):
+        topology_named("hgx-4", 5)
+    with pytest.raises(BadShape, match="has no gpu9"):
+        Routes(topology_named("dgx-h100"), H100).path("numa0", "gpu9")
+
+
+def test_transfers_take_the_links_between_their_ends() -> None:
+    dgx, plain = (
+        Routes(topology_named("dgx-h100"), H100),
+        Routes(topology_named("pcie-2-socket"), A30),
+    )
+    assert dgx.path("gpu0", "gpu5") == [("gpu0", "nvswitch"), ("nvswitch", "gpu5")]
+    assert plain.path("gpu0", "gpu1") == [("gpu0", "switch0"), ("switch0", "gpu1")]
+    assert ("numa0", "numa1") in plain.path("gpu0", "gpu7")
+    # GPUDirect RDMA stays below the switch that the GPU shares with its HCA.
+    assert dgx.path("wire0", "gpu0") == [
+        ("wire0", "hca0"),
+        ("hca0", "switch0"),
+        ("switch0", "gpu0"),
+    ]
+    for routes in (dgx, plain):
+        for target in ("gpu1", "gpu6"):
+            path = routes.path("numa0", target)
+            assert all(link in routes.capacity for link in path)
+            assert path[0][0] == "numa0"
+            assert path[-1][1] == target
+
+
+def test_rates_are_max_min_fair() -> None:
+    # The example of Bertsekas and Gallager: who shares the narrow link gets little, others the rest.
+    capacity = {"a": 10.0, "b": 4.0}
+    assert max_min([["a"], ["a", "b"], ["b"]], capacity) == pytest.approx([8, 2, 2])
+    assert max_min([["a"], []], capacity) == [10.0, float("inf")]
+    with pytest.raises(BadShape, match="link that there is not"):
+        max_min([["c"]], capacity)
+
+
+def test_nobody_can_gain_without_taking_from_one_who_has_no_more() -> None:
+    routes = Routes(topology_named("pcie-2-socket"), A30)
+    ends = [
+        ("gpu0", "gpu4"),
+        ("gpu1", "gpu5"),
+        ("numa0", "gpu2"),
+        ("numa0", "gpu6"),
+        ("gpu3", "numa1"),
+    ]
+    paths = [routes.path(*one) for one in ends]
+    rates = max_min(paths, routes.capacity)
+    for i, path in enumerate(paths):
+        full = []
+        for link in path:
+            users = [j for j, other in enumerate(paths) if link in other]
+            used = sum(rates[j] for j in users)
+            assert used <= routes.capacity[link] * (1 + 1e-9)
+            full.append(
+                used >= routes.capacity[link] * (1 - 1e-9)
+                and rates[i] >= max(rates[j] for j in users) * (1 - 1e-9)
+            )
+        assert any(full), "a transfer has no bottleneck"
+
+
+def test_who_ends_leaves_the_link_to_the_others() -> None:
+    ends = finish_us([["a"], ["a"]], [100.0, 300.0], {"a": 10.0})
+    assert ends == pytest.approx([20.0, 40.0])
+    assert finish_us([["a"], []], [0.0, 5.0], {"a": 1.0}) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_the_xml_agrees_with_the_matrix(name: str) -> None:
+    topology = topology_named(name)
+    root = ElementTree.fromstring(nccl_xml(topology, H100, range(len(topology.gpus)), 1))
+    found = {
+        pci.get("busid"): (cpu.get("numaid"), switch.get("busid"), pci.find("gpu"))
+        for cpu in root.findall("cpu")
+        for switch in cpu.findall("pci")
+        for pci in switch.findall("pci")
+        if pci.find("gpu") is not None
+    }
+    assert set(found) == {place.bus_id for place in topology.gpus}
+    for one in topology.gpus:
+        assert found[one.bus_id][0] == str(one.numa)
+        for other in topology.gpus:
+            same = found[one.bus_id][1] == found[other.bus_id][1]
+            assert same == (one.switch == other.switch)
+        links = sum(int(link.get("count", "0")) for link in found[one.bus_id][2])
+        assert links == topology.links_of("Hopper")

@@ -1,0 +1,201 @@
+"""``tessera fault``: make GPUs fail, on a node or in a run of one's own, and see what lasts."""
+
+import os
+import sys
+from contextlib import closing, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from vgpu_sim import config
+from vgpu_sim.cli.clients.admin import AdminClient, AdminRefused
+from vgpu_sim.cli.clients.run_dirs import PREFIX
+from vgpu_sim.gpud.admin.injection import MAX_DURATION_MS
+from vgpu_sim.gpud.faults.classes import XIDS
+from vgpu_sim.hal import admin
+from vgpu_sim.hal.admin import DocumentError
+
+EXIT_REFUSED = 1
+EXIT_NO_DRIVER = 9  # as nvidia-smi
+
+_RUN_DIR = click.option(
+    "--run-dir",
+    type=click.Path(path_type=Path),
+    help="Where gpud's socket is; default: this run's, the node's, or your only run in progress.",
+)
+
+
+@click.group()
+def command() -> None:
+    """Make simulated GPUs fail, for tests of what runs on them.
+
+    On a node for root only; of `tessera run`, for the user whose run it is. What happens is told
+    in docs/faults.md. Exit status 1: gpud refuses; 9: there is no gpud to ask.
+    """
+
+
+@command.command()
+@click.option("--gpu", "index", type=click.IntRange(0, 7), default=0, show_default=True)
+@click.option("--slice", "instance", default="", metavar="UUID", help="Default: the whole GPU.")
+@click.option("--xid", type=click.IntRange(1), help="An Xid, such as 48.")
+@click.option("--ecc-corrected", type=click.IntRange(1), metavar="N", help="Memory errors.")
+@click.option("--ecc-uncorrected", type=click.IntRange(1), metavar="N", help="Memory errors.")
+@click.option("--thermal", is_flag=True, help="The GPU gets too hot and slows down.")
+@click.option("--hang", is_flag=True, help="Kernels make no progress any more.")
+@click.option("--off-bus", is_flag=True, help="The GPU falls off the bus.")
+@click.option("--count", type=click.IntRange(1, 1000), help="How often the Xid happens [1].")
+@click.option(
+    "--for",
+    "seconds",
+    type=click.FloatRange(min=0, min_open=True, max=MAX_DURATION_MS / 1000),
+    metavar="SECONDS",
+    help="How long --thermal, --hang or --off-bus lasts; default: until `clear`.",
+)
+@_RUN_DIR
+def inject(
+    index: int,
+    instance: str,
+    xid: int | None,
+    ecc_corrected: int | None,
+    ecc_uncorrected: int | None,
+    thermal: bool,
+    hang: bool,
+    off_bus: bool,
+    count: int | None,
+    seconds: float | None,
+    run_dir: Path | None,
+) -> None:
+    """Inject one fault; prints its id."""
+    asked = {
+        "xid": xid is not None,
+        "ecc_corrected": ecc_corrected is not None,
+        "ecc_uncorrected": ecc_uncorrected is not None,
+        "thermal": thermal,
+        "hang": hang,
+        "off_bus": off_bus,
+    }
+    kinds = [kind for kind, is_asked in asked.items() if is_asked]
+    if len(kinds) != 1:
+        raise click.UsageError(
+            "give exactly one of --xid, --ecc-corrected, --ecc-uncorrected, --thermal, --hang,"
+            " --off-bus"
+        )
+    if count is not None and xid is None:
+        raise click.UsageError("--count needs --xid")
+    with closing(_connect(run_dir)) as client:
+        gpu = next((one for one in _inventory(client).gpus if one.index == index), None)
+        if gpu is None:
+            _fail(EXIT_REFUSED, f"there is no GPU {index}")
+        try:
+            answer = client.call(
+                "inject_fault",
+                id="",
+                gpu_uuid=gpu.uuid,
+                instance=instance,
+                kind=kinds[0],
+                xid=xid or 0,
+                count=ecc_corrected or ecc_uncorrected or count or 1,
+                duration_ms=round((seconds or 0) * 1000),
+            )
+        except AdminRefused as err:
+            _fail(EXIT_REFUSED, str(err))
+        click.echo(answer["id"])
+
+
+@command.command("list")
+@_RUN_DIR
+def show(run_dir: Path | None) -> None:
+    """Show the health of all GPUs and slices, what lasts, memory errors, and the last Xids."""
+    with closing(_connect(run_dir)) as client:
+        for gpu in _inventory(client).gpus:
+            click.echo("\n".join(lines(gpu)))
+
+
+@command.command()
+@click.option("--gpu", "index", type=click.IntRange(0, 7), help="Default: all.")
+@click.argument("fault_id", default="")
+@_RUN_DIR
+def clear(index: int | None, fault_id: str, run_dir: Path | None) -> None:
+    """End what lasts: all of it, or one fault by its id. Prints what was ended."""
+    with closing(_connect(run_dir)) as client:
+        uuid = ""
+        if index is not None:
+            uuid = next((one.uuid for one in _inventory(client).gpus if one.index == index), "")
+            if not uuid:
+                _fail(EXIT_REFUSED, f"there is no GPU {index}")
+        try:
+            answer = client.call("clear_faults", gpu_uuid=uuid, id=fault_id)
+        except AdminRefused as err:
+            _fail(EXIT_REFUSED, str(err))
+        for one in answer["cleared"]:
+            click.echo(one)
+
+
+def lines(gpu: admin.Gpu) -> list[str]:
+    """Return what is known of a GPU's faults, for people."""
+    ecc = gpu.ecc
+    found = [
+        f"GPU {gpu.index}: {gpu.product} (UUID: {gpu.uuid}): {gpu.health}",
+        *(
+            f"  {one.profile}@{one.start} (UUID: {one.uuid}): {one.health}"
+            for one in gpu.instances
+            if one.uuid != gpu.uuid
+        ),
+        f"  memory errors, volatile/aggregate: corrected {ecc.corrected_volatile}/"
+        f"{ecc.corrected_aggregate}, uncorrected {ecc.uncorrected_volatile}/"
+        f"{ecc.uncorrected_aggregate}",
+        f"  remapped rows: {ecc.remapped_rows}, pending {ecc.pending_rows}"
+        + (", remapping failed" if ecc.remapping_failed else ""),
+    ]
+    found += [f"  lasts: {one.kind} {one.instance or 'GPU'} (id {one.id})" for one in gpu.faults]
+    return found + [_xid_line(one) for one in gpu.xids]
+
+
+def _xid_line(one: admin.Xid) -> str:
+    when = datetime.fromtimestamp(one.time_ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    known = XIDS.get(one.xid)
+    meaning = f" ({known.meaning})" if known is not None else ""
+    whose = one.instance or "the GPU"
+    program = f", pid {one.pid}" if one.pid else ""
+    message = f": {one.message}" if one.message else ""
+    return f"  #{one.sequence} {when} Xid {one.xid}{meaning}, {whose}{program}{message}"
+
+
+def _connect(run_dir: Path | None) -> AdminClient:
+    candidates = [run_dir] if run_dir is not None else [config.slices_dir().parent]
+    if run_dir is None:
+        candidates.append(config.run_dir())
+    for candidate in candidates:
+        with suppress(OSError):
+            return AdminClient(candidate)
+    runs = _runs() if run_dir is None else []
+    if len(runs) > 1:
+        found = ", ".join(map(str, runs))
+        _fail(EXIT_NO_DRIVER, f"several runs are in progress ({found}): say --run-dir")
+    last = runs[0] if runs else candidates[-1]
+    try:
+        return AdminClient(last)
+    except OSError as err:
+        _fail(EXIT_NO_DRIVER, f"couldn't communicate with gpud: {last / 'gpud.sock'}: {err}")
+
+
+def _runs() -> list[Path]:
+    """Return the directories of this user's runs in progress; a folder of others is no run."""
+    found: set[Path] = set()
+    for parent in config.private_dir_parents():
+        found |= {path.parent for path in parent.glob(f"{PREFIX}*/gpud.sock")}
+    return sorted(path for path in found if path.stat().st_uid == os.geteuid())
+
+
+def _inventory(client: AdminClient) -> admin.Inventory:
+    try:
+        return client.inventory()
+    except (DocumentError, OSError) as err:
+        _fail(EXIT_NO_DRIVER, f"gpud does not answer: {err}")
+
+
+def _fail(status: int, message: str) -> NoReturn:
+    click.echo(f"tessera fault: {message}", err=True)
+    sys.exit(status)

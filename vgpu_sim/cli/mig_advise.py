@@ -1,0 +1,165 @@
+"""``tessera mig advise``: how scattered a pool's slices are, and what would make room.
+
+It reads GPU objects as ``kubectl get gpus -o json`` prints them, so it needs no right of its own.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import IO, Any
+
+import click
+
+from mig import planner, pools
+from mig.errors import MigError, SpecError
+from mig.pools import GpuState
+from vgpu_sim.cli.mig_relayout import read_slices
+
+_TOLD = 5
+_NOT_READ = 2
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "file",
+    type=click.File(encoding="utf-8"),
+    default="-",
+    show_default=True,
+    help="Output of `kubectl get gpus -o json`; - is standard input.",
+)
+@click.option("--pool", default=None, metavar="NAME", help="Only GPUs of this GPUPool.")
+@click.option(
+    "--want", default="", metavar="REQUESTS", help="What room is wanted for: 2x3g.40gb,1g.10gb."
+)
+@click.option(
+    "--layout",
+    default=None,
+    metavar="SLICES",
+    help="What it would cost to give every GPU these slices: 3g.40gb,4x1g.10gb.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def advise(
+    ctx: click.Context,
+    file: IO[str],
+    pool: str | None,
+    want: str,
+    layout: str | None,
+    as_json: bool,
+) -> None:
+    """Say how much room pods leave on a pool's GPUs, which to move for more, what a layout costs.
+
+    Fragmentation is the part of the room that is lost by where slices in use stand: 0 when moving
+    none of them would help. Slices that no pod holds are counted as room.
+    """
+    try:
+        gpus = [gpu for gpu in pools.read(json.load(file)) if pool in (None, gpu.pool)]
+    except (ValueError, MigError) as err:
+        click.echo(f"Error: {file.name}: {err}", err=True)
+        ctx.exit(_NOT_READ)
+    divided = [gpu for gpu in gpus if not gpu.is_whole]
+    document: dict[str, Any] = {
+        "gpus": len(gpus),
+        "divided": len(divided),
+        **_room(divided),
+        "advice": [_advice(ctx, divided, name) for name in want.split(",") if name],
+    }
+    if layout is not None:
+        document["layout"] = _layout(ctx, gpus, layout)
+    click.echo(json.dumps(document) if as_json else "\n".join(_lines(document)))
+
+
+def _room(gpus: Sequence[GpuState]) -> dict[str, Any]:
+    rooms = pools.room(gpus)
+    return {
+        "fragmentation": round(planner.fragmentation(rooms), 3),
+        "room": {p.name: {"now": one.now, "packed": one.packed} for p, one in rooms.items()},
+    }
+
+
+def _advice(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str, Any]:
+    count, _, name = text.rpartition("x")
+    if count and not count.isdecimal():
+        raise click.BadParameter(f"{text!r}: write 2x3g.40gb", ctx, param_hint="--want")
+    needed = int(count or 1)
+    try:
+        found = pools.advise(gpus, name, needed)
+    except MigError as err:
+        raise click.BadParameter(str(err), ctx, param_hint="--want") from err
+    return {
+        "profile": name,
+        "wanted": needed,
+        "now": found.now,
+        "possible": found.possible >= needed,
+        "moves": [
+            {
+                "gpu": gpu.name,
+                "slices": [
+                    {"slice": str(one), "pods": list(gpu.holders_in(one))}
+                    for one in making.disturbed
+                ],
+                "to": [str(after) for _, after in making.moves],
+                "units": making.units,
+            }
+            for gpu, making in found.makings
+        ],
+    }
+
+
+def _layout(ctx: click.Context, gpus: Sequence[GpuState], text: str) -> dict[str, Any]:
+    try:
+        boards = {gpu.board.key: read_slices(gpu.board, text) for gpu in gpus}
+    except SpecError as err:
+        raise click.BadParameter(str(err), ctx, param_hint="--layout") from err
+    cost = pools.cost(gpus, boards)
+    return {
+        "slices": text,
+        "as_it_is": cost.unchanged,
+        "destroy": cost.destroyed,
+        "create": cost.created,
+        "pods": sorted(cost.pods),
+        "impossible": dict(cost.impossible),
+    }
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield f"{found['gpus']} GPUs, {found['divided']} of them divided"
+    yield f"Fragmentation: {found['fragmentation']:.3f}"
+    if found["room"]:
+        yield f"{'Profile':<14}{'Room now':>10}{'If packed':>11}"
+        for name, one in found["room"].items():
+            yield f"{name:<14}{one['now']:>10}{one['packed']:>11}"
+    for advice in found["advice"]:
+        yield from _told(advice)
+    if "layout" in found:
+        yield from _cost(found["layout"])
+
+
+def _told(advice: Mapping[str, Any]) -> Iterator[str]:
+    wanted = f"{advice['wanted']}x{advice['profile']}"
+    if advice["now"] >= advice["wanted"]:
+        yield f"{wanted}: there is room for {advice['now']}, nothing has to move"
+        return
+    short = "" if advice["possible"] else "; that is not enough, and nothing more helps"
+    yield f"{wanted}: room for {advice['now']} now; what makes more{short}:"
+    for move in advice["moves"]:
+        verb = "move" if move["to"] else "end"
+        for number, one in enumerate(move["slices"]):
+            pods = ", ".join(one["pods"])
+            to = f" to {move['to'][number]}" if move["to"] else ""
+            yield f"  {verb} {pods} ({one['slice']} of {move['gpu']}){to}"
+
+
+def _cost(layout: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"{layout['slices']} on every GPU: {layout['as_it_is']} are so already;"
+        f" {layout['destroy']} slices to destroy, {layout['create']} to create,"
+        f" {len(layout['pods'])} pods in the way"
+    )
+    pods = layout["pods"]
+    if pods:
+        more = f" and {len(pods) - _TOLD} more" if len(pods) > _TOLD else ""
+        yield f"  {', '.join(pods[:_TOLD])}{more}"
+    for board, why in layout["impossible"].items():
+        yield f"  not on {board}: {' '.join(why.split())}"

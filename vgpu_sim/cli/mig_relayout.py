@@ -1,0 +1,111 @@
+"""``tessera mig plan --from --to``: the fewest changes between two layouts, with the proof."""
+
+import json
+from collections.abc import Iterator
+
+import click
+
+from mig import planner, spec
+from mig.errors import IllegalLayoutError, InUseError, MigError, PlanError, SpecError
+from mig.geometry import Board, DeviceProfile, Instance
+
+_CANNOT = 1
+_TOLD = 8  # conflicts that are written out
+
+
+def command(
+    ctx: click.Context, board: Board, before: str, after: str, pin: str, as_json: bool
+) -> None:
+    """Print the plan; exit with 1 where there is none."""
+    have = _placed(ctx, board, before, "--from")
+    pinned = _placed(ctx, board, pin, "--pin")
+    try:
+        wanted = read_slices(board, after)
+    except SpecError as err:
+        raise click.BadParameter(str(err), ctx, param_hint="--to") from err
+    try:
+        made = planner.relayout(board, have, wanted, pinned)
+    except (PlanError, InUseError) as err:
+        if as_json:
+            click.echo(json.dumps({"board": board.key, "possible": False, "why": str(err)}))
+        else:
+            click.echo(err, err=True)
+        ctx.exit(_CANNOT)
+    except IllegalLayoutError as err:
+        raise click.UsageError(str(err), ctx) from err
+    except MigError as err:
+        raise click.BadParameter(str(err), ctx, param_hint="--pin") from err
+    if as_json:
+        click.echo(json.dumps(_document(board, made)))
+    else:
+        click.echo("\n".join(_lines(board, have, made, pinned)))
+
+
+def read_slices(board: Board, text: str) -> tuple[Instance | DeviceProfile, ...]:
+    """Read slices with places or without: 3g.40gb@4,2x1c.2g.20gb. Raises SpecError."""
+    found: list[Instance | DeviceProfile] = []
+    for part in filter(None, (word.strip() for word in text.split(","))):
+        read = spec.parse_instances if "@" in part else spec.parse_requests
+        found += read(board, part)
+    return tuple(found)
+
+
+def _placed(ctx: click.Context, board: Board, text: str, hint: str) -> tuple[Instance, ...]:
+    try:
+        return tuple(spec.parse_instances(board, text))
+    except SpecError as err:
+        raise click.BadParameter(str(err), ctx, param_hint=hint) from err
+
+
+def _lines(
+    board: Board,
+    have: tuple[Instance, ...],
+    made: planner.Relayout,
+    pinned: tuple[Instance, ...],
+) -> Iterator[str]:
+    rows = [
+        *(("keep", i, "pinned" if i in pinned else "") for i in made.keep),
+        *(("destroy", i, "") for i in made.destroy),
+        *(("create", i, "") for i in made.create),
+    ]
+    yield "Step     Instance"
+    yield from (f"{step:<8} {instance!s:<12} {note}".rstrip() for step, instance, note in rows)
+    yield f"{len(made.destroy)} to destroy, {len(made.create)} to create."
+    yield from _proof(board, have, made)
+
+
+def _proof(board: Board, have: tuple[Instance, ...], made: planner.Relayout) -> Iterator[str]:
+    proof = made.proof
+    if not proof.bound:
+        yield "Nothing has to go: fewer is impossible."
+        return
+    yield f"Fewer than {proof.bound} is impossible:"
+    for profile, more in proof.surplus:
+        yield f"  {more} of {profile.name} are more than wanted: as many have to go"
+    for conflict in proof.conflicts[:_TOLD]:
+        names = ", ".join(map(str, conflict))
+        if len(conflict) == 1:
+            yield f"  {names} cannot stay: beside it there is no room for the rest"
+        else:
+            yield f"  of {names} one has to go: beside all of them there is no room for the rest"
+    left = len(proof.conflicts) - _TOLD
+    if left > 0:
+        yield f"  and of {left} more such sets one each"
+    yield (
+        f"  all {proof.ways} ways to place what is wanted on {board.key} were looked at: none has"
+        f" more than {len(have) - proof.bound} of these {len(have)}"
+    )
+
+
+def _document(board: Board, made: planner.Relayout) -> dict[str, object]:
+    return {
+        "board": board.key,
+        "possible": True,
+        "keep": list(map(str, made.keep)),
+        "destroy": list(map(str, made.destroy)),
+        "create": list(map(str, made.create)),
+        "lower_bound": made.proof.bound,
+        "surplus": {profile.name: more for profile, more in made.proof.surplus},
+        "conflicts": [list(map(str, conflict)) for conflict in made.proof.conflicts],
+        "ways": made.proof.ways,
+    }

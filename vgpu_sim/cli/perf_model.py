@@ -1,0 +1,162 @@
+"""``tessera perf model``: what serving a batch of a whole model takes."""
+
+import json
+
+import click
+
+from vgpu_sim.cli.perf import board_option, completes, refuse
+from vgpu_sim.perf.errors import BadShape, PerfError
+from vgpu_sim.perf.models import ARCHITECTURES, Drawing, Report, Serving, diffusion, serve
+from vgpu_sim.perf.models.serving import Pass
+
+_SIZE = click.IntRange(min=1)
+
+
+_NAMES = (*ARCHITECTURES, diffusion.NAME)
+
+
+@click.command(help=f"Predict one batch of MODEL: one of {', '.join(_NAMES)}.")
+@click.argument("model", shell_complete=completes(_NAMES))
+@board_option
+@click.option("--tp", type=_SIZE, default=1, show_default=True, help="Ranks: tensor parallelism.")
+@click.option(
+    "--pp", type=_SIZE, default=1, show_default=True, help="Stages: pipeline parallelism."
+)
+@click.option("--dp", type=_SIZE, default=1, show_default=True, help="Replicas of attention.")
+@click.option("--ep", type=_SIZE, default=1, show_default=True, help="Ranks that share experts.")
+@click.option("--batch", type=_SIZE, default=1, show_default=True, help="Sequences at a time.")
+@click.option("--in", "given", type=_SIZE, default=1024, show_default=True, help="Tokens in.")
+@click.option("--out", "made", type=_SIZE, default=256, show_default=True, help="Tokens out.")
+@click.option("--side", type=_SIZE, default=1024, show_default=True, help="Pixels (sdxl).")
+@click.option("--steps", type=_SIZE, default=50, show_default=True, help="Of denoising (sdxl).")
+@click.option(
+    "--cuda-graphs/--no-cuda-graphs",
+    "graphs",
+    default=True,
+    show_default=True,
+    help="Without, the host launches each operator, and the device may wait for it.",
+)
+@click.option("--mechanistic", is_flag=True, help="Leave out the learned residuals.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON, every operator's causes with it."
+)
+def model(
+    model: str,
+    board: str,
+    tp: int,
+    pp: int,
+    dp: int,
+    ep: int,
+    batch: int,
+    given: int,
+    made: int,
+    side: int,
+    steps: int,
+    graphs: bool,
+    mechanistic: bool,
+    as_json: bool,
+) -> None:
+    """Print a report; of several boards (A,B) a table of them."""
+    reports: list[Report] = []
+    drawings: list[Drawing] = []
+    try:
+        for name in board.split(","):
+            if model == diffusion.NAME:
+                if (tp, pp, dp, ep) != (1, 1, 1, 1):
+                    raise BadShape(f"{model} runs on one GPU: tp, pp, dp and ep must be 1")
+                asked = diffusion.Asked(batch, side, steps, graphs=graphs)
+                drawings.append(diffusion.draw(name, asked, mechanistic=mechanistic))
+                continue
+            question = Serving(model, name, tp, batch, given, made, pp, dp, ep, graphs)
+            reports.append(serve(question, mechanistic=mechanistic))
+    except PerfError as err:
+        refuse(err)
+    if as_json:
+        rows = [one.as_json() for one in reports] + [one.as_json() for one in drawings]
+        click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
+        return
+    for drawing in drawings:
+        _drawing(drawing)
+    if drawings:
+        return
+    if len(reports) == 1:
+        _report(reports[0])
+        return
+    _beside(reports)
+
+
+def _report(found: Report) -> None:
+    asked, need = found.question, found.memory
+    click.echo(
+        f"{asked.model} in bf16 on {asked.layout.gpus} x {asked.board} ({asked.layout}), "
+        f"{asked.batch} sequences, {asked.given} tokens in, {asked.made} out (modelled)"
+    )
+    for name, one, what in (
+        ("TTFT", found.prefill, f"to the first token; {found.prefill.layer_us:.0f} us a layer"),
+        ("TPOT", found.decode, f"a token; {found.decode.layer_us:.0f} us a layer"),
+    ):
+        click.echo(f"  {name}  {one.us / 1e3:9.2f} ms ± {100 * one.half / one.us:.0f} %  {what}")
+    click.echo(f"  {found.tokens_per_s:15.0f} tokens/s of all sequences")
+    click.echo(
+        f"  {need.total:15.1f} GB a rank: weights {need.weights:.1f}, KV cache {need.cache:.1f}, "
+        f"activations {need.activations:.1f}, reserved {need.reserved:.1f}"
+    )
+    click.echo("  (± as if operators' errors were independent; whole models were not measured)")
+    for name, one in (("prefill", found.prefill), ("decode", found.decode)):
+        click.echo(_title(name, one))
+        for part in one.parts:
+            share = 100 * part.us / one.us
+            click.echo(
+                f"  {part.name:28}{part.times:4} x {part.prediction.us:10.2f} us"
+                f"{part.us / 1e3:10.3f} ms{share:6.1f} %"
+            )
+        if one.waiting:
+            share = 100 * one.waiting / one.us
+            click.echo(f"  {'launch gaps':49}{one.waiting / 1e3:10.3f} ms{share:6.1f} %")
+
+
+def _drawing(found: Drawing) -> None:
+    click.echo(
+        f"sdxl in bf16 on {found.board}, {found.batch} images of {found.side} pixels with "
+        f"guidance, {found.steps} steps (modelled)"
+    )
+    percent = 100 * found.half / found.step_us
+    click.echo(
+        f"  {found.step_us / 1e3:.2f} ms a step ± {percent:.0f} %; {found.seconds:.2f} s; "
+        f"{found.memory_gb:.1f} GB; text encoders and the image's decoder are not in it"
+    )
+    for kind, (times, us) in sorted(found.kinds.items(), key=lambda row: -row[1][1]):
+        share = 100 * us / found.step_us
+        click.echo(f"  {kind:28}{times:5} times {us / 1e3:10.3f} ms{share:6.1f} %")
+    if found.waiting:
+        share = 100 * found.waiting / found.step_us
+        click.echo(f"  {'launch gaps':39}{found.waiting / 1e3:10.3f} ms{share:6.1f} %")
+
+
+def _title(name: str, one: Pass) -> str:
+    return f"{name}: {one.step.tokens} tokens on contexts of {one.step.context}"
+
+
+def _beside(reports: list[Report]) -> None:
+    """Where the time goes on each board."""
+    asked = reports[0].question
+    click.echo(
+        f"{asked.model} in bf16, {asked.layout}, {asked.batch} sequences, {asked.given} tokens in, "
+        f"{asked.made} out (modelled)"
+    )
+    click.echo(" " * 30 + "".join(f"{one.question.board:>16}" for one in reports))
+    for title, values in (
+        ("TTFT (ms)", [one.ttft_ms for one in reports]),
+        ("TPOT (ms)", [one.tpot_ms for one in reports]),
+        ("tokens/s", [one.tokens_per_s for one in reports]),
+        ("memory a rank (GB)", [one.memory.total for one in reports]),
+    ):
+        click.echo(f"{title:30}" + "".join(f"{value:16.2f}" for value in values))
+    for name in ("prefill", "decode"):
+        click.echo(f"{name} (ms)")
+        for parts in zip(*(getattr(one, name).parts for one in reports), strict=True):
+            row = "".join(f"{part.us / 1e3:16.3f}" for part in parts)
+            click.echo(f"  {parts[0].name:28}{row}")
+        waiting = [getattr(one, name).waiting for one in reports]
+        if any(waiting):
+            click.echo(f"  {'launch gaps':28}" + "".join(f"{us / 1e3:16.3f}" for us in waiting))

@@ -1,0 +1,361 @@
+"""``tessera perf predict``: one operation's time as a stack of causes."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from vgpu_sim.cli.perf import board_option, completes, refuse
+from vgpu_sim.perf.boards import BOARDS
+from vgpu_sim.perf.collective.model import OPS
+from vgpu_sim.perf.dtypes import DTYPES
+from vgpu_sim.perf.errors import PerfError
+from vgpu_sim.perf.prediction import Prediction
+
+_SIZE = click.IntRange(min=1)
+_MECHANISTIC = "vgpu_sim.cli.perf.mechanistic"
+
+
+def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
+    context.meta[_MECHANISTIC] = value
+
+
+def _json(function: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that all operations end with."""
+    mechanistic = click.option(
+        "--mechanistic",
+        is_flag=True,
+        expose_value=False,
+        callback=_remember,
+        help="Leave out the learned residual.",
+    )
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+    return mechanistic(as_json(function))
+
+
+@click.group(help="Predict one operation: its time, the causes that add to it, and an interval.")
+def predict() -> None:
+    """Group the operations."""
+
+
+def _answer(board: str, ask: Callable[[str], Prediction], title: str, as_json: bool) -> None:
+    """Print a prediction for a board, or a table of several (A,B), or say why there is none."""
+    try:
+        every = [ask(name) for name in board.split(",")]
+        if click.get_current_context().meta.get(_MECHANISTIC):
+            every = [found.mechanistic() for found in every]
+    except PerfError as err:
+        refuse(err)
+    if as_json:
+        rows = [found.as_json() for found in every]
+        click.echo(json.dumps(rows[0] if len(rows) == 1 else rows, indent=2))
+    elif len(every) > 1:
+        _beside(every, title)
+    else:
+        _print(every[0], title)
+
+
+def _beside(every: list[Prediction], title: str) -> None:
+    """Where the time goes on each board."""
+    click.echo(f"{title} (modelled)")
+    click.echo(" " * 30 + "".join(f"{found.board.name:>16}" for found in every))
+    rows = {"time (us)": [found.us for found in every]}
+    rows["± (%)"] = [found.percent for found in every]
+    causes = dict.fromkeys(cause for found in every for cause in found.stack)
+    rows |= {f"  {one}": [found.stack.get(one, 0) for found in every] for one in causes}
+    rows |= {rate: [found.rates[rate] for found in every] for rate in every[0].rates}
+    for name, values in rows.items():
+        click.echo(f"{name:30}" + "".join(f"{value:16.2f}" for value in values))
+
+
+def _print(found: Prediction, title: str) -> None:
+    dtype = "" if found.dtype == "bytes" else f"{found.dtype}, "
+    click.echo(f"{title}, {dtype}on {found.board.product} (modelled)")
+    low, high = found.interval
+    rates = "; ".join(f"{value:.4g} {unit}" for unit, value in found.rates.items())
+    within = f"\u00b1 {found.percent:.0f} % (90 %: {low:.4g} to {high:.4g} us)"
+    click.echo(f"{found.us:.4g} us {within}; {rates}")
+    for cause, part in found.stack.items():
+        click.echo(f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %")
+    choice = ", ".join(f"{name} {value}" for name, value in found.choice.items())
+    rows = f"fitted to {found.fitted.rows} rows of {found.fitted.source}"
+    click.echo("; ".join(filter(None, (choice and f"kernel: {choice}", rows))))
+    if found.fitted.note:
+        click.echo(f"note: {found.fitted.note}")
+
+
+@predict.command(help="C[m, n] = A[m, k] B[k, n], by a library's best kernel.")
+@board_option
+@click.option("--dtype", default="bf16", show_default=True, type=click.Choice(list(DTYPES)))
+@click.option("-m", "m", type=_SIZE, required=True, help="Rows of A: tokens.")
+@click.option("-n", "n", type=_SIZE, required=True, help="Columns of B: features.")
+@click.option("-k", "k", type=_SIZE, required=True, help="What is summed over.")
+@_json
+def gemm(board: str, dtype: str, m: int, n: int, k: int, as_json: bool) -> None:
+    """Predict a product of matrices."""
+    from vgpu_sim.perf.gemm.predict import predict as ask
+
+    title = f"C[{m}, {n}] = A[{m}, {k}] B[{k}, {n}]"
+    _answer(board, lambda name: ask(name, dtype, m, n, k), title, as_json)
+
+
+@predict.command(help="Causal attention in bf16, with the write of the KV cache.")
+@board_option
+@click.option("--batch", type=_SIZE, default=1, show_default=True, help="Sequences.")
+@click.option("--query", type=_SIZE, help="New tokens a sequence: 1, or (default) the context.")
+@click.option("--context", type=_SIZE, required=True, help="Tokens that they look at.")
+@click.option("--heads", type=_SIZE, required=True, help="Query heads.")
+@click.option("--kv-heads", type=_SIZE, help="Heads of keys and values; default: as many.")
+@click.option("--head-dim", type=_SIZE, default=128, show_default=True)
+@click.option("--window", type=click.IntRange(min=0), default=0, help="Tokens looked back at.")
+@_json
+def attention(
+    board: str,
+    batch: int,
+    query: int | None,
+    context: int,
+    heads: int,
+    kv_heads: int | None,
+    head_dim: int,
+    window: int,
+    as_json: bool,
+) -> None:
+    """Predict attention of prompts or of single tokens."""
+    from vgpu_sim.perf.attention.predict import predict as ask
+
+    new, keys = query or context, kv_heads or heads
+    title = f"attention of {batch} x {new} tokens on {context}, {heads} heads ({keys} of keys)"
+    _answer(
+        board,
+        lambda name: ask(
+            name,
+            batch=batch,
+            query=new,
+            context=context,
+            heads=heads,
+            kv_heads=keys,
+            head_dim=head_dim,
+            window=window,
+        ),
+        title,
+        as_json,
+    )
+
+
+@predict.command(help="DeepSeek's latent attention in bf16, without the products around it.")
+@board_option
+@click.option("--batch", type=_SIZE, default=1, show_default=True, help="Sequences.")
+@click.option("--query", type=_SIZE, help="New tokens a sequence: 1, or (default) the context.")
+@click.option("--context", type=_SIZE, required=True, help="Tokens that they look at.")
+@click.option("--heads", type=_SIZE, default=128, show_default=True, help="Of the rank.")
+@_json
+def mla(board: str, batch: int, query: int | None, context: int, heads: int, as_json: bool) -> None:
+    """Predict multi-head latent attention."""
+    from vgpu_sim.perf.attention.latent import predict as ask
+
+    new = query or context
+    title = f"latent attention of {batch} x {new} tokens on {context}, {heads} heads"
+    _answer(
+        board,
+        lambda name: ask(name, batch=batch, query=new, context=context, heads=heads),
+        title,
+        as_json,
+    )
+
+
+@predict.command(help="A mixture of experts in bf16: the busiest rank, without communication.")
+@board_option
+@click.option("--tokens", type=_SIZE, required=True)
+@click.option("--hidden", type=_SIZE, required=True, help="Width of the model.")
+@click.option("--inner", type=_SIZE, required=True, help="Width of an expert on this rank.")
+@click.option("--experts", type=_SIZE, required=True, help="Of all ranks.")
+@click.option("--topk", type=_SIZE, required=True, help="Experts a token.")
+@click.option("--ep", "ranks", type=_SIZE, default=1, show_default=True, help="Ranks that share.")
+@click.option("--load", default="power_law_1.01", show_default=True, help="Or balanced.")
+@_json
+def moe(
+    board: str,
+    tokens: int,
+    hidden: int,
+    inner: int,
+    experts: int,
+    topk: int,
+    ranks: int,
+    load: str,
+    as_json: bool,
+) -> None:
+    """Predict a mixture of experts."""
+    from vgpu_sim.perf.moe.predict import predict as ask
+
+    title = f"{topk} of {experts} experts for {tokens} tokens, {hidden} by {inner}"
+    _answer(
+        board,
+        lambda name: ask(
+            name,
+            tokens=tokens,
+            hidden=hidden,
+            inner=inner,
+            topk=topk,
+            experts=experts,
+            ranks=ranks,
+            distribution=load,
+        ),
+        title,
+        as_json,
+    )
+
+
+@predict.command(help="A collective of NCCL's among the GPUs of one node.")
+@board_option
+@click.option("--op", type=click.Choice(OPS), default="all_reduce", show_default=True)
+@click.option("--dtype", type=click.Choice(["bf16", "fp16", "int8"]), default="bf16")
+@click.option("--gpus", type=_SIZE, required=True)
+@click.option("--bytes", "size", type=_SIZE, required=True, help="Of a rank's buffer.")
+@_json
+def allreduce(board: str, op: str, dtype: str, gpus: int, size: int, as_json: bool) -> None:
+    """Predict a collective."""
+    from vgpu_sim.perf.collective.predict import predict as ask
+
+    title = f"{op} of {size} bytes among {gpus} GPUs"
+    _answer(board, lambda name: ask(name, op, dtype, gpus, size), title, as_json)
+
+
+def _named(name: str, op: str) -> None:
+    """Add a collective under a name of its own."""
+
+    @predict.command(name, help=f"The same as allreduce --op {op}.")
+    @board_option
+    @click.option("--dtype", type=click.Choice(["bf16", "fp16", "int8"]), default="bf16")
+    @click.option("--gpus", type=_SIZE, required=True)
+    @click.option("--bytes", "size", type=_SIZE, required=True, help="Of a rank's buffer.")
+    @_json
+    def command(board: str, dtype: str, gpus: int, size: int, as_json: bool) -> None:
+        from vgpu_sim.perf.collective.predict import predict as ask
+
+        title = f"{op} of {size} bytes among {gpus} GPUs"
+        _answer(board, lambda one: ask(one, op, dtype, gpus, size), title, as_json)
+
+
+_named("allgather", "all_gather")
+_named("reducescatter", "reduce_scatter")
+_named("alltoall", "alltoall")
+
+
+def _stream(
+    op: str, board: str, rows: int, columns: int, read: float, written: float
+) -> Prediction:
+    from vgpu_sim.perf.stream.predict import predict as ask
+
+    return ask(op, board, rows, columns, read, written)
+
+
+_rows = click.option("--rows", type=_SIZE, required=True, help="Tokens.")
+_columns = click.option("--columns", type=_SIZE, required=True, help="Elements of a row.")
+_read = click.option(
+    "--read", type=click.FloatRange(min=0), default=2, show_default=True, help="Bytes an element."
+)
+_written = click.option(
+    "--written", type=click.FloatRange(min=0), default=2, show_default=True, help="The same."
+)
+
+
+@predict.command(help="A kernel that reads, computes a little and writes, element by element.")
+@board_option
+@_rows
+@_columns
+@_read
+@_written
+@_json
+def elementwise(
+    board: str, rows: int, columns: int, read: float, written: float, as_json: bool
+) -> None:
+    """Predict an element-wise kernel."""
+    title = f"{rows} x {columns} elements, {read:g} bytes read and {written:g} written each"
+    _answer(
+        board,
+        lambda name: _stream("elementwise", name, rows, columns, read, written),
+        title,
+        as_json,
+    )
+
+
+@predict.command(help="A normalisation of rows: each is read once and written once.")
+@board_option
+@_rows
+@_columns
+@_json
+def norm(board: str, rows: int, columns: int, as_json: bool) -> None:
+    """Predict a normalisation."""
+    title = f"normalisation of {rows} rows of {columns} elements of 2 bytes"
+    _answer(board, lambda name: _stream("norm", name, rows, columns, 2, 2), title, as_json)
+
+
+def _rowwise(name: str, what: str) -> None:
+    """Add an operation on rows that has an entry of its own in the model of streams."""
+
+    @predict.command(name, help=what)
+    @board_option
+    @_rows
+    @_columns
+    @_json
+    def command(board: str, rows: int, columns: int, as_json: bool) -> None:
+        from vgpu_sim.perf.stream import predict as streams
+
+        title = f"{name} of {rows} rows of {columns} elements"
+        _answer(board, lambda one: getattr(streams, name)(one, rows, columns), title, as_json)
+
+
+_rowwise("softmax", "A softmax of rows in bf16.")
+_rowwise("quantize", "Scaling of rows from bf16 to fp8.")
+_rowwise("embedding", "A row of a table in bf16 for each token.")
+_rowwise("sampling", "The most likely token of each row of logits in bf16.")
+
+
+@predict.command(help="A copy on the board, or from or to the host's pinned memory.")
+@board_option
+@click.option("--direction", type=click.Choice(["d2d", "h2d", "d2h"]), default="d2d")
+@click.option("--bytes", "size", type=_SIZE, required=True)
+@_json
+def copy(board: str, direction: str, size: int, as_json: bool) -> None:
+    """Predict a copy."""
+    from vgpu_sim.perf.stream.predict import copy as ask
+
+    _answer(
+        board,
+        lambda name: ask(name, direction, size),
+        f"copy of {size} bytes, {direction}",
+        as_json,
+    )
+
+
+@click.group(help="Predict the same operation on several boards, beside one another.")
+@click.option(
+    "--boards",
+    required=True,
+    metavar="A,B,...",
+    help=f"Some of {', '.join(BOARDS)}.",
+    shell_complete=completes(BOARDS),
+)
+@click.pass_context
+def compare(context: click.Context, boards: str) -> None:
+    """Group the operations."""
+    context.obj = boards
+
+
+def add_to_compare(command: click.Command) -> None:
+    """Let ``compare`` ask a command that has an option ``--board``."""
+
+    @click.pass_obj
+    def on_boards(boards: str, /, **options: Any) -> None:
+        if command.callback is not None:
+            command.callback(board=boards, **options)
+
+    params = [one for one in command.params if one.name != "board"]
+    compare.add_command(
+        click.Command(command.name, params=params, callback=on_boards, help=command.help)
+    )
+
+
+for _one in predict.commands.values():
+    add_to_compare(_one)

@@ -1,0 +1,204 @@
+"""``tessera perf validate`` and ``fit``: predictions beside measurements of real boards."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from vgpu_sim.cli.perf import completes, refuse
+from vgpu_sim.perf import parameters
+from vgpu_sim.perf.boards import BOARDS, board_named
+from vgpu_sim.perf.errors import NoData, PerfError, UnknownModel
+from vgpu_sim.perf.judge import families, page, unseen
+from vgpu_sim.perf.judge.families import FAMILIES, Verdict
+
+_boards = click.option(
+    "--board",
+    "boards",
+    multiple=True,
+    metavar="NAME",
+    help="These alone.",
+    shell_complete=completes(BOARDS),
+)
+_family = click.option("--family", type=click.Choice(list(FAMILIES)), help="This alone.")
+_HEAD = (
+    "table                                  fitted  judged   MAPE  median    p90   bias"
+    "  log-corr  in 90 %  goal   +res  in 90 %  goal"
+)
+
+_UNSEEN = (
+    "board         from                             fitted  judged   MAPE  median    p90   bias"
+    "  in 90 %  goal"
+)
+
+
+def _keys(family: str | None, boards: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The tables that are asked for. Raises UnknownBoard."""
+    for board in boards:
+        board_named(board)
+    return [
+        (name, key)
+        for name, one in FAMILIES.items()
+        for key in one.keys
+        if family in (None, name) and (not boards or key.split("/")[0] in boards)
+    ]
+
+
+@click.command(help="Compare predictions with what was measured on real boards.")
+@_boards
+@_family
+@click.option("--rows", type=click.IntRange(min=1), help="At most so many rows of each, evenly.")
+@click.option("--worst", is_flag=True, help="Name each table's 20 worst shapes.")
+@click.option(
+    "--donor",
+    metavar="NAME",
+    shell_complete=completes(BOARDS),
+    help="Predict with this board's parameters, as for boards that nobody has measured.",
+)
+@click.option(
+    "--unseen",
+    "blind",
+    is_flag=True,
+    help="Predict GEMM by fits of other boards' rows alone, chosen before (ADR 69).",
+)
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    help="Also write a page with plots and the worst shapes.",
+)
+def validate(
+    boards: tuple[str, ...],
+    family: str | None,
+    rows: int | None,
+    worst: bool,
+    donor: str | None,
+    blind: bool,
+    html: Path | None,
+) -> None:
+    """Print a table of errors; none of its rows was fitted."""
+    if blind:
+        _validate_unseen(boards, rows)
+        return
+    if html is not None and not html.parent.is_dir():
+        raise click.BadParameter(f"{html.parent} is not a directory", param_hint="--html")
+    verdicts = []
+    try:
+        keys = _keys(family, boards)
+        if donor is not None:
+            board_named(donor)
+        if not keys:
+            raise NoData(f"nothing of {family or 'any family'} was measured on {', '.join(boards)}")
+        if html is not None:
+            page.require_plots()
+        for name, key in keys:
+            verdicts.append(families.judge(FAMILIES[name], key, rows, donor))
+            if len(verdicts) == 1:
+                click.echo(_HEAD)
+            click.echo(_line(verdicts[-1]))
+            if worst:
+                _name_worst(verdicts[-1])
+        if html is not None:
+            html.write_text(page.page(verdicts), encoding="utf-8")
+            click.echo(f"{html}: {len(verdicts)} tables", err=True)
+    except PerfError as err:
+        refuse(err)
+    except OSError as err:
+        click.echo(f"error: {err.filename}: {err.strerror}", err=True)
+        sys.exit(1)
+
+
+def _validate_unseen(boards: tuple[str, ...], rows: int | None) -> None:
+    try:
+        missing, targets = None, _targets(boards)
+        click.echo(_UNSEEN)
+        for target in targets:
+            try:
+                fitted = parameters.load(unseen.FAMILY, unseen.key(target))
+            except UnknownModel as err:
+                missing = err
+                continue
+            found = unseen.judge(target, fitted, rows)
+            missed = "" if round(found.mape, 1) <= unseen.GOALS[target] else "  MISSED"
+            click.echo(
+                f"{target:14}{' + '.join(unseen.DONORS[target]):32}{fitted.rows:7}{found.rows:8}"
+                f"{found.mape:7.1f}{found.median:8.1f}{found.p90:7.1f}{found.bias:+7.1f}"
+                f"{found.inside:9.1f}{unseen.GOALS[target]:6.1f}{missed}"
+            )
+        if missing is not None:
+            raise missing
+    except PerfError as err:
+        refuse(err)
+
+
+def _targets(boards: tuple[str, ...]) -> list[str]:
+    """The boards that are asked for, of those with donors. Raises NoData."""
+    for board in boards:
+        board_named(board)
+    targets = [name for name in unseen.DONORS if not boards or name in boards]
+    if not targets:
+        raise NoData(f"no donors were chosen for {', '.join(boards)}")
+    return targets
+
+
+def _line(verdict: Verdict) -> str:
+    found = verdict.accuracy
+    goal = "-" if verdict.goal is None else f"{verdict.goal:.1f}"
+    missed = "  MISSED" if verdict.met is False else ""
+    learned = _learned(verdict)
+    return (
+        f"{verdict.family.name + '/' + verdict.key:38}{verdict.fitted.rows:7}{found.rows:8}"
+        f"{found.mape:7.1f}{found.median:8.1f}{found.p90:7.1f}{found.bias:+7.1f}"
+        f"{found.log_correlation:10.4f}{found.inside:9.1f}{goal:>6}{learned}{missed}"
+    )
+
+
+def _learned(verdict: Verdict) -> str:
+    if verdict.corrected is None:
+        return f"{'-':>7}"
+    goal = "-" if verdict.corrected_goal is None else f"{verdict.corrected_goal:.1f}"
+    return f"{verdict.corrected.mape:7.1f}{verdict.corrected.inside:9.1f}{goal:>6}"
+
+
+def _name_worst(verdict: Verdict) -> None:
+    for one in verdict.worst:
+        shape = " ".join(f"{name}={value}" for name, value in one.shape.items())
+        click.echo(
+            f"    {one.error:+8.0f} %  measured {one.measured:.4g} us, predicted "
+            f"{one.predicted:.4g} us  {shape}  ({one.suspect})"
+        )
+
+
+@click.command(help="Fit the models' parameters again, and write them into a directory.")
+@_boards
+@_family
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    help="Where FAMILY.json goes: vgpu_sim/perf/fitted in a checkout. What is not fitted stays.",
+)
+@click.option("--residual", is_flag=True, help="Keep the parameters; learn the residual again.")
+@click.option("--unseen", "blind", is_flag=True, help="Fit other boards' rows instead (ADR 69).")
+def fit(
+    boards: tuple[str, ...], family: str | None, into: Path, residual: bool, blind: bool
+) -> None:
+    """Write what was fitted."""
+    into.mkdir(parents=True, exist_ok=True)
+    try:
+        if blind:
+            file = into / f"{unseen.FAMILY}.json"
+            known = parameters.read(file.read_text()) if file.exists() else {}
+            for target in _targets(boards):
+                click.echo(f"{unseen.FAMILY}/{target}", err=True)
+                known[unseen.key(target)] = unseen.fit(target)
+                file.write_text(parameters.written(known))
+            return
+        for name, key in _keys(family, boards):
+            click.echo(f"{name}/{key}", err=True)
+            file = into / f"{name}.json"
+            known = parameters.read(file.read_text()) if file.exists() else {}
+            one = FAMILIES[name]
+            known[key] = one.learn(key, known[key]) if residual and key in known else one.fit(key)
+            file.write_text(parameters.written(known))
+    except PerfError as err:
+        refuse(err)

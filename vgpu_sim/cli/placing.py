@@ -1,0 +1,57 @@
+"""Where the slices of a run lie, and how its gpud is told."""
+
+from collections.abc import Sequence
+
+import click
+
+from mig.geometry import Board, DeviceProfile, Instance
+from mig.planner.rules import violations
+from vgpu_sim.cli.clients.admin import AdminClient
+from vgpu_sim.gpud.model import new_gpu_uuid
+from vgpu_sim.hal.address_map import MAX_GPUS
+from vgpu_sim.perf.topology import FLAT
+
+
+def layout(chosen: Board, device: DeviceProfile, count: int) -> list[list[Instance]]:
+    """Place slices of one profile on as few GPUs as possible, lowest starts first.
+
+    Raises:
+        click.UsageError: they need more GPUs than the aperture has room for.
+    """
+    per_gpu: list[Instance] = []
+    for candidate in device.places:
+        if not violations(chosen, [*per_gpu, candidate]):
+            per_gpu.append(candidate)
+    if count > len(per_gpu) * MAX_GPUS and device.profile.is_whole:
+        raise click.UsageError(f"--count {count}: a run has at most {MAX_GPUS} GPUs")
+    if count > len(per_gpu) * MAX_GPUS:
+        raise click.UsageError(
+            f"--count {count}: {MAX_GPUS} GPUs hold at most {len(per_gpu) * MAX_GPUS} slices of"
+            f" {device}"
+        )
+    wanted = [per_gpu] * (count // len(per_gpu))
+    rest = per_gpu[: count % len(per_gpu)]
+    return [*wanted, rest] if rest else wanted
+
+
+def configure(
+    admin: AdminClient,
+    chosen: Board,
+    placed: Sequence[Sequence[Instance]],
+    topology: str = FLAT,
+) -> None:
+    """Give a fresh gpud its GPUs and slices. Raises AdminRefused, OSError."""
+    gpus = [
+        {"uuid": new_gpu_uuid(), "index": index, "board": chosen.key, "topology": topology}
+        for index in range(len(placed))
+    ]
+    admin.call("configure", gpus=gpus, budget_bytes=0)
+    for gpu, instances in zip(gpus, placed, strict=True):
+        for instance in instances:
+            admin.call(
+                "create_instance",
+                gpu_uuid=gpu["uuid"],
+                profile=instance.device.name,
+                start=instance.start,
+                compute_start=instance.compute_start,
+            )

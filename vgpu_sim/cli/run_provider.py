@@ -1,0 +1,64 @@
+"""What ``tessera run --system-verbs`` shows the system's libibverbs, for it to find our provider.
+
+rdma-core looks for a device in /sys/class/infiniband_verbs and for its character device in
+/dev/infiniband, and asks neither for more than that they are there: ``native/provider`` does the
+rest. ADR 65 says what that cannot do.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from vgpu_sim.cli.clients.fabric import FabricFailed
+from vgpu_sim.system import calls
+
+CLASS: Final = "infiniband_verbs"
+_CLASSES: Final = Path("/sys/class")
+_DEVICES: Final = Path("/dev")
+_NAME: Final = "uverbs0"
+_STAND_IN: Final = "null"  # a character device that everybody may open
+_OLD: Final = ".system"
+_ABI: Final = 6  # of uverbs, as rdma-core reads it
+_MS_BIND_REC: Final = 4096 | 16384
+
+
+def check() -> None:
+    """Raise FabricFailed where libibverbs would not look at what is shown to it."""
+    if (_CLASSES / CLASS).exists():
+        raise FabricFailed(
+            f"--system-verbs: this machine has RDMA drivers ({_CLASSES / CLASS}): libibverbs asks"
+            " the kernel for devices then, which knows none of ours"
+        )
+
+
+def show_class(classes: Path, device: str) -> None:
+    """Write the device's entry into a folder that will be /sys/class. Raises OSError."""
+    entry = classes / CLASS / _NAME
+    entry.mkdir(parents=True)
+    number = os.stat(_DEVICES / _STAND_IN).st_rdev
+    (classes / CLASS / "abi_version").write_text(f"{_ABI}\n")
+    (entry / "abi_version").write_text("1\n")
+    (entry / "ibdev").write_text(f"{device}\n")
+    (entry / "dev").write_text(f"{os.major(number)}:{os.minor(number)}\n")
+
+
+def show_device(scratch: Path) -> None:
+    """Put a folder of all devices, and of one more, over /dev, for this process's namespace.
+
+    Raises:
+        OSError: a step is not permitted.
+    """
+    names = [entry.name for entry in _DEVICES.iterdir() if entry.name != "infiniband"]
+    scratch.mkdir(exist_ok=True)
+    calls.mount("none", str(scratch), "tmpfs", 0, "size=64k,mode=0755")
+    old = scratch / _OLD
+    old.mkdir()
+    calls.mount(str(_DEVICES), str(old), "", _MS_BIND_REC)
+    for name in names:
+        (scratch / name).symlink_to(f"{_OLD}/{name}")
+    place = scratch / "infiniband" / _NAME
+    place.parent.mkdir()
+    place.touch()
+    calls.mount(str(old / _STAND_IN), str(place), "", _MS_BIND_REC)
+    calls.mount(str(scratch), str(_DEVICES), "", _MS_BIND_REC)
+    calls.unmount_detached(str(scratch))

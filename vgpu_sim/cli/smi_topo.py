@@ -1,0 +1,37 @@
+"""``tessera smi topo``: how the node's GPUs are joined, as nvidia-smi and NCCL write it."""
+
+import click
+
+from vgpu_sim.cli.smi import looked
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.errors import PerfError
+from vgpu_sim.perf.topology import topology_named
+from vgpu_sim.perf.topology.texts import matrix, nccl_xml
+
+
+@click.command(name="topo")
+@click.option("-m", "--matrix", "as_matrix", is_flag=True, help="The matrix, as nvidia-smi's.")
+@click.option("--xml", "as_xml", is_flag=True, help="A topology file for NCCL (NCCL_TOPO_FILE).")
+def topo(as_matrix: bool, as_xml: bool) -> None:
+    """Show how the GPUs of this node, or run, are joined.
+
+    It is what the pool's spec.topology says. Programs do not reach the memory of other GPUs yet,
+    whatever joins them.
+    """
+    if as_matrix == as_xml:
+        raise click.UsageError("one of -m and --xml is needed")
+    node = looked()
+    if any(gpu.topology is None for gpu in node.gpus):
+        raise click.ClickException("slice sockets do not tell the topology: ask on the node")
+    try:
+        topology = topology_named(node.gpus[0].topology or "") if node.gpus else None
+        if topology is None or any(gpu.topology != topology.name for gpu in node.gpus):
+            raise click.ClickException("the GPUs of this node are in no one topology")
+        board = board_named(node.gpus[0].board)
+        indices = [gpu.index for gpu in node.gpus]
+        if as_xml:
+            click.echo(nccl_xml(topology, board, indices), nl=False)
+        else:
+            click.echo("\n".join(matrix(topology, board, indices)))
+    except PerfError as err:
+        raise click.ClickException(str(err)) from err

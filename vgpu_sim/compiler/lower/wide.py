@@ -1,0 +1,70 @@
+"""Registers of 128 bits: two of 64, which instructions see as a vector, or as the low one alone."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from vgpu_sim.compiler.lower.context import Context
+from vgpu_sim.compiler.lower.findings import Invalid
+from vgpu_sim.compiler.lower.forms import Match
+from vgpu_sim.compiler.lower.scopes import HALVES
+from vgpu_sim.compiler.ptx import tree
+from vgpu_sim.isa import DataType, Literal, Op, Register
+
+# Where registers may be wider than the data (PTX ISA, "Operand Size Exceeding Instruction-Type
+# Size"), and which operand the data are.
+_RELAXED: Final = {"ld": 0, "ldu": 0, "st": 1}
+_LOW = HALVES[0]
+
+
+def part(context: Context, instruction: tree.Instruction) -> list[tree.Name]:
+    """Take the operands that are registers of 128 bits apart, in ``context.operands``.
+
+    Returns the registers whose low half alone is loaded: ``extend`` writes the high one.
+
+    Raises:
+        Invalid: when the instruction takes no register of 128 bits there.
+    """
+    operands = list(instruction.operands)
+    if ".b128" in instruction.modifiers:
+        context.operands = tuple(_halves(o) if context.is_wide(o) else o for o in operands)
+        return []
+    data, whole = _RELAXED.get(instruction.opcode), list[tree.Name]()
+    if data is not None and data < len(operands):
+        operands[data] = _low(context, operands[data], whole)
+    for operand in operands:
+        if context.is_wide(operand):
+            assert isinstance(operand, tree.Name)
+            raise Invalid(f"{operand.text!r} has 128 bits", operand)
+    context.operands = tuple(operands)
+    return whole if data == 0 else []
+
+
+def extend(context: Context, loaded: Sequence[tree.Name], match: Match) -> None:
+    """Write the high half of what has been loaded to the low one: its sign, or zeros."""
+    for name in loaded:
+        low, high = (context.register(replace(name, component=half)) for half in HALVES)
+        assert isinstance(low, Register)
+        if match["type"].startswith("s"):
+            srcs = (low, Literal(63))
+            context.builder.emit(Op.SHR, type=DataType.S64, dsts=(high,), srcs=srcs)
+        else:
+            context.builder.emit(Op.MOV, type=DataType.B64, dsts=(high,), srcs=(Literal(0),))
+
+
+def _halves(operand: tree.Operand) -> tree.Vector:
+    assert isinstance(operand, tree.Name)
+    return tree.Vector(tuple(replace(operand, component=half) for half in HALVES))
+
+
+def _low(context: Context, operand: tree.Operand, whole: list[tree.Name]) -> tree.Operand:
+    """Return the operand, or its elements, with low halves for registers of 128 bits."""
+    if isinstance(operand, tree.Vector):
+        return replace(
+            operand, elements=tuple(_low(context, one, whole) for one in operand.elements)
+        )
+    if not context.is_wide(operand):
+        return operand
+    assert isinstance(operand, tree.Name)
+    whole.append(operand)
+    return replace(operand, component=_LOW)

@@ -1,0 +1,61 @@
+"""Reads requests to inject and to clear faults, strictly."""
+
+import re
+import uuid
+from typing import Any, Final
+
+from vgpu_sim.gpud.admin.parameters import fields
+from vgpu_sim.gpud.errors import InvalidRequest
+from vgpu_sim.gpud.faults.classes import XIDS, Scope, known
+from vgpu_sim.gpud.faults.injection import LASTING, OF_GPUS, Injection, Kind
+
+MAX_COUNT: Final = 1000
+MAX_DURATION_MS: Final = 7 * 24 * 3600 * 1000
+_ID = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+
+def parse(params: dict[str, Any]) -> Injection:
+    """Read ``inject_fault``; an empty ``id`` gets a random one.
+
+    Raises:
+        InvalidRequest: naming what is wrong: an unknown Xid, one that concerns whole GPUs asked of
+            an instance, a number out of range.
+    """
+    kinds = {
+        "id": str,
+        "gpu_uuid": str,
+        "instance": str,
+        "kind": str,
+        "xid": int,
+        "count": int,
+        "duration_ms": int,
+    }
+    values = fields(params, kinds)
+    if values["id"] and not _ID.fullmatch(values["id"]):
+        raise InvalidRequest("id is 1 to 63 letters, digits and dashes")
+    if values["kind"] not in set(Kind):
+        raise InvalidRequest(f"kind {values['kind']!r} is not one of {', '.join(Kind)}")
+    kind, xid, instance = Kind(values["kind"]), values["xid"], values["instance"]
+    if (kind is Kind.XID) != (xid != 0):
+        raise InvalidRequest("xid is given with kind xid, and is 0 with others")
+    if xid and xid not in XIDS:
+        raise InvalidRequest(f"unknown Xid {xid}; known: {known()}")
+    whole = kind in OF_GPUS or (xid != 0 and XIDS[xid].scope is Scope.GPU)
+    if whole and instance:
+        what = f"Xid {xid}" if xid else kind.value
+        raise InvalidRequest(f"{what} concerns a whole GPU: name no instance")
+    if not 1 <= values["count"] <= MAX_COUNT or (kind in LASTING and values["count"] != 1):
+        raise InvalidRequest(f"count is 1 to {MAX_COUNT}, and 1 of what lasts")
+    if not 0 <= values["duration_ms"] <= MAX_DURATION_MS:
+        raise InvalidRequest(f"duration_ms is 0 to {MAX_DURATION_MS}")
+    if values["duration_ms"] and kind not in LASTING:
+        raise InvalidRequest(f"{kind} is over at once: it has no duration")
+    return Injection(
+        values["id"] or str(uuid.uuid4()),
+        values["gpu_uuid"],
+        instance,
+        kind,
+        xid,
+        values["count"],
+        values["duration_ms"],
+    )

@@ -1,0 +1,41 @@
+"""Faults that are injected, as values."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class Kind(StrEnum):
+    """What can be injected. The last three last until they are cleared, or their time is up."""
+
+    XID = "xid"
+    ECC_CORRECTED = "ecc_corrected"
+    ECC_UNCORRECTED = "ecc_uncorrected"
+    THERMAL = "thermal"
+    HANG = "hang"
+    OFF_BUS = "off_bus"
+
+
+LASTING: Final = frozenset({Kind.THERMAL, Kind.HANG, Kind.OFF_BUS})
+OF_GPUS: Final = frozenset({Kind.THERMAL, Kind.OFF_BUS})
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """One fault that is asked for. ``instance`` empty: the whole GPU has it."""
+
+    id: str
+    gpu: str
+    instance: str
+    kind: Kind
+    xid: int
+    count: int
+    duration_ms: int
+
+    def __str__(self) -> str:
+        """Return it as gpud's log writes what happens: fields with their names."""
+        xid = f" xid={self.xid}" if self.kind is Kind.XID else ""
+        lasts = f" duration_ms={self.duration_ms}" if self.kind in LASTING else ""
+        of = f" instance={self.instance}" if self.instance else ""
+        count = f" count={self.count}" if self.kind not in LASTING else ""
+        return f"id={self.id} kind={self.kind.value} gpu={self.gpu}{of}{xid}{count}{lasts}"

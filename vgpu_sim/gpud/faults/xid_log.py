@@ -1,0 +1,83 @@
+"""The Xids that a node remembers, over a restart of gpud: one JSON line each, beside the journal.
+
+Programs cause Xids, so writing one must cost nothing: lines are appended and not forced to the
+disk. gpud's end loses none; a node that loses power may lose the last. A file that has grown to
+several times what is remembered is replaced by that.
+"""
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+from vgpu_sim.gpud.model import GpuUuid, parse_gpu_uuid
+from vgpu_sim.hal import admin
+
+FILE_NAME: Final = "xids.jsonl"
+MAX_LINES: Final = 4096
+_MAX_FILE_BYTES: Final = 8 << 20
+
+logger = logging.getLogger("tessera.gpud")
+Entry = tuple[GpuUuid, admin.Xid]
+
+
+class XidLog:
+    """Used on gpud's event loop only. What cannot be written is logged once."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._path = state_dir / FILE_NAME
+        self._lines = 0
+        self._failed = False
+
+    def load(self) -> list[Entry]:
+        """Return what was remembered, oldest first; a line that is none is left out."""
+        try:
+            with self._path.open("rb") as file:
+                lines = file.read(_MAX_FILE_BYTES).splitlines()
+        except OSError:
+            return []
+        self._lines = len(lines)
+        found = []
+        for line in lines:
+            try:
+                found.append(_decode(line))
+            except (ValueError, TypeError, KeyError, RecursionError):
+                logger.warning("xid_unreadable file=%s", self._path)
+        return found
+
+    def append(self, gpu: GpuUuid, xid: admin.Xid, remembered: Iterable[Entry]) -> None:
+        """Write one more; ``remembered`` is everything that is, this one included."""
+        try:
+            if self._lines >= MAX_LINES:
+                self._replace(list(remembered))
+                return
+            with self._path.open("a", encoding="ascii") as file:
+                file.write(_encode((gpu, xid)))
+            self._lines += 1
+        except OSError as err:
+            if not self._failed:
+                logger.error("xids_not_written error=%s", err)  # noqa: TRY400
+            self._failed = True
+
+    def _replace(self, entries: list[Entry]) -> None:
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text("".join(map(_encode, entries)), encoding="ascii")
+        temporary.rename(self._path)
+        self._lines = len(entries)
+
+
+def _encode(entry: Entry) -> str:
+    gpu, xid = entry
+    return json.dumps({"gpu": gpu, **asdict(xid)}, separators=(",", ":")) + "\n"
+
+
+def _decode(line: bytes) -> Entry:
+    row = json.loads(line)
+    gpu = parse_gpu_uuid(row.pop("gpu"))
+    xid = admin.Xid(**row)
+    texts, numbers = (xid.instance, xid.message), (xid.sequence, xid.xid, xid.time_ns, xid.pid)
+    if not all(type(one) is str for one in texts) or not all(type(one) is int for one in numbers):
+        raise TypeError("a field of another type")
+    return gpu, xid

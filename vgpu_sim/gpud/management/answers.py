@@ -1,0 +1,147 @@
+"""Answers NVML: on a slice's socket what its holder may see, on gpud's own socket everything.
+
+Who has a slice's socket need not be its holder: any pod can name a CDI device. Strangers, and a
+holder of whom gpud has not heard yet, see a device on which nobody does anything.
+A slice's holder changes nothing: instances are made and destroyed on the management socket alone,
+by the rules that the administration socket has (``devices.inventory``).
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from vgpu_sim.gpud.errors import Conflict, InUse, InvalidRequest, NotFound, RequestError
+from vgpu_sim.gpud.management import processes, records
+from vgpu_sim.gpud.management.records import Process, View
+from vgpu_sim.gpud.model import Gpu, InstanceUuid, MigInstance
+from vgpu_sim.gpud.slices.management import Ask, encode
+from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import ManagementOperation as Operation, NvmlReturn, ReportFlag
+from vgpu_sim.system.peers import Peer, PodUid
+
+logger = logging.getLogger("tessera.gpud")
+
+_NS_PER_US: Final = 1000
+_STATUSES: Final = {
+    InUse: NvmlReturn.IN_USE,
+    Conflict: NvmlReturn.INSUFFICIENT_RESOURCES,
+    InvalidRequest: NvmlReturn.INVALID_ARGUMENT,
+    NotFound: NvmlReturn.INVALID_ARGUMENT,
+}
+
+
+class Node(Protocol):
+    """What is asked of gpud: pictures of GPUs, and changes of instances."""
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the node's GPUs by index."""
+
+    def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
+        """Return a GPU as the inventory shows it, with all its instances or one alone."""
+
+    async def change(self, ask: Ask) -> MigInstance | None:
+        """Do what is asked. Raises RequestError."""
+
+    def remaining(self, ask: Ask) -> int:
+        """Return how many more instances of a profile fit. Raises RequestError."""
+
+
+class Management:
+    """Answers requests; ``pod_of`` names the pod of a process, None for one in no pod.
+
+    ``holds`` says whether a pod holds an instance.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        standalone: bool,
+        pod_of: Callable[[int], PodUid | None],
+        holds: Callable[[InstanceUuid, PodUid], bool],
+    ) -> None:
+        self._node = node
+        self._standalone = standalone
+        self._pod_of = pod_of
+        self._holds = holds
+
+    async def of_slice(
+        self, instance: MigInstance, ask: Ask, peer: Peer, sender: Peer | None
+    ) -> bytes:
+        """Answer a program that holds a slice: its device, and its own processes."""
+        if not ask.speaks:
+            return encode(ask, NvmlReturn.ARGUMENT_VERSION_MISMATCH)
+        if ask.operation != Operation.REPORT:
+            return encode(ask, NvmlReturn.NO_PERMISSION)
+        pod: PodUid | None = PodUid("")
+        if not self._standalone:
+            # Off the loop: whoever moves processes between control groups holds these files' lock.
+            pod = await asyncio.to_thread(self._asker, peer, sender)
+        gpu = self._node.picture(instance.gpu, only=instance)  # others' contexts cost time, too
+        mine = tuple(one for one in gpu.instances if one.uuid == instance.uuid)
+        if pod is None or not (self._standalone or self._holds(instance.uuid, pod)):
+            mine = tuple(
+                replace(one, memory_used_bytes=0, shared_used_bytes=0, contexts=()) for one in mine
+            )
+            return self._report(ask, View((replace(gpu, instances=mine, xids=()),), stranger=True))
+        shown: dict[str, list[Process]] = {}
+        if any(one.contexts for one in mine):
+            shown = await asyncio.to_thread(self._own_processes, mine, peer, pod)
+        return self._report(ask, View((replace(gpu, instances=mine),), processes=shown))
+
+    async def of_node(self, ask: Ask) -> bytes:
+        """Answer the node's administrator."""
+        if not ask.speaks:
+            return encode(ask, NvmlReturn.ARGUMENT_VERSION_MISMATCH)
+        try:
+            return await _OPERATIONS[ask.operation](self, ask)
+        except RequestError as err:
+            status = _STATUSES.get(type(err), NvmlReturn.UNKNOWN)
+            logger.info("management_refused operation=%s reason=%r", ask.operation.name, str(err))
+            return encode(ask, status)
+
+    async def _everything(self, ask: Ask) -> bytes:
+        gpus = tuple(self._node.picture(gpu) for gpu in self._node.gpus())
+        shown = {one.uuid: processes.of_node(one.contexts) for g in gpus for one in g.instances}
+        return self._report(ask, View(gpus, node=True, processes=shown))
+
+    async def _change(self, ask: Ask) -> bytes:
+        made = await self._node.change(ask)
+        head = records.headed(True)
+        if made is not None:
+            head.uuid[:] = records.uuid_bytes(made.uuid)
+        return encode(ask, NvmlReturn.SUCCESS, bytes(head))
+
+    async def _remaining(self, ask: Ask) -> bytes:
+        head = records.headed(True)
+        head.remaining = self._node.remaining(ask)
+        return encode(ask, NvmlReturn.SUCCESS, bytes(head))
+
+    def _report(self, ask: Ask, view: View) -> bytes:
+        sampled_us = time.time_ns() // _NS_PER_US
+        with_profiles = bool(ask.mode & ReportFlag.PROFILES)
+        return encode(ask, NvmlReturn.SUCCESS, records.report(view, with_profiles, sampled_us))
+
+    def _asker(self, peer: Peer, sender: Peer | None) -> PodUid | None:
+        """Return the pod that asks. A connected socket keeps the credentials of its connector."""
+        pod = self._pod_of(peer.pid)
+        return pod if sender is not None and self._pod_of(sender.pid) == pod else None
+
+    @staticmethod
+    def _own_processes(
+        instances: tuple[admin.Instance, ...], peer: Peer, pod: PodUid
+    ) -> dict[str, list[Process]]:
+        return {one.uuid: processes.of_container(one.contexts, peer, pod) for one in instances}
+
+
+_OPERATIONS: Final[dict[Operation, Callable[[Management, Ask], Awaitable[bytes]]]] = {
+    Operation.REPORT: Management._everything,
+    Operation.CREATE_GPU_INSTANCE: Management._change,
+    Operation.DESTROY_GPU_INSTANCE: Management._change,
+    Operation.CREATE_COMPUTE_INSTANCE: Management._change,
+    Operation.DESTROY_COMPUTE_INSTANCE: Management._change,
+    Operation.REMAINING_CAPACITY: Management._remaining,
+    Operation.SET_MIG_MODE: Management._change,
+}

@@ -1,0 +1,160 @@
+"""What the management socket asks of gpud's parts: inventory, snapshot and slice servers."""
+
+from collections.abc import Awaitable, Callable
+
+from mig.geometry import Board, ComputePlace, ComputeProfile, Instance, Profile
+from mig.planner.rules import violations
+from vgpu_sim.gpud.admin.snapshot import Snapshot
+from vgpu_sim.gpud.devices.inventory import Inventory
+from vgpu_sim.gpud.errors import Conflict, InUse, InvalidRequest, NotFound
+from vgpu_sim.gpud.model import Gpu, GpuUuid, InstanceUuid, MigInstance, uuid_bytes
+from vgpu_sim.gpud.slices.management import Ask
+from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import ANY_START, ManagementOperation as Operation, MigMode
+
+Create = Callable[[GpuUuid, str, int, bool], Awaitable[MigInstance]]
+
+
+class InventoryNode:
+    """GPUs and instances by their UUIDs' bytes, as NVML's requests name them."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        snapshot: Snapshot,
+        problem: Callable[[], str],
+        create: Create,
+        destroy: Callable[[InstanceUuid], Awaitable[None]],
+        create_compute: Callable[[InstanceUuid, ComputePlace | None], Awaitable[MigInstance]],
+        destroy_compute: Callable[[InstanceUuid], Awaitable[None]],
+    ) -> None:
+        """``problem`` says why no context can start; the others change instances durably."""
+        self._inventory = inventory
+        self._snapshot = snapshot
+        self._problem = problem
+        self._create = create
+        self._destroy = destroy
+        self._create_compute = create_compute
+        self._destroy_compute = destroy_compute
+
+    def gpus(self) -> tuple[Gpu, ...]:
+        """Return the node's GPUs by index."""
+        return self._inventory.gpus
+
+    def picture(self, gpu: Gpu, only: MigInstance | None = None) -> admin.Gpu:
+        """Return a GPU as the inventory shows it, with all its instances or one alone."""
+        return self._snapshot.gpu(gpu, self._problem(), only)
+
+    def remaining(self, ask: Ask) -> int:
+        """Return how many more instances of a profile fit beside those that exist.
+
+        Raises:
+            NotFound: no such GPU.
+            InvalidRequest: its board has no such profile, or it is not divided.
+        """
+        gpu = self._gpu(ask.uuid)
+        profile = _profile(gpu.board, ask.profile)
+        return _most(gpu.board, self._placed(gpu), profile)
+
+    async def change(self, ask: Ask) -> MigInstance | None:
+        """Do what is asked; return what was made.
+
+        Raises:
+            NotFound: no such GPU or instance.
+            InvalidRequest: no such profile, or not at that start.
+            Conflict: it cannot exist beside what is there.
+            InUse: contexts use it.
+        """
+        if ask.operation == Operation.SET_MIG_MODE:
+            await self._set_mode(self._gpu(ask.uuid), ask.mode)
+            return None
+        if ask.operation == Operation.CREATE_GPU_INSTANCE:
+            gpu = self._gpu(ask.uuid)
+            profile = _profile(gpu.board, ask.profile)
+            start = self._start(gpu, profile, ask.start)
+            return await self._create(gpu.uuid, profile.name, start, False)
+        instance = self._instance(ask.uuid)
+        if ask.operation == Operation.DESTROY_GPU_INSTANCE:
+            if instance.compute:
+                raise Conflict(f"{instance.uuid} has a compute instance: destroy that first")
+            await self._destroy(instance.uuid)
+            return None
+        if ask.operation == Operation.DESTROY_COMPUTE_INSTANCE:
+            await self._destroy_compute(instance.uuid)
+            return None
+        within = self._within(instance, ask.profile, ask.start)
+        return await self._create_compute(instance.uuid, within)
+
+    def _within(self, instance: MigInstance, number: int, wanted: int) -> ComputePlace | None:
+        """Return where a compute instance of NVML's number is to be; None: of full width."""
+        its = next((c for c in instance.profile.ci_profiles if c.nvml_ci_enum == number), None)
+        if its is None:
+            raise InvalidRequest(f"{instance.profile} has no compute instance profile {number}")
+        start = self._first_free(instance, its) if wanted == ANY_START else wanted
+        if not its.is_full:
+            return ComputePlace(its, start)
+        if start not in its.starts:
+            raise InvalidRequest(f"{its} has all of its GPU instance, and no place {start} in it")
+        return None
+
+    def _first_free(self, instance: MigInstance, its: ComputeProfile) -> int:
+        others = [one.within for one in self._inventory.beside(instance) if one.compute]
+        for start in its.starts:
+            place = ComputePlace(its, start)
+            if all(one is not None and not one.overlaps(place) for one in others):
+                return start
+        raise Conflict(f"the GPU instance of {instance.uuid} has no room for {its}")
+
+    async def _set_mode(self, gpu: Gpu, mode: int) -> None:
+        """Make the one instance of a GPU that is not divided, or destroy it."""
+        if mode not in tuple(MigMode):
+            raise InvalidRequest(f"MIG mode {mode}")
+        instances = self._inventory.instances_of(gpu)
+        whole = next((one for one in instances if one.profile.is_whole), None)
+        if mode == MigMode.ENABLED and whole is not None:
+            await self._destroy(whole.uuid)
+        if mode == MigMode.DISABLED and whole is None:
+            if instances:
+                raise InUse(f"{gpu.uuid} has instances: destroy them first")
+            await self._create(gpu.uuid, gpu.board.whole.name, 0, True)
+
+    def _placed(self, gpu: Gpu) -> list[Instance]:
+        return [one.placed for one in self._inventory.instances_of(gpu)]
+
+    def _start(self, gpu: Gpu, profile: Profile, wanted: int) -> int:
+        if wanted != ANY_START:
+            return wanted
+        placed = self._placed(gpu)
+        for start in profile.starts:
+            if not violations(gpu.board, [*placed, Instance(profile, start)]):
+                return start
+        raise Conflict(f"{gpu.uuid} has no room for {profile.name}")
+
+    def _gpu(self, wanted: bytes) -> Gpu:
+        for gpu in self._inventory.gpus:
+            if uuid_bytes(gpu.uuid) == wanted:
+                return gpu
+        raise NotFound("no such GPU")
+
+    def _instance(self, wanted: bytes) -> MigInstance:
+        for one in self._inventory.instances:
+            if uuid_bytes(one.uuid) == wanted and not one.profile.is_whole:
+                return one
+        raise NotFound("no such instance")
+
+
+def _profile(its: Board, driver_id: int) -> Profile:
+    for profile in its.profiles:
+        if profile.driver_id == driver_id:
+            return profile
+    raise InvalidRequest(f"{its.key} has no profile {driver_id}")
+
+
+def _most(its: Board, placed: list[Instance], profile: Profile) -> int:
+    """Return how many more fit. Starts of one profile never overlap: each that is free is one."""
+    before = len(placed)
+    for start in profile.starts:
+        candidate = [*placed, Instance(profile, start)]
+        if not violations(its, candidate):
+            placed = candidate
+    return len(placed) - before

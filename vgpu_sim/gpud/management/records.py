@@ -1,0 +1,176 @@
+"""The inventory as NVML reads it: pure functions from ``hal.admin`` to records.
+
+Nothing is known here that the administration socket does not say: NVML, the exporter and the node
+agent answer alike. NVML's numbers for architectures and brands: ``nvmlDeviceArchitecture_t``,
+``nvmlBrandType_t`` of the NVML API reference.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mig.geometry import Board, board
+from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
+from vgpu_sim.gpud.devices.silicon import BOARDS
+from vgpu_sim.gpud.management import sensors
+from vgpu_sim.gpud.management.profiles import full_width, gi_enum, profile_records
+from vgpu_sim.hal import admin, management
+from vgpu_sim.hal.management import (
+    NO_RECORD,
+    GpuRecord,
+    InstanceRecord,
+    ManagementReport,
+    MigMode,
+    ProcessRecord,
+)
+from vgpu_sim.perf.boards import BOARDS as MODELLED
+from vgpu_sim.perf.topology import topology_named
+
+_ARCHITECTURES: Final = {"Ampere": 7, "Hopper": 9, "Blackwell": 10}
+_BRAND_NVIDIA: Final = 14
+_BRAND_NVIDIA_RTX: Final = 13
+_VENDOR: Final = 0x10DE  # NVIDIA's, of the boards that are simulated
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A context as its asker may see it: the pid is the asker's, not the node's."""
+
+    pid: int
+    context: admin.Context
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What one asker may see. ``processes`` are by instance UUID; ``node``: everything.
+
+    ``stranger``: it holds nothing of what it asks about, and is told nothing of who does.
+    """
+
+    gpus: tuple[admin.Gpu, ...]
+    node: bool = False
+    processes: Mapping[str, Sequence[Process]] = field(default_factory=dict)
+    stranger: bool = False
+
+    def owns(self, gpu: admin.Gpu) -> bool:
+        """Tell whether all of a GPU is the asker's, so that its aggregates are, too."""
+        return self.node or not gpu.mig_enabled
+
+
+def report(view: View, with_profiles: bool, sampled_us: int) -> bytes:
+    """Return a ManagementReport with its records. ``sampled_us`` is now, since the epoch."""
+    ranges: dict[str, tuple[int, int]] = {}
+    profiles: list[bytes] = []
+    if with_profiles:
+        for key in dict.fromkeys(gpu.board for gpu in view.gpus):
+            rows = profile_records(key)
+            ranges[key] = len(profiles), len(rows)
+            profiles += rows
+    gpus = [_gpu(view, gpu, ranges.get(gpu.board, (0, 0))) for gpu in view.gpus]
+    instances: list[bytes] = []
+    processes: list[bytes] = []
+    xids: list[bytes] = []
+    for number, gpu in enumerate(view.gpus):
+        numbers = {one.uuid: len(instances) + i for i, one in enumerate(gpu.instances)}
+        xids += sensors.xid_records(gpu, number, numbers)
+        for instance in gpu.instances:
+            shown = view.processes.get(instance.uuid, ())
+            processes += [_process(len(instances), one, sampled_us) for one in shown]
+            instances.append(_instance(number, board(gpu.board), instance))
+    head = headed(view.node)
+    head.gpu_count, head.instance_count = len(gpus), len(instances)
+    head.process_count, head.profile_count = len(processes), len(profiles)
+    head.xid_count = len(xids)
+    return b"".join((bytes(head), *gpus, *instances, *processes, *profiles, *xids))
+
+
+def headed(node: bool) -> ManagementReport:
+    """Return a report without records."""
+    head = ManagementReport()
+    head.node = int(node)
+    head.driver_version = DRIVER_VERSION
+    head.driver_release = management.DRIVER_RELEASE.encode()
+    return head
+
+
+def uuid_bytes(text: str) -> bytes:
+    """Return the 16 bytes of "GPU-..." or "MIG-..."."""
+    return uuid.UUID(text[4:]).bytes
+
+
+def _gpu(view: View, gpu: admin.Gpu, profiles: tuple[int, int]) -> bytes:
+    its, figures = board(gpu.board), BOARDS[gpu.board]
+    record = GpuRecord()
+    record.uuid[:] = uuid_bytes(gpu.uuid)
+    record.name = gpu.product.encode()
+    record.board = gpu.board.encode()
+    record.index = gpu.index
+    record.pci_bus = int(gpu.pci_bus_id.split(":")[1], 16)
+    record.pci_device_id = its.pci_device_id << 16 | _VENDOR
+    record.capability_major, record.capability_minor = gpu.capability
+    record.architecture = _ARCHITECTURES[its.architecture.split()[0]]
+    record.brand = _BRAND_NVIDIA_RTX if " RTX " in gpu.product else _BRAND_NVIDIA
+    record.mig_mode = MigMode.ENABLED if gpu.mig_enabled else MigMode.DISABLED
+    record.max_mig_devices = its.compute_slices if gpu.mig_enabled else 0
+    record.multiprocessors = gpu.multiprocessors
+    record.bus_bits = figures.bus_bits
+    record.copy_engines = its.engines.copy
+    record.visible = int(view.owns(gpu))
+    record.lost = int(sensors.is_lost(gpu))
+    record.telemetry = sensors.telemetry_record(gpu, with_sums=view.owns(gpu) and not view.stranger)
+    record.telemetry.place = _place(gpu)
+    record.memory_bytes = gpu.memory_bytes
+    record.first_profile, record.profile_count = profiles
+    if record.visible:
+        record.memory_used_bytes = sum(one.memory_used_bytes for one in gpu.instances)
+    return bytes(record)
+
+
+def _place(gpu: admin.Gpu) -> int:
+    """Return where a GPU is in its node's topology, packed as ``hal.management`` has it."""
+    topology = topology_named(gpu.topology, gpu.index + 1)
+    place, modelled = topology.gpus[gpu.index], MODELLED[gpu.board]
+    links = topology.links_of(modelled.architecture.split()[0]) if modelled.has_nvlink else 0
+    return management.PLACE_KNOWN | (
+        links << management.PLACE_LINKS_SHIFT
+        | int(topology.switched) << management.PLACE_SWITCHED_SHIFT
+        | place.numa << management.PLACE_NUMA_SHIFT
+        | place.bridge << management.PLACE_BRIDGE_SHIFT
+        | place.switch
+    )
+
+
+def _instance(gpu: int, its: Board, instance: admin.Instance) -> bytes:
+    device = its.device_profile(instance.profile)
+    profile = device.profile
+    record = InstanceRecord()
+    record.uuid[:] = uuid_bytes(instance.uuid)
+    record.name = instance.profile.encode()
+    record.gpu = gpu
+    record.gpu_instance_id = _number(instance.gi_id)
+    record.compute_id = _number(instance.ci_id)
+    record.start, record.size = instance.start, instance.size
+    record.whole = int(profile.is_whole)
+    if profile.driver_id is not None:
+        record.profile = profile.driver_id
+        record.profile_enum = gi_enum(profile)
+        narrow = device.compute
+        record.compute_enum = full_width(profile) if narrow is None else int(narrow.nvml_ci_enum)
+    record.compute_slices = profile.compute_slices
+    record.multiprocessors = instance.multiprocessors
+    record.engines[:] = profile.engines.counts()
+    record.memory_bytes = instance.memory_bytes
+    record.memory_used_bytes = instance.shared_used_bytes
+    return bytes(record)
+
+
+def _number(number: int) -> int:
+    return NO_RECORD if number < 0 else number
+
+
+def _process(instance: int, process: Process, sampled_us: int) -> bytes:
+    context = process.context
+    return bytes(
+        ProcessRecord(instance, process.pid, context.memory_bytes, context.busy_ns, sampled_us)
+    )

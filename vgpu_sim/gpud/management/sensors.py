@@ -1,0 +1,75 @@
+"""A GPU's telemetry, error counts and Xids as NVML reads them: the inventory's, and nothing else.
+
+Clock event reasons: ``nvmlClocksEventReasons`` of the NVML API reference.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from vgpu_sim.hal import admin
+from vgpu_sim.hal.management import MAX_FANS, NO_RECORD, TelemetryRecord, XidRecord
+
+GPU_IDLE: Final = 0x1
+HARDWARE_SLOWDOWN: Final = 0x8
+HARDWARE_THERMAL_SLOWDOWN: Final = 0x40
+_THERMAL: Final = "thermal"  # kinds of admin.Fault
+_OFF_BUS: Final = "off_bus"
+
+
+def is_lost(gpu: admin.Gpu) -> bool:
+    """Tell whether a GPU has fallen off the bus."""
+    return any(fault.kind == _OFF_BUS for fault in gpu.faults)
+
+
+def telemetry_record(gpu: admin.Gpu, with_sums: bool) -> TelemetryRecord:
+    """Return what the sensors say. ``with_sums``: and what tenants of a divided GPU add up to.
+
+    Without, utilisation and PCIe rates are 0: a program can read a reply without our library.
+    """
+    its, ecc = gpu.telemetry, gpu.ecc
+    record = TelemetryRecord()
+    if with_sums:
+        record.gpu_percent = its.gpu_utilization_percent
+        record.memory_percent = its.memory_utilization_percent
+        record.pcie_tx_bytes_per_s = its.pcie_tx_bytes_per_s
+        record.pcie_rx_bytes_per_s = its.pcie_rx_bytes_per_s
+    record.sm_mhz, record.memory_mhz = its.sm_clock_mhz, its.memory_clock_mhz
+    record.max_sm_mhz, record.max_memory_mhz = its.max_sm_clock_mhz, its.max_memory_clock_mhz
+    record.power_mw, record.power_limit_mw = its.power_draw_mw, its.power_limit_mw
+    record.temperature_c = its.temperature_c
+    record.memory_temperature_c = its.memory_temperature_c
+    record.slowdown_c = its.slowdown_temperature_c
+    record.shutdown_c = its.shutdown_temperature_c
+    record.performance_state = its.performance_state
+    record.clock_event_reasons = _reasons(gpu)
+    fans = its.fans_percent[:MAX_FANS]
+    record.fan_count = len(fans)
+    record.fan_percents[: len(fans)] = fans
+    record.energy_mj = its.energy_mj
+    record.ecc_volatile[:] = ecc.corrected_volatile, ecc.uncorrected_volatile
+    record.ecc_aggregate[:] = ecc.corrected_aggregate, ecc.uncorrected_aggregate
+    record.remapped_rows, record.pending_rows = ecc.remapped_rows, ecc.pending_rows
+    record.remapping_failed = int(ecc.remapping_failed)
+    return record
+
+
+def _reasons(gpu: admin.Gpu) -> int:
+    if any(fault.kind == _THERMAL for fault in gpu.faults):
+        return HARDWARE_SLOWDOWN | HARDWARE_THERMAL_SLOWDOWN
+    return 0 if gpu.telemetry.activity.engine > 0 else GPU_IDLE
+
+
+def xid_records(gpu: admin.Gpu, number: int, instances: Mapping[str, int]) -> list[bytes]:
+    """Return the Xids of GPU ``number`` that concern it or one of its instances that are shown."""
+    return [
+        bytes(
+            XidRecord(
+                gpu=number,
+                instance=instances.get(one.instance, NO_RECORD),
+                sequence=one.sequence,
+                xid=one.xid,
+            )
+        )
+        for one in gpu.xids
+        if not one.instance or one.instance in instances
+    ]

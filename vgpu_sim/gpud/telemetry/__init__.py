@@ -1,0 +1,1 @@
+"""How busy the node's GPUs are, and what their sensors would say of that (docs/metrics.md)."""

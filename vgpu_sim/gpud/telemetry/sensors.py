@@ -1,0 +1,109 @@
+"""A GPU's sensors: what follows from how busy it is, from its board, and from time.
+
+Power: what the board draws at rest, and of the rest up to its limit half for multiprocessors that
+have work, three tenths for how full of warps they are, two tenths for memory. Temperature follows
+power with a delay. Both are models, and no more than plausible.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+from mig.geometry import Board
+from vgpu_sim.gpud.devices.silicon import BOARDS
+from vgpu_sim.gpud.telemetry import figures
+from vgpu_sim.gpud.telemetry.meter import Use
+from vgpu_sim.hal.admin import Activity, Telemetry
+
+_OF_SM_ACTIVE, _OF_OCCUPANCY, _OF_MEMORY = 0.5, 0.3, 0.2
+_IDLE_STATE = 8  # of a board whose memory slows down at rest
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a GPU's sensors remember: energy in mJ and temperature in degrees Celsius."""
+
+    energy_mj: float
+    temperature_c: float
+
+
+def at_rest(board: Board) -> State:
+    """Return the state of a GPU that has been idle for long."""
+    return State(0.0, _steady_c(board, _power_w(board, Activity())))
+
+
+def activity_of(board: Board, uses: Iterable[tuple[int, int, Activity]]) -> Activity:
+    """Return a GPU's activity, of its instances': the mean over all that the board has.
+
+    Of each: its placement units, its multiprocessors, and how busy it is.
+    """
+    sums = dict.fromkeys((field.name for field in fields(Activity)), 0.0)
+    for units, multiprocessors, activity in uses:
+        for name in sums:
+            if name == "memory":
+                weight = units / board.placement_units
+            else:
+                weight = multiprocessors / board.sm_count
+            sums[name] = min(1.0, sums[name] + weight * getattr(activity, name))
+    return Activity(**sums)
+
+
+def advance(board: Board, state: State, activity: Activity, seconds: float) -> State:
+    """Return the state after ``seconds`` of this activity."""
+    power_w = _power_w(board, activity)
+    steady_c = _steady_c(board, power_w)
+    left = math.exp(-max(seconds, 0.0) / figures.HEATING_S)
+    return State(
+        state.energy_mj + power_w * max(seconds, 0.0) * 1000,
+        steady_c + (state.temperature_c - steady_c) * left,
+    )
+
+
+def read(board: Board, state: State, activity: Activity, uses: Iterable[Use]) -> Telemetry:
+    """Return what the sensors say. Raises KeyError for a board without figures."""
+    sensors, silicon = figures.SENSORS[board.key], BOARDS[board.key]
+    at_work = any(getattr(activity, field.name) > 0 for field in fields(Activity))
+    used = tuple(uses)
+    max_clock_mhz, max_memory_mhz = silicon.clock_khz // 1000, silicon.memory_clock_khz // 1000
+    slow_memory_mhz = None if at_work else sensors.idle_memory_clock_mhz
+    warmth = (state.temperature_c - figures.AMBIENT_C) / (figures.FULL_POWER_C - figures.AMBIENT_C)
+    return Telemetry(
+        activity=activity,
+        gpu_utilization_percent=_percent(activity.engine),
+        memory_utilization_percent=_percent(activity.memory),
+        sm_clock_mhz=max_clock_mhz if at_work else sensors.idle_clock_mhz,
+        memory_clock_mhz=max_memory_mhz if slow_memory_mhz is None else slow_memory_mhz,
+        max_sm_clock_mhz=max_clock_mhz,
+        max_memory_clock_mhz=max_memory_mhz,
+        power_draw_mw=round(_power_w(board, activity) * 1000),
+        power_limit_mw=sensors.limit_w * 1000,
+        energy_mj=round(state.energy_mj),
+        temperature_c=round(state.temperature_c),
+        memory_temperature_c=round(state.temperature_c + figures.MEMORY_HOTTER_C * warmth),
+        slowdown_temperature_c=figures.SLOWDOWN_C,
+        shutdown_temperature_c=figures.SHUTDOWN_C,
+        fans_percent=(),
+        performance_state=0 if slow_memory_mhz is None else _IDLE_STATE,
+        pcie_tx_bytes_per_s=sum(one.out_bytes_per_s for one in used),
+        pcie_rx_bytes_per_s=sum(one.in_bytes_per_s for one in used),
+    )
+
+
+def _power_w(board: Board, activity: Activity) -> float:
+    sensors = figures.SENSORS[board.key]
+    load = (
+        _OF_SM_ACTIVE * activity.sm_active
+        + _OF_OCCUPANCY * activity.sm_occupancy
+        + _OF_MEMORY * activity.memory
+    )
+    return sensors.idle_w + (sensors.limit_w - sensors.idle_w) * load
+
+
+def _steady_c(board: Board, power_w: float) -> float:
+    share = power_w / figures.SENSORS[board.key].limit_w
+    return figures.AMBIENT_C + (figures.FULL_POWER_C - figures.AMBIENT_C) * share
+
+
+def _percent(share: float) -> int:
+    """Round up: what is at work is not shown as 0."""
+    return min(100, math.ceil(share * 100 - 1e-9))

@@ -1,0 +1,292 @@
+"""What libnvidia-ml.so.1 asks of gpud, on a slice's socket or on gpud's management socket.
+
+One connection, one message: a ``Header`` of type MANAGEMENT and a ``ManagementRequest``. The reply
+is a ``ManagementReport``, which of a REPORT is followed by ``gpu_count`` GpuRecords,
+``instance_count`` InstanceRecords and so on, in the order of the counts; all in one packet of at
+most MAX_REPORT_BYTES. Its status is an nvmlReturn_t. On a slice's socket the report shows that
+slice, its GPU, and the asker's own processes; what changes anything is answered NO_PERMISSION.
+"""
+
+import ctypes
+from ctypes import c_char, c_uint8, c_uint16, c_uint32, c_uint64
+from enum import IntEnum
+from typing import Final
+
+from vgpu_sim.hal.messages import TOKEN_BYTES
+
+# The R580 drivers are those of CUDA 13.0, which cuDriverGetVersion answers; no release of NVIDIA's
+# has this number, so that nobody takes Tessera for one.
+DRIVER_RELEASE: Final = "580.0.1"
+MANAGEMENT_SOCKET_NAME: Final = "management.sock"  # in gpud's run directory
+
+UUID_BYTES: Final = 16
+NVML_NAME_BYTES: Final = 96
+PROFILE_NAME_BYTES: Final = 32
+ENGINE_KINDS: Final = 5  # copy, decoder, encoder, JPEG, optical flow
+MAX_STARTS: Final = 16
+MAX_COMPUTE_STARTS: Final = 8
+MAX_COMPUTE_PROFILES: Final = 8
+MAX_FANS: Final = 4
+MAX_REPORT_BYTES: Final = 192 << 10  # 8 GPUs with 64 contexts on each of 56 slices, and profiles
+NO_RECORD: Final = 0xFFFFFFFF
+PLACE_KNOWN: Final = 1 << 31  # without it: each GPU below a bridge of its own
+PLACE_LINKS_SHIFT: Final = 24  # 7 bits
+PLACE_SWITCHED_SHIFT: Final = 23
+PLACE_NUMA_SHIFT: Final = 16  # 7 bits
+PLACE_BRIDGE_SHIFT: Final = 8
+NVSWITCH_BUS: Final = 0x05
+ANY_START: Final = 0xFFFFFFFF
+
+
+class NvmlReturn(IntEnum):
+    """The statuses that gpud answers with (numbers of nvmlReturn_t)."""
+
+    SUCCESS = 0
+    INVALID_ARGUMENT = 2
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    NOT_FOUND = 6
+    IN_USE = 19
+    INSUFFICIENT_RESOURCES = 23
+    ARGUMENT_VERSION_MISMATCH = 25
+    UNKNOWN = 999
+
+
+class ManagementOperation(IntEnum):
+    """What is asked. ``uuid`` of the request names a GPU or an instance."""
+
+    REPORT = 1
+    CREATE_GPU_INSTANCE = 2  # of a GPU: profile (driver ID), start or ANY_START
+    DESTROY_GPU_INSTANCE = 3
+    # In the GPU instance that ``uuid`` is in: profile (NVML's number), start in compute slices, or
+    # ANY_START.
+    CREATE_COMPUTE_INSTANCE = 4
+    DESTROY_COMPUTE_INSTANCE = 5
+    REMAINING_CAPACITY = 6  # of a GPU: how many more instances of a profile (driver ID)
+    SET_MIG_MODE = 7  # of a GPU: mode
+
+
+class ReportFlag(IntEnum):
+    """Bits of ``mode`` in a REPORT."""
+
+    PROFILES = 1  # with ProfileRecords, which never change
+
+
+class MigMode(IntEnum):
+    """Whether a GPU is, or can be, divided (NVML_DEVICE_MIG_*)."""
+
+    DISABLED = 0
+    ENABLED = 1
+
+
+class ManagementRequest(ctypes.Structure):
+    """The one message of a client."""
+
+    _fields_ = (
+        ("version_min", c_uint16),
+        ("version_max", c_uint16),
+        ("operation", c_uint32),
+        ("uuid", c_uint8 * UUID_BYTES),
+        ("profile", c_uint32),
+        ("start", c_uint32),
+        ("mode", c_uint32),
+        ("reserved", c_uint32),
+        ("token", c_uint8 * TOKEN_BYTES),
+    )
+
+
+class ManagementReport(ctypes.Structure):
+    """The answer; what a request did not ask for is 0.
+
+    ``node`` is 1 on the management socket, which sees everything. ``uuid`` names what was made,
+    ``remaining`` answers REMAINING_CAPACITY.
+    """
+
+    _fields_ = (
+        ("gpu_count", c_uint32),
+        ("instance_count", c_uint32),
+        ("process_count", c_uint32),
+        ("profile_count", c_uint32),
+        ("xid_count", c_uint32),
+        ("node", c_uint32),
+        ("remaining", c_uint32),
+        ("driver_version", c_uint32),
+        ("uuid", c_uint8 * UUID_BYTES),
+        ("driver_release", c_char * 32),
+    )
+
+
+class TelemetryRecord(ctypes.Structure):
+    """``admin.Gpu.telemetry`` and ``ecc``; the units are the names' and NVML's.
+
+    ``clock_event_reasons`` are bits of nvmlClocksEventReasons; ``fan_percents`` has ``fan_count``.
+    ``place`` is where the GPU is in its node's topology (PLACE_*): the number of its PCIe switch,
+    host bridge and NUMA node, whether its NVLinks lead to NVSwitches, and how many it has.
+    """
+
+    _fields_ = (
+        ("gpu_percent", c_uint32),
+        ("memory_percent", c_uint32),
+        ("sm_mhz", c_uint32),
+        ("memory_mhz", c_uint32),
+        ("max_sm_mhz", c_uint32),
+        ("max_memory_mhz", c_uint32),
+        ("power_mw", c_uint32),
+        ("power_limit_mw", c_uint32),
+        ("temperature_c", c_uint32),
+        ("memory_temperature_c", c_uint32),
+        ("slowdown_c", c_uint32),
+        ("shutdown_c", c_uint32),
+        ("performance_state", c_uint32),
+        ("clock_event_reasons", c_uint32),
+        ("fan_count", c_uint32),
+        ("fan_percents", c_uint32 * MAX_FANS),
+        ("reserved", c_uint32),
+        ("pcie_tx_bytes_per_s", c_uint64),
+        ("pcie_rx_bytes_per_s", c_uint64),
+        ("energy_mj", c_uint64),
+        ("ecc_volatile", c_uint64 * 2),  # corrected, uncorrected
+        ("ecc_aggregate", c_uint64 * 2),
+        ("remapped_rows", c_uint32),
+        ("pending_rows", c_uint32),
+        ("remapping_failed", c_uint32),
+        ("place", c_uint32),
+    )
+
+
+class GpuRecord(ctypes.Structure):
+    """A GPU. ``visible`` is 1 when the asker may have its aggregates: all of it is its own.
+
+    ``architecture`` and ``brand`` are NVML's numbers. ``lost``: it answers nothing any more. Its
+    profiles are the ProfileRecords from ``first_profile``, if there are any.
+    """
+
+    _fields_ = (
+        ("uuid", c_uint8 * UUID_BYTES),
+        ("name", c_char * NVML_NAME_BYTES),
+        ("board", c_char * PROFILE_NAME_BYTES),
+        ("index", c_uint32),
+        ("pci_bus", c_uint32),
+        ("pci_device_id", c_uint32),
+        ("capability_major", c_uint32),
+        ("capability_minor", c_uint32),
+        ("architecture", c_uint32),
+        ("brand", c_uint32),
+        ("mig_mode", c_uint32),
+        ("max_mig_devices", c_uint32),
+        ("multiprocessors", c_uint32),
+        ("bus_bits", c_uint32),
+        ("visible", c_uint32),
+        ("lost", c_uint32),
+        ("first_profile", c_uint32),
+        ("profile_count", c_uint32),
+        ("copy_engines", c_uint32),
+        ("memory_bytes", c_uint64),
+        ("memory_used_bytes", c_uint64),
+        ("telemetry", TelemetryRecord),
+    )
+
+
+class InstanceRecord(ctypes.Structure):
+    """A compute instance in a GPU instance of the GpuRecord number ``gpu``: a MIG device.
+
+    Those in one GPU instance have the same ``gpu_instance_id``, and share what is the GPU
+    instance's: ``profile``, ``start``, ``size``, ``compute_slices``, engines and memory. Their own
+    are ``name``, ``multiprocessors``, ``compute_enum``, which says how many slices it has, and
+    ``compute_id``, the first of them. That is NO_RECORD in a GPU instance that has none.
+    ``profile`` is the driver's ID, ``profile_enum`` and ``compute_enum`` are NVML's. ``whole`` is 1
+    for an instance that is its GPU with MIG off.
+    """
+
+    _fields_ = (
+        ("uuid", c_uint8 * UUID_BYTES),
+        ("name", c_char * PROFILE_NAME_BYTES),
+        ("gpu", c_uint32),
+        ("gpu_instance_id", c_uint32),
+        ("compute_id", c_uint32),
+        ("profile", c_uint32),
+        ("profile_enum", c_uint32),
+        ("compute_enum", c_uint32),
+        ("start", c_uint32),
+        ("size", c_uint32),
+        ("compute_slices", c_uint32),
+        ("multiprocessors", c_uint32),
+        ("engines", c_uint32 * ENGINE_KINDS),
+        ("whole", c_uint32),
+        ("memory_bytes", c_uint64),
+        ("memory_used_bytes", c_uint64),
+    )
+
+
+class ProcessRecord(ctypes.Structure):
+    """A context of the InstanceRecord number ``instance``; ``pid`` is as its asker sees it."""
+
+    _fields_ = (
+        ("instance", c_uint32),
+        ("pid", c_uint32),
+        ("memory_bytes", c_uint64),
+        ("busy_ns", c_uint64),
+        ("sampled_us", c_uint64),
+    )
+
+
+class ComputeProfile(ctypes.Structure):
+    """A compute instance profile inside a GPU instance profile; ``starts`` are compute slices."""
+
+    _fields_ = (
+        ("compute_enum", c_uint32),
+        ("compute_slices", c_uint32),
+        ("multiprocessors", c_uint32),
+        ("start_count", c_uint32),
+        ("starts", c_uint32 * MAX_COMPUTE_STARTS),
+    )
+
+
+class ProfileRecord(ctypes.Structure):
+    """A GPU instance profile of a board; its compute instance profiles, narrowest first."""
+
+    _fields_ = (
+        ("name", c_char * PROFILE_NAME_BYTES),
+        ("profile", c_uint32),
+        ("profile_enum", c_uint32),
+        ("compute_slices", c_uint32),
+        ("size", c_uint32),
+        ("multiprocessors", c_uint32),
+        ("max_count", c_uint32),
+        ("engines", c_uint32 * ENGINE_KINDS),
+        ("start_count", c_uint32),
+        ("starts", c_uint32 * MAX_STARTS),
+        ("memory_bytes", c_uint64),
+        ("compute_count", c_uint32),
+        ("reserved", c_uint32),
+        ("computes", ComputeProfile * MAX_COMPUTE_PROFILES),
+    )
+
+
+class XidRecord(ctypes.Structure):
+    """An Xid of the GpuRecord number ``gpu``; ``instance`` is NO_RECORD when it is the GPU's.
+
+    ``sequence`` rises by one with each Xid of a GPU.
+    """
+
+    _fields_ = (
+        ("gpu", c_uint32),
+        ("instance", c_uint32),
+        ("sequence", c_uint64),
+        ("xid", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
+STRUCTURES: Final = (
+    ManagementRequest,
+    ManagementReport,
+    TelemetryRecord,
+    GpuRecord,
+    InstanceRecord,
+    ProcessRecord,
+    ComputeProfile,
+    ProfileRecord,
+    XidRecord,
+)
+ENUMS: Final = (NvmlReturn, ManagementOperation, ReportFlag, MigMode)

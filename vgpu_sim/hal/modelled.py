@@ -1,0 +1,142 @@
+"""What a worker tells of a program whose clock is modelled: one document for all who pass it on.
+
+It comes from a worker, that is from a tenant: ``checked`` bounds everything. What the counts mean
+says ``vgpu_sim.perf.kernels.counts``; here they are numbers with names.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Self
+
+WALL: Final = "wall"
+MODELLED: Final = "modelled"
+CLOCKS: Final = (WALL, MODELLED)
+MOST_SHAPES: Final = 48  # launches of which a worker tells, by kernel and shape
+_MOST_COUNTS: Final = 64
+_MOST_NAME: Final = 48
+_MOST_TEXT: Final = 256
+_MOST: Final = 1e18
+_MOST_INTEGER: Final = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledLaunches:
+    """The launches of a kernel with one shape: how many, and their time in microseconds.
+
+    ``counts`` are of the first that was sampled; empty, with the reason in ``note``, if none was.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    launches: int
+    us: float
+    counts: Mapping[str, float]
+    note: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def checked(cls, document: object) -> Self:
+        """Read ``to_json`` of somebody who may lie. Raises ValueError, which names the field."""
+        if not isinstance(document, dict):
+            raise ValueError("modelled launches are not an object")
+        counts = document.get("counts")
+        if not isinstance(counts, dict) or len(counts) > _MOST_COUNTS:
+            raise ValueError("counts are not a few numbers")
+        return cls(
+            _text(document, "kernel", 128),
+            _shape(document, "grid"),
+            _shape(document, "block"),
+            _integer(document, "launches"),
+            _number(document.get("us"), "us"),
+            {_name(name): _number(value, "counts") for name, value in counts.items()},
+            _text(document, "note", _MOST_TEXT),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledCopies:
+    """Copies or fills of one way (``HtoD``, ``DtoH``, ``DtoD``, ``PtoP``, ``memset``)."""
+
+    way: str
+    count: int
+    bytes: int
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelledSummary:
+    """The whole context: copies, the time from first to last, gaps in it, launches left out."""
+
+    copies: tuple[ModelledCopies, ...]
+    span_us: float
+    gaps_us: float
+    left_out: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+    @classmethod
+    def checked(cls, document: object) -> Self:
+        """Read ``to_json`` of somebody who may lie. Raises ValueError, which names the field."""
+        if not isinstance(document, dict):
+            raise ValueError("a modelled summary is not an object")
+        rows = document.get("copies")
+        if not isinstance(rows, list) or len(rows) > _MOST_COUNTS:
+            raise ValueError("copies are not a short list")
+        return cls(
+            tuple(
+                ModelledCopies(
+                    _text(row, "way", 16),
+                    _integer(row, "count"),
+                    _integer(row, "bytes"),
+                    _number(row.get("us"), "us"),
+                )
+                for row in rows
+                if isinstance(row, dict)
+            ),
+            _number(document.get("span_us"), "span_us"),
+            _number(document.get("gaps_us"), "gaps_us"),
+            _integer(document, "left_out"),
+        )
+
+
+def _number(value: object, what: str) -> float:
+    if type(value) not in (int, float) or not isinstance(value, int | float):
+        raise ValueError(f"{what} is not a number")
+    if not math.isfinite(value) or not 0 <= value <= _MOST:
+        raise ValueError(f"{what} is out of range")
+    return float(value)
+
+
+def _integer(document: dict[str, Any], name: str) -> int:
+    value = document.get(name)
+    if type(value) is not int or not 0 <= value <= _MOST_INTEGER:
+        raise ValueError(f"{name} is not a count")
+    return value
+
+
+def _text(document: dict[str, Any], name: str, most: int) -> str:
+    value = document.get(name)
+    if not isinstance(value, str) or len(value) > most:
+        raise ValueError(f"{name} is not a short text")
+    return "".join(c if c.isprintable() else " " for c in value)
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _MOST_NAME or not value.isidentifier():
+        raise ValueError("a count has no name")
+    return value
+
+
+def _shape(document: dict[str, Any], name: str) -> tuple[int, int, int]:
+    value = document.get(name)
+    if not isinstance(value, list | tuple) or len(value) != 3:
+        raise ValueError(f"{name} is not three numbers")
+    x, y, z = (_integer({name: part}, name) for part in value)
+    return x, y, z

@@ -1,0 +1,16 @@
+/* Whether the library is initialised, which every function asks first. */
+#ifndef TSR_LIBRARY_H
+#define TSR_LIBRARY_H
+
+#include <stdatomic.h>
+
+#include "nvml_types.h"
+
+extern _Atomic unsigned tsr_users; /* calls of nvmlInit that nvmlShutdown has not undone */
+
+static inline nvmlReturn_t tsr_ready(void) {
+  return atomic_load_explicit(&tsr_users, memory_order_acquire) ? NVML_SUCCESS
+                                                                : NVML_ERROR_UNINITIALIZED;
+}
+
+#endif

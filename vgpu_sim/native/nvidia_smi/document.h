@@ -1,0 +1,18 @@
+/* A tree of named values, written as indented text or as XML. */
+#pragma once
+
+#include <stdbool.h>
+
+struct smi_document {
+  bool xml;
+  int depth;
+};
+
+/* Labels are for text, tags for XML; a group has no value. NULL: not in that form. */
+void smi_document_open(struct smi_document *document, const char *label, const char *tag);
+void smi_document_close(struct smi_document *document, const char *tag);
+void smi_document_value(struct smi_document *document, const char *label, const char *tag,
+                        const char *value);
+
+/* A group that is empty: "None" in both forms. */
+void smi_document_none(struct smi_document *document, const char *label, const char *tag);

@@ -1,0 +1,13 @@
+/* A context whose clock is not the wall's: who keeps that clock hears of each request. */
+#define _GNU_SOURCE
+#include "internal.h"
+
+bool tw_observe(uint32_t stream, const request *r) {
+  tw_lead_pass(); /* it may take long, and it is Python */
+  tw_current.kind = ACTIVITY_CALLBACK;
+  const uint64_t now_ns = tw.config.observer(stream, &r->slot, r->parameters);
+  tw_current.kind = ACTIVITY_NONE;
+  if (r->slot.opcode != TESSERA_OPCODE_TIMESTAMP) return false;
+  __atomic_store_n(&tw.page->timestamps[r->slot.body.timestamp.index], now_ns, __ATOMIC_RELAXED);
+  return true;
+}

@@ -1,0 +1,6 @@
+"""Attention: scores, softmax and values in one kernel; whole prompts and single tokens."""
+
+from vgpu_sim.perf.attention.geometry import Calls
+from vgpu_sim.perf.attention.model import Model
+
+__all__ = ["Calls", "Model"]

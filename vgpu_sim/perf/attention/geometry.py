@@ -1,0 +1,140 @@
+"""What each kernel would have to do for a call: tiles, CTAs, bytes. No parameter enters here."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf.errors import BadShape
+
+Array = np.ndarray
+_KEYS: Final = 128  # keys of a tile
+_TOGETHER: Final = 64  # query tiles counted at a time
+_NO_WINDOW: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Many calls, arrays of one length.
+
+    ``query`` and ``context`` are tokens of one sequence: new ones, and all that they may look at.
+    ``window`` limits how far back they look; 0 is no limit. ``kv_bytes`` is an element of the
+    cache. Queries are the last of the context (causal). ``kv_width`` is how many elements a token
+    has for a head of keys and its values; twice ``head_dim`` unless they share some. Encoders are
+    not ``causal``: every query looks at the whole context, and nothing goes into a cache.
+    """
+
+    batch: Array
+    query: Array
+    context: Array
+    heads: Array
+    kv_heads: Array
+    head_dim: Array
+    window: Array
+    kv_bytes: Array
+    kv_width: Array | None = None
+    causal: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "query", "context", "heads", "kv_heads", "head_dim"):
+            if (getattr(self, name) < 1).any():
+                raise BadShape(f"{name} must be at least 1")
+        if (self.heads % self.kv_heads).any():
+            raise BadShape("heads must be a multiple of kv-heads")
+        if self.causal and (self.query > self.context).any():
+            raise BadShape("there are more queries than the context has tokens")
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def cached(self) -> Array:
+        """Elements of a token's keys and values for a head of keys, with a column for kernels."""
+        return 2 * self.column("head_dim") if self.kv_width is None else self.column("kv_width")
+
+    def column(self, name: str) -> Array:
+        """Return a field with a column for kernels."""
+        return np.asarray(getattr(self, name), np.float64)[:, None]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel: rows of a query tile, whether heads of a group share it, and parts of the keys."""
+
+    rows: int
+    packed: bool
+    splits: int = 1
+
+
+# FlashAttention 3 (hopper/tile_size.h): heads of up to 96 elements have longer tiles of queries.
+# That tiles of heads above 128 may be short was read off fitted rows of latent attention.
+CONTEXT: Final = tuple(Kernel(rows, packed) for rows in (64, 128, 192) for packed in (False, True))
+_TALL: Final = 192
+_TALL_DIM: Final = 96
+_SHORT: Final = 64
+_SHORT_DIM: Final = 128
+# TensorRT-LLM's for Blackwell, by way of FlashInfer: heads of a group do not share a tile. Read off
+# the table: of 128 prompts of 16 tokens one query head takes 13 us, eight of a group 35.
+BLACKWELL_CONTEXT: Final = (Kernel(128, False), Kernel(256, False))
+GENERATION: Final = tuple(Kernel(64, True, splits) for splits in (1, 2, 4, 8, 16, 32, 64))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Arrays of calls by kernels: tiles of keys in all and in the longest CTA, and CTAs."""
+
+    tiles: Array
+    longest: Array
+    ctas: Array
+    rows: Array
+    splits: Array
+
+    def at(self, rows: Array, kernels: Array | None = None) -> "Work":
+        """Return rows, of them one kernel each where ``kernels`` says which."""
+        fields = (self.tiles, self.longest, self.ctas, self.rows, self.splits)
+        if kernels is None:
+            return Work(*(field[rows] for field in fields))
+        return Work(*(field[rows, kernels][:, None] for field in fields))
+
+
+def is_tiled(rows: Array, head_dim: Array) -> Array:
+    """Tell whether FlashAttention 3 has tiles of so many queries for prompts' heads of a size."""
+    tall = (rows == _TALL) == (head_dim <= _TALL_DIM)
+    return np.asarray(tall & ((rows != _SHORT) | (head_dim > _SHORT_DIM)))
+
+
+def work(calls: Calls, kernels: tuple[Kernel, ...]) -> Work:
+    """Count the work of each kernel."""
+    columns = [_one(calls, kernel) for kernel in kernels]
+    return Work(*(np.hstack(parts) for parts in zip(*columns, strict=True)))
+
+
+def _one(calls: Calls, kernel: Kernel) -> tuple[Array, ...]:
+    query, context, heads, kv_heads = map(calls.column, ("query", "context", "heads", "kv_heads"))
+    window = calls.column("window")
+    window = np.where(window > 0, window, _NO_WINDOW)
+    group = heads / kv_heads
+    rows = query * group if kernel.packed else query
+    of_heads = kv_heads if kernel.packed else heads
+    positions = kernel.rows / group if kernel.packed else kernel.rows + 0 * group
+    tiles = np.ceil(rows / kernel.rows)
+    before = context - query
+    total, longest = np.zeros_like(query), np.zeros_like(query)
+    for first in range(0, int(tiles.max()), _TOGETHER):
+        some = np.flatnonzero(tiles[:, 0] > first)  # most calls have few tiles
+        index = np.arange(first, min(first + _TOGETHER, int(tiles.max())))[None, :]
+        old, last = before[some], query[some]
+        end = np.minimum((index + 1) * positions[some], last) + old
+        start = np.maximum(0, np.minimum(index * positions[some], last) + old - window[some] + 1)
+        if not calls.causal:
+            end, start = context[some] + 0 * index, 0 * start
+        keys = np.ceil(np.maximum(end, 1) / _KEYS) - np.floor(start / _KEYS)
+        keys = np.where(index < tiles[some], np.maximum(keys, 0), 0)
+        total[some] += keys.sum(axis=1, keepdims=True)
+        longest[some] = np.maximum(longest[some], keys.max(axis=1, keepdims=True))
+    batch, ones = calls.column("batch"), np.ones_like(query)
+    ctas = batch * of_heads * tiles * kernel.splits
+    return (
+        *(batch * of_heads * total, np.ceil(longest / kernel.splits), ctas),
+        *(kernel.rows * ones, kernel.splits * ones),
+    )

@@ -1,0 +1,69 @@
+"""Multi-head latent attention (DeepSeek-V2, section 2.1): the cache holds one latent a token.
+
+Prompts have it expanded to heads of keys (192 elements: 128, and 64 with a position) and values
+(128). Single tokens absorb the expansion into queries and outputs, and look at the latent itself:
+one head of keys of 576 elements, whose first 512 are the values.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf import parameters
+from vgpu_sim.perf.attention.geometry import Calls
+from vgpu_sim.perf.attention.model import Model
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.dtypes import supported
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.prediction import Prediction
+
+Array = np.ndarray
+LATENT: Final = 512
+POSITION: Final = 64
+PLAIN: Final = 128  # elements of a key without a position
+KEY: Final = PLAIN + POSITION
+VALUE: Final = 128
+CACHED: Final = LATENT + POSITION  # elements a token and layer in the cache
+LIBRARY: Final = "sglang"  # FlashAttention 3 on Hopper, TensorRT-LLM's kernels on Blackwell
+_BYTES: Final = 2
+
+
+def calls(batch: Array, query: Array, context: Array, heads: Array, *, generation: bool) -> Calls:
+    """Return the calls: of equal products, ``head_dim`` is the mean of a key's and a value's."""
+    ones = np.ones_like(batch)
+    sizes = (batch, query, context, heads)
+    if generation:
+        mean = (CACHED + LATENT) // 2
+        return Calls(*sizes, ones, mean * ones, 0 * ones, _BYTES * ones, CACHED * ones)
+    mean = (KEY + VALUE) // 2
+    return Calls(*sizes, heads, mean * ones, 0 * ones, _BYTES * ones)
+
+
+def predict(board: str, *, batch: int, query: int, context: int, heads: int) -> Prediction:
+    """Predict causal latent attention in bf16 of a rank that has ``heads`` of the query's heads.
+
+    Products with the expansion's weights are not in it. ``query`` is 1 or the whole context.
+
+    Raises:
+        PerfError: no such board, nothing fitted for it, sizes that no kernel takes, or a cache
+            that does not fit into its memory.
+    """
+    known = board_named(board)
+    supported(known, "bf16")
+    if query not in (1, context):
+        raise BadShape(f"query must be 1 or the context ({context}), not {query}")
+    generation = query == 1
+    shape = {"batch": batch, "query": query, "context": context, "heads": heads}
+    known.hold(_BYTES * batch * (context * CACHED + query * heads * (KEY + VALUE)))
+    of = calls(*(np.array([size]) for size in shape.values()), generation=generation)
+    fitted = parameters.nearest(
+        "mla-generation" if generation else "mla-context", board, "bf16", LIBRARY
+    )
+    model, row = Model(known, of, generation=generation), np.array([0])
+    stack = model.stack(fitted.values, row)
+    kernel = model.kernels[int(model.choose(fitted.values, row)[0])]
+    choice = {"query rows a tile": kernel.rows, "parts of the keys": kernel.splits}
+    each = (KEY + VALUE, CACHED)[generation] * (1 if generation else heads)
+    rates = {"GB/s of operands": _BYTES * batch * context * each / 1e3}
+    told = (shape, stack, fitted, choice, rates, model.sizes(row))
+    return Prediction.of("mla", known, "bf16", *told)

@@ -1,0 +1,77 @@
+"""One call of attention on one board."""
+
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf import parameters
+from vgpu_sim.perf.attention.geometry import Calls
+from vgpu_sim.perf.attention.model import Model
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.dtypes import supported
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.prediction import Prediction
+
+LIBRARY: Final = "vllm"  # FlashAttention 3 on Hopper, FlashInfer's kernels on Blackwell
+
+
+def predict(
+    board: str,
+    *,
+    batch: int,
+    query: int,
+    context: int,
+    heads: int,
+    kv_heads: int,
+    head_dim: int,
+    window: int = 0,
+    causal: bool = True,
+) -> Prediction:
+    """Predict attention in bf16, the write of new keys and values into the cache included.
+
+    ``query`` tokens a sequence are new: all of the context (a prompt), or one (a token). What is
+    not ``causal``, an encoder's, may have any number, and has no cache and no window.
+
+    Raises:
+        PerfError: no such board, nothing fitted for it, sizes that no kernel takes, or keys and
+            values that do not fit into its memory.
+    """
+    known = board_named(board)
+    supported(known, "bf16")
+    if causal and query not in (1, context):
+        raise BadShape(
+            f"query must be 1 or the context ({context}), not {query}: chunks of prompts were not "
+            "measured"
+        )
+    shape = {
+        "batch": batch,
+        "query": query,
+        "context": context,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "window": window,
+    }
+    if not causal and (window or heads != kv_heads):
+        raise BadShape("encoders were measured with a head of keys for each query head, no window")
+    known.hold(4 * batch * (query * heads + context * kv_heads) * head_dim)
+    sizes = {name: np.array([size]) for name, size in shape.items()}
+    calls = Calls(**sizes, kv_bytes=np.array([2]), causal=causal)
+    generation = causal and query == 1
+    family = "attention-generation" if generation else "attention-context"
+    family = family if causal else "attention-encoder"
+    fitted = parameters.nearest(family, board, "bf16", LIBRARY)
+    model = Model(known, calls, generation=generation)
+    row = np.array([0])
+    stack = model.stack(fitted.values, row)
+    kernel = model.kernels[int(model.choose(fitted.values, row)[0])]
+    choice = {
+        "query rows a tile": kernel.rows,
+        "heads packed": kernel.packed,
+        "parts of the keys": kernel.splits,
+    }
+    seen = min(context, window) if window and generation else context
+    moved = 2 * batch * (2 * query * heads + 2 * seen * kv_heads) * head_dim
+    rates = {"GB/s of operands": moved / 1e3}
+    told = (shape, stack, fitted, choice, rates, model.sizes(row))
+    return Prediction.of("attention", known, "bf16", *told)

@@ -1,0 +1,96 @@
+"""A board: the figures that the models read, each with where it comes from."""
+
+from dataclasses import dataclass
+from enum import Enum, unique
+
+from vgpu_sim.perf.errors import BadShape
+
+
+@unique
+class Source(Enum):
+    """Where a figure comes from."""
+
+    DATA_SHEET = "data sheet"  # of the product, or the white paper of its architecture
+    GUIDE = "guide"  # CUDA C++ Programming Guide, technical specifications per compute capability
+    DERIVED = "derived"  # follows by arithmetic from figures of the same board
+    MEASURED = "measured"  # what a real board reports of itself
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number in the unit that its field names, its source, and the document or the arithmetic."""
+
+    value: float
+    source: Source
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One product.
+
+    ``compute_capability`` is the pair of the CUDA programming guide. Tensor rates are dense, in
+    Tflop/s (or Tera-operations/s) at the boost clock; a type that the board's tensor cores do not
+    have is absent. Rates of DRAM and of links are in GB/s of 10^9 bytes, links one way; ``link`` is
+    NVLink where the board has it, and PCIe otherwise.
+    """
+
+    name: str
+    product: str
+    architecture: str
+    compute_capability: tuple[int, int]
+    sms: Figure
+    boost_ghz: Figure
+    l2_mb: Figure
+    shared_kb_per_sm: Figure
+    dram_gb_per_s: Figure
+    dram_gb: Figure
+    power_w: Figure
+    link_gb_per_s: Figure
+    pcie_gb_per_s: Figure
+    vector_tflops: Figure
+    tensor_tflops: dict[str, Figure]
+
+    @property
+    def figures(self) -> dict[str, Figure]:
+        """Every figure by its name."""
+        named = {
+            "SMs": self.sms,
+            "boost clock (GHz)": self.boost_ghz,
+            "L2 (MB)": self.l2_mb,
+            "shared memory (KB an SM)": self.shared_kb_per_sm,
+            "DRAM (GB/s)": self.dram_gb_per_s,
+            "DRAM (GB)": self.dram_gb,
+            "power (W)": self.power_w,
+            "link (GB/s one way)": self.link_gb_per_s,
+            "PCIe (GB/s one way)": self.pcie_gb_per_s,
+            "fp32 vector (Tflop/s)": self.vector_tflops,
+        }
+        return named | {f"{t} (Tflop/s)": rate for t, rate in self.tensor_tflops.items()}
+
+    def hold(self, size: float) -> None:
+        """Check that ``size`` bytes fit into the memory. Raises BadShape, which names both."""
+        if size > self.dram_gb.value * 1e9:
+            raise BadShape(
+                f"operands and result take {size / 1e9:.4g} GB; {self.name} has"
+                f" {self.dram_gb.value:.0f}"
+            )
+
+    @property
+    def has_nvlink(self) -> bool:
+        """GPUs of a node are joined by NVLink, not by PCIe alone."""
+        return self.link_gb_per_s.value > self.pcie_gb_per_s.value
+
+    @property
+    def has_tensor_memory(self) -> bool:
+        """Accumulators lie beside the registers, so that an epilogue overlaps the next tile."""
+        return self.compute_capability[0] == 10
+
+    @property
+    def dram_bytes_per_us(self) -> float:
+        """Bytes of DRAM in a microsecond, by the data sheet."""
+        return self.dram_gb_per_s.value * 1e3
+
+    def tensor_flop_per_us(self, dtype: str) -> float:
+        """Dense operations of all SMs in a microsecond. Raises KeyError without the type."""
+        return self.tensor_tflops[dtype].value * 1e6

@@ -1,0 +1,123 @@
+"""A collective's time: the best of NCCL's protocols, each a start, steps and bytes on the wire.
+
+    T = soft minimum over LL, LL128, Simple, NVLS of  base + start + steps hop + wire / rate
+
+Names as in NCCL's documentation of ``NCCL_PROTO`` and ``NCCL_ALGO``. All times in microseconds.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf.boards import Board
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.parameters import Values
+from vgpu_sim.perf.stack import Stack
+
+Array = np.ndarray
+OPS: Final = ("all_reduce", "all_gather", "reduce_scatter", "alltoall")
+PROTOCOLS: Final = ("LL", "LL128", "Simple", "NVLS")
+_LARGE_CHUNKS: Final = 3e7  # bytes from which Simple's chunks are large
+_NEVER: Final = 1e12
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Many collectives: which, among how many GPUs, of how many bytes a rank's buffer has.
+
+    ``element`` is an element in bytes: the switch does not add elements of one.
+    """
+
+    op: Array
+    gpus: Array
+    bytes: Array
+    element: Array
+
+    def __post_init__(self) -> None:
+        if not set(self.op) <= set(OPS):
+            raise BadShape(f"no such collective; known: {', '.join(OPS)}")
+        if (self.gpus < 2).any() or (self.gpus > 8).any():
+            raise BadShape("a collective of one node has 2 to 8 GPUs")
+        if (self.bytes < 1).any():
+            raise BadShape("bytes must be at least 1")
+
+    def __len__(self) -> int:
+        return len(self.op)
+
+
+class Model:
+    """Collectives on boards of one kind."""
+
+    def __init__(self, board: Board, calls: Calls) -> None:
+        self._link = board.link_gb_per_s.value * 1e3
+        self._switch = board.has_nvlink and board.compute_capability[0] >= 9  # NVLink SHARP
+        self._calls = calls
+
+    def sizes(self, rows: Array) -> Array:
+        """Return the logarithms of the sizes, a row a call."""
+        columns = (self._calls.gpus[rows], self._calls.bytes[rows])
+        return np.asarray(np.log(np.column_stack(columns).astype(float)))
+
+    def choose(self, values: Values, rows: Array) -> None:
+        """Choose nothing: the minimum is soft, so derivatives need no choice."""
+
+    def protocol(self, values: Values) -> list[str]:
+        """Return the protocol that is best for each call."""
+        starts, wires = self._protocols(values, np.arange(len(self._calls)))
+        return [PROTOCOLS[best] for best in (starts + wires).argmin(axis=1)]
+
+    def times(self, values: Values, rows: Array, kernels: None) -> Array:
+        """Return the predicted times."""
+        del kernels
+        return self.stack(values, rows).total
+
+    def stack(self, values: Values, rows: Array) -> Stack:
+        """Return the causes; the choice's gain or loss lies in the wire time."""
+        starts, wires = self._protocols(values, rows)
+        every = starts + wires
+        least = every.min(axis=1, keepdims=True)
+        weights = (every / least) ** -values["choice"]
+        total = least[:, 0] * weights.sum(axis=1) ** (-1 / values["choice"])
+        best = every.argmin(axis=1)[:, None]
+        start = np.take_along_axis(starts, best, 1)[:, 0]
+        launch = np.minimum(values["base"], total)
+        steps = np.minimum(start, total) - np.minimum(launch, start)
+        wire = total - launch - steps
+        return Stack({"launch": launch, "protocol's steps": steps, "bytes on the wire": wire})
+
+    def _protocols(self, p: Values, rows: Array) -> tuple[Array, Array]:
+        """Starts and wire times, a column a protocol."""
+        op = self._calls.op[rows]
+        gpus = self._calls.gpus[rows].astype(float)
+        size = self._calls.bytes[rows].astype(float)
+        reduce, exchange = op == "all_reduce", op == "alltoall"
+        share = (gpus - 1) / gpus
+        wire = np.where(reduce, 2, 1) * share * size
+        steps = np.where(reduce, 2 * (gpus - 1), np.where(exchange, 1, gpus - 1))
+        kind = np.select(
+            [op == "all_gather", op == "reduce_scatter", exchange],
+            [p["gather"], p["scatter"], p["exchange"]],
+            1.0,
+        )
+        begin = np.where(exchange, p["exchange_start"], 1.0)
+        few = np.where(gpus >= 4, 1.0, p["pair"])
+        moved = wire * kind / self._link
+        ramp = p["simple_ramp"] * (1 - np.exp(-size / _LARGE_CHUNKS))
+        starts = [
+            (p["base"] + p["ll_hop"] * steps) * begin,
+            (p["base"] + p["ll128_start"] + p["ll128_hop"] * steps) * begin,
+            (p["base"] + p["simple_start"] + p["simple_hop"] * steps) * begin + ramp,
+            p["base"] + p["nvls_start"] + 0 * steps,
+        ]
+        # The switch reduces: each byte crosses a link once, and a share comes back.
+        switched = np.where(reduce, 1 + 1 / gpus, share) * size * kind
+        adds = self._calls.element[rows] > 1
+        can = (gpus >= 4) & ~exchange & (adds | (op == "all_gather")) & self._switch
+        wires = [
+            moved / (p["ll_rate"] * few),
+            moved / (p["ll128_rate"] * few),
+            moved / p["simple_rate"],
+            np.where(can, switched / self._link / p["nvls_rate"], _NEVER),
+        ]
+        return np.stack(starts, axis=1), np.stack(wires, axis=1)

@@ -1,0 +1,50 @@
+"""One collective among the GPUs of a node."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf import parameters
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.collective.model import OPS, Calls, Model
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.prediction import Prediction
+
+ELEMENTS: Final = {"bf16": 2, "fp16": 2, "int8": 1}
+
+
+def predict(board: str, op: str, dtype: str, gpus: int, size: int) -> Prediction:
+    """Predict a collective of ``size`` bytes a rank among ``gpus`` of one node.
+
+    Raises:
+        PerfError: no such board, operation or type, nothing fitted, or sizes out of range.
+    """
+    known = board_named(board)
+    if dtype not in ELEMENTS:
+        raise BadShape(f"collectives were measured of {', '.join(ELEMENTS)}, not of {dtype}")
+    if op not in OPS:
+        raise BadShape(f"no collective {op!r}; known: {', '.join(OPS)}")
+    which = "all_reduce" if op == "all_reduce" else "all"
+    fitted = parameters.nearest("collective", board, which, "nccl")
+    element = ELEMENTS[dtype]
+    calls = Calls(np.array([op]), *(np.array([value]) for value in (gpus, size, element)))
+    model = Model(known, calls)
+    stack = model.stack(fitted.values, np.array([0]))
+    choice = {"protocol": model.protocol(fitted.values)[0]}
+    wire = (2 if op == "all_reduce" else 1) * (gpus - 1) / gpus * size / 1e3
+    rates = {"GB/s (algorithm)": size / 1e3, "GB/s (bus)": wire}
+    shape = {"collective": op, "gpus": gpus, "bytes": size}
+    return Prediction.of("allreduce", known, dtype, shape, stack, fitted, choice, rates)
+
+
+def send(board: str, size: int) -> Prediction:
+    """Predict sending ``size`` bytes to another GPU of the node. Raises as ``predict``.
+
+    Sends alone were not measured: half of an all-to-all of two GPUs crosses each way.
+    """
+    found = predict(board, "alltoall", "bf16", 2, 2 * size)
+    note = "send was not measured: taken to run as an all-to-all of two GPUs"
+    fitted = replace(found.fitted, note="; ".join(filter(None, (found.fitted.note, note))))
+    shape = {"collective": "send", "gpus": 2, "bytes": size}
+    return replace(found, shape=shape, fitted=fitted)

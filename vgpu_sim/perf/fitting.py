@@ -1,0 +1,113 @@
+"""Fits a model's parameters to measured times: robust least squares of logarithms."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from vgpu_sim.perf.parameters import Fitted, Parameter, Values, starts
+
+FOLDS: Final = 4
+_PRIOR: Final = 0.02  # how strongly parameters that nothing determines stay where they start
+_ROBUST: Final = 0.05  # log error from which a row counts less
+_ROUNDS: Final = 30
+_STEP: Final = 1e-4  # of a logarithm, for derivatives
+_CLASSES: Final = 6  # of time, in which the scatter is taken
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is fitted: parameters, measured times, and a model of the rows.
+
+    ``choose`` finds each row's best kernel, which is the expensive part; ``times`` is the time of
+    the rows with kernels that were chosen. A minimum changes as its argument does (the envelope
+    theorem), so derivatives keep the kernels.
+    """
+
+    parameters: Sequence[Parameter]
+    us: np.ndarray
+    choose: Callable[[Values, np.ndarray], Any]
+    times: Callable[[Values, np.ndarray, Any], np.ndarray]
+
+    def predicted(self, values: Values, rows: np.ndarray) -> np.ndarray:
+        """Return the model's times of rows."""
+        return self.times(values, rows, self.choose(values, rows))
+
+
+def fit(problem: Problem, source: str, seeds: Sequence[int] = (0,)) -> Fitted:
+    """Fit all rows from several starts, and take the scatter from folds that were left out."""
+    every = np.arange(len(problem.us))
+    tries = [_solve(problem, every, seed) for seed in seeds]
+    cost, values, jacobian = min(tries, key=lambda found: found[0])
+    names = tuple(parameter.name for parameter in problem.parameters)
+    return Fitted(
+        values, names, _covariance(jacobian, cost), _scatter(problem, values), len(every), source
+    )
+
+
+def _solve(
+    problem: Problem, rows: np.ndarray, seed: int, start: Values | None = None
+) -> tuple[float, dict[str, float], np.ndarray]:
+    from scipy.optimize import least_squares
+
+    parameters = problem.parameters
+    low, high = (np.log([getattr(p, bound) for p in parameters]) for bound in ("low", "high"))
+    centre = np.log(list((start or starts(parameters)).values()))
+    spread = 0.15 * seed * np.random.default_rng(seed).standard_normal(len(centre))
+    measured = np.log(problem.us[rows])
+    weight = _PRIOR * np.sqrt(len(rows)) / (high - low)
+
+    def named(x: np.ndarray) -> dict[str, float]:
+        return {p.name: float(v) for p, v in zip(parameters, np.exp(x), strict=True)}
+
+    def errors(x: np.ndarray) -> np.ndarray:
+        logs = np.log(problem.predicted(named(x), rows))
+        return np.asarray(np.concatenate((logs - measured, weight * (x - centre))))
+
+    def jacobian(x: np.ndarray) -> np.ndarray:
+        kernels = problem.choose(named(x), rows)
+
+        def logs(x: np.ndarray) -> np.ndarray:
+            return np.asarray(np.log(problem.times(named(x), rows, kernels)))
+
+        steps = np.eye(len(x)) * _STEP
+        columns = [(logs(x + step) - logs(x - step)) / (2 * _STEP) for step in steps]
+        return np.concatenate((np.stack(columns, axis=1), np.diag(weight)))
+
+    found = least_squares(
+        errors,
+        np.clip(centre + spread, low + 1e-3, high - 1e-3),
+        jacobian,
+        bounds=(low, high),
+        loss="soft_l1",
+        f_scale=_ROBUST,
+        max_nfev=_ROUNDS,
+    )
+    return float(found.cost), named(found.x), np.asarray(found.jac)
+
+
+def _covariance(jacobian: np.ndarray, cost: float) -> tuple[tuple[float, ...], ...]:
+    """The covariance of the logarithms at the optimum, by Gauss and Newton."""
+    free = max(1, jacobian.shape[0] - jacobian.shape[1])
+    inverse = np.linalg.pinv(jacobian.T @ jacobian, hermitian=True)
+    return tuple(tuple(map(float, row)) for row in inverse * (2 * cost / free))
+
+
+def _scatter(problem: Problem, start: Values) -> tuple[tuple[float, float], ...]:
+    """The 90th percentile of |ln error| by time, each row predicted by a fit without its fold."""
+    rows = np.arange(len(problem.us))
+    fold = np.random.default_rng(7).permutation(len(rows)) % FOLDS
+    errors, times = np.empty(len(rows)), np.empty(len(rows))
+    for left_out in range(FOLDS):
+        seen, unseen = rows[fold != left_out], rows[fold == left_out]
+        _, values, _ = _solve(problem, seen, 0, start)
+        times[unseen] = problem.predicted(values, unseen)
+        errors[unseen] = np.abs(np.log(times[unseen] / problem.us[unseen]))
+    order = np.array_split(np.argsort(times), _CLASSES)
+    # One more row than there is, so that a small class does not promise too much.
+    share = [min(1.0, 0.9 * (len(part) + 1) / len(part)) for part in order]
+    return tuple(
+        (float(np.median(times[part])), float(np.quantile(errors[part], q)))
+        for part, q in zip(order, share, strict=True)
+    )

@@ -1,0 +1,94 @@
+"""The kernels that a library could take: tile of a CTA by tokens and features, and splits of k.
+
+Rules of every library keep the search small: a tile is never wider than what first covers the
+product, and k is split only to fill SMs that would have nothing to do. What a library does beside
+that by a table of its own is in ``Library``.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf.boards import Board
+from vgpu_sim.perf.gemm.library import VECTOR, Library
+
+_SPLITS: Final = np.array((1, 2, 3, 4, 6, 8, 12, 16, 24, 32))
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """One kernel a column: rows and columns of a tile, and into how many parts k is cut."""
+
+    bm: Array
+    bn: Array
+    splits: Array
+
+    def __len__(self) -> int:
+        return len(self.bm)
+
+    def at(self, indices: Array) -> "Candidates":
+        """Return the kernels at indices, in the indices' shape."""
+        return Candidates(self.bm[indices], self.bn[indices], self.splits[indices])
+
+
+class Space:
+    """All kernels of a library on a board."""
+
+    def __init__(self, board: Board, library: Library) -> None:
+        columns = [
+            (bm, bn, split)
+            for bm in library.tokens
+            for bn in library.features
+            if bm * bn <= library.largest
+            for split in (_SPLITS if library.splits and bm != VECTOR else (1,))
+        ]
+        self.every = Candidates(*np.array(columns, np.float32).T)
+        self.library = library
+        self._tokens, self._features = np.array(library.tokens), np.array(library.features)
+        self._sms = board.sms.value
+
+    def groups(self, m: Array, n: Array, k: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield rows of shapes with the kernels that the rules leave them, both as indices."""
+        if self.library.dispatch is not None:
+            yield from self._dispatched(m)
+            return
+        vector = int(self._tokens[0] == VECTOR)
+        covers = _first_to_cover(self._tokens, m), _first_to_cover(self._features, n)
+        covers = np.where(m == 1, 0, np.maximum(covers[0], vector)), covers[1]
+        tiles = np.ceil(m / self._tokens[covers[0]]) * np.ceil(n / self._features[covers[1]])
+        idle = self.library.most_ctas * self._sms / tiles
+        most = np.searchsorted(_SPLITS, np.minimum(idle, k / self.library.least_k), "right") - 1
+        key = (covers[0] * len(self._features) + covers[1]) * len(_SPLITS) + np.maximum(most, 0)
+        every = self.every
+        for rows, found in _by(key):
+            wide, split = divmod(found, len(_SPLITS))
+            bm, bn = divmod(wide, len(self._features))
+            # A single token may also take the narrowest of the tiles.
+            widest = self._tokens[bm if bm or not vector else 1]
+            fits = (every.bm <= widest) & (every.bn <= self._features[bn])
+            if bm:
+                fits &= every.bm > VECTOR
+            yield rows, np.flatnonzero(fits & (every.splits <= _SPLITS[split]))
+
+    def _dispatched(self, m: Array) -> Iterator[tuple[Array, Array]]:
+        """Yield the one kernel that the library's table has for so many tokens."""
+        table = self.library.dispatch or ()
+        ends = np.array([one.tokens for one in table[:-1]])
+        for rows, found in _by(np.searchsorted(ends, m)):
+            one = table[found]
+            same = (self.every.bm == one.bm) & (self.every.bn == one.bn)
+            yield rows, np.flatnonzero(same & (self.every.splits == 1))
+
+
+def _by(key: Array) -> Iterator[tuple[Array, int]]:
+    """Yield the rows of each key."""
+    order = np.argsort(key, kind="stable")
+    for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
+        yield rows, int(key[rows[0]])
+
+
+def _first_to_cover(sizes: Array, extent: Array) -> Array:
+    return np.minimum(np.searchsorted(sizes, extent), len(sizes) - 1)

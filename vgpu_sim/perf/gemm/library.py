@@ -1,0 +1,107 @@
+"""Libraries as data: which tiles their kernels have, and what they choose by a table.
+
+cuBLAS publishes neither. Its tiles are those that its kernels' names say (``nvjet_*_BMxBN``,
+``ampere_*_s16816gemm_*_BMxBN``); its exceptions are read off measured times, and each is a rule
+over ranges, never a list of shapes. SGLang's table for fp8 is in its source.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from vgpu_sim.perf.boards import Board
+
+VECTOR: Final = 1  # tokens of a kernel without tensor cores: a product of a matrix and a vector
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A kernel for at most ``tokens`` tokens."""
+
+    tokens: float
+    bm: int
+    bn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exceptional:
+    """Shapes for which a library takes a kernel that does not split k and hardly prefetches.
+
+    At most ``m`` tokens, ``n`` features, at most ``k``; ``stages`` is its pipeline's depth.
+    """
+
+    m: int
+    n: int
+    k: int
+    stages: float
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """What a library has for a generation of boards.
+
+    ``largest`` is the largest tile in elements. k is split while there are at most ``most_ctas`` an
+    SM, and into parts of ``least_k`` or more; not at all where the product has fewer than
+    ``least_work`` multiplications and k is at most ``long_k``. With a ``dispatch`` table there is
+    no search.
+    """
+
+    tokens: tuple[int, ...]
+    features: tuple[int, ...]
+    largest: int
+    splits: bool = True
+    most_ctas: int = 4
+    least_k: int = 384  # a hard threshold has no gradient: chosen, not fitted
+    least_work: int = 0
+    long_k: int = 8192
+    exception: Exceptional | None = None
+    dispatch: tuple[Tile, ...] | None = None
+
+
+_FINE: Final = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256)
+_MMA: Final = (VECTOR, 16, 32, 64, 128, 256)
+_WIDE: Final = (64, 128, 192, 256)
+_CUBLAS: Final = {
+    (8, 0): Library(_MMA, (64, 128, 256), 128 * 256),
+    (8, 9): Library(_MMA, (64, 128, 256), 128 * 256, least_work=1 << 21),
+    (9, 0): Library(_FINE, _WIDE, 192 * 192),
+    (10, 0): Library(_FINE, _WIDE, 256 * 256),
+    (12, 0): Library(_MMA, (64, 128, 256), 128 * 256, least_work=1 << 21),
+}
+# By board: cuBLAS chooses otherwise on an H100 than on an H200, whose chips are the same.
+_EXCEPTIONS: Final = {
+    "h200": Exceptional(7, 1024, 2560, stages=1.5),
+    "b200": Exceptional(17, 1024, 2048, stages=2),
+}
+GENERAL: Final = "cublas without exceptions"  # as for a board that nobody has measured
+_SAME_AS_CUBLAS: Final = ("bf16", "fp16")
+_ALWAYS: Final = float("inf")
+
+
+def _table(*tiles: Tile) -> Library:
+    """Return a library that takes a tile by the number of tokens, and never splits k."""
+    tokens, features = (tuple(sorted({getattr(t, side) for t in tiles})) for side in ("bm", "bn"))
+    return Library(tokens, features, 256 * 256, splits=False, dispatch=tiles)
+
+
+# sgl-kernel, csrc/gemm/fp8_gemm_kernel.cu (sm90_fp8_dispatch_shape, sm100_fp8_dispatch_bias, and
+# sm120's one kernel) chooses by tokens alone and never splits k. Its tiles of two SMs are counted
+# as what one of the two has; that Hopper's grow at 64 and at 128 tokens, and to two of features
+# from 256 on, was read off the fitted rows, for its source has 128x128 there.
+_SGLANG_FP8: Final = {
+    (9, 0): _table(
+        *(Tile(64, 64, 64), Tile(128, 64, 128), Tile(256, 128, 128), Tile(_ALWAYS, 128, 256))
+    ),
+    (10, 0): _table(Tile(64, 64, 64), Tile(256, 64, 128), Tile(_ALWAYS, 128, 256)),
+    (12, 0): _table(Tile(_ALWAYS, 128, 128)),
+}
+
+
+def library_of(board: Board, name: str, dtype: str) -> Library:
+    """Return what a library's kernels for a type are on a board."""
+    if (name, dtype) == ("sglang", "fp8") and board.compute_capability in _SGLANG_FP8:
+        return _SGLANG_FP8[board.compute_capability]
+    found = _CUBLAS[board.compute_capability]
+    exceptional = dtype in _SAME_AS_CUBLAS and name != GENERAL
+    if exceptional and board.name in _EXCEPTIONS:
+        return replace(found, exception=_EXCEPTIONS[board.name])
+    return found

@@ -1,0 +1,33 @@
+"""How far predictions are from measurements."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Errors in percent of the measured time; ``log_correlation`` of the logarithms."""
+
+    rows: int
+    mape: float
+    median: float
+    p90: float
+    bias: float
+    log_correlation: float
+    inside: float
+
+    @classmethod
+    def of(cls, measured: np.ndarray, predicted: np.ndarray, half_width: np.ndarray) -> "Accuracy":
+        """Compare arrays of one length; ``half_width`` of the 90 % interval of ln(time)."""
+        error = np.abs(predicted / measured - 1) * 100
+        logs = np.log(predicted), np.log(measured)
+        return cls(
+            len(measured),
+            float(error.mean()),
+            float(np.median(error)),
+            float(np.quantile(error, 0.9)),
+            float(np.expm1((logs[0] - logs[1]).mean()) * 100),
+            float(np.corrcoef(*logs)[0, 1]),
+            float((np.abs(logs[0] - logs[1]) <= half_width).mean() * 100),
+        )

@@ -1,0 +1,80 @@
+"""Attention: what was measured of prompts (context) and of single tokens (generation)."""
+
+import numpy as np
+
+from vgpu_sim.perf.attention import Calls, Model
+from vgpu_sim.perf.attention.parameters import PARAMETERS
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.family import Family, Rows
+from vgpu_sim.perf.judge.measurements import Table
+
+_SHAPE = (
+    "batch_size",
+    "isl",
+    "step",
+    "num_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "window_size",
+)
+_BOARDS = ("h100-80gb", "h200", "b200")
+_RULE = (
+    "rows of another kernel than the one that most rows of the table are of; prompts of one token, "
+    "which take the other phase's kernel"
+)
+
+
+def _table(phase: str, key: str) -> Table:
+    board, kv, library = key.split("/")
+    theirs = {"bf16": "bfloat16", "fp8": "fp8"}[kv]
+    every = measurements.read(
+        *(board, "attention", f"{phase}_attention_perf", library),
+        attn_dtype="bfloat16",
+        kv_cache_dtype=theirs,
+    )
+    if phase == "context":
+        every = every.without(every.columns["isl"] == 1)
+    names, counts = np.unique(every.columns["kernel_source"].astype(str), return_counts=True)
+    return every.without(every.columns["kernel_source"] != names[counts.argmax()])
+
+
+def calls_of(table: Table, generation: bool) -> Calls:
+    """Return the calls of a table's rows: context is step + 1 where single tokens are measured."""
+    c = table.columns
+    element = np.where(c["kv_cache_dtype"] == "fp8", 1, 2)
+    context = c["step"] + 1 if generation else c["isl"]
+    heads = (c["num_heads"], c["num_key_value_heads"], c["head_dim"], c["window_size"])
+    return Calls(c["batch_size"], c["isl"], context, *heads, element)
+
+
+def _rows(generation: bool, key: str, table: Table) -> Rows:
+    board = board_named(key.split("/")[0])
+    return Model(board, calls_of(table, generation), generation=generation)
+
+
+def _family(phase: str, goals: dict[str, float], corrected: dict[str, float]) -> Family:
+    generation = phase == "generation"
+    return Family(
+        f"attention-{phase}",
+        tuple(f"{board}/bf16/vllm" for board in _BOARDS),
+        _SHAPE,
+        PARAMETERS,
+        lambda key: _table(phase, key),
+        lambda key, table: _rows(generation, key, table),
+        {f"{board}/bf16/vllm": goal for board, goal in goals.items()},
+        _RULE,
+        corrected_goals={f"{board}/bf16/vllm": goal for board, goal in corrected.items()},
+    )
+
+
+CONTEXT = _family(
+    "context",
+    {"h100-80gb": 7.0, "h200": 7.0, "b200": 9.0},
+    {"h100-80gb": 4.5, "h200": 4.5, "b200": 6.0},
+)
+GENERATION = _family(
+    "generation",
+    {"h100-80gb": 6.5, "h200": 6.5, "b200": 6.5},
+    {"h100-80gb": 2.8, "h200": 2.8, "b200": 4.0},
+)

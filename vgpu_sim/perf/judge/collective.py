@@ -1,0 +1,43 @@
+"""Collectives: what was measured of NCCL's among the GPUs of one node."""
+
+import numpy as np
+
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.collective import Calls, Model
+from vgpu_sim.perf.collective.parameters import PARAMETERS
+from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.family import Family, Rows
+from vgpu_sim.perf.judge.measurements import Table
+
+_SHAPE = ("op_name", "nccl_dtype", "num_gpus", "message_size")
+_GOALS = {"a100-80gb": None, "h100-80gb": 5.0, "h200": 5.0, "b200": 7.0}
+_FIT_ONE_OF = 5  # a table has 504 rows: a fiftieth would be ten
+
+
+def _table(key: str) -> Table:
+    board, kind, library = key.split("/")
+    table = measurements.read(board, "comm", "nccl_perf", library)
+    if kind != "all":
+        table = table.rows(table.columns["op_name"] == kind)
+    return table.without(measurements.repeated(table, *_SHAPE))
+
+
+def _rows(key: str, table: Table) -> Rows:
+    c = table.columns
+    element = np.where(c["nccl_dtype"] == "half", 2, 1)
+    calls = Calls(c["op_name"], c["num_gpus"], c["message_size"] * element, element)
+    return Model(board_named(key.split("/")[0]), calls)
+
+
+FAMILY = Family(
+    "collective",
+    tuple(f"{board}/{which}/nccl" for which in ("all_reduce", "all") for board in _GOALS),
+    _SHAPE,
+    PARAMETERS,
+    _table,
+    _rows,
+    {f"{board}/all_reduce/nccl": goal for board, goal in _GOALS.items() if goal},
+    "shapes that a table holds twice: the second time",
+    _FIT_ONE_OF,
+    starts=6,
+)

@@ -1,0 +1,40 @@
+"""Attention of encoders: what was measured of a vision tower's kernels, which are not causal."""
+
+import numpy as np
+
+from vgpu_sim.perf.attention import Calls, Model
+from vgpu_sim.perf.attention.parameters import PARAMETERS
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.family import Family, Rows
+from vgpu_sim.perf.judge.measurements import Table
+
+_SHAPE = ("batch_size", "isl", "num_heads", "head_dim")
+_BOARDS = ("h100-80gb", "h200", "b200")
+
+
+def _table(key: str) -> Table:
+    board, _, library = key.split("/")
+    kept = {"attn_dtype": "bfloat16"}
+    table = measurements.read(board, "encoder_attention", "encoder_attention_perf", library, **kept)
+    return table.without(measurements.repeated(table, *_SHAPE))
+
+
+def _rows(key: str, table: Table) -> Rows:
+    c = table.columns
+    ones = np.ones(len(table), int)
+    heads = (c["num_heads"], c["num_heads"], c["head_dim"], 0 * ones, 2 * ones)
+    calls = Calls(c["batch_size"], c["isl"], c["isl"], *heads, causal=False)
+    return Model(board_named(key.split("/")[0]), calls, generation=False)
+
+
+FAMILY = Family(
+    "attention-encoder",
+    tuple(f"{board}/bf16/vllm" for board in _BOARDS),
+    _SHAPE,
+    PARAMETERS,
+    _table,
+    _rows,
+    {},
+    "shapes that a table holds twice: the second time",
+)

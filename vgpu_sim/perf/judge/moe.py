@@ -1,0 +1,62 @@
+"""Mixtures of experts: what was measured of a library's fused kernels."""
+
+import numpy as np
+
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.dtypes import dtype_named
+from vgpu_sim.perf.judge import measurements
+from vgpu_sim.perf.judge.family import Family, Rows
+from vgpu_sim.perf.judge.measurements import Table
+from vgpu_sim.perf.moe import Calls, Model
+from vgpu_sim.perf.moe.parameters import PARAMETERS
+
+_SHAPE = (
+    "num_tokens",
+    "hidden_size",
+    "inter_size",
+    "topk",
+    "num_experts",
+    "moe_tp_size",
+    "moe_ep_size",
+    "distribution",
+)
+_GOALS = {"h100-80gb": 8.0, "h200": 8.0, "b200": None}
+# Experts without a gate: those of the models that have 22 experts a token or are 1856 wide.
+_PLAIN_TOPK, _PLAIN_WIDTH = 22, 1856
+
+
+def _table(key: str) -> Table:
+    board, _, library = key.split("/")
+    every = measurements.read(board, "moe", "moe_perf", library, moe_dtype="bfloat16")
+    names, counts = np.unique(every.columns["kernel_source"].astype(str), return_counts=True)
+    one = every.without(every.columns["kernel_source"] != names[counts.argmax()])
+    return one.without(measurements.repeated(one, *_SHAPE))
+
+
+def _rows(key: str, table: Table) -> Rows:
+    board, dtype, _ = key.split("/")
+    c = table.columns
+    calls = Calls(
+        c["num_tokens"],
+        c["hidden_size"],
+        np.maximum(1, c["inter_size"] // c["moe_tp_size"]),
+        c["topk"],
+        c["num_experts"],
+        c["moe_ep_size"],
+        c["distribution"].astype(str),
+        ~((c["topk"] == _PLAIN_TOPK) | (c["inter_size"] == _PLAIN_WIDTH)),
+    )
+    return Model(board_named(board), dtype_named(dtype), calls)
+
+
+FAMILY = Family(
+    "moe",
+    tuple(f"{board}/bf16/vllm" for board in _GOALS),
+    _SHAPE,
+    PARAMETERS,
+    _table,
+    _rows,
+    {f"{board}/bf16/vllm": goal for board, goal in _GOALS.items() if goal},
+    corrected_goals={"h100-80gb/bf16/vllm": 4.8, "h200/bf16/vllm": 4.8},
+    excluded="rows of another kernel than most of the table's, and shapes that it holds twice",
+)

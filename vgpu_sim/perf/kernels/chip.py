@@ -1,0 +1,169 @@
+"""What a board, or a MIG slice of it, is to a kernel: multiprocessors, pipes, caches, latencies.
+
+Sources. Lanes a clock and places of a multiprocessor: CUDA C++ Programming Guide, "Arithmetic
+Instructions" and "Technical Specifications per Compute Capability". First-level caches: the white
+papers of the architectures. Latencies in cycles: published microbenchmarks of A100 and H100 (Luo et
+al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture", 2024), taken for the other
+boards too. DRAM, L2 and launch: what was fitted for streams (``vgpu_sim.perf.stream``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from vgpu_sim.perf import parameters
+from vgpu_sim.perf.boards import Board, board_named
+from vgpu_sim.perf.errors import BadShape, UnknownModel
+from vgpu_sim.perf.kernels.pipes import Pipe
+
+SCHEDULERS: Final = 4  # of a multiprocessor, an instruction a cycle each
+WARP: Final = 32
+SECTOR: Final = 32  # bytes that caches and DRAM move at least
+LINE: Final = 128  # bytes that the first level looks up together
+_KB: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Architecture:
+    """Of one compute capability. Lanes a clock of a multiprocessor by pipe; places in it."""
+
+    lanes: Mapping[Pipe, float]
+    l1_kb: int  # first-level cache and shared memory together
+    threads: int
+    blocks: int
+    mma_share: float  # of the tensor rate, by instructions that one warp issues and waits for
+
+
+def _lanes(fp32: int, fp16: int, fp64: int, convert: int) -> Mapping[Pipe, float]:
+    return MappingProxyType(
+        {
+            Pipe.ALU: 64,
+            Pipe.FMA: fp32,
+            Pipe.FP16: fp16,
+            Pipe.FP64: fp64,
+            Pipe.XU: 16,
+            Pipe.CVT: convert,
+            Pipe.LSU: 32,
+            Pipe.CBU: 32,
+        }
+    )
+
+
+# mma_share: on Hopper what one warp issues reaches 0.62 of what warp groups do (Luo et al.); for
+# Blackwell's data centre parts, which have the same division, the figure is taken over.
+_ARCHITECTURES: Final = {
+    (8, 0): _Architecture(_lanes(64, 128, 32, 16), 192, 2048, 32, 0.95),
+    (8, 9): _Architecture(_lanes(128, 64, 2, 16), 128, 1536, 24, 0.95),
+    (9, 0): _Architecture(_lanes(128, 128, 64, 64), 256, 2048, 32, 0.62),
+    (10, 0): _Architecture(_lanes(128, 128, 64, 64), 256, 2048, 32, 0.62),
+    (12, 0): _Architecture(_lanes(128, 64, 2, 64), 128, 1536, 24, 0.95),
+}
+REGISTERS: Final = 65536
+SHARED_OF_BLOCK_RESERVED: Final = _KB  # Guide: the system's own, of each block
+
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """Cycles from issue to result."""
+
+    fixed: int = 4
+    special: int = 20
+    shared: int = 29
+    l1: int = 35
+    l2: int = 262
+    dram: int = 480
+    barrier: int = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A board or a slice of it. Rates are bytes a microsecond, ``ghz`` cycles a nanosecond.
+
+    ``tensor`` are operations a cycle of one multiprocessor, by type. ``launch_us`` is from the
+    stream to the first block and behind the last. ``note`` says what was not measured.
+    """
+
+    board: Board
+    sms: int
+    ghz: float
+    lanes: Mapping[Pipe, float]
+    tensor: Mapping[str, float]
+    l1_bytes: int
+    shared_bytes: int
+    threads: int
+    blocks: int
+    l2_bytes: float
+    l2_sharpness: float
+    l2_rate: float
+    dram_rate: float
+    dram_peak: float
+    launch_us: float
+    pcie_rate: float
+    latencies: Latencies
+    note: str = ""
+
+    @property
+    def warps(self) -> int:
+        """Places for warps of a multiprocessor."""
+        return self.threads // WARP
+
+    def us(self, cycles: float) -> float:
+        """Return the microseconds that so many cycles take."""
+        return cycles / (self.ghz * 1e3)
+
+
+def chip_of(
+    name: str, multiprocessors: int | None = None, memory: tuple[int, int] = (1, 1)
+) -> Chip:
+    """Return a board, or a slice with so many multiprocessors and (part, whole) of its memory.
+
+    L2 and DRAM of a MIG slice are its units of memory: capacity and rate in the same share.
+
+    Raises:
+        UnknownBoard: there is no such board.
+        BadShape: a share that is none, or more multiprocessors than the board has.
+    """
+    board = board_named(name)
+    whole = int(board.sms.value)
+    sms = whole if multiprocessors is None else multiprocessors
+    if not 1 <= sms <= whole or not 1 <= memory[0] <= memory[1]:
+        raise BadShape(f"{sms} of {whole} multiprocessors, {memory[0]}/{memory[1]} of the memory")
+    architecture = _ARCHITECTURES[board.compute_capability]
+    share = memory[0] / memory[1]
+    fitted, note = _streams(name)
+    # The clock at which the data sheet states its vector rate: boost.
+    ghz = board.vector_tflops.value * 1e3 / (whole * architecture.lanes[Pipe.FMA] * 2)
+    per_cycle = architecture.mma_share * 1e3 / (whole * ghz)
+    peak = board.dram_bytes_per_us * share
+    return Chip(
+        board=board,
+        sms=sms,
+        ghz=ghz,
+        lanes=architecture.lanes,
+        tensor={kind: rate.value * per_cycle for kind, rate in board.tensor_tflops.items()},
+        l1_bytes=architecture.l1_kb * _KB,
+        shared_bytes=int(board.shared_kb_per_sm.value) * _KB,
+        threads=architecture.threads,
+        blocks=architecture.blocks,
+        l2_bytes=min(1.0, fitted["l2_usable"]) * board.l2_mb.value * 1e6 * share,
+        l2_sharpness=fitted["l2_sharpness"],
+        l2_rate=fitted["l2_rate"] * board.boost_ghz.value * 1e3 * whole * share,
+        dram_rate=min(1.0, fitted["dram"]) * peak,
+        dram_peak=peak,
+        launch_us=fitted["launch"],
+        pcie_rate=board.pcie_gb_per_s.value * 1e3,
+        latencies=Latencies(),
+        note=note,
+    )
+
+
+def _streams(name: str) -> tuple[Mapping[str, float], str]:
+    """Return what was fitted for streams, or for the nearest board that was measured."""
+    try:
+        found = parameters.nearest("stream", name, "elementwise", "vllm")
+        return found.values, found.note
+    except UnknownModel:
+        donor = "l40s" if board_named(name).compute_capability in ((8, 9), (12, 0)) else "h100-80gb"
+        values = parameters.nearest("stream", donor, "elementwise", "vllm").values
+        return values, f"memory of {name} was not measured: shares of its data sheet as {donor}'s"

@@ -1,0 +1,60 @@
+"""How many bytes a whole grid touches, from a few blocks at powers of a distance from one another.
+
+Blocks that share what they read are seldom neighbours in one way only: blocks of a row of tiles
+share one operand, those of a column another. So the share is measured for each buffer and axis.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import log, prod
+from typing import Final
+
+import numpy as np
+
+Shape = tuple[int, int, int]
+Overlaps = Mapping[int, float]  # by distance in blocks: share of a block's bytes that both touch
+_POINTS: Final = 400  # at which the sum over distances is taken
+_PROBES: Final = (1, 2, 4, 16, 128, 1024, 16384)
+
+
+def probes(grid: Shape, most: int) -> list[Shape]:
+    """Return blocks to sample: one in the middle, and others at distances from it on each axis."""
+    middle = (grid[0] // 2, grid[1] // 2, grid[2] // 2)
+    found = [middle]
+    for distance in _PROBES:
+        for axis in range(3):
+            for sign in (1, -1):
+                at = middle[axis] + sign * distance
+                if 0 <= at < grid[axis]:
+                    place = list(middle)
+                    place[axis] = at
+                    found.append((place[0], place[1], place[2]))
+                    break
+    return found[:most]
+
+
+def spread(each: float, grid: Shape, overlaps: Sequence[Overlaps]) -> float:
+    """Return the bytes that ``grid`` blocks touch, each of which touches ``each``.
+
+    A byte that several blocks touch counts once: bytes of all blocks over the mean number of blocks
+    that touch one. Where only neighbours share, what is new in each block is nearer the truth.
+    """
+    shared = prod(_sharers(size, seen) for size, seen in zip(grid, overlaps, strict=True))
+    new = prod(_new(size, seen) for size, seen in zip(grid, overlaps, strict=True))
+    return each * max(prod(grid) / shared, new)
+
+
+def _sharers(size: int, seen: Overlaps) -> float:
+    """Return how many of ``size`` blocks in a row touch a byte, on average."""
+    if size == 1 or not seen:
+        return 1.0
+    known = sorted(seen)
+    last = size - 1
+    steps = np.unique(np.round(np.geomspace(1, last, _POINTS)).astype(np.int64))
+    share = np.interp(np.log(steps), [log(one) for one in known], [seen[one] for one in known])
+    edges = np.concatenate((steps, [last + 1]))
+    weight = np.diff(edges) * (1 - (edges[:-1] + edges[1:] - 1) / 2 / size)
+    return float(min(size, 1 + 2 * np.sum(weight * share)))
+
+
+def _new(size: int, seen: Overlaps) -> float:
+    return 1 + (size - 1) * (1 - seen.get(1, 0.0))

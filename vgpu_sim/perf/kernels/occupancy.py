@@ -1,0 +1,72 @@
+"""How many blocks a multiprocessor has room for, and what runs out first.
+
+CUDA C++ Programming Guide, "Occupancy": registers go to warps in units of 256, warps to four
+quarters of the register file.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.kernels.chip import (
+    REGISTERS,
+    SCHEDULERS,
+    SHARED_OF_BLOCK_RESERVED,
+    WARP,
+    Chip,
+)
+
+_UNIT: Final = 256  # registers that a warp is given at a time
+_SHARED_UNIT: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """Blocks of a multiprocessor by each limit; ``limiter`` names the smallest."""
+
+    warps_per_block: int
+    by_warps: int
+    by_registers: int
+    by_shared: int
+    by_blocks: int
+
+    @property
+    def blocks(self) -> int:
+        """Blocks that are resident together."""
+        return min(self.by_warps, self.by_registers, self.by_shared, self.by_blocks)
+
+    @property
+    def limiter(self) -> str:
+        """What runs out first; of several the one that programs change most easily."""
+        limits = {
+            "registers": self.by_registers,
+            "shared memory": self.by_shared,
+            "warps": self.by_warps,
+            "blocks": self.by_blocks,
+        }
+        return min(limits, key=lambda name: limits[name])
+
+
+def occupancy_of(chip: Chip, threads: int, registers: int, shared: int) -> Occupancy:
+    """Return the occupancy of blocks with so many threads and bytes of shared memory.
+
+    Raises:
+        BadShape: not one block fits.
+    """
+    warps = -(-threads // WARP)
+    each = -(-max(registers, 1) * WARP // _UNIT) * _UNIT
+    quarter = REGISTERS // SCHEDULERS // each
+    taken = -(-(shared + SHARED_OF_BLOCK_RESERVED) // _SHARED_UNIT) * _SHARED_UNIT
+    found = Occupancy(
+        warps_per_block=warps,
+        by_warps=chip.warps // warps,
+        by_registers=quarter * SCHEDULERS // warps,
+        by_shared=chip.shared_bytes // taken,
+        by_blocks=chip.blocks,
+    )
+    if found.blocks < 1:
+        raise BadShape(
+            f"no block of {threads} threads, {registers} registers and {shared} bytes of shared"
+            f" memory fits a multiprocessor of {chip.board.name}: {found.limiter}"
+        )
+    return found

@@ -1,0 +1,111 @@
+"""Which pipes of a multiprocessor a word of the instruction set takes, and for how many issues.
+
+A word of our ISA stands for one or several instructions of the hardware's own: 64-bit integers are
+pairs of 32-bit operations, division is a short program. The lengths of such programs are those of
+the code that public disassemblies of ``ptxas`` show, rounded; nothing here was measured.
+"""
+
+from collections.abc import Mapping
+from enum import Enum, unique
+from types import MappingProxyType
+from typing import Final
+
+from vgpu_sim.isa import EFFECTS, DataType, Family, Instruction, Op, Space
+from vgpu_sim.isa.types import Rounding
+
+
+@unique
+class Pipe(Enum):
+    """Pipes by the names that counts and metrics use."""
+
+    ALU = "alu"  # integers, logic, comparisons, moves, selections
+    FMA = "fma"  # binary32 and integer products
+    FP16 = "fp16"
+    FP64 = "fp64"
+    XU = "xu"  # special functions
+    CVT = "cvt"  # conversions
+    TENSOR = "tensor"
+    LSU = "lsu"  # accesses, shuffles
+    CBU = "cbu"  # branches and barriers
+
+
+Work = Mapping[Pipe, int]
+_COLUMNS: Final = 8  # of a product's right matrix
+_LANES: Final = 32
+_NOTHING: Final[Work] = MappingProxyType({})
+_PRODUCTS: Final = frozenset({Op.MUL, Op.MAD, Op.DP4A, Op.DP2A})
+_SPECIAL: Final = frozenset({Op.FRCP, Op.FRSQRT, Op.FEX2, Op.FLG2, Op.FTANH})
+_FAST: Final = frozenset({Rounding.APPROX, Rounding.FULL})
+# Issues of programs that stand for one word: 32-bit division and its parts, 64 bits likewise.
+_DIVISION: Final[Work] = {Pipe.ALU: 12, Pipe.FMA: 8, Pipe.XU: 1, Pipe.CVT: 2}
+_LONG_DIVISION: Final[Work] = {Pipe.ALU: 50, Pipe.FMA: 30, Pipe.XU: 1, Pipe.CVT: 2}
+
+
+def work_of(instruction: Instruction) -> Work:
+    """Return how many issues of a warp an instruction takes on each pipe."""
+    op, family = instruction.op, instruction.op.family
+    if op is Op.NOP or op is Op.MOV:  # ptxas gives both ends of a copy one register
+        return _NOTHING
+    if op is Op.MMA:
+        return {Pipe.TENSOR: 1}
+    if EFFECTS[op].accesses or op is Op.LDMATRIX:
+        # A parameter is an operand of the instruction that needs it, from the constant bank.
+        return _NOTHING if instruction.space is Space.PARAM else {Pipe.LSU: 1}
+    if family is Family.CONTROL or family is Family.SYNC:
+        return {Pipe.CBU: 1}
+    if family is Family.WARP:
+        return {Pipe.LSU: 1} if op in (Op.SHFL, Op.MATCH) else {Pipe.ALU: 1}
+    if family is Family.FLOAT:
+        return _float(instruction)
+    if family is Family.CONVERT:
+        return {Pipe.CVT: 1}
+    if family is Family.INTEGER:
+        return _integer(instruction)
+    if family is Family.COMPARE and instruction.type is DataType.F64:
+        return {Pipe.FP64: 1}
+    wide = instruction.type.bits == 64 and instruction.type is not DataType.F64
+    return {Pipe.ALU: 2 if wide else 1}
+
+
+def _integer(instruction: Instruction) -> Work:
+    op, wide = instruction.op, instruction.type.bits == 64
+    if op in (Op.DIV, Op.REM):
+        return _LONG_DIVISION if wide else _DIVISION
+    if op in _PRODUCTS:
+        return {Pipe.FMA: 4 if wide else 1}
+    return {Pipe.ALU: 2 if wide else 1}
+
+
+def _float(instruction: Instruction) -> Work:
+    op, element = instruction.op, instruction.type.element
+    if element is DataType.F64:
+        return {Pipe.FP64: {Op.FDIV: 12, Op.FRCP: 8, Op.FSQRT: 12}.get(op, 1)}
+    if op in (Op.FDIV, Op.FSQRT):
+        return {Pipe.XU: 1, Pipe.FMA: 2 if instruction.rounding in _FAST else 8}
+    if op in _SPECIAL or op in (Op.FSIN, Op.FCOS):
+        rounded = op is Op.FRCP and instruction.rounding not in _FAST
+        return {Pipe.XU: 1, Pipe.FMA: 4 if rounded else 1}
+    if op in (Op.FMIN, Op.FMAX, Op.FNEG, Op.FABS):
+        return {Pipe.ALU: 1}
+    if element in (DataType.F16, DataType.BF16):
+        return {Pipe.FP16: 1}
+    return {Pipe.FMA: 2 if instruction.type is DataType.F32X2 else 1}
+
+
+def tensor_type(instruction: Instruction) -> str:
+    """Return which of a board's tensor rates a product runs at; empty for anything else."""
+    if instruction.op is not Op.MMA:
+        return ""
+    return {DataType.F16: "fp16", DataType.BF16: "bf16", DataType.TF32: "tf32"}.get(
+        instruction.source_type or instruction.type, "int8"
+    )
+
+
+def flop_of(instruction: Instruction) -> int:
+    """Return the operations on floats that one lane does; of a matrix product, its lane's share."""
+    if instruction.op is Op.MMA and instruction.matrix is not None:
+        return 2 * instruction.matrix.rows * _COLUMNS * instruction.matrix.depth // _LANES
+    if instruction.op not in (Op.FADD, Op.FSUB, Op.FMUL, Op.FMA):
+        return 0
+    elements = 1 if instruction.type.element is instruction.type else 2
+    return elements * (2 if instruction.op is Op.FMA else 1)

@@ -1,0 +1,30 @@
+"""How often a cache has what is asked for, from the distances at which addresses come again.
+
+Expected stack distances by reuse times (Eklov and Hagersten, "StatStack", ISPASS 2010): of the r
+accesses between two to one sector so many go to different sectors as have a longer way to go
+themselves. No cache is simulated.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+Sectors = NDArray[np.int64] | NDArray[np.uint64]
+
+
+def misses(sectors: Sectors, capacity: float) -> int:
+    """Return how many of these accesses a cache of ``capacity`` sectors (LRU) does not have."""
+    count = len(sectors)
+    if count == 0:
+        return 0
+    order = np.argsort(sectors, kind="stable")
+    again = np.asarray(sectors)[order][1:] == np.asarray(sectors)[order][:-1]
+    times = (order[1:] - order[:-1])[again]
+    cold = count - len(times)
+    if len(times) == 0 or capacity < 1:
+        return count
+    # P(reuse time > k) for k = 0 ...; the expected stack distance of r is its sum below r.
+    longest = int(times.max())
+    histogram = np.bincount(times, minlength=longest + 1)
+    beyond = 1 - np.cumsum(histogram) / count
+    distance = np.concatenate(([0.0], np.cumsum(beyond)))[:-1]
+    return cold + int(np.count_nonzero(distance[times] >= capacity))

@@ -1,0 +1,121 @@
+"""Which words of short loops the hardware's compiler leaves out.
+
+``ptxas`` unrolls innermost loops whose count is a small constant (PTX ISA, ``.pragma "nounroll"``).
+What only counts the rounds then goes: the counter, its comparison, the branch back. A pointer that
+advances by a constant goes too: accesses have room for a displacement. Rounds that load neighbours
+from shared memory load them together, up to 16 bytes at a time. Loops whose count is known at run
+time only are taken to stay as they are, so issue counts remain upper estimates.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from vgpu_sim.isa import EFFECTS, Compare, Family, Instruction, Literal, Op, Register, Space
+
+_WIDEST: Final = 16  # bytes of one access
+_MOST_ROUNDS: Final = 32  # that are unrolled whole; rounded, nothing documents it
+_LARGE: Final = 1 << 31  # from here a literal may be negative
+_GOES_ON: Final = {
+    Compare.LT: lambda one, other: one < other,
+    Compare.LE: lambda one, other: one <= other,
+    Compare.NE: lambda one, other: one != other,
+}
+
+
+def kept(code: Sequence[Instruction]) -> list[float]:
+    """Return of each word the share of its issues that is left; 1: nothing is left out."""
+    shares = [1.0] * len(code)
+    for last, branch in enumerate(code):
+        if branch.op is not Op.BRA or branch.target is None or branch.target > last:
+            continue
+        body = range(branch.target, last)
+        if any(code[word].op.family is Family.CONTROL for word in body):
+            continue
+        counted = _rounds(code, body, branch)
+        if counted is None:
+            continue
+        rounds, comparison = counted
+        gone = [last, comparison]
+        gone += [word for word in body if _is_folded(code, body, word, comparison)]
+        for word in gone:
+            shares[word] = 1 / rounds
+        for word in body:
+            shares[word] *= _joined(code, gone, word, rounds)
+    return shares
+
+
+def _rounds(
+    code: Sequence[Instruction], body: range, branch: Instruction
+) -> tuple[int, int] | None:
+    """Return how often a loop runs, and the word that compares, where both can be seen."""
+    if branch.guard is None or branch.guard.negated:
+        return None
+    writers = [word for word in body if branch.guard.predicate in code[word].dsts]
+    if len(writers) != 1 or code[writers[0]].op is not Op.SETP:
+        return None
+    comparison = code[writers[0]]
+    goes_on = _GOES_ON.get(comparison.compare) if comparison.compare is not None else None
+    match comparison.srcs:
+        case (Register() as counter, Literal(bound)) if goes_on is not None and bound < _LARGE:
+            pass
+        case _:
+            return None
+    steps = [word for word in body if counter in code[word].dsts]
+    begin = next((w for w in reversed(range(body.start)) if counter in code[w].dsts), None)
+    if len(steps) != 1 or steps[0] > writers[0] or begin is None:
+        return None
+    step, first = _step(code[steps[0]]), code[begin]
+    if step is None or first.op is not Op.MOV or first.guard is not None:
+        return None
+    match first.srcs:
+        case (Literal(value),) if value < _LARGE:
+            pass
+        case _:
+            return None
+    for rounds in range(1, _MOST_ROUNDS + 1):
+        value += step
+        if not goes_on(value, bound):
+            return rounds, writers[0]
+    return None
+
+
+def _step(word: Instruction) -> int | None:
+    """Return by how much a word advances its register, if that is what it does."""
+    if word.op is not Op.ADD or word.guard is not None:
+        return None
+    match word.srcs:
+        case (Register() as source, Literal(bits)) if word.dsts == (source,) and bits < _LARGE:
+            return bits
+        case _:
+            return None
+
+
+def _is_folded(code: Sequence[Instruction], body: range, word: int, comparison: int) -> bool:
+    """Tell whether a word advances what the loop only counts with, or takes addresses from."""
+    if _step(code[word]) is None:
+        return False
+    (register,) = code[word].dsts
+    return all(
+        one in (word, comparison)
+        or register not in (*code[one].srcs, *code[one].dsts)
+        or _is_address(code[one], register)
+        for one in body
+    )
+
+
+def _joined(code: Sequence[Instruction], gone: Sequence[int], word: int, rounds: int) -> float:
+    """Return how many accesses stand for one of this word's: fewer where rounds' are neighbours."""
+    access = code[word]
+    width = access.vector * access.type.bytes
+    if access.op is not Op.LD or access.space is not Space.SHARED or access.volatile:
+        return 1.0
+    steps = [one for one in gone if code[one].dsts == access.srcs[:1]]
+    if len(steps) != 1 or _step(code[steps[0]]) != width or rounds * width % _WIDEST:
+        return 1.0
+    return min(1.0, width / _WIDEST)
+
+
+def _is_address(word: Instruction, register: object) -> bool:
+    if not EFFECTS[word.op].accesses or register in word.dsts:
+        return False
+    return word.srcs[0] == register and register not in word.srcs[1:]

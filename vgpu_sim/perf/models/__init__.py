@@ -1,0 +1,17 @@
+"""Whole models: a graph of operators for a layer, and what serving a batch takes."""
+
+from vgpu_sim.perf.models.architectures import ARCHITECTURES, Architecture, architecture_named
+from vgpu_sim.perf.models.diffusion import Drawing
+from vgpu_sim.perf.models.layout import Layout
+from vgpu_sim.perf.models.serving import Report, Serving, serve
+
+__all__ = [
+    "ARCHITECTURES",
+    "Architecture",
+    "Drawing",
+    "Layout",
+    "Report",
+    "Serving",
+    "architecture_named",
+    "serve",
+]

@@ -1,0 +1,99 @@
+"""Models as data: the sizes that their published configurations (config.json) say."""
+
+import difflib
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.perf.attention.latent import CACHED, KEY, LATENT, PLAIN, VALUE
+from vgpu_sim.perf.errors import UnknownModel
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A decoder of transformer layers with gated feed-forward layers.
+
+    Attention is grouped-query, or latent where ``query_rank`` (the width that queries are squeezed
+    into) is not 0. ``experts`` is 0 for a dense model; ``inner`` is the width of one expert else,
+    ``shared`` how many experts every token has beside, and the first ``dense_layers`` have one
+    feed-forward layer of ``dense_inner`` in their place.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    vocabulary: int
+    experts: int = 0
+    topk: int = 0
+    shared: int = 0
+    query_rank: int = 0
+    dense_layers: int = 0
+    dense_inner: int = 0
+
+    @property
+    def is_latent(self) -> bool:
+        """Attention is multi-head latent attention."""
+        return self.query_rank > 0
+
+    @property
+    def cached(self) -> int:
+        """Elements that a token has in the cache of one layer."""
+        return CACHED if self.is_latent else 2 * self.kv_heads * self.head_dim
+
+    def attention_parameters(self, heads: int, kv_heads: int) -> float:
+        """Weights of one layer's attention on a rank that has so many of the heads."""
+        if not self.is_latent:
+            return (2 * heads + 2 * kv_heads) * self.head_dim * self.hidden
+        squeezed = self.hidden * (self.query_rank + CACHED)
+        expanded = self.query_rank * heads * KEY + LATENT * heads * (PLAIN + VALUE)
+        return squeezed + expanded + heads * VALUE * self.hidden
+
+    def experts_parameters(self, count: float, width: float) -> float:
+        """Weights of ``count`` experts of a width, with what every token has, and the router."""
+        return 3 * self.hidden * (count * width + self.shared * width) + self.experts * self.hidden
+
+    @property
+    def parameters(self) -> float:
+        """Weights of the whole model: layers, embedding and head (norms are left out)."""
+        attention = self.attention_parameters(self.heads, self.kv_heads)
+        if not self.experts:
+            layers = self.layers * (attention + 3 * self.hidden * self.inner)
+        else:
+            mixed = attention + self.experts_parameters(self.experts, self.inner)
+            dense = attention + 3 * self.hidden * self.dense_inner
+            layers = (self.layers - self.dense_layers) * mixed + self.dense_layers * dense
+        return layers + 2 * self.vocabulary * self.hidden
+
+
+_ROWS: Final = (
+    Architecture("llama-2-7b", 32, 4096, 32, 32, 128, 11008, 32000),
+    Architecture("llama-2-13b", 40, 5120, 40, 40, 128, 13824, 32000),
+    Architecture("llama-2-70b", 80, 8192, 64, 8, 128, 28672, 32000),
+    Architecture("llama-3-8b", 32, 4096, 32, 8, 128, 14336, 128256),
+    Architecture("llama-3-70b", 80, 8192, 64, 8, 128, 28672, 128256),
+    Architecture("llama-3-405b", 126, 16384, 128, 8, 128, 53248, 128256),
+    Architecture("mixtral-8x7b", 32, 4096, 32, 8, 128, 14336, 32000, experts=8, topk=2),
+    Architecture("mixtral-8x22b", 56, 6144, 48, 8, 128, 16384, 32768, experts=8, topk=2),
+    Architecture(
+        *("deepseek-v3", 61, 7168, 128, 128, 128, 2048, 129280),
+        experts=256,
+        topk=8,
+        shared=1,
+        query_rank=1536,
+        dense_layers=3,
+        dense_inner=18432,
+    ),
+)
+ARCHITECTURES: Final = {row.name: row for row in _ROWS}
+
+
+def architecture_named(name: str) -> Architecture:
+    """Return a model. Raises UnknownModel, which names the nearest."""
+    if name in ARCHITECTURES:
+        return ARCHITECTURES[name]
+    near = difflib.get_close_matches(name, ARCHITECTURES, 1, 0.4)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    raise UnknownModel(f"no model {name!r}{hint} (known: {', '.join(ARCHITECTURES)})")

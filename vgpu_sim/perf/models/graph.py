@@ -1,0 +1,194 @@
+"""A model as operators: what each rank of a node runs for one pass of one stage."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.perf.attention.latent import CACHED, KEY, LATENT, PLAIN, VALUE, predict as latent
+from vgpu_sim.perf.attention.predict import predict as attention
+from vgpu_sim.perf.collective.predict import predict as collective, send
+from vgpu_sim.perf.gemm.predict import predict as gemm
+from vgpu_sim.perf.models.architectures import Architecture
+from vgpu_sim.perf.models.layout import Layout
+from vgpu_sim.perf.moe.predict import predict as moe
+from vgpu_sim.perf.prediction import Prediction
+from vgpu_sim.perf.stream.predict import embedding, predict as stream, sampling
+
+DTYPE: Final = "bf16"
+BYTES: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One pass through the model: ``query`` new tokens of each of ``batch`` sequences."""
+
+    batch: int
+    query: int
+    context: int
+
+    @property
+    def tokens(self) -> int:
+        """New tokens of all sequences."""
+        return self.batch * self.query
+
+
+Operator = tuple[str, Callable[[], Prediction]]
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A model's share on one rank of a board."""
+
+    model: Architecture
+    board: str
+    layout: Layout
+
+    @property
+    def heads(self) -> int:
+        """Query heads of a rank."""
+        return self.model.heads // self.layout.tp
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values of a rank: at least one, which ranks then hold twice."""
+        return max(1, self.model.kv_heads // self.layout.tp)
+
+    @property
+    def inner(self) -> int:
+        """A dense feed-forward layer's width on a rank, or an expert's."""
+        if self.model.experts:
+            return self.model.inner * self.layout.ep // self.layout.stage
+        return self.model.inner // self.layout.tp
+
+    def layers(self, step: Step) -> list[tuple[int, list[Operator]]]:
+        """Return the kinds of layers that there are: how many, and a layer's operators in order."""
+        model = self.model
+        kinds = [(model.layers - model.dense_layers, self._feed_forward)]
+        if model.dense_layers:
+            kinds.insert(0, (model.dense_layers, self._dense))
+        return [(count, [*self._mixer(step), *end(step)]) for count, end in kinds]
+
+    def _mixer(self, step: Step) -> Iterator[Operator]:
+        hidden = self.model.hidden
+        yield "norm of attention", lambda: self._norm(step.tokens)
+        yield from self._latent(step) if self.model.is_latent else self._grouped(step)
+        width = VALUE if self.model.is_latent else self.model.head_dim
+        yield "output", lambda: self._gemm(step.tokens, hidden, self.heads * width)
+        if self.layout.tp > 1:
+            yield "all-reduce of attention", lambda: self._all_reduce(step)
+        yield "norm of feed-forward", lambda: self._norm(step.tokens)
+
+    def _grouped(self, step: Step) -> Iterator[Operator]:
+        hidden, dim = self.model.hidden, self.model.head_dim
+        yield "qkv", lambda: self._gemm(step.tokens, (self.heads + 2 * self.kv_heads) * dim, hidden)
+        yield "rotary embedding", lambda: self._stream(step, (self.heads + self.kv_heads) * dim)
+        yield "attention", lambda: self._attention(step)
+
+    def _latent(self, step: Step) -> Iterator[Operator]:
+        """Latent attention; batched products a head are taken as one product as wide as all."""
+        model, tokens, heads = self.model, step.tokens, self.heads
+        yield "squeeze", lambda: self._gemm(tokens, model.query_rank + CACHED, model.hidden)
+        yield "norms of latents", lambda: self._stream(step, model.query_rank + CACHED)
+        yield "queries", lambda: self._gemm(tokens, heads * KEY, model.query_rank)
+        if step.query > 1:
+            yield "keys and values", lambda: self._gemm(tokens, heads * (PLAIN + VALUE), LATENT)
+        else:
+            yield "absorb keys", lambda: self._gemm(tokens, heads * LATENT, PLAIN)
+        yield "rotary embedding", lambda: self._stream(step, heads * (KEY - PLAIN))
+        sizes = {"batch": step.batch, "query": step.query, "context": step.context}
+        yield "attention", lambda: latent(self.board, heads=heads, **sizes)
+        if step.query == 1:
+            yield "absorb values", lambda: self._gemm(tokens, heads * VALUE, LATENT)
+
+    def _dense(self, step: Step) -> Iterator[Operator]:
+        yield from self._gated(step, self.model.dense_inner // self.layout.tp, "dense ")
+        if self.layout.tp > 1:
+            yield "dense all-reduce", lambda: self._all_reduce(step)
+
+    def _gated(self, step: Step, inner: int, name: str = "") -> Iterator[Operator]:
+        hidden, tokens = self.model.hidden, step.tokens
+        yield f"{name}gate and up", lambda: self._gemm(tokens, 2 * inner, hidden)
+        yield f"{name}activation", lambda: self._stream(step, inner, 2 * BYTES)
+        yield f"{name}down", lambda: self._gemm(tokens, hidden, inner)
+
+    def _feed_forward(self, step: Step) -> Iterator[Operator]:
+        model, layout = self.model, self.layout
+        if not model.experts:
+            yield from self._gated(step, self.inner)
+        else:
+            yield "router", lambda: self._gemm(step.tokens, model.experts, model.hidden)
+            if model.shared:
+                width = model.shared * model.inner // layout.tp
+                yield from self._gated(step, width, "shared expert: ")
+            if layout.dp > 1:
+                yield "dispatch to experts", lambda: self._exchange(step)
+            yield "experts", lambda: self._experts(step.tokens * layout.dp)
+            if layout.dp > 1:
+                yield "combine of experts", lambda: self._exchange(step)
+        if layout.tp > 1:
+            yield "all-reduce of feed-forward", lambda: self._all_reduce(step)
+
+    def between(self, step: Step) -> Iterator[Operator]:
+        """Yield what hands a stage's result to the next."""
+        if self.layout.pp > 1:
+            size = step.tokens * self.model.hidden * BYTES
+            yield "send to the next stage", lambda: send(self.board, size)
+
+    def ends(self, step: Step) -> Iterator[Operator]:
+        """Yield what comes before the layers and after them: one token a sequence gets a head."""
+        hidden, tp = self.model.hidden, self.layout.tp
+        share = -(-self.model.vocabulary // tp)
+        yield "embedding", lambda: embedding(self.board, step.tokens, hidden)
+        yield "last norm", lambda: self._norm(step.batch)
+        yield "head", lambda: self._gemm(step.batch, share, hidden)
+        if tp > 1:
+            size = step.batch * share * tp * BYTES
+            yield "gather of logits", lambda: self._collective("all_gather", tp, size)
+        yield "sampling", lambda: sampling(self.board, step.batch, self.model.vocabulary)
+
+    def _gemm(self, m: int, n: int, k: int) -> Prediction:
+        return gemm(self.board, DTYPE, m, n, k)
+
+    def _norm(self, tokens: int) -> Prediction:
+        # The residual is read and written beside the row.
+        return stream("norm", self.board, tokens, self.model.hidden, 2 * BYTES, 2 * BYTES)
+
+    def _stream(self, step: Step, columns: int, read: int = BYTES) -> Prediction:
+        return stream("elementwise", self.board, step.tokens, columns, read, BYTES)
+
+    def _attention(self, step: Step) -> Prediction:
+        return attention(
+            self.board,
+            batch=step.batch,
+            query=step.query,
+            context=step.context,
+            heads=self.heads,
+            kv_heads=self.kv_heads,
+            head_dim=self.model.head_dim,
+        )
+
+    def _all_reduce(self, step: Step) -> Prediction:
+        size = step.tokens * self.model.hidden * BYTES
+        return self._collective("all_reduce", self.layout.tp, size)
+
+    def _exchange(self, step: Step) -> Prediction:
+        """All-to-all: a token goes once to each rank that has an expert of its own."""
+        ranks = self.layout.stage
+        copies = min(self.model.topk, ranks)
+        # Tokens of a replica lie on each of its tp ranks, which share what is sent.
+        size = -(-step.tokens * copies * self.model.hidden * BYTES // self.layout.tp)
+        return self._collective("alltoall", ranks, size)
+
+    def _collective(self, op: str, gpus: int, size: int) -> Prediction:
+        return collective(self.board, op, DTYPE, gpus, size)
+
+    def _experts(self, tokens: int) -> Prediction:
+        return moe(
+            self.board,
+            tokens=tokens,
+            hidden=self.model.hidden,
+            inner=self.inner,
+            topk=self.model.topk,
+            experts=self.model.experts,
+            ranks=self.layout.ep,
+        )

@@ -1,0 +1,61 @@
+"""How a model is spread over the GPUs of a node."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.models.architectures import Architecture
+
+NODE: Final = 8  # GPUs: collectives beyond were not measured
+RANKS: Final = (1, 2, 4, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Ranks by kind of parallelism.
+
+    ``tp`` share each matrix; ``pp`` share the layers; ``dp`` have attention for sequences of their
+    own; ``ep`` of a stage's tp x dp ranks share the experts, and tp x dp / ep share each expert.
+    """
+
+    tp: int = 1
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def gpus(self) -> int:
+        """GPUs in all."""
+        return self.tp * self.pp * self.dp
+
+    @property
+    def stage(self) -> int:
+        """GPUs that have the same layers."""
+        return self.tp * self.dp
+
+    def __str__(self) -> str:
+        named = {"tp": self.tp, "pp": self.pp, "dp": self.dp, "ep": self.ep}
+        return ", ".join(f"{n} {v}" for n, v in named.items() if v > 1 or n == "tp")
+
+    def check(self, model: Architecture) -> None:
+        """Check that a model can be spread so. Raises BadShape, which names what does not divide.
+
+        An expert's width, and what all ranks of a stage share, must divide evenly.
+        """
+        for name in ("tp", "pp", "dp", "ep"):
+            if getattr(self, name) not in RANKS:
+                known = ", ".join(map(str, RANKS))
+                raise BadShape(f"{name} must be one of {known}, not {getattr(self, name)}")
+        if self.gpus > NODE:
+            raise BadShape(
+                f"tp x pp x dp is {self.gpus}: collectives among more than the {NODE} GPUs of a "
+                "node were not measured"
+            )
+        if model.heads % self.tp:
+            raise BadShape(f"{model.name} has {model.heads} heads: tp {self.tp} does not divide it")
+        if self.ep > 1 and not model.experts:
+            raise BadShape(f"{model.name} has no experts: ep must be 1, not {self.ep}")
+        if self.stage % self.ep:
+            raise BadShape(f"ep {self.ep} must divide tp x dp, which is {self.stage}")
+        if self.dp > 1 and not model.experts:
+            raise BadShape(f"{model.name} has no experts: dp {self.dp} is as many servers")

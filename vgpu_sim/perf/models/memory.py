@@ -1,0 +1,44 @@
+"""What a rank must hold: weights, the cache of keys and values, and what one step needs."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.perf.models.graph import BYTES, Shard
+
+_RESERVED_GB: Final = 2.0  # the context, libraries' workspaces, NCCL's buffers: a round figure
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Gigabytes (10^9 bytes) of one rank."""
+
+    weights: float
+    cache: float
+    activations: float
+    reserved: float = _RESERVED_GB
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.weights + self.cache + self.activations + self.reserved
+
+
+def memory(shard: Shard, batch: int, length: int, tokens: int) -> Memory:
+    """Return what a rank holds of ``batch`` sequences of ``length``, ``tokens`` at a time."""
+    model, layout = shard.model, shard.layout
+    attention = model.attention_parameters(shard.heads, shard.kv_heads)
+    if model.experts:
+        # Of the experts those of the rank; what every token has is shared by tp.
+        own = 3 * model.hidden * shard.inner * model.experts / layout.ep
+        common = 3 * model.hidden * model.shared * model.inner / layout.tp
+        one = attention + own + common + model.experts * model.hidden
+    else:
+        one = attention + 3 * model.hidden * shard.inner
+    dense = attention + 3 * model.hidden * model.dense_inner / layout.tp
+    layers = (model.layers - model.dense_layers) * one + model.dense_layers * dense
+    ends = 2 * model.vocabulary * model.hidden / layout.tp
+    cached = model.cached if model.is_latent else 2 * shard.kv_heads * model.head_dim
+    cache = model.layers * batch * length * cached / layout.pp
+    width = 2 * model.hidden + 3 * shard.inner * max(1, model.topk)
+    counts = (layers / layout.pp + ends, cache, tokens * width)
+    return Memory(*(BYTES * count / 1e9 for count in counts))

@@ -1,0 +1,108 @@
+"""How many tokens each expert of a rank gets: evenly, or by a power law as real routers do."""
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf.errors import BadShape
+
+Array = np.ndarray
+TILES: Final = (16, 32, 64, 128)  # rows of a tile that kernels have
+BALANCED: Final = "balanced"
+_POWER: Final = "power_law_"
+_DRAWS: Final = 6
+_SEED: Final = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Many calls, arrays of one length.
+
+    ``inner`` is an expert's width on this rank, ``gated`` whether it has two products inside.
+    ``ranks`` share the experts; ``distribution`` is "balanced" or "power_law_EXPONENT".
+    """
+
+    tokens: Array
+    hidden: Array
+    inner: Array
+    topk: Array
+    experts: Array
+    ranks: Array
+    distribution: Array
+    gated: Array
+
+    def __post_init__(self) -> None:
+        for name in ("tokens", "hidden", "inner", "topk", "experts", "ranks"):
+            if (getattr(self, name) < 1).any():
+                raise BadShape(f"{name} must be at least 1")
+        if (self.topk > self.experts).any():
+            raise BadShape("topk must not be more than there are experts")
+        if (self.experts % self.ranks).any():
+            raise BadShape("experts must be a multiple of the ranks that share them")
+        for name in set(self.distribution):
+            if name != BALANCED and not _exponent(name):
+                raise BadShape(f"load {str(name)!r} is neither balanced nor power_law_EXPONENT")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+def _exponent(name: str) -> float | None:
+    try:
+        return float(name.removeprefix(_POWER)) if name.startswith(_POWER) else None
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What the busiest rank gets: pairs of token and expert, experts with any, tiles by size."""
+
+    pairs: Array
+    active: Array
+    tiles: Array
+
+
+def loads(calls: Calls) -> Loads:
+    """Return each call's loads; of a power law the mean of a few draws, always the same."""
+    known: dict[tuple[object, ...], Array] = {}
+    rows = []
+    names = ("tokens", "topk", "experts", "ranks", "distribution")
+    for key in zip(*(getattr(calls, name).tolist() for name in names), strict=True):
+        if key not in known:
+            known[key] = _counts(*key)
+        rows.append(known[key])
+    table = np.maximum(np.array(rows), 1)
+    return Loads(table[:, :1], table[:, 1:2], table[:, 2:])
+
+
+def _counts(tokens: int, topk: int, experts: int, ranks: int, distribution: str) -> Array:
+    """Pairs, active experts and tiles of the busiest rank."""
+    drawn = [
+        [load.sum(), (load > 0).sum(), *(np.ceil(load / rows).sum() for rows in TILES)]
+        for load in _draws(tokens, topk, experts, ranks, distribution)
+    ]
+    return np.asarray(np.mean(drawn, axis=0))
+
+
+def _draws(tokens: int, topk: int, experts: int, ranks: int, distribution: str) -> list[Array]:
+    pairs, local = tokens * topk, experts // ranks
+    exponent = _exponent(distribution)
+    if exponent is None:
+        load = np.zeros(local)
+        active = int(min(local, np.ceil(pairs / ranks)))
+        load[:active] = max(pairs / experts, 1) if active < local else pairs / experts
+        return [load]
+    low, high = (1.0, max(2.0, 0.8 * tokens)) if pairs > experts else (0.01, 2.0)
+    ends = low ** (1 - exponent), high ** (1 - exponent)
+    random = np.random.default_rng(_SEED)
+    found = []
+    for _ in range(_DRAWS):
+        weights = ((ends[1] - ends[0]) * random.random(experts) + ends[0]) ** (1 / (1 - exponent))
+        exact = weights / weights.sum() * pairs
+        load = np.floor(exact)
+        load[np.argsort(load - exact)[: int(pairs - load.sum())]] += 1  # the largest remainders
+        by_rank = load.reshape(ranks, local)
+        found.append(by_rank[by_rank.sum(axis=1).argmax()])
+    return found

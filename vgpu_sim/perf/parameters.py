@@ -1,0 +1,147 @@
+"""Physical parameters of a model: names, units, bounds, and what was fitted for each board."""
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf.errors import UnknownModel
+from vgpu_sim.perf.residual import Residual
+
+Values = Mapping[str, float]
+FILES: Final = resources.files("vgpu_sim.perf") / "fitted"
+# A board that nobody has measured takes the parameters of its sibling, and its own data sheet.
+DONORS: Final = {"a100-40gb": "a100-80gb", "a30": "a100-80gb", "h100-nvl": "h100-80gb"}
+# Types that nobody measured, and whose parameters they take: rates and sizes stay their own.
+_ALIKE: Final = {"fp16": "bf16", "tf32": "bf16"}
+_SAME_RATE: Final = ("fp16",)
+_LISTS: Final = re.compile(r"\[[^\[\]]*\]")  # the innermost: one line each
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: a physical quantity with bounds that a fit does not leave."""
+
+    name: str
+    unit: str
+    start: float
+    low: float
+    high: float
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """What a fit came to.
+
+    ``covariance`` is of the logarithms of the values, in ``names``' order. ``scatter`` holds pairs
+    of a time in microseconds and the 90th percentile of |ln(predicted / measured)| around it, taken
+    from rows that the fold at hand had not seen. ``note`` says what else a reader must know.
+    """
+
+    values: dict[str, float]
+    names: tuple[str, ...]
+    covariance: tuple[tuple[float, ...], ...]
+    scatter: tuple[tuple[float, float], ...]
+    rows: int
+    source: str
+    note: str = ""
+    residual: Residual | None = None
+
+    def half_width(self, us: np.ndarray) -> np.ndarray:
+        """Return the half width of the 90 % interval of ln(time), for times in microseconds."""
+        return _interpolated(self.scatter, us)
+
+    def corrected_half_width(self, us: np.ndarray) -> np.ndarray:
+        """Return the same of times that the residual has corrected."""
+        return _interpolated(self.residual.scatter if self.residual else self.scatter, us)
+
+
+def _interpolated(scatter: tuple[tuple[float, float], ...], us: np.ndarray) -> np.ndarray:
+    at, width = np.array(scatter).T
+    return np.asarray(np.interp(np.log(us), np.log(at), width))
+
+
+def starts(parameters: Iterable[Parameter]) -> dict[str, float]:
+    """Return every parameter at its start value."""
+    return {parameter.name: parameter.start for parameter in parameters}
+
+
+def load(family: str, key: str) -> Fitted:
+    """Return what was fitted for ``key`` ("BOARD/TYPE/LIBRARY") of a family.
+
+    Raises:
+        UnknownModel: nothing was; the message lists what there is.
+    """
+    table = _table(family)
+    if key not in table:
+        there = ", ".join(sorted(table))
+        raise UnknownModel(f"nothing was fitted for {family} on {key}; there is {there}")
+    return table[key]
+
+
+def nearest(family: str, board: str, dtype: str, library: str) -> Fitted:
+    """Return the board's own parameters or a sibling's, with a note where they are another's.
+
+    Raises:
+        UnknownModel: there are neither.
+    """
+    measured = DONORS.get(board, board)
+    like = _ALIKE.get(dtype, dtype)
+    found = load(family, f"{measured}/{like}/{library}")
+    notes = []
+    if measured != board:
+        notes.append(f"no measurements of {board}: parameters and interval are those of {measured}")
+        found = replace(found, residual=None)
+    if like != dtype:
+        notes.append(f"{dtype} was not measured: taken to run as {like} does, at its own rate")
+        found = found if dtype in _SAME_RATE else replace(found, residual=None)
+    return replace(found, note="; ".join(notes))
+
+
+@functools.cache
+def _table(family: str) -> dict[str, Fitted]:
+    return read((FILES / f"{family}.json").read_text())
+
+
+def read(text: str) -> dict[str, Fitted]:
+    """Return what a file of fits holds, by key."""
+    return {
+        key: Fitted(
+            row["values"],
+            tuple(row["names"]),
+            tuple(map(tuple, row["covariance"])),
+            tuple(map(tuple, row["scatter"])),
+            row["rows"],
+            row["source"],
+            residual=Residual.of_json(row["residual"]) if "residual" in row else None,
+        )
+        for key, row in json.loads(text).items()
+    }
+
+
+def written(fitted: Mapping[str, Fitted]) -> str:
+    """Return the file's text of what was fitted: sorted, five significant digits."""
+
+    def rounded(value: float) -> float:
+        return float(f"{value:.5g}")
+
+    table = {
+        key: {
+            "values": {name: rounded(value) for name, value in one.values.items()},
+            "names": one.names,
+            "covariance": [[float(f"{v:.2g}") for v in row] for row in one.covariance],
+            "scatter": [[rounded(v) for v in pair] for pair in one.scatter],
+            "rows": one.rows,
+            "source": one.source,
+            **({"residual": one.residual.as_json()} if one.residual else {}),
+        }
+        for key, one in sorted(fitted.items())
+    }
+    lines = json.dumps(table, indent=1, sort_keys=True)
+    return _LISTS.sub(lambda found: " ".join(found[0].split()), lines) + "\n"

@@ -1,0 +1,94 @@
+"""One prediction: a time, its interval, the causes that add to it, and what it rests on."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from vgpu_sim.perf.boards import Board
+from vgpu_sim.perf.parameters import Fitted
+from vgpu_sim.perf.residual import CAUSE
+from vgpu_sim.perf.stack import Stack
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What an operation would take on a board, modelled; times in microseconds.
+
+    ``shape`` repeats the question. ``rates`` are quotients people ask for, by name with the unit.
+    ``choice`` is the kernel that the model took. The causes of ``stack`` add to ``us``.
+    """
+
+    op: str
+    board: Board
+    dtype: str
+    shape: Facts
+    us: float
+    interval: tuple[float, float]
+    stack: dict[str, float]
+    fitted: Fitted
+    choice: Facts = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        op: str,
+        board: Board,
+        dtype: str,
+        shape: Facts,
+        stack: Stack,
+        fitted: Fitted,
+        choice: Facts,
+        rates: Facts,
+        sizes: np.ndarray | None = None,
+    ) -> "Prediction":
+        """Make a prediction of a stack of one element; ``rates`` hold amounts for a microsecond.
+
+        With ``sizes``, as the residual has learned them, it is corrected by what was learned.
+        """
+        half_width = fitted.half_width
+        if fitted.residual is not None and sizes is not None:
+            stack, half_width = fitted.residual.applied(stack, sizes), fitted.corrected_half_width
+        us = float(stack.total[0])
+        half = float(half_width(stack.total)[0])
+        return cls(
+            *(op, board, dtype, shape, us, (us * float(np.exp(-half)), us * float(np.exp(half)))),
+            *(stack.at(0), fitted, choice, {name: value / us for name, value in rates.items()}),
+        )
+
+    def mechanistic(self) -> "Prediction":
+        """Return the prediction without what was learned."""
+        if CAUSE not in self.stack:
+            return self
+        stack = {name: part for name, part in self.stack.items() if name != CAUSE}
+        us = sum(stack.values())
+        half = float(self.fitted.half_width(np.array([us]))[0])
+        rates = {name: rate * self.us / us for name, rate in self.rates.items()}
+        interval = (us * float(np.exp(-half)), us * float(np.exp(half)))
+        return replace(self, us=us, interval=interval, stack=stack, rates=rates)
+
+    @property
+    def percent(self) -> float:
+        """The interval's upper half in percent of the time."""
+        return 100 * (self.interval[1] / self.us - 1)
+
+    def as_json(self) -> Facts:
+        """Return the prediction as one object of JSON."""
+        return {
+            "op": self.op,
+            "board": self.board.name,
+            "dtype": self.dtype,
+            **self.shape,
+            "modelled": True,
+            "us": self.us,
+            "us_90_percent": list(self.interval),
+            "stack_us": self.stack,
+            "rates": self.rates,
+            "choice": self.choice,
+            "fitted_to": self.fitted.source,
+            "fitted_rows": self.fitted.rows,
+            "note": self.fitted.note,
+        }

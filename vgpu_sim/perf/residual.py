@@ -1,0 +1,122 @@
+"""A small learned correction of a mechanism's times: bounded, apart, and named in the stack.
+
+Ridge regression of ln(measured / predicted) on random Fourier features (Rahimi and Recht, 2007) of
+what the mechanism knows: sizes, time, shares of causes. What is kept are the weights of features
+that a fixed generator makes; no measurement is. It is never used for another board.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from vgpu_sim.perf.stack import Stack
+
+Array = np.ndarray
+Pairs = tuple[tuple[float, float], ...]
+CAUSE: Final = "residual (learned)"
+LEAST_ROWS: Final = 150  # of a fit: fewer teach nothing that other rows have too
+_FEATURES: Final = 400
+_LENGTH: Final = 4.0  # of the kernel, in standard deviations
+_LEAST_SPREAD: Final = 1e-4
+_BOUND: Final = 0.4  # of ln(correction)
+_FOLDS: Final = 5
+_CLASSES: Final = 6
+_PENALTIES: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """What was learned: standardisation of the inputs, weights, and the scatter that is left.
+
+    ``scatter`` is as in ``Fitted``, of rows that the fold at hand had not seen.
+    """
+
+    mean: tuple[float, ...]
+    spread: tuple[float, ...]
+    weights: tuple[float, ...]
+    scatter: Pairs
+
+    def log(self, inputs: Array) -> Array:
+        """Return ln(correction) of rows of inputs, within the bound."""
+        features = _features((inputs - self.mean) / self.spread)
+        return np.asarray(np.clip(features @ np.array(self.weights), -_BOUND, _BOUND))
+
+    def applied(self, stack: Stack, sizes: Array) -> Stack:
+        """Return the stack with the correction as its last cause."""
+        factor = np.exp(self.log(inputs(stack, sizes)))
+        return Stack(stack.causes | {CAUSE: stack.total * (factor - 1)})
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what is committed."""
+        return {
+            name: [float(f"{value:.4g}") for value in getattr(self, name)]
+            for name in ("mean", "spread", "weights")
+        } | {"scatter": [[float(f"{value:.4g}") for value in pair] for pair in self.scatter]}
+
+    @classmethod
+    def of_json(cls, row: dict[str, Any]) -> "Residual":
+        """Read what is committed."""
+        mean, spread, weights = (tuple(row[name]) for name in ("mean", "spread", "weights"))
+        return cls(mean, spread, weights, tuple(map(tuple, row["scatter"])))
+
+
+def inputs(stack: Stack, sizes: Array) -> Array:
+    """Return the inputs of rows: logarithms of sizes and time, and the shares of causes."""
+    total = stack.total
+    shares = [part / total for part in stack.causes.values()]
+    return np.column_stack([sizes, np.log(total), *shares])
+
+
+def learn(rows: Array, errors: Array, us: Array) -> Residual | None:
+    """Learn ``errors``, ln(measured / predicted), of rows of inputs whose times are ``us``.
+
+    Returns None of too few rows, and where rows that were left out are not nearer for it.
+    """
+    if len(rows) < LEAST_ROWS:
+        return None
+    mean, spread = rows.mean(axis=0), rows.std(axis=0)
+    # What is the same in every row teaches nothing, and what is committed is rounded.
+    spread = np.where(spread > _LEAST_SPREAD, spread, 1.0)
+    features = _features((rows - mean) / spread)
+    fold = np.random.RandomState(1).permutation(len(rows)) % _FOLDS
+    left = {penalty: _left_out(features, errors, fold, penalty) for penalty in _PENALTIES}
+    penalty = min(left, key=lambda one: float(np.abs(left[one]).mean()))
+    if np.abs(left[penalty]).mean() > np.abs(errors).mean():
+        return None
+    weights = _ridge(features, errors, penalty)
+    numbers = (tuple(map(float, column)) for column in (mean, spread, weights))
+    centre, width, found = numbers
+    return Residual(centre, width, found, _scatter(np.abs(left[penalty]), us))
+
+
+def _features(standard: Array) -> Array:
+    # RandomState's stream is frozen for good (NEP 19): weights stay those of these features.
+    random = np.random.RandomState(0)
+    directions = random.standard_normal((standard.shape[1], _FEATURES)) / _LENGTH
+    phases = random.uniform(0, 2 * np.pi, _FEATURES)
+    return np.asarray(np.cos(standard @ directions + phases) * np.sqrt(2 / _FEATURES))
+
+
+def _ridge(features: Array, errors: Array, penalty: float) -> Array:
+    normal = features.T @ features + penalty * np.eye(features.shape[1])
+    return np.asarray(np.linalg.solve(normal, features.T @ errors))
+
+
+def _left_out(features: Array, errors: Array, fold: Array, penalty: float) -> Array:
+    """What remains of each row's error by weights that have not seen it."""
+    remaining = np.empty_like(errors)
+    for one in range(_FOLDS):
+        seen, unseen = fold != one, fold == one
+        weights = _ridge(features[seen], errors[seen], penalty)
+        remaining[unseen] = errors[unseen] - np.clip(features[unseen] @ weights, -_BOUND, _BOUND)
+    return remaining
+
+
+def _scatter(errors: Array, us: Array) -> Pairs:
+    classes = np.array_split(np.argsort(us), _CLASSES)
+    share = [min(1.0, 0.9 * (len(rows) + 1) / len(rows)) for rows in classes]
+    return tuple(
+        (float(np.median(us[rows])), float(np.quantile(errors[rows], q)))
+        for rows, q in zip(classes, share, strict=True)
+    )

@@ -1,0 +1,71 @@
+"""A stream's time: bytes over DRAM or L2, beside CTAs that take a row each.
+
+    T = launch + (rows || memory)
+
+All times in microseconds.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vgpu_sim.perf.boards import Board
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.overlap import norm
+from vgpu_sim.perf.parameters import Values
+from vgpu_sim.perf.stack import Stack
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Many kernels over ``rows`` times ``columns``; bytes of an element read and written."""
+
+    rows: Array
+    columns: Array
+    read: Array
+    written: Array
+
+    def __post_init__(self) -> None:
+        if (self.rows < 1).any() or (self.columns < 1).any():
+            raise BadShape("rows and columns must be at least 1")
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Model:
+    """Streams on one board."""
+
+    def __init__(self, board: Board, calls: Calls) -> None:
+        self._board, self._calls = board, calls
+        self._clk_us = board.boost_ghz.value * 1e3
+
+    def sizes(self, rows: Array) -> Array:
+        """Return the logarithms of the sizes, a row a call."""
+        columns = (self._calls.rows[rows], self._calls.columns[rows])
+        return np.asarray(np.log(np.column_stack(columns).astype(float)))
+
+    def choose(self, values: Values, rows: Array) -> None:
+        """Choose nothing: there is one kernel."""
+
+    def times(self, values: Values, rows: Array, kernels: None) -> Array:
+        """Return the predicted times."""
+        del kernels
+        return self.stack(values, rows).total
+
+    def stack(self, values: Values, rows: Array) -> Stack:
+        """Return the causes."""
+        board, calls, p = self._board, self._calls, values
+        height, width = calls.rows[rows].astype(float), calls.columns[rows].astype(float)
+        moved = height * width * (calls.read[rows] + calls.written[rows])
+        usable = p["l2_usable"] * board.l2_mb.value * 1e6
+        hot = 1 / (1 + (moved / usable) ** p["l2_sharpness"])
+        memory = moved * (1 - hot) / (p["dram"] * board.dram_bytes_per_us)
+        memory = memory + moved * hot / (p["l2_rate"] * self._clk_us * board.sms.value)
+        rounds = np.maximum(1, height / board.sms.value / p["resident"])
+        work = rounds * (p["row"] + p["element"] * 1e-3 * width)
+        launch = np.full_like(height, p["launch"])
+        both = norm(work, memory, p["overlap"])
+        return Stack({"launch": launch, "memory": memory, "rows not hidden": both - memory})

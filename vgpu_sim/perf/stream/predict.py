@@ -1,0 +1,93 @@
+"""One kernel that moves bytes, on one board."""
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.perf import parameters
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.prediction import Prediction
+from vgpu_sim.perf.stack import Stack
+from vgpu_sim.perf.stream.model import Calls, Model
+
+LIBRARY: Final = "vllm"
+MEASURED: Final = ("elementwise", "quantize")  # the tables are of a kernel that scales to fp8
+HOST: Final = ("h2d", "d2h")
+_PCIE_SHARE: Final = (
+    0.85  # of PCIe's rate that large pinned copies reach: headers, 256-byte payload
+)
+_COPY_START: Final = 1.5  # us: a copy engine's start
+
+
+def predict(
+    op: str, board: str, rows: int, columns: int, read: float = 2, written: float = 2
+) -> Prediction:
+    """Predict a stream over ``rows`` times ``columns``; bytes of an element read and written.
+
+    Raises:
+        PerfError: no such board, nothing fitted for it, sizes below 1, or more bytes than its
+            memory has.
+    """
+    known = board_named(board)
+    sizes = (np.array([float(size)]) for size in (rows, columns, read, written))
+    calls = Calls(*sizes)
+    known.hold(rows * columns * (read + written))
+    fitted = parameters.nearest("stream", board, "elementwise", LIBRARY)
+    stack = Model(known, calls).stack(fitted.values, np.array([0]))
+    if op not in MEASURED:
+        note = f"{op} was not measured: taken to run as a kernel that scales elements does"
+        fitted = replace(fitted, note="; ".join(filter(None, (fitted.note, note))))
+    rates = {"GB/s": rows * columns * (read + written) / 1e3}
+    shape = {"rows": rows, "columns": columns, "bytes_read": read, "bytes_written": written}
+    return Prediction.of(op, known, "bytes", shape, stack, fitted, {"rows a CTA": 1}, rates)
+
+
+def quantize(board: str, rows: int, columns: int) -> Prediction:
+    """Predict scaling bf16 to fp8 by a scale that is known. Raises as ``predict``."""
+    return predict("quantize", board, rows, columns, 2, 1)
+
+
+def softmax(board: str, rows: int, columns: int) -> Prediction:
+    """Predict a softmax of each row in bf16, read once and kept on chip. Raises as ``predict``."""
+    return predict("softmax", board, rows, columns, 2, 2)
+
+
+def embedding(board: str, tokens: int, hidden: int) -> Prediction:
+    """Predict gathering a row of a table of bf16 for each token. Raises as ``predict``."""
+    return predict("embedding", board, tokens, hidden, 2, 2)
+
+
+def sampling(board: str, sequences: int, vocabulary: int) -> Prediction:
+    """Predict taking each row's most likely token of logits in bf16. Raises as ``predict``."""
+    return predict("sampling", board, sequences, vocabulary, 2, 0)
+
+
+def copy(board: str, direction: str, size: int) -> Prediction:
+    """Predict a copy of ``size`` bytes: "d2d" on the board, "h2d" or "d2h" over PCIe.
+
+    Raises:
+        PerfError: as ``predict``, or no such direction.
+    """
+    if direction == "d2d":
+        columns = min(size, 8192)
+        found = predict("d2d", board, -(-size // columns), columns, 1, 1)
+        return replace(found, op="copy", shape={"direction": direction, "bytes": size})
+    if direction not in HOST:
+        raise BadShape(f"no direction {direction!r}; known: d2d, {', '.join(HOST)}")
+    known = board_named(board)
+    if size < 1:
+        raise BadShape("bytes must be at least 1")
+    known.hold(size)
+    wire = size / (_PCIE_SHARE * known.pcie_gb_per_s.value * 1e3)
+    stack = Stack({"copy engine's start": np.array([_COPY_START]), "PCIe": np.array([wire])})
+    note = (
+        "copies over PCIe were not measured: from pinned memory, by the data sheet; the interval "
+    )
+    fitted = parameters.Fitted(
+        {}, (), (), ((1.0, 0.3), (1e6, 0.2)), 0, "no measurements", note + "is a guess"
+    )
+    shape = {"direction": direction, "bytes": size}
+    rates = {"GB/s": size / 1e3}
+    return Prediction.of("copy", known, "bytes", shape, stack, fitted, {}, rates)

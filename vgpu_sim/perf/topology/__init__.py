@@ -1,0 +1,19 @@
+"""How a node's GPUs, HCAs and CPUs are joined, as data, and what that means for transfers.
+
+Standard library only: gpud and the node agent read it too.
+"""
+
+from vgpu_sim.perf.topology.fairness import finish_us, max_min
+from vgpu_sim.perf.topology.places import Level, Place, Topology
+from vgpu_sim.perf.topology.presets import FLAT, PRESETS, topology_named
+
+__all__ = [
+    "FLAT",
+    "PRESETS",
+    "Level",
+    "Place",
+    "Topology",
+    "finish_us",
+    "max_min",
+    "topology_named",
+]

@@ -1,0 +1,63 @@
+"""Max-min fair rates of transfers that share links, and when they end.
+
+Progressive filling (Bertsekas and Gallager, "Data Networks", 6.5.2): all rates grow alike until a
+link is full; those on it keep what they have, and the others grow on. Pure functions.
+"""
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+from vgpu_sim.perf.errors import BadShape
+
+Path = Sequence[Hashable]  # the links that a transfer takes, in one direction
+_EPSILON: Final = 1e-9
+
+
+def max_min(paths: Sequence[Path], capacity: Mapping[Hashable, float]) -> list[float]:
+    """Return each transfer's rate, in the unit of ``capacity``. One without links is unlimited.
+
+    Raises:
+        BadShape: a path has a link that has no capacity.
+    """
+    for link in {link for path in paths for link in path}:
+        if capacity.get(link, 0.0) <= 0:
+            raise BadShape(f"a transfer takes a link that there is not: {link}")
+    rates = [0.0 if path else float("inf") for path in paths]
+    left = dict(capacity)
+    growing = {i for i, path in enumerate(paths) if path}
+    while growing:
+        users: dict[Hashable, int] = {}
+        for i in growing:
+            for link in paths[i]:
+                users[link] = users.get(link, 0) + 1
+        step = min(left[link] / count for link, count in users.items())
+        for i in growing:
+            rates[i] += step
+        for link, count in users.items():
+            left[link] -= step * count
+        full = {link for link in users if left[link] <= _EPSILON * capacity[link]}
+        growing = {i for i in growing if not full.intersection(paths[i])}
+    return rates
+
+
+def finish_us(
+    paths: Sequence[Path], sizes: Sequence[float], capacity: Mapping[Hashable, float]
+) -> list[float]:
+    """Return when each of some transfers that begin together ends, in microseconds.
+
+    ``sizes`` are bytes, capacities bytes a microsecond; a transfer that ends leaves its share to
+    the others. Raises BadShape as ``max_min``.
+    """
+    left, ends, now = list(sizes), [0.0] * len(sizes), 0.0
+    moving = [i for i, size in enumerate(left) if size > 0 and paths[i]]
+    while moving:
+        rates = max_min([paths[i] for i in moving], capacity)
+        step = min(left[i] / rate for i, rate in zip(moving, rates, strict=True))
+        now += step
+        for i, rate in zip(moving, rates, strict=True):
+            left[i] -= rate * step
+        for i in moving:
+            if left[i] <= _EPSILON * sizes[i]:
+                ends[i] = now
+        moving = [i for i in moving if not ends[i]]
+    return ends

@@ -1,0 +1,96 @@
+"""The topologies that have names.
+
+Bus numbers, NUMA nodes and switches of the DGX systems are those that their user guides and
+published ``nvidia-smi topo -m`` listings show; a pool with fewer GPUs has the first of them.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.topology.places import Place, Topology
+
+FLAT: Final = "flat"
+_MOST: Final = 8
+_HOPPER_LINKS: Final = (("Hopper", 18), ("Blackwell", 18))
+_H100_BUSES: Final = (0x1B, 0x43, 0x52, 0x61, 0x9D, 0xC3, 0xD1, 0xDF)
+_H100_HCAS: Final = (0x18, 0x40, 0x4F, 0x5E, 0x9A, 0xC0, 0xCE, 0xDC)
+_A100_BUSES: Final = (0x07, 0x0F, 0x47, 0x4E, 0x87, 0x90, 0xB7, 0xBD)
+_A100_HCAS: Final = (0x0C, 0x12, 0x4B, 0x54, 0x8D, 0x94, 0xBA, 0xCC)
+_A100_NUMA: Final = (3, 3, 1, 1, 7, 7, 5, 5)
+
+
+def _own_switches(buses: Sequence[int], per_node: int, port: int) -> tuple[Place, ...]:
+    """Return devices that have a switch each below a host bridge of their own."""
+    return tuple(Place(bus, i // per_node, i, i, port) for i, bus in enumerate(buses))
+
+
+def _paired(buses: Sequence[int], port: int) -> tuple[Place, ...]:
+    """Return devices of which two share a switch: a DGX A100's."""
+    return tuple(
+        Place(bus, _A100_NUMA[i], i // 2, i // 2, 2 * port + i % 2) for i, bus in enumerate(buses)
+    )
+
+
+_ROWS: Final = (
+    Topology(FLAT, tuple(Place(i + 1, 0, 0, i) for i in range(_MOST))),
+    Topology(
+        "dgx-a100",
+        _paired(_A100_BUSES, 0),
+        _paired(_A100_HCAS, 1),
+        numa_nodes=8,
+        nvlinks=(("Ampere", 12),),
+        switched=True,
+    ),
+    Topology(
+        "dgx-h100",
+        _own_switches(_H100_BUSES, 4, 0),
+        _own_switches(_H100_HCAS, 4, 1),
+        numa_nodes=2,
+        nvlinks=_HOPPER_LINKS,
+        switched=True,
+    ),
+    Topology(
+        "dgx-b200",
+        _own_switches(_H100_BUSES, 4, 0),
+        _own_switches(_H100_HCAS, 4, 1),
+        numa_nodes=2,
+        nvlinks=_HOPPER_LINKS,
+        switched=True,
+    ),
+    Topology(
+        "hgx-4",
+        _own_switches((0x17, 0x65, 0xCA, 0xE3), 2, 0),
+        _own_switches((0x1A, 0x68, 0xCD, 0xE6), 2, 1),
+        numa_nodes=2,
+        nvlinks=(("Ampere", 12), *_HOPPER_LINKS),
+    ),
+    Topology(
+        "pcie-2-socket",
+        tuple(
+            Place(bus, i // 4, i // 2, i // 2)
+            for i, bus in enumerate((0x16, 0x17, 0x3A, 0x3B, 0x96, 0x97, 0xBA, 0xBB))
+        ),
+        tuple(Place(bus, i, 2 * i, 2 * i, 1) for i, bus in enumerate((0x18, 0x98))),
+        numa_nodes=2,
+    ),
+)
+
+PRESETS: Final[Mapping[str, Topology]] = {row.name: row for row in _ROWS}
+
+
+def topology_named(name: str, gpus: int = 0) -> Topology:
+    """Return a topology; with ``gpus`` it is checked that it has room for so many.
+
+    Raises:
+        BadShape: there is none of that name, or it has too few places.
+    """
+    found = PRESETS.get(name)
+    if found is None:
+        near = difflib.get_close_matches(name, PRESETS, 1, 0.4)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise BadShape(f"no topology {name!r}{hint} (known: {', '.join(PRESETS)})")
+    if gpus > len(found.gpus):
+        raise BadShape(f"{name} has room for {len(found.gpus)} GPUs, not {gpus}")
+    return found

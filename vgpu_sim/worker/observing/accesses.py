@@ -1,0 +1,54 @@
+"""What accesses of warps ask of caches and banks: sectors, lines and bank conflicts, by arithmetic.
+
+Every function takes one number a lane that accesses: the warp that it is of, and its address.
+"""
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Numbers = NDArray[np.int64]
+SECTOR_BITS: Final = 5
+SECTORS_A_LINE: Final = 4
+BANKS: Final = 32
+_BANK_BYTES: Final = 4
+_WARP_SHIFT: Final = 43  # above every sector and word
+
+
+def sectors_of(warps: Numbers, addresses: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the sectors of 32 bytes that each warp asks for, each once: (warp, sector)."""
+    keys = np.unique(warps << _WARP_SHIFT | addresses >> SECTOR_BITS)
+    return keys >> _WARP_SHIFT, keys & ((1 << _WARP_SHIFT) - 1)
+
+
+def wavefronts_of(warps: Numbers, sectors: Numbers) -> int:
+    """Return the cycles of the first level's data stage: a line is looked up at a time, and four
+    sectors leave it."""
+    count = int(warps.max()) + 1 if len(warps) else 0
+    lines = np.unique(warps << _WARP_SHIFT | sectors >> 2) >> _WARP_SHIFT
+    by_line = np.bincount(lines, minlength=count)
+    by_sector = -(-np.bincount(warps, minlength=count) // SECTORS_A_LINE)
+    return int(np.maximum(by_line, by_sector).sum())
+
+
+def conflicts_of(
+    warps: Numbers, addresses: Numbers, width_bytes: int, *, updates: bool = False
+) -> tuple[int, int]:
+    """Return (cycles, the fewest possible) that accesses to shared memory take: a bank gives one
+    word of four bytes a cycle, to all lanes that ask for it, and updates them one by one."""
+    if not len(warps):
+        return 0, 0
+    words = addresses // _BANK_BYTES
+    parts = max(1, width_bytes // _BANK_BYTES)
+    if parts > 1:
+        words = (words[:, None] + np.arange(parts)).reshape(-1)
+        warps = np.repeat(warps, parts)
+    keys = warps << _WARP_SHIFT | words
+    distinct = np.unique(keys)
+    count = int(warps.max()) + 1
+    fewest = -(-np.bincount(distinct >> _WARP_SHIFT, minlength=count) // BANKS)
+    asked = keys if updates else distinct
+    places = (asked >> _WARP_SHIFT) * BANKS + (asked & (BANKS - 1))
+    by_bank = np.bincount(places, minlength=count * BANKS).reshape(count, BANKS)
+    return int(by_bank.max(axis=1).sum()), int(fewest.sum())

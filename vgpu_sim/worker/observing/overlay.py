@@ -1,0 +1,64 @@
+"""Memory that sampled blocks may write: what they store stays theirs."""
+
+from typing import Final
+
+import numpy as np
+
+from vgpu_sim.exec.interp import Memory
+from vgpu_sim.exec.interp.address_space import Words
+
+_PAGE_BITS: Final = 12
+_PAGE_BYTES: Final = 1 << _PAGE_BITS
+_MOST_PAGES: Final = 1 << 14  # 64 MiB
+
+
+class OverlayFull(Exception):
+    """Sampled blocks have written more than is kept for them."""
+
+
+class Overlay:
+    """Implements ``exec.interp.Memory``: loads from ``memory``, under what was stored here."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._pages: dict[int, np.ndarray] = {}
+
+    def load(self, addresses: Words, width_bytes: int) -> Words:
+        """Return the zero-extended value at each aligned address. Raises BadAddress."""
+        values = self._memory.load(addresses, width_bytes)
+        if self._pages and len(addresses):
+            numbers = addresses >> np.uint64(_PAGE_BITS)
+            for number in np.unique(numbers).tolist():
+                page = self._pages.get(number)
+                if page is not None:
+                    here = numbers == np.uint64(number)
+                    values[here] = page.view(f"<u{width_bytes}")[
+                        _places(addresses[here], width_bytes)
+                    ]
+        return values
+
+    def store(self, addresses: Words, values: Words, width_bytes: int) -> None:
+        """Store the low bytes of each value here. Raises BadAddress, OverlayFull."""
+        if not len(addresses):
+            return
+        self._memory.load(addresses, width_bytes)  # what is not there may not be written
+        numbers = addresses >> np.uint64(_PAGE_BITS)
+        for number in np.unique(numbers).tolist():
+            here = numbers == np.uint64(number)
+            page = self._page(number).view(f"<u{width_bytes}")
+            page[_places(addresses[here], width_bytes)] = values[here].astype(page.dtype)
+
+    def _page(self, number: int) -> np.ndarray:
+        page = self._pages.get(number)
+        if page is None:
+            if len(self._pages) >= _MOST_PAGES:
+                raise OverlayFull
+            first = np.uint64(number << _PAGE_BITS)
+            words = first + np.arange(0, _PAGE_BYTES, 8, dtype=np.uint64)
+            page = self._memory.load(words, 8).astype("<u8").view(np.uint8)
+            self._pages[number] = page
+        return page
+
+
+def _places(addresses: Words, width_bytes: int) -> np.ndarray:
+    return (addresses & np.uint64(_PAGE_BYTES - 1)).astype(np.int64) // width_bytes

@@ -1,0 +1,42 @@
+"""Does before a worker's walls stand what a modelled clock reads from files; makes the clock."""
+
+import struct
+
+from vgpu_sim.exec.interp import BufferMemory
+from vgpu_sim.hal.abi import FaultKind
+from vgpu_sim.hal.cuda import CudaError
+from vgpu_sim.hal.ports import Launch
+from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.perf.kernels import chip_of, estimate
+from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
+from vgpu_sim.worker.observing.observer import Observer
+from vgpu_sim.worker.observing.sampler import Place, sample
+from vgpu_sim.worker.runtime import NativeRuntime
+from vgpu_sim.worker.warm_up import BUFFER_BYTES, KERNEL, warm_up_module
+
+_PAGE_BYTES = 4096
+
+
+def rehearse(config: WorkerConfig) -> None:
+    """Sample a kernel of our own: numpy imports parts of itself on first use, and what was fitted
+    for the board is in files.
+
+    Raises:
+        PerfError: the board, or the slice of it, cannot be modelled.
+    """
+    chip = chip_of(config.board, config.multiprocessors, config.memory_share)
+    module = warm_up_module()
+    memory = BufferMemory(_PAGE_BYTES, bytearray(-(-BUFFER_BYTES // _PAGE_BYTES) * _PAGE_BYTES))
+    launch = Launch(KERNEL, (1, 1, 1), (32, 1, 1), struct.pack("<Qf", _PAGE_BYTES, 1.0))
+    counts = sample(chip, module, module.function(KERNEL), launch, Place(0, 1), memory)
+    estimate(chip, counts)
+
+
+def observer(config: WorkerConfig, runtime: NativeRuntime) -> Observer:
+    """Make what keeps a context's modelled clock, behind the walls."""
+    return Observer(
+        chip_of(config.board, config.multiprocessors, config.memory_share),
+        config.aperture_base,
+        lambda: ApertureMemory(runtime.regions()),
+        lambda why: runtime.fail(FaultKind.INTERNAL, CudaError.LAUNCH_FAILED, why),
+    )
