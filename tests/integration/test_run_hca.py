@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from gpud_process import wait_until
-from tessera_run import environment
+from tessera_run import environment, tessera
 from verbs_tools import (
     INSTALL,
     alone,
@@ -287,7 +287,7 @@ def test_a_private_fabric_reaches_nobody_else_and_names_are_checked(tmp_path):
     assert f"/{FOLDERS}/run-" in done.stdout
     for name in ("../x", "", "a" * 33, ".x", "x/y"):
         refused = subprocess.run(
-            [*run_hca(tmp_path, "true", fabric=None)[:-2], "--fabric", name, "--", "true"],
+            tessera("run", "--hca", "--fabric", name, "--", "true"),
             env=environment(tmp_path),
             capture_output=True,
             text=True,

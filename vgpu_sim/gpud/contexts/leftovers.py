@@ -20,6 +20,7 @@ from vgpu_sim.gpud.devices.inventory import Inventory
 from vgpu_sim.gpud.limits.budget import Budget
 from vgpu_sim.gpud.limits.cgroups.base import SliceCgroups
 from vgpu_sim.gpud.model import Owner
+from vgpu_sim.hal.address_map import CHUNK_ALIGN_BYTES
 from vgpu_sim.system import processes, seqpacket
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer, PodUid
@@ -147,7 +148,7 @@ class Leftovers:
                     processes.kill(pidfd)
                 os.close(pidfd)
                 continue
-            held = processes.shared_resident_bytes(record.pid)
+            held = _chunk_bytes(record.pid)
             context = Context(
                 instance=instance,
                 owner=Owner(PodUid(record.pod_uid), record.namespace),
@@ -206,6 +207,11 @@ def _belongs_to(pid: int | None, workers: set[int]) -> bool:
             break
         pid = processes.parent(pid)
     return pid in workers
+
+
+def _chunk_bytes(pid: int) -> int:
+    """Return what a worker holds in chunks: whole ones, as the kernel's counter lags by some pages."""
+    return -(-processes.shared_resident_bytes(pid) // CHUNK_ALIGN_BYTES) * CHUNK_ALIGN_BYTES
 
 
 def _encode(context: Context) -> dict[str, Any]:
