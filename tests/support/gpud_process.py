@@ -23,6 +23,7 @@ from vgpu_sim.hal.messages import Chunk, Header, MessageType
 from vgpu_sim.system import python_process
 
 TIMEOUT_S = 60
+_LOG_SHOWN = 4000  # characters
 
 
 def wait_until(condition: Callable[[], Any], timeout_s: float = TIMEOUT_S) -> Any:
@@ -129,6 +130,7 @@ def _running(made: Gpud) -> Iterator[Gpud]:
                         for context in instance["contexts"]:
                             os.kill(context["pid"], signal.SIGKILL)
             made.end()
+        print(made.log[-_LOG_SHOWN:], file=sys.stderr)  # pytest shows it of tests that failed
 
 
 @dataclass

@@ -20,7 +20,9 @@ from vgpu_sim.system import processes, python_process, seqpacket
 logger = logging.getLogger("tessera.gpud")
 
 ZYGOTE_MODULE = "vgpu_sim.zygote"
-SPAWN_TIMEOUT_SECONDS = 10.0
+# Less than the minute for which programs wait. A zygote imports for a second; on a machine with
+# twenty times as much to do as it has CPUs it still comes in time.
+SPAWN_TIMEOUT_SECONDS = 45.0
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 5.0
 STEADY_SECONDS = 30.0  # a zygote that lived this long is healthy: the pause starts over
