@@ -24,7 +24,9 @@ STARTS = re.compile(
 )
 CRASH = "crash: "
 LEFT = "left by another test: "  # a process, a file; the other test is blamed by its own failure
-MOST = 6  # more of them are no accident
+LATE = "too late: "  # pytest-timeout ended it: what hangs hangs alone as well
+EXCUSED = (LEFT, LATE)
+MOST = 20  # more of them are no accident: a machine four times slower than usual broke fourteen
 
 
 def record(config: pytest.Config, failed: Iterable[tuple[str, str]]) -> None:
@@ -40,12 +42,14 @@ def _kind(report: str) -> str:
     if "crashed while running" in report:
         return CRASH
     # pytest raises what it finds when an object is collected, in whatever test runs then.
-    return LEFT if "PytestUnraisableExceptionWarning" in report else ""
+    if "PytestUnraisableExceptionWarning" in report:
+        return LEFT
+    return LATE if "from pytest-timeout" in report else ""
 
 
-def of_processes(name: str, root: Path) -> bool:
-    """Return whether a test has processes or threads, and so may lose to a busy machine."""
-    if name.startswith((LEFT, *OF_PROCESSES)):
+def may_lose(name: str, root: Path) -> bool:
+    """Return whether a busy machine can break a test: it has processes or threads, or came too late."""
+    if name.startswith((*EXCUSED, *OF_PROCESSES)):
         return True
     file = root / name.partition("::")[0]
     return file.is_file() and STARTS.search(file.read_text()) is not None
@@ -61,11 +65,11 @@ def selected(config: pytest.Config, items: list[pytest.Item]) -> list[pytest.Ite
     failed: list[str] = config.cache.get(KEY, [])
     if not failed:
         raise pytest.UsageError("no failed test was recorded: the run before broke off")
-    if refused := [name for name in failed if not of_processes(name, config.rootpath)]:
+    if refused := [name for name in failed if not may_lose(name, config.rootpath)]:
         raise pytest.UsageError(f"not excused by a busy machine: {', '.join(refused)}")
     if len(failed) > MOST:
         raise pytest.UsageError(f"{len(failed)} tests failed; up to {MOST} are run again")
-    wanted = {name.removeprefix(LEFT) for name in failed}
+    wanted = {name.removeprefix(LEFT).removeprefix(LATE) for name in failed}
     chosen = [item for item in items if item.nodeid in wanted]
     if len(chosen) != len(wanted):
         raise pytest.UsageError(f"not found again: {wanted - {i.nodeid for i in chosen}}")

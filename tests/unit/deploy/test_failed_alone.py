@@ -26,7 +26,7 @@ def after(*failed: tuple[str, str]) -> SimpleNamespace:
     return config
 
 
-ITEMS = [SimpleNamespace(nodeid=f"tests/integration/test_a.py::test_{i}") for i in range(9)]
+ITEMS = [SimpleNamespace(nodeid=f"tests/integration/test_a.py::test_{i}") for i in range(30)]
 
 
 def test_a_test_of_processes_runs_again_and_nothing_else():
@@ -37,6 +37,12 @@ def test_a_test_of_processes_runs_again_and_nothing_else():
 def test_so_does_a_unit_test_that_starts_processes():
     item = SimpleNamespace(nodeid="tests/unit/vgpu_sim/test_worker_native.py::test_one")
     assert failed_alone.selected(after((item.nodeid, "slow")), [item]) == [item]
+
+
+def test_so_does_what_was_ended_for_its_time():
+    item = SimpleNamespace(nodeid="tests/unit/deploy/test_failed_alone.py::test_one")
+    report = "Failed: Timeout (>300.0s) from pytest-timeout."
+    assert failed_alone.selected(after((item.nodeid, report)), [item]) == [item]
 
 
 def test_what_another_test_left_behind_is_not_blamed_on_the_one_that_ran():
@@ -53,7 +59,7 @@ def test_what_another_test_left_behind_is_not_blamed_on_the_one_that_ran():
         ([], "broke off"),
         ([("tests/unit/deploy/test_failed_alone.py::test_one", "wrong")], "not excused"),
         ([(ITEMS[0].nodeid, "worker 'gw1' crashed while running it")], "not excused"),
-        ([(item.nodeid, "slow") for item in ITEMS[: failed_alone.MOST + 1]], "7 tests failed"),
+        ([(item.nodeid, "slow") for item in ITEMS[: failed_alone.MOST + 1]], f"{failed_alone.MOST + 1} tests failed"),
         ([("tests/integration/test_b.py", "cannot be imported")], "not found again"),
     ],
 )
