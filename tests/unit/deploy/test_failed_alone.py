@@ -59,7 +59,10 @@ def test_what_another_test_left_behind_is_not_blamed_on_the_one_that_ran():
         ([], "broke off"),
         ([("tests/unit/deploy/test_failed_alone.py::test_one", "wrong")], "not excused"),
         ([(ITEMS[0].nodeid, "worker 'gw1' crashed while running it")], "not excused"),
-        ([(item.nodeid, "slow") for item in ITEMS[: failed_alone.MOST + 1]], f"{failed_alone.MOST + 1} tests failed"),
+        (
+            [(item.nodeid, "slow") for item in ITEMS[: failed_alone.MOST + 1]],
+            f"{failed_alone.MOST + 1} tests failed",
+        ),
         ([("tests/integration/test_b.py", "cannot be imported")], "not found again"),
     ],
 )
