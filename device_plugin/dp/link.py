@@ -37,14 +37,17 @@ class LinkServer:
         self._server = server
         self._woken = woken
 
-    def run(self) -> Never:
-        """Accept agents until the process ends."""
+    def run(self) -> None:
+        """Accept agents until the listener is closed."""
         while True:
             try:
                 connection = self._listener.accept()
                 purpose = connection.recv()
             except (OSError, EOFError, AuthenticationError) as err:
+                if isinstance(err, OSError) and err.errno is None:
+                    return  # so multiprocessing says that it is closed
                 _log.warning("the agent's link: %s", err)
+                time.sleep(_AGAIN_S)  # descriptors may have run out: that takes a while to mend
                 continue
             body = self._answer if purpose == _CALLS else self._wake
             threading.Thread(target=body, args=(connection,), daemon=True).start()

@@ -40,18 +40,18 @@ def test_connections_objects_and_numbers_outlive_hcad(tmp_path):
     with hcad_process.running(tmp_path) as old, member(tmp_path, TOKEN).socket:
         one = program(tmp_path, TOKEN)
         numbers = [queue_pair(one)() for _ in range(300)]  # more than one message of descriptors
-        late = Connection(tmp_path)  # it has not said who it is
         asked = {n: one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(n))[1] for n in numbers}
+        late = Connection(tmp_path)  # it has not said who it is, and has not for ever to do so
         with hcad_process.running(tmp_path, "--take-over") as new:
             assert old.wait(60) == 0
-            for number, before in asked.items():
-                status, after, _fds = one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))
-                assert (status, after) == (0, before)
-            serves(one)
             status, _body, fds = late.ask(HcaMessage.OPEN, hcad_process.hello(TOKEN))
             assert status == 0
             for fd in fds:
                 os.close(fd)
+            for number, before in asked.items():
+                status, after, _fds = one.ask(HcaMessage.QP_QUERY, hca.HcaHandle(number))
+                assert (status, after) == (0, before)
+            serves(one)
             other = program(tmp_path, TOKEN)  # the socket's path is where it was
             serves(other)
             for connection in (one, other, late):

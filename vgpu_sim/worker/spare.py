@@ -54,7 +54,9 @@ class Spare:
     @property
     def ready(self) -> bool:
         """Return whether it can be claimed."""
-        return bool(select.select([self._channel], [], [], 0)[0])
+        poller = select.poll()
+        poller.register(self._channel, select.POLLIN)
+        return bool(poller.poll(0))
 
     def claim(self, config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> bool:
         """Make it the worker of a context, in its control groups; False: it has ended, or must."""

@@ -1,13 +1,16 @@
 """The kubelet's side in its own process: what an agent can ask, and what its death changes."""
 
+import errno
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Listener
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from device_plugin.dp import kubelet_side
+from device_plugin.dp import kubelet_side, link
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.kubelet_side import KubeletServer
 from device_plugin.dp.link import Link, LinkServer
@@ -54,7 +57,8 @@ class Side:
         self._listener = Listener(str(self.address), authkey=KEY)
         server = KubeletServer(self._make)
         link_server = LinkServer(self._listener, server, self.woken)
-        threading.Thread(target=link_server.run, daemon=True).start()
+        self._accepting = threading.Thread(target=link_server.run, daemon=True)
+        self._accepting.start()
 
     def _make(self, allocations: Allocations) -> Resources:
         self.allocations.append(allocations)
@@ -64,8 +68,12 @@ class Side:
         return Link(self.address, KEY)
 
     def close(self) -> None:
-        """Remove the socket now: at the end of the run its directory is gone."""
-        self._listener.close()
+        """Remove the socket, and see the thread end that accepts: what comes last wakes it."""
+        with socket.socket(socket.AF_UNIX) as last:
+            last.connect(str(self.address))
+            self._listener.close()
+        self._accepting.join(60)
+        assert not self._accepting.is_alive()
 
 
 @pytest.fixture
@@ -175,3 +183,18 @@ def test_a_stranger_without_the_key_changes_nothing(side: Side) -> None:
         Link(side.address, b"x" * 32).condemn("MIG-1")
     assert side.allocations[0].allocate(["MIG-1"]) is None
     assert not side.link().condemn("MIG-1")
+
+
+def test_whoever_accepts_for_a_machine_without_descriptors_takes_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What lasts is tried again after a pause, not as fast as a CPU can; a closed listener ends it."""
+    listener = mock.Mock()
+    listener.accept.side_effect = [
+        OSError(errno.EMFILE, "none left"),
+        OSError("listener is closed"),
+    ]
+    pauses: list[float] = []
+    monkeypatch.setattr(link.time, "sleep", pauses.append)
+    LinkServer(listener, mock.Mock(), threading.Event()).run()
+    assert pauses == [link._AGAIN_S]

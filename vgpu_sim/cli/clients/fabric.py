@@ -182,8 +182,9 @@ class FabricMember:
         finally:
             os.close(writing)
         try:
-            there, _, _ = select.select([reading], [], [], START_TIMEOUT_SECONDS)
-            if there and os.read(reading, 1):
+            poller = select.poll()
+            poller.register(reading, select.POLLIN)
+            if poller.poll(START_TIMEOUT_SECONDS * 1000) and os.read(reading, 1):
                 return
         finally:
             os.close(reading)

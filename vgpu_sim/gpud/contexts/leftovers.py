@@ -210,7 +210,7 @@ def _belongs_to(pid: int | None, workers: set[int]) -> bool:
 
 
 def _chunk_bytes(pid: int) -> int:
-    """Return what a worker holds in chunks: whole ones, as the kernel's counter lags by some pages."""
+    """Return what a worker holds in chunks: whole ones, the kernel's counter lags by some pages."""
     return -(-processes.shared_resident_bytes(pid) // CHUNK_ALIGN_BYTES) * CHUNK_ALIGN_BYTES
 
 
