@@ -26,7 +26,6 @@ from device_plugin.backends.hcad import Hcad
 from device_plugin.backends.linkd import Linkd
 from device_plugin.config import Settings
 from device_plugin.dp.link import Link
-from device_plugin.dra.names import DRIVER
 from device_plugin.dra.publisher import Publisher
 from device_plugin.inventory.functions import functions_of
 from device_plugin.kube.claims import ClaimsKube
@@ -35,6 +34,7 @@ from device_plugin.kube.slices import SliceKube
 from device_plugin.kube.tables import TablesKube
 from device_plugin.metrics import METRICS
 from device_plugin.podresources.client import PodResources
+from gpu_operator.api.claim_devices import DRIVER
 
 _BEAT_S = 5.0
 _LEAVING_S = 3.0  # for the last pass

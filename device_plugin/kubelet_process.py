@@ -16,12 +16,12 @@ from device_plugin.dp.kubelet_side import KubeletServer
 from device_plugin.dp.link import LinkServer
 from device_plugin.dp.resources import Resources
 from device_plugin.dra.health import HealthService
-from device_plugin.dra.names import DRIVER
 from device_plugin.dra.preparing import Preparer
 from device_plugin.dra.service import DraServer, DraService
 from device_plugin.inventory.claims import ClaimRef
 from device_plugin.inventory.functions import RESOURCE
 from device_plugin.kube.claims import Claim, ClaimsKube
+from gpu_operator.api.claim_devices import DRIVER
 from gpu_operator.api.v1alpha1.base import Reason
 
 

@@ -17,11 +17,11 @@ from device_plugin.agent.holders import Holders
 from device_plugin.agent.notices import Notices
 from device_plugin.backends.gpud import Gpud
 from device_plugin.cdi import claims as cdi
-from device_plugin.dra import names
 from device_plugin.errors import AgentError
 from device_plugin.inventory.claims import ClaimRef
 from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice
 from device_plugin.kube.claims import Claim, ClaimsKube
+from gpu_operator.api import claim_devices as names
 from gpu_operator.api.v1alpha1.base import Reason
 
 UNHELD_S = 30.0  # a slice is made before its pod is listed

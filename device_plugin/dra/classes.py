@@ -11,24 +11,25 @@ from typing import Any, Final
 
 import yaml
 
-from device_plugin.dra.names import DRIVER
+from gpu_operator.api.claim_devices import CLASS_DOMAIN, DRIVER
 from mig import geometry
 
-DOMAIN: Final = "tessera.dev"
 _HEAD: Final = "# Written by python -m device_plugin.dra.classes; boards are in mig/geometry.\n"
 
 
 def classes() -> Iterator[dict[str, Any]]:
     """Yield each class: its name, its selectors (CEL), and its resource without a prefix."""
-    yield _class(f"gpu.{DOMAIN}", geometry.WHOLE_RESOURCE, _is("type", "gpu"))
-    yield _class(f"mig.{DOMAIN}", "", _is("type", "mig"))
+    yield _class(f"gpu.{CLASS_DOMAIN}", geometry.WHOLE_RESOURCE, _is("type", "gpu"))
+    yield _class(f"mig.{CLASS_DOMAIN}", "", _is("type", "mig"))
     names = {
         profile.name: profile.resource_name
         for board in geometry.BOARDS.values()
         for profile in board.profiles
     }
     for name, resource in sorted(names.items()):
-        yield _class(f"{resource}.{DOMAIN}", resource, _is("type", "mig"), _is("profile", name))
+        yield _class(
+            f"{resource}.{CLASS_DOMAIN}", resource, _is("type", "mig"), _is("profile", name)
+        )
 
 
 def _is(attribute: str, value: str) -> str:

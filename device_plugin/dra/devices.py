@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from device_plugin.dra import counters
-from device_plugin.dra.names import DRIVER, Device
 from device_plugin.inventory.model import Gpu, in_service
+from gpu_operator.api.claim_devices import DRIVER, Device
 from gpu_operator.api.v1alpha1 import quantity
 from mig.geometry import Instance
 

@@ -19,11 +19,11 @@ from typing import Protocol
 
 from device_plugin.cdi import claims as cdi
 from device_plugin.cdi.spec import Mount
-from device_plugin.dra import names
 from device_plugin.errors import AgentError, ClaimError, ClusterError, GpudError, GpudUnreachable
 from device_plugin.inventory.claims import ClaimRef, device_id, is_claim_uid
 from device_plugin.inventory.model import CLAIM, Gpu, Inventory, MigSlice, in_service
 from device_plugin.kube.claims import Allocated, Claim
+from gpu_operator.api import claim_devices as names
 from mig import planner
 from mig.errors import MigError
 from mig.geometry import Instance

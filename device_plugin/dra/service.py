@@ -18,7 +18,6 @@ import grpc
 
 from device_plugin.dp.registration import remove_dead
 from device_plugin.dra.health import HealthService
-from device_plugin.dra.names import DRIVER
 from device_plugin.dra.preparing import Prepared, Preparer
 from device_plugin.errors import ClaimError
 from device_plugin.inventory.claims import ClaimRef
@@ -30,6 +29,7 @@ from device_plugin.proto import (
     registration_pb2,
     registration_pb2_grpc,
 )
+from gpu_operator.api.claim_devices import DRIVER
 
 VERSIONS: Final = ("v1.DRAPlugin", "v1alpha1.DRAResourceHealth")
 _PREPARING: Final = 24  # calls at a time: those that wait must not keep out what they wait for

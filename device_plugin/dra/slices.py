@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from device_plugin.dra import counters, places
 from device_plugin.dra.devices import Node, describe, numbers
-from device_plugin.dra.names import DRIVER
 from device_plugin.inventory.model import Gpu
+from gpu_operator.api.claim_devices import DRIVER
 from mig.geometry import Instance
 
 MOST_DEVICES: Final = 64  # ResourceSliceMaxDevicesWithAdvancedFeatures

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 DRIVER: Final = "gpu.tessera.dev"
-"""The DRA driver's name, as ``dra.names`` has it."""
+"""The DRA driver's name, as ``api.claim_devices`` has it."""
 KIND: Final = f"{DRIVER}/claim"
 _HEX = "[0-9a-f]"
 _UUID = rf"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}"

@@ -22,7 +22,6 @@ from device_plugin.agent.orphans import Orphans
 from device_plugin.config import Settings
 from device_plugin.dp.allocations import Allocations
 from device_plugin.dp.offer import HEALTHY, Offer
-from device_plugin.dra import names
 from device_plugin.dra.preparing import Prepared, Preparer
 from device_plugin.errors import AgentError, ClaimError, GpudError, GpudUnreachable
 from device_plugin.inventory import model
@@ -31,6 +30,7 @@ from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.claims import Allocated, Claim
 from device_plugin.kube.gpu_object import GpuObject
 from device_plugin.podresources.client import Listing
+from gpu_operator.api import claim_devices as names
 from gpu_operator.api.v1alpha1.gpu import GPUSpec, GPUStatus, PlacedInstance
 from mig import geometry, planner
 from vgpu_sim.gpud import errors

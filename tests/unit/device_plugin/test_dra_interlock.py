@@ -13,8 +13,8 @@ import pytest
 from interlock_world import World
 
 from device_plugin.agent import loop
-from device_plugin.dra import names
 from device_plugin.inventory import claims
+from gpu_operator.api import claim_devices as names
 
 HISTORIES, STEPS = 40, 200
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from device_plugin.dra import counters, names, slices
+from device_plugin.dra import counters, slices
 from device_plugin.dra.devices import SUSPECT, UNHEALTHY, Node
 from device_plugin.dra.places import in_order
 from device_plugin.dra.slices import Offered, resource_slices
 from device_plugin.inventory.model import Gpu, MigSlice
+from gpu_operator.api import claim_devices as names
 from mig import geometry, planner
 from mig.planner.occupancy import budget_of
 

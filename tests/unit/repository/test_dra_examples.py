@@ -10,9 +10,9 @@ import yaml
 
 from device_plugin.dra import classes
 from device_plugin.dra.devices import UNHEALTHY, Node
-from device_plugin.dra.names import DRIVER
 from device_plugin.dra.slices import Offered, resource_slices
 from device_plugin.inventory.model import Gpu
+from gpu_operator.api.claim_devices import DRIVER
 from mig import geometry
 
 FILES = sorted((Path(__file__).parents[3] / "examples" / "dra").glob("*.yaml"))

@@ -1,4 +1,4 @@
-"""How the devices of a node are called in its ResourceSlices, and in the allocations of claims.
+"""How devices are called in ResourceSlices, in the allocations of claims, and by DeviceClasses.
 
 One pool a node, of the node's name. A device is a whole GPU, ``gpu-0``, or a MIG profile at one
 place of it, ``gpu-0-mig-1g10gb-3``: what the DRA driver for NVIDIA GPUs calls them but for the
@@ -13,6 +13,10 @@ from typing import Final
 
 DRIVER: Final = "gpu.tessera.dev"
 """Name of the driver, of its attributes' domain, and of the class of whole GPUs."""
+CLASS_DOMAIN: Final = "tessera.dev"
+"""What the name of each of our DeviceClasses ends with, after a dot."""
+ANY_MIG: Final = "mig"
+"""Resource of the class of MIG devices of every profile."""
 
 _WORDS: Final = {"": "", "+me": "me", "-me": "nome", "+gfx": "gfx", "+me.all": "meall"}
 _ATTRIBUTES: Final = {word: attribute for attribute, word in _WORDS.items()}
@@ -76,3 +80,13 @@ def parse(name: str) -> Device:
     if match["start"] is None:
         return Device(gpu)
     return Device(gpu, f"{match['slices']}.{match['gb']}gb{attribute}", int(match["start"]))
+
+
+def resource_of(device_class: str) -> str:
+    """Return which devices one of our DeviceClasses selects, as a resource without its prefix.
+
+    It is "gpu", "mig" (any profile) or such as "mig-1g.10gb"; empty: the class is not one of ours.
+    """
+    resource, dot, rest = device_class.partition(f".{CLASS_DOMAIN}")
+    is_ours = resource in ("gpu", ANY_MIG) or resource.startswith(f"{ANY_MIG}-")
+    return resource if dot and not rest and is_ours else ""
