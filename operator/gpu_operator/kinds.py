@@ -53,7 +53,7 @@ class Kind:
     subresources: tuple[str, ...] = ()  # that are written, beside status
     models: Models | None = None
     watched: bool = False
-    reflected: bool = False  # followed by ``engine.rdma_loop``, beside or instead of kopf
+    reflected: bool = False  # followed by a loop with reflectors of its own, with kopf or without
     many: bool = False  # as many as nodes, or more: ``engine.watch`` follows them without kopf
     label: str = ""  # only objects that carry it are watched
     collection: str = ""
@@ -195,6 +195,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("Event", "events", namespaced=True),
     Kind("Lease", "leases", "coordination.k8s.io", namespaced=True, reflected=True),
     Kind("Namespace", "namespaces", reflected=True),
+    Kind("ResourceClaim", "resourceclaims", "resource.k8s.io", namespaced=True, reflected=True),
 )
 
 

@@ -77,6 +77,13 @@ def unschedulable(cluster: Cluster, name: str) -> bool:
     return any(one.get("reason") == "Unschedulable" for one in conditions)
 
 
+def told(cluster: Cluster, name: str, reason: str) -> list[str]:
+    """What events of a reason say on a claim and a pod of this name; none before both have one."""
+    chosen = f"--field-selector=involvedObject.name={name},reason={reason}"
+    found = [one["message"] for one in cluster.get("events", chosen)["items"]]
+    return found if len(found) > 1 else []
+
+
 def test_a_node_of_claims_offers_nothing_by_the_device_plugin(
     whole_cluster: Cluster, node: str
 ) -> None:
@@ -234,6 +241,9 @@ def test_the_stock_scheduler_places_what_fits_and_nothing_else(claims: Cluster, 
     )
     claims.apply(claim("small", exactly(SMALL)), pod("small", "small", arguments=HOLD, node=node))
     until(lambda: unschedulable(claims, "small"), 60)
+    full = until(lambda: told(claims, "small", "ClaimNoRoom"), 30)
+    assert len(full) == 2  # the claim and the pod
+    assert all("no 1g.10gb left" in one and f"{claims.namespace}/large-0" in one for one in full)
     claims.delete("pod", "large-0")
     claims.delete("resourceclaim", "large-0")
     claims.wait_pod("small", "Running")

@@ -20,6 +20,7 @@ from gpu_operator.app.object_metrics import ObjectCollector
 from gpu_operator.config import Config, Identity
 from gpu_operator.controllers.world import ChartPolicy
 from gpu_operator.engine import watch
+from gpu_operator.engine.claim_loop import ClaimLoop
 from gpu_operator.engine.queue import WorkQueue
 from gpu_operator.engine.rdma_loop import Cluster, RdmaLoop
 from gpu_operator.engine.store import Store
@@ -69,14 +70,15 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
         worker = Worker(kube, store, queue, config, identity.namespace, lease.fence)
         rdma = config.node.rdma.enabled
         policies = RdmaLoop(kube, identity.namespace, owners, lease.fence) if rdma else None
+        claims = ClaimLoop(kube, store.world, lease.fence) if config.node.dra.enabled else None
         patience_s = _MISSED_RESYNCS * config.resync_seconds
         reflectors = watch.reflectors(kube, store, worker.changed, identity.namespace)
         more: list[Part] = [one.run for one in reflectors]
-        more += [policies.run] if policies is not None else []
+        more += [loop.run for loop in (policies, claims) if loop is not None]
         leading = asyncio.create_task(_lead(lease, worker, store, identity.namespace, more))
         stopping = asyncio.create_task(stop.wait())
         try:
-            alive = partial(_alive, lease, worker, patience_s, policies)
+            alive = partial(_alive, lease, worker, patience_s, policies, claims)
             known = ObjectCollector(lambda: worker.seen if lease.is_leader else None, worker.rooms)
             metrics.QUEUE_DEPTH.labels("main").set_function(lambda: len(queue))
             metrics.LEADER.labels(config.lease_name).set_function(lambda: lease.is_leader)
@@ -105,13 +107,16 @@ async def _exported(collector: Collector) -> AsyncIterator[None]:
 
 
 def _alive(
-    lease: LeaseThread, worker: Worker, patience_s: float, policies: RdmaLoop | None = None
+    lease: LeaseThread,
+    worker: Worker,
+    patience_s: float,
+    *loops: RdmaLoop | ClaimLoop | None,
 ) -> bool:
     """Return whether a leader lists the cluster as it should, and no controller has got stuck."""
     age_s = max(
         time.monotonic() - worker.last_resync,
         worker.stuck_for_s,
-        policies.stuck_for_s if policies else 0.0,
+        *(loop.stuck_for_s for loop in loops if loop is not None),
     )
     return not lease.is_leader or age_s < patience_s
 

@@ -119,7 +119,8 @@ class SetTaints:
 class Record:
     """An event on an object of ours. ``warning``: something that a person may have to act upon.
 
-    ``namespace`` is the object's; events on cluster-scoped ones belong into "default".
+    ``namespace`` is the object's; events on cluster-scoped ones belong into "default". ``latest``:
+    an object has one event of this reason, and a later message takes the place of the earlier.
     """
 
     kind: str
@@ -129,6 +130,7 @@ class Record:
     message: str
     warning: bool = False
     namespace: str = "default"
+    latest: bool = False
 
     @property
     def what(self) -> str:

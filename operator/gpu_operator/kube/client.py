@@ -32,6 +32,7 @@ from gpu_operator.kube.connection import translated
 from gpu_operator.kube.port import Chosen, Document
 
 _COMPONENT = "tessera-operator"
+_LONGEST_MESSAGE = 1024  # characters of an event's
 _TIMEOUT_S = 10.0  # of each request, its answer's last byte included
 _ENDED = ("Succeeded", "Failed")  # phases of pods that hold nothing any more
 _WATCH_S = 60  # a connection that is dead unnoticed is found dead after this
@@ -276,7 +277,8 @@ class KubernetesCluster:
         return str(metadata.get("resourceVersion") or "")
 
     async def _record(self, action: Record) -> None:
-        key = f"{action.uid}/{action.reason}/{action.message}"
+        message = action.message[:_LONGEST_MESSAGE]
+        key = f"{action.uid}/{action.reason}/{'' if action.latest else action.message}"
         digest = hashlib.blake2s(key.encode(), digest_size=8).hexdigest()
         now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         name = f"{action.name[:180]}.{digest}"
@@ -293,7 +295,7 @@ class KubernetesCluster:
                 "uid": action.uid,
             },
             "reason": action.reason,
-            "message": action.message[:1024],
+            "message": message,
             "type": "Warning" if action.warning else "Normal",
             "source": {"component": _COMPONENT},
             "firstTimestamp": now,
@@ -309,7 +311,7 @@ class KubernetesCluster:
             await self._written(
                 self._dynamic.patch,
                 events,
-                {"lastTimestamp": now},
+                {"lastTimestamp": now} | ({"message": message} if action.latest else {}),
                 name=name,
                 namespace=action.namespace,
                 content_type=_MERGE_PATCH,

@@ -19,7 +19,6 @@ from kubernetes.aio.client import ApiClient as AsyncApiClient, Configuration as 
 from kubernetes.client import ApiClient, Configuration
 from policy_cluster import RdmaWorld
 
-from device_plugin.dra.names import DRIVER
 from device_plugin.errors import ClusterError
 from device_plugin.inventory.model import HolderPod
 from device_plugin.kube.claims import ClaimsKube
@@ -27,6 +26,7 @@ from device_plugin.kube.client import Kube
 from device_plugin.kube.slices import SliceKube
 from device_plugin.kube.tables import TablesKube
 from gpu_operator import kinds
+from gpu_operator.api.claim_devices import DRIVER
 from gpu_operator.api.v1alpha1 import POOL_LABEL
 from gpu_operator.api.v1alpha1.gpu import GPUStatus
 from gpu_operator.api.v1alpha1.rdma.tables import RDMANodeTablesStatus
@@ -262,10 +262,22 @@ def test_the_operator_has_the_rights_that_it_uses_and_no_other(
             await policies_live(cluster)
             return cluster.rights
 
-    given = granted(render(), "tessera-operator")
+    given = granted(render("dra.enabled=true"), "tessera-operator")
     used = asked(asyncio.run(live()) | watched(), given)
     assert used - given == set(), "used and not granted"
     assert given - used == set(), "granted and not used"
+
+
+@pytest.mark.parametrize("rdma", [True, False])
+@pytest.mark.parametrize("dra", [True, False])
+def test_the_operator_looks_beyond_its_namespace_only_for_what_is_on(rdma: bool, dra: bool) -> None:
+    settings = (f"rdma.enabled={str(rdma).lower()}", f"dra.enabled={str(dra).lower()}")
+    given = granted(render(*settings), "tessera-operator")
+    assert (("", "resource.k8s.io", "resourceclaims", "watch") in given) == dra
+    for resource, verb, own in (("pods", "watch", NAMESPACE), ("events", "create", "default")):
+        assert (("", "", resource, verb) in given) == (rdma or dra)
+        assert ((own, "", resource, verb) in given) == (not (rdma or dra))
+    assert not any(right[2:] == ("resourceclaims", "patch") for right in given)
 
 
 def test_the_node_agent_has_the_rights_that_it_uses_and_no_other() -> None:

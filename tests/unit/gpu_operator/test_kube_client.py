@@ -190,6 +190,26 @@ def test_an_event_that_is_known_is_only_dated_anew() -> None:
     assert set(dated.body) == {"lastTimestamp"}
 
 
+def test_an_object_has_one_event_of_a_reason_that_says_the_latest() -> None:
+    def answer(request: Request) -> Answer:
+        return Answer(409 if request.method == "POST" else 200, POOL)
+
+    def told(message: str) -> tuple[Any, Any]:
+        record = Record("ResourceClaim", "c", "u", "Full", message, namespace="ns", latest=True)
+        with HttpStub(answer) as stub:
+            asyncio.run(use(stub.url, lambda cluster: cluster.perform(record)))
+            created, changed = stub.requests
+        return created, changed
+
+    first, _ = told("two are full")
+    second, changed = told("three are full")
+    assert first.path == "/api/v1/namespaces/ns/events"
+    assert first.body["involvedObject"]["apiVersion"] == "resource.k8s.io/v1"
+    assert first.body["metadata"] == second.body["metadata"]
+    assert set(changed.body) == {"lastTimestamp", "message"}
+    assert changed.body["message"] == "three are full"
+
+
 @pytest.mark.parametrize(
     ("status", "error"),
     [

@@ -1,0 +1,1 @@
+"""What the scheduler does not say of ResourceClaims that wait (ADR 89). Pure."""

@@ -1,0 +1,126 @@
+"""ResourceClaims, and pods that no node was found for, as values (``resource.k8s.io/v1``)."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpu_operator.api.claim_devices import DRIVER, resource_of
+
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Devices of one class. ``resource`` is as ``resource_of`` has it; all on one node."""
+
+    resource: str
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that only devices of ours can serve; with alternatives the first that fits."""
+
+    name: str
+    alternatives: tuple[Wanted, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A device that the scheduler has given to a claim. ``node`` is its pool's name."""
+
+    node: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim that wants devices of ours (``requests``), or has some (``held``)."""
+
+    namespace: str
+    name: str
+    uid: str
+    requests: tuple[Request, ...] = ()
+    held: tuple[Held, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod of which the scheduler has said that no node will do; ``claims`` are names."""
+
+    namespace: str
+    name: str
+    uid: str
+    claims: tuple[str, ...]
+
+
+def claim(document: Document) -> Claim | None:
+    """Read a ResourceClaim; None: it neither wants nor has anything of ours."""
+    metadata = document["metadata"]
+    if metadata.get("deletionTimestamp") and not _allocation(document):
+        return None
+    found = Claim(
+        metadata["namespace"],
+        metadata["name"],
+        metadata["uid"],
+        requests=() if _allocation(document) else tuple(_requests(document)),
+        held=tuple(_held(document)),
+    )
+    return found if found.requests or found.held else None
+
+
+def pod(document: Document) -> WaitingPod | None:
+    """Read a pod; None: it has no claims, or the scheduler has not tried in vain."""
+    metadata, status = document["metadata"], document.get("status") or {}
+    conditions = {one["type"]: one for one in status.get("conditions") or ()}
+    reason = conditions.get("PodScheduled", {}).get("reason")
+    if reason != "Unschedulable" or metadata.get("deletionTimestamp"):
+        return None
+    names = tuple(_claims_of(document))
+    if not names:
+        return None
+    return WaitingPod(metadata["namespace"], metadata["name"], metadata["uid"], names)
+
+
+def _allocation(document: Document) -> Document:
+    found: Document = (document.get("status") or {}).get("allocation") or {}
+    return found
+
+
+def _held(document: Document) -> Iterator[Held]:
+    for one in (_allocation(document).get("devices") or {}).get("results") or ():
+        if one["driver"] == DRIVER and not one.get("adminAccess"):
+            yield Held(one["pool"], one["device"])
+
+
+def _requests(document: Document) -> Iterator[Request]:
+    """Yield the requests of which it can be said who is in the way.
+
+    Not those for admin access, which takes nothing from anybody, nor those that devices of another
+    driver might serve.
+    """
+    devices = (document.get("spec") or {}).get("devices") or {}
+    for request in devices.get("requests") or ():
+        exactly = request.get("exactly")
+        parts = request.get("firstAvailable") or () if exactly is None else (exactly,)
+        alternatives = tuple(map(_wanted, parts))
+        ours = alternatives and all(one.resource for one in alternatives)
+        if ours and not (exactly or {}).get("adminAccess"):
+            yield Request(request["name"], alternatives)
+
+
+def _wanted(part: Document) -> Wanted:
+    # Of allocationMode All it is known only that one is too many when there is none.
+    return Wanted(resource_of(part["deviceClassName"]), part.get("count") or 1)
+
+
+def _claims_of(document: Document) -> Iterator[str]:
+    made = (document.get("status") or {}).get("resourceClaimStatuses") or ()
+    names = {one["name"]: one.get("resourceClaimName") for one in made}
+    for one in document["spec"].get("resourceClaims") or ():
+        name = one.get("resourceClaimName") or names.get(one["name"])
+        if name:
+            yield name

@@ -1,0 +1,159 @@
+"""What of each GPU claims can have, and who has the rest.
+
+By the planner's rules, which are the scheduler's: that the counters of ResourceSlices accept what
+the geometry accepts is tested for every state of every board.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from functools import lru_cache
+
+from gpu_operator.api import claim_devices
+from gpu_operator.api.v1alpha1.gpupool import Allocation
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.claims.reading import Claim
+from gpu_operator.controllers.world import World
+from mig import geometry, planner
+from mig.errors import MigError
+from mig.geometry import Board, Instance, Profile
+
+_REMEMBERED = 16384
+_IN_SERVICE = ("Healthy", "Suspect")
+
+
+class Offer(Enum):
+    """Whether anything of a GPU is given to claims."""
+
+    OPEN = auto()
+    PLUGIN = auto()  # all of it is the device plugin's
+    OUT = auto()  # it, its node or its agent is not in service
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A GPU as claims see it. ``layouts``, ``pods`` and ``claims`` name who has what is taken."""
+
+    node: str
+    index: int
+    board: Board
+    offer: Offer
+    taken: frozenset[Instance] = frozenset()
+    layouts: frozenset[str] = frozenset()
+    pods: frozenset[str] = frozenset()
+    claims: frozenset[str] = frozenset()
+
+    def profiles(self, resource: str) -> tuple[Profile, ...]:
+        """Return what of its board a resource means, such as "gpu", "mig" or "mig-1g.10gb"."""
+        if resource == claim_devices.ANY_MIG:
+            return self.board.profiles
+        every = (*self.board.profiles, self.board.whole)
+        return tuple(one for one in every if one.resource_name == resource)
+
+    def room(self, resource: str) -> int:
+        """Return how many devices of a resource claims could have now."""
+        if self.offer is not Offer.OPEN:
+            return 0
+        counts = (_most(self.board, self.taken, one) for one in self.profiles(resource))
+        return max(counts, default=0)
+
+
+class Seats:
+    """The GPUs of a cluster; what is read from one is kept as long as that stays the same."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, tuple[Gpu, Seat]] = {}
+
+    def of(self, world: World, claims: Iterable[Claim]) -> tuple[Seat, ...]:
+        """Return the GPUs of a world, with what the scheduler has given to claims since.
+
+        A claim's slice is in its GPU's status only once it was prepared.
+        """
+        self._read = {
+            gpu.name: self._reading(gpu) for gpu in world.gpus.values() if not gpu.meta.deleting
+        }
+        given: dict[tuple[str, int], list[tuple[str, claim_devices.Device]]] = {}
+        for claim in claims:
+            for held in claim.held:
+                try:
+                    device = claim_devices.parse(held.device)
+                except ValueError:
+                    continue  # of a driver of another version
+                given.setdefault((held.node, device.gpu_index), []).append((str(claim), device))
+        return tuple(
+            _with(_serving(seat, world), given.get((seat.node, seat.index), ()))
+            for _, seat in self._read.values()
+        )
+
+    def _reading(self, gpu: Gpu) -> tuple[Gpu, Seat]:
+        known = self._read.get(gpu.name)
+        return known if known is not None and known[0] is gpu else (gpu, _seat(gpu))
+
+
+def _seat(gpu: Gpu) -> Seat:
+    board, offer = geometry.board(gpu.spec.board), Offer.OPEN
+    if gpu.status.health.partition(":")[0] not in _IN_SERVICE:
+        offer = Offer.OUT
+    if gpu.spec.allocation is Allocation.DEVICE_PLUGIN:
+        offer = Offer.PLUGIN
+    wanted = gpu.spec.layout_instances
+    places = [one.place for one in wanted]
+    places += [one.place for one in gpu.status.slices]
+    places += [one.place for one in gpu.status.claims]
+    return Seat(
+        gpu.spec.node_name,
+        gpu.spec.index,
+        board,
+        offer,
+        taken=frozenset(_instances(board, places)),
+        layouts=frozenset([gpu.spec.layout or ""] if wanted or gpu.status.slices else ()),
+        pods=frozenset(f"{h.namespace}/{h.name}" for s in gpu.status.slices for h in s.holders),
+        claims=frozenset(f"{s.claim.namespace}/{s.claim.name}" for s in gpu.status.claims),
+    )
+
+
+def _instances(board: Board, places: Iterable[tuple[str, int, int | None]]) -> Iterable[Instance]:
+    for place in places:
+        try:
+            yield board.instance(*place).gpu_instance
+        except MigError:
+            continue  # of another board: its layout says what is wrong
+
+
+def _serving(seat: Seat, world: World) -> Seat:
+    node = world.nodes.get(seat.node)
+    lost = seat.offer is Offer.OPEN and (node is None or not node.ready)
+    return replace(seat, offer=Offer.OUT) if lost else seat
+
+
+def _with(seat: Seat, given: Sequence[tuple[str, claim_devices.Device]]) -> Seat:
+    if not given:
+        return seat
+    places = [(d.profile or geometry.WHOLE, d.start or 0, None) for _, d in given]
+    return replace(
+        seat,
+        taken=seat.taken | frozenset(_instances(seat.board, places)),
+        claims=seat.claims | {claim for claim, _ in given},
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _most(board: Board, taken: frozenset[Instance], profile: Profile) -> int:
+    """Return how many of a profile fit beside what is taken."""
+    if profile.is_whole:
+        return int(not taken)
+    if planner.violations(board, tuple(taken)):
+        return 0  # a report and an allocation that contradict each other: nothing is left there
+    most = 0
+    while next(iter(planner.ways(board, tuple(taken), [profile] * (most + 1))), None):
+        most += 1
+    return most
+
+
+def on_nodes(seats: Iterable[Seat], resource: str) -> Mapping[str, int]:
+    """Return how many devices of a resource each node has left; nodes without any are missing."""
+    found: dict[str, int] = {}
+    for seat in seats:
+        if room := seat.room(resource):
+            found[seat.node] = found.get(seat.node, 0) + room
+    return found

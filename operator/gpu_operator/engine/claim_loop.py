@@ -1,0 +1,123 @@
+"""Tells why ResourceClaims wait: reflectors feed ``Telling``, its events are written.
+
+Pods that have a node are not followed, so of a busy cluster it is the few that wait.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, Never, Protocol
+
+from gpu_operator import errors
+from gpu_operator.controllers.claims import reading
+from gpu_operator.controllers.claims.reading import Claim, WaitingPod
+from gpu_operator.controllers.claims.telling import Telling
+from gpu_operator.controllers.world import World
+from gpu_operator.kube.actions import Record
+from gpu_operator.kube.port import Chosen, Document, Kube, Source
+from gpu_operator.kube.reflector import Reflector
+
+GATHER_S: Final = 2.0  # changes come in bursts, and the scheduler is to be first
+_AGAIN_S: Final = 15.0  # while somebody waits: GPUs change, too
+_READERS: Final[Mapping[str, tuple[Chosen, Callable[[Document], Any]]]] = {
+    "ResourceClaim": (Chosen(), reading.claim),
+    "Pod": (Chosen(fields="spec.nodeName=,status.phase=Pending"), reading.pod),
+}
+_log = logging.getLogger(__name__)
+
+
+class Cluster(Kube, Source, Protocol):
+    """What this part needs of a cluster."""
+
+
+class ClaimLoop:
+    """Owned by one event loop; every write asks ``fence`` first, which raises NotLeader."""
+
+    def __init__(
+        self,
+        kube: Cluster,
+        world: Callable[[], World],
+        fence: Callable[[], None],
+        gather_s: float = GATHER_S,
+    ) -> None:
+        self._kube = kube
+        self._world = world
+        self._fence = fence
+        self._gather_s = gather_s
+        self._telling = Telling()
+        self._claims: dict[str, Claim] = {}
+        self._pods: dict[str, WaitingPod] = {}
+        self._due = asyncio.Event()
+        self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claims")
+        self._turn_began: float | None = None
+        self.reflectors = [
+            Reflector(kube, kind, chosen, read, self.changed)
+            for kind, (chosen, read) in _READERS.items()
+        ]
+
+    @property
+    def stuck_for_s(self) -> float:
+        """For how long a computation has been going on now."""
+        return 0.0 if self._turn_began is None else time.monotonic() - self._turn_began
+
+    def changed(self, kind: str, key: str, value: Any) -> None:
+        """Take a change; what it comes to is told a moment later."""
+        known: dict[str, Any] = self._pods if kind == "Pod" else self._claims
+        if value is None:
+            known.pop(key, None)
+        else:
+            known[key] = value
+        self._due.set()
+
+    async def run(self) -> None:
+        """Work until cancelled. Raises NotLeader."""
+        tasks = [asyncio.create_task(reflector.run()) for reflector in self.reflectors]
+        tasks.append(asyncio.create_task(self._work()))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._computing.shutdown(wait=False)
+
+    async def _work(self) -> Never:
+        # Who has a GPU is not known before all claims are.
+        await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
+        while True:
+            try:
+                async with asyncio.timeout(_AGAIN_S if self._pods else None):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            await asyncio.sleep(self._gather_s)
+            self._due.clear()
+            for event in await self._decided():
+                await self._perform(event)
+
+    async def _decided(self) -> Sequence[Record]:
+        claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
+        world = self._world()
+        self._turn_began = now_s = time.monotonic()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(
+                self._computing, self._telling.due, claims, pods, world, now_s
+            )
+        except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest
+            _log.exception("claims that wait: will retry")
+            return ()
+        finally:
+            self._turn_began = None
+
+    async def _perform(self, event: Record) -> None:
+        self._fence()
+        try:
+            await self._kube.perform(event)
+        except errors.KubeError as err:
+            _log.warning("%s: %s", event.what, err)  # not worth a retry
+        else:
+            _log.info("Record: %s", event.what)

@@ -1,0 +1,164 @@
+"""Why a claim waits: what is full, and who has it."""
+
+from typing import Any
+
+import pytest
+from gpu_world import claimed, mig_slice, node, world
+from waiting_claims import THREE, claim_document, exactly, offered
+
+from gpu_operator.api.v1alpha1.gpupool import Allocation
+from gpu_operator.api.v1alpha1.resource import Gpu
+from gpu_operator.controllers.claims import reading
+from gpu_operator.controllers.claims.reading import Claim
+from gpu_operator.controllers.claims.room import Seats
+from gpu_operator.controllers.claims.verdict import Judge
+from gpu_operator.controllers.world import World
+
+
+def nodes(*gpus: Gpu, **facts: Any) -> World:
+    names = sorted({gpu.spec.node_name for gpu in gpus})
+    return world(*(node(name, **facts) for name in names), *gpus)
+
+
+def read(*args: Any, **facts: Any) -> Claim:
+    found = reading.claim(claim_document(*args, **facts))
+    assert found is not None
+    return found
+
+
+def said(seen: World, wanting: Claim, *others: Claim) -> tuple[str, str]:
+    verdict = Judge(Seats().of(seen, (wanting, *others))).verdict(wanting)
+    assert verdict is not None
+    return verdict.reason.value, verdict.message
+
+
+def test_layouts_claims_and_pods_that_have_the_gpus_are_named() -> None:
+    whole = ["3g.40gb@0", "3g.40gb@4"]
+    divided = [
+        offered(
+            "a",
+            index,
+            Allocation.BOTH,
+            layout="halves",
+            want=whole,
+            have=[mig_slice(whole[0], "default/train"), mig_slice(whole[1])],
+        )
+        for index in range(2)
+    ]
+    full = offered("b", claims=[claimed("3g.40gb@0", "x"), claimed("3g.40gb@4", "y")])
+    given = read("z", held=("b/gpu-1",))
+    assert said(nodes(*divided, full, offered("b", 1)), read("want"), given) == (
+        "ClaimNoRoom",
+        "request gpu: no 3g.40gb left: of 4 GPUs 2 hold layouts, 2 are held by claims;"
+        " layouts: halves; claims: team/x, team/y, team/z; pods of the plugin: default/train",
+    )
+
+
+def test_of_many_that_have_the_gpus_those_with_the_most_are_named() -> None:
+    every = [offered("n", index) for index in range(6)]
+    two = read("two", held=("n/gpu-0", "n/gpu-1"))
+    ones = [read(f"one-{index}", held=(f"n/gpu-{index}",)) for index in range(2, 6)]
+    _, message = said(nodes(*every), read("want", exactly("gpu.tessera.dev")), two, *ones)
+    assert message == (
+        "request gpu: no whole GPU left: of 6 GPUs 6 are held by claims;"
+        " claims: team/two, team/one-2, team/one-3 and 2 more"
+    )
+
+
+def test_what_is_not_offered_or_not_in_service_is_told_apart() -> None:
+    gpus = (
+        offered("a", 0, Allocation.DEVICE_PLUGIN),
+        offered("a", 1, board="a30"),
+        offered("a", 2, health="Unhealthy: Xid 79"),
+    )
+    assert said(nodes(*gpus), read("want")) == (
+        "ClaimNoRoom",
+        "request gpu: no 3g.40gb left: of 3 GPUs 1 are given to pods by the device plugin alone,"
+        " 1 are of boards without it, 1 are out of service",
+    )
+    reason, message = said(nodes(*gpus[:2]), read("want"))
+    assert reason == "ClaimNotOffered"
+    assert message == (
+        "request gpu: no GPU offers 3g.40gb to claims: of 2 GPUs 1 are given to pods by the device"
+        " plugin alone, 1 are of boards without it"
+    )
+    assert said(nodes(), read("want"))[1].endswith(
+        "no GPU offers 3g.40gb to claims: of 0 GPUs none"
+    )
+    _, lost = said(nodes(offered("a"), ready=False), read("want"))
+    assert lost.endswith("of 1 GPUs 1 are out of service")
+
+
+def test_devices_of_one_request_are_on_one_node() -> None:
+    gpus = (offered("a"), offered("b"), offered("b", 1))
+    given = read("x", held=("a/gpu-0-mig-3g40gb-0", "b/gpu-0"))
+    reason, message = said(nodes(*gpus), read("want", exactly(THREE, count=3)), given)
+    assert reason == "ClaimNoRoom"
+    assert message == (
+        "request gpu: no node has 3 x 3g.40gb left (the most is 2 on b): of 3 GPUs"
+        " 2 have room for fewer, 1 are held by claims; claims: team/x"
+    )
+
+
+def test_room_that_is_there_is_told_with_what_was_not_asked() -> None:
+    wanting = read("want", exactly(THREE, "large"), exactly("mig.tessera.dev", "any"))
+    given = read("x", held=("a/gpu-0-mig-3g40gb-0",))
+    reason, message = said(nodes(offered("a"), offered("b")), wanting, given)
+    assert reason == "ClaimUnmatched"
+    assert "(large: 3g.40gb, 2 on b, 1 on a; any: MIG device, 7 on b," in message
+
+
+def test_an_alternative_that_fits_is_enough() -> None:
+    small = {"deviceClassName": "mig-1g.10gb.tessera.dev"}
+    either = {"name": "gpu", "firstAvailable": [{"deviceClassName": THREE}, small]}
+    layouts = offered("a", layout="l", allocation=Allocation.BOTH, want=["4g.40gb@0", "2g.20gb@4"])
+    assert said(nodes(layouts), read("want", either))[0] == "ClaimUnmatched"
+    full = offered("a", layout="l", allocation=Allocation.BOTH, want=["7g.80gb@0"])
+    reason, message = said(nodes(full), read("want", either))
+    assert reason == "ClaimNoRoom"
+    assert message.endswith("1 hold layouts; layouts: l; no alternative")
+
+
+def test_room_follows_the_planner_and_each_gpu_is_read_once() -> None:
+    seats = Seats()
+    gpu = offered("a", claims=[claimed("1g.10gb@0")])
+    seen = nodes(gpu)
+    (seat,) = seats.of(seen, ())
+    assert [seat.room(f"mig-{one}") for one in ("1g.10gb", "3g.40gb", "4g.40gb", "7g.80gb")] == [
+        6,
+        1,
+        0,
+        0,
+    ]
+    assert seat.room("gpu") == 0
+    assert seats.of(seen, ())[0] is seat
+    (beside,) = seats.of(seen, (read("x", held=("a/gpu-0-mig-3g40gb-4", "a/tpu-7")),))
+    assert beside.room("mig-3g.40gb") == 0
+    assert beside.claims == {"team/job", "team/x"}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        exactly("gpu.example.com"),
+        exactly("gpu.tessera.dev", adminAccess=True),
+        {"name": "gpu", "firstAvailable": [{"deviceClassName": c} for c in (THREE, "cpu.dra")]},
+    ],
+)
+def test_requests_that_others_may_serve_or_that_take_nothing_are_not_judged(
+    request_: dict[str, Any],
+) -> None:
+    assert reading.claim(claim_document("want", request_)) is None
+
+
+def test_claims_that_are_going_or_not_ours_are_not_kept() -> None:
+    going = claim_document("want")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert reading.claim(going) is None
+    held = claim_document("has", held=("a/gpu-0",))
+    held["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    found = reading.claim(held)
+    assert found is not None  # it has its device until it is gone
+    assert (found.requests, len(found.held)) == ((), 1)
+    held["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    assert reading.claim(held) is None
