@@ -210,6 +210,7 @@ class Preparer:
             raise ClaimError(f"claim {ref} with UID {ref.uid} does not exist")
         if claim.allocated is None:
             raise ClaimError(f"claim {ref} is not allocated")
+        _check_configs(claim)
         inventory = self._node.inventory()
         if call.before is None:
             call.before = frozenset(s.uuid for s in inventory.slices() if s.owner == owner)
@@ -296,6 +297,20 @@ class Preparer:
 
 class _Blocked(ClaimError):
     """Something is in the way that may go by itself."""
+
+
+def _check_configs(claim: Claim) -> None:
+    """Refuse parameters for this driver, which has none: without them it would be something else.
+
+    Raises ClaimError.
+    """
+    for config in claim.configs:
+        if config.driver == names.DRIVER:
+            kind = f" {config.kind}" if config.kind else ""
+            raise ClaimError(
+                f"claim {claim.ref} or its class has opaque parameters{kind} for {names.DRIVER},"
+                " which knows none: take them out; pods share a device by sharing its claim"
+            )
 
 
 def _own(gpu: Gpu, instance: Instance, owner: str) -> tuple[MigSlice, ...]:

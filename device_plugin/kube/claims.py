@@ -33,11 +33,20 @@ class Allocated:
 
 
 @dataclass(frozen=True, slots=True)
+class Config:
+    """Parameters for a driver, of the claim or of its class. ``kind`` is theirs, if they say it."""
+
+    driver: str
+    kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
     """A claim. ``allocated`` is None while the scheduler has given it nothing."""
 
     ref: ClaimRef
     allocated: tuple[Allocated, ...] | None
+    configs: tuple[Config, ...] = ()
 
 
 def is_name(namespace: str, name: str) -> bool:
@@ -50,10 +59,18 @@ def read(document: Mapping[str, Any]) -> Claim:
     metadata = document["metadata"]
     allocation = (document.get("status") or {}).get("allocation")
     allocated: tuple[Allocated, ...] | None = None
+    configs: tuple[Config, ...] = ()
     if allocation is not None:
-        results = (allocation.get("devices") or {}).get("results") or ()
-        allocated = tuple(_result(one) for one in results)
-    return Claim(ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"]), allocated)
+        devices = allocation.get("devices") or {}
+        allocated = tuple(_result(one) for one in devices.get("results") or ())
+        configs = tuple(_config(one["opaque"]) for one in devices.get("config") or ())
+    ref = ClaimRef(metadata["namespace"], metadata["name"], metadata["uid"])
+    return Claim(ref, allocated, configs)
+
+
+def _config(opaque: Mapping[str, Any]) -> Config:
+    kind = (opaque.get("parameters") or {}).get("kind")
+    return Config(opaque["driver"], kind[:63] if isinstance(kind, str) else "")
 
 
 def _result(one: Mapping[str, Any]) -> Allocated:

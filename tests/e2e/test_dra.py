@@ -18,6 +18,8 @@ Manifest = Callable[..., dict[str, Any]]
 SMALL = "mig-1g.10gb.tessera.dev"
 RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
 HOLD = ("--n", "100001", "--hold", "600")
+REFUSED = "sharing-parameters"
+SERVED = [one for one in sorted((EXAMPLES / "dra/demos").glob("*.yaml")) if one.stem != REFUSED]
 
 
 def slices(cluster: Cluster, node: str) -> list[dict[str, Any]]:
@@ -181,6 +183,32 @@ def test_examples_run_side_by_side(claims: Cluster, node: str) -> None:
         assert found["status"]["phase"] == "Succeeded", claims.logs(name)
         assert found["spec"]["nodeName"] == node
         assert device in claims.logs(name)
+
+
+@pytest.mark.parametrize("demo", SERVED, ids=lambda demo: demo.stem)
+def test_demos_of_the_shapes_of_other_drivers_run(claims: Cluster, node: str, demo: Path) -> None:
+    claims.kubectl("apply", "-f", str(demo))
+    try:
+        for one in yaml.safe_load_all(demo.read_text(encoding="utf-8")):
+            name = one["metadata"]["name"]
+            if one["kind"] == "Pod":
+                found = claims.wait_pod(name)
+                assert found["status"]["phase"] == "Succeeded", claims.kubectl(
+                    "describe", "pod", name
+                )
+                assert found["spec"]["nodeName"] == node
+            elif one["kind"] == "Deployment":
+                claims.kubectl("rollout", "status", f"deployment/{name}", "--timeout=120s")
+    finally:
+        claims.kubectl("delete", "-f", str(demo), "--wait=false")
+
+
+def test_parameters_that_the_driver_does_not_know_are_refused(claims: Cluster, node: str) -> None:
+    del node
+    claims.kubectl("apply", "-f", str(EXAMPLES / "dra/demos" / f"{REFUSED}.yaml"))
+    chosen = f"--field-selector=involvedObject.name={REFUSED},reason=FailedPrepareDynamicResources"
+    (first, *_) = until(lambda: claims.get("events", chosen)["items"], 60)
+    assert "opaque parameters GpuConfig for gpu.tessera.dev" in first["message"]
 
 
 def uuids(cluster: Cluster, name: str) -> dict[str, str]:

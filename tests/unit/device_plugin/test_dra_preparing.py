@@ -15,8 +15,9 @@ from device_plugin.dra.preparing import Preparer
 from device_plugin.dra.service import DraService
 from device_plugin.errors import ClaimError, ClusterError
 from device_plugin.inventory.claims import ClaimRef
-from device_plugin.kube.claims import Allocated, Claim
+from device_plugin.kube.claims import Allocated, Claim, read
 from device_plugin.proto import dra_pb2 as pb
+from gpu_operator.api.claim_devices import DRIVER
 
 UID, OTHER = (f"{digit * 8}-3333-4333-8333-333333333333" for digit in "ab")
 REF = ClaimRef("team", "job", UID)
@@ -94,6 +95,30 @@ def test_devices_of_other_drivers_are_not_ours(world: World) -> None:
     )
     (one,) = preparing(world, lambda *_: Claim(REF, results)).prepare(REF)
     assert one.allocated.request == "r1"
+
+
+def test_parameters_for_this_driver_are_refused_and_those_for_others_are_theirs(
+    world: World,
+) -> None:
+    def claim_with(driver: str, **parameters: Any) -> Claim:
+        results = [{"request": "gpu", "driver": DRIVER, "pool": NODE, "device": "gpu-1"}]
+        config = [{"source": "FromClaim", "opaque": {"driver": driver, "parameters": parameters}}]
+        devices = {"results": results, "config": config}
+        return read(
+            {
+                "metadata": {"namespace": REF.namespace, "name": REF.name, "uid": REF.uid},
+                "status": {"allocation": {"devices": devices}},
+            }
+        )
+
+    for parameters, told in (({"kind": "GpuConfig"}, "parameters GpuConfig for"), ({}, "for gpu")):
+        ours = claim_with(DRIVER, **parameters)
+        with pytest.raises(ClaimError, match=told):
+            preparing(world, lambda *_, ours=ours: ours).prepare(REF)
+    assert there(world) == {}
+    theirs = claim_with("nic.example.org", kind="NicConfig")
+    (one,) = preparing(world, lambda *_: theirs).prepare(REF)
+    assert one.allocated.device == "gpu-1"
 
 
 def test_another_claim_of_the_same_name_gives_nothing(world: World) -> None:

@@ -9,6 +9,7 @@ from gpu_world import claimed, node, world
 from waiting_claims import claim_document, offered, pod_document
 
 from gpu_operator import errors
+from gpu_operator.controllers.claims.telling import Telling
 from gpu_operator.engine import claim_loop
 from gpu_operator.engine.claim_loop import ClaimLoop
 from gpu_operator.kube.actions import Record
@@ -118,7 +119,7 @@ def test_gpus_are_looked_at_again_while_somebody_waits(monkeypatch: pytest.Monke
         return ()
 
     monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
-    monkeypatch.setattr(claim_loop.Telling, "due", due)
+    monkeypatch.setattr(Telling, "due", due)
 
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.listable.set()
@@ -129,7 +130,7 @@ def test_gpus_are_looked_at_again_while_somebody_waits(monkeypatch: pytest.Monke
 
 
 def test_a_fault_in_one_object_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    due = claim_loop.Telling.due
+    due = Telling.due
     failures = iter([ValueError("what"), None])
 
     def failing(*args: Any) -> tuple[Record, ...]:
@@ -139,7 +140,7 @@ def test_a_fault_in_one_object_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
         return due(*args)
 
     monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
-    monkeypatch.setattr(claim_loop.Telling, "due", failing)
+    monkeypatch.setattr(Telling, "due", failing)
 
     async def scene(server: Server, running: "asyncio.Task[None]") -> None:
         server.listable.set()

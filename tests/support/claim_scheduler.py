@@ -1,0 +1,182 @@
+"""The stock scheduler's allocation of ResourceClaims, played by its rules (Kubernetes 1.36).
+
+A small part of its structured allocator: on one node, devices in the order of publication, the first
+that a request fits, back a step where the rest does not; a device once, shared counters never
+exceeded, constraints kept. CEL as far as Python reads it alike: ``&&`` and ``||``, comparisons, and the
+functions of strings, quantities and versions that manifests here use. An attribute that a device does
+not have is an error, as it is there.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from kubernetes.utils import parse_quantity
+
+Document = dict[str, Any]
+
+
+class Text(str):
+    """A string with the functions that CEL has for it."""
+
+    def lowerAscii(self) -> "Text":
+        return Text(self.lower())
+
+    def matches(self, pattern: str) -> bool:
+        return re.search(pattern, self) is not None
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A quantity or a version."""
+
+    value: Any
+
+    def compareTo(self, other: "Ordered") -> int:
+        return int(self.value > other.value) - int(self.value < other.value)
+
+    def isGreaterThan(self, other: "Ordered") -> bool:
+        return bool(self.value > other.value)
+
+
+def quantity(text: str) -> Ordered:
+    return Ordered(parse_quantity(text))
+
+
+def semver(text: str) -> Ordered:
+    return Ordered(tuple(map(int, text.split("."))))
+
+
+def holds(expression: str, driver: str, device: Document) -> bool:
+    """Evaluate a selector's expression for a device."""
+    values: dict[str, dict[str, Any]] = {}
+    for name, one in device["attributes"].items():
+        domain, _, own = name.rpartition("/")
+        values.setdefault(domain or driver, {})[own] = _value(one)
+    capacity = {name: quantity(one["value"]) for name, one in device["capacity"].items()}
+    seen = SimpleNamespace(
+        driver=driver,
+        attributes={domain: SimpleNamespace(**found) for domain, found in values.items()},
+        capacity={driver: SimpleNamespace(**capacity)},
+    )
+    text = expression.replace("&&", " and ").replace("||", " or ")
+    known = {"__builtins__": {}, "device": seen, "quantity": quantity, "semver": semver}
+    found = eval(f"({text})", known)
+    assert isinstance(found, bool), expression
+    return found
+
+
+def _value(attribute: Document) -> Any:
+    ((kind, value),) = attribute.items()
+    return {"string": Text, "version": semver, "int": int, "bool": bool}[kind](value)
+
+
+@dataclass
+class Scheduler:
+    """One node and what of it is allocated. ``classes`` are the expressions of DeviceClasses."""
+
+    slices: Mapping[str, Document]
+    classes: Mapping[str, str]
+    taken: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        specs = [self.slices[name] for name in sorted(self.slices)]
+        self.driver = specs[0]["driver"]
+        self.devices = {d["name"]: d for spec in specs for d in spec.get("devices", ())}
+        self.counters = {
+            one["name"]: _numbers(one["counters"])
+            for spec in specs
+            for one in spec.get("sharedCounters", ())
+        }
+
+    def allocate(self, *claims: Document) -> list[list[str]] | None:
+        """Return the devices of each claim (``spec.devices``), or None: they are not to be had."""
+        requests = [(n, one) for n, claim in enumerate(claims) for one in claim["requests"]]
+        found = next(self._filled(claims, requests, []), None)
+        if found is None:
+            return None
+        self.taken += [device for _, _, device, admin in found if not admin]
+        return [[device for n, _, device, _ in found if n == at] for at in range(len(claims))]
+
+    def _filled(
+        self,
+        claims: Sequence[Document],
+        requests: Sequence[tuple[int, Document]],
+        chosen: list[tuple[int, str, str, bool]],
+    ) -> Iterator[list[tuple[int, str, str, bool]]]:
+        """Yield every way to serve the requests, the scheduler's first."""
+        if not requests:
+            yield chosen
+            return
+        (at, request), *rest = requests
+        exactly = request.get("exactly")
+        for wanted in [exactly] if exactly else request["firstAvailable"]:
+            able = [name for name in self.devices if self._selects(wanted, name)]
+            every = wanted.get("allocationMode") == "All"
+            count = len(able) if every else wanted.get("count", 1)
+            admin = bool(wanted.get("adminAccess"))
+            slots = [(at, request["name"], admin)] * count
+            for more in self._chosen(claims[at], able, slots, chosen) if count else ():
+                yield from self._filled(claims, rest, more)
+
+    def _chosen(
+        self,
+        claim: Document,
+        able: Sequence[str],
+        slots: Sequence[tuple[int, str, bool]],
+        chosen: list[tuple[int, str, str, bool]],
+    ) -> Iterator[list[tuple[int, str, str, bool]]]:
+        if not slots:
+            yield chosen
+            return
+        (at, request, admin), *rest = slots
+        for name in able:
+            more = [*chosen, (at, request, name, admin)]
+            names = [one[2] for one in chosen]
+            free = name not in names and (admin or name not in self.taken)
+            if free and self._fits([*names, name]) and self._agree(claim, at, more):
+                yield from self._chosen(claim, able, rest, more)
+
+    def _selects(self, wanted: Document, name: str) -> bool:
+        device = self.devices[name]
+        expressions = [self.classes[wanted["deviceClassName"]]]
+        expressions += [one["cel"]["expression"] for one in wanted.get("selectors", ())]
+        least = (wanted.get("capacity") or {}).get("requests", {})
+        return all(holds(one, self.driver, device) for one in expressions) and all(
+            parse_quantity(device["capacity"][what]["value"]) >= parse_quantity(much)
+            for what, much in least.items()  # of devices that are not for several claims
+        )
+
+    def _fits(self, names: Iterable[str]) -> bool:
+        used: dict[str, Counter[str]] = {name: Counter() for name in self.counters}
+        for name in (*self.taken, *names):
+            for one in self.devices[name]["consumesCounters"]:
+                used[one["counterSet"]].update(_numbers(one["counters"]))
+        return all(
+            count <= self.counters[name].get(counter, 0)
+            for name, counts in used.items()
+            for counter, count in counts.items()
+        )
+
+    def _agree(
+        self, claim: Document, at: int, chosen: Iterable[tuple[int, str, str, bool]]
+    ) -> bool:
+        own = [(request, device) for n, request, device, _ in chosen if n == at]
+        for constraint in claim.get("constraints", ()):
+            attribute = constraint["matchAttribute"].removeprefix(f"{self.driver}/")
+            concerned = constraint.get("requests") or [one["name"] for one in claim["requests"]]
+            values = {
+                str(self.devices[device]["attributes"].get(attribute, device))
+                for request, device in own
+                if request in concerned
+            }
+            if len(values) > 1:
+                return False
+        return True
+
+
+def _numbers(counters: Document) -> dict[str, int]:
+    return {name: int(one["value"]) for name, one in counters.items()}
