@@ -21,6 +21,9 @@ from gpu_operator.kube.reflector import Reflector
 
 GATHER_S: Final = 2.0  # changes come in bursts, and the scheduler is to be first
 _AGAIN_S: Final = 15.0  # while somebody waits: GPUs change, too
+_REST: Final = (
+    9.0  # times what a round took: of a large fleet it may be seconds (8,000 GPUs: 1 to 5)
+)
 _READERS: Final[Mapping[str, tuple[Chosen, Callable[[Document], Any]]]] = {
     "ResourceClaim": (Chosen(), reading.claim),
     "Pod": (Chosen(fields="spec.nodeName=,status.phase=Pending"), reading.pod),
@@ -52,6 +55,7 @@ class ClaimLoop:
         self._due = asyncio.Event()
         self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claims")
         self._turn_began: float | None = None
+        self._took_s = 0.0
         self.reflectors = [
             Reflector(kube, kind, chosen, read, self.changed)
             for kind, (chosen, read) in _READERS.items()
@@ -94,7 +98,7 @@ class ClaimLoop:
                     await self._due.wait()
             except TimeoutError:
                 pass
-            await asyncio.sleep(self._gather_s)
+            await asyncio.sleep(max(self._gather_s, _REST * self._took_s))
             self._due.clear()
             for event in await self._decided():
                 await self._perform(event)
@@ -112,6 +116,7 @@ class ClaimLoop:
             return ()
         finally:
             self._turn_began = None
+            self._took_s = time.monotonic() - now_s
 
     async def _perform(self, event: Record) -> None:
         self._fence()

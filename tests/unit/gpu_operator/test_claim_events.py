@@ -37,7 +37,7 @@ def test_the_claim_and_its_pod_are_told() -> None:
         ("Pod", "team/job", "ClaimNoRoom"),
     ]
     on_claim, on_pod = events
-    assert on_claim.message.startswith("request gpu: no 3g.40gb left: of 1 GPUs 1 are held by")
+    assert on_claim.message.startswith("request gpu: no 3g.40gb left: of 1 GPU 1 is held by")
     assert on_pod.message == f"claim want, {on_claim.message}"
     assert (on_claim.uid, on_pod.uid) == ("uid-want", "uid-job")
     assert all(one.warning and one.latest for one in events)

@@ -1,7 +1,9 @@
 """The loop that tells why claims wait: what it follows, when it tells, and when it stops."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -125,6 +127,28 @@ def test_gpus_are_looked_at_again_while_somebody_waits(monkeypatch: pytest.Monke
         server.listable.set()
         while len(rounds) < 5:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
+
+    play(scene)
+
+
+def test_judging_takes_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = itertools.count()  # a second passes at each look at the clock
+    rests: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(0)
+
+    clock = SimpleNamespace(monotonic=lambda: float(next(now)))
+    monkeypatch.setattr(claim_loop, "time", clock)
+    monkeypatch.setattr(claim_loop, "_AGAIN_S", 0.001)
+    monkeypatch.setattr(claim_loop.asyncio, "sleep", noted)
+
+    async def scene(server: Server, running: "asyncio.Task[None]") -> None:
+        server.listable.set()
+        while 9.0 not in rests:
+            await sleep(0.001)
 
     play(scene)
 

@@ -73,20 +73,20 @@ def test_what_is_not_offered_or_not_in_service_is_told_apart() -> None:
     )
     assert said(nodes(*gpus), read("want")) == (
         "ClaimNoRoom",
-        "request gpu: no 3g.40gb left: of 3 GPUs 1 are given to pods by the device plugin alone,"
-        " 1 are of boards without it, 1 are out of service",
+        "request gpu: no 3g.40gb left: of 3 GPUs 1 is given to pods by the device plugin alone,"
+        " 1 is of boards without it, 1 is out of service",
     )
     reason, message = said(nodes(*gpus[:2]), read("want"))
     assert reason == "ClaimNotOffered"
     assert message == (
-        "request gpu: no GPU offers 3g.40gb to claims: of 2 GPUs 1 are given to pods by the device"
-        " plugin alone, 1 are of boards without it"
+        "request gpu: no GPU offers 3g.40gb to claims: of 2 GPUs 1 is given to pods by the device"
+        " plugin alone, 1 is of boards without it"
     )
     assert said(nodes(), read("want"))[1].endswith(
         "no GPU offers 3g.40gb to claims: of 0 GPUs none"
     )
     _, lost = said(nodes(offered("a"), ready=False), read("want"))
-    assert lost.endswith("of 1 GPUs 1 are out of service")
+    assert lost.endswith("of 1 GPU 1 is out of service")
 
 
 def test_devices_of_one_request_are_on_one_node() -> None:
@@ -96,7 +96,7 @@ def test_devices_of_one_request_are_on_one_node() -> None:
     assert reason == "ClaimNoRoom"
     assert message == (
         "request gpu: no node has 3 x 3g.40gb left (the most is 2 on b): of 3 GPUs"
-        " 2 have room for fewer, 1 are held by claims; claims: team/x"
+        " 2 have room for fewer, 1 is held by claims; claims: team/x"
     )
 
 
@@ -116,7 +116,7 @@ def test_an_alternative_that_fits_is_enough() -> None:
     full = offered("a", layout="l", allocation=Allocation.BOTH, want=["7g.80gb@0"])
     reason, message = said(nodes(full), read("want", either))
     assert reason == "ClaimNoRoom"
-    assert message.endswith("1 hold layouts; layouts: l; no alternative")
+    assert message.endswith("1 holds layouts; layouts: l; no alternative")
 
 
 def test_room_follows_the_planner_and_each_gpu_is_read_once() -> None:

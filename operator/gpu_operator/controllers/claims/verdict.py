@@ -11,6 +11,7 @@ from gpu_operator.controllers.claims.reading import Claim, Request, Wanted
 from gpu_operator.controllers.claims.room import Offer, Seat, on_nodes
 from mig import geometry
 
+_OF_ONE: Final = {"are": "is", "have": "has", "hold": "holds"}
 _NAMED: Final = 3  # of those who hold something; an event's message has 1,024 characters
 
 
@@ -77,7 +78,7 @@ def _judged(seats: Sequence[Seat], wanted: Wanted) -> Verdict | None:
     what = _what(wanted, seats)
     counts = ", ".join(_counts(seats, able, wanted))
     if not offered:
-        message = f"no GPU offers {what} to claims: of {len(seats)} GPUs {counts or 'none'}"
+        message = f"no GPU offers {what} to claims: of {_gpus(seats)} {counts or 'none'}"
         return Verdict(Reason.CLAIM_NOT_OFFERED, message)
     head = f"no {what} left"
     if wanted.count > 1:
@@ -86,7 +87,7 @@ def _judged(seats: Sequence[Seat], wanted: Wanted) -> Verdict | None:
             best = max(sorted(nodes), key=lambda node: nodes[node])
             head += f" (the most is {nodes[best]} on {best})"
     who = "".join(_who(seat for seat in offered if seat.offer is Offer.OPEN))
-    return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: of {len(seats)} GPUs {counts}{who}")
+    return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: of {_gpus(seats)} {counts}{who}")
 
 
 def _what(wanted: Wanted, seats: Iterable[Seat]) -> str:
@@ -97,6 +98,10 @@ def _what(wanted: Wanted, seats: Iterable[Seat]) -> str:
         return "MIG device"
     names = (one.name for seat in seats for one in seat.profiles(wanted.resource))
     return next(names, wanted.resource.removeprefix(f"{claim_devices.ANY_MIG}-"))
+
+
+def _gpus(seats: Sequence[Seat]) -> str:
+    return "1 GPU" if len(seats) == 1 else f"{len(seats)} GPUs"
 
 
 def _counts(seats: Sequence[Seat], able: Sequence[Seat], wanted: Wanted) -> Iterable[str]:
@@ -112,7 +117,13 @@ def _counts(seats: Sequence[Seat], able: Sequence[Seat], wanted: Wanted) -> Iter
         ("are held by claims", _number(full, lambda seat: bool(seat.claims) and not seat.layouts)),
         ("hold layouts and claims", _number(full, lambda s: bool(s.claims) and bool(s.layouts))),
     )
-    return (f"{number} {what}" for what, number in causes if number)
+    return (_agreeing(number, what) for what, number in causes if number)
+
+
+def _agreeing(number: int, what: str) -> str:
+    """Return "1 is held", "2 are held"."""
+    verb, _, rest = what.partition(" ")
+    return f"{number} {_OF_ONE[verb] if number == 1 else verb} {rest}"
 
 
 def _is_plugins(seat: Seat) -> bool:
