@@ -19,7 +19,7 @@ from gpu_operator.kube.actions import Record
 from gpu_operator.kube.port import Chosen, Document, Kube, Source
 from gpu_operator.kube.reflector import Reflector
 
-GATHER_S: Final = 2.0  # changes come in bursts, and the scheduler is to be first
+GATHER_S: Final = 5.0  # changes come in bursts, and the scheduler is to be first
 _AGAIN_S: Final = 15.0  # while somebody waits: GPUs change, too
 _REST: Final = (
     9.0  # times what a round took: of a large fleet it may be seconds (8,000 GPUs: 1 to 5)

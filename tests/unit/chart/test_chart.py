@@ -347,12 +347,12 @@ def test_the_node_agent_may_read_gpus_write_their_status_and_tell_events() -> No
 
 
 def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
-    cluster = rules(render(), "ClusterRole", "tessera-operator")
+    cluster = rules(render("dra.enabled=false"), "ClusterRole", "tessera-operator")
     assert not any("*" in rule for rule in cluster)
     assert not any(resource == "secrets" for _, resource, _ in cluster)
     gpus, tables = ("gpu.tessera.dev", "gpus"), ("rdma.tessera.dev", "rdmanodetables")
     layouts = ("gpu.tessera.dev", "miglayouts")
-    off = render("rdma.enabled=false", "migManager.enabled=false")
+    off = render("rdma.enabled=false", "migManager.enabled=false", "dra.enabled=false")
     without = rules(off, "ClusterRole", "tessera-operator")
     cluster -= {(*layouts, verb) for verb in ("create", "patch", "delete")}  # for mig.config
     assert {r for r in without if r[2] == "delete"} == {(*gpus, "delete")}
@@ -372,6 +372,10 @@ def test_the_operator_may_do_what_its_client_does_and_no_more() -> None:
     assert rules(off, "Role", "tessera-operator-events") == {
         ("", "events", "create"),
         ("", "events", "patch"),
+    }
+    claims = rules(render("dra.enabled=true"), "ClusterRole", "tessera-operator") - cluster
+    assert {r for r in claims if r[1] != "miglayouts"} == {
+        ("resource.k8s.io", "resourceclaims", verb) for verb in ("list", "watch")
     }
     assert off["Role"]["tessera-operator-events"]["metadata"]["namespace"] == "default"
 

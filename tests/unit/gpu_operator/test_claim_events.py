@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from gpu_world import claimed, node, world
 from waiting_claims import THREE, claim_document, exactly, offered, pod_document
 
@@ -91,6 +92,19 @@ def test_of_a_crowd_some_are_told_at_a_time_and_everybody_in_turn() -> None:
     first, second = (told.due(*crowd, FULL, float(now)) for now in (0, 5))
     assert len(first) == len(second) == telling.MOST
     assert {one.uid for one in first} & {one.uid for one in second} == set()
+    assert told.due(*crowd, FULL, 10.0) == ()
+
+
+def test_so_many_claims_are_judged_at_a_time_and_none_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(telling, "MOST_JUDGED", 2)
+    told = Telling()
+    names = ["c1", "c2", "c3"]
+    crowd = ([claim(name) for name in names], [pod(f"p-{name}", name) for name in names])
+    first = told.due(*crowd, FULL, 0.0)
+    assert sorted(one.name for one in first) == ["c1", "c2", "p-c1", "p-c2"]
+    assert sorted(one.name for one in told.due(*crowd, FULL, 5.0)) == ["c3", "p-c3"]
     assert told.due(*crowd, FULL, 10.0) == ()
 
 

@@ -108,6 +108,55 @@ def test_room_that_is_there_is_told_with_what_was_not_asked() -> None:
     assert "(large: 3g.40gb, 2 on b, 1 on a; any: MIG device, 7 on b," in message
 
 
+def on_one_gpu(*requests: dict[str, Any], **constraint: Any) -> Claim:
+    document = claim_document("want", *requests)
+    wanted = {"matchAttribute": "gpu.tessera.dev/parentUUID", **constraint}
+    document["spec"]["devices"]["constraints"] = [wanted]
+    found = reading.claim(document)
+    assert found is not None
+    return found
+
+
+def test_devices_that_are_to_be_on_one_gpu_are_judged_together() -> None:
+    small = exactly("mig-1g.10gb.tessera.dev", "small", count=2)
+    wanting = on_one_gpu(exactly(THREE, "large"), small)
+    half = offered("a", claims=[claimed("4g.40gb@0", "x")])
+    room = offered("a", 1, claims=[claimed("3g.40gb@4", "y"), claimed("3g.40gb@0", "z")])
+    other = offered("a", 2, Allocation.BOTH, layout="l", want=["4g.40gb@0", "3g.40gb@4"])
+    one = offered("a", 3, claims=[claimed("2g.20gb@0", "u"), claimed("3g.40gb@4", "v")])
+    assert said(nodes(half, room, other, one), wanting) == (
+        "ClaimNoRoom",
+        "no GPU has 1 x 3g.40gb, 2 x 1g.10gb left together: of 4 GPUs 1 holds layouts,"
+        " 3 are held by claims; layouts: l; claims: team/u, team/v, team/x and 2 more",
+    )
+    assert said(nodes(half, offered("b")), wanting)[0] == "ClaimUnmatched"
+    apart = on_one_gpu(exactly(THREE, "large"), small, requests=["large"])
+    assert said(nodes(half, one), apart)[0] == "ClaimUnmatched"
+    whole = on_one_gpu(
+        exactly("mig-4g.40gb.tessera.dev", "a"), exactly("mig-4g.40gb.tessera.dev", "b")
+    )
+    assert said(nodes(offered("b")), whole)[1].endswith("left together: of 1 GPU 1 is empty")
+
+
+@pytest.mark.parametrize("count", [17, 2**62])
+def test_what_no_gpu_can_have_costs_no_search(count: int) -> None:
+    many = on_one_gpu(exactly("mig-1g.10gb.tessera.dev", "a", count=count), exactly(THREE, "b"))
+    reason, message = said(nodes(offered("a")), many)
+    assert reason == "ClaimNoRoom"
+    assert f"no node has {count} x 1g.10gb left (the most is 7 on a)" in message
+    spread = [exactly("mig-1g.10gb.tessera.dev", f"r{n}", count=7) for n in range(3)]
+    message = said(nodes(offered("a")), on_one_gpu(*spread))[1]
+    assert message.startswith("no GPU has 21 x 1g.10gb left together")
+
+
+def test_a_class_of_no_board_is_said_to_be_that() -> None:
+    wanting = read("want", exactly("mig-9g.999gb.tessera.dev"))
+    assert said(nodes(offered("a")), wanting) == (
+        "ClaimNotOffered",
+        "request gpu: no GPU offers 9g.999gb to claims: no board has it",
+    )
+
+
 def test_an_alternative_that_fits_is_enough() -> None:
     small = {"deviceClassName": "mig-1g.10gb.tessera.dev"}
     either = {"name": "gpu", "firstAvailable": [{"deviceClassName": THREE}, small]}

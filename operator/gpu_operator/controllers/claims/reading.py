@@ -1,12 +1,13 @@
 """ResourceClaims, and pods that no node was found for, as values (``resource.k8s.io/v1``)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from gpu_operator.api.claim_devices import DRIVER, resource_of
 
 Document = Mapping[str, Any]
+_ONE_GPU: Final = f"{DRIVER}/parentUUID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +36,17 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A claim that wants devices of ours (``requests``), or has some (``held``)."""
+    """A claim that wants devices of ours (``requests``), or has some (``held``).
+
+    ``together`` are devices that it wants of one GPU, by a constraint.
+    """
 
     namespace: str
     name: str
     uid: str
     requests: tuple[Request, ...] = ()
     held: tuple[Held, ...] = ()
+    together: tuple[Wanted, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -62,12 +67,14 @@ def claim(document: Document) -> Claim | None:
     metadata = document["metadata"]
     if metadata.get("deletionTimestamp") and not _allocation(document):
         return None
+    requests = () if _allocation(document) else tuple(_requests(document))
     found = Claim(
         metadata["namespace"],
         metadata["name"],
         metadata["uid"],
-        requests=() if _allocation(document) else tuple(_requests(document)),
+        requests=requests,
         held=tuple(_held(document)),
+        together=tuple(_together(document, requests)),
     )
     return found if found.requests or found.held else None
 
@@ -110,6 +117,17 @@ def _requests(document: Document) -> Iterator[Request]:
         ours = alternatives and all(one.resource for one in alternatives)
         if ours and not (exactly or {}).get("adminAccess"):
             yield Request(request["name"], alternatives)
+
+
+def _together(document: Document, requests: Iterable[Request]) -> Iterator[Wanted]:
+    """Yield what the first constraint to one GPU is about, but for what has alternatives."""
+    devices = (document.get("spec") or {}).get("devices") or {}
+    for constraint in devices.get("constraints") or ():
+        if constraint.get("matchAttribute") == _ONE_GPU:
+            names = constraint.get("requests") or ()
+            chosen = [one for one in requests if not names or one.name in names]
+            yield from (one.alternatives[0] for one in chosen if len(one.alternatives) == 1)
+            return
 
 
 def _wanted(part: Document) -> Wanted:

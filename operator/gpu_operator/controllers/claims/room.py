@@ -57,6 +57,14 @@ class Seat:
         counts = (_most(self.board, self.taken, one) for one in self.profiles(resource))
         return max(counts, default=0)
 
+    def holds(self, resources: Sequence[str]) -> bool:
+        """Return whether claims could have one device of each of these together, now."""
+        if self.offer is not Offer.OPEN:
+            return False
+        profiles = [self.profiles(one)[:1] for one in resources]
+        wish = tuple(profile for found in profiles for profile in found)
+        return len(wish) == len(resources) and _fit(self.board, self.taken, wish)
+
 
 class Seats:
     """The GPUs of a cluster; what is read from one is kept as long as that stays the same."""
@@ -142,12 +150,17 @@ def _most(board: Board, taken: frozenset[Instance], profile: Profile) -> int:
     """Return how many of a profile fit beside what is taken."""
     if profile.is_whole:
         return int(not taken)
-    if planner.violations(board, tuple(taken)):
-        return 0  # a report and an allocation that contradict each other: nothing is left there
     most = 0
-    while next(iter(planner.ways(board, tuple(taken), [profile] * (most + 1))), None):
+    while _fit(board, taken, (profile,) * (most + 1)):
         most += 1
     return most
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _fit(board: Board, taken: frozenset[Instance], wish: tuple[Profile, ...]) -> bool:
+    if planner.violations(board, tuple(taken)):
+        return False  # a report and an allocation that contradict each other
+    return next(iter(planner.ways(board, tuple(taken), wish)), None) is not None
 
 
 def on_nodes(seats: Iterable[Seat], resource: str) -> Mapping[str, int]:

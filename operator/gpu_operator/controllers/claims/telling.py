@@ -4,8 +4,9 @@ An event says what is so now: another message takes its place, but not more ofte
 and one that stays true is written again before the API server forgets it (an hour, as a rule).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Final
 
 from gpu_operator.api.v1alpha1.base import Reason
@@ -17,6 +18,8 @@ from gpu_operator.kube.actions import Record
 
 MOST: Final = 32
 """Events at a time; those who have waited longest for theirs come first."""
+MOST_JUDGED: Final = 256
+"""Claims at a time; those whose turn was longest ago come first."""
 CHANGED_S: Final = 60.0
 AGAIN_S: Final = 900.0
 RIPE_S: Final = 30.0
@@ -40,11 +43,15 @@ class _Told:
 
 
 class Telling:
-    """Remembers what was told. ``now_s`` is of a clock that only grows."""
+    """Remembers what was told. ``now_s`` is of a clock that only grows.
+
+    Claims are tenants', as many as they like: those whose turn it is are judged, no others.
+    """
 
     def __init__(self) -> None:
         self._seats = Seats()
         self._told: dict[_Subject, _Told] = {}
+        self._judged: dict[str, float] = {}  # claims by UID: when last
         self._unused_since: dict[str, float] = {}  # claims by UID
 
     def due(
@@ -52,20 +59,20 @@ class Telling:
     ) -> tuple[Record, ...]:
         """Return the events to write; each counts as told."""
         every = tuple(claims)
-        waiting = {(one.namespace, one.name): one for one in every if one.requests}
-        wanting = [pod for pod in pods if any((pod.namespace, c) in waiting for c in pod.claims)]
-        if not wanting:
-            self._told, self._unused_since = {}, {}
-            return ()
-        judge = Judge(self._seats.of(world, every))
-        verdicts = {
-            key: verdict
-            for key in sorted({(p.namespace, c) for p in wanting for c in p.claims} & set(waiting))
-            if (verdict := judge.verdict(waiting[key])) is not None
+        by_name = {(one.namespace, one.name): one for one in every if one.requests}
+        wanting = {
+            pod: wanted
+            for pod in pods
+            if (
+                wanted := tuple(filter(None, (by_name.get((pod.namespace, c)) for c in pod.claims)))
+            )
         }
-        ripe = self._ripe(verdicts, waiting, now_s)
-        subjects = dict(_subjects(wanting, waiting, ripe))
-        self._told = {one: told for one, told in self._told.items() if one in subjects}
+        waiting = {claim.uid: claim for wanted in wanting.values() for claim in wanted}
+        self._forget(waiting, {pod.uid for pod in wanting})
+        if not waiting:
+            return ()
+        verdicts = self._verdicts(waiting, Judge(self._seats.of(world, every)), now_s)
+        subjects = dict(_subjects(wanting, waiting, verdicts))
         late = sorted(
             (one for one in subjects if self._is_due(one, subjects[one], now_s)),
             key=lambda one: self._told[one].at_s if one in self._told else -1.0,
@@ -74,24 +81,30 @@ class Telling:
             self._told[one] = _Told(subjects[one], now_s)
         return tuple(_record(one, subjects[one]) for one in late[:MOST])
 
-    def _ripe(
-        self,
-        verdicts: Mapping[tuple[str, str], Verdict],
-        waiting: Mapping[tuple[str, str], Claim],
-        now_s: float,
-    ) -> dict[tuple[str, str], Verdict]:
-        """Return the verdicts without those that the scheduler may be about to overtake."""
-        unused = {
-            waiting[key].uid
-            for key, verdict in verdicts.items()
-            if verdict.reason is Reason.CLAIM_UNMATCHED
+    def _forget(self, claims: Container[str], pods: Container[str]) -> None:
+        """Forget who no longer waits, by UID."""
+        self._told = {
+            one: told
+            for one, told in self._told.items()
+            if one.uid in (pods if one.kind == "Pod" else claims)
         }
-        self._unused_since = {uid: self._unused_since.get(uid, now_s) for uid in unused}
-        return {
-            key: verdict
-            for key, verdict in verdicts.items()
-            if now_s - self._unused_since.get(waiting[key].uid, float("-inf")) >= RIPE_S
-        }
+        self._judged = {uid: at for uid, at in self._judged.items() if uid in claims}
+        self._unused_since = {uid: at for uid, at in self._unused_since.items() if uid in claims}
+
+    def _verdicts(
+        self, waiting: Mapping[str, Claim], judge: Judge, now_s: float
+    ) -> Mapping[str, Verdict]:
+        """Judge the claims whose turn it is; leave out what the scheduler may just be changing."""
+        found: dict[str, Verdict] = {}
+        for uid in nsmallest(MOST_JUDGED, waiting, key=lambda uid: self._judged.get(uid, -1.0)):
+            self._judged[uid] = now_s
+            verdict = judge.verdict(waiting[uid])
+            if verdict.reason is not Reason.CLAIM_UNMATCHED:
+                self._unused_since.pop(uid, None)
+                found[uid] = verdict
+            elif now_s - self._unused_since.setdefault(uid, now_s) >= RIPE_S:
+                found[uid] = verdict
+        return found
 
     def _is_due(self, subject: _Subject, verdict: Verdict, now_s: float) -> bool:
         told = self._told.get(subject)
@@ -101,19 +114,19 @@ class Telling:
 
 
 def _subjects(
-    pods: Iterable[WaitingPod],
-    waiting: Mapping[tuple[str, str], Claim],
-    verdicts: Mapping[tuple[str, str], Verdict],
+    wanting: Mapping[WaitingPod, Iterable[Claim]],
+    waiting: Mapping[str, Claim],
+    verdicts: Mapping[str, Verdict],
 ) -> Iterator[tuple[_Subject, Verdict]]:
     """Yield claims, and pods with the first of their claims that is in the way."""
-    for key, verdict in verdicts.items():
-        claim = waiting[key]
-        yield _Subject("ResourceClaim", claim.namespace, claim.name, claim.uid), verdict
-    for pod in pods:
-        for name in pod.claims:
-            found = verdicts.get((pod.namespace, name))
+    for uid, verdict in verdicts.items():
+        claim = waiting[uid]
+        yield _Subject("ResourceClaim", claim.namespace, claim.name, uid), verdict
+    for pod, claims in wanting.items():
+        for claim in claims:
+            found = verdicts.get(claim.uid)
             if found is not None:
-                message = f"claim {name}, {found.message}"
+                message = f"claim {claim.name}, {found.message}"
                 subject = _Subject("Pod", pod.namespace, pod.name, pod.uid)
                 yield subject, Verdict(found.reason, message)
                 break

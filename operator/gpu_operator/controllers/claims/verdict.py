@@ -1,8 +1,9 @@
 """Why a claim waits, in a sentence: what is full, and who has it."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from typing import Final
 
 from gpu_operator.api import claim_devices
@@ -11,6 +12,11 @@ from gpu_operator.controllers.claims.reading import Claim, Request, Wanted
 from gpu_operator.controllers.claims.room import Offer, Seat, on_nodes
 from mig import geometry
 
+_MOST_ON_A_GPU: Final = 16  # instances; no board has room for more
+_RESOURCES: Final = frozenset(
+    {claim_devices.ANY_MIG, geometry.WHOLE_RESOURCE}
+    | {one.resource_name for board in geometry.BOARDS.values() for one in board.profiles}
+)
 _OF_ONE: Final = {"are": "is", "have": "has", "hold": "holds"}
 _NAMED: Final = 3  # of those who hold something; an event's message has 1,024 characters
 
@@ -23,21 +29,32 @@ class Verdict:
     message: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Resource:
+    """What was found of a resource: how many devices of it each node has left, and what to say."""
+
+    what: str
+    nodes: Mapping[str, int]
+    offered: bool
+    told: str
+
+
 class Judge:
-    """Judges claims by the GPUs as they are now; what was found for one wish holds for all."""
+    """Judges claims by the GPUs as they are now; what was found for a resource holds for all."""
 
     def __init__(self, seats: Sequence[Seat]) -> None:
         self._seats = seats
-        self._known: dict[Wanted, Verdict | None] = {}
+        self._known: dict[str, _Resource] = {}
 
-    def verdict(self, claim: Claim) -> Verdict | None:
-        """Return what is in a claim's way; None: it wants nothing."""
+    def verdict(self, claim: Claim) -> Verdict:
+        """Return what is in the way of a claim that wants something."""
         for request in claim.requests:
             found = self._of_request(request)
             if found is not None:
                 return Verdict(found.reason, f"request {request.name}: {found.message}")
-        if not claim.requests:
-            return None
+        together = self._of_one_gpu(claim.together)
+        if together is not None:
+            return together
         rooms = "; ".join(f"{one.name}: {self._room(one)}" for one in claim.requests[:_NAMED])
         return Verdict(
             Reason.CLAIM_UNMATCHED,
@@ -48,7 +65,7 @@ class Judge:
 
     def _of_request(self, request: Request) -> Verdict | None:
         """Return what is in the way of a request; None: there is room for an alternative."""
-        found = [self._of(wanted) for wanted in request.alternatives]
+        found = [self._of_alternative(wanted) for wanted in request.alternatives]
         full = [one for one in found if one is not None]
         if len(full) < len(found):
             return None
@@ -56,58 +73,93 @@ class Judge:
         first = (no_room or full)[0]
         return Verdict(first.reason, first.message + ("; no alternative" * (len(full) > 1)))
 
-    def _of(self, wanted: Wanted) -> Verdict | None:
-        if wanted not in self._known:
-            self._known[wanted] = _judged(self._seats, wanted)
-        return self._known[wanted]
+    def _of_one_gpu(self, together: Sequence[Wanted]) -> Verdict | None:
+        """Return what is in the way of devices that are to be on one GPU; None: nothing."""
+        number = sum(one.count for one in together)
+        if number < 2 or any(one.resource == claim_devices.ANY_MIG for one in together):
+            return None
+        if number <= _MOST_ON_A_GPU:  # else there is no such GPU
+            resources = [one.resource for one in together for _ in range(one.count)]
+            if any(seat.holds(resources) for seat in self._seats):
+                return None
+        counts = Counter[str]()
+        for one in together:
+            counts[self._of(one.resource).what] += one.count
+        what = ", ".join(f"{count} x {name}" for name, count in counts.items())
+        able = [s for s in self._seats if all(s.profiles(one.resource) for one in together)]
+        told = _explained(self._seats, able, lambda seat: False)
+        return Verdict(Reason.CLAIM_NO_ROOM, f"no GPU has {what} left together: {told}")
+
+    def _of_alternative(self, wanted: Wanted) -> Verdict | None:
+        """Return what is in the way of one wish; None: there is room on some node."""
+        found = self._of(wanted.resource)
+        most = max(found.nodes.values(), default=0)
+        if most >= wanted.count:
+            return None
+        if not found.offered:
+            message = f"no GPU offers {found.what} to claims: {found.told}"
+            return Verdict(Reason.CLAIM_NOT_OFFERED, message)
+        head = f"no {found.what} left"
+        if wanted.count > 1:
+            head = f"no node has {wanted.count} x {found.what} left"
+            if most:
+                best = min(node for node, room in found.nodes.items() if room == most)
+                head += f" (the most is {most} on {best})"
+        return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: {found.told}")
+
+    def _of(self, resource: str) -> _Resource:
+        if resource not in _RESOURCES:  # whatever somebody calls a class: nothing is kept of it
+            what = resource.removeprefix(f"{claim_devices.ANY_MIG}-")
+            return _Resource(what, {}, False, "no board has it")
+        if resource not in self._known:
+            self._known[resource] = _looked(self._seats, resource)
+        return self._known[resource]
 
     def _room(self, request: Request) -> str:
-        wanted = next(one for one in request.alternatives if self._of(one) is None)
-        nodes = on_nodes(self._seats, wanted.resource)
-        most = sorted(nodes, key=lambda node: (-nodes[node], node))
-        named = _listed(f"{nodes[node]} on {node}" for node in most)
-        return f"{_what(wanted, self._seats)}, {named}"
+        wanted = next(one for one in request.alternatives if self._of_alternative(one) is None)
+        found = self._of(wanted.resource)
+        most = nsmallest(_NAMED, found.nodes, key=lambda node: (-found.nodes[node], node))
+        named = ", ".join(f"{found.nodes[node]} on {node}" for node in most)
+        more = len(found.nodes) - len(most)
+        return f"{found.what}, {named}" + (f" and {more} nodes more" if more else "")
 
 
-def _judged(seats: Sequence[Seat], wanted: Wanted) -> Verdict | None:
-    nodes = on_nodes(seats, wanted.resource)
-    if any(count >= wanted.count for count in nodes.values()):
-        return None
-    able = [seat for seat in seats if seat.profiles(wanted.resource)]
-    offered = [seat for seat in able if seat.offer is not Offer.PLUGIN]
-    what = _what(wanted, seats)
-    counts = ", ".join(_counts(seats, able, wanted))
-    if not offered:
-        message = f"no GPU offers {what} to claims: of {_gpus(seats)} {counts or 'none'}"
-        return Verdict(Reason.CLAIM_NOT_OFFERED, message)
-    head = f"no {what} left"
-    if wanted.count > 1:
-        head = f"no node has {wanted.count} x {what} left"
-        if nodes:
-            best = max(sorted(nodes), key=lambda node: nodes[node])
-            head += f" (the most is {nodes[best]} on {best})"
-    who = "".join(_who(seat for seat in offered if seat.offer is Offer.OPEN))
-    return Verdict(Reason.CLAIM_NO_ROOM, f"{head}: of {_gpus(seats)} {counts}{who}")
+def _looked(seats: Sequence[Seat], resource: str) -> _Resource:
+    able = [seat for seat in seats if seat.profiles(resource)]
+    return _Resource(
+        _what(resource, able),
+        on_nodes(able, resource),
+        any(seat.offer is not Offer.PLUGIN for seat in able),
+        _explained(seats, able, lambda seat: bool(seat.room(resource))),
+    )
 
 
-def _what(wanted: Wanted, seats: Iterable[Seat]) -> str:
-    """Return what a wish is called: by the profile's name where some board has it."""
-    if wanted.resource == geometry.WHOLE_RESOURCE:
+def _what(resource: str, able: Sequence[Seat]) -> str:
+    """Return what a resource is called: by the profile's name where some GPU has it."""
+    if resource == geometry.WHOLE_RESOURCE:
         return "whole GPU"
-    if wanted.resource == claim_devices.ANY_MIG:
+    if resource == claim_devices.ANY_MIG:
         return "MIG device"
-    names = (one.name for seat in seats for one in seat.profiles(wanted.resource))
-    return next(names, wanted.resource.removeprefix(f"{claim_devices.ANY_MIG}-"))
+    if able:
+        return able[0].profiles(resource)[0].name
+    return resource.removeprefix(f"{claim_devices.ANY_MIG}-")
 
 
-def _gpus(seats: Sequence[Seat]) -> str:
-    return "1 GPU" if len(seats) == 1 else f"{len(seats)} GPUs"
+def _explained(
+    seats: Sequence[Seat], able: Sequence[Seat], has_some: Callable[[Seat], bool]
+) -> str:
+    """Say what became of all GPUs. ``able`` have the profile; ``has_some``: room, if not enough."""
+    gpus = "1 GPU" if len(seats) == 1 else f"{len(seats)} GPUs"
+    counts = ", ".join(_counts(seats, able, has_some)) or "none"
+    return f"of {gpus} {counts}" + "".join(_who(one for one in able if one.offer is Offer.OPEN))
 
 
-def _counts(seats: Sequence[Seat], able: Sequence[Seat], wanted: Wanted) -> Iterable[str]:
+def _counts(
+    seats: Sequence[Seat], able: Sequence[Seat], has_some: Callable[[Seat], bool]
+) -> Iterable[str]:
     """Yield how many GPUs are no use, for each cause of it."""
     served = [seat for seat in able if seat.offer is Offer.OPEN]
-    full = [seat for seat in served if not seat.room(wanted.resource)]
+    full = [seat for seat in served if not has_some(seat)]
     causes: tuple[tuple[str, int], ...] = (
         ("are given to pods by the device plugin alone", _number(able, _is_plugins)),
         ("are of boards without it", len(seats) - len(able)),
@@ -116,6 +168,7 @@ def _counts(seats: Sequence[Seat], able: Sequence[Seat], wanted: Wanted) -> Iter
         ("hold layouts", _number(full, lambda seat: bool(seat.layouts) and not seat.claims)),
         ("are held by claims", _number(full, lambda seat: bool(seat.claims) and not seat.layouts)),
         ("hold layouts and claims", _number(full, lambda s: bool(s.claims) and bool(s.layouts))),
+        ("are empty", _number(full, lambda seat: not seat.taken)),  # it is too much for a board
     )
     return (_agreeing(number, what) for what, number in causes if number)
 
