@@ -15,6 +15,7 @@ from typing import Never
 from device_plugin.agent import faults, libraries, orphans
 from device_plugin.agent.cdi_files import CdiFiles
 from device_plugin.agent.claims import ClaimOffer, NoClaims
+from device_plugin.agent.clocks import Clocks
 from device_plugin.agent.desired import Desired, sort_out
 from device_plugin.agent.functions import FunctionBinder
 from device_plugin.agent.healths import Healths
@@ -100,6 +101,7 @@ class Agent:
         self._wake = wake
         self._withdrawals = Withdrawals(notices)
         self._healths = Healths(notices)
+        self._clocks = Clocks(notices)
         self._objects: Sequence[GpuObject] | None = None  # None: never heard of any
         self._configured: object = None
         self._strategy = Strategy.MIXED  # no pod comes before the API server has told otherwise
@@ -209,6 +211,7 @@ class Agent:
             libraries.remove_others(self._libraries_dir)
         self._withdrawals.tell(inventory, steps, believed.holders, desired.gpus)
         self._healths.tell(self._objects or (), inventory.gpus, believed.holders)
+        self._clocks.tell(self._objects or (), inventory, believed.holders)
         if not any(isinstance(failure, ClusterError) for failure in failures):
             served = frozenset[str]() if self._leaving.is_set() else self._kubelet_side.connected()
             rivals = self._look_for_rivals(inventory, steps)

@@ -53,10 +53,10 @@ class Notices:
         self._lock = threading.Lock()  # for the allowance
         self._queue: queue.Queue[tuple[str, Callable[[], None]]] = queue.Queue(_MAX_QUEUED)
 
-    def post(self, pod: HolderPod, reason: Reason, message: str) -> bool:
+    def post(self, pod: HolderPod, reason: Reason, message: str, warning: bool = True) -> bool:
         """Queue an event; False if the pod had too many, or all pods together."""
         where = f"{pod.namespace}/{pod.name}"
-        write = partial(self._kube.pod_event, pod, reason.value, message)
+        write = partial(self._kube.pod_event, pod, reason.value, message, warning)
         return self._post(pod.uid, where, write)
 
     def post_gpu(self, name: str, uid: str, reason: Reason, message: str, warning: bool) -> bool:

@@ -20,7 +20,9 @@ from gpu_operator.api.v1alpha1.gpu import (
     Slice,
     SliceState,
 )
+from gpu_operator.api.v1alpha1.gpupool import Clock
 from mig import planner
+from vgpu_sim.hal.modelled import MODELLED
 from vgpu_sim.perf.boards import BOARDS
 
 _State = tuple[bool, Reason, str]
@@ -91,7 +93,13 @@ def build(
         faults=faults,
         agent_version=inventory.version,
         modelled_peak=peak_of(gpu.board.key),
+        clock=clock_of(inventory),
     )
+
+
+def clock_of(inventory: Inventory) -> Clock:
+    """Return what the events of contexts that begin now measure on this node."""
+    return Clock.MODELLED if inventory.clock == MODELLED else Clock.WALL
 
 
 @cache

@@ -9,12 +9,13 @@ from prometheus_client.registry import Collector
 from device_plugin import serving
 from device_plugin.errors import AgentError
 from device_plugin.exporter import labels
-from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OfGpu, OfInstance
+from device_plugin.exporter.families import OF_GPU, OF_INSTANCE, OfGpu, OfInstance, told
 from device_plugin.exporter.labels import Labels
 from device_plugin.exporter.source import Source
 from device_plugin.serving import Answer
 from vgpu_sim.hal.admin import Inventory
 from vgpu_sim.hal.management import DRIVER_RELEASE
+from vgpu_sim.hal.modelled import MODELLED
 
 _THEIRS = "DCGM_"  # names that are not ours to choose
 _log = logging.getLogger(__name__)
@@ -47,6 +48,11 @@ class InventoryCollector(Collector):
         yield GaugeMetricFamily(
             "tessera_node_budget_used_bytes", "How much of it is in use.", node.budget.used_bytes
         )
+        yield GaugeMetricFamily(
+            "tessera_event_clock_modelled",
+            "Whether CUDA events measure what the board would take, and not the node's time.",
+            node.clock == MODELLED,
+        )
         yield from self._families(node)
 
     def _families(self, node: Inventory) -> Iterator[Metric]:
@@ -71,11 +77,11 @@ class InventoryCollector(Collector):
 
 def _family(row: OfGpu | OfInstance) -> Metric:
     if row.kind == "gauge":
-        return GaugeMetricFamily(row.name, row.help)
+        return GaugeMetricFamily(row.name, told(row))
     if row.name.startswith(_THEIRS):
         # In OpenMetrics a counter's name ends in _total, and dashboards ask for this one.
-        return Metric(row.name, row.help, "unknown")
-    return CounterMetricFamily(row.name, row.help)
+        return Metric(row.name, told(row), "unknown")
+    return CounterMetricFamily(row.name, told(row))
 
 
 def _add(family: Metric, row: OfGpu | OfInstance, named: Labels, value: float) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from mig import geometry
 from vgpu_sim.hal import admin
+from vgpu_sim.hal.modelled import WALL
 from vgpu_sim.perf.topology import FLAT, topology_named
 
 CLAIM = "claim:"  # how owners begin that are ResourceClaims
@@ -103,6 +104,8 @@ class Inventory:
     isolation_reason: str
     sandbox: tuple[str, ...]
     gpus: tuple[Gpu, ...]
+    clock: str = WALL
+    """What programs' events measure, one of ``hal.modelled.CLOCKS``."""
 
     def slices(self) -> tuple[MigSlice, ...]:
         """Return all slices of the node, in the order of GPUs and placements."""
@@ -154,6 +157,7 @@ def parse(document: dict[str, Any]) -> Inventory:
         isolation_reason=node.isolation.reason,
         sandbox=node.sandbox.standing,
         gpus=tuple(_gpu(gpu) for gpu in sorted(node.gpus, key=lambda gpu: gpu.index)),
+        clock=node.clock,
     )
 
 

@@ -14,6 +14,7 @@ from vgpu_sim.cli import smi_view
 from vgpu_sim.cli.clients.slices import NotAnswered
 from vgpu_sim.cli.smi_view import DeviceView, GpuView, NodeView, ProcessView
 from vgpu_sim.hal.admin import DocumentError
+from vgpu_sim.hal.modelled import MODELLED
 
 # The statuses of nvidia-smi for the same two cases.
 EXIT_NO_DEVICES = 6
@@ -93,6 +94,7 @@ def query_lines(node: NodeView) -> Iterator[str]:
     yield _field(0, "Tessera Version", node.version)
     yield _field(0, "CUDA Version", node.cuda_version)
     yield _field(0, "Isolation", _isolation(node))
+    yield _field(0, "Event Clock", _clock(node))
     yield _field(0, "Worker Sandbox", None if node.sandbox is None else _joined(node.sandbox))
     yield "Node Memory Budget"
     yield _field(1, "Total", _mib(node.budget_total_bytes))
@@ -188,6 +190,8 @@ def table_lines(node: NodeView) -> Iterator[str]:
     else:
         yield from _process_table(node)
     yield f"Isolation: {_isolation(node)}"
+    if node.clock == MODELLED:
+        yield f"Event clock: {_clock(node)}"
 
 
 def _process_table(node: NodeView) -> Iterator[str]:
@@ -243,6 +247,13 @@ def _isolation(node: NodeView) -> str:
     if node.isolation_enforced:
         return "enforced (control groups: memory limit and CPU weight of each slice)"
     return f"not enforced ({node.isolation_reason})"
+
+
+def _clock(node: NodeView) -> str | None:
+    """Return what programs' events measure; None: nobody here knows."""
+    if node.clock == MODELLED:
+        return "modelled (events measure what the board would take, not this machine's time)"
+    return node.clock
 
 
 def _admitted(device: DeviceView) -> str | None:

@@ -5,7 +5,7 @@ is printed as such and never as zero.
 """
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from vgpu_sim.cli.clients.admin import AdminClient
 from vgpu_sim.gpud.devices.device_info import DRIVER_VERSION
 from vgpu_sim.gpud.events import clean_text
 from vgpu_sim.hal import admin
-from vgpu_sim.hal.messages import DeviceInfo
+from vgpu_sim.hal.messages import CLOCK_ATTRIBUTE, DeviceInfo
+from vgpu_sim.hal.modelled import MODELLED, WALL
 
 CUDA_VERSION = f"{DRIVER_VERSION // 1000}.{DRIVER_VERSION % 1000 // 10}"
 
@@ -91,7 +92,10 @@ class GpuView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """Everything; ``source`` says who was asked ("gpud" or "slices")."""
+    """Everything; ``source`` says who was asked ("gpud" or "slices").
+
+    ``clock`` is one of ``hal.modelled.CLOCKS``: what programs' events measure.
+    """
 
     source: str
     version: str | None
@@ -102,6 +106,7 @@ class NodeView:
     budget_total_bytes: int | None
     budget_used_bytes: int | None
     gpus: list[GpuView]
+    clock: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -127,6 +132,7 @@ def from_gpud(run_dir: Path) -> NodeView:
         budget_total_bytes=inventory.budget.total_bytes,
         budget_used_bytes=inventory.budget.used_bytes,
         gpus=[_gpu(gpu) for gpu in inventory.gpus],
+        clock=inventory.clock,
     )
 
 
@@ -150,7 +156,14 @@ def from_slices(slices_dir: Path) -> NodeView:
             _gpu_of(sorted(group, key=lambda info: int(info.instance_start)))
             for group in sorted(by_gpu.values(), key=lambda group: int(group[0].gpu_index))
         ],
+        clock=_clock(infos),
     )
+
+
+def _clock(infos: Sequence[DeviceInfo]) -> str | None:
+    """Return what events measure; None: no slice tells, as those of an earlier gpud."""
+    told = {int(info.attributes[CLOCK_ATTRIBUTE]) for info in infos} & {0, 1}
+    return None if not told else MODELLED if 1 in told else WALL
 
 
 def _gpu(gpu: admin.Gpu) -> GpuView:

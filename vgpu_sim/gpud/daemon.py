@@ -248,10 +248,10 @@ class Daemon:
         return device_info(
             instance,
             self._options.workers.capability_of(instance),
-            self._budget.shared_used_bytes(instance),
-            len(self._contexts.of(instance.uuid)),
+            *(self._budget.shared_used_bytes(instance), len(self._contexts.of(instance.uuid))),
             self._cgroups.isolation.enforced,
             self._sharing.multiprocessors(instance, thread_share),
+            modelled=self._options.workers.modelled,
         )
 
     async def _op_inventory(self, params: dict[str, Any]) -> dict[str, Any]:

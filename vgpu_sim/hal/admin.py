@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any, Final, Self, TypeVar, get_args, get_origin, get_type_hints
 
-PROTOCOL: Final = 5
+from vgpu_sim.hal.modelled import WALL
+
+PROTOCOL: Final = 6
 
 
 class DocumentError(ValueError):
@@ -269,7 +271,10 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """One consistent picture of a node."""
+    """One consistent picture of a node.
+
+    ``clock`` is one of ``hal.modelled.CLOCKS``: what the events of programs on this node measure.
+    """
 
     version: str
     libraries_dir: str
@@ -278,6 +283,7 @@ class Inventory:
     sandbox: Sandbox
     budget: Budget
     gpus: tuple[Gpu, ...]
+    clock: str = WALL
     protocol: int = PROTOCOL
 
     def to_json(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ TOKEN_BYTES: Final = 32
 WHOLE_THREAD_SHARE: Final = 100_000
 MAX_ATTRIBUTES: Final = 256
 ATTRIBUTE_UNKNOWN: Final = -(1 << 31)
+CLOCK_ATTRIBUTE: Final = 253
 GI_ATTRIBUTE: Final = 254
 CI_ATTRIBUTE: Final = 255
 MAX_MESSAGE_BYTES: Final = 4096
@@ -108,9 +109,10 @@ class Hello(ctypes.Structure):
 class DeviceInfo(ctypes.Structure):
     """What a client may know of its device: enough to answer every query without asking again.
 
-    ``attributes`` is indexed by CUdevice_attribute, and from GI_ATTRIBUTE on by what only the
-    library asks: numbers of the GPU instance and the compute instance; ATTRIBUTE_UNKNOWN is
-    answered with CUDA_ERROR_INVALID_VALUE.
+    ``attributes`` is indexed by CUdevice_attribute, and from CLOCK_ATTRIBUTE on by what no
+    program asks for: 1 where events measure the board's time as modelled, 0 where they measure the
+    node's; numbers of the GPU instance and the compute instance. ATTRIBUTE_UNKNOWN is answered with
+    CUDA_ERROR_INVALID_VALUE.
     ``gpu_index`` is the GPU's place in the aperture. ``isolation`` says whether limits are enforced
     by a cgroup (1) or only by bookkeeping (0).
     """

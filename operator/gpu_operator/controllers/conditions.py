@@ -115,13 +115,23 @@ _QUIET = {  # what a condition says when there is nothing to tell
 }
 
 
+_TOLD = (
+    ConditionType.DEGRADED,
+    ConditionType.ACCEPTED,
+    ConditionType.READY,
+    ConditionType.MODELLED_CLOCK,
+)
+
+
 def _events(
     meta: Meta, before: Sequence[Condition], after: Sequence[Condition]
 ) -> Iterator[Record]:
     known = {c.type: (c.status, c.reason) for c in before}
     told: set[str] = set()
-    for kind in (ConditionType.DEGRADED, ConditionType.ACCEPTED, ConditionType.READY):
-        condition = next(c for c in after if c.type == kind.value)
+    for kind in _TOLD:
+        condition = next((c for c in after if c.type == kind.value), None)
+        if condition is None:
+            continue
         now = (condition.status, condition.reason)
         if known.get(kind.value) == now or condition.reason in told:
             continue

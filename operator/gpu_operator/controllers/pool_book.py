@@ -4,6 +4,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from gpu_operator.api.v1alpha1 import POOL_LABEL
+from gpu_operator.api.v1alpha1.gpupool import Clock
 from gpu_operator.api.v1alpha1.resource import Gpu, Pool
 from gpu_operator.controllers import membership, scatter
 from gpu_operator.controllers.conditions import Verdict
@@ -34,6 +35,8 @@ class PoolBook:
         self.labelled: set[str] = set()
         self.gpus: set[str] = set()
         self.leaving: set[str] = set()
+        self.modelled: set[str] = set()
+        """GPUs on which events measure modelled time."""
         self.room = RoomSum()
         self._rules: Hashable = None
 
@@ -67,10 +70,13 @@ class PoolBook:
         if gpu is None or gpu.spec.pool != self._name:
             self.gpus.discard(name)
             self.leaving.discard(name)
+            self.modelled.discard(name)
             self.room.put(name, {})
             return
         self.gpus.add(name)
         self.leaving.discard(name) if live else self.leaving.add(name)
+        modelled = gpu.status.clock is Clock.MODELLED
+        self.modelled.add(name) if modelled else self.modelled.discard(name)
         self.room.put(name, scatter.room_on(gpu) if live else {})
 
 

@@ -10,6 +10,7 @@ from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
 from gpu_operator.api.v1alpha1.resource import Gpu, Meta, Pool
 from gpu_operator.config import NodeConfig
 from gpu_operator.controllers import (
+    clocks,
     membership,
     node_readiness,
     offers,
@@ -102,6 +103,8 @@ def reconcile(
         wanted = blocked(wanted, world.refused_writes.get(("GPUPool", name), ""))
         if (scattered := scatter.verdict(book.room.rooms)) is not None:
             wanted = {**wanted, ConditionType.FRAGMENTED: scattered}
+        if (clock := clocks.verdict(pool, len(book.modelled), len(book.gpus))) is not None:
+            wanted = {**wanted, ConditionType.MODELLED_CLOCK: clock}
         actions += report(pool.meta, pool.status, status, wanted, now)
         sets = {daemonset.name_of(name), hca.name_of(name)}
         finished = not in_use and sets.isdisjoint(world.daemon_sets)

@@ -22,6 +22,7 @@ from device_plugin.exporter.families import OF_GPU, OF_INSTANCE
 from device_plugin.exporter.source import Source
 from vgpu_sim.hal import admin
 from vgpu_sim.hal.management import DRIVER_RELEASE
+from vgpu_sim.hal.modelled import CLOCKS, MODELLED
 
 
 def test_every_figure_has_the_labels_that_dashboards_ask_for() -> None:
@@ -75,7 +76,7 @@ def test_memory_is_told_in_whole_mebibytes_and_never_as_less_than_used() -> None
 def test_a_counter_of_dcgm_keeps_its_name_and_its_type() -> None:
     text = scrape()
     name = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
-    assert f"# HELP {name} Total energy consumption since boot (in mJ).\n" in text
+    assert f"# HELP {name} Total energy consumption since boot (in mJ). Modelled: " in text
     assert f"# TYPE {name} counter\n{name}{{" in text
     assert "# TYPE tessera_kernel_seconds_total counter\n" in text
     assert "untyped" not in text
@@ -94,9 +95,32 @@ def test_every_row_is_exported_and_documented_once() -> None:
     assert len(set(rows)) == len(rows)
     families = {one.name for one in classic(scrape()) if one.samples}
     ours = {"tessera_gpud_up", "tessera_node_budget_bytes", "tessera_node_budget_used_bytes"}
+    ours.add("tessera_event_clock_modelled")
     assert families == {*rows, *ours}
     text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert [name for name in families if f"`{name}" not in text] == []
+
+
+def test_what_was_not_measured_says_so_where_dashboards_show_it() -> None:
+    helps = {one.name: one.documentation for one in classic(scrape())}
+    assert helps["DCGM_FI_DEV_POWER_USAGE"].endswith(
+        "Modelled: what a board of this kind would show."
+    )
+    assert helps["DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"].endswith("Of injected faults.")
+    assert helps["DCGM_FI_DEV_GPU_UTIL"] == "GPU utilization (in %)."
+    text = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    (listed,) = (
+        line for line in text.splitlines() if line.startswith("- *Modelled* in their help")
+    )
+    modelled = {row.name for row in (*OF_GPU, *OF_INSTANCE) if row.source == "modelled"}
+    assert set(re.findall(r"`(DCGM\w+)`", listed)) == modelled
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_whether_events_measure_modelled_time_is_a_figure(clock: str) -> None:
+    families = {one.name: one for one in classic(scrape(replace(NODE, clock=clock)))}
+    (sample,) = families["tessera_event_clock_modelled"].samples
+    assert (sample.labels, sample.value) == ({}, clock == MODELLED)
 
 
 def test_without_gpud_there_is_no_old_figure() -> None:

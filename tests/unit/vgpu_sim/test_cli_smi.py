@@ -1,5 +1,6 @@
 """What smi prints of a node, and what it says where there is nothing to ask."""
 
+import dataclasses
 import json
 
 import pytest
@@ -105,11 +106,24 @@ def test_the_query_is_laid_out_in_levels(look):
     gpu = ["Product Name", "Board", "GPU UUID", "CUDA Compute Capability", "Multiprocessors"]
     gpu += ["FB Memory Total", "Health", "MIG Mode", *device, *device]
     assert [line.split(":")[0].rstrip() for line in lines] == [
-        *("Asked", "Tessera Version", "CUDA Version", "Isolation", "Worker Sandbox"),
+        *("Asked", "Tessera Version", "CUDA Version", "Isolation", "Event Clock", "Worker Sandbox"),
         *("Node Memory Budget", "    Total", "    Used", "Attached GPUs"),
         *("", "GPU 0", *(f"    {name}" for name in gpu)),
     ]
     assert {line.index(":") for line in lines if ":" in line} == {40}
+
+
+@pytest.mark.parametrize("where", ["gpud", "slices"])
+def test_what_events_measure_is_known_on_the_node_and_in_pods(look, where):
+    assert json.loads(look(where, "--json").output)["clock"] == "wall"
+    assert "Event clock" not in look(where).output  # as everybody expects it to be
+
+
+def test_a_modelled_clock_is_told_in_the_overview_too():
+    node = dataclasses.replace(used_by(process()), clock="modelled")
+    for lines in (smi.query_lines(node), smi.table_lines(node)):
+        (line,) = (one for one in lines if one.lower().startswith("event clock"))
+        assert "modelled (events measure what the board would take" in line
 
 
 def process(**changes) -> ProcessView:

@@ -12,7 +12,7 @@ from vgpu_sim.gpud.devices.device_info import device_info, device_name
 from vgpu_sim.gpud.devices.silicon import ARCHITECTURES, BOARDS as FIGURES
 from vgpu_sim.gpud.model import Gpu, MigInstance, new_gpu_uuid, new_instance_uuid
 from vgpu_sim.hal import limits
-from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN
+from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN, CLOCK_ATTRIBUTE
 
 OFFICIAL = {
     int(one): one.name.removeprefix("CU_DEVICE_ATTRIBUTE_") for one in cuda.CUdevice_attribute
@@ -178,6 +178,9 @@ def test_the_message_is_filled():
     assert info.attributes[200] == ATTRIBUTE_UNKNOWN
     assert info.attributes[1] == 1024
     assert info.attributes[115] == 0
+    assert info.attributes[CLOCK_ATTRIBUTE] == 0
+    told = device_info(instance, (8, 0), 77, 3, enforced=True, multiprocessors=7, modelled=True)
+    assert told.attributes[CLOCK_ATTRIBUTE] == 1
 
 
 # A feature may be announced only if the client library implements what a program would call next.

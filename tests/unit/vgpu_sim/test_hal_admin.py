@@ -55,7 +55,7 @@ def test_the_names_on_the_wire_are_these() -> None:
     written = document()
     assert set(written) == {
         *("protocol", "version", "libraries_dir", "slices_dir", "isolation", "sandbox", "budget"),
-        "gpus",
+        *("gpus", "clock"),
     }
     gpu = written["gpus"][0]
     assert gpu["capability"] == [9, 0]

@@ -57,6 +57,7 @@ class Snapshot:
             sandbox=sandbox,
             budget=admin.Budget(self._budget.total_bytes, self._budget.used_bytes),
             gpus=tuple(self.gpu(gpu, problem) for gpu in self._inventory.gpus),
+            clock=self._settings.clock,
         )
 
     def instance(self, instance: MigInstance) -> admin.Instance:

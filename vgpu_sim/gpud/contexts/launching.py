@@ -24,7 +24,7 @@ from vgpu_sim.gpud.model import InstanceUuid, MigInstance, Owner
 from vgpu_sim.gpud.slices.hello import Hello
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.cuda import CudaError
-from vgpu_sim.hal.modelled import WALL
+from vgpu_sim.hal.modelled import MODELLED, WALL
 from vgpu_sim.hal.spawn import WorkerConfig
 from vgpu_sim.system import foreign, processes, seqpacket, threads
 from vgpu_sim.system.foreign import ForeignSockets
@@ -59,6 +59,11 @@ class WorkerSettings:
     kernel_timeout_s: float | None = None
     report_usage: bool = False
     clock: str = WALL
+
+    @property
+    def modelled(self) -> bool:
+        """Return whether events measure the board's time."""
+        return self.clock == MODELLED
 
     @property
     def first_uid(self) -> int | None:

@@ -2,7 +2,13 @@
 
 from vgpu_sim.gpud.devices.attributes import Attribute, attributes_of
 from vgpu_sim.gpud.model import MigInstance, uuid_bytes
-from vgpu_sim.hal.messages import ATTRIBUTE_UNKNOWN, CI_ATTRIBUTE, GI_ATTRIBUTE, DeviceInfo
+from vgpu_sim.hal.messages import (
+    ATTRIBUTE_UNKNOWN,
+    CI_ATTRIBUTE,
+    CLOCK_ATTRIBUTE,
+    GI_ATTRIBUTE,
+    DeviceInfo,
+)
 
 DRIVER_VERSION = 13000  # 1000 * major + 10 * minor of the CUDA driver API that is served
 
@@ -21,11 +27,14 @@ def device_info(
     context_count: int,
     enforced: bool,
     multiprocessors: int,
+    *,
+    modelled: bool = False,
 ) -> DeviceInfo:
     """Fill the message. ``enforced`` says whether a cgroup holds the slice to its share.
 
     ``multiprocessors`` is how many of the instance's this client may use, which is what programs
     are told that ask for the attribute, as of an MPS client. What else is of the whole.
+    ``modelled``: events measure the board's time.
     """
     info = DeviceInfo()
     info.uuid[:] = uuid_bytes(instance.uuid)
@@ -48,6 +57,7 @@ def device_info(
     for number in range(len(info.attributes)):
         info.attributes[number] = known.get(number, ATTRIBUTE_UNKNOWN)
     info.attributes[Attribute.MULTIPROCESSOR_COUNT] = multiprocessors
+    info.attributes[CLOCK_ATTRIBUTE] = int(modelled)
     if not instance.profile.is_whole:
         info.attributes[GI_ATTRIBUTE] = instance.gi_id
         info.attributes[CI_ATTRIBUTE] = instance.ci_id

@@ -12,7 +12,7 @@ struct tsr_device *tsr_device(CUdevice ordinal) {
 }
 
 int tsr_device_attribute(const struct tsr_device *device, unsigned attribute, int otherwise) {
-  if (attribute >= TESSERA_GI_ATTRIBUTE) return otherwise;
+  if (attribute >= TESSERA_CLOCK_ATTRIBUTE) return otherwise;
   const int32_t value = device->slice.info.attributes[attribute];
   return value == TESSERA_ATTRIBUTE_UNKNOWN ? otherwise : value;
 }

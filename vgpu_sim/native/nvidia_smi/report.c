@@ -11,6 +11,9 @@
 #include "outputs.h"
 #include "version.h"
 
+/* Which figures are not measured (docs/metrics.md): else they would be taken for the node's. */
+#define MODELLED "clocks, power, temperature and performance state are modelled"
+
 static void mig_device(const struct smi_gpu *gpu, const struct smi_mig_device *one, void *context) {
   (void)gpu;
   struct smi_document *document = context;
@@ -143,9 +146,10 @@ static void head(struct smi_document *document, const struct smi_gpus *gpus) {
   strftime(now, sizeof now, "%a %b %e %H:%M:%S %Y", &parts);
   if (document->xml)
     puts("<?xml version=\"1.0\" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM \"nvsmi_device_v12.dtd\">\n"
-         "<!-- Tessera-SMI " SMI_VERSION ": simulated GPUs -->");
+         "<!-- Tessera-SMI " SMI_VERSION ": simulated GPUs; " MODELLED " -->");
   else
-    puts("Tessera-SMI " SMI_VERSION ": simulated GPUs\n==============NVSMI LOG==============\n");
+    puts("Tessera-SMI " SMI_VERSION ": simulated GPUs; " MODELLED
+         "\n==============NVSMI LOG==============\n");
   if (document->xml) smi_document_open(document, NULL, "nvidia_smi_log");
   smi_document_value(document, "Timestamp", "timestamp", now);
   smi_read_with_unit(NULL, &(const struct smi_reading){smi_read_driver_version, 0, NULL}, text);

@@ -25,7 +25,7 @@ class StatusModel(Model):
 
 class ConditionType(StrEnum):
     """Conditions; ``rdma.tessera.dev`` has Accepted and Programmed, and policies SecondLayer;
-    pools have Fragmented where their GPUs are divided.
+    pools have Fragmented where their GPUs are divided, and ModelledClock where it is, or was.
     """
 
     ACCEPTED = "Accepted"
@@ -35,6 +35,7 @@ class ConditionType(StrEnum):
     DEGRADED = "Degraded"
     SECOND_LAYER = "SecondLayer"
     FRAGMENTED = "Fragmented"
+    MODELLED_CLOCK = "ModelledClock"
 
 
 class Reason(StrEnum):
@@ -91,6 +92,8 @@ class Reason(StrEnum):
     CONTESTED = "Contested"
     MIG_CONFIG_APPLIED = "MIGConfigApplied"
     MIG_CONFIG_FAILED = "MIGConfigFailed"
+    MODELLED_CLOCK = "ModelledClock"
+    WALL_CLOCK = "WallClock"
     SUSPECT = "Suspect"
     SHARING_CONFLICT = "SharingConflict"
     INJECTED = "Injected"

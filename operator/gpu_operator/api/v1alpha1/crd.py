@@ -39,6 +39,7 @@ KINDS: tuple[Kind, ...] = (
             AGE,
             Column("Reason", _REASON, wide=True),
             Column("Prefix", ".status.resourcePrefix", wide=True),
+            Column("Clock", ".spec.clock", wide=True),
         ),
         "GPUPool gives simulated GPUs to the nodes that its selector matches.",
         (("self.board == oldSelf.board", "board cannot be changed: make a new pool"),),
@@ -63,6 +64,7 @@ KINDS: tuple[Kind, ...] = (
             Column("Budget", ".status.budget.total", wide=True),
             Column("Holders", ".status.holders", wide=True),
             Column("Allocation", ".spec.allocation", wide=True),
+            Column("Clock", ".status.clock", wide=True),
         ),
         "GPU is one simulated device: the operator writes its spec, its node's agent the status.",
         (

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from gpu_operator.api.v1alpha1.base import Model, Status, StatusModel
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
-from gpu_operator.api.v1alpha1.gpupool import Allocation, Isolation, Topology
+from gpu_operator.api.v1alpha1.gpupool import Allocation, Clock, Isolation, Topology
 from gpu_operator.api.v1alpha1.sharing import Shared
 from mig.geometry import WHOLE, DeviceProfile, Profile
 from mig.spec import Place
@@ -282,6 +282,11 @@ class GPUStatus(Status):
     isolation: IsolationStatus | None = Field(default=None, description="Cgroup enforcement.")
     modelled_peak: ModelledPeak | None = Field(
         default=None, description="Peak figures of the board. Modelled: the node is not that fast."
+    )
+    clock: Clock | None = Field(
+        default=None,
+        description="What CUDA events of contexts that begin now measure. Wall: the node's time. "
+        "Modelled: what the board, or its slice, would take.",
     )
     faults: tuple[FaultStatus, ...] = Field(
         default=(), description="What became of the faults of the spec."

@@ -1,0 +1,140 @@
+"""Events on pods whose programs' events measure modelled time: once for each pod and change."""
+
+import dataclasses
+from typing import cast
+
+import pytest
+
+from device_plugin.agent.clocks import Clocks
+from device_plugin.agent.notices import Notices
+from device_plugin.agent.status import clock_of
+from device_plugin.inventory.model import Gpu, HolderPod, Inventory, MigSlice
+from device_plugin.kube.gpu_object import GpuObject
+from gpu_operator.api.v1alpha1.base import Reason
+from gpu_operator.api.v1alpha1.gpu import (
+    ClaimedSlice,
+    GPUSpec,
+    GPUStatus,
+    Holder,
+    Slice,
+    SliceState,
+)
+from gpu_operator.api.v1alpha1.gpupool import Clock
+from mig import geometry
+from vgpu_sim.hal.modelled import MODELLED, WALL
+
+BOARD = geometry.board("h100-80gb")
+TRAIN = HolderPod("team", "train", "uid-train")
+OTHER = HolderPod("team", "other", "uid-other")
+SPEC = GPUSpec(node_name="n", index=0, board=BOARD.key, uuid="GPU-1", pool="fast", instances=())
+
+
+def mig_slice(start: int) -> MigSlice:
+    place = geometry.Instance(BOARD.profile("1g.10gb"), start)
+    return MigSlice(f"MIG-{start}", "GPU-1", place, 1, 0, 1, "/run", 0, ())
+
+
+GPUS = (Gpu("GPU-1", 0, BOARD, "Healthy", (mig_slice(0), mig_slice(1))),)
+WALLED = Inventory("1", "/lib", 1, 0, True, "", (), GPUS)
+
+
+class Posted:
+    """Takes the place of ``Notices``; refuses what is beyond the allowance."""
+
+    def __init__(self) -> None:
+        self.allowance = 100
+        self.events: list[tuple[str, Reason, bool]] = []
+        self.message = ""
+
+    def post(self, pod: HolderPod, reason: Reason, message: str, warning: bool = True) -> bool:
+        if len(self.events) >= self.allowance:
+            return False
+        self.events.append((pod.name, reason, warning))
+        self.message = message
+        return True
+
+
+class Node:
+    """One GPU with two slices, and an agent that may start again."""
+
+    def __init__(self, status: GPUStatus | None = None) -> None:
+        self.posted = Posted()
+        self.status = status or GPUStatus(product="NVIDIA H100")
+        self.start_agent()
+
+    def start_agent(self) -> None:
+        self.clocks = Clocks(cast(Notices, self.posted))
+
+    def tell(self, clock: str, **holders: tuple[HolderPod, ...]) -> list[tuple[str, Reason, bool]]:
+        """Make one pass; return the events that it wrote."""
+        before = len(self.posted.events)
+        held = {uuid.replace("_", "-"): pods for uuid, pods in holders.items()}
+        known = GpuObject("n-gpu-0", "GPU-1", 1, False, SPEC, self.status)
+        self.clocks.tell((known,), dataclasses.replace(WALLED, clock=clock), held)
+        return self.posted.events[before:]
+
+
+MODELLED_EVENT = ("train", Reason.MODELLED_CLOCK, False)
+
+
+def test_with_the_walls_clock_nobody_hears_anything() -> None:
+    assert Node().tell(WALL, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == []
+
+
+def test_a_pod_hears_once_what_its_events_measure_and_of_which_board() -> None:
+    node = Node()
+    assert node.tell(MODELLED, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == [MODELLED_EVENT]
+    assert "what NVIDIA H100, or its slice, would take, as modelled" in node.posted.message
+    assert "GPUPool fast has clock: Modelled" in node.posted.message
+    assert node.tell(MODELLED, MIG_0=(TRAIN,), MIG_1=(TRAIN,)) == []
+    assert node.tell(MODELLED, MIG_0=(TRAIN,), MIG_1=(OTHER,)) == [
+        ("other", Reason.MODELLED_CLOCK, False)
+    ]
+
+
+def test_a_clock_that_is_changed_back_is_news_too() -> None:
+    node = Node()
+    node.tell(MODELLED, MIG_0=(TRAIN,))
+    assert node.tell(WALL, MIG_0=(TRAIN,)) == [("train", Reason.WALL_CLOCK, False)]
+    assert node.tell(WALL, MIG_0=(TRAIN,)) == []
+
+
+@pytest.mark.parametrize("by_claim", [False, True])
+def test_a_new_agent_repeats_nothing_that_the_status_shows_was_said(by_claim: bool) -> None:
+    place = mig_slice(0)
+    common = {
+        "uuid": place.uuid,
+        "profile": "1g.10gb",
+        "start": 0,
+        "memory_bytes": 1,
+        "multiprocessors": 1,
+        "holders": (Holder(namespace="team", name="train", uid=TRAIN.uid),),
+    }
+    there = (
+        {"claims": (ClaimedSlice(**common, claim=Holder(namespace="team", name="c", uid="u")),)}
+        if by_claim
+        else {"slices": (Slice(**common, state=SliceState.ACTIVE, resource="gpu"),)}
+    )
+    node = Node(GPUStatus(clock=Clock.MODELLED, **there))
+    assert node.tell(MODELLED, MIG_0=(TRAIN,)) == []
+    node.start_agent()
+    assert node.tell(WALL, MIG_0=(TRAIN,)) == [("train", Reason.WALL_CLOCK, False)]
+    node = Node(GPUStatus(clock=Clock.WALL, **there))  # it was there before the clock changed
+    assert node.tell(MODELLED, MIG_0=(TRAIN,)) == [MODELLED_EVENT]
+
+
+def test_what_the_allowance_kept_back_is_said_later() -> None:
+    node = Node()
+    node.posted.allowance = 0
+    assert node.tell(MODELLED, MIG_0=(TRAIN,)) == []
+    node.posted.allowance = 1
+    assert node.tell(MODELLED, MIG_0=(TRAIN,)) == [MODELLED_EVENT]
+
+
+def test_a_pod_of_unknown_identity_is_told_nothing() -> None:
+    assert Node().tell(MODELLED, MIG_0=(HolderPod("team", "train", ""),)) == []
+
+
+def test_the_status_words_it_as_the_pool_does() -> None:
+    assert clock_of(WALLED) is Clock.WALL
+    assert clock_of(dataclasses.replace(WALLED, clock=MODELLED)) is Clock.MODELLED
