@@ -50,7 +50,7 @@ class Desired:
     def configuration(self, inventory: Inventory) -> list[dict[str, str | int]]:
         """Return the devices that gpud is to have; one with slices stays until they are gone."""
         found: dict[str, dict[str, str | int]] = {
-            uuid: _row(uuid, spec.index, geometry.board(spec.board).key, spec.topology.value)
+            uuid: _row(uuid, spec.index, geometry.board(spec.board).key, spec.topology)
             for uuid, spec in self.gpus.items()
         }
         for gpu in inventory.gpus:
@@ -106,7 +106,7 @@ def _problem(wanted: GpuObject, before: Mapping[str, GPUSpec]) -> tuple[Reason, 
     except UnknownBoardError as err:
         return Reason.UNKNOWN_BOARD, str(err)
     try:
-        topology_named(spec.topology.value, spec.index + 1)
+        topology_named(spec.topology, spec.index + 1)
     except BadShape as err:
         return Reason.INVALID_SPEC, f"spec.topology: {err}"
     try:

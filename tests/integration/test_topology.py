@@ -26,6 +26,14 @@ def cells(text: str, gpus: int) -> list[list[str]]:
         ("dgx-a100", "a100-80gb", 8, {"NV12"}),
         ("pcie-2-socket", "a30", 8, {"PIX", "NODE", "SYS"}),
         ("flat", "h100-80gb", 2, {"PHB"}),
+        (
+            "custom:numa=2;nvlinks=0;gpus=10.0.0.0,11.0.0.0,20.0.1.1,31.1.2.2",
+            *("a30", 4, {"PIX", "NODE", "SYS"}),
+        ),
+        (
+            "custom:numa=2;nvlinks=6;gpus=10.0.0.0,11.0.0.0,20.0.1.1,31.1.2.2",
+            *("h100-80gb", 4, {"NV2"}),
+        ),
     ],
 )
 def test_all_readers_agree(topology: str, board: str, gpus: int, joined: set[str]) -> None:

@@ -41,7 +41,7 @@ def populate(
             pool=pool.name,
             node_budget=pool.spec.node_budget,
             isolation=pool.spec.isolation,
-            topology=pool.spec.topology,
+            topology=pool.spec.places,
             mig_strategy=strategies.policy_on(world, node).strategy,
             allocation=allocations.allocation_on(pool, node, dra=dra),
             sharing=resolve(world.policy.sharing, index, gpu_render.uuid_of(node.name, index)),

@@ -128,6 +128,13 @@ def test_a_topology_reaches_gpud_once_the_gpu_has_no_slices_and_bad_places_are_r
         Reason.INVALID_SPEC,
         "spec.topology: hgx-4 has room for 4 GPUs, not 6",
     )
+    own = "custom:numa=1;nvlinks=0;gpus=10.0.0.0"
+    (row,) = sort_out([an_object("a", index=0, topology=own)], 0).configuration(inventory())
+    assert row["topology"] == own
+    refused = sort_out([an_object("a", index=1, topology=own)], 0).refused
+    assert refused["a"][1] == "spec.topology: the custom topology has room for 1 GPUs, not 2"
+    strange = sort_out([an_object("a", index=0, topology="of tomorrow")], 0).refused
+    assert "no topology 'of tomorrow'" in strange["a"][1]
 
 
 def test_numa_nodes_follow_the_topology() -> None:

@@ -207,6 +207,12 @@ def test_places_follow_the_topology() -> None:
     assert found["resource.kubernetes.io/pciBusID"] == {"string": "0000:c3:00.0"}
     # The root is that of the HCA beside it, which has the lesser bus.
     assert found["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:c0"}
+    own = "custom:numa=2;nvlinks=0;gpus=10.0.0.0,c3.1.1.1;hcas=c1.1.1.2"
+    gpu = dataclasses.replace(gpu_of(H100, 1), topology=own)
+    found = devices_of(resource_slices(NODE, [Offered(gpu)]))["gpu-1"]["attributes"]
+    assert found["numaNode"] == {"int": 1}
+    assert found["resource.kubernetes.io/pciBusID"] == {"string": "0000:c3:00.0"}
+    assert found["resource.kubernetes.io/pcieRoot"] == {"string": "pci0000:c1"}
 
 
 def test_health_becomes_taints() -> None:

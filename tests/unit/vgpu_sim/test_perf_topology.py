@@ -60,6 +60,64 @@ def test_what_there_is_not_is_refused() -> None:
         Routes(topology_named("dgx-h100"), H100).path("numa0", "gpu9")
 
 
+# Two pairs of GPUs below a switch each, and an HCA beside the first pair.
+PAIRS = "custom:numa=2;nvlinks=0;gpus=10.0.0.0,11.0.0.0,20.1.1.1,21.1.1.1;hcas=18.0.0.0"
+
+
+def test_a_description_is_printed_and_routed_as_it_says() -> None:
+    pairs = topology_named(PAIRS, 4)
+    rows = [line.split("\t") for line in matrix(pairs, A30, range(4), 1)]
+    assert rows[1] == ["GPU0", " X ", "PIX", "SYS", "SYS", "PIX", "0"]
+    assert rows[3] == ["GPU2", "SYS", "SYS", " X ", "PIX", "SYS", "1"]
+    routes = Routes(pairs, A30)
+    assert routes.path("gpu0", "gpu1") == [("gpu0", "switch0"), ("switch0", "gpu1")]
+    assert ("numa0", "numa1") in routes.path("gpu0", "gpu2")
+    # Both pairs at once share the link between the NUMA nodes, so each gets half of it.
+    paths = [routes.path("gpu0", "gpu2"), routes.path("gpu1", "gpu3")]
+    between = routes.capacity["numa0", "numa1"]
+    shares = max_min(paths, routes.capacity)
+    pcie = A30.pcie_gb_per_s.value * 1e3
+    assert shares == pytest.approx([min(between, pcie) / 2] * 2)
+    linked = topology_named("custom:numa=1;nvlinks=12;switched;gpus=10.0.0.0,11.0.0.1")
+    assert connection(linked, BOARDS["a100-80gb"], *linked.gpus) == "NV12"
+    assert connection(linked, A30, *linked.gpus) == "PHB"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("custom:", "describes no topology"),
+        ("custom:numa=1;nvlinks=0;gpus=", "describes no topology"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0", "describes no topology"),
+        ("custom:numa=1;nvlinks=0;gpus=1G.0.0.0", "describes no topology"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0\n", "describes no topology"),
+        ("custom:numa=1;nvlinks=0;gpus=" + ",".join(["10.0.0.0"] * 200), "describes no topology"),
+        ("custom:numa=0;nvlinks=0;gpus=10.0.0.0", "1 to 16 NUMA nodes"),
+        ("custom:numa=17;nvlinks=0;gpus=10.0.0.0", "1 to 16 NUMA nodes"),
+        ("custom:numa=1;nvlinks=0;gpus=10.1.0.0", "outside of its 1 NUMA nodes"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.256.0", "outside of its"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0,10.0.0.0", "a PCI bus of its own"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;hcas=10.0.0.0", "a PCI bus of its own"),
+        ("custom:numa=1;nvlinks=0;gpus=00.0.0.0", "a PCI bus of its own"),
+        ("custom:numa=1;nvlinks=1;switched;gpus=05.0.0.0", "a PCI bus of its own"),
+        ("custom:numa=1;nvlinks=19;switched;gpus=10.0.0.0", "at most 18 NVLinks"),
+        ("custom:numa=1;nvlinks=6;gpus=10.0.0.0,11.0.0.0", "join 4 GPUs"),
+        (
+            "custom:numa=1;nvlinks=0;gpus=" + ",".join(f"1{i}.0.0.0" for i in range(9)),
+            "at most 8 GPUs",
+        ),
+    ],
+)
+def test_a_description_that_no_reader_can_use_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(BadShape, match=problem):
+        topology_named(text)
+
+
+def test_a_description_has_room_for_the_gpus_that_it_names() -> None:
+    with pytest.raises(BadShape, match="the custom topology has room for 4 GPUs, not 5"):
+        topology_named(PAIRS, 5)
+
+
 def test_transfers_take_the_links_between_their_ends() -> None:
     dgx, plain = (
         Routes(topology_named("dgx-h100"), H100),

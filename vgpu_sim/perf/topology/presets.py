@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.topology import custom
 from vgpu_sim.perf.topology.places import Place, Topology
 
 FLAT: Final = "flat"
@@ -81,16 +82,20 @@ PRESETS: Final[Mapping[str, Topology]] = {row.name: row for row in _ROWS}
 
 
 def topology_named(name: str, gpus: int = 0) -> Topology:
-    """Return a topology; with ``gpus`` it is checked that it has room for so many.
+    """Return a topology by its name, or by a description (``custom``).
+
+    With ``gpus`` it is checked that it has room for so many.
 
     Raises:
-        BadShape: there is none of that name, or it has too few places.
+        BadShape: there is none of that name, nothing is described, or there are too few places.
     """
-    found = PRESETS.get(name)
+    described = name.startswith(custom.PREFIX)
+    found = custom.read(name) if described else PRESETS.get(name)
     if found is None:
         near = difflib.get_close_matches(name, PRESETS, 1, 0.4)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise BadShape(f"no topology {name!r}{hint} (known: {', '.join(PRESETS)})")
     if gpus > len(found.gpus):
-        raise BadShape(f"{name} has room for {len(found.gpus)} GPUs, not {gpus}")
+        called = "the custom topology" if described else name
+        raise BadShape(f"{called} has room for {len(found.gpus)} GPUs, not {gpus}")
     return found

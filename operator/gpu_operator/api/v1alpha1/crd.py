@@ -42,7 +42,17 @@ KINDS: tuple[Kind, ...] = (
             Column("Clock", ".spec.clock", wide=True),
         ),
         "GPUPool gives simulated GPUs to the nodes that its selector matches.",
-        (("self.board == oldSelf.board", "board cannot be changed: make a new pool"),),
+        (
+            ("self.board == oldSelf.board", "board cannot be changed: make a new pool"),
+            (
+                "!has(self.customTopology) || self.topology == 'flat'",
+                "customTopology takes the place of topology: leave that out",
+            ),
+            (
+                "!has(self.customTopology) || self.count <= self.customTopology.gpus.size()",
+                "customTopology has fewer places than count says GPUs",
+            ),
+        ),
         # It becomes the value of a label, and part of the name of a DaemonSet.
         (("self.metadata.name.size() <= 50", "the name of a pool has at most 50 characters"),),
     ),

@@ -6,8 +6,9 @@ from pydantic import Field
 
 from gpu_operator.api.v1alpha1.base import Model, Status, StatusModel
 from gpu_operator.api.v1alpha1.gpupolicy import Strategy
-from gpu_operator.api.v1alpha1.gpupool import Allocation, Clock, Isolation, Topology
+from gpu_operator.api.v1alpha1.gpupool import Allocation, Clock, Isolation
 from gpu_operator.api.v1alpha1.sharing import Shared
+from gpu_operator.api.v1alpha1.topology import Topology
 from mig.geometry import WHOLE, DeviceProfile, Profile
 from mig.spec import Place
 
@@ -125,7 +126,12 @@ class GPUSpec(Model):
     )
     node_budget: str | None = Field(default=None, description="As in the pool.")
     isolation: Isolation = Field(default=Isolation.DEFAULT, description="As in the pool.")
-    topology: Topology = Field(default=Topology.FLAT, description="As in the pool.")
+    topology: str = Field(
+        default=Topology.FLAT.value,
+        min_length=1,
+        max_length=1024,
+        description="The pool's topology, or its customTopology as one line.",
+    )
     faults: tuple[WantedFault, ...] = Field(
         default=(), max_length=64, description="Faults that GPUFaults ask for, all of them."
     )

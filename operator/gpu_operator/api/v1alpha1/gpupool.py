@@ -5,6 +5,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from gpu_operator.api.v1alpha1.base import Model, Status
+from gpu_operator.api.v1alpha1.topology import CustomTopology, Topology
 
 
 class Isolation(StrEnum):
@@ -32,17 +33,6 @@ class Clock(StrEnum):
 
     WALL = "Wall"  # the node's time
     MODELLED = "Modelled"  # what the board would take
-
-
-class Topology(StrEnum):
-    """How a node's GPUs lie to each other; names of `vgpu_sim.perf.topology`'s presets."""
-
-    FLAT = "flat"  # each below a host bridge of its own, no NVLink
-    DGX_A100 = "dgx-a100"
-    DGX_H100 = "dgx-h100"
-    DGX_B200 = "dgx-b200"
-    HGX_4 = "hgx-4"
-    PCIE_2_SOCKET = "pcie-2-socket"
 
 
 class LinkSpeed(StrEnum):
@@ -122,12 +112,23 @@ class GPUPoolSpec(Model):
         description="How a node's GPUs lie to each other: PCI buses, host bridges, NUMA nodes and "
         "NVLink, as tools show them. GPU i has the i-th place; hgx-4 has four.",
     )
+    custom_topology: CustomTopology | None = Field(
+        default=None,
+        description="How they lie to each other where no name fits, instead of `topology`. It may "
+        "change at any time; a GPU moves when it has no slices.",
+    )
     hcas: HCAs | None = Field(
         default=None,
         description="RDMA adapters of each node, offered as `rdma.tessera.dev/hca`. Absent: none. "
         "A change starts the pool's node pods again, one after the other; with them queue pairs "
         "end.",
     )
+
+    @property
+    def places(self) -> str:
+        """Return the topology as GPUs have it: a name, or a description as one line."""
+        custom = self.custom_topology
+        return self.topology.value if custom is None else custom.text
 
 
 class GPUPoolStatus(Status):
