@@ -85,8 +85,10 @@ class Node:
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
-    with gpud() as daemon, ApiServer() as api, FakeKubelet(daemon.root) as kubelet:
+def node(request: pytest.FixtureRequest) -> Iterator[Node]:
+    """An agent with a gpud, which gets what a test has as a parameter as its options."""
+    options: tuple[str, ...] = getattr(request, "param", ())
+    with gpud(*options) as daemon, ApiServer() as api, FakeKubelet(daemon.root) as kubelet:
         agent = AgentProcess(daemon.root, daemon.run_dir, kubelet, api)
         made = Node(daemon, kubelet, api, agent)
         made.release()
@@ -112,6 +114,31 @@ def test_slices_come_to_kubelet_cdi_and_status(node: Node) -> None:
     }
     for entry in document["containerEdits"]["mounts"]:
         assert Path(entry["hostPath"]).is_file()
+
+
+@pytest.mark.parametrize("node", [("--clock", "modelled")], indirect=True)
+def test_a_modelled_clock_is_told_to_gpu_and_pod_once_whoever_restarts(node: Node) -> None:
+    node.want(("1g.10gb", 0))
+    node.ready()
+    assert node.api.status("gpu-1")["clock"] == "Modelled"
+    uuid = node.slices["1g.10gb", 0]["uuid"]
+    node.agent.allocate("1g.10gb", uuid)
+    node.hold(uuid)
+
+    def told() -> list[dict[str, Any]]:
+        return [e for e in node.api.events.values() if e["reason"] == "ModelledClock"]
+
+    wait_until(told)
+    wait_until(lambda: node.api.status("gpu-1")["slices"][0]["holders"])
+    node.agent.end()
+    node.agent.start()
+    assert wait_until(lambda: node.agent.probe("/readyz") == 200)
+    node.want(("1g.10gb", 0), ("1g.10gb", 1))
+    node.ready()  # so the new agent has made a pass
+    (event,) = told()
+    assert (event["type"], event["count"]) == ("Normal", 1)
+    assert (event["involvedObject"]["kind"], event["involvedObject"]["name"]) == ("Pod", "train")
+    assert "GPUPool demo has clock: Modelled" in event["message"]
 
 
 def test_parts_of_a_gpu_instance_come_go_and_are_offered_one_by_one(node: Node) -> None:
