@@ -2,11 +2,12 @@
 
 import os
 import subprocess
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from gpud_process import gpud
-from tessera_run import tessera
+from tessera_run import environment, tessera
 
 from vgpu_sim import config
 from vgpu_sim.gpud.model import new_gpu_uuid
@@ -17,6 +18,30 @@ def cells(text: str, gpus: int) -> list[list[str]]:
     """Return the GPUs' part of a matrix."""
     rows = [line.split("\t") for line in text.splitlines() if line.startswith("GPU")]
     return [[one.strip() for one in row[: gpus + 1]] for row in rows]
+
+
+def test_a_run_takes_a_description_and_refuses_what_is_none(tmp_path: Path) -> None:
+    def ran(topology: str) -> subprocess.CompletedProcess[str]:
+        command = (str(config.PROGRAMS_DIR / "nvidia-smi"), "--query-gpu=pci.bus_id")
+        return subprocess.run(
+            tessera(
+                *("run", "--board", "a30", "--topology", topology, "--"),
+                *(*command, "--format=csv,noheader"),
+            ),
+            env=environment(tmp_path),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    done = ran("custom:numa=1;nvlinks=0;gpus=4b.0.0.0")
+    assert (done.returncode, done.stdout) == (0, "00000000:4B:00.0\n"), done.stderr
+    for wrong, told in (("custom:gpus=4b", "describes no topology"), ("dgx", "dgx-h100")):
+        done = ran(wrong)
+        assert done.returncode == 2
+        assert told in done.stderr
 
 
 @pytest.mark.parametrize(

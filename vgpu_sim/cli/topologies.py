@@ -4,13 +4,25 @@ import click
 
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.topology import FLAT, PRESETS, topology_named
+from vgpu_sim.perf.topology.custom import PREFIX
+
+
+class _Named(click.Choice[str]):
+    """A preset's name, or a description, which ``check`` reads."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return it; what is neither is refused with the names that there are."""
+        return value if value.startswith(PREFIX) else super().convert(value, param, ctx)
+
 
 option = click.option(
     "--topology",
-    type=click.Choice(list(PRESETS)),
+    type=_Named(list(PRESETS)),
     default=FLAT,
     show_default=True,
-    help="PCI buses, NUMA nodes and NVLinks of the GPUs, as tools and NVML show them.",
+    help="PCI buses, NUMA nodes and NVLinks of the GPUs, as tools and NVML show them. One without a"
+    " name is written custom:numa=1;nvlinks=0;gpus=10.0.0.0,11.0.0.0 (bus, NUMA node, host bridge,"
+    " switch of each GPU).",
 )
 
 

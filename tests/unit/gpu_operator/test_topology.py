@@ -9,9 +9,11 @@ from driven_operator import CONFIG
 from gpu_world import NOW, node, pool, world
 from pydantic import ValidationError
 
-from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec
+from gpu_operator.api.v1alpha1.gpupool import GPUPoolSpec, GPUPoolStatus
+from gpu_operator.api.v1alpha1.resource import Broken, parse
 from gpu_operator.api.v1alpha1.topology import CustomTopology, Topology
 from gpu_operator.controllers import pools
+from gpu_operator.controllers.conditions import report_broken
 from gpu_operator.kube.actions import Apply, Manager
 from vgpu_sim.perf.topology import PRESETS, Level, Place, topology_named
 
@@ -85,6 +87,19 @@ def test_what_is_no_machine_is_refused_by_the_place_of_the_mistake(
     with pytest.raises(ValidationError) as refused:
         custom(*gpus, **others)
     assert problem in str(refused.value)
+
+
+def test_a_pool_that_is_no_machine_is_left_alone_and_says_where() -> None:
+    spec = {"nodeSelector": {"a": "b"}, "board": "a30"}
+    spec["customTopology"] = {"gpus": [at("10"), at("10")]}
+    document = {"kind": "GPUPool", "metadata": {"name": "p"}, "spec": spec}
+    found = parse(document, GPUPoolSpec, GPUPoolStatus)
+    assert isinstance(found, Broken)
+    assert "spec.customTopology: " in found.problem
+    assert "gpus[0] and gpus[1] are on one bus, 10" in found.problem
+    (write, *_) = report_broken(found, NOW)
+    (accepted,) = (c for c in write.document["status"]["conditions"] if c["type"] == "Accepted")
+    assert (accepted["status"], accepted["reason"]) == ("False", "InvalidSpec")
 
 
 @pytest.mark.parametrize("bus", ["5", "1B", "0x1b", "100", "1g"])
