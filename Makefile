@@ -28,9 +28,14 @@ test: venv judge ## everything: unit, golden, ABI and conformance tests, then th
 	@deploy/kind/up
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 60 || $(PYTEST) --failed-alone
 	@deploy/install
-	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'not last'
+	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'not last and not soak'
 	@TESSERA_BACKEND=interp deploy/install
 	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m 'backend or last'
+
+soak: venv ## what `make test` leaves out for its length: more restarts, more storms; on its cluster
+	@deploy/kind/up
+	@deploy/install
+	deploy/kind/shell $(PYTEST) --with-e2e tests/e2e -m soak
 
 test-quick: venv ## the tests that need no cluster, on all cores; 12 s of `make test`'s 60 for the fuzzer
 	$(PYTEST) -n $(JOBS) --dist worksteal --fuzz-seconds 12 || $(PYTEST) --failed-alone
@@ -104,4 +109,4 @@ venv: .venv/.installed
 	@$(BIN)/python -m pip install -q --no-build-isolation -c constraints.txt -e '.[operator,plugin]' --group dev
 	@touch $@
 
-.PHONY: help demo test test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster scale shell clean venv judge
+.PHONY: help demo test soak test-quick conformance mutate fuzz lint bench bench-exec bench-rdma bench-rdma-policy bench-rdma-cluster scale shell clean venv judge

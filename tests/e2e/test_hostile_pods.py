@@ -263,6 +263,7 @@ os.wait()
 """
 
 
+@pytest.mark.soak
 def test_a_storm_from_a_pod_delays_no_neighbours_query(
     namespace: Cluster, other_namespace: Cluster, sample_pod: Manifest, node: str
 ) -> None:

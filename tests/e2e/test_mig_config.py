@@ -85,7 +85,7 @@ def reached(cluster: Cluster, node: str, name: str, wanted: str) -> list[dict[st
 def told(cluster: Cluster, node: str, reason: str) -> list[str]:
     chosen = f"involvedObject.kind=Node,involvedObject.name={node},reason={reason}"
     found = cluster.get("events", "-n", "default", "--field-selector", chosen)["items"]
-    return [str(event["message"]) for event in found]
+    return [str(event.get("message", "")) for event in found]
 
 
 def test_a_label_becomes_slices_and_no_label_is_missing_meanwhile(

@@ -60,6 +60,7 @@ def node_pods() -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods}
 
 
+@pytest.mark.soak
 def test_killed_at_rest_it_changes_nothing(cluster: Cluster, sample_pod: Manifest) -> None:
     cluster.apply(sample_pod("survivor", "--n", "1048576", "--seconds", "10"))
     cluster.wait_pod("survivor", "Running")

@@ -223,7 +223,9 @@ def test_the_end_of_a_pod_frees_its_function_and_what_it_had(namespace: Cluster)
     assert "Failed status 12" in namespace.logs("client"), "IBV_WC_RETRY_EXC_ERR"
 
 
-@pytest.mark.parametrize("victim", ["tessera-agent", "tessera-kubelet"])
+@pytest.mark.parametrize(
+    "victim", ["tessera-agent", pytest.param("tessera-kubelet", marks=pytest.mark.soak)]
+)
 def test_queue_pairs_outlive_the_agent(namespace: Cluster, victim: str) -> None:
     node = gpu_node(namespace)
     pair(namespace, node)

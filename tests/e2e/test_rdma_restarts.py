@@ -67,7 +67,7 @@ def goes_on(cluster: Cluster) -> None:
     assert [phase(cluster, pod) for pod in ("client", "server")] == ["Running", "Running"]
 
 
-@pytest.mark.parametrize("where", ["one node", "two nodes"])
+@pytest.mark.parametrize("where", [pytest.param("one node", marks=pytest.mark.soak), "two nodes"])
 def test_ib_write_bw_runs_across_a_rollout(
     namespace: Cluster, nodes: tuple[str, str], where: str
 ) -> None:
@@ -98,7 +98,7 @@ def on_nodes(command: str, victim: str, nodes: tuple[str, str]) -> set[tuple[str
     return {(node, pid) for node, pids in told for pid in pids.split()}
 
 
-@pytest.mark.parametrize("victim", ["agent", "operator"])
+@pytest.mark.parametrize("victim", ["agent", pytest.param("operator", marks=pytest.mark.soak)])
 def test_no_queue_pair_changes_when_others_restart(
     namespace: Cluster, nodes: tuple[str, str], victim: str
 ) -> None:

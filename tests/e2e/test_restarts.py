@@ -35,7 +35,9 @@ def kill(node: str, program: str) -> None:
     in_node(node, "pkill", "-KILL", "-f", f"bin/{program}( |$)")
 
 
-@pytest.mark.parametrize("victim", ["kubelet", "device plugin", "operator"])
+@pytest.mark.parametrize(
+    "victim", ["kubelet", "device plugin", pytest.param("operator", marks=pytest.mark.soak)]
+)
 def test_running_pods_survive(namespace: Cluster, sample_pod: Manifest, victim: str) -> None:
     node = start(namespace, sample_pod, "survivor")
     if victim == "kubelet":
@@ -53,7 +55,6 @@ def test_running_pods_survive(namespace: Cluster, sample_pod: Manifest, victim: 
     assert namespace.wait_pod("next")["status"]["phase"] == "Succeeded"
 
 
-@pytest.mark.backend
 def test_after_gpud_is_killed_the_next_pod_works(namespace: Cluster, sample_pod: Manifest) -> None:
     node = start(namespace, sample_pod, "running")
     kill(node, "tessera-gpud")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
 from cluster import Cluster, until
 
 Manifest = Callable[..., dict[str, Any]]
@@ -46,7 +45,6 @@ def test_every_gpu_node_offers_seven_small_slices(whole_cluster: Cluster) -> Non
     until(lambda: offered() == ["7", "7"], 30)  # a kubelet may have just restarted
 
 
-@pytest.mark.backend
 def test_seven_pods_fill_a_gpu_and_the_eighth_waits_its_turn(
     namespace: Cluster, sample_pod: Manifest
 ) -> None:
