@@ -66,6 +66,10 @@ class Figures:
         return asdict(self)
 
 
+SLOW_TOO = ": slow nodes, too"
+"""What the name of a phase ends with that waits for nodes whose gpud answers a second late."""
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """What a run is to be. ``slow`` and ``away`` are parts of the nodes."""
@@ -117,8 +121,8 @@ class Run:
             self._root, self._plane, self.wanted.nodes, self._slow, self._away, POD_LASTS_S
         )
         self._phase("set up", self._set_up)
-        self._phase("divide whole GPUs", lambda: self._relay(SEVEN, "100%"))
-        self._phase("relay idle", lambda: self._relay(MIXED, "100%"))
+        self._relay("divide whole GPUs", SEVEN)
+        self._relay("relay idle", MIXED)
         self._phase("quiet", lambda: time.sleep(self.wanted.quiet_s))
         self._single_changes()
         self._bind_pods()
@@ -157,16 +161,29 @@ class Run:
             every_s=max(1.0, self.wanted.nodes / 50),  # it lists all of them
         )
 
-    def _relay(self, instances: tuple[tuple[str, int], ...], unavailable: str) -> None:
-        generation = self._cluster.layout(instances, unavailable)
-        applied = self._cluster.applied
+    def _relay(self, name: str, instances: tuple[tuple[str, int], ...]) -> None:
+        """Have every GPU laid out so: as many as are on prompt nodes, then those of slow ones."""
+        generation = 0
+
+        def edited() -> None:
+            nonlocal generation
+            generation = self._cluster.layout(instances, "100%")
+            self._applied(generation, self._here - GPUS_A_NODE * len(self._slow))
+
+        self._phase(name, edited)
+        if self._slow:
+            self._phase(f"{name}{SLOW_TOO}", lambda: self._applied(generation, self._here))
+
+    def _applied(self, generation: int, gpus: int) -> None:
+        def found() -> int:
+            return self._cluster.applied(generation)
+
         try:
-            within_s = self._left_s()
             self._cluster.wait(
-                "the layout on every GPU", lambda: applied(generation) >= self._here, within_s
+                f"the layout on {gpus} GPUs", lambda: found() >= gpus, self._left_s()
             )
         except Stuck as err:
-            raise Stuck(f"{err}: {applied(generation)} of {self._here} GPUs") from err
+            raise Stuck(f"{err}: {found()} of {self._here} GPUs") from err
 
     def _relay_and_kill(self) -> None:
         generation = self._cluster.layout(HALVES, BUSY_UNAVAILABLE)
