@@ -101,7 +101,7 @@ def test_slices_that_somebody_deletes_are_back_at_once(whole_cluster: Cluster, n
     """As a kubelet does whenever it restarts."""
     before = {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
     whole_cluster.kubectl("delete", "resourceslices", f"--field-selector=spec.nodeName={node}")
-    until(lambda: len(devices(whole_cluster, node)) == 52, 10)
+    until(lambda: len(devices(whole_cluster, node)) == 52, 10, promised=True)
     assert not before & {one["metadata"]["uid"] for one in slices(whole_cluster, node)}
 
 

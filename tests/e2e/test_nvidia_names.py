@@ -147,7 +147,7 @@ def test_other_peoples_manifests_are_scheduled_and_run(
         return {"Succeeded"} == set(phases().values())
 
     try:
-        until(ended, 240, every_s=2)
+        until(ended, 120, every_s=2)
     except TimeoutError:
         waiting = {name: phase for name, phase in phases().items() if phase != "Succeeded"}
         events = namespace.kubectl("get", "events", "--sort-by=.lastTimestamp").splitlines()

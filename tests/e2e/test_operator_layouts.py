@@ -75,7 +75,9 @@ def test_a_slice_in_use_is_waited_for_and_its_pod_named(
     assert any("2g.20gb" in s for s in placed(slices)[gpu])
     assert slices.get("pod", "holder")["status"]["phase"] == "Running"
     # What is withdrawn is not offered any more, neither by the kubelet nor before it says so.
-    until(lambda: {o.get("2g.20gb", "0") for o in slices.offered_slices()} == {"0"}, 5)
+    until(
+        lambda: {o.get("2g.20gb", "0") for o in slices.offered_slices()} == {"0"}, 5, promised=True
+    )
     slices.delete("pod", "holder")
     ready(slices)
     assert set(map(tuple, placed(slices).values())) == {("3g.40gb@0", "3g.40gb@4")}
