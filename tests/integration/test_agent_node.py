@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_process import LISTED_WITHIN_S, OWN_POD, AgentProcess
+from agent_process import LISTED_WITHIN, OWN_POD, AgentProcess
 from api_server import ApiServer, wait_for
 from gpud_process import Gpud, gpud, wait_until
 from kubelet import FakeKubelet
@@ -393,7 +393,13 @@ def test_what_it_cannot_do_without_ends_it_with_one_line(
 
 
 @pytest.mark.slow
-def test_an_old_library_stays_while_a_pod_of_its_time_lives(node: Node) -> None:
+def test_an_old_library_stays_while_a_pod_of_its_time_lives(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed_within_s = 4
+    monkeypatch.setenv(LISTED_WITHIN, str(listed_within_s))
+    node.agent.end()
+    node.agent.start()
     old = node.agent.root / "lib" / "0123456789abcdef"
     old.mkdir()
     node.want(("1g.10gb", 0), ("1g.10gb", 1))
@@ -401,7 +407,7 @@ def test_an_old_library_stays_while_a_pod_of_its_time_lives(node: Node) -> None:
     uuid = node.slices["1g.10gb", 0]["uuid"]
     node.hold(uuid)  # by a pod that an earlier agent allocated it to
     wait_until(lambda: node.holders(uuid) == [POD_UID])
-    time.sleep(LISTED_WITHIN_S + 3)  # until all that was allocated before the start must be listed
+    time.sleep(listed_within_s + 3)  # until all that was allocated before the start must be listed
     assert old.is_dir()
     node.release()
     wait_until(lambda: not old.exists(), 30)

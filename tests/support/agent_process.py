@@ -28,6 +28,7 @@ from device_plugin.proto import (
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OWN_POD = "tessera-node-demo-agent"
+LISTED_WITHIN = "TESSERA_LISTED_WITHIN_SECONDS"
 LISTED_WITHIN_S = 60.0
 
 
@@ -66,7 +67,7 @@ class AgentProcess:
             "POD_LOGS_DIR": str(self.kubelet.pod_logs),
             "TESSERA_LIBRARIES_DIR": str(self.root / "lib"),
             "TESSERA_HEALTH_PORT": str(self._port),
-            "TESSERA_LISTED_WITHIN_SECONDS": str(LISTED_WITHIN_S),
+            LISTED_WITHIN: os.environ.get(LISTED_WITHIN, str(LISTED_WITHIN_S)),
             "TESSERA_LEAVE_SECONDS": "0.2",
             "TMPDIR": str(self.root),  # killed, it leaves its directory behind
         }
