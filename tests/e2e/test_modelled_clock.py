@@ -1,7 +1,6 @@
 """A pool whose clock is modelled, on the control plane's node: who is told, and what events measure."""
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 from cluster import DONE, EXAMPLES, Cluster, until
-from tessera_run import environment, tessera
+from tessera_run import to_its_end
 
 Manifest = Callable[..., dict[str, Any]]
 POOL = "e2e-clock"
@@ -76,15 +75,7 @@ def predicted_us(tmp_path: Path) -> float:
     report = tmp_path / "report.json"
     options = ("--board", BOARD, "--json", str(report))
     python = (sys.executable, str(PROGRAM), str(PTX))
-    done = subprocess.run(
-        tessera("perf", "run", *options, "--", *python),
-        env=environment(tmp_path),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = to_its_end(tmp_path, "perf", "run", *options, "--", *python, timeout_s=120)
     assert done.returncode == 0, done.stderr
     (kernel,) = json.loads(report.read_text())["kernels"]
     return float(kernel["us"] / kernel["launches"])

@@ -1,12 +1,11 @@
 """Programs whose clock is modelled: events measure the board's time, and the same each time."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from tessera_run import EXAMPLES, environment, run, tessera
+from tessera_run import EXAMPLES, run, to_its_end
 
 PROGRAM = (
     sys.executable,
@@ -43,15 +42,7 @@ def test_events_measure_what_the_slice_would_take_on_either_backend(tmp_path: Pa
 def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     options = ("--board", "h100-80gb", "--details", "--json", str(report))
-    done = subprocess.run(
-        tessera("perf", "run", *options, "--", *PROGRAM),
-        env=environment(tmp_path),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = to_its_end(tmp_path, "perf", "run", *options, "--", *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert "modelled" in done.stderr
     assert "[HtoD] 4194304 bytes" in done.stderr
@@ -71,14 +62,7 @@ def test_perf_run_reports_kernels_copies_and_gaps(tmp_path: Path) -> None:
 
 
 def test_a_program_that_fails_passes_its_status_on(tmp_path: Path) -> None:
-    done = subprocess.run(
-        tessera("perf", "run", "--board", "a30", "--", sys.executable, "-c", "raise SystemExit(7)"),
-        env=environment(tmp_path),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    fails = (sys.executable, "-c", "raise SystemExit(7)")
+    done = to_its_end(tmp_path, "perf", "run", "--board", "a30", "--", *fails)
     assert done.returncode == 7
     assert "nothing to report" in done.stderr

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 from gpud_process import gpud
-from tessera_run import environment, tessera
+from tessera_run import tessera, to_its_end
 
 from vgpu_sim import config
 from vgpu_sim.gpud.model import new_gpu_uuid
@@ -23,18 +23,8 @@ def cells(text: str, gpus: int) -> list[list[str]]:
 def test_a_run_takes_a_description_and_refuses_what_is_none(tmp_path: Path) -> None:
     def ran(topology: str) -> subprocess.CompletedProcess[str]:
         command = (str(config.PROGRAMS_DIR / "nvidia-smi"), "--query-gpu=pci.bus_id")
-        return subprocess.run(
-            tessera(
-                *("run", "--board", "a30", "--topology", topology, "--"),
-                *(*command, "--format=csv,noheader"),
-            ),
-            env=environment(tmp_path),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        options = ("--board", "a30", "--topology", topology)
+        return to_its_end(tmp_path, "run", *options, "--", *command, "--format=csv,noheader")
 
     done = ran("custom:numa=1;nvlinks=0;gpus=4b.0.0.0")
     assert (done.returncode, done.stdout) == (0, "00000000:4B:00.0\n"), done.stderr

@@ -27,6 +27,21 @@ def tessera(*arguments: str) -> list[str]:
     return [sys.executable, "-c", code, *arguments]
 
 
+def to_its_end(
+    temporary: Path, *arguments: str, timeout_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    """Run the ``tessera`` command, in a directory that is not ours, and take what it prints."""
+    return subprocess.run(
+        tessera(*arguments),
+        env=environment(temporary),
+        cwd=temporary,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+
+
 def run_command(
     *command: str,
     board: str = "h100-80gb",

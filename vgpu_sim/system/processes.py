@@ -2,9 +2,10 @@
 
 import ctypes
 import os
-import select
 import signal
 from pathlib import Path
+
+from vgpu_sim.system import polling
 
 PROC = Path("/proc")
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -126,6 +127,4 @@ def has_capabilities(*numbers: int) -> bool:
 
 def has_ended(pidfd: int) -> bool:
     """Tell whether a process has ended (reaped or not)."""
-    poller = select.poll()
-    poller.register(pidfd, select.POLLIN)
-    return bool(poller.poll(0))
+    return polling.readable(pidfd)

@@ -17,6 +17,7 @@ from typing import Final
 
 from vgpu_sim.hal import spawn
 from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.system import polling
 from vgpu_sim.worker import wire
 
 _MAX_MESSAGE_BYTES: Final = 65536
@@ -54,9 +55,7 @@ class Spare:
     @property
     def ready(self) -> bool:
         """Return whether it can be claimed."""
-        poller = select.poll()
-        poller.register(self._channel, select.POLLIN)
-        return bool(poller.poll(0))
+        return polling.readable(self._channel)
 
     def claim(self, config: WorkerConfig, client: socket.socket, gpud: socket.socket) -> bool:
         """Make it the worker of a context, in its control groups; False: it has ended, or must."""

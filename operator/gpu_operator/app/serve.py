@@ -21,14 +21,15 @@ from gpu_operator.config import Config, Identity
 from gpu_operator.controllers.world import ChartPolicy
 from gpu_operator.engine import watch
 from gpu_operator.engine.claim_loop import ClaimLoop
+from gpu_operator.engine.parts import until_one_ends
 from gpu_operator.engine.queue import WorkQueue
-from gpu_operator.engine.rdma_loop import Cluster, RdmaLoop
+from gpu_operator.engine.rdma_loop import RdmaLoop
 from gpu_operator.engine.store import Store
 from gpu_operator.engine.worker import Worker
 from gpu_operator.kube.client import KubernetesCluster
 from gpu_operator.kube.lease import Elector
 from gpu_operator.kube.lease_thread import LeaseThread
-from gpu_operator.kube.port import Kube
+from gpu_operator.kube.port import Cluster, Kube
 
 _WORKERS = 4
 _MISSED_RESYNCS = 5
@@ -156,7 +157,7 @@ async def _lead(
     stop. Raises NotLeader, or whatever else ended a part.
     """
     await lease.acquire()
-    await _until_one_ends(lease.keep(), _work(worker, store, namespace, more))
+    await until_one_ends(lease.keep(), _work(worker, store, namespace, more))
 
 
 async def _work(
@@ -168,20 +169,7 @@ async def _work(
     await _served(worker)
     workers = (worker.run() for _ in range(_WORKERS))
     parts = (part() for part in more)
-    await _until_one_ends(worker.resync(), _watch(store, worker, namespace), *parts, *workers)
-
-
-async def _until_one_ends(*parts: Coroutine[Any, Any, None]) -> None:
-    """Return when the first part does, or raise what ended it; the others are cancelled."""
-    tasks = {asyncio.create_task(part) for part in parts}
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await until_one_ends(worker.resync(), _watch(store, worker, namespace), *parts, *workers)
 
 
 async def _served(worker: Worker) -> None:

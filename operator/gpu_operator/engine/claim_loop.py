@@ -8,15 +8,16 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Never, Protocol
+from typing import Any, Final, Never
 
 from gpu_operator import errors
 from gpu_operator.controllers.claims import reading
 from gpu_operator.controllers.claims.reading import Claim, WaitingPod
 from gpu_operator.controllers.claims.telling import Telling
 from gpu_operator.controllers.world import World
+from gpu_operator.engine.parts import until_one_ends
 from gpu_operator.kube.actions import Record
-from gpu_operator.kube.port import Chosen, Document, Kube, Source
+from gpu_operator.kube.port import Chosen, Cluster, Document
 from gpu_operator.kube.reflector import Reflector
 
 GATHER_S: Final = 5.0  # changes come in bursts, and the scheduler is to be first
@@ -29,10 +30,6 @@ _READERS: Final[Mapping[str, tuple[Chosen, Callable[[Document], Any]]]] = {
     "Pod": (Chosen(fields="spec.nodeName=,status.phase=Pending"), reading.pod),
 }
 _log = logging.getLogger(__name__)
-
-
-class Cluster(Kube, Source, Protocol):
-    """What this part needs of a cluster."""
 
 
 class ClaimLoop:
@@ -77,16 +74,10 @@ class ClaimLoop:
 
     async def run(self) -> None:
         """Work until cancelled. Raises NotLeader."""
-        tasks = [asyncio.create_task(reflector.run()) for reflector in self.reflectors]
-        tasks.append(asyncio.create_task(self._work()))
+        following = (reflector.run() for reflector in self.reflectors)
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await until_one_ends(*following, self._work())
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             self._computing.shutdown(wait=False)
 
     async def _work(self) -> Never:

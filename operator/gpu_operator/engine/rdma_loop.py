@@ -10,14 +10,15 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Never, Protocol
+from typing import Any, Final, Never
 
 from gpu_operator import errors
 from gpu_operator.api.v1alpha1.rdma import LEASE_LABEL
 from gpu_operator.controllers.rdma import reading
 from gpu_operator.controllers.rdma.cluster import TABLES_KIND, Change, Now, PolicyCluster
+from gpu_operator.engine.parts import until_one_ends
 from gpu_operator.kube.actions import Action, Apply, Delete, Record
-from gpu_operator.kube.port import Chosen, Document, Kube, Source
+from gpu_operator.kube.port import Chosen, Cluster, Document
 from gpu_operator.kube.reflector import Reflector
 from rdma.manifests import NETWORK_KIND, POLICY_KIND
 
@@ -36,10 +37,6 @@ _READERS: Final[Mapping[str, Callable[[Document], Any]]] = {
     TABLES_KIND: reading.tables,
 }
 _log = logging.getLogger(__name__)
-
-
-class Cluster(Kube, Source, Protocol):
-    """What this part needs of a cluster."""
 
 
 def chosen(kind: str, namespace: str) -> Chosen:
@@ -87,21 +84,13 @@ class RdmaLoop:
 
     async def run(self) -> None:
         """Work until cancelled. Raises NotLeader."""
-        following = [asyncio.create_task(reflector.run()) for reflector in self.reflectors]
-        working = [asyncio.create_task(self._work(following))]
+        following = (reflector.run() for reflector in self.reflectors)
         try:
-            done, _ = await asyncio.wait(
-                [*following, *working], return_when=asyncio.FIRST_COMPLETED
-            )
-            for task in done:
-                task.result()
+            await until_one_ends(*following, self._work())
         finally:
-            for task in (*following, *working):
-                task.cancel()
-            await asyncio.gather(*following, *working, return_exceptions=True)
             self._computing.shutdown(wait=False)
 
-    async def _work(self, following: Sequence[asyncio.Task[Never]]) -> None:
+    async def _work(self) -> None:
         # Tables that lack what has not been listed yet would let pass what is forbidden.
         await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
         await asyncio.gather(

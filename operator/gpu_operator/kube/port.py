@@ -51,3 +51,7 @@ class Kube(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
+
+
+class Cluster(Kube, Source, Protocol):
+    """A cluster that is written to, and followed."""

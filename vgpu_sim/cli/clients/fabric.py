@@ -9,7 +9,6 @@ import fcntl
 import ipaddress
 import os
 import re
-import select
 import socket
 import stat
 import subprocess
@@ -27,7 +26,7 @@ from vgpu_sim.hal.hca import HcaDevice, HcaHello, HcaMessage
 from vgpu_sim.hal.messages import Header
 from vgpu_sim.hcad.__main__ import ADMIN_NAME, LOCK_NAME
 from vgpu_sim.hcad.server import SOCKET_NAME
-from vgpu_sim.system import python_process
+from vgpu_sim.system import polling, python_process
 from vgpu_sim.system.seqpacket import MAX_PATH_BYTES
 
 HCAD_MODULE: Final = "vgpu_sim.hcad"
@@ -182,9 +181,7 @@ class FabricMember:
         finally:
             os.close(writing)
         try:
-            poller = select.poll()
-            poller.register(reading, select.POLLIN)
-            if poller.poll(START_TIMEOUT_SECONDS * 1000) and os.read(reading, 1):
+            if polling.readable(reading, START_TIMEOUT_SECONDS) and os.read(reading, 1):
                 return
         finally:
             os.close(reading)

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import select
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -26,7 +25,7 @@ from vgpu_sim.hal import spawn
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.modelled import MODELLED, WALL
 from vgpu_sim.hal.spawn import WorkerConfig
-from vgpu_sim.system import foreign, processes, seqpacket, threads
+from vgpu_sim.system import foreign, polling, processes, seqpacket, threads
 from vgpu_sim.system.foreign import ForeignSockets
 from vgpu_sim.system.peers import Peer
 
@@ -77,9 +76,7 @@ class WorkerSettings:
 
 def _has_hung_up(client: socket.socket) -> bool:
     """Tell whether a client that waits for its answer has ended: it has nothing else to say."""
-    poller = select.poll()
-    poller.register(client.fileno(), select.POLLIN)
-    return bool(poller.poll(0))
+    return polling.readable(client)
 
 
 def cache_owner(instance: MigInstance, owner: Owner) -> CacheOwner:
