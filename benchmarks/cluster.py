@@ -15,6 +15,8 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from benchmarks import latency
 from benchmarks.on_slice import ProgramFailed
 from benchmarks.report import Row, Section
@@ -25,6 +27,7 @@ RESOURCE = "gpu.tessera.dev/mig-1g.10gb"
 DRIVER, CLASS = "gpu.tessera.dev", "mig-1g.10gb.tessera.dev"
 IMAGE = "tessera.local/tessera-sample:demo"
 _NAMESPACE = "default"
+_PREPARE_METRIC = "dra_grpc_operations_duration_seconds"
 _POD_S = 120.0
 
 
@@ -102,15 +105,40 @@ def _claim_rows(core: Any, resource: Any) -> tuple[Row, ...]:
     try:
         pods = _Pods(core, name)
         _start_s(pods, True, by_claim=True)
+        before = _prepared(core)
         pairs = [(_start_s(pods, True), _start_s(pods, True, by_claim=True)) for _ in range(PAIRS)]
+        after = _prepared(core)
     finally:
         resource.delete_namespaced_resource_claim_template(name, _NAMESPACE)
     plugin, claim = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
+    calls, seconds = (now - then for now, then in zip(after, before, strict=True))
+    if not calls:
+        raise ProgramFailed("no kubelet has counted a call of NodePrepareResources")
     return (
         Row(NAME, f"start with a slice by the device plugin, median of {PAIRS}", plugin, "ms"),
         Row(NAME, "start with a slice by a claim", claim, "ms"),
         Row(NAME, "what the claim costs beside the plugin", claim - plugin, "ms", 150),
+        Row(NAME, "of it, the driver's part: Prepare, mean", 1000 * seconds / calls, "ms"),
     )
+
+
+def _prepared(core: Any) -> tuple[float, float]:
+    """Return how many calls of Prepare the kubelets have made to our driver, and their seconds.
+
+    From the kubelets' own histogram, ``dra_grpc_operations_duration_seconds``.
+    """
+    totals = {"count": 0.0, "sum": 0.0}
+    for node in core.list_node().items:
+        text = core.connect_get_node_proxy_with_path(node.metadata.name, "metrics")
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples if family.name == _PREPARE_METRIC else ():
+                labels = sample.labels
+                ours = labels.get("driver_name") == DRIVER
+                if ours and labels.get("method_name", "").endswith("NodePrepareResources"):
+                    kind = sample.name.rpartition("_")[2]
+                    if kind in totals:
+                        totals[kind] += sample.value
+    return totals["count"], totals["sum"]
 
 
 def _latency_rows(core: Any, pods: _Pods) -> tuple[Row, ...]:

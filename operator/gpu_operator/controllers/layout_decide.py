@@ -5,6 +5,9 @@ of a layout, and held by no pod. ``rollout.maxUnavailable`` bounds how many
 are so at a time, and after a rollback no further one begins. So a plan is asked for only where it
 could be carried out: a GPU that has to wait for its turn costs no planning, and none of its own
 look.
+
+A pass begins a portion: its writes come before the layout's status, which would otherwise count
+nothing for minutes while thousands of GPUs are begun.
 """
 
 import datetime
@@ -27,17 +30,21 @@ from gpu_operator.controllers.layout_steps import (
 )
 from mig.errors import MigError
 
+PORTION = 128  # GPUs that begin or move in one pass
+
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What is done, and why no further GPU may lose slices now; empty when one may.
+    """What is done, and why no further GPU loses slices now.
 
     ``next_deadline_s``: when the next change underway will have taken too long; None: none is.
+    ``more``: the next pass has something to begin, whatever changes until then.
     """
 
     decisions: tuple[Decision, ...]
     why_not: str
     next_deadline_s: float | None
+    more: bool = False
 
 
 def decide(book: LayoutBook, now: datetime.datetime) -> Decided:
@@ -48,21 +55,22 @@ def decide(book: LayoutBook, now: datetime.datetime) -> Decided:
     stopped = book.has_failed_back or bool(expired)
     free = layout.spec.rollout.unavailable_of(len(book.entries)) - book.unavailable
     decisions = [_roll_back(book, name) for name in expired]
-    for name, step in book.steps.items():
-        if name not in expired:
-            decisions.append(Decision(book.entries[name].judged, step))
+    due = sorted(name for name in book.steps if name not in expired)
+    decisions += [Decision(book.entries[n].judged, book.steps[n]) for n in due[:PORTION]]
+    room = PORTION - len(due)
     if not stopped:
-        for decision in _turns(book, free):
+        for decision in _turns(book, free, room):
             decisions.append(decision)
             free -= _loses(decision)
+            room -= 1
+    more = room < 0 or (room == 0 and not stopped and free > 0 and len(book.turns) > 0)
     if evicts(layout):
         for name in book.waiting:
             if name not in expired and name not in book.steps:
                 decisions.append(Decision(book.entries[name].judged, Evict()))
     decisions.sort(key=lambda decision: decision.judgement.gpu.name)
-    return Decided(
-        tuple(decisions), _why_not(layout, stopped, free), _next_deadline_s(book, expired, now)
-    )
+    why_not = _why_not(layout, stopped, free)
+    return Decided(tuple(decisions), why_not, _next_deadline_s(book, expired, now), more)
 
 
 def evicts(layout: Layout) -> bool:
@@ -90,10 +98,10 @@ def _next_deadline_s(
     return float(deadline_s) if book.undated else None
 
 
-def _turns(book: LayoutBook, free: int) -> Iterator[Decision]:
-    """Yield what begins of those whose turn has come, while so many may lose slices."""
-    for name in tuple(book.turns) if free > 0 else ():
-        if free <= 0:
+def _turns(book: LayoutBook, free: int, room: int) -> Iterator[Decision]:
+    """Yield what begins of those whose turn has come: ``room`` of them, of which ``free`` lose slices."""
+    for name in tuple(book.turns):
+        if free <= 0 or room <= 0:
             return
         judged = book.entries[name].judged
         gpu = judged.gpu
@@ -106,6 +114,7 @@ def _turns(book: LayoutBook, free: int) -> Iterator[Decision]:
         book.decide(name, begun(judged, plan.blockers))
         decision = Decision(judged, Begin(plan.instances, plan.blockers))
         free -= _loses(decision)
+        room -= 1
         yield decision
 
 
@@ -119,13 +128,13 @@ def _loses(decision: Decision) -> bool:
 
 
 def _why_not(layout: Layout, stopped: bool, free: int) -> str:
-    """Return why no GPU may lose slices now; empty when one may."""
+    """Return why GPUs do not lose slices now whose turn has not come."""
     if stopped:
         return "the rollout has stopped: another GPU was rolled back"
     if free <= 0:
         limit = layout.spec.rollout.max_unavailable
         return f"waits for its turn (rollout.maxUnavailable: {limit})"
-    return ""
+    return f"waits for its turn ({PORTION} GPUs begin at a time)"
 
 
 def _roll_back(book: LayoutBook, name: str) -> Decision:

@@ -60,6 +60,8 @@ def write_role(book: LayoutBook, world: World, gpu: Gpu, role: Role) -> None:
 
 def _look_again(book: LayoutBook, decided: Decided) -> Iterator[float]:
     """Yield after how many seconds something is due although nothing changes."""
+    if decided.more:
+        yield 0.0
     if decided.next_deadline_s is not None:
         yield decided.next_deadline_s + _PAST_DEADLINE_S
         if layout_decide.evicts(book.layout):

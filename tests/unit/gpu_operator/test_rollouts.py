@@ -1,5 +1,6 @@
 """How a layout reaches many GPUs: deadlines, rollbacks, how many at a time."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,9 @@ from gpu_world import (
 from layout_world import HALVES, SEVEN, changing, decide, everything, status, written
 
 from gpu_operator.api.v1alpha1 import CHANGED_AT, ROLLED_BACK, ROLLED_BACK_WHY
+from gpu_operator.api.v1alpha1.resource import Gpu
 from gpu_operator.controllers import plans, targets
+from gpu_operator.controllers.layout_decide import PORTION
 from gpu_operator.controllers.world import World
 from gpu_operator.kube.actions import Manager
 from mig import planner
@@ -154,6 +157,36 @@ def test_a_fleet_is_planned_only_where_a_change_can_begin(
     outcome = decide(seen)
     assert len(written(outcome)) == limit
     assert len(asked) == limit
+
+
+@pytest.mark.parametrize("busy", [False, True], ids=["whole GPUs", "busy GPUs"])
+def test_a_pass_begins_a_portion_and_the_next_follows_at_once(busy: bool) -> None:
+    """The layout's status is written after its GPUs', so a pass must not write thousands."""
+    nodes = 2 * PORTION // 8 + 1
+    whole = [gpu(f"n{number}", index) for number in range(nodes) for index in range(8)]
+    those = [node(f"n{number}") for number in range(nodes)]
+    wish = layout("l", "7x1g.10gb")
+    seen = a_busy_fleet(nodes, 9999) if busy else world(*those, pool(count=8), *whole, wish)
+    begun: dict[str, list[str]] = {}
+    for portion in (PORTION, PORTION, 8):
+        outcome = decide(seen)
+        now = written(outcome)
+        assert len(now) == portion and not begun.keys() & now.keys()
+        assert (outcome.again_in_s == 0.0) == (portion == PORTION)
+        begun |= now
+        seen = replace(seen, gpus={**seen.gpus, **{n: _asked(seen.gpus[n], now[n]) for n in now}})
+    assert len(begun) == 8 * nodes
+    assert written(decide(seen)) == {}
+
+
+def _asked(one: Gpu, places: list[str]) -> Gpu:
+    """Return a GPU that has been asked for these instances a moment ago."""
+    before = [str(s.place) for s in one.status.slices]
+    where: dict[str, Any] = {"on": one.spec.node_name, "index": one.spec.index}
+    found: Gpu = changing(
+        *one.status.slices, want=places, before=before, generation=2, seen=1, **where
+    )
+    return found
 
 
 def test_gpus_that_are_alike_are_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
