@@ -74,6 +74,8 @@ class DraConfig(_Section):
     """Whether the cluster has the API (resource.k8s.io/v1) and pools may use it."""
     extended_resources: bool = False
     """Whether DeviceClasses serve extended resources, too."""
+    nudge_pods: bool = False
+    """Whether the operator may annotate pods whose claims have yet to be prepared."""
 
 
 class MigManagerConfig(_Section):

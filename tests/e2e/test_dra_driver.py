@@ -1,5 +1,6 @@
 """The driver of ResourceClaims on a real kubelet: what is made and given back, and what outlives what."""
 
+import datetime
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -104,7 +105,6 @@ def test_pods_with_claims_outlive_agent_and_gpud(claims: Cluster, node: str) -> 
     uuid = claimed(claims, node)[place]["uuid"]
     agent = pod_of(claims, "node", node)
     claims.kubectl("-n", SYSTEM, "delete", "pod", agent)  # waits until it is gone
-    # A pod that comes before the next one serves is tried again by the kubelet in 60 to 90 s.
     until(lambda: has_agent(claims, node), 60)
     other = hold(claims, node, "later")
     assert claimed(claims, node)[place]["uuid"] == uuid
@@ -112,6 +112,54 @@ def test_pods_with_claims_outlive_agent_and_gpud(claims: Cluster, node: str) -> 
     assert (found["restartCount"], found["ready"]) == (0, True)
     claims.delete("pod", "held", "later")
     until(lambda: not {place, other} & claimed(claims, node).keys(), 30)
+
+
+def test_a_pod_that_came_while_the_driver_was_away_is_tried_again_soon(
+    claims: Cluster, node: str
+) -> None:
+    """Alone its kubelet would have it wait for 60 to 90 s."""
+    agent = pod_of(claims, "node", node)
+    claims.kubectl("-n", SYSTEM, "delete", "pod", agent)
+    claims.apply(claim("held", exactly(SMALL)), pod("early", "held", arguments=HOLD, node=node))
+    failed = "reason=FailedPrepareDynamicResources,involvedObject.name=early"
+    until(lambda: claims.get("events", f"--field-selector={failed}")["items"], 60)
+    claims.wait_pod("early", "Running")
+    found = claims.get("pod", "early")["metadata"]["annotations"]
+    assert int(found["gpu.tessera.dev/nudged"]) >= 1
+    began = claims.get("pod", "early")["status"]["containerStatuses"][0]["state"]["running"]
+    failures = claims.get("events", f"--field-selector={failed}")["items"]
+    assert began["startedAt"] < _later(min(one["firstTimestamp"] for one in failures), 60)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"annotations": {"other": "1"}}},
+        {"metadata": {"annotations": {"gpu.tessera.dev/nudged": "1", "kept": None}}},
+        {"metadata": {"labels": {"app": "other"}}},
+        {"spec": {"containers": [{"name": "main", "image": "tessera.local/other"}]}},
+        {"spec": {"activeDeadlineSeconds": 1}},
+    ],
+    ids=["annotation", "annotation gone", "label", "image", "deadline"],
+)
+def test_the_operator_may_change_one_annotation_of_pods_and_nothing_else(
+    claims: Cluster, change: dict[str, Any]
+) -> None:
+    waiting = pod("waiting", "none", arguments=HOLD)
+    waiting["metadata"]["annotations"] = {"kept": "1"}
+    claims.apply(waiting)
+    operator = f"--as=system:serviceaccount:{SYSTEM}:tessera-operator"
+    patch = ("patch", "pod", "waiting", operator, "--type=strategic", "-p")
+    with pytest.raises(AssertionError, match="the annotation gpu.tessera.dev/nudged of pods only"):
+        claims.kubectl(*patch, json.dumps(change))
+    nudge = {"metadata": {"annotations": {"gpu.tessera.dev/nudged": "1"}}}
+    claims.kubectl(*patch, json.dumps(nudge))
+
+
+def _later(instant: str, seconds: int) -> str:
+    """Return an instant of the API so much later."""
+    at = datetime.datetime.fromisoformat(instant) + datetime.timedelta(seconds=seconds)
+    return at.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def test_a_layout_waits_for_a_claim_by_name(claims: Cluster, node: str) -> None:

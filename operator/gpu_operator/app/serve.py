@@ -71,7 +71,10 @@ async def _serve(config: Config, identity: Identity, kube: Cluster) -> int:
         worker = Worker(kube, store, queue, config, identity.namespace, lease.fence)
         rdma = config.node.rdma.enabled
         policies = RdmaLoop(kube, identity.namespace, owners, lease.fence) if rdma else None
-        claims = ClaimLoop(kube, store.world, lease.fence) if config.node.dra.enabled else None
+        dra = config.node.dra
+        claims = None
+        if dra.enabled:
+            claims = ClaimLoop(kube, store.world, lease.fence, nudge=dra.nudge_pods)
         patience_s = _MISSED_RESYNCS * config.resync_seconds
         reflectors = watch.reflectors(kube, store, worker.changed, identity.namespace)
         more: list[Part] = [one.run for one in reflectors]

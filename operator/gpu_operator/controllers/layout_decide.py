@@ -99,7 +99,7 @@ def _next_deadline_s(
 
 
 def _turns(book: LayoutBook, free: int, room: int) -> Iterator[Decision]:
-    """Yield what begins of those whose turn has come: ``room`` of them, of which ``free`` lose slices."""
+    """Yield what begins of those whose turn has come: ``room``, of which ``free`` lose slices."""
     for name in tuple(book.turns):
         if free <= 0 or room <= 0:
             return

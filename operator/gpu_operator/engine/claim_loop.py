@@ -1,6 +1,6 @@
 """Tells why ResourceClaims wait: reflectors feed ``Telling``, its events are written.
 
-Pods that have a node are not followed, so of a busy cluster it is the few that wait.
+Pods that run are not followed, so of a busy cluster it is the few that wait.
 """
 
 import asyncio
@@ -12,11 +12,12 @@ from typing import Any, Final, Never
 
 from gpu_operator import errors
 from gpu_operator.controllers.claims import reading
-from gpu_operator.controllers.claims.reading import Claim, WaitingPod
+from gpu_operator.controllers.claims.nudging import Nudging
+from gpu_operator.controllers.claims.reading import Claim, StartingPod, WaitingPod
 from gpu_operator.controllers.claims.telling import Telling
 from gpu_operator.controllers.world import World
 from gpu_operator.engine.parts import until_one_ends
-from gpu_operator.kube.actions import Record
+from gpu_operator.kube.actions import Annotate, Record
 from gpu_operator.kube.port import Chosen, Cluster, Document
 from gpu_operator.kube.reflector import Reflector
 
@@ -29,6 +30,7 @@ _READERS: Final[Mapping[str, tuple[Chosen, Callable[[Document], Any]]]] = {
     "ResourceClaim": (Chosen(), reading.claim),
     "Pod": (Chosen(fields="spec.nodeName=,status.phase=Pending"), reading.pod),
 }
+_STARTING: Final = Chosen(fields="spec.nodeName!=,status.phase=Pending")
 _log = logging.getLogger(__name__)
 
 
@@ -41,7 +43,9 @@ class ClaimLoop:
         world: Callable[[], World],
         fence: Callable[[], None],
         gather_s: float = GATHER_S,
+        nudge: bool = False,
     ) -> None:
+        """``nudge``: touch pods whose claims their kubelet has yet to have prepared."""
         self._kube = kube
         self._world = world
         self._fence = fence
@@ -49,6 +53,8 @@ class ClaimLoop:
         self._telling = Telling()
         self._claims: dict[str, Claim] = {}
         self._pods: dict[str, WaitingPod] = {}
+        self._nudging = Nudging()
+        self._starting: dict[str, StartingPod] = {}
         self._due = asyncio.Event()
         self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="claims")
         self._turn_began: float | None = None
@@ -57,6 +63,10 @@ class ClaimLoop:
             Reflector(kube, kind, chosen, read, self.changed)
             for kind, (chosen, read) in _READERS.items()
         ]
+        if nudge:
+            self.reflectors.append(
+                Reflector(kube, "Pod", _STARTING, reading.starting, self._has_node)
+            )
 
     @property
     def stuck_for_s(self) -> float:
@@ -72,6 +82,15 @@ class ClaimLoop:
             known[key] = value
         self._due.set()
 
+    def _has_node(self, kind: str, key: str, pod: StartingPod | None) -> None:
+        """Take a change of a pod that has a node and does not run yet."""
+        del kind
+        if pod is None:
+            self._starting.pop(key, None)
+        else:
+            self._starting[key] = pod
+        self._due.set()
+
     async def run(self) -> None:
         """Work until cancelled. Raises NotLeader."""
         following = (reflector.run() for reflector in self.reflectors)
@@ -85,22 +104,27 @@ class ClaimLoop:
         await asyncio.gather(*(reflector.listed.wait() for reflector in self.reflectors))
         while True:
             try:
-                async with asyncio.timeout(_AGAIN_S if self._pods else None):
+                async with asyncio.timeout(_AGAIN_S if self._pods or self._starting else None):
                     await self._due.wait()
             except TimeoutError:
                 pass
             await asyncio.sleep(max(self._gather_s, _REST * self._took_s))
             self._due.clear()
-            for event in await self._decided():
-                await self._perform(event)
+            for action in await self._decided():
+                await self._perform(action)
 
-    async def _decided(self) -> Sequence[Record]:
+    async def _decided(self) -> Sequence[Record | Annotate]:
         claims, pods = tuple(self._claims.values()), tuple(self._pods.values())
+        starting = tuple(self._starting.values())
         world = self._world()
         self._turn_began = now_s = time.monotonic()
         try:
             return await asyncio.get_running_loop().run_in_executor(
-                self._computing, self._telling.due, claims, pods, world, now_s
+                self._computing,
+                lambda: (
+                    *self._nudging.due(claims, starting, world, now_s),
+                    *self._telling.due(claims, pods, world, now_s),
+                ),
             )
         except Exception:  # noqa: BLE001 - what is wrong with one object must not end the rest
             _log.exception("claims that wait: will retry")
@@ -109,11 +133,11 @@ class ClaimLoop:
             self._turn_began = None
             self._took_s = time.monotonic() - now_s
 
-    async def _perform(self, event: Record) -> None:
+    async def _perform(self, action: Record | Annotate) -> None:
         self._fence()
         try:
-            await self._kube.perform(event)
+            await self._kube.perform(action)
         except errors.KubeError as err:
-            _log.warning("%s: %s", event.what, err)  # not worth a retry
+            _log.warning("%s: %s", action.what, err)  # not worth a retry
         else:
-            _log.info("Record: %s", event.what)
+            _log.info("%s: %s", type(action).__name__, action.what)

@@ -83,6 +83,21 @@ class Evict:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotate:
+    """Set one annotation of a pod; of one that is gone, or is another by now, nothing is asked."""
+
+    namespace: str
+    name: str
+    uid: str
+    key: str
+    value: str
+
+    @property
+    def what(self) -> str:
+        return f"Pod {self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
 class PatchNode:
     """A JSON patch of a node, or of its status; a failed ``test`` in it is a conflict."""
 
@@ -137,4 +152,4 @@ class Record:
         return f"event {self.reason} on {self.kind} {self.name}"
 
 
-Action = Apply | DropFinalizer | Delete | Evict | PatchNode | SetTaints | Record
+Action = Apply | DropFinalizer | Delete | Evict | Annotate | PatchNode | SetTaints | Record

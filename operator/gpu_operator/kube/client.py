@@ -20,6 +20,7 @@ from gpu_operator.api.v1alpha1 import FINALIZER
 from gpu_operator.kube import connection, taints
 from gpu_operator.kube.actions import (
     Action,
+    Annotate,
     Apply,
     Delete,
     DropFinalizer,
@@ -151,6 +152,8 @@ class KubernetesCluster:
                     await self._delete(action)
                 case Evict():
                     await self._evict(action)
+                case Annotate():
+                    await self._annotate(action)
                 case Record():
                     await self._record(action)
         return None
@@ -275,6 +278,21 @@ class KubernetesCluster:
         if ended or metadata.get("uid") != action.uid:
             return ""
         return str(metadata.get("resourceVersion") or "")
+
+    async def _annotate(self, action: Annotate) -> None:
+        metadata = {"uid": action.uid, "annotations": {action.key: action.value}}
+        try:
+            await self._written(
+                self._dynamic.patch,
+                self._resource("Pod"),
+                {"metadata": metadata},
+                name=action.name,
+                namespace=action.namespace,
+                content_type=_MERGE_PATCH,
+            )
+        except ApiException as err:
+            if err.status not in (404, 409):  # gone, or another pod of that name by now
+                raise
 
     async def _record(self, action: Record) -> None:
         message = action.message[:_LONGEST_MESSAGE]

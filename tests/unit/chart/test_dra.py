@@ -8,6 +8,7 @@ import yaml
 from helm_chart import CHART, helm, render, require_helm, rules
 
 from device_plugin.dra import classes
+from gpu_operator.controllers.claims import nudging
 from mig import geometry
 
 ON = "dra.enabled=true"
@@ -67,8 +68,31 @@ def test_without_dra_there_is_nothing_of_it() -> None:
     off = render("dra.enabled=false")
     assert "DeviceClass" not in off
     assert "tessera-node-dra" not in off["ClusterRole"]
-    assert config("dra.enabled=false") == {"enabled": False, "extendedResources": False}
-    assert config(ON) == {"enabled": True, "extendedResources": False}
+    rest = {"extendedResources": False, "nudgePods": False}
+    assert config("dra.enabled=false") == {"enabled": False, **rest}
+    assert config(ON) == {"enabled": True, **rest}
+
+
+def test_who_nudges_pods_may_change_one_annotation_and_nothing_else() -> None:
+    nudge, patch = "dra.nudgePods.enabled=true", ("", "pods", "patch")
+    found = render(ON, nudge)
+    assert patch in rules(found, "ClusterRole", "tessera-operator")
+    policy = found["ValidatingAdmissionPolicy"]["tessera-operator-pods"]["spec"]
+    assert policy["failurePolicy"] == "Fail"
+    binding = found["ValidatingAdmissionPolicyBinding"]["tessera-operator-pods"]["spec"]
+    assert binding == {"policyName": "tessera-operator-pods", "validationActions": ["Deny"]}
+    user = policy["matchConditions"][0]["expression"]
+    assert user.endswith('"system:serviceaccount:ns:tessera-operator"')
+    (rule,) = policy["validations"]
+    assert "object.spec == oldObject.spec" in rule["expression"]
+    assert nudging.NUDGED in rule["expression"]
+
+
+@pytest.mark.parametrize("settings", [(ON,), ("dra.enabled=false", "dra.nudgePods.enabled=true")])
+def test_otherwise_the_operator_may_not_patch_pods(settings: tuple[str, ...]) -> None:
+    found = render(*settings)
+    assert ("", "pods", "patch") not in rules(found, "ClusterRole", "tessera-operator")
+    assert "tessera-operator-pods" not in found["ValidatingAdmissionPolicy"]
 
 
 @pytest.mark.parametrize(("version", "there"), [("v1.35.9", False), ("v1.36.0", True)])

@@ -13,6 +13,7 @@ from gpu_operator import errors, kinds
 from gpu_operator.kube import client as adapter
 from gpu_operator.kube.actions import (
     Action,
+    Annotate,
     Apply,
     Delete,
     DropFinalizer,
@@ -84,6 +85,7 @@ def test_apply_is_forced_and_by_its_manager() -> None:
         Apply(Manager.STATUS, POOL, status=True),
         DropFinalizer("GPUPool", "p", "u", 0),
         Evict("default", "x", "uid-x"),
+        Annotate("default", "x", "uid-x", "k", "1"),
         PatchNode("n", ({"op": "remove", "path": "/status/x"},), status=True),
         PatchNode("n", ({"op": "remove", "path": "/metadata/labels/x"},)),
         Record("GPUPool", "p", "u", "NodeConflict", "m"),
@@ -163,6 +165,19 @@ def test_a_finalizer_is_dropped_from_just_that_object() -> None:
 def test_a_json_patch_whose_test_fails_is_a_conflict(action: Action) -> None:
     with pytest.raises(errors.Conflict, match="has changed"):
         performed(action, 422)  # what the API server answers
+
+
+def test_an_annotation_is_of_just_that_pod() -> None:
+    (request,) = performed(Annotate("default", "x", "uid-x", "k", "1"))
+    assert (request.method, request.path) == ("PATCH", "/api/v1/namespaces/default/pods/x")
+    assert request.body == {"metadata": {"uid": "uid-x", "annotations": {"k": "1"}}}
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_a_pod_that_is_gone_or_another_by_now_is_not_annotated(status: int) -> None:
+    assert len(performed(Annotate("default", "x", "uid-x", "k", "1"), status)) == 1
+    with pytest.raises(errors.Refused, match="why not"):
+        performed(Annotate("default", "x", "uid-x", "k", "1"), 403)
 
 
 def test_an_event_names_its_object() -> None:

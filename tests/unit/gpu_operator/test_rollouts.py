@@ -171,7 +171,8 @@ def test_a_pass_begins_a_portion_and_the_next_follows_at_once(busy: bool) -> Non
     for portion in (PORTION, PORTION, 8):
         outcome = decide(seen)
         now = written(outcome)
-        assert len(now) == portion and not begun.keys() & now.keys()
+        assert len(now) == portion
+        assert not begun.keys() & now.keys()
         assert (outcome.again_in_s == 0.0) == (portion == PORTION)
         begun |= now
         seen = replace(seen, gpus={**seen.gpus, **{n: _asked(seen.gpus[n], now[n]) for n in now}})

@@ -1,4 +1,4 @@
-"""ResourceClaims, and pods that no node was found for, as values (``resource.k8s.io/v1``)."""
+"""ResourceClaims, and pods that wait with theirs, as values (``resource.k8s.io/v1``)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -62,6 +62,17 @@ class WaitingPod:
     claims: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class StartingPod:
+    """A pod that has a node and of which no container has run yet; ``claims`` are names."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    claims: tuple[str, ...]
+
+
 def claim(document: Document) -> Claim | None:
     """Read a ResourceClaim; None: it neither wants nor has anything of ours."""
     metadata = document["metadata"]
@@ -90,6 +101,19 @@ def pod(document: Document) -> WaitingPod | None:
     if not names:
         return None
     return WaitingPod(metadata["namespace"], metadata["name"], metadata["uid"], names)
+
+
+def starting(document: Document) -> StartingPod | None:
+    """Read a pod that has a node; None: it has no claims, is going, or has begun to run."""
+    metadata, status = document["metadata"], document.get("status") or {}
+    every = ("initContainerStatuses", "containerStatuses")
+    states = [one.get("state") or {} for kind in every for one in status.get(kind) or ()]
+    begun = any("running" in state or "terminated" in state for state in states)
+    names = tuple(_claims_of(document))
+    if metadata.get("deletionTimestamp") or begun or not names:
+        return None
+    where = document["spec"]["nodeName"]
+    return StartingPod(metadata["namespace"], metadata["name"], metadata["uid"], where, names)
 
 
 def _allocation(document: Document) -> Document:
