@@ -137,7 +137,7 @@ def test_a_pod_that_came_while_the_driver_was_away_is_tried_again_soon(
         {"metadata": {"annotations": {"other": "1"}}},
         {"metadata": {"annotations": {"gpu.tessera.dev/nudged": "1", "kept": None}}},
         {"metadata": {"labels": {"app": "other"}}},
-        {"spec": {"containers": [{"name": "main", "image": "tessera.local/other"}]}},
+        {"spec": {"containers": [{"name": "vectoradd", "image": "tessera.local/other"}]}},
         {"spec": {"activeDeadlineSeconds": 1}},
     ],
     ids=["annotation", "annotation gone", "label", "image", "deadline"],
