@@ -101,7 +101,17 @@ def test_a_description_is_printed_and_routed_as_it_says() -> None:
         ("custom:numa=1;nvlinks=0;gpus=00.0.0.0", "a PCI bus of its own"),
         ("custom:numa=1;nvlinks=1;switched;gpus=05.0.0.0", "a PCI bus of its own"),
         ("custom:numa=1;nvlinks=19;switched;gpus=10.0.0.0", "at most 18 NVLinks"),
-        ("custom:numa=1;nvlinks=6;gpus=10.0.0.0,11.0.0.0", "join 4 GPUs"),
+        ("custom:numa=1;nvlinks=6;gpus=10.0.0.0", "join 2 to 8 GPUs, not 1"),
+        ("custom:numa=1;nvlinks=5;gpus=10.0.0.0,11.0.0.0,12.0.0.0", "5 cannot be divided among 2"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;nvmes=10.0.0.0", "a PCI bus of its own"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=1.0.64.8.2", "cxl0 lies outside"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=0.0.64.4.2", "64 GB, 4 lanes of CXL 2"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=0.0.64.8.1", "CXL 1"),
+        ("custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=0.0.0.8.2", "0 GB"),
+        (
+            "custom:numa=1;nvlinks=0;gpus=10.0.0.0;cxls=" + ",".join(["0.0.1.8.2"] * 5),
+            "at most 4 CXL",
+        ),
         (
             "custom:numa=1;nvlinks=0;gpus=" + ",".join(f"1{i}.0.0.0" for i in range(9)),
             "at most 8 GPUs",

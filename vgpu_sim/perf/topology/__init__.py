@@ -3,16 +3,18 @@
 Standard library only: gpud and the node agent read it too.
 """
 
-from vgpu_sim.perf.topology.fairness import finish_us, max_min
-from vgpu_sim.perf.topology.places import Level, Place, Topology
+from vgpu_sim.perf.topology.fairness import bottlenecks, finish_us, max_min
+from vgpu_sim.perf.topology.places import Expander, Level, Place, Topology
 from vgpu_sim.perf.topology.presets import FLAT, PRESETS, topology_named
 
 __all__ = [
     "FLAT",
     "PRESETS",
+    "Expander",
     "Level",
     "Place",
     "Topology",
+    "bottlenecks",
     "finish_us",
     "max_min",
     "topology_named",

@@ -11,6 +11,7 @@ from vgpu_sim.perf.errors import BadShape
 
 Path = Sequence[Hashable]  # the links that a transfer takes, in one direction
 _EPSILON: Final = 1e-9
+_TOLERANCE: Final = 1e-6  # of sums of rates that were rounded on their way
 
 
 def max_min(paths: Sequence[Path], capacity: Mapping[Hashable, float]) -> list[float]:
@@ -38,6 +39,28 @@ def max_min(paths: Sequence[Path], capacity: Mapping[Hashable, float]) -> list[f
         full = {link for link in users if left[link] <= _EPSILON * capacity[link]}
         growing = {i for i in growing if not full.intersection(paths[i])}
     return rates
+
+
+def bottlenecks(
+    paths: Sequence[Path], rates: Sequence[float], capacity: Mapping[Hashable, float]
+) -> list[Hashable]:
+    """Return the link that holds each transfer back at max-min fair rates; None without links.
+
+    It is full, and nobody on it has more (Bertsekas and Gallager, the same place).
+    """
+    users: dict[Hashable, list[float]] = {}
+    for path, rate in zip(paths, rates, strict=True):
+        for link in path:
+            users.setdefault(link, []).append(rate)
+
+    def holds(link: Hashable, rate: float) -> bool:
+        full = sum(users[link]) >= capacity[link] * (1 - _TOLERANCE)
+        return full and rate >= max(users[link]) * (1 - _TOLERANCE)
+
+    return [
+        next((link for link in path if holds(link, rate)), None)
+        for path, rate in zip(paths, rates, strict=True)
+    ]
 
 
 def finish_us(

@@ -5,6 +5,7 @@ from enum import Enum, unique
 from typing import Final
 
 NVSWITCH_BUS: Final = 0x05  # the PCI bus that NVSwitches are told to be on
+_CXL_2: Final = 2
 
 
 @unique
@@ -39,9 +40,30 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Expander:
+    """A CXL memory expander: a memory node of ``gigabytes`` (10^9) below a host bridge.
+
+    ``generation`` 2 has lanes of 32 GT/s with PCIe 5.0's 128/130 line code, 3 of 64 GT/s in flits
+    without a line code (CXL 2.0 and 3.0 specifications, "Flex Bus Physical Layer").
+    """
+
+    numa: int
+    bridge: int
+    gigabytes: int
+    lanes: int
+    generation: int
+
+    @property
+    def gb_per_s(self) -> float:
+        """Return what its lanes carry one way, GB/s, headers included."""
+        rate = 32 * 128 / 130 if self.generation == _CXL_2 else 64
+        return rate * self.lanes / 8
+
+
+@dataclass(frozen=True, slots=True)
 class Topology:
     """A node. ``nvlinks`` are those of a GPU by architecture ("Ampere": 12), none: no NVLink;
-    ``switched``: they lead to NVSwitches, else to each peer as many."""
+    ``switched``: they lead to NVSwitches, else to each peer as many. ``nvmes`` are drives."""
 
     name: str
     gpus: tuple[Place, ...]
@@ -49,6 +71,8 @@ class Topology:
     numa_nodes: int = 1
     nvlinks: tuple[tuple[str, int], ...] = ()
     switched: bool = False
+    nvmes: tuple[Place, ...] = ()
+    cxls: tuple[Expander, ...] = ()
 
     def links_of(self, architecture: str) -> int:
         """Return how many NVLinks a GPU of this architecture has here."""

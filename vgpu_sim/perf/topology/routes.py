@@ -1,85 +1,118 @@
 """The links of a node with a board's rates, and the way that a transfer takes over them.
 
-Capacities are bytes a microsecond and direction. Rates: the board's data sheet for NVLink and PCIe;
-between NUMA nodes three links of 16 GT/s, 20 lanes each, as two-socket Xeon servers have (UPI).
+Capacities are bytes a microsecond and direction, headers included. Rates: the board's data sheet
+for PCIe and for all of its NVLinks; a description with fewer of them has the architectures' rate a
+link (white papers: NVLink 3 and 4 25 GB/s one way, NVLink 5 50). Between NUMA nodes three links of
+16 GT/s, 20 lanes each, as two-socket Xeon servers have (UPI). Drives: four lanes of PCIe 4.0. A
+host bridge has a root port for each switch below it, so what leads on from it to the memory has
+the rates of all of them.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import Hashable
 from itertools import pairwise
 from typing import Final
 
 from vgpu_sim.perf.boards import Board
 from vgpu_sim.perf.errors import BadShape
-from vgpu_sim.perf.topology.fairness import Path
 from vgpu_sim.perf.topology.places import Place, Topology
 
 _SOCKETS_GB_PER_S: Final = 3 * 16 * 20 / 8
 _HCA_GB_PER_S: Final = 50.0  # 400 Gbit/s
+_NVME_GB_PER_S: Final = 4 * 16 * 128 / 130 / 8
+_NVLINK_GB_PER_S: Final = {"Ampere": 25.0, "Hopper": 25.0, "Blackwell": 50.0}
+_END: Final = re.compile(r"([a-z]+)(0|[1-9]\d?)", re.ASCII)
 
-End = str  # "gpu0", "hca1", "numa0"
+End = str  # "gpu0", "hca1", "wire1" behind it, "nvme0", "numa0" (its memory), "cxl0"
+Link = tuple[str, str]  # in one direction
 
 
 class Routes:
     """A topology whose GPUs are all of one board."""
 
     def __init__(self, topology: Topology, board: Board) -> None:
-        self._topology = topology
-        self._architecture = board.architecture.split()[0]
-        self._linked = topology.links_between(self._architecture) > 0 and board.has_nvlink
+        self.topology = topology
+        architecture = board.architecture.split()[0]
+        self._linked = topology.links_between(architecture) > 0 and board.has_nvlink
         self.capacity: dict[Hashable, float] = {}
-        pcie, link = board.pcie_gb_per_s.value * 1e3, board.link_gb_per_s.value * 1e3
-        for i, place in enumerate(topology.gpus):
-            self._join(self._up(f"gpu{i}", place), pcie)
-            for j in range(len(topology.gpus)) if self._linked else ():
-                if topology.switched:
-                    self._join([f"gpu{i}", "nvswitch"], link)
-                elif i < j:
-                    self._join([f"gpu{i}", f"gpu{j}"], link / (len(topology.gpus) - 1))
-        for i, place in enumerate(topology.hcas):
-            self._join(self._up(f"hca{i}", place), pcie)
-            self._join([f"hca{i}", f"wire{i}"], _HCA_GB_PER_S * 1e3)
+        self._join_nvlinks(board, architecture)
+        self._join_pcie(board.pcie_gb_per_s.value * 1e3)
         for a in range(topology.numa_nodes):
             for b in range(a):
                 self._join([f"numa{a}", f"numa{b}"], _SOCKETS_GB_PER_S * 1e3)
 
-    def path(self, source: End, target: End) -> Path:
+    @property
+    def switched(self) -> bool:
+        """Whether GPUs reach each other over NVSwitches."""
+        return self._linked and self.topology.switched
+
+    def path(self, source: End, target: End) -> list[Link]:
         """Return the directed links from one end to another. Raises BadShape for an unknown end."""
+        up, down = self._to_root(source), self._to_root(target)
         if source == target:
             return []
         if self._linked and source.startswith("gpu") and target.startswith("gpu"):
-            self._place(source), self._place(target)
-            middle = ["nvswitch"] if self._topology.switched else []
-            return _steps([source, *middle, target])
-        up, down = self._to_root(source), self._to_root(target)
+            middle = ["nvswitch"] if self.topology.switched else []
+            return list(pairwise([source, *middle, target]))
         while len(up) > 1 and len(down) > 1 and up[-2] == down[-2]:
             up, down = up[:-1], down[:-1]  # they meet below the root: at a switch, say
         joined = up + (down[-2::-1] if up[-1] == down[-1] else down[::-1])
-        return _steps(joined)
+        return list(pairwise(joined))
+
+    def _join_nvlinks(self, board: Board, architecture: str) -> None:
+        if not self._linked:
+            return
+        count, gpus = self.topology.links_of(architecture), len(self.topology.gpus)
+        a_link = _NVLINK_GB_PER_S.get(architecture, board.link_gb_per_s.value)
+        rate = min(board.link_gb_per_s.value, count * a_link) * 1e3
+        for i in range(gpus):
+            if self.topology.switched:
+                self._join([f"gpu{i}", "nvswitch"], rate)
+            for j in () if self.topology.switched else range(i):
+                self._join([f"gpu{i}", f"gpu{j}"], rate / (gpus - 1))
+
+    def _join_pcie(self, rate: float) -> None:
+        ports: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+        for kind, places in self._devices().items():
+            own = min(rate, _NVME_GB_PER_S * 1e3) if kind == "nvme" else rate
+            for i, place in enumerate(places):
+                end, switch, bridge, node = self._up(f"{kind}{i}", place)
+                self._join([end, switch], own)
+                self._join([switch, bridge], rate)
+                ports[bridge, node][switch] = rate
+                if kind == "hca":
+                    self._join([end, f"wire{i}"], _HCA_GB_PER_S * 1e3)
+        for i, one in enumerate(self.topology.cxls):
+            bridge = f"bridge{one.bridge}"
+            self._join([f"cxl{i}", bridge], one.gb_per_s * 1e3)
+            ports[bridge, f"numa{one.numa}"][f"cxl{i}"] = one.gb_per_s * 1e3
+        for pair, rates in ports.items():
+            self._join(list(pair), sum(rates.values()))
+
+    def _devices(self) -> dict[str, tuple[Place, ...]]:
+        its = self.topology
+        return {"gpu": its.gpus, "hca": its.hcas, "nvme": its.nvmes}
 
     def _to_root(self, end: End) -> list[str]:
-        if end.startswith("wire"):
-            return [end, *self._to_root(f"hca{end.removeprefix('wire')}")]
-        if end.startswith("numa"):
-            if end not in {f"numa{i}" for i in range(self._topology.numa_nodes)}:
-                raise BadShape(f"{self._topology.name} has no {end}")
+        found = _END.fullmatch(end)
+        kind, number = (found[1], int(found[2])) if found else ("", 0)
+        if kind == "numa" and number < self.topology.numa_nodes:
             return [end]
-        return self._up(end, self._place(end))
-
-    def _place(self, end: End) -> Place:
-        kind, number = end[:3], end[3:]
-        places = {"gpu": self._topology.gpus, "hca": self._topology.hcas}.get(kind, ())
-        if not number.isdecimal() or int(number) >= len(places):
-            raise BadShape(f"{self._topology.name} has no {end}")
-        return places[int(number)]
+        if kind == "cxl" and number < len(self.topology.cxls):
+            one = self.topology.cxls[number]
+            return [end, f"bridge{one.bridge}", f"numa{one.numa}"]
+        places = self._devices().get("hca" if kind == "wire" else kind, ())
+        if number >= len(places):
+            raise BadShape(f"{self.topology.name[:32]} has no {end[:16]}")
+        if kind == "wire":
+            return [end, *self._up(f"hca{number}", places[number])]
+        return self._up(end, places[number])
 
     @staticmethod
     def _up(end: End, place: Place) -> list[str]:
         return [end, f"switch{place.switch}", f"bridge{place.bridge}", f"numa{place.numa}"]
 
     def _join(self, chain: list[str], rate: float) -> None:
-        for step in (*_steps(chain), *_steps(chain[::-1])):
+        for step in (*pairwise(chain), *pairwise(chain[::-1])):
             self.capacity[step] = rate
-
-
-def _steps(chain: list[str]) -> list[tuple[str, str]]:
-    return list(pairwise(chain))

@@ -1,0 +1,69 @@
+"""How fast collectives can go over the links of a node that has no NVSwitches.
+
+A ring goes at the pace of its slowest step, all steps at once: the smallest of their max-min fair
+rates, which is that of the link with the least capacity a user. NCCL searches for the best order of
+the GPUs, and uses several rings where links are idle beside one.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, permutations
+from typing import Final
+
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.topology.routes import Link, Routes
+
+_ALIKE: Final = 1e-9  # rates that differ by their rounding
+_Paths = Mapping[tuple[int, int], Sequence[Link]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Bytes a microsecond that each GPU can send, the link that allows no more, and the order of
+    the ring's GPUs; no order: rings of all orders share the links, or there is no ring."""
+
+    rate: float
+    link: Link
+    order: tuple[int, ...] = ()
+
+
+def ring(routes: Routes, gpus: int) -> Bound:
+    """Return what the best ring of the first ``gpus`` GPUs reaches, or rings of all orders at once.
+
+    Raises:
+        BadShape: there are fewer GPUs.
+    """
+    paths = _paths(routes, gpus)
+    best = Bound(0.0, ("", ""))
+    for rest in permutations(range(1, gpus)):
+        if rest[0] > rest[-1]:
+            continue  # the same ring the other way round
+        order = (0, *rest)
+        steps = pairwise((*order, 0))
+        rate, link = _slowest(routes, (paths[step] for step in steps))
+        if rate > best.rate:
+            best = Bound(rate, link, order)
+    # Each pair is neighbours in as many of the orders as any other: together they are an exchange.
+    every = exchange(routes, gpus)
+    return every if every.rate > best.rate * (1 + _ALIKE) else best
+
+
+def exchange(routes: Routes, gpus: int) -> Bound:
+    """Return what each GPU can send to all others at once, as much to each. Raises as ``ring``."""
+    rate, link = _slowest(routes, _paths(routes, gpus).values())
+    return Bound(rate * (gpus - 1), link)
+
+
+def _paths(routes: Routes, gpus: int) -> _Paths:
+    if gpus < 2:
+        raise BadShape("a collective of one node has 2 to 8 GPUs")
+    return {(a, b): routes.path(f"gpu{a}", f"gpu{b}") for a, b in permutations(range(gpus), 2)}
+
+
+def _slowest(routes: Routes, paths: Iterable[Sequence[Link]]) -> tuple[float, Link]:
+    """Return the least rate of transfers that go at once, and the link that gives it."""
+    users: dict[Link, int] = {}
+    for path in paths:
+        for link in path:
+            users[link] = users.get(link, 0) + 1
+    return min((routes.capacity[link] / count, link) for link, count in users.items())

@@ -1,0 +1,70 @@
+"""Transfers that begin together, over the links of a node: rates, what limits each, and times."""
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.topology.fairness import bottlenecks, finish_us, max_min
+from vgpu_sim.perf.topology.routes import End, Link, Routes
+
+# Of PCIe's rate that large pinned copies reach (headers, 256-byte payload), taken for NVLink, UPI
+# and CXL too: nobody has measured those here.
+SHARE: Final = 0.85
+# RoCEv2 with packets of 4096 bytes: preamble, Ethernet, IP, UDP, BTH, ICRC, FCS, gap are 82 more.
+_WIRE_SHARE: Final = 4096 / (4096 + 82)
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One of some transfers of ``size`` bytes each. ``rate``: bytes a microsecond of it while all
+    move; ``us`` from the common beginning to its last byte; ``limit`` is one of ``links``."""
+
+    source: End
+    target: End
+    links: tuple[Link, ...]
+    rate: float
+    limit: Link
+    us: float
+
+    @property
+    def way(self) -> str:
+        """Return what it passes, from end to end."""
+        return " > ".join([self.source, *(target for _, target in self.links)])
+
+
+def payload(routes: Routes) -> dict[Hashable, float]:
+    """Return what each link carries beside its headers, in bytes a microsecond."""
+    wires = {f"wire{i}" for i in range(len(routes.topology.hcas))}
+    return {
+        link: rate * (_WIRE_SHARE if isinstance(link, tuple) and wires & set(link) else SHARE)
+        for link, rate in routes.capacity.items()
+    }
+
+
+def together(routes: Routes, ends: Sequence[tuple[End, End]], size: int) -> list[Transfer]:
+    """Return what becomes of transfers of ``size`` bytes each that begin together.
+
+    Raises:
+        BadShape: there is no such end, or one is both ends of a transfer.
+    """
+    if size < 1:
+        raise BadShape("bytes must be at least 1")
+    for source, target in ends:
+        if source == target:
+            raise BadShape(f"{source} to {target} takes no link")
+    capacity = payload(routes)
+    ways = [routes.path(source, target) for source, target in ends]
+    rates = max_min(ways, capacity)
+    limits = bottlenecks(ways, rates, capacity)
+    times = finish_us(ways, [float(size)] * len(ways), capacity)
+    return [
+        Transfer(
+            *(source, target, tuple(way), rate),
+            next(link for link in way if link == limit),
+            us,
+        )
+        for (source, target), way, rate, limit, us in zip(
+            ends, ways, rates, limits, times, strict=True
+        )
+    ]
