@@ -48,8 +48,9 @@ def _isa() -> click.Command:
 
 
 def _perf() -> click.Command:
-    from vgpu_sim.cli import perf, perf_model, perf_predict, perf_run, perf_validate
+    from vgpu_sim.cli import perf, perf_copy, perf_model, perf_predict, perf_run, perf_validate
 
+    perf_predict.predict.add_command(perf_copy.copy)
     perf.command.add_command(perf_predict.predict)
     perf.command.add_command(perf_predict.compare)
     perf.command.add_command(perf_model.model)

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
+from vgpu_sim.cli import topologies
 from vgpu_sim.cli.perf import board_option, completes, refuse
 from vgpu_sim.perf.boards import BOARDS
 from vgpu_sim.perf.collective.model import OPS
@@ -13,7 +14,7 @@ from vgpu_sim.perf.dtypes import DTYPES
 from vgpu_sim.perf.errors import PerfError
 from vgpu_sim.perf.prediction import Prediction
 
-_SIZE = click.IntRange(min=1)
+SIZE: Final = click.IntRange(min=1)
 _MECHANISTIC = "vgpu_sim.cli.perf.mechanistic"
 
 
@@ -21,7 +22,7 @@ def _remember(context: click.Context, _: click.Parameter, value: bool) -> None:
     context.meta[_MECHANISTIC] = value
 
 
-def _json(function: Callable[..., None]) -> Callable[..., None]:
+def with_json(function: Callable[..., None]) -> Callable[..., None]:
     """Add the options that all operations end with."""
     mechanistic = click.option(
         "--mechanistic",
@@ -39,7 +40,7 @@ def predict() -> None:
     """Group the operations."""
 
 
-def _answer(board: str, ask: Callable[[str], Prediction], title: str, as_json: bool) -> None:
+def answer(board: str, ask: Callable[[str], Prediction], title: str, as_json: bool) -> None:
     """Print a prediction for a board, or a table of several (A,B), or say why there is none."""
     try:
         every = [ask(name) for name in board.split(",")]
@@ -78,6 +79,11 @@ def _print(found: Prediction, title: str) -> None:
     click.echo(f"{found.us:.4g} us {within}; {rates}")
     for cause, part in found.stack.items():
         click.echo(f"  {cause:28}{part:12.2f} us {100 * part / found.us:5.1f} %")
+    for one in found.shape.get("transfers", ()):
+        ends = f"{one['from']} to {one['to']}"
+        limit = f"limited by {one['limited_by']}"
+        click.echo(f"  {ends:28}{one['gb_per_s']:9.2f} GB/s {one['us']:12.2f} us  {limit}")
+        click.echo(f"    {one['way']}")
     choice = ", ".join(f"{name} {value}" for name, value in found.choice.items())
     rows = f"fitted to {found.fitted.rows} rows of {found.fitted.source}"
     click.echo("; ".join(filter(None, (choice and f"kernel: {choice}", rows))))
@@ -88,28 +94,28 @@ def _print(found: Prediction, title: str) -> None:
 @predict.command(help="C[m, n] = A[m, k] B[k, n], by a library's best kernel.")
 @board_option
 @click.option("--dtype", default="bf16", show_default=True, type=click.Choice(list(DTYPES)))
-@click.option("-m", "m", type=_SIZE, required=True, help="Rows of A: tokens.")
-@click.option("-n", "n", type=_SIZE, required=True, help="Columns of B: features.")
-@click.option("-k", "k", type=_SIZE, required=True, help="What is summed over.")
-@_json
+@click.option("-m", "m", type=SIZE, required=True, help="Rows of A: tokens.")
+@click.option("-n", "n", type=SIZE, required=True, help="Columns of B: features.")
+@click.option("-k", "k", type=SIZE, required=True, help="What is summed over.")
+@with_json
 def gemm(board: str, dtype: str, m: int, n: int, k: int, as_json: bool) -> None:
     """Predict a product of matrices."""
     from vgpu_sim.perf.gemm.predict import predict as ask
 
     title = f"C[{m}, {n}] = A[{m}, {k}] B[{k}, {n}]"
-    _answer(board, lambda name: ask(name, dtype, m, n, k), title, as_json)
+    answer(board, lambda name: ask(name, dtype, m, n, k), title, as_json)
 
 
 @predict.command(help="Causal attention in bf16, with the write of the KV cache.")
 @board_option
-@click.option("--batch", type=_SIZE, default=1, show_default=True, help="Sequences.")
-@click.option("--query", type=_SIZE, help="New tokens a sequence: 1, or (default) the context.")
-@click.option("--context", type=_SIZE, required=True, help="Tokens that they look at.")
-@click.option("--heads", type=_SIZE, required=True, help="Query heads.")
-@click.option("--kv-heads", type=_SIZE, help="Heads of keys and values; default: as many.")
-@click.option("--head-dim", type=_SIZE, default=128, show_default=True)
+@click.option("--batch", type=SIZE, default=1, show_default=True, help="Sequences.")
+@click.option("--query", type=SIZE, help="New tokens a sequence: 1, or (default) the context.")
+@click.option("--context", type=SIZE, required=True, help="Tokens that they look at.")
+@click.option("--heads", type=SIZE, required=True, help="Query heads.")
+@click.option("--kv-heads", type=SIZE, help="Heads of keys and values; default: as many.")
+@click.option("--head-dim", type=SIZE, default=128, show_default=True)
 @click.option("--window", type=click.IntRange(min=0), default=0, help="Tokens looked back at.")
-@_json
+@with_json
 def attention(
     board: str,
     batch: int,
@@ -126,7 +132,7 @@ def attention(
 
     new, keys = query or context, kv_heads or heads
     title = f"attention of {batch} x {new} tokens on {context}, {heads} heads ({keys} of keys)"
-    _answer(
+    answer(
         board,
         lambda name: ask(
             name,
@@ -145,18 +151,18 @@ def attention(
 
 @predict.command(help="DeepSeek's latent attention in bf16, without the products around it.")
 @board_option
-@click.option("--batch", type=_SIZE, default=1, show_default=True, help="Sequences.")
-@click.option("--query", type=_SIZE, help="New tokens a sequence: 1, or (default) the context.")
-@click.option("--context", type=_SIZE, required=True, help="Tokens that they look at.")
-@click.option("--heads", type=_SIZE, default=128, show_default=True, help="Of the rank.")
-@_json
+@click.option("--batch", type=SIZE, default=1, show_default=True, help="Sequences.")
+@click.option("--query", type=SIZE, help="New tokens a sequence: 1, or (default) the context.")
+@click.option("--context", type=SIZE, required=True, help="Tokens that they look at.")
+@click.option("--heads", type=SIZE, default=128, show_default=True, help="Of the rank.")
+@with_json
 def mla(board: str, batch: int, query: int | None, context: int, heads: int, as_json: bool) -> None:
     """Predict multi-head latent attention."""
     from vgpu_sim.perf.attention.latent import predict as ask
 
     new = query or context
     title = f"latent attention of {batch} x {new} tokens on {context}, {heads} heads"
-    _answer(
+    answer(
         board,
         lambda name: ask(name, batch=batch, query=new, context=context, heads=heads),
         title,
@@ -166,14 +172,14 @@ def mla(board: str, batch: int, query: int | None, context: int, heads: int, as_
 
 @predict.command(help="A mixture of experts in bf16: the busiest rank, without communication.")
 @board_option
-@click.option("--tokens", type=_SIZE, required=True)
-@click.option("--hidden", type=_SIZE, required=True, help="Width of the model.")
-@click.option("--inner", type=_SIZE, required=True, help="Width of an expert on this rank.")
-@click.option("--experts", type=_SIZE, required=True, help="Of all ranks.")
-@click.option("--topk", type=_SIZE, required=True, help="Experts a token.")
-@click.option("--ep", "ranks", type=_SIZE, default=1, show_default=True, help="Ranks that share.")
+@click.option("--tokens", type=SIZE, required=True)
+@click.option("--hidden", type=SIZE, required=True, help="Width of the model.")
+@click.option("--inner", type=SIZE, required=True, help="Width of an expert on this rank.")
+@click.option("--experts", type=SIZE, required=True, help="Of all ranks.")
+@click.option("--topk", type=SIZE, required=True, help="Experts a token.")
+@click.option("--ep", "ranks", type=SIZE, default=1, show_default=True, help="Ranks that share.")
 @click.option("--load", default="power_law_1.01", show_default=True, help="Or balanced.")
-@_json
+@with_json
 def moe(
     board: str,
     tokens: int,
@@ -189,7 +195,7 @@ def moe(
     from vgpu_sim.perf.moe.predict import predict as ask
 
     title = f"{topk} of {experts} experts for {tokens} tokens, {hidden} by {inner}"
-    _answer(
+    answer(
         board,
         lambda name: ask(
             name,
@@ -210,15 +216,25 @@ def moe(
 @board_option
 @click.option("--op", type=click.Choice(OPS), default="all_reduce", show_default=True)
 @click.option("--dtype", type=click.Choice(["bf16", "fp16", "int8"]), default="bf16")
-@click.option("--gpus", type=_SIZE, required=True)
-@click.option("--bytes", "size", type=_SIZE, required=True, help="Of a rank's buffer.")
-@_json
-def allreduce(board: str, op: str, dtype: str, gpus: int, size: int, as_json: bool) -> None:
+@click.option("--gpus", type=SIZE, required=True)
+@click.option("--bytes", "size", type=SIZE, required=True, help="Of a rank's buffer.")
+@topologies.between
+@with_json
+def allreduce(
+    board: str, op: str, dtype: str, gpus: int, size: int, topology: str | None, as_json: bool
+) -> None:
     """Predict a collective."""
+    _collective(board, op, dtype, gpus, size, topology, as_json)
+
+
+def _collective(
+    board: str, op: str, dtype: str, gpus: int, size: int, topology: str | None, as_json: bool
+) -> None:
     from vgpu_sim.perf.collective.predict import predict as ask
 
-    title = f"{op} of {size} bytes among {gpus} GPUs"
-    _answer(board, lambda name: ask(name, op, dtype, gpus, size), title, as_json)
+    where = f" in {topology}" if topology is not None else ""
+    title = f"{op} of {size} bytes among {gpus} GPUs{where}"
+    answer(board, lambda name: ask(name, op, dtype, gpus, size, topology), title, as_json)
 
 
 def _named(name: str, op: str) -> None:
@@ -227,14 +243,14 @@ def _named(name: str, op: str) -> None:
     @predict.command(name, help=f"The same as allreduce --op {op}.")
     @board_option
     @click.option("--dtype", type=click.Choice(["bf16", "fp16", "int8"]), default="bf16")
-    @click.option("--gpus", type=_SIZE, required=True)
-    @click.option("--bytes", "size", type=_SIZE, required=True, help="Of a rank's buffer.")
-    @_json
-    def command(board: str, dtype: str, gpus: int, size: int, as_json: bool) -> None:
-        from vgpu_sim.perf.collective.predict import predict as ask
-
-        title = f"{op} of {size} bytes among {gpus} GPUs"
-        _answer(board, lambda one: ask(one, op, dtype, gpus, size), title, as_json)
+    @click.option("--gpus", type=SIZE, required=True)
+    @click.option("--bytes", "size", type=SIZE, required=True, help="Of a rank's buffer.")
+    @topologies.between
+    @with_json
+    def command(
+        board: str, dtype: str, gpus: int, size: int, topology: str | None, as_json: bool
+    ) -> None:
+        _collective(board, op, dtype, gpus, size, topology, as_json)
 
 
 _named("allgather", "all_gather")
@@ -250,8 +266,8 @@ def _stream(
     return ask(op, board, rows, columns, read, written)
 
 
-_rows = click.option("--rows", type=_SIZE, required=True, help="Tokens.")
-_columns = click.option("--columns", type=_SIZE, required=True, help="Elements of a row.")
+_rows = click.option("--rows", type=SIZE, required=True, help="Tokens.")
+_columns = click.option("--columns", type=SIZE, required=True, help="Elements of a row.")
 _read = click.option(
     "--read", type=click.FloatRange(min=0), default=2, show_default=True, help="Bytes an element."
 )
@@ -266,13 +282,13 @@ _written = click.option(
 @_columns
 @_read
 @_written
-@_json
+@with_json
 def elementwise(
     board: str, rows: int, columns: int, read: float, written: float, as_json: bool
 ) -> None:
     """Predict an element-wise kernel."""
     title = f"{rows} x {columns} elements, {read:g} bytes read and {written:g} written each"
-    _answer(
+    answer(
         board,
         lambda name: _stream("elementwise", name, rows, columns, read, written),
         title,
@@ -284,11 +300,11 @@ def elementwise(
 @board_option
 @_rows
 @_columns
-@_json
+@with_json
 def norm(board: str, rows: int, columns: int, as_json: bool) -> None:
     """Predict a normalisation."""
     title = f"normalisation of {rows} rows of {columns} elements of 2 bytes"
-    _answer(board, lambda name: _stream("norm", name, rows, columns, 2, 2), title, as_json)
+    answer(board, lambda name: _stream("norm", name, rows, columns, 2, 2), title, as_json)
 
 
 def _rowwise(name: str, what: str) -> None:
@@ -298,35 +314,18 @@ def _rowwise(name: str, what: str) -> None:
     @board_option
     @_rows
     @_columns
-    @_json
+    @with_json
     def command(board: str, rows: int, columns: int, as_json: bool) -> None:
         from vgpu_sim.perf.stream import predict as streams
 
         title = f"{name} of {rows} rows of {columns} elements"
-        _answer(board, lambda one: getattr(streams, name)(one, rows, columns), title, as_json)
+        answer(board, lambda one: getattr(streams, name)(one, rows, columns), title, as_json)
 
 
 _rowwise("softmax", "A softmax of rows in bf16.")
 _rowwise("quantize", "Scaling of rows from bf16 to fp8.")
 _rowwise("embedding", "A row of a table in bf16 for each token.")
 _rowwise("sampling", "The most likely token of each row of logits in bf16.")
-
-
-@predict.command(help="A copy on the board, or from or to the host's pinned memory.")
-@board_option
-@click.option("--direction", type=click.Choice(["d2d", "h2d", "d2h"]), default="d2d")
-@click.option("--bytes", "size", type=_SIZE, required=True)
-@_json
-def copy(board: str, direction: str, size: int, as_json: bool) -> None:
-    """Predict a copy."""
-    from vgpu_sim.perf.stream.predict import copy as ask
-
-    _answer(
-        board,
-        lambda name: ask(name, direction, size),
-        f"copy of {size} bytes, {direction}",
-        as_json,
-    )
 
 
 @click.group(help="Predict the same operation on several boards, beside one another.")

@@ -22,7 +22,16 @@ option = click.option(
     show_default=True,
     help="PCI buses, NUMA nodes and NVLinks of the GPUs, as tools and NVML show them. One without a"
     " name is written custom:numa=1;nvlinks=0;gpus=10.0.0.0,11.0.0.0 (bus, NUMA node, host bridge,"
-    " switch of each GPU).",
+    " switch of each GPU; likewise hcas= and nvmes=; cxls=0.0.128.8.2: NUMA node, host bridge, GB,"
+    " lanes, generation).",
+)
+
+
+between = click.option(
+    "--topology",
+    type=_Named(list(PRESETS)),
+    help="How the node's GPUs and adapters lie to each other: a name, or a description as of"
+    " tessera run --topology.",
 )
 
 

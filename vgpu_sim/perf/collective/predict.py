@@ -6,19 +6,33 @@ from typing import Final
 import numpy as np
 
 from vgpu_sim.perf import parameters
-from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.boards import Board, board_named
 from vgpu_sim.perf.collective.model import OPS, Calls, Model
 from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.prediction import Prediction
+from vgpu_sim.perf.topology import topology_named
+from vgpu_sim.perf.topology.rings import Bound, exchange, ring
+from vgpu_sim.perf.topology.routes import Routes
 
 ELEMENTS: Final = {"bf16": 2, "fp16": 2, "int8": 1}
 
 
-def predict(board: str, op: str, dtype: str, gpus: int, size: int) -> Prediction:
-    """Predict a collective of ``size`` bytes a rank among ``gpus`` of one node.
+_NO_SWITCH: Final = (
+    "nothing was measured without NVSwitches: starts and steps are those with them, bytes go at the"
+    " data sheets' rates of the links; the interval is unchecked"
+)
+
+
+def predict(
+    board: str, op: str, dtype: str, gpus: int, size: int, topology: str | None = None
+) -> Prediction:
+    """Predict a collective of ``size`` bytes a rank among the first ``gpus`` of one node.
+
+    Without a ``topology`` (a name or a description) the node is one as it was measured.
 
     Raises:
-        PerfError: no such board, operation or type, nothing fitted, or sizes out of range.
+        PerfError: no such board, operation, type or topology, nothing fitted, or sizes out of
+            range.
     """
     known = board_named(board)
     if dtype not in ELEMENTS:
@@ -29,13 +43,29 @@ def predict(board: str, op: str, dtype: str, gpus: int, size: int) -> Prediction
     fitted = parameters.nearest("collective", board, which, "nccl")
     element = ELEMENTS[dtype]
     calls = Calls(np.array([op]), *(np.array([value]) for value in (gpus, size, element)))
-    model = Model(known, calls)
+    bound = None if topology is None else _bound(known, op, gpus, topology)
+    model = Model(known, calls, bound)
     stack = model.stack(fitted.values, np.array([0]))
     choice = {"protocol": model.protocol(fitted.values)[0]}
+    if bound is not None:
+        choice["bound by"] = "{} to {}".format(*bound.link)
+        if bound.order:
+            choice["ring"] = "-".join(map(str, bound.order))
+        fitted = replace(fitted, note="; ".join(filter(None, (fitted.note, _NO_SWITCH))))
     wire = (2 if op == "all_reduce" else 1) * (gpus - 1) / gpus * size / 1e3
     rates = {"GB/s (algorithm)": size / 1e3, "GB/s (bus)": wire}
     shape = {"collective": op, "gpus": gpus, "bytes": size}
+    if topology is not None:
+        shape["topology"] = topology
     return Prediction.of("allreduce", known, dtype, shape, stack, fitted, choice, rates)
+
+
+def _bound(board: Board, op: str, gpus: int, topology: str) -> Bound | None:
+    """Return what the links allow; None with NVSwitches, where what was fitted holds."""
+    routes = Routes(topology_named(topology, gpus), board)
+    if routes.switched:
+        return None
+    return exchange(routes, gpus) if op == "alltoall" else ring(routes, gpus)
 
 
 def send(board: str, size: int) -> Prediction:

@@ -1,6 +1,7 @@
 """What copies and fills take, by the data sheet's rates.
 
-The share of PCIe's rate and a copy engine's start are those of ``vgpu_sim.perf.stream``. Memory
+The share of PCIe's rate is that of ``vgpu_sim.perf.topology.transfers``, a copy engine's start
+that of ``vgpu_sim.perf.stream``. Memory
 that is not page-locked goes through a buffer of the driver's, which costs about half of the rate:
 nobody has measured that here.
 """
@@ -9,9 +10,9 @@ from enum import Enum, unique
 from typing import Final
 
 from vgpu_sim.perf.kernels.chip import Chip
+from vgpu_sim.perf.topology.transfers import SHARE
 
 _START_US: Final = 1.5
-_LINK_SHARE: Final = 0.85
 _PAGEABLE_SHARE: Final = 0.5
 
 
@@ -26,13 +27,20 @@ class Way(Enum):
     SET = "memset"
 
 
-def copy_us(chip: Chip, way: Way, size: int, *, pageable: bool = False) -> float:
-    """Return the microseconds of a copy or fill of ``size`` bytes."""
+def copy_us(
+    chip: Chip, way: Way, size: int, *, pageable: bool = False, peer_rate: float | None = None
+) -> float:
+    """Return the microseconds of a copy or fill of ``size`` bytes.
+
+    ``peer_rate`` is what the links to the other GPU carry, bytes a microsecond; None: not known,
+    so that it is the board's link.
+    """
     if way is Way.SET:
         return chip.launch_us + size / chip.dram_rate
     if way is Way.D2D:
         return chip.launch_us + 2 * size / chip.dram_rate
     if way is Way.P2P:
-        return _START_US + size / (_LINK_SHARE * chip.board.link_gb_per_s.value * 1e3)
-    share = _LINK_SHARE * (_PAGEABLE_SHARE if pageable else 1.0)
+        link = SHARE * chip.board.link_gb_per_s.value * 1e3
+        return _START_US + size / (link if peer_rate is None else peer_rate)
+    share = SHARE * (_PAGEABLE_SHARE if pageable else 1.0)
     return _START_US + size / (share * chip.pcie_rate)

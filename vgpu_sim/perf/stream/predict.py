@@ -11,14 +11,12 @@ from vgpu_sim.perf.errors import BadShape
 from vgpu_sim.perf.prediction import Prediction
 from vgpu_sim.perf.stack import Stack
 from vgpu_sim.perf.stream.model import Calls, Model
+from vgpu_sim.perf.topology.transfers import SHARE
 
 LIBRARY: Final = "vllm"
 MEASURED: Final = ("elementwise", "quantize")  # the tables are of a kernel that scales to fp8
 HOST: Final = ("h2d", "d2h")
-_PCIE_SHARE: Final = (
-    0.85  # of PCIe's rate that large pinned copies reach: headers, 256-byte payload
-)
-_COPY_START: Final = 1.5  # us: a copy engine's start
+COPY_START_US: Final = 1.5  # of a copy engine
 
 
 def predict(
@@ -80,8 +78,8 @@ def copy(board: str, direction: str, size: int) -> Prediction:
     if size < 1:
         raise BadShape("bytes must be at least 1")
     known.hold(size)
-    wire = size / (_PCIE_SHARE * known.pcie_gb_per_s.value * 1e3)
-    stack = Stack({"copy engine's start": np.array([_COPY_START]), "PCIe": np.array([wire])})
+    wire = size / (SHARE * known.pcie_gb_per_s.value * 1e3)
+    stack = Stack({"copy engine's start": np.array([COPY_START_US]), "PCIe": np.array([wire])})
     note = (
         "copies over PCIe were not measured: from pinned memory, by the data sheet; the interval "
     )

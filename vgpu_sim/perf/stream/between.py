@@ -1,0 +1,76 @@
+"""Copies between places of a node, over its links: several that begin together share them."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from vgpu_sim.perf import parameters
+from vgpu_sim.perf.boards import board_named
+from vgpu_sim.perf.errors import BadShape
+from vgpu_sim.perf.prediction import Prediction
+from vgpu_sim.perf.stack import Stack
+from vgpu_sim.perf.stream.predict import COPY_START_US
+from vgpu_sim.perf.topology import Topology, topology_named
+from vgpu_sim.perf.topology.routes import Routes
+from vgpu_sim.perf.topology.transfers import Transfer, together
+
+_NOTE: Final = (
+    "transfers over links were not measured: by data sheets, peer access and GPUDirect taken to be"
+    " there; the interval is a guess"
+)
+_NOT_IN_IT: Final = "; what adapters and drives take by themselves is not in it"
+_GUESS: Final = ((1.0, 0.3), (1e6, 0.2))  # half widths of the interval, as of copies over PCIe
+
+
+def predict(board: str, topology: str, ends: Sequence[tuple[str, str]], size: int) -> Prediction:
+    """Predict the first of some copies of ``size`` bytes each that begin together.
+
+    ``ends`` are pairs of places such as "gpu0", "numa1", "hca0", "wire0", "nvme0", "cxl0". All
+    copies, with rates and limits, are ``shape["transfers"]``.
+
+    Raises:
+        PerfError: no such board, topology or place, or more bytes than a place has.
+    """
+    known, node = board_named(board), topology_named(topology)
+    moved = together(Routes(node, known), ends, size)
+    for end in {end for pair in ends for end in pair}:
+        if end.startswith("gpu"):
+            known.hold(size)
+        elif end.startswith("cxl"):
+            _hold(node, end, size)
+    first = moved[0]
+    # A GPU's copy engine does it, unless an adapter or a drive reads and writes.
+    engine = not any(end.startswith(("hca", "wire", "nvme")) for end in ends[0])
+    start = COPY_START_US if engine else 0.0
+    causes = {"copy engine's start": np.array([start])} if engine else {}
+    causes["bytes, {} to {}".format(*first.limit)] = np.array([first.us])
+    note = _NOTE if engine else _NOTE + _NOT_IN_IT
+    fitted = parameters.Fitted({}, (), (), _GUESS, 0, "no measurements", note)
+    shape = {
+        "topology": topology,
+        "from": first.source,
+        "to": first.target,
+        "bytes": size,
+        "transfers": [_facts(one) for one in moved],
+    }
+    return Prediction.of(
+        *("copy", known, "bytes", shape, Stack(causes), fitted, {}, {"GB/s": size / 1e3})
+    )
+
+
+def _hold(node: Topology, end: str, size: int) -> None:
+    has = node.cxls[int(end.removeprefix("cxl"))].gigabytes
+    if size > has * 1e9:
+        raise BadShape(f"{size / 1e9:.4g} GB do not fit into {end}, which has {has}")
+
+
+def _facts(one: Transfer) -> dict[str, Any]:
+    return {
+        "from": one.source,
+        "to": one.target,
+        "way": one.way,
+        "limited_by": "{} to {}".format(*one.limit),
+        "gb_per_s": one.rate / 1e3,
+        "us": one.us,
+    }
