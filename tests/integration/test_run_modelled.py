@@ -66,3 +66,17 @@ def test_a_program_that_fails_passes_its_status_on(tmp_path: Path) -> None:
     done = to_its_end(tmp_path, "perf", "run", "--board", "a30", "--", *fails)
     assert done.returncode == 7
     assert "nothing to report" in done.stderr
+
+
+@pytest.mark.parametrize(("topology", "gb_per_s"), [("hgx-4", 150), ("pcie-2-socket", 64)])
+def test_a_copy_between_gpus_takes_the_way_of_the_topology(
+    tmp_path: Path, topology: str, gb_per_s: float
+) -> None:
+    program = (sys.executable, str(Path(__file__).parents[1] / "support" / "timed_peer.py"))
+    options = ("--board", "h100-80gb", "--count", "2", "--clock", "modelled")
+    done = to_its_end(tmp_path, "run", *options, "--topology", topology, "--", *program)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["right"]
+    least = (4 << 20) / (gb_per_s * 1e3)
+    assert least < told["event_us"] < 1.25 * least + 5

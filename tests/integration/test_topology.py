@@ -49,6 +49,11 @@ def test_a_run_takes_a_description_and_refuses_what_is_none(tmp_path: Path) -> N
             "custom:numa=2;nvlinks=6;gpus=10.0.0.0,11.0.0.0,20.0.1.1,31.1.2.2",
             *("h100-80gb", 4, {"NV2"}),
         ),
+        ("custom:numa=1;nvlinks=18;gpus=10.0.0.0,11.0.1.1", "h100-80gb", 2, {"NV18"}),
+        (
+            "custom:numa=2;nvlinks=15;gpus=10.0.0.0,11.0.0.0,20.0.1.1,31.1.2.2,32.1.2.2,33.1.3.3",
+            *("h100-80gb", 6, {"NV3"}),
+        ),
     ],
 )
 def test_all_readers_agree(topology: str, board: str, gpus: int, joined: set[str]) -> None:

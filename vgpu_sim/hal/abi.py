@@ -43,7 +43,7 @@ class Direction(IntEnum):
     HOST_TO_DEVICE = 0
     DEVICE_TO_HOST = 1
     DEVICE_TO_DEVICE = 2
-    DEVICE_TO_PEER = 3  # another context's device
+    DEVICE_TO_PEER = 3  # another context's memory, of this GPU or another one
 
 
 class FaultKind(IntEnum):
@@ -114,9 +114,16 @@ class TimestampBody(ctypes.Structure):
 
 class CopiedBody(ctypes.Structure):
     """OP_COPIED: nothing is done. ``direction`` is a ``Direction``; ``pageable`` is 1 where the
-    host's memory is not page-locked."""
+    host's memory is not page-locked. Of DEVICE_TO_PEER ``source`` and ``target`` are the GPUs, by
+    their windows of the aperture."""
 
-    _fields_ = (("bytes", c_uint64), ("direction", c_uint32), ("pageable", c_uint32))
+    _fields_ = (
+        ("bytes", c_uint64),
+        ("direction", c_uint32),
+        ("pageable", c_uint32),
+        ("source", c_uint32),
+        ("target", c_uint32),
+    )
 
 
 class Body(ctypes.Union):

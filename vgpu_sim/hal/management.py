@@ -32,7 +32,10 @@ NO_RECORD: Final = 0xFFFFFFFF
 PLACE_KNOWN: Final = 1 << 31  # without it: each GPU below a bridge of its own
 PLACE_LINKS_SHIFT: Final = 24  # 7 bits
 PLACE_SWITCHED_SHIFT: Final = 23
-PLACE_NUMA_SHIFT: Final = 16  # 7 bits
+PLACE_PEERS_SHIFT: Final = (
+    20  # 3 bits: other GPUs that its NVLinks lead to, where not to NVSwitches
+)
+PLACE_NUMA_SHIFT: Final = 16  # 4 bits
 PLACE_BRIDGE_SHIFT: Final = 8
 NVSWITCH_BUS: Final = 0x05
 ANY_START: Final = 0xFFFFFFFF
@@ -121,7 +124,8 @@ class TelemetryRecord(ctypes.Structure):
 
     ``clock_event_reasons`` are bits of nvmlClocksEventReasons; ``fan_percents`` has ``fan_count``.
     ``place`` is where the GPU is in its node's topology (PLACE_*): the number of its PCIe switch,
-    host bridge and NUMA node, whether its NVLinks lead to NVSwitches, and how many it has.
+    host bridge and NUMA node, whether its NVLinks lead to NVSwitches or to how many other GPUs, and
+    how many it has.
     """
 
     _fields_ = (

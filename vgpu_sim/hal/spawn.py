@@ -79,7 +79,7 @@ class WorkerConfig:
     ``sm_limits``: of a multiprocessor, threads, blocks, bytes of shared memory, and bytes of it
     that each block takes beside its own: only metrics depend on them.
     ``clock`` is one of ``hal.modelled.CLOCKS``: with "modelled" timestamps are what they would be
-    on ``board`` with this (part, whole) of its memory.
+    on ``board`` with this (part, whole) of its memory, in a node of this ``topology``.
     ``weak_sandbox``: serve even where they are not enough (``is_confined``).
     """
 
@@ -105,6 +105,7 @@ class WorkerConfig:
     clock: str = "wall"
     board: str = ""
     memory_share: tuple[int, int] = (1, 1)
+    topology: str = "flat"
     sandbox: bool = True
     weak_sandbox: bool = False
 

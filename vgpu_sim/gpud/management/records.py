@@ -132,8 +132,10 @@ def _place(gpu: admin.Gpu) -> int:
     topology = topology_named(gpu.topology, gpu.index + 1)
     place, modelled = topology.gpus[gpu.index], MODELLED[gpu.board]
     links = topology.links_of(modelled.architecture.split()[0]) if modelled.has_nvlink else 0
+    peers = len(topology.gpus) - 1 if links and not topology.switched else 0
     return management.PLACE_KNOWN | (
         links << management.PLACE_LINKS_SHIFT
+        | peers << management.PLACE_PEERS_SHIFT
         | int(topology.switched) << management.PLACE_SWITCHED_SHIFT
         | place.numa << management.PLACE_NUMA_SHIFT
         | place.bridge << management.PLACE_BRIDGE_SHIFT

@@ -142,6 +142,7 @@
 #define TESSERA_PLACE_KNOWN UINT64_C(0x80000000)
 #define TESSERA_PLACE_LINKS_SHIFT UINT64_C(0x18)
 #define TESSERA_PLACE_SWITCHED_SHIFT UINT64_C(0x17)
+#define TESSERA_PLACE_PEERS_SHIFT UINT64_C(0x14)
 #define TESSERA_PLACE_NUMA_SHIFT UINT64_C(0x10)
 #define TESSERA_PLACE_BRIDGE_SHIFT UINT64_C(0x8)
 #define TESSERA_NVSWITCH_BUS UINT64_C(0x5)
@@ -530,11 +531,15 @@ typedef struct tessera_copied_body {
   uint64_t bytes;
   uint32_t direction;
   uint32_t pageable;
+  uint32_t source;
+  uint32_t target;
 } tessera_copied_body;
-_Static_assert(sizeof(tessera_copied_body) == 16, "tessera_copied_body");
+_Static_assert(sizeof(tessera_copied_body) == 24, "tessera_copied_body");
 _Static_assert(offsetof(tessera_copied_body, bytes) == 0, "tessera_copied_body.bytes");
 _Static_assert(offsetof(tessera_copied_body, direction) == 8, "tessera_copied_body.direction");
 _Static_assert(offsetof(tessera_copied_body, pageable) == 12, "tessera_copied_body.pageable");
+_Static_assert(offsetof(tessera_copied_body, source) == 16, "tessera_copied_body.source");
+_Static_assert(offsetof(tessera_copied_body, target) == 20, "tessera_copied_body.target");
 
 typedef union tessera_body {
   tessera_launch_body launch;

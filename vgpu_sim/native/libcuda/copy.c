@@ -103,6 +103,12 @@ static CUresult copy_staged(struct tsr_context *context, uint32_t stream, const 
   return result == CUDA_SUCCESS ? freed : result;
 }
 
+/* The GPU whose window an end lies in; of memory outside of the aperture 0, which nobody reads. */
+static uint32_t gpu_of(const struct end *end) {
+  if (!tsr_aperture_holds(end->address)) return 0;
+  return (uint32_t)((end->address - tsr_aperture_base) / TESSERA_GPU_WINDOW_BYTES);
+}
+
 /* For a worker that keeps a clock of its own: what it does not see is told to it, in the stream's
  * order. What cannot be told only makes that clock wrong. */
 static void tell_of_copy(struct tsr_context *context, uint32_t stream, const struct end *to,
@@ -117,7 +123,9 @@ static void tell_of_copy(struct tsr_context *context, uint32_t stream, const str
                    : !to->device ? TESSERA_DIRECTION_DEVICE_TO_HOST
                    : to->context != from->context ? TESSERA_DIRECTION_DEVICE_TO_PEER
                                                   : TESSERA_DIRECTION_DEVICE_TO_DEVICE,
-      .pageable = !to->context || !from->context};
+      .pageable = !to->context || !from->context,
+      .source = gpu_of(from),
+      .target = gpu_of(to)};
   tsr_ring_commit(&request);
 }
 

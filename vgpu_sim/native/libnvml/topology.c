@@ -26,7 +26,7 @@ static unsigned links_of(uint32_t place) {
 
 static int level_of(uint32_t a, uint32_t b) {
   if (!(a & b & TESSERA_PLACE_KNOWN)) return LEVEL_HOST_BRIDGE;
-  if (part(a ^ b, TESSERA_PLACE_NUMA_SHIFT, 0x7f)) return LEVEL_SYSTEM;
+  if (part(a ^ b, TESSERA_PLACE_NUMA_SHIFT, 0xf)) return LEVEL_SYSTEM;
   if (part(a ^ b, TESSERA_PLACE_BRIDGE_SHIFT, 0xff)) return LEVEL_NODE;
   return part(a ^ b, 0, 0xff) ? LEVEL_HOST_BRIDGE : LEVEL_SINGLE;
 }
@@ -90,8 +90,8 @@ nvmlReturn_t tsr_nvmlDeviceGetNvLinkRemotePciInfo_v2(nvmlDevice_t device, unsign
   if (result != NVML_SUCCESS) return result;
   uint32_t bus = TESSERA_NVSWITCH_BUS;
   if (!part(found.gpu.telemetry.place, TESSERA_PLACE_SWITCHED_SHIFT, 1)) {
-    enum { PEERS = 3 }; /* of hgx-4, the topology whose GPUs are joined to each other */
-    const uint32_t each = links_of(found.gpu.telemetry.place) / PEERS;
+    const uint32_t peers = part(found.gpu.telemetry.place, TESSERA_PLACE_PEERS_SHIFT, 0x7);
+    const uint32_t each = peers ? links_of(found.gpu.telemetry.place) / peers : 0;
     uint32_t peer = each ? link / each : 0;
     if (peer >= found.gpu.index) peer++;
     const struct tsr_view *view = tsr_view(TSR_FACTS, &result);

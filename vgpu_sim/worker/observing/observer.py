@@ -5,6 +5,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from vgpu_sim.exec.errors import ExecutionError
@@ -65,6 +66,7 @@ class _Row:
 class Observer:
     """One context's. ``memory`` makes what the interpreter reads; several threads call ``observe``.
 
+    ``peers`` are the rates of copies from one GPU to another of the node, bytes a microsecond.
     ``fail`` ends the context: a clock that has missed something would be wrong without a word.
     """
 
@@ -74,11 +76,13 @@ class Observer:
         aperture_base: int,
         memory: Callable[[], Memory],
         fail: Callable[[str], object],
+        peers: Mapping[tuple[int, int], float] = MappingProxyType({}),
     ) -> None:
         self._chip = chip
         self._base = aperture_base
         self._memory = memory
         self._fail = fail
+        self._peers = peers
         self._lock = threading.Lock()
         self._timeline = Timeline()
         self._kernels: dict[int, _Kernel] = {}
@@ -119,16 +123,24 @@ class Observer:
             case abi.Opcode.COPY:
                 body = slot.body.copy
                 way = self._way(body.destination, body.source)
-                return self._copy(stream, slot, waits, way, body.bytes)
+                us = copy_us(self._chip, way, body.bytes)
+                return self._copy(stream, slot, waits, way, body.bytes, us)
             case abi.Opcode.COPIED:
                 told = slot.body.copied
                 way = _WAYS[abi.Direction(told.direction)]
                 size = min(told.bytes, address_map.APERTURE_BYTES)
-                pageable = bool(told.pageable)
-                return self._copy(stream, slot, waits, way, size, pageable=pageable, now=True)
+                pair, pageable = (told.source, told.target), bool(told.pageable)
+                if way is Way.P2P and told.source == told.target:
+                    way = Way.D2D  # two contexts of one GPU
+                us = copy_us(
+                    self._chip, way, size, pageable=pageable, peer_rate=self._peers.get(pair)
+                )
+                return self._copy(stream, slot, waits, way, size, us, now=True)
             case abi.Opcode.SET:
                 fill = slot.body.set
-                return self._copy(stream, slot, waits, Way.SET, fill.count * fill.width_bytes)
+                size = fill.count * fill.width_bytes
+                us = copy_us(self._chip, Way.SET, size)
+                return self._copy(stream, slot, waits, Way.SET, size, us)
             case _:
                 return self._timeline.mark(stream, slot.value, waits)
 
@@ -149,11 +161,10 @@ class Observer:
         waits: list[Wait],
         way: Way,
         size: int,
+        us: float,
         *,
-        pageable: bool = False,
         now: bool = False,
     ) -> float:
-        us = copy_us(self._chip, way, size, pageable=pageable)
         row = self._copies[way]
         row[0] += 1
         row[1] += size

@@ -1,13 +1,18 @@
 """Does before a worker's walls stand what a modelled clock reads from files; makes the clock."""
 
 import struct
+from itertools import permutations
 
 from vgpu_sim.exec.interp import BufferMemory
 from vgpu_sim.hal.abi import FaultKind
 from vgpu_sim.hal.cuda import CudaError
 from vgpu_sim.hal.ports import Launch
 from vgpu_sim.hal.spawn import WorkerConfig
+from vgpu_sim.perf.boards import board_named
 from vgpu_sim.perf.kernels import chip_of, estimate
+from vgpu_sim.perf.topology import topology_named
+from vgpu_sim.perf.topology.routes import Routes
+from vgpu_sim.perf.topology.transfers import payload
 from vgpu_sim.worker.backends.aperture_memory import ApertureMemory
 from vgpu_sim.worker.observing.observer import Observer
 from vgpu_sim.worker.observing.sampler import Place, sample
@@ -22,9 +27,10 @@ def rehearse(config: WorkerConfig) -> None:
     for the board is in files.
 
     Raises:
-        PerfError: the board, or the slice of it, cannot be modelled.
+        PerfError: the board, the slice of it, or its topology cannot be modelled.
     """
     chip = chip_of(config.board, config.multiprocessors, config.memory_share)
+    peers(config.board, config.topology)
     module = warm_up_module()
     memory = BufferMemory(_PAGE_BYTES, bytearray(-(-BUFFER_BYTES // _PAGE_BYTES) * _PAGE_BYTES))
     launch = Launch(KERNEL, (1, 1, 1), (32, 1, 1), struct.pack("<Qf", _PAGE_BYTES, 1.0))
@@ -39,4 +45,22 @@ def observer(config: WorkerConfig, runtime: NativeRuntime) -> Observer:
         config.aperture_base,
         lambda: ApertureMemory(runtime.regions()),
         lambda why: runtime.fail(FaultKind.INTERNAL, CudaError.LAUNCH_FAILED, why),
+        peers(config.board, config.topology),
     )
+
+
+def peers(board: str, topology: str) -> dict[tuple[int, int], float]:
+    """Return what the links from each GPU of a node to each other one carry, bytes a microsecond.
+
+    All are taken to be of one board. Nobody shares a link here: other contexts have clocks of their
+    own, which begin at their own first request.
+
+    Raises:
+        PerfError: no such board or topology.
+    """
+    routes = Routes(topology_named(topology), board_named(board))
+    carried = payload(routes)
+    return {
+        (a, b): min(carried[link] for link in routes.path(f"gpu{a}", f"gpu{b}"))
+        for a, b in permutations(range(len(routes.topology.gpus)), 2)
+    }

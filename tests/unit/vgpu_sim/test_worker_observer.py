@@ -1,0 +1,83 @@
+"""The modelled clock of a context: copies to other GPUs take the way that the topology gives."""
+
+import json
+
+import pytest
+
+from vgpu_sim.exec.interp import BufferMemory
+from vgpu_sim.hal import abi, address_map
+from vgpu_sim.hal.modelled import ModelledSummary
+from vgpu_sim.perf.kernels import chip_of
+from vgpu_sim.perf.kernels.copies import Way, copy_us
+from vgpu_sim.worker.observing.observer import Observer
+from vgpu_sim.worker.observing.rehearsal import peers
+
+BOARD = "h100-80gb"
+SIZE = 1 << 28
+
+
+class Clock:
+    """An observer that no worker has, and what it hears."""
+
+    def __init__(self, topology: str) -> None:
+        self.failures: list[str] = []
+        self.observer = Observer(
+            chip_of(BOARD),
+            address_map.APERTURE_BASES[0],
+            lambda: BufferMemory(0, bytearray()),
+            self.failures.append,
+            peers(BOARD, topology),
+        )
+        self._value = 0
+
+    def reached(self, slot: abi.Slot) -> float:
+        """Return when a request of stream 0 is reached, us."""
+        self._value += 1
+        slot.value = self._value
+        return self.observer.observe(0, slot, 0) / 1e3
+
+    def copied(self, source: int, target: int) -> float:
+        """Return the microseconds of a copy from one GPU's memory to another's."""
+        begin = self.reached(abi.Slot(opcode=abi.Opcode.NOP))
+        slot = abi.Slot(opcode=abi.Opcode.COPIED)
+        slot.body.copied = abi.CopiedBody(SIZE, abi.Direction.DEVICE_TO_PEER, 0, source, target)
+        return self.reached(slot) - begin
+
+    def ways(self) -> set[str]:
+        """Return which ways the copies of the report went."""
+        *_, last = self.observer.report()
+        told = json.loads(json.dumps(last["summary"]))
+        return {one.way for one in ModelledSummary.checked(told).copies}
+
+
+@pytest.mark.parametrize(
+    ("topology", "target", "gb_per_s"),
+    [
+        ("dgx-h100", 7, 450),
+        ("hgx-4", 3, 150),
+        ("flat", 1, 64),  # no NVLink there
+        ("pcie-2-socket", 1, 64),
+    ],
+)
+def test_a_peer_copy_takes_the_rate_of_its_way(topology: str, target: int, gb_per_s: float) -> None:
+    clock = Clock(topology)
+    least = SIZE / (gb_per_s * 1e3)
+    there, back = clock.copied(0, target), clock.copied(target, 0)
+    assert least < there < 1.25 * least
+    assert back == pytest.approx(there, rel=1e-3)
+    assert clock.ways() == {"PtoP"}
+    assert not clock.failures
+
+
+def test_two_contexts_of_one_gpu_copy_in_its_own_memory() -> None:
+    clock = Clock("hgx-4")
+    assert clock.copied(2, 2) == pytest.approx(copy_us(chip_of(BOARD), Way.D2D, SIZE), abs=2.5)
+    assert clock.ways() == {"DtoD"}
+
+
+def test_a_client_that_tells_of_a_gpu_that_is_not_there_gets_the_data_sheets_link() -> None:
+    clock = Clock("hgx-4")
+    assert clock.copied(0, 4_000_000_000) == pytest.approx(
+        copy_us(chip_of(BOARD), Way.P2P, SIZE), abs=2.5
+    )
+    assert not clock.failures
