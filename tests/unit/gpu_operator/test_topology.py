@@ -15,11 +15,15 @@ from gpu_operator.api.v1alpha1.topology import CustomTopology, Topology
 from gpu_operator.controllers import pools
 from gpu_operator.controllers.conditions import report_broken
 from gpu_operator.kube.actions import Apply, Manager
-from vgpu_sim.perf.topology import PRESETS, Level, Place, topology_named
+from vgpu_sim.perf.topology import PRESETS, Expander, Level, Place, topology_named
 
 
 def at(bus: str, numa: int = 0, bridge: int = 0, switch: int = 0) -> dict[str, Any]:
     return {"bus": bus, "numaNode": numa, "hostBridge": bridge, "switch": switch}
+
+
+def cxl(numa: int = 0, bridge: int = 0, **others: Any) -> dict[str, Any]:
+    return {"numaNode": numa, "hostBridge": bridge, "gigabytes": 128, **others}
 
 
 def custom(*gpus: dict[str, Any], **others: Any) -> CustomTopology:
@@ -45,9 +49,28 @@ def test_the_smallest_and_the_largest_can_be_read() -> None:
     assert topology_named(custom().text, 1).links_of("Hopper") == 0
     gpus = [at(f"{0x10 + i:02x}", 15, 255, 255) for i in range(8)]
     hcas = [at(f"{0x20 + i:02x}", 15, 255, 255) for i in range(8)]
-    full = custom(*gpus, hcas=hcas, numaNodes=16, nvlinks=18, nvswitch=True)
+    nvmes = [at(f"{0x30 + i:02x}", 15, 255, 255) for i in range(8)]
+    cxls = [cxl(15, 255, gigabytes=65536, lanes=16, generation=3)] * 4
+    others = {"hcas": hcas, "nvmes": nvmes, "cxls": cxls, "nvlinks": 18, "nvswitch": True}
+    full = custom(*gpus, numaNodes=16, **others)
     assert len(full.text) <= 1024  # what a GPU's spec holds
-    assert len(topology_named(full.text, 8).hcas) == 8
+    read = topology_named(full.text, 8)
+    assert (len(read.hcas), len(read.nvmes), len(read.cxls)) == (8, 8, 4)
+    assert read.cxls[0] == Expander(15, 255, 65536, 16, 3)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"lanes": 12}, {"lanes": 4}, {"generation": 1}, {"gigabytes": 0}]
+)
+def test_an_expander_is_one_that_the_specification_has(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        custom(at("10"), cxls=[cxl(**wrong)])
+
+
+@pytest.mark.parametrize(("gpus", "nvlinks"), [(2, 12), (3, 18), (6, 10), (8, 14)])
+def test_nvlinks_join_two_to_eight_gpus(gpus: int, nvlinks: int) -> None:
+    mesh = custom(*(at(f"1{i}", 0, i, i) for i in range(gpus)), nvlinks=nvlinks)
+    assert topology_named(mesh.text, gpus).links_between("Hopper") == nvlinks // (gpus - 1)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +96,27 @@ def test_the_smallest_and_the_largest_can_be_read() -> None:
             "gpus[0]: bus 05 is the NVSwitches'",
         ),
         ((at("10"),), {"nvswitch": True}, "nvswitch: without nvlinks nothing leads to"),
-        ((at("10"), at("11")), {"nvlinks": 6}, "nvlinks: without nvswitch they join 4 GPUs, not 2"),
+        ((at("10"),), {"nvlinks": 6}, "nvlinks: without nvswitch they join 2 to 8 GPUs, not 1"),
         (
             tuple(at(f"1{i}") for i in range(4)),
             {"nvlinks": 4},
             "nvlinks: 4 cannot be divided evenly among 3 other GPUs",
+        ),
+        ((at("1b"),), {"nvmes": [at("1b")]}, "gpus[0] and nvmes[0] are on one bus, 1b"),
+        (
+            (at("10"),),
+            {"cxls": [cxl(1, 1)]},
+            "cxls[0]: there is no NUMA node 1: numaNodes is 1, so the last is 0",
+        ),
+        (
+            (at("10", 0, 3),),
+            {"numaNodes": 2, "cxls": [cxl(0, 3), cxl(1, 3)]},
+            "gpus[0] and cxls[1] are below host bridge 3, but on two NUMA nodes",
+        ),
+        (
+            (at("10"),),
+            {"numaNodes": 2, "cxls": [cxl(0, 3), cxl(1, 3)]},
+            "cxls[0] and cxls[1] are below host bridge 3, but on two NUMA nodes",
         ),
     ],
 )

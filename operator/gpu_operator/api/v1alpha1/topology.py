@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from gpu_operator.api.v1alpha1.base import Model
 
 _NVSWITCH_BUS: Final = "05"
-_MESH: Final = 4
 
 
 class Topology(StrEnum):
@@ -43,6 +42,22 @@ class PCIDevice(Model):
         return f"{self.bus}.{self.numa_node}.{self.host_bridge}.{self.switch}"
 
 
+class CXLMemory(Model):
+    """A CXL memory expander below a host bridge."""
+
+    numa_node: int = Field(default=0, ge=0, le=15, description="NUMA node of its host bridge.")
+    host_bridge: int = Field(ge=0, le=255, description="Number of its host bridge, as of a device.")
+    gigabytes: int = Field(ge=1, le=65536, description="Its size in 10^9 bytes.")
+    lanes: int = Field(default=8, ge=8, le=16, multiple_of=8, description="8 or 16.")
+    generation: int = Field(
+        default=2, ge=2, le=3, description="Of CXL: 2 has lanes of 32 GT/s, 3 of 64."
+    )
+
+    def __str__(self) -> str:
+        its = self.numa_node, self.host_bridge, self.gigabytes, self.lanes, self.generation
+        return ".".join(map(str, its))
+
+
 class CustomTopology(Model):
     """A node that no preset describes."""
 
@@ -55,11 +70,17 @@ class CustomTopology(Model):
     hcas: tuple[PCIDevice, ...] = Field(
         default=(), max_length=8, description="Places of network adapters, likewise."
     )
+    nvmes: tuple[PCIDevice, ...] = Field(
+        default=(), max_length=8, description="Places of NVMe drives, likewise."
+    )
+    cxls: tuple[CXLMemory, ...] = Field(
+        default=(), max_length=4, description="CXL memory expanders."
+    )
     nvlinks: int = Field(default=0, ge=0, le=18, description="NVLinks of each GPU; 0: none.")
     nvswitch: bool = Field(
         default=False,
-        description="NVLinks lead to NVSwitches. Else they join four GPUs, each to all others "
-        "alike.",
+        description="NVLinks lead to NVSwitches. Else they join 2 to 8 GPUs, each to all "
+        "others alike.",
     )
 
     @model_validator(mode="after")
@@ -70,7 +91,8 @@ class CustomTopology(Model):
         return self
 
     def _problems(self) -> Iterator[str]:
-        named = [*_named("gpus", self.gpus), *_named("hcas", self.hcas)]
+        fields = (("gpus", self.gpus), ("hcas", self.hcas), ("nvmes", self.nvmes))
+        named = [one for field, devices in fields for one in _named(field, devices)]
         for where, one in named:
             if one.bus == "00" or (self.nvswitch and one.bus == _NVSWITCH_BUS):
                 owner = "the host bridge's" if one.bus == "00" else "the NVSwitches'"
@@ -88,10 +110,25 @@ class CustomTopology(Model):
                 yield f"{both} are below PCIe switch {a.switch}, but below two host bridges"
         if self.nvswitch and not self.nvlinks:
             yield "nvswitch: without nvlinks nothing leads to an NVSwitch"
-        if self.nvlinks and not self.nvswitch and len(self.gpus) != _MESH:
-            yield f"nvlinks: without nvswitch they join {_MESH} GPUs, not {len(self.gpus)}"
-        if self.nvlinks and not self.nvswitch and self.nvlinks % (_MESH - 1):
-            yield f"nvlinks: {self.nvlinks} cannot be divided evenly among {_MESH - 1} other GPUs"
+        peers = len(self.gpus) - 1
+        if self.nvlinks and not self.nvswitch and not peers:
+            yield "nvlinks: without nvswitch they join 2 to 8 GPUs, not 1"
+        if self.nvlinks and not self.nvswitch and peers and self.nvlinks % peers:
+            yield f"nvlinks: {self.nvlinks} cannot be divided evenly among {peers} other GPUs"
+        yield from self._problems_of_expanders(named)
+
+    def _problems_of_expanders(self, devices: Sequence[tuple[str, PCIDevice]]) -> Iterator[str]:
+        others: list[tuple[str, PCIDevice | CXLMemory]] = list(devices)
+        for index, one in enumerate(self.cxls):
+            where = f"cxls[{index}]"
+            if one.numa_node >= self.numa_nodes:
+                known = f"numaNodes is {self.numa_nodes}, so the last is {self.numa_nodes - 1}"
+                yield f"{where}: there is no NUMA node {one.numa_node}: {known}"
+            for other, device in others:
+                if device.host_bridge == one.host_bridge and device.numa_node != one.numa_node:
+                    both, bridge = f"{other} and {where}", one.host_bridge
+                    yield f"{both} are below host bridge {bridge}, but on two NUMA nodes"
+            others.append((where, one))
 
     @property
     def text(self) -> str:
@@ -99,7 +136,8 @@ class CustomTopology(Model):
         parts = [f"numa={self.numa_nodes}", f"nvlinks={self.nvlinks}"]
         parts += ["switched"] if self.nvswitch else []
         parts.append(f"gpus={','.join(map(str, self.gpus))}")
-        parts += [f"hcas={','.join(map(str, self.hcas))}"] if self.hcas else []
+        for field, devices in (("hcas", self.hcas), ("nvmes", self.nvmes), ("cxls", self.cxls)):
+            parts += [f"{field}={','.join(map(str, devices))}"] if devices else []
         return f"custom:{';'.join(parts)}"
 
 
