@@ -5,7 +5,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from benchmarks import cluster, idle, latency, planner, sharing, throughput
+from benchmarks import cluster, idle, latency, planner, sampling, sharing, throughput
 from benchmarks.compile_c import CompilerMissing
 from benchmarks.on_slice import ProgramFailed
 from benchmarks.report import Section, document, machine, table
@@ -15,6 +15,7 @@ SECTIONS: dict[str, Callable[[], Section]] = {
     latency.NAME: latency.measure,
     idle.NAME: idle.measure,
     planner.NAME: planner.measure,
+    sampling.NAME: sampling.measure,
     sharing.NAME: sharing.measure,
     cluster.NAME: cluster.measure,
 }

@@ -6,6 +6,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from vgpu_sim.hal.modelled import WALL
+
 REPOSITORY = Path(__file__).parents[1]
 PYTHONPATH = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "operator")])
 BOARD, WHOLE = "h100-80gb", "7g.80gb"
@@ -25,13 +27,14 @@ def run(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,
     backend: str = "jit",
+    clock: str = WALL,
 ) -> str:
     """Run a command on a slice with a thread for each core and return what it printed.
 
     Raises:
         ProgramFailed: with its last words.
     """
-    with start(command, environment, backend) as process:
+    with start(command, environment, backend, clock) as process:
         printed, said = process.communicate()
     if process.returncode:
         raise ProgramFailed(f"{Path(command[0]).name}: {process.returncode}: {said[-2000:]}")
@@ -42,11 +45,12 @@ def start(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,
     backend: str = "jit",
+    clock: str = WALL,
 ) -> subprocess.Popen[str]:
     """Start a command on a slice with a thread for each core, its three streams in pipes."""
     tessera = [
         *(sys.executable, "-c", _TESSERA, "run", "--board", BOARD, "--slice", WHOLE),
-        *("--backend", backend, "--threads", str(cores()), "--"),
+        *("--backend", backend, "--threads", str(cores()), "--clock", clock, "--"),
     ]
     return subprocess.Popen(
         [*tessera, *map(str, command)],
