@@ -150,7 +150,7 @@ def test_the_operator_may_change_one_annotation_of_pods_and_nothing_else(
     claims.apply(waiting)
     operator = f"--as=system:serviceaccount:{SYSTEM}:tessera-operator"
     patch = ("patch", "pod", "waiting", operator, "--type=strategic", "-p")
-    with pytest.raises(AssertionError, match="the annotation gpu.tessera.dev/nudged of pods only"):
+    with pytest.raises(AssertionError, match=r"gpu\.tessera\.dev/nudged of pods only"):
         claims.kubectl(*patch, json.dumps(change))
     nudge = {"metadata": {"annotations": {"gpu.tessera.dev/nudged": "1"}}}
     claims.kubectl(*patch, json.dumps(nudge))
