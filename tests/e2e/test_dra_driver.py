@@ -113,9 +113,7 @@ def test_pods_with_claims_outlive_agent_and_gpud(claims: Cluster, node: str) -> 
     until(lambda: not {place, other} & claimed(claims, node).keys(), 30)
 
 
-def test_a_pod_that_came_while_the_driver_was_away_is_nudged(
-    claims: Cluster, node: str
-) -> None:
+def test_a_pod_that_came_while_the_driver_was_away_is_nudged(claims: Cluster, node: str) -> None:
     """Alone its kubelet would have it wait for 60 to 90 s."""
     agent = pod_of(claims, "node", node)
     claims.kubectl("-n", SYSTEM, "delete", "pod", agent)
