@@ -41,20 +41,23 @@ class Gpud(Administration):
         owner: str = "",
         owner_name: str = "",
         compute_start: int | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         """Create a MIG device at its place; ``conflict`` where another one is in the way.
 
         ``compute_start`` is the place of what is narrower than its GPU instance, which comes with
         its first. ``owner`` is what it is made for: empty, or ``claim:UID`` with the claim's
-        "namespace/name".
+        "namespace/name"; with ``memory_bytes`` it gets a share, also of what claims share already.
         """
         more: dict[str, str | int] = {"owner": owner, "owner_name": owner_name} if owner else {}
         if compute_start is not None:
             more["compute_start"] = compute_start
+        if memory_bytes is not None:
+            more["memory_bytes"] = memory_bytes
         self.call("create_instance", gpu_uuid=gpu_uuid, profile=profile, start=start, **more)
 
     def destroy_instance(self, uuid: str, owner: str = "", evict: bool = False) -> None:
-        """Destroy a MIG instance; ``conflict`` if it was made for another than ``owner``.
+        """Destroy a MIG instance, or ``owner``'s share of it; ``conflict`` if it is another's.
 
         ``in_use`` while it has contexts, which ``evict`` ends first.
         """
@@ -108,6 +111,7 @@ class Gpud(Administration):
                         "namespace": pod.namespace,
                         "name": pod.name,
                         "container": pod.container,
+                        **({"claim": pod.claim} if pod.claim else {}),
                     }
                     for pod in pods
                 ]
