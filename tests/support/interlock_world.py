@@ -292,6 +292,9 @@ class World:
         ]
         chosen = tuple(self.random.sample(devices, self.random.choice((1, 1, 2))))
         share = self.random.choice((0, 2 * GIB, 4 * GIB))  # a 1g.6gb has 5.8 GiB
+        there = [c.devices for c in self.claims.values() if c.prepared and c.memory_bytes]
+        if share and there and self.random.random() < 0.7:
+            chosen = self.random.choice(there)  # the first that fits is one that is shared already
         self.claims[uid] = WorldClaim(ClaimRef("team", f"claim-{number}", uid), chosen, share)
 
     def claim_is_prepared(self) -> None:
