@@ -1,6 +1,7 @@
 """What the agent asks of gpud (docs/gpud-admin.md)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from device_plugin.backends.administration import Administration
@@ -104,18 +105,22 @@ class Gpud(Administration):
         """Say which pods may use which slice; ``complete``: what is not named has no holder."""
         self.call(
             "set_holders",
-            holders={
-                uuid: [
-                    {
-                        "pod_uid": pod.uid,
-                        "namespace": pod.namespace,
-                        "name": pod.name,
-                        "container": pod.container,
-                        **({"claim": pod.claim} if pod.claim else {}),
-                    }
-                    for pod in pods
-                ]
-                for uuid, pods in holders.items()
-            },
+            holders={uuid: _holders(pods) for uuid, pods in holders.items()},
             complete=complete,
         )
+
+
+def _holders(pods: Sequence[model.HolderPod]) -> list[dict[str, Any]]:
+    """Return each pod once, with all claims by which it has the slice: the request is bounded."""
+    found: dict[model.HolderPod, dict[str, Any]] = {}
+    for pod in pods:
+        row = {
+            "pod_uid": pod.uid,
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "container": pod.container,
+        }
+        known = found.setdefault(replace(pod, claim=""), row)
+        if pod.claim:
+            known.setdefault("claims", []).append(pod.claim)
+    return list(found.values())

@@ -216,7 +216,7 @@ def _slice(board: geometry.Board, gpu_uuid: str, instance: admin.Instance) -> Mi
         socket_dir=instance.socket_dir,
         contexts=len(instance.contexts),
         holders=tuple(
-            HolderPod(one.namespace, one.name, one.pod_uid, one.container, one.claim)
+            HolderPod(one.namespace, one.name, one.pod_uid, one.container)
             for one in instance.holders
         ),
         health=instance.health,

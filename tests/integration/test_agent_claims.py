@@ -242,8 +242,8 @@ def test_claims_share_a_slice_in_the_status_too(node: Node) -> None:
         "team/next": 5,
     }
     wait_until(lambda: node.holders(("1g.10gb", 0)) == {POD, SECOND})
-    claims = {h["pod_uid"]: h["claim"] for h in node.slices["1g.10gb", 0]["holders"]}
-    assert claims == {POD: f"claim:{CLAIM}", SECOND: f"claim:{OTHER}"}
+    claims = {h["pod_uid"]: h["claims"] for h in node.slices["1g.10gb", 0]["holders"]}
+    assert claims == {POD: [f"claim:{CLAIM}"], SECOND: [f"claim:{OTHER}"]}
 
     def told() -> dict[str, tuple[int, list[str]]]:
         return {

@@ -127,7 +127,7 @@ def share(node: Gpud, uid: str, mib: int) -> dict[str, Any]:
 
 
 def hold(node: Gpud, uuid: str, *held: tuple[Pod, str]) -> None:
-    holders = [pod.holder(claim=f"claim:{uid}") for pod, uid in held]
+    holders = [pod.holder(f"claim:{uid}") for pod, uid in held]
     node.call("set_holders", holders={uuid: holders}, complete=True)
 
 

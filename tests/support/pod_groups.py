@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,10 @@ class Pod:
         """Move this process into the pod's container."""
         (self.group / "cgroup.procs").write_text(str(os.getpid()))
 
-    def holder(self, **more: str) -> dict[str, str]:
+    def holder(self, *claims: str) -> dict[str, Any]:
         """The pod as ``set_holders`` names it."""
-        return {"pod_uid": self.uid, "namespace": "team", "name": "train", **more}
+        row: dict[str, Any] = {"pod_uid": self.uid, "namespace": "team", "name": "train"}
+        return row | ({"claims": list(claims)} if claims else {})
 
 
 @contextmanager

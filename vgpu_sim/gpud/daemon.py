@@ -380,7 +380,7 @@ class Daemon:
             self._fence_unlisted(instance.uuid)
             for holder in self._holders.of(instance.uuid):
                 if holder not in before[instance.uuid]:
-                    claim = holder.claim if instance.share_of(holder.claim) else ""
+                    claim = next(filter(instance.share_of, holder.claims), "")
                     self._launcher.expect(instance, Owner(holder.pod_uid, holder.namespace, claim))
         return {}
 

@@ -206,14 +206,14 @@ class MigInstance:
 class Holder:
     """A pod that may use an instance, and its container, as podresources says.
 
-    ``claim`` is ``claim:UID`` of the ResourceClaim by which it may; empty: the device plugin's.
+    ``claims`` are the ResourceClaims (``claim:UID``) by which it may; none: the device plugin's.
     """
 
     pod_uid: PodUid
     namespace: str
     name: str
     container: str = field(default="", compare=False)
-    claim: str = ""
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,14 +56,14 @@ class Budget:
 class Holder:
     """A pod that may use an instance; ``container`` is which of its own, empty if unknown.
 
-    ``claim`` is ``claim:UID`` of the ResourceClaim by which it may, empty without one.
+    ``claims`` are the ResourceClaims (``claim:UID``) by which it may.
     """
 
     pod_uid: str
     namespace: str
     name: str
     container: str = ""
-    claim: str = ""
+    claims: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

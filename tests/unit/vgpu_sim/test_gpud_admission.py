@@ -215,14 +215,15 @@ SHARED = dataclasses.replace(
         (CLAIMS[1:], {}, CLAIMS[1]),
         (CLAIMS, {}, CLAIMS[0]),
         (CLAIMS, {CLAIMS[0]: 101}, CLAIMS[1]),  # of two shares the one with more left
-        ([""], {}, None),
+        ([], {}, None),
         (["claim:cccccccc-3333-4333-8333-333333333333"], {}, None),
     ],
 )
 def test_a_pod_uses_the_share_of_its_claim(claims, used, expected):
     async def scenario():
         cluster = Cluster()
-        holders = [dataclasses.replace(POD, claim=claim) for claim in claims]
+        stranger = Holder(PROCESSES[200], "other", "pod", claims=tuple(CLAIMS))
+        holders = [stranger, dataclasses.replace(POD, claims=tuple(claims))]
         cluster.holders.replace({SHARED.uuid: holders}, complete=True)
         admission = PodAdmission(
             *(cluster.holders, cluster.events, lambda _: False, PROCESSES.get, 0.2),
@@ -241,7 +242,7 @@ def test_a_pod_uses_the_share_of_its_claim(claims, used, expected):
 
 def test_a_context_is_listed_by_its_claim():
     table = HolderTable()
-    table.replace({SHARED.uuid: [dataclasses.replace(POD, claim=CLAIMS[0])]}, complete=True)
+    table.replace({SHARED.uuid: [dataclasses.replace(POD, claims=(CLAIMS[0],))]}, complete=True)
     listed = [table.lists(SHARED.uuid, Owner(POD.pod_uid, "team", c)) for c in ("", *CLAIMS)]
     assert listed == [True, True, False]
     assert not table.lists(SHARED.uuid, Owner(PodUid("f" * 32), "team"))

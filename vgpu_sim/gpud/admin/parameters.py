@@ -20,7 +20,8 @@ from vgpu_sim.gpud.model import (
 from vgpu_sim.perf.topology import FLAT
 from vgpu_sim.system.peers import PodUid, is_pod_uid
 
-MAX_HOLDERS = 256  # of one instance: as many pods may share a ResourceClaim
+MAX_HOLDERS = 1024  # of one instance: more pods than a kubelet runs
+MAX_CLAIMS = 256  # of one holder of an instance: more than can have shares of it
 MAX_BUDGET_BYTES = 1 << 50
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?", re.ASCII)
 
@@ -154,10 +155,9 @@ def _gpu(entry: object) -> Gpu:
 
 def _holder(entry: object) -> Holder:
     if not isinstance(entry, dict):
-        raise InvalidRequest("a holder is {pod_uid, namespace, name, container, claim}")
-    kinds: dict[str, type] = dict.fromkeys(("pod_uid", "namespace", "name"), str)
-    kinds |= {"container": str, "claim": str}
-    values = fields({"container": "", "claim": "", **entry}, kinds)
+        raise InvalidRequest("a holder is {pod_uid, namespace, name, container, claims}")
+    kinds: dict[str, type] = dict.fromkeys(("pod_uid", "namespace", "name", "container"), str)
+    values = fields({"container": "", "claims": [], **entry}, kinds | {"claims": list})
     if not is_pod_uid(values["pod_uid"]):
         raise InvalidRequest("pod_uid is not a pod's UID")
     for name in ("namespace", "name"):
@@ -166,7 +166,10 @@ def _holder(entry: object) -> Holder:
     container = values["container"]
     if container and not _NAME.fullmatch(container):
         raise InvalidRequest("a holder's container is not a Kubernetes name")
-    if not is_owner(values["claim"]):
-        raise InvalidRequest("a holder's claim is claim:<uid>, or empty")
+    claims = tuple(values["claims"])
+    if len(claims) > MAX_CLAIMS or not all(
+        isinstance(c, str) and c and is_owner(c) for c in claims
+    ):
+        raise InvalidRequest(f"a holder's claims are at most {MAX_CLAIMS} of claim:<uid>")
     pod_uid = PodUid(values["pod_uid"])
-    return Holder(pod_uid, values["namespace"], values["name"], container, values["claim"])
+    return Holder(pod_uid, values["namespace"], values["name"], container, claims)

@@ -73,7 +73,7 @@ class Snapshot:
             socket_dir=str(self._slices_dir / instance.uuid),
             admit=instance.admit,
             holders=tuple(
-                admin.Holder(one.pod_uid, one.namespace, one.name, one.container, one.claim)
+                admin.Holder(one.pod_uid, one.namespace, one.name, one.container, one.claims)
                 for one in self._holders.of(instance.uuid)
             ),
             contexts=tuple(self._context(one) for one in self._contexts.of(instance.uuid)),

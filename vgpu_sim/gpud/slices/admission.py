@@ -80,7 +80,7 @@ class HolderTable:
     def lists(self, uuid: InstanceUuid, owner: Owner) -> bool:
         """Return whether somebody is a holder: by the claim whose share is used, if one is."""
         return any(
-            one.pod_uid == owner.pod_uid and (not owner.claim or one.claim == owner.claim)
+            one.pod_uid == owner.pod_uid and (not owner.claim or owner.claim in one.claims)
             for one in self.of(uuid)
         )
 
@@ -180,7 +180,8 @@ class PodAdmission:
         """
         if not instance.shares:
             return ""
-        mine = {one.claim for one in self._holders.of(instance.uuid) if one.pod_uid == pod_uid}
+        holders = self._holders.of(instance.uuid)
+        mine = {claim for one in holders if one.pod_uid == pod_uid for claim in one.claims}
         shares = [one for one in instance.shares if one.owner in mine and one.admit]
         if not shares:
             reason = "no claim of the pod has a share of the slice"
