@@ -25,6 +25,7 @@ from mig import planner
 from vgpu_sim.hal.modelled import MODELLED
 from vgpu_sim.perf.boards import BOARDS
 
+_MOST_PODS_OF_A_SHARE = 16  # each pod can have each of 48 shares, and an object 1.5 MiB
 _State = tuple[bool, Reason, str]
 
 
@@ -127,7 +128,9 @@ def _claimed(s: MigSlice, pods: Sequence[HolderPod]) -> Iterator[ClaimedSlice]:
     """Yield what each claim has of a slice."""
     for one in s.claims:
         namespace, _, name = one.owner_name.partition("/")
-        own = [pod for pod in pods if not s.shares or pod.claim == one.owner]
+        own = pods
+        if s.shares:
+            own = [pod for pod in pods if pod.claim == one.owner][:_MOST_PODS_OF_A_SHARE]
         yield ClaimedSlice(
             uuid=s.uuid,
             profile=s.instance.device.name,

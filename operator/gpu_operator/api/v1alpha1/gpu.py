@@ -234,7 +234,9 @@ class ClaimedSlice(StatusModel):
     memory_bytes: int = Field(description="Memory of the slice, or the claim's share of that.")
     memory_used_bytes: int = Field(default=0, description="Allocated by its contexts.")
     multiprocessors: int = Field(description="SMs of the slice.")
-    holders: tuple[Holder, ...] = Field(default=(), description="Pods that use the claim.")
+    holders: tuple[Holder, ...] = Field(
+        default=(), description="Pods that use the claim; of a shared slice at most 16 of each."
+    )
     health: str = Field(
         default="Healthy", description="Healthy, Suspect, Unhealthy or Probation, and why."
     )
